@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 from operator import mul
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from bertc.begun import taken
 from bertc.diagnostics import Diagnostics, MissingInputError
@@ -20,6 +20,7 @@ from bertc.ir.program.complete import Complete
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.run import HfLayout
 from bertc.ir.program.stage import TaskStage
 from bertc.ir.program.teacher import NOBODY, FromFolder
 from bertc.ir.program.written import Given, Program
@@ -101,6 +102,8 @@ def _of_config(folder: Path) -> dict[str, Any]:
     found = {name: settings[name].value for name in NETWORK if name in settings}
     if not found["languages"]:
         del found["languages"]
+    if config.model_type in get_args(HfLayout):  # several layouts are of such a network
+        found["layout"] = config.model_type
     return {**found, "recipe": family_named(config.model_type).recipe}
 
 

@@ -42,7 +42,7 @@ def remark_own_layout(program: Complete, resolved: Resolved, diagnostics: Diagno
 def padding(resolved: Resolved) -> int:
     """The id of the padding token; the layout's if the tokenizer is read from a file."""
     match resolved.vocabulary:
-        case ByteBpe():
+        case ByteBpe() | Unigram(specials="roberta"):
             return 1
         case WordPiece() | Unigram() | Words() | Bytes():
             return 0

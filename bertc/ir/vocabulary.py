@@ -45,13 +45,18 @@ class ByteBpe(Node):
 
 
 class Unigram(Node):
-    """SentencePiece-style unigram, trained on the corpus (ALBERT 4.1)."""
+    """SentencePiece-style unigram, trained on the corpus (ALBERT 4.1).
+
+    ``specials``: the special tokens of ALBERT, ``<pad>`` first, or those of RoBERTa's dictionary,
+    ``<s> <pad> </s> <unk>`` first and ``<mask>`` last (XLM-R, CamemBERT).
+    """
 
     kind: Literal["unigram"] = "unigram"
     size: Size = 30_000  # ALBERT README, spm --vocab_size
     lower: bool = True
     smoothing: Smoothing = 1.0
     accents: bool = True  # false: letters lose them (ALBERT, XLNet)
+    specials: Annotated[Literal["albert", "roberta"], Field(exclude_if="albert".__eq__)] = "albert"
     positional = ("size", "lower")
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 LARGEST_FILE_BYTES = 256 * 2**20
 FILE_NAMES = ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json")
 
-TokenizerKind = Literal["written", "bert", "roberta", "albert", "xlnet", "xlm-roberta"]
+TokenizerKind = Literal["written", "bert", "roberta", "albert", "xlnet", "xlm-roberta", "camembert"]
 """Ways to make a tokenizer.
 
 ``written`` takes tokenizer.json as it stands; the others are built anew from their tokens, as the
@@ -23,6 +23,7 @@ KIND_OF_CLASS: Mapping[str, TokenizerKind] = {
     "AlbertTokenizer": "albert",
     "XLNetTokenizer": "xlnet",
     "XLMRobertaTokenizer": "xlm-roberta",
+    "CamembertTokenizer": "camembert",
     "PreTrainedTokenizer": "written",
     "TokenizersBackend": "written",
 }
@@ -35,6 +36,8 @@ CLASS_OF_MODEL_TYPE: Mapping[str, str] = {
     "albert": "AlbertTokenizer",
     "xlnet": "XLNetTokenizer",
     "xlm": "XLMTokenizer",
+    "xlm-roberta": "XLMRobertaTokenizer",
+    "camembert": "CamembertTokenizer",
 }
 """The default class of each model_type, for folders that name none."""
 
@@ -45,6 +48,7 @@ FILES_OF_KIND: Mapping[TokenizerKind, tuple[str, ...]] = {
     "albert": ("tokenizer.json", "spiece.model"),
     "xlnet": ("tokenizer.json", "spiece.model"),
     "xlm-roberta": ("tokenizer.json",),
+    "camembert": ("tokenizer.json",),
 }
 """The files of each kind; the first that exists is read."""
 
@@ -72,10 +76,18 @@ DEFAULT_TOKENS: Mapping[TokenizerKind, Mapping[str, str]] = {
         "bos": "<s>", "eos": "</s>", "unk": "<unk>", "sep": "</s>", "pad": "<pad>", "cls": "<s>",
         "mask": "<mask>",
     },
+    "camembert": {
+        "bos": "<s>", "eos": "</s>", "unk": "<unk>", "sep": "</s>", "pad": "<pad>", "cls": "<s>",
+        "mask": "<mask>",
+    },
 }  # fmt: skip
 """The special tokens of each kind, by role, where no file names them."""
 
-XLNET_EXTRA = ("<eop>", "<eod>")
+EXTRA: Mapping[TokenizerKind, tuple[str, ...]] = {
+    "xlnet": ("<eop>", "<eod>"),
+    "camembert": ("<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED"),
+}
+"""Special tokens without a role that a class adds where no file lists any."""
 
 OPTIONS: Mapping[TokenizerKind, Mapping[str, bool | None]] = {
     "written": {},
@@ -84,6 +96,7 @@ OPTIONS: Mapping[TokenizerKind, Mapping[str, bool | None]] = {
     "albert": {"do_lower_case": True, "keep_accents": False, "add_prefix_space": True},
     "xlnet": {"do_lower_case": False},
     "xlm-roberta": {"add_prefix_space": True},
+    "camembert": {"add_prefix_space": True},
 }
 """The settings of tokenizer_config.json that each kind follows, with their defaults."""
 

@@ -15,6 +15,7 @@ from bertc.storage.paths import is_file, is_folder
 from bertc.tokenizer_files.classes import (
     CLASS_OF_MODEL_TYPE,
     DEFAULT_TOKENS,
+    EXTRA,
     FILE_NAMES,
     FILES_OF_KIND,
     KIND_OF_CLASS,
@@ -22,7 +23,6 @@ from bertc.tokenizer_files.classes import (
     PASSED_ON,
     SINGLE_VALUES,
     TOKEN_ROLES,
-    XLNET_EXTRA,
     TokenizerKind,
 )
 from bertc.tokenizer_files.special_words import (
@@ -88,6 +88,8 @@ def read_facts(path: Path) -> TokenizerFacts:
     named = {
         role: SpecialToken(token, {"special": True}) for role, token in DEFAULT_TOKENS[kind].items()
     }
+    if kind == "camembert":  # its class strips the space before a mask that is named by text alone
+        named["mask"] = named["mask"]._replace(flags={"special": True, "lstrip": True})
     by_name = {word.content: word for word in added.values()}
     for role in TOKEN_ROLES:
         if f"{role}_token" in settings:
@@ -185,9 +187,7 @@ def _extra(
     """Further special tokens; None where spiece.model lists them."""
     words = extra_words(folder, settings)
     if words is None and file.suffix != ".model":
-        return tuple(
-            SpecialToken(token, {"special": True}) for token in XLNET_EXTRA if kind == "xlnet"
-        )
+        return tuple(SpecialToken(token, {"special": True}) for token in EXTRA.get(kind, ()))
     return words
 
 

@@ -26,6 +26,7 @@ LAYOUTS = {
     "AlbertTokenizer": "albert",
     "XLNetTokenizer": "xlnet",
     "XLMRobertaTokenizer": "bert",
+    "CamembertTokenizer": "bert",
 }
 ALBERT_FIRST = [("<pad>", PIECE_CONTROL), ("<unk>", PIECE_UNKNOWN)]
 ALBERT_FIRST += [(name, PIECE_CONTROL) for name in ("[CLS]", "[SEP]", "[MASK]")]
@@ -139,6 +140,12 @@ class Folder:
                 made = transformers.XLMRobertaTokenizer(vocab=vocabulary, **self.config)
                 made.save_pretrained(folder)
                 return
+            case "CamembertTokenizer":
+                names = ("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED")
+                vocabulary = [*((name, 0.0) for name in names), *words.unigram, ("<mask>", 0.0)]
+                made = transformers.CamembertTokenizer(vocab=vocabulary, **self.config)
+                made.save_pretrained(folder)
+                return
         if self.config:
             _write(folder / "tokenizer_config.json", self.config)
         for name, content in self.files.items():
@@ -181,7 +188,7 @@ def _write(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
 
 
-BERT, ROBERTA, ALBERT, XLNET, XLMR = LAYOUTS
+BERT, ROBERTA, ALBERT, XLNET, XLMR, CAMEMBERT = LAYOUTS
 PLAIN = [
     Folder(BERT),
     Folder(BERT, model_type="electra"),
@@ -198,9 +205,13 @@ PLAIN = [
     Folder(XLNET, {"do_lower_case": True}),
     Folder(XLMR),
     Folder(XLMR, {"add_prefix_space": False}),
+    Folder(CAMEMBERT),
+    Folder(CAMEMBERT, {"add_prefix_space": False}),
 ]
 SAVED = [
-    Folder(f.cls, f.config, saved=True, model_type=f.model_type) for f in PLAIN if f.cls != XLMR
+    Folder(f.cls, f.config, saved=True, model_type=f.model_type)
+    for f in PLAIN
+    if f.cls not in (XLMR, CAMEMBERT)
 ]
 OTHERWISE = [
     Folder(BERT, saved=True, changed={"do_lower_case": False}),

@@ -5,11 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from bertc import syntax
+from bertc import resolve, syntax
 from bertc.api import points
 from bertc.data.vocab.learned import learn
 from bertc.diagnostics import Diagnostic, Diagnostics
+from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.foreseen import padding
+from bertc.interop.networks import alone
+from bertc.interop.target import target_of
+from bertc.ir.program.model import model_weights
 from bertc.ir.vocabulary import ByteBpe, Bytes, TokenizerFile, Unigram, Vocabulary, WordPiece, Words
 from tests.interop.programs import program
 
@@ -92,6 +96,24 @@ def test_the_values_that_are_named_lead_to_a_layout(spec: str) -> None:
 def test_nothing_is_said_of_what_a_layout_holds(spec: str) -> None:
     norm = ["norm=post(embeddings=false)", "dropout=0"] * ("plm" in spec)
     assert remarked(*spec.replace(", ", ",").split(), *norm) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "cls"),
+    [
+        ("xlm-r-base", "XLMRobertaForMaskedLM"),
+        ("camembert-base", "CamembertForMaskedLM"),
+        ("roberta-base", "RobertaForMaskedLM"),
+        ("extends roberta-base task=classify(labels=['a', 'b']) layout=xlm-roberta",
+         "XLMRobertaForSequenceClassification"),
+    ],
+)  # fmt: skip
+def test_a_layout_that_is_written_is_taken(spec: str, cls: str) -> None:
+    encoder = alone(resolve(spec))
+    names = [weight.name for weight in model_weights(encoder)]
+    target = target_of(encoder, names, padding(resolve(spec)))
+    assert not isinstance(target, Obstacle)
+    assert target[1].name == cls
 
 
 def test_nothing_is_said_of_a_shipped_system_and_once_of_what_is_changed_in_it() -> None:

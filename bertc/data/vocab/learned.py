@@ -25,6 +25,7 @@ BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALBERT_SPECIALS = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")  # ALBERT: pad 0, unk 1
 CLOSED_SPECIALS = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
 ROBERTA_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")  # fairseq dictionary.py; <mask> comes last
+MASK = ("<mask>",)
 
 LATIN_CHARACTERS = 1000  # bert-base-uncased has 997 single characters
 ALPHABET_COVERAGE = 0.9995
@@ -122,12 +123,21 @@ def bert_tokenizer(tokens: Sequence[str], lower: bool) -> Tokenizer:
 
 
 def _mark_ends(tokenizer: Tokenizer, ids: dict[str, int]) -> None:
-    """Set the template [CLS] A [SEP] and [CLS] A [SEP] B [SEP], if both tokens exist."""
+    """Set the template [CLS] A [SEP] and [CLS] A [SEP] B [SEP], if both tokens exist.
+
+    With RoBERTa's special tokens it is that of XLM-R, <s> A </s> </s> B </s>.
+    """
     if "[CLS]" in ids and "[SEP]" in ids:
         tokenizer.post_processor = processors.TemplateProcessing(
             single="[CLS]:0 $A:0 [SEP]:0",
             pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
             special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])],
+        )
+    elif tuple(ids)[: len(ROBERTA_SPECIALS)] == ROBERTA_SPECIALS:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="<s> $A </s>",
+            pair="<s> $A </s> </s> $B </s>",
+            special_tokens=[("<s>", ids["<s>"]), ("</s>", ids["</s>"])],
         )
 
 
@@ -206,7 +216,9 @@ def _unigram(node: Unigram, texts: Sequence[str]) -> Tokenizer:
     steps = [*bare, normalizers.NFKC(), *([normalizers.Lowercase()] if node.lower else [])]
     normalizer = normalizers.Sequence(steps)
     counts = characters(texts, normalizer)
-    max_characters = (node.size - len(ALBERT_SPECIALS)) // 2
+    first, last = (ALBERT_SPECIALS, ()) if node.specials == "albert" else (ROBERTA_SPECIALS, MASK)
+    specials = (*first, *last)
+    max_characters = (node.size - len(specials)) // 2
     alphabet = set(
         _commonest(_covering(counts, COVERAGE), min(max_characters, max(128, node.size // 4)))
     )
@@ -218,7 +230,7 @@ def _unigram(node: Unigram, texts: Sequence[str]) -> Tokenizer:
     trainer = trainers.UnigramTrainer(
         vocab_size=node.size,
         unk_token="<unk>",
-        special_tokens=list(ALBERT_SPECIALS),
+        special_tokens=list(specials),
         show_progress=False,
     )
     with as_data_error(
@@ -232,14 +244,15 @@ def _unigram(node: Unigram, texts: Sequence[str]) -> Tokenizer:
         {
             piece: score
             for piece, score in json.loads(draft.to_str())["model"]["vocab"]
-            if piece not in ALBERT_SPECIALS
+            if piece not in specials
         }
     )
     ranked = sorted(scores, key=lambda p: (len(p) > 1, -scores[p], p))
-    chosen = ranked[: node.size - len(ALBERT_SPECIALS)]
+    chosen = ranked[: node.size - len(specials)]
     chosen.sort(key=lambda p: (-scores[p], p))
-    pieces = [(special, 0.0) for special in ALBERT_SPECIALS]
-    return albert_tokenizer([*pieces, *((p, scores[p]) for p in chosen)], steps, unk=1)
+    pieces = [(special, 0.0) for special in first]
+    pieces += [(piece, scores[piece]) for piece in chosen] + [(special, 0.0) for special in last]
+    return unigram_tokenizer(pieces, steps, unk=first.index("<unk>"))
 
 
 def _stable_scores(scores: dict[str, float]) -> dict[str, float]:
@@ -258,7 +271,7 @@ def _stable_scores(scores: dict[str, float]) -> dict[str, float]:
     }
 
 
-def albert_tokenizer(
+def unigram_tokenizer(
     pieces: Sequence[tuple[str, float]], steps: Sequence[normalizers.Normalizer], unk: int
 ) -> Tokenizer:
     """A SentencePiece unigram tokenizer over scored pieces, ids in order."""

@@ -48,7 +48,7 @@ def make_tokenizer(facts: TokenizerFacts) -> Tokenizer:
             tokenizer, extra = _bert(facts), facts.extra or ()
         case "roberta":
             tokenizer, extra = _roberta(facts), facts.extra or ()
-        case "albert" | "xlnet" | "xlm-roberta":
+        case "albert" | "xlnet" | "xlm-roberta" | "camembert":
             tokenizer, extra = _unigram(facts)
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -107,6 +107,9 @@ def _unigram(facts: TokenizerFacts) -> tuple[Tokenizer, tuple[SpecialToken, ...]
     if facts.file.name == "tokenizer.json":
         pieces = _pieces(facts, _model(facts, "Unigram")["vocab"])
         charsmap = _charsmap(read_object(facts.file).get("normalizer"))
+        if facts.kind == "camembert":  # the piece of that name, wherever it stands
+            name = _name(facts, "unk")
+            unknown = next((n for n, (piece, _) in enumerate(pieces) if piece == name), 0)
     else:
         model = sentencepiece_model(facts.file)
         pieces, charsmap = model.pieces, model.charsmap
@@ -142,7 +145,7 @@ def _unigram(facts: TokenizerFacts) -> tuple[Tokenizer, tuple[SpecialToken, ...]
 
 def _normal(facts: TokenizerFacts, charsmap: bytes) -> list[normalizers.Normalizer]:
     mapped: list[normalizers.Normalizer] = [normalizers.Precompiled(charsmap)] if charsmap else []
-    if facts.kind == "xlm-roberta":
+    if facts.kind in ("xlm-roberta", "camembert"):
         return mapped
     steps: list[normalizers.Normalizer] = [
         normalizers.Replace("``", '"'),
@@ -275,7 +278,7 @@ def _put_around(tokenizer: Tokenizer, facts: TokenizerFacts) -> None:
             add_prefix_space=bool(facts.options["add_prefix_space"]),
         )
         return
-    if facts.kind == "xlm-roberta":
+    if facts.kind in ("xlm-roberta", "camembert"):
         first, last = _name(facts, "bos"), _name(facts, "eos")
         tokenizer.post_processor = processors.TemplateProcessing(
             single=[first, "$A", last],

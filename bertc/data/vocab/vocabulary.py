@@ -152,7 +152,7 @@ def _role(role: str, ids: Mapping[str, int], name: str) -> int:
 
 
 def _family(model: str, ids: Mapping[str, int]) -> TokenizerFamily:
-    if model == "BPE":
+    if model == "BPE" or (model == "Unigram" and not {"[CLS]", "<cls>"} & ids.keys()):
         return "roberta"
     return "bert" if model == "WordPiece" else "albert"
 

@@ -9,15 +9,16 @@ from bertc.interop.families.distilbert import DISTILBERT
 from bertc.interop.families.electra import ELECTRA
 from bertc.interop.families.family import Candidate, Family
 from bertc.interop.families.obstacle import Obstacle, first_of
-from bertc.interop.families.roberta import ROBERTA
+from bertc.interop.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
 from bertc.interop.families.xlm import XLM
 from bertc.interop.families.xlnet import XLNET
 from bertc.ir.base import Node
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.run import layout_of
 
 FAMILIES: tuple[Family[Any], ...] = (
-    XLNET, ELECTRA, DISTILBERT, XLM, ALBERT, ROBERTA, BERT,
+    XLNET, ELECTRA, DISTILBERT, XLM, ALBERT, XLM_ROBERTA, CAMEMBERT, ROBERTA, BERT,
 )  # fmt: skip
 """Order in which families are tried for a program; the last accepts all that remain."""
 
@@ -40,7 +41,9 @@ def family_for(resolved: Resolved, pad: int, prefer: str | None = None) -> Famil
     if not isinstance(resolved.encoder, Encoder):
         return Obstacle(f"body={resolved.encoder.body_kind}", "all layouts are of transformers")
     candidate = Candidate(resolved, pad)
-    systems = {prefer or "", resolved.run.layout if candidate.tuned else ""}
+    own = resolved.run.layout
+    written = candidate.tuned or own != layout_of(resolved.run.recipe)
+    systems = {prefer or "", own if written else ""}
     candidate = Candidate(resolved, pad, frozenset(systems))
     family = next(each for each in FAMILIES if each.claims(candidate))
     return family.obstacle(candidate) or first_of(_unsaid(family, candidate)) or family

@@ -1,5 +1,10 @@
-"""RoBERTa's Hugging Face layout: BERT's, with positions counted from the padding id + 1."""
+"""RoBERTa's Hugging Face layout: BERT's, with positions counted from the padding id + 1.
 
+XLM-R and CamemBERT are the same network with SentencePiece vocabularies; only the names of the
+layout, of its classes and of its defaults differ.
+"""
+
+from collections.abc import Callable
 from typing import Any, Literal, Self
 
 from pydantic import model_validator
@@ -16,15 +21,13 @@ from bertc.interop.families.family import (
 )
 from bertc.interop.families.obstacle import Obstacle
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.vocabulary import ByteBpe
-
-TITLE = "RoBERTa"
+from bertc.ir.vocabulary import ByteBpe, Unigram, Vocabulary
 
 
 class HfRoberta(HfConfig):
     """RobertaConfig."""
 
-    model_type: Literal["roberta"] = "roberta"
+    model_type: Literal["roberta", "xlm-roberta", "camembert"] = "roberta"
     vocab_size: VocabularySize = 50_265
     pad_token_id: TokenId = 1
 
@@ -44,10 +47,24 @@ class HfRoberta(HfConfig):
         return self.pad_token_id + 1
 
 
+class HfXlmRoberta(HfRoberta):
+    """XLMRobertaConfig."""
+
+    model_type: Literal["xlm-roberta"] = "xlm-roberta"
+    vocab_size: VocabularySize = 30_522
+
+
+class HfCamembert(HfRoberta):
+    """CamembertConfig."""
+
+    model_type: Literal["camembert"] = "camembert"
+    vocab_size: VocabularySize = 30_522
+
+
 def _obstacle(candidate: Candidate) -> Obstacle | None:
     positions, first = candidate.encoder.positions, candidate.pad + 1
     if positions.offset == first:
-        return bert_like.obstacle_of(candidate, bert_like.always_gelu(candidate, TITLE))
+        return bert_like.obstacle_of(candidate, bert_like.always_gelu(candidate, "RoBERTa"))
     rows = positions.rows - positions.offset + first
     counted = Obstacle(
         f"positions=learned({positions.rows}, offset={positions.offset})",
@@ -61,40 +78,63 @@ def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
     return {**bert_like.config_of(encoder, tokens), **bert_like.ends(tokens)}
 
 
-ROBERTA = Family(
-    model_type="roberta",
-    title=TITLE,
-    config=HfRoberta,
-    prefix="roberta",
-    names={
-        **bert_like.BODY,
-        **bert_like.POOLER,
-        "heads.mlm.dense": "lm_head.dense",
-        "heads.mlm.norm": "lm_head.layer_norm",
-        "heads.mlm": "lm_head",
-    },
-    copies={"lm_head.decoder.weight": bert_like.TABLE, "lm_head.decoder.bias": "lm_head.bias"},
-    classes=(hf_class("RobertaForMaskedLM", "mlm"), hf_class("RobertaModel", "pooler")),
-    tasks=TaskHeads(
-        (
-            TaskClass(
-                "RobertaForSequenceClassification",
-                ("labels", "score"),
-                "classifier.out_proj",
-                "read",
-                "classifier.dense",
+def _layout(
+    config: type[HfRoberta],
+    title: str,
+    classes: str,
+    vocabulary: Callable[..., Vocabulary],
+    claims: Callable[[Candidate], bool],
+) -> Family[HfRoberta]:
+    """The layout of a network of RoBERTa's kind; its ``classes`` begin with this name."""
+    return Family(
+        model_type=config.model_fields["model_type"].default,
+        title=title,
+        config=config,
+        prefix="roberta",
+        names={
+            **bert_like.BODY,
+            **bert_like.POOLER,
+            "heads.mlm.dense": "lm_head.dense",
+            "heads.mlm.norm": "lm_head.layer_norm",
+            "heads.mlm": "lm_head",
+        },
+        copies={"lm_head.decoder.weight": bert_like.TABLE, "lm_head.decoder.bias": "lm_head.bias"},
+        classes=(hf_class(f"{classes}ForMaskedLM", "mlm"), hf_class(f"{classes}Model", "pooler")),
+        tasks=TaskHeads(
+            (
+                TaskClass(
+                    f"{classes}ForSequenceClassification",
+                    ("labels", "score"),
+                    "classifier.out_proj",
+                    "read",
+                    "classifier.dense",
+                ),
+                *bert_like.pooled_classes(classes)[1:],
             ),
-            *bert_like.pooled_classes("Roberta")[1:],
+            dropout="classifier_dropout",
         ),
-        dropout="classifier_dropout",
-    ),
-    says=bert_like.SAYS,
-    claims=lambda candidate: bool(candidate.encoder.positions.offset),
-    obstacle=_obstacle,
-    settings=bert_like.settings_of,
-    config_of=_config_of,
-    recipe="roberta",
-    vocabulary=ByteBpe,
-    head_activation="gelu",
-    unread=frozenset({"pooler.dense.weight", "pooler.dense.bias"}),
+        says=bert_like.SAYS,
+        claims=claims,
+        obstacle=_obstacle,
+        settings=bert_like.settings_of,
+        config_of=_config_of,
+        recipe="roberta",
+        vocabulary=vocabulary,
+        head_activation="gelu",
+        unread=frozenset({"pooler.dense.weight", "pooler.dense.bias"}),
+    )
+
+
+def _named(candidate: Candidate, layout: str) -> bool:
+    return bool(candidate.encoder.positions.offset) and layout in candidate.systems
+
+
+XLM_ROBERTA = _layout(
+    HfXlmRoberta, "XLM-R", "XLMRoberta", Unigram, lambda each: _named(each, "xlm-roberta")
+)
+CAMEMBERT = _layout(
+    HfCamembert, "CamemBERT", "Camembert", Unigram, lambda each: _named(each, "camembert")
+)
+ROBERTA = _layout(
+    HfRoberta, "RoBERTa", "Roberta", ByteBpe, lambda each: bool(each.encoder.positions.offset)
 )

@@ -8,8 +8,8 @@ from bertc.ir.base import Node
 from bertc.ir.changing.growth import Init
 from bertc.ir.terms.node import System
 
-HfLayout = Literal["auto", "electra"]
-"""The Hugging Face layout of a network that fits several; auto: BERT's."""
+HfLayout = Literal["auto", "electra", "xlm-roberta", "camembert"]
+"""The Hugging Face layout of a network that fits several; auto: BERT's, or RoBERTa's."""
 
 
 def layout_of(recipe: System) -> HfLayout:
