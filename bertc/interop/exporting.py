@@ -14,7 +14,7 @@ from bertc.interop.families.family import Tokens, transformer
 from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.folder import replacing
 from bertc.interop.hf_config import as_it_came, hf_config
-from bertc.interop.keys import keys, part_of, parts_of, prefixed
+from bertc.interop.keys import by_key, keys, part_of, parts_of, prefixed
 from bertc.interop.networks import alone, names_beside, tensors_alone
 from bertc.interop.target import Target, target_of
 from bertc.interop.tensors import write_tensors
@@ -136,10 +136,11 @@ def _write_hf(
     beside = {n: tensor for n, tensor in tensors.items() if n not in set(held)}
     placed = keys(family, encoder, held, chosen.named)
     assert len(placed) == len(held), f"{family.title} has no place for {set(held) - set(placed)}"
-    ready = {
-        prefixed(family, chosen, n, key): family.reshape.out(encoder, n, tensors[n])
-        for n, key in placed.items()
-    }
+    ready = {}
+    for key, names in by_key(placed).items():
+        parts = [family.reshape.out(encoder, name, tensors[name]) for name in names]
+        whole = parts[0] if len(parts) == 1 else torch.cat(parts)
+        ready[prefixed(family, chosen, names[0], key)] = whole
     for key, shape in family.unused(encoder).items():
         ready[f"{family.prefix}.{key}"] = torch.zeros(shape)
     write_tensors(fresh / "model.safetensors", ready)

@@ -1,6 +1,6 @@
 """Import of a Hugging Face folder as a program and tensors."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from bertc.interop.exporting import BESIDE
 from bertc.interop.families import family_named
 from bertc.interop.families.config import HfConfig
 from bertc.interop.families.family import Family, transformer
-from bertc.interop.keys import BUFFERS, keys, part_of, parts_of, plain
+from bertc.interop.keys import BUFFERS, by_key, keys, part_of, parts_of, plain
 from bertc.interop.networks import GENERATOR, alone, joined
 from bertc.interop.program import to_program
 from bertc.interop.task_config import TaskOfFolder, read_task, tasks_beside
@@ -134,20 +134,24 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     table = {w.name: w.shape for w in model_weights(resolved) if part_of(w.name) not in fresh}
 
     own = [name for name in table if name not in beside]
-    placed = keys(family, transformer(resolved), own, named)
+    encoder = transformer(resolved)
+    placed = keys(family, encoder, own, named)
     check_names(folder / BESIDE, set(beside), set(table) - set(placed))
     unread = _unread(main, family, placed.values()) if tuned else frozenset()
     found = set(main.stored) - set(copies) - unread
     check_names(main.path, found, set(placed.values()), main.stored)
-    for name, key in placed.items():
-        shape = family.reshape.shape(transformer(resolved), name, table[name])
-        check_entry(main.path, main.stored[key], main.entry(key), shape)
+    at_key = by_key(placed)
+    shapes = {n: family.reshape.shape(encoder, n, table[n]) for n in placed}
+    for key, names in at_key.items():
+        rows = (sum(shapes[name][0] for name in names), *shapes[names[0]][1:])
+        check_entry(main.path, main.stored[key], main.entry(key), rows)
     for name, entry in beside.items():
         check_entry(folder / BESIDE, name, entry, table[name])
 
-    read = read_tensors(main.path, {main.stored[key]: name for name, key in placed.items()})
+    whole = read_tensors(main.path, {main.stored[key]: key for key in at_key})
+    read = _parted(whole, at_key, shapes)
     tensors = {name: family.reshape.back(name, each, table[name]) for name, each in read.items()}
-    _check_copies(main, copies, {key: read[name] for name, key in placed.items()})
+    _check_copies(main, copies, whole)
     tensors |= read_tensors(folder / BESIDE, {name: name for name in beside}) if beside else {}
     notes = (
         *_notes_on_dtypes(main),
@@ -155,6 +159,20 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
         *_notes_on_heads(fresh),
     )
     return Imported(config, program, resolved, {n: tensors[n] for n in table}, notes)
+
+
+def _parted(
+    whole: Mapping[str, Tensor],
+    at_key: Mapping[str, Sequence[str]],
+    shapes: Mapping[str, tuple[int, ...]],
+) -> dict[str, Tensor]:
+    """Each weight of its key's tensor, whose rows several may share."""
+    read = dict[str, Tensor]()
+    for key, names in at_key.items():
+        rows = [shapes[name][0] for name in names]
+        pieces = torch.split(whole[key], rows) if len(names) > 1 else (whole[key],)
+        read |= dict(zip(names, pieces, strict=True))
+    return read
 
 
 def _open(path: Path, family: Family[Any]) -> _File:

@@ -27,21 +27,38 @@ def keys(
 ) -> dict[str, str]:
     """Map bertc weight names to keys without prefix; names that the layout lacks are left out.
 
-    ``named`` overrides the layout's names of some modules.
+    ``named`` overrides the layout's names of some modules. Several weights may have one key: they
+    are rows of one tensor, in the order in which the family names them.
     """
     numbers, known = weight_numbers(encoder), {**family.names, **named}
+    order = {module: place for place, module in enumerate(known)}
     placed = {name: _key(known, numbers, name) for name in names}
-    return {name: key for name, key in placed.items() if key is not None}
+    found = {name: key for name, key in placed.items() if key is not None}
+    places = {name: order.get(_pattern(name)[0].rpartition(".")[0], -1) for name in found}
+    return dict(sorted(found.items(), key=lambda each: places[each[0]]))
+
+
+def by_key(placed: Mapping[str, str]) -> dict[str, list[str]]:
+    """The names of the weights at each key, in order."""
+    found: dict[str, list[str]] = {}
+    for name, key in placed.items():
+        found.setdefault(key, []).append(name)
+    return found
+
+
+def _pattern(name: str) -> tuple[str, str]:
+    """A name with ``{n}`` in place of the layer's number, and that number or nothing."""
+    number = re.search(r"\.(\d+)\.", name)
+    return (name.replace(f".{number[1]}.", ".{n}.", 1), number[1]) if number else (name, "")
 
 
 def _key(known: Mapping[str, str], numbers: Mapping[int, int], name: str) -> str | None:
-    number = re.search(r"\.(\d+)\.", name)
-    pattern = name.replace(f".{number[1]}.", ".{n}.", 1) if number else name
+    pattern, number = _pattern(name)
     module, _, leaf = pattern.rpartition(".")
     found = known.get(pattern)
     if found is None and module in known:
         found = f"{known[module]}.{leaf}"
-    return found and found.format(n=numbers[int(number[1])] if number else "")
+    return found and found.format(n=numbers[int(number)] if number else "")
 
 
 def prefixed(family: Family[Any], chosen: HfClass, name: str, key: str) -> str:
