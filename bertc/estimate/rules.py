@@ -122,8 +122,10 @@ def _attention(attention: op.Attention, how: Execution) -> Cost:
     """Attention: saves queries, keys, values, and the probabilities or, fused, a sum per query."""
     rows, queries, keys = attention.rows, attention.queries, attention.keys
     inner = attention.heads * attention.head_dim
-    scores = rows * attention.heads * queries * keys
-    flops = 2 * 2 * scores * attention.head_dim
+    scores = rows * attention.heads * queries * attention.span
+    flops = 2 * 2 * attention.pairs * inner
+    if attention.span < keys:  # blocks have copies of the keys on both sides
+        keys = -(-keys * attention.span // op.block_size(attention.reach or 0))
     kept = rows * (queries + 2 * keys) * inner * how.value_bytes
     fused = is_fused(attention, how)
     masks = 0 if fused else 2 * scores * how.mask_bytes
@@ -145,13 +147,15 @@ def _attention(attention: op.Attention, how: Execution) -> Cost:
     kept += rows * attention.heads * queries * FP32
     if attention.mask == "targets":  # its mask and zeroed output
         kept += rows * queries * (keys + inner) * how.value_bytes
+    if attention.mask == "bias":
+        kept += scores * how.value_bytes
     transient = rows * (2 * keys + queries) * inner * how.value_bytes
     if how.device == "cuda" and how.precision == "bf16":
         end_to_end = attention.mask == "keys" and not attention.dropout
         places = attention.sequences if end_to_end else 0
         transient += rows * flash_bytes(keys, attention.heads, attention.head_dim, places)
         if attention.sequences and not end_to_end:  # mask of packed rows
-            kept += rows * queries * keys * how.value_bytes
+            kept += rows * queries * attention.span * how.value_bytes
     return replace(found, kept=kept, transient=transient)
 
 
@@ -182,12 +186,14 @@ def _recurrence(recurrence: op.Recurrence, how: Execution) -> Cost:
 def is_fused(attention: op.Attention, how: Execution) -> bool:
     """Tell whether one fused kernel runs.
 
-    A CPU has none with dropout, and none that is quick for short rows in bf16; Apple's is not used.
+    A CPU has none with dropout, and eager none that is quick for short rows in bf16 or with a bias;
+    Apple's is not used.
     """
     if how.device == "mps":
         return False
-    short = how.precision == "bf16" and not how.compiled and attention.keys <= op.SHORT_KEYS
-    return not (how.device == "cpu" and (attention.dropout or short))
+    short = how.precision == "bf16" and attention.span <= op.SHORT_KEYS
+    slow = (short or attention.mask == "bias") and not how.compiled
+    return not (how.device == "cpu" and (attention.dropout or slow))
 
 
 def flash_bytes(seq: int, heads: int, head_dim: int, sequences: int) -> int:

@@ -181,7 +181,7 @@ def _arithmetic(operation: op.Operation, found: Cost, how: Execution, device: De
         case op.Attention():
             alone = is_fused(operation, how) and operation.mask != "scores"
             points = rates.attention[how.precision + ("" if alone else " dropout")]
-            return found.elements / rate_at(points, operation.keys, operation.head_dim)
+            return found.elements / rate_at(points, operation.span, operation.head_dim)
         case _ if found.function:
             return found.elements / rates.elements[f"{found.function} {how.precision}"]
         case _:

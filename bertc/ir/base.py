@@ -8,16 +8,25 @@ The axes used by every weight table, once for the whole project:
     ffn         inner width of the FFN          labels      classes of a classification head
     languages   rows of the language table      feature     input of a head of several vectors
     gates       gates of a recurrent layer, side by side
+    kv_heads    width of keys, fewer heads than queries have
+    head_dim    width of one head
 """
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 Axis = Literal[
     "vocab", "positions", "segments", "languages", "embedding", "hidden", "heads", "ffn", "gates",
-    "labels", "feature",
+    "labels", "feature", "kv_heads", "head_dim",
 ]  # fmt: skip
 Part = Literal["embeddings", "attention", "ffn", "recurrence", "norm", "pooler", "head"]
 DeviceKind = Literal["cpu", "cuda", "mps"]
@@ -47,6 +56,21 @@ class Node(BaseModel):
     shorthand: ClassVar[str] = ""
     others: ClassVar[str] = ""
     looked_up: ClassVar[tuple[str, ...]] = ()
+
+
+class LaterFields(Node):
+    """A node with fields that came ``later``: dumps leave them out while they have their defaults.
+
+    So the fingerprints of programs that never had them stay.
+    """
+
+    later: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, dump: SerializerFunctionWrapHandler) -> dict[str, object]:
+        fields, told = type(self).model_fields, dump(self)
+        usual = {name for name in self.later if getattr(self, name) == fields[name].default}
+        return {name: value for name, value in told.items() if name not in usual}
 
 
 def _of_that_kind(value: object) -> object:

@@ -9,12 +9,12 @@ from typing import Literal
 from bertc.ir.base import Part
 
 Function = Literal["gelu", "gelu-tanh", "relu", "silu", "tanh", "add"]
-Mask = Literal["keys", "causal", "pairs", "targets", "scores"]
+Mask = Literal["keys", "causal", "pairs", "targets", "bias", "scores"]
 """The attention mask.
 
 ``keys``: all queries of a row share its keys; ``causal``: earlier keys only; ``pairs``: a mask
-(queries, keys); ``targets``: such a mask in which a query may have no key; ``scores``: a bias per
-head is added to the scores and has a gradient."""
+(queries, keys); ``targets``: such a mask in which a query may have no key; ``bias``: a bias per
+head is added to the scores; ``scores``: such a bias that has a gradient."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,8 @@ class Product:
 class Attention:
     """softmax(Q K^T / sqrt(head_dim)) V in every head, with dropout on the probabilities.
 
-    ``rows`` sequences, or up to ``sequences`` packed ones in each row (0: unpacked).
+    ``rows`` sequences, or up to ``sequences`` packed ones in each row (0: unpacked). A query
+    attends to ``reach`` keys on each side and to its own, None: to all.
     """
 
     rows: int
@@ -110,8 +111,37 @@ class Attention:
     dropout: bool
     mask: Mask = "keys"
     sequences: int = 0
+    reach: int | None = None
+
+    @property
+    def pairs(self) -> int:
+        """Queries and keys of a head that attend to each other, in all rows."""
+        if self.reach is None:
+            return self.rows * self.queries * self.keys
+        reach = min(self.reach, self.keys - 1)
+        seen = self.keys * (2 * reach + 1) - reach * (reach + 1)
+        return self.rows * (self.queries * seen // self.keys)
+
+    @property
+    def span(self) -> int:
+        """Keys that a query is scored against, masked ones too."""
+        if self.reach is None or not in_blocks(self.keys, self.reach):
+            return self.keys
+        return block_size(self.reach) + 2 * self.reach
 
 
+def block_size(reach: int) -> int:
+    """Queries of a window that are scored together, against keys on both sides of them all."""
+    return max(reach, SMALLEST_BLOCK)
+
+
+def in_blocks(keys: int, reach: int) -> bool:
+    """True if rows of ``keys`` tokens are longer than what a block of queries is scored against."""
+    return keys > block_size(reach) + 2 * reach
+
+
+SMALLEST_BLOCK = 64
+"""Queries of a block if the window is narrower: products of fewer rows are slow."""
 SHORT_KEYS = 256
 """Keys up to which a CPU's attention in bf16 is quicker by a stored score matrix.
 

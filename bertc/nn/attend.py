@@ -3,19 +3,21 @@
 Axes: b batch, n heads, s sequence, q queries, k keys, d head_dim.
 """
 
+from functools import cache
+from inspect import signature
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch.autograd.function import once_differentiable
 
 from bertc.ir.operation import SHORT_KEYS
 from bertc.native import Dropped, Kernels, drop, kernels_for
 from bertc.nn.dropout import drop_out
 from bertc.nn.inputs import gather_positions
-from bertc.nn.masks import AttentionMask, VarlenOffsets, not_later, of_rows
+from bertc.nn.masks import AttentionMask, Blocks, VarlenOffsets, not_later, of_rows
 
 SCORES_AT_ONCE = 4 << 20
 """Bytes of scores computed at once on an eager CPU.
@@ -24,9 +26,18 @@ They stay in its caches until softmax and dropout have read them: attention of 5
 third less time."""
 
 
-def can_varlen(device: torch.device, dtype: torch.dtype) -> bool:
-    """True if there is a kernel for packed sequences of any length."""
-    return device.type == "cuda" and dtype == torch.bfloat16
+def can_varlen(device: torch.device, dtype: torch.dtype, windowed: bool = False) -> bool:
+    """True if there is a kernel for packed sequences of any length, or one with windows too."""
+    if device.type != "cuda" or dtype != torch.bfloat16:
+        return False
+    return not windowed or _varlen_has_windows()
+
+
+@cache
+def _varlen_has_windows() -> bool:
+    from torch.nn.attention.varlen import varlen_attn  # it loads the compiler
+
+    return "window_size" in signature(varlen_attn).parameters
 
 
 def attend(
@@ -46,6 +57,8 @@ def attend(
     """
     if isinstance(mask, VarlenOffsets):
         return _varlen(query_bnqd, key_bnkd, value_bnkd, mask)
+    if isinstance(mask, Blocks):
+        return _by_blocks(query_bnqd, key_bnkd, value_bnkd, mask, rate)
     if isinstance(mask, torch.Tensor):
         return _attend(query_bnqd, key_bnkd, value_bnkd, mask, False, rate)
     mixed_bnqd = _attend(query_bnqd, key_bnkd, value_bnkd, mask.allowed, mask.is_causal, rate)
@@ -178,6 +191,31 @@ class _Attention(torch.autograd.Function):
         )
 
 
+def _by_blocks(
+    query_bnsd: Float[torch.Tensor, "b n s d"],
+    key_bnsd: Float[torch.Tensor, "b n s d"],
+    value_bnsd: Float[torch.Tensor, "b n s d"],
+    mask: Blocks,
+    rate: float,
+) -> Float[torch.Tensor, "b n q d"]:
+    """Attention within windows, at a cost of the window's size: blocks are rows of their own."""
+    b, _, s, _ = query_bnsd.shape
+    queries, keys, values = (x.transpose(1, 2) for x in (query_bnsd, key_bnsd, value_bnsd))
+    blocks = mask.queries(queries), mask.keys(keys), mask.keys(values)
+    mixed_bsnd = mask.rows(_attend(*blocks, mask.allowed, False, rate), b, s)
+    return _at_outputs(mixed_bsnd, mask.outputs)
+
+
+def _at_outputs(
+    mixed_bsnd: Float[torch.Tensor, "b s n d"], outputs_bq: Int[torch.Tensor, "b q"] | None
+) -> Float[torch.Tensor, "b n q d"]:
+    """States of all queries, or of those asked for."""
+    if outputs_bq is not None:
+        n, rows_bsw = mixed_bsnd.shape[2], mixed_bsnd.flatten(2)
+        mixed_bsnd = rearrange(gather_positions(rows_bsw, outputs_bq), "b q (n d) -> b q n d", n=n)
+    return mixed_bsnd.transpose(1, 2)
+
+
 def _varlen(
     query_bnsd: Float[torch.Tensor, "b n s d"],
     key_bnsd: Float[torch.Tensor, "b n s d"],
@@ -189,12 +227,9 @@ def _varlen(
     query, key, value = (
         rearrange(x, "b n s d -> (b s) n d") for x in (query_bnsd, key_bnsd, value_bnsd)
     )
-    # Only arguments that all releases share are passed, by position.
-    offsets, longest, outputs_bq = mask
-    mixed = varlen_attn(query, key, value, offsets, offsets, longest, longest)
+    offsets, longest, outputs_bq, reach = mask
+    # Only arguments that all releases share are passed, by position, and windows where there are.
+    window: dict[str, Any] = {} if reach is None else {"window_size": (reach, reach)}
+    mixed = varlen_attn(query, key, value, offsets, offsets, longest, longest, **window)
     assert isinstance(mixed, torch.Tensor), "varlen_attn returns more only on request"
-    b, n = query_bnsd.shape[:2]
-    if outputs_bq is not None:
-        rows_bsw = rearrange(mixed, "(b s) n d -> b s (n d)", b=b)
-        return rearrange(gather_positions(rows_bsw, outputs_bq), "b q (n d) -> b n q d", n=n)
-    return rearrange(mixed, "(b s) n d -> b n s d", b=b)
+    return _at_outputs(rearrange(mixed, "(b s) n d -> b s n d", b=len(query_bnsd)), outputs_bq)

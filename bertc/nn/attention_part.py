@@ -107,4 +107,4 @@ def fused_linear(
     weight = torch.cat([m.weight for m in maps]).to(x_bsh.dtype)
     biases: list[torch.Tensor] = [m.bias for m in maps if m.bias is not None]
     bias = torch.cat(biases).to(x_bsh.dtype) if biases else None
-    return F.linear(x_bsh, weight, bias).chunk(len(maps), dim=-1)
+    return torch.split(F.linear(x_bsh, weight, bias), [len(m.weight) for m in maps], dim=-1)

@@ -108,6 +108,14 @@ class EncoderInputs(NamedTuple):
         """Number of cached positions before a row."""
         return self.memory.length if self.memory else 0
 
+    def in_queries(self, x_bs: Int[torch.Tensor, "#b s"]) -> Int[torch.Tensor, "#b q"]:
+        """Numbers of tokens (b|1, s) as those of all queries, with those of the query stream."""
+        if self.permutation is None:
+            return x_bs
+        targets_bu = self.permutation.target_positions
+        x_bs = x_bs.expand(len(targets_bu), -1)
+        return torch.cat([x_bs, x_bs.gather(1, targets_bu)], dim=1)
+
     def keys(
         self, x_bqh: Float[torch.Tensor, "b q h"], layer: int
     ) -> Float[torch.Tensor, "b k h"] | None:

@@ -1,15 +1,17 @@
 """Attention masks: the keys that each query attends to.
 
 Axes: b batch, s row, q queries, k keys (cached positions, then the row), u query-stream states, r
-sequences of a batch, m sequences of a row.
+sequences of a batch, m sequences or blocks of a row, z queries of a block.
 """
 
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
+from einops import rearrange
 from jaxtyping import Bool, Int, Shaped
 
+from bertc.ir.operation import block_size, in_blocks
 from bertc.nn.inputs import EncoderInputs, PermutationMask
 
 
@@ -17,10 +19,11 @@ class Mask(NamedTuple):
     """A mask as tensors; with nothing set every query attends to every key.
 
     A query without keys is allowed all, so that its softmax stays finite, and ``has_keys`` zeroes
-    its output. ``is_causal`` excludes later keys without a tensor.
+    its output. ``is_causal`` excludes later keys without a tensor. Floats in ``allowed`` are added
+    to the scores.
     """
 
-    allowed: Bool[torch.Tensor, "#b 1 #q k"] | None = None
+    allowed: Shaped[torch.Tensor, "#b #n #q k"] | None = None
     has_keys: Bool[torch.Tensor, "b 1 q 1"] | None = None
     is_causal: bool = False
 
@@ -43,13 +46,61 @@ class VarlenOffsets(NamedTuple):
     offsets: Int[torch.Tensor, "bounds"]  # the first token of each sequence, then b * s
     longest: int
     outputs: Int[torch.Tensor, "b q"] | None = None  # positions of the outputs, if not all
+    reach: int | None = None  # tokens on each side that a query attends to; None: all
 
     def select_queries(self, inputs: EncoderInputs) -> "VarlenOffsets":
         """The same sequences, with outputs at the output positions only."""
         return self._replace(outputs=inputs.output_positions)
 
 
-AttentionMask = Mask | VarlenOffsets
+class Blocks(NamedTuple):
+    """The mask of windows: queries in blocks, each against the keys of its block and on both sides.
+
+    ``allowed`` is as of ``Mask``, of the blocks of all rows, one row after the other. A row is
+    filled up to whole blocks, and on both sides by ``reach`` keys that are attended to by none.
+    """
+
+    allowed: Shaped[torch.Tensor, "blocks #n z k"]
+    reach: int
+    outputs: Int[torch.Tensor, "b q"] | None = None  # positions of the outputs, if not all
+
+    def select_queries(self, inputs: EncoderInputs) -> "Blocks":
+        """The same blocks, with outputs at the output positions only."""
+        return self._replace(outputs=inputs.output_positions)
+
+    def queries(self, x: Shaped[torch.Tensor, "b s n d"]) -> Shaped[torch.Tensor, "blocks n z d"]:
+        """The blocks of rows (b, s, n, d)."""
+        return _filled(x, self.allowed.shape[2]).flatten(0, 1).transpose(1, 2)
+
+    def keys(self, x: Shaped[torch.Tensor, "b s n d"]) -> Shaped[torch.Tensor, "blocks n k d"]:
+        """The blocks of rows (b, s, n, d) with both sides."""
+        blocks = _filled(x, self.allowed.shape[2])
+        return _with_sides(blocks, self.reach).flatten(0, 1).transpose(1, 2)
+
+    def rows(
+        self, x: Shaped[torch.Tensor, "blocks n z d"], b: int, seq: int
+    ) -> Shaped[torch.Tensor, "b s n d"]:
+        """The rows of blocks (blocks, n, z, d)."""
+        return rearrange(x, "(b m) n z d -> b (m z) n d", b=b)[:, :seq]
+
+
+def _filled(x: Shaped[torch.Tensor, "b s n d"], size: int) -> Shaped[torch.Tensor, "b m z n d"]:
+    """Rows filled up with zeros, in blocks of ``size``."""
+    return rearrange(
+        F.pad(x, (0, 0, 0, 0, 0, -x.shape[1] % size)), "b (m z) n d -> b m z n d", z=size
+    )
+
+
+def _with_sides(
+    blocks: Shaped[torch.Tensor, "b m z n d"], reach: int
+) -> Shaped[torch.Tensor, "b m k n d"]:
+    """Blocks with ``reach`` entries of the block before and of the one after, else zeros."""
+    before = F.pad(blocks[:, :-1, -reach:], (0, 0, 0, 0, 0, 0, 1, 0))
+    after = F.pad(blocks[:, 1:, :reach], (0, 0, 0, 0, 0, 0, 0, 1))
+    return torch.cat([before, blocks, after], dim=2)
+
+
+AttentionMask = Mask | VarlenOffsets | Blocks
 """The masks that ``attend`` takes."""
 
 
@@ -71,20 +122,61 @@ def mask_of(inputs: EncoderInputs, causal: bool) -> Mask:
     return Mask()
 
 
-def kernel_mask(inputs: EncoderInputs, causal: bool, varlen: bool) -> AttentionMask:
-    """The same mask without a tensor if a fused kernel has such a form.
+def kernel_mask(
+    inputs: EncoderInputs, causal: bool, varlen: bool, reach: int | None = None
+) -> AttentionMask:
+    """The same mask without a tensor if a fused kernel has such a form; of windows in blocks.
 
-    ``varlen``: a kernel for packed sequences may be used.
+    ``varlen``: a kernel for packed sequences may be used. Keys are at most ``reach`` tokens away.
     """
-    if inputs.permutation is not None or inputs.memory is not None:
-        return mask_of(inputs, causal)
-    if causal and inputs.sequence_ids is None:
+    seq, in_order = inputs.token_ids.shape[1], inputs.permutation is None and inputs.memory is None
+    if in_order and causal and inputs.sequence_ids is None and reach is None:
         return Mask(is_causal=True)
-    if varlen and inputs.sequence_ids is not None and not causal:
+    if in_order and varlen and inputs.sequence_ids is not None and not causal:
         starts_bm = inputs.starts
         starts_bm = beginnings(inputs.sequence_ids) if starts_bm is None else starts_bm
-        return end_to_end(starts_bm, inputs.token_ids.shape[1])
-    return mask_of(inputs, causal)
+        return end_to_end(starts_bm, seq)._replace(reach=reach)
+    if reach is None:
+        return mask_of(inputs, causal)
+    # A graph for rows of any length has no blocks.
+    if in_order and in_blocks(seq, reach) and not torch.compiler.is_exporting():
+        return _in_blocks(inputs, causal, reach)
+    return near(mask_of(inputs, causal), inputs, reach)
+
+
+def near(mask: Mask, inputs: EncoderInputs, reach: int) -> Mask:
+    """The mask within windows, of which every token of a row sees at least itself."""
+    lanes_1s = torch.arange(inputs.token_ids.shape[1], device=inputs.token_ids.device)[None]
+    queries_bq = inputs.in_queries(lanes_1s)
+    apart_b1qk = (queries_bq[:, :, None] - lanes_1s[:, None, :])[:, None]
+    allowed_b1qk = apart_b1qk.abs() <= reach
+    if mask.allowed is not None:
+        allowed_b1qk = allowed_b1qk & mask.allowed
+    if mask.has_keys is not None:
+        return with_empty_queries((allowed_b1qk & mask.has_keys)[:, 0])
+    return Mask(allowed_b1qk | (apart_b1qk == 0))
+
+
+def _in_blocks(inputs: EncoderInputs, causal: bool, reach: int) -> Blocks:
+    """The same mask in blocks, of rows in order."""
+    (b, seq), device, size = inputs.token_ids.shape, inputs.token_ids.device, block_size(reach)
+    first_m1 = torch.arange(0, seq, size, device=device)[:, None]
+    query_mz = first_m1 + torch.arange(size, device=device)
+    key_mk = first_m1 + torch.arange(-reach, size + reach, device=device)
+    apart_mzk = query_mz[:, :, None] - key_mk[:, None, :]
+    allowed_bmzk = ((apart_mzk.abs() <= reach) & (key_mk < seq)[:, None] & (key_mk >= 0)[:, None])[
+        None
+    ]
+    if causal:
+        allowed_bmzk = allowed_bmzk & (apart_mzk >= 0)
+    for ids_bs, same in ((inputs.sequence_ids, True), (inputs.attention_mask, False)):
+        if ids_bs is not None:
+            blocks_bmz = _filled(ids_bs[..., None, None], size)
+            keys_bmk = _with_sides(blocks_bmz, reach)[..., 0, 0]
+            fits = keys_bmk[:, :, None] == blocks_bmz[..., 0] if same else keys_bmk[:, :, None] != 0
+            allowed_bmzk = allowed_bmzk & fits
+    allowed_bmzk = (allowed_bmzk | (apart_mzk == 0)).expand(b, -1, -1, -1)
+    return Blocks(allowed_bmzk.flatten(0, 1)[:, None], reach)
 
 
 def _before(inputs: EncoderInputs, causal: bool) -> Bool[torch.Tensor, "#b s k"]:

@@ -1,20 +1,24 @@
-"""Position kinds: vectors added to token embeddings.
+"""Position kinds: vectors added to token embeddings, or what attention makes of positions.
 
-Axes: b batch, s sequence, e embedding, l positions or distances, q queries, h hidden.
+Axes: b batch, s sequence, e embedding, l positions or distances, q queries, k keys, h hidden,
+n heads, d head_dim, p pairs of numbers of a head.
 """
 
-from typing import assert_never, cast
+from typing import NamedTuple, assert_never, cast
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import nn
 
+from bertc.ir.network.positions import AlibiPositions as AlibiNode
 from bertc.ir.network.positions import LearnedPositions as LearnedNode
 from bertc.ir.network.positions import NoPositions as NoneNode
 from bertc.ir.network.positions import Positions
+from bertc.ir.network.positions import RotaryPositions as RotaryNode
 from bertc.ir.network.positions import SinusoidalPositions as SinusoidalNode
 from bertc.nn.inputs import EncoderInputs
+from bertc.nn.masks import Blocks, Mask
 from bertc.nn.weights import Embedding, Table
 
 
@@ -53,10 +57,124 @@ def build_positions(
             return LearnedPositions(table, name, node)
         case SinusoidalNode():
             return SinusoidalPositions()
-        case NoneNode():
+        case NoneNode() | RotaryNode() | AlibiNode():
             return None
         case _:
             assert_never(node)
+
+
+class Angles(NamedTuple):
+    """Cosines and sines of the angles of positions, for pairs of numbers of every head."""
+
+    cosines: Float[torch.Tensor, "#b l 1 p"]
+    sines: Float[torch.Tensor, "#b l 1 p"]
+
+    def at(self, positions_bq: Int[torch.Tensor, "b q"]) -> "Angles":
+        """The angles of some positions of each row."""
+        b = len(positions_bq)
+        lanes_b1 = torch.arange(b, device=positions_bq.device)[:, None]
+        return Angles(*(x.expand(b, -1, -1, -1)[lanes_b1, positions_bq] for x in self))
+
+
+class Rotation(NamedTuple):
+    """Angles by which queries and keys turn, pair by pair (Su et al. 2021, 3.2)."""
+
+    queries: Angles
+    keys: Angles
+    interleaved: bool
+
+    def select_queries(self, inputs: EncoderInputs) -> "Rotation":
+        """The same of the output positions."""
+        assert inputs.output_positions is not None, "called only with output positions"
+        return self._replace(queries=self.queries.at(inputs.output_positions))
+
+    def turned(
+        self, x_blnd: Float[torch.Tensor, "b l n d"], angles: Angles
+    ) -> Float[torch.Tensor, "b l n d"]:
+        """Heads of queries or keys after their turns."""
+        cosines, sines = (x.to(x_blnd.dtype) for x in angles)
+        pairs = cosines.shape[-1]
+        turning, still = x_blnd[..., : 2 * pairs], x_blnd[..., 2 * pairs :]
+        if self.interleaved:
+            first, second = turning[..., ::2], turning[..., 1::2]
+        else:
+            first, second = turning[..., :pairs], turning[..., pairs:]
+        both = first * cosines - second * sines, second * cosines + first * sines
+        if self.interleaved:
+            return torch.cat([torch.stack(both, dim=-1).flatten(-2), still], dim=-1)
+        return torch.cat([*both, still], dim=-1)
+
+
+class Distances(NamedTuple):
+    """Positions of queries and keys, of whose distance each head takes a multiple off its scores.
+
+    Press et al. 2022, section 3.
+    """
+
+    queries: Int[torch.Tensor, "#b q"]
+    keys: Int[torch.Tensor, "#b k"]
+
+    def select_queries(self, inputs: EncoderInputs) -> "Distances":
+        """The same of the output positions."""
+        at = inputs.output_positions
+        assert at is not None, "called only with output positions"
+        return self._replace(queries=self.queries.expand(len(at), -1).gather(1, at))
+
+    def added(self, heads: int, mask: Mask | Blocks, dtype: torch.dtype) -> Mask | Blocks:
+        """The mask with scores to add to those of ``heads`` heads."""
+        if isinstance(mask, Blocks):
+            many = -(-self.keys.shape[1] // mask.allowed.shape[2])
+            own_bs11 = self.keys.expand(len(mask.allowed) // many, -1)[..., None, None]
+            apart_bnqk = mask.queries(own_bs11) - mask.keys(own_bs11).mT
+        else:
+            apart_bnqk = (self.queries[:, :, None] - self.keys[:, None, :])[:, None]
+        far_bnqk = apart_bnqk.abs().float()
+        scores_bnqk = far_bnqk * -slopes(heads, far_bnqk)[:, None, None]
+        if mask.allowed is not None:
+            scores_bnqk = scores_bnqk.masked_fill(~mask.allowed, -torch.inf)
+        return mask._replace(allowed=scores_bnqk.to(dtype))
+
+
+def related_by(
+    node: Positions, width: int, windowed: bool, inputs: EncoderInputs
+) -> Rotation | Distances | None:
+    """What attention with heads of ``width`` makes of positions; None if nothing.
+
+    ``windowed``: of layers in which queries attend to near keys only.
+    """
+    # Only distances within an example count, so that positions need not begin again with each.
+    at_bs = inputs.position_ids
+    if at_bs is None:
+        at_bs = torch.arange(inputs.token_ids.shape[1], device=inputs.token_ids.device)[None]
+    at_bq = inputs.in_queries(at_bs)
+    match node:
+        case RotaryNode():
+            theta = node.local_theta if windowed else node.theta
+            keys, queries = (_angles(node, theta, width, at) for at in (at_bs, at_bq))
+            return Rotation(queries, keys, node.pairs == "interleaved")
+        case AlibiNode():
+            return Distances(at_bq, at_bs)
+        case LearnedNode() | SinusoidalNode() | NoneNode():
+            return None
+        case _:
+            assert_never(node)
+
+
+def _angles(
+    node: RotaryNode, theta: float, width: int, positions_bl: Int[torch.Tensor, "#b l"]
+) -> Angles:
+    turned = node.turned(width)
+    powers_p = torch.arange(0, turned, 2, device=positions_bl.device).float() / turned
+    angles_blp = (positions_bl.float() / node.scale)[..., None] * theta**-powers_p
+    return Angles(angles_blp.cos()[:, :, None], angles_blp.sin()[:, :, None])
+
+
+def slopes(heads: int, like: torch.Tensor) -> Float[torch.Tensor, "{heads}"]:
+    """Slopes of ALiBi's heads: 2^(-8 i / n), and those between of twice as many heads."""
+    whole = 1 << (heads.bit_length() - 1)
+    steps = torch.arange(1, whole + 1, device=like.device).to(like.dtype) / whole
+    between = torch.arange(heads - whole, device=like.device).to(like.dtype) / whole
+    return torch.exp2(-8 * torch.cat([steps, between + 0.5 / whole]))
 
 
 def position_ids(inputs: EncoderInputs) -> Int[torch.Tensor, "b s"] | None:

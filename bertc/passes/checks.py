@@ -5,6 +5,7 @@ from bertc.ir.changing.growth import FromOther
 from bertc.ir.data import FILLED, PAIRED
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.terms.heads import VocabularyHead
+from bertc.passes.attention import check_attention
 from bertc.passes.bodies import check_body, check_table
 from bertc.passes.languages import check_languages
 from bertc.passes.running import check_running
@@ -24,6 +25,7 @@ def checks(program: Complete, diagnostics: Diagnostics) -> None:
     """
     _heads_divide(program, diagnostics)
     _biases_fit(program, diagnostics)
+    check_attention(program, diagnostics)
     _not_absurd(program, diagnostics)
     check_languages(program, diagnostics)
     _causal_throughout(program, diagnostics)

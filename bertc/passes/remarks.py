@@ -26,6 +26,7 @@ def remarks(program: Complete, diagnostics: Diagnostics) -> None:
     if diagnostics.found:
         return
     _heads_rounded(program, diagnostics)
+    _window_is_whole(program, diagnostics)
     stages = program.stages
     for stage in stages:
         _rate_is_high(stage, diagnostics)
@@ -45,6 +46,20 @@ def _heads_rounded(program: Complete, diagnostics: Diagnostics) -> None:
             program.span("hidden"),
             label="unwritten heads are derived from hidden",
             help=f"hidden={multiple}",
+        )
+
+
+def _window_is_whole(program: Complete, diagnostics: Diagnostics) -> None:
+    reaches = [program.attention.at(layer).reach for layer in range(program.layers)]
+    reach, seq = max((reach or 0 for reach in reaches), default=0), program.longest_seq
+    if reach >= seq - 1:
+        diagnostics.remark(
+            "R111",
+            f"a window of {2 * reach} covers rows of {seq} tokens from end to end",
+            program.span("attention"),
+            label="every layer attends to whole rows",
+            notes=note(f"seq = {seq}", program.span("seq")),
+            help=f"attention=local({max(2, seq // 2)}) or attention=full",
         )
 
 

@@ -1,12 +1,12 @@
 """Attention kinds with their settings, weights and operations; ``nn.attention`` builds them."""
 
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field
 
 from bertc.ir import operation as op
 from bertc.ir.base import Axis, Drawn, Weight, matrix
-from bertc.ir.network.attention_node import AttentionNode, query_key_value
+from bertc.ir.network.attention_node import AttentionNode, ContentAttention, query_key_value
 
 _BY_SEGMENT: tuple[Axis, Axis] = ("segments", "heads")
 STRIP = 128
@@ -14,12 +14,41 @@ STRIP = 128
 entries."""
 
 
-class FullAttention(AttentionNode):
+class FullAttention(ContentAttention):
     """Full attention: softmax(Q K^T / sqrt(head_dim)) V (Vaswani et al., 3.2)."""
 
     kind: Literal["full"] = "full"
-    projects: ClassVar[bool] = True
-    content_alone: ClassVar[bool] = True
+
+
+class LocalAttention(ContentAttention):
+    """Attention to near tokens in most layers, to all in a few (Beltagy et al. 2020, 3.1).
+
+    A query of a local layer attends to ``window`` / 2 tokens on each side and to itself. Layer i is
+    global if ``global_every`` divides i (ModernBERT, global_attn_every_n_layers; 0: none is), or if
+    it is one of ``global_layers``.
+    """
+
+    kind: Literal["local"] = "local"
+    window: Annotated[int, Field(ge=2, le=1_000_000)] = 128  # ModernBERT, sliding_window
+    global_every: Annotated[int, Field(ge=0, le=1000)] = 0
+    global_layers: tuple[Annotated[int, Field(ge=0, le=1000)], ...] = ()
+    positional = ("window",)
+
+    def at(self, layer: int) -> Self:
+        """The same without a window, or with one in every layer."""
+        every, written = self.global_every, layer in self.global_layers
+        whole = written or (every > 0 and layer % every == 0)
+        return self.model_copy(update={"global_every": int(whole), "global_layers": ()})
+
+    @property
+    def named_layers(self) -> tuple[int, ...]:
+        """The global layers that are written."""
+        return self.global_layers
+
+    @property
+    def reach(self) -> int | None:
+        """Half the window, in layers that have one."""
+        return None if self.global_every == 1 else self.window // 2
 
 
 class RelativeAttention(AttentionNode):
@@ -153,5 +182,7 @@ def _biases(name: str, parts: tuple[str, ...], width: int, init: Drawn) -> tuple
     )
 
 
-Attention = Annotated[FullAttention | RelativeAttention, Field(discriminator="kind")]
+Attention = Annotated[
+    FullAttention | LocalAttention | RelativeAttention, Field(discriminator="kind")
+]
 """The closed union of attention kinds."""

@@ -1,27 +1,32 @@
-"""The base of all attention kinds."""
+"""The base of all attention kinds, and of those by content."""
 
-from typing import ClassVar, Self
+from abc import abstractmethod
+from typing import Annotated, ClassVar, Self
+
+from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import Axis, Drawn, Node, Weight, affine
+from bertc.ir.base import ONES, Axis, Drawn, LaterFields, Node, Weight, affine
+
+HEAD: Axis = "head_dim"
 
 
 class AttentionNode(Node):
-    """The base of attention kinds; defaults here are those of full attention, or nothing.
+    """The base of attention kinds; their abilities are none by default.
 
     ``projects``: its module gives queries, keys and values (``ProjectedAttention``).
-    ``content_alone``: its scores are scaled products of queries and keys. ``knows_distances``:
-    scores depend on the distance between query and key, so position embeddings are not needed and
-    rows may have a memory. ``knows_directions``: rows may be reversed. ``clamps``: it has a
-    ``clamp`` that evaluation may set. ``varying_steps``: what its module computes depends on the
-    length of a row in more than sizes.
+    ``knows_distances``: scores depend on the distance between query and key, so position embeddings
+    are not needed and rows may have a memory. ``knows_directions``: rows may be reversed.
+    ``clamps``: it has a ``clamp`` that evaluation may set. ``takes_positions``: positions may turn
+    its queries and keys, or bias its scores. ``varying_steps``: what its module computes depends on
+    the length of a row in more than sizes.
     """
 
     projects: ClassVar[bool] = False
-    content_alone: ClassVar[bool] = False
     knows_distances: ClassVar[bool] = False
     knows_directions: ClassVar[bool] = False
     clamps: ClassVar[bool] = False
+    takes_positions: ClassVar[bool] = False
     varying_steps: ClassVar[bool] = False
 
     def at(self, layer: int) -> Self:
@@ -29,8 +34,28 @@ class AttentionNode(Node):
         return self
 
     @property
+    def reach(self) -> int | None:
+        """Tokens on each side that a query attends to, beside its own; None: all."""
+        return None
+
+    @property
+    def named_layers(self) -> tuple[int, ...]:
+        """The layers that it names."""
+        return ()
+
+    @property
+    def content_alone(self) -> bool:
+        """True if scores are scaled products of queries and keys, of all tokens."""
+        return False
+
+    @property
     def ties_biases(self) -> bool:
         """True if all layers add the same biases to their queries."""
+        return False
+
+    @property
+    def shares_keys(self) -> bool:
+        """True if several heads of queries have the same keys and values."""
         return False
 
     @property
@@ -38,49 +63,107 @@ class AttentionNode(Node):
         """True if it distinguishes any number of segments, without a table."""
         return False
 
+    @abstractmethod
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
-        """Query, key and value maps (hidden -> heads x head_dim) and the output map back."""
-        inner: tuple[Axis, int] = ("heads", widths.inner)
-        outer: tuple[Axis, int] = ("hidden", widths.hidden)
-        return (
-            *affine(f"{name}.query", inner, outer, init, "attention"),
-            *affine(f"{name}.key", inner, outer, init, "attention"),
-            *affine(f"{name}.value", inner, outer, init, "attention"),
-            *affine(f"{name}.output", outer, inner, init, "attention"),
-        )
+        """The weights of one layer."""
 
     def common_weights(self, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
         """Weights that all layers use, independent of sharing: none."""
         return ()
 
+    @abstractmethod
     def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
         """The operations of one layer, without its norm and residual branch."""
-        w, inner = widths, widths.inner
-        if call.query_states:
-            mask: op.Mask = "targets"
-        elif call.memory:
-            mask = "pairs"
-        else:
-            mask = "causal" if call.causal else "keys"
-        return (
-            *query_key_value(w, call),
-            op.Attention(
-                call.rows, call.queries, call.keys, w.heads, w.head_dim, dropout, mask,
-                call.sequences,
-            ),
-            op.Product(call.states, inner, w.hidden),
-        )  # fmt: skip
 
     def shared_operations(self, call: op.Call) -> op.Operations:
         """Operations done once for all layers: none."""
         return ()
 
 
-def query_key_value(w: op.Widths, call: op.Call) -> op.Operations:
-    """Projections to queries, keys and values: one product if all three read the same states."""
+class ContentAttention(LaterFields, AttentionNode):
+    """softmax(Q K^T / sqrt(head_dim)) V, of all tokens or of near ones.
+
+    ``kv_heads``: heads of keys and values, each for several heads of queries (Ainslie et al. 2023);
+    0: as many as of queries. ``qk_norm``: every head's query and key are divided by their root mean
+    square and scaled (Qwen3, q_norm and k_norm), before positions turn them.
+    """
+
+    projects: ClassVar[bool] = True
+    takes_positions: ClassVar[bool] = True
+    kv_heads: Annotated[int, Field(ge=0, le=10_000)] = 0
+    qk_norm: bool = False
+    bias: bool = True
+    later: ClassVar[tuple[str, ...]] = ("kv_heads", "qk_norm", "bias")
+
+    @property
+    def content_alone(self) -> bool:
+        """True without a window."""
+        return self.reach is None
+
+    @property
+    def shares_keys(self) -> bool:
+        """True with ``kv_heads``."""
+        return self.kv_heads > 0
+
+    def key_heads(self, heads: int) -> int:
+        """Heads of keys and values beside ``heads`` of queries."""
+        return self.kv_heads or heads
+
+    def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
+        """Query, key and value maps (hidden -> heads x head_dim), norms, and the output map."""
+        many = self.key_heads(widths.heads)
+        outer: tuple[Axis, int] = ("hidden", widths.hidden)
+        inner: tuple[Axis, int] = ("heads", widths.inner)
+        narrow: Axis = "heads" if many == widths.heads else "kv_heads"
+        keys: tuple[Axis, int] = (narrow, many * widths.head_dim)
+        maps = (("query", inner, outer), ("key", keys, outer), ("value", keys, outer))
+        found = list[Weight]()
+        for part, outputs, inputs in (*maps, ("output", outer, inner)):
+            found += affine(f"{name}.{part}", outputs, inputs, init, "attention")[: 1 + self.bias]
+        scale, axes = (widths.head_dim,), (HEAD,)
+        for part in ("query_norm", "key_norm") if self.qk_norm else ():
+            found.append(Weight(f"{name}.{part}.weight", scale, axes, ONES, "attention", "norm"))
+        return tuple(found)
+
+    def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
+        """Projections, norms, attention, and the output projection.
+
+        In blocks of a window all queries of a row are computed.
+        """
+        w, many, outputs = widths, self.key_heads(widths.heads), call.states
+        if call.query_states:
+            mask: op.Mask = "targets"
+        elif call.memory:
+            mask = "pairs"
+        else:
+            mask = "causal" if call.causal else "keys"
+            if self.reach is not None and op.in_blocks(call.keys, self.reach):
+                call = call.of_all_states()
+        norms = (
+            op.Norm(call.states * w.heads, w.head_dim),
+            op.Norm(call.context * many, w.head_dim),
+        )
+        return (
+            *query_key_value(w, call, many * w.head_dim),
+            *(norms if self.qk_norm else ()),
+            *((op.Copy(2 * call.context * w.inner),) if many < w.heads else ()),
+            op.Attention(
+                call.rows, call.queries, call.keys, w.heads, w.head_dim, dropout, mask,
+                call.sequences, self.reach,
+            ),
+            op.Product(outputs, w.inner, w.hidden),
+        )  # fmt: skip
+
+
+def query_key_value(w: op.Widths, call: op.Call, key_width: int = 0) -> op.Operations:
+    """Projections to queries, keys and values: one product if all three read the same states.
+
+    ``key_width`` is that of keys and of values, 0: as wide as queries.
+    """
+    pair = 2 * (key_width or w.inner)
     if not call.selects:
-        return (op.Product(call.context, w.hidden, 3 * w.inner, maps=3),)
+        return (op.Product(call.context, w.hidden, w.inner + pair, maps=3),)
     return (
         op.Product(call.states, w.hidden, w.inner),
-        op.Product(call.context, w.hidden, 2 * w.inner, maps=2),
+        op.Product(call.context, w.hidden, pair, maps=2),
     )

@@ -225,8 +225,9 @@ class Encoder(BodyNode):
         return self.widths(layer - 1) if self.attention.at(layer - 1).projects else None
 
     def scores_content_alone(self, layer: int) -> bool:
-        """The answer of the attention of the layer."""
-        return self.attention.at(layer - 1).content_alone
+        """The answer of the attention of the layer, if positions add nothing."""
+        alone = self.attention.at(layer - 1).content_alone
+        return alone and not self.positions.biases_scores
 
     def attention_weights(self, layer: int) -> tuple[Weight, ...]:
         """Weights of one attention part and its norm, named by the layer that owns them."""

@@ -57,6 +57,7 @@ def _layer(
     hidden, rates = encoder.hidden, encoder.dropout
     own = op.Widths(hidden, widths.heads, widths.head_dim, widths.ffn)
     attention = kind.operations(own, call, rates.attention > 0)
+    attention = encoder.positions.in_layer(attention, own, call)
     ffn = encoder.ffn.operations(own, call, rates.ffn > 0)
     if encoder.norm.kind == "post":
         norm = op.Norm(call.states, hidden, residual=True, dropout=rates.hidden > 0)

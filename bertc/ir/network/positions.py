@@ -1,13 +1,34 @@
-"""Position kinds with their settings and weights; ``nn.positions`` builds them."""
+"""Position kinds with their settings, weights and operations; ``nn.positions`` builds them."""
 
-from typing import Annotated, Literal
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from bertc.ir import operation as op
 from bertc.ir.base import Axis, Drawn, Node, Normal, Weight, Width
 
+Theta = Annotated[float, Field(gt=1, le=1e12)]
 
-class LearnedPositions(Node):
+
+class _Positions(Node):
+    """The base of position kinds; defaults here are those of vectors added to embeddings.
+
+    ``in_attention``: queries and keys, or their scores, depend on positions; embeddings do not.
+    ``biases_scores``: a bias is added to scores, so that they are no products of queries and keys.
+    ``by_head``: heads differ in more than weights, so that none can be removed.
+    """
+
+    in_attention: ClassVar[bool] = False
+    biases_scores: ClassVar[bool] = False
+    by_head: ClassVar[bool] = False
+
+    def in_layer(self, found: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
+        """The operations ``found`` of a layer's attention, with those of the positions."""
+        return found
+
+
+class LearnedPositions(_Positions):
     """A table of position embeddings: ``rows`` rows, of which the first ``offset`` are unused.
 
     RoBERTa has 514 rows with offset 2 (fairseq LearnedPositionalEmbedding, padding_idx + 1).
@@ -33,7 +54,7 @@ class LearnedPositions(Node):
         return self.rows - self.offset
 
 
-class _Unlearned(Node):
+class _Unlearned(_Positions):
     """Positions without weights, for rows of any length."""
 
     def weights(self, name: str, width: tuple[Axis, int], init: Drawn) -> tuple[Weight, ...]:
@@ -72,7 +93,57 @@ class NoPositions(_Unlearned):
     kind: Literal["none"] = "none"
 
 
+class RotaryPositions(_Unlearned):
+    """Queries and keys turned by angles proportional to their positions (Su et al. 2021, 3.2).
+
+    Pair i of the first ``share`` of a head, d numbers, turns by position / scale x theta^(-2i / d):
+    numbers i and i + d/2 (``half``, GPT-NeoX and ModernBERT) or 2i and 2i + 1 (``interleaved``, the
+    paper and NeoBERT). ``local_theta`` is that of layers with a window. ``scale`` stretches the
+    positions of a trained network over longer rows (Chen et al. 2023, 2.3).
+    """
+
+    kind: Literal["rotary"] = "rotary"
+    theta: Theta = 10_000.0
+    local_theta: Theta = 10_000.0
+    pairs: Literal["half", "interleaved"] = "half"
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    scale: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    positional = ("theta", "local_theta")
+    in_attention: ClassVar[bool] = True
+
+    def turned(self, head_dim: int) -> int:
+        """Numbers of a head that turn."""
+        return round(self.share * head_dim)
+
+    def in_layer(self, found: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
+        """Queries and keys are written anew; they are saved as inputs of the scores."""
+        width = widths.heads * self.turned(widths.head_dim)
+        return (*found, op.Copy((call.states + call.context) * width))
+
+
+class AlibiPositions(_Unlearned):
+    """A bias of scores: minus the distance between query and key, times a slope of each head.
+
+    Press et al. 2022, section 3; in both directions alike as in MosaicBERT (bert_layers.py,
+    rebuild_alibi_tensor). Slopes of n = 2^k heads are 2^(-8/n), 2^(-16/n), ..., 1/256; more heads
+    take every other slope of 2n heads.
+    """
+
+    kind: Literal["alibi"] = "alibi"
+    in_attention: ClassVar[bool] = True
+    biases_scores: ClassVar[bool] = True
+    by_head: ClassVar[bool] = True
+
+    def in_layer(self, found: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
+        """Attention with an added bias for each head, which every layer makes."""
+        scored = [
+            replace(each, mask="bias") if isinstance(each, op.Attention) else each for each in found
+        ]
+        return (*scored, op.Copy(widths.heads * call.queries * call.keys))
+
+
 Positions = Annotated[
-    LearnedPositions | SinusoidalPositions | NoPositions, Field(discriminator="kind")
+    LearnedPositions | SinusoidalPositions | RotaryPositions | AlibiPositions | NoPositions,
+    Field(discriminator="kind"),
 ]
 """The closed union of position kinds."""

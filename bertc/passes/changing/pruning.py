@@ -28,6 +28,7 @@ def pruning(program: Complete, diagnostics: Diagnostics) -> None:
             _ends_with_the_last_weights(stage, diagnostics)
             _has_scores(stage, kind, diagnostics)
             _biases_are_of_layers(stage, kind, diagnostics)
+            _heads_stand_alone(stage, kind, diagnostics)
         grows = place and stage.layers != program.stages[place - 1].layers
         if pruned and (grows or stage.begins_told):
             _refuse_growing(stage, pruned, diagnostics)
@@ -107,6 +108,27 @@ def _biases_are_of_layers(stage: StageSettings, kind: Units, diagnostics: Diagno
             notes=note("attention is set here", stage.span("attention")),
             **argument("attention", stage.origins["attention"], "untie", "true"),
         )
+
+
+def _heads_stand_alone(stage: StageSettings, kind: Units, diagnostics: Diagnostics) -> None:
+    """Check that heads can go one by one, and that those that are left stay what they were."""
+    if kind.part != "attention":
+        return
+    if stage.positions.by_head:
+        told = f"each head has a bias of its own by positions = {stage.positions.kind}"
+        setting = "positions"
+    elif stage.attention.shares_keys:
+        told, setting = "several heads share their keys and values", "attention"
+    else:
+        return
+    diagnostics.error(
+        "E313",
+        f"{told}, so that none can be removed",
+        stage.span("prune"),
+        notes=note(f"{setting} is set here", stage.span(setting)),
+        help="prune=neurons(25%)",
+        fix=fix(stage.origins["prune"], "prune=neurons(25%)"),
+    )
 
 
 def _refuse_growing(stage: StageSettings, pruned: StageSettings, diagnostics: Diagnostics) -> None:

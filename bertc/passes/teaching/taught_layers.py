@@ -127,7 +127,7 @@ def _unrelated(stage: StageSettings, teacher: Body, term: KdRelated) -> _Misfit 
     for here, there in pairs:
         mine, theirs = _own_widths(stage, here), teacher.attention_widths(there)
         own, its = f"attention = {stage.attention.at(here - 1).kind}", "the teacher's attention"
-        alone = stage.attention.at(here - 1).content_alone
+        alone = stage.attention.at(here - 1).content_alone and not stage.positions.biases_scores
         if mine is None or theirs is None:
             told = f"compares queries, keys and values, and {its if mine else own} has none"
             return _Misfit("E287", f"{term.title} {told}", _other_term(stage, term, "kd(hidden)"))

@@ -1,0 +1,91 @@
+"""Checks of attention and of positions that it uses."""
+
+import math
+
+from bertc.diagnostics import Diagnostics
+from bertc.ir.network.attention_node import ContentAttention
+from bertc.ir.network.body_setting import Transformer
+from bertc.ir.network.positions import RotaryPositions
+from bertc.ir.program.complete import Complete
+from bertc.passes.settings.fixes import argument, fix, note
+from bertc.passes.settings.layers import layer_values
+from bertc.planning.plan import largest_divisor
+
+
+def check_attention(program: Complete, diagnostics: Diagnostics) -> None:
+    """Report positions that this attention cannot use, and heads and layers that it lacks."""
+    if not isinstance(program.body, Transformer):
+        return
+    _positions_used(program, diagnostics)
+    _pairs_turn(program, diagnostics)
+    attention = program.attention
+    if isinstance(attention, ContentAttention):
+        _heads_share_keys(program, attention, diagnostics)
+    _layers_there(program, diagnostics)
+
+
+def _positions_used(program: Complete, diagnostics: Diagnostics) -> None:
+    positions, attention = program.positions, program.attention
+    if positions.in_attention and not attention.takes_positions:
+        diagnostics.error(
+            "E310",
+            f"positions = {positions.kind} needs attention by content, but attention = "
+            f"{attention.kind} has scores of its own for distances",
+            program.span("positions"),
+            notes=note("attention is set here", program.span("attention")),
+            help="positions=none or attention=full",
+            fix=fix(program.origins["positions"], "positions=none"),
+        )
+
+
+def _pairs_turn(program: Complete, diagnostics: Diagnostics) -> None:
+    positions, width = program.positions, program.head_dim
+    if not isinstance(positions, RotaryPositions):
+        return
+    turned = positions.turned(width)
+    if turned >= 2 and turned % 2 == 0:
+        return
+    origin, whole = program.origins["positions"], f"{max(2, turned - turned % 2) / width:.4g}"
+    diagnostics.error(
+        "E311",
+        f"rotary positions turn pairs of numbers, but the share of a head is {turned} of {width}",
+        program.span("positions"),
+        notes=note(f"head_dim = {width}", program.span("head_dim") or program.span("heads")),
+        **(
+            argument("positions", origin, "share", whole)
+            if width > 1
+            else {"help": "positions=alibi", "fix": fix(origin, "positions=alibi")}
+        ),
+    )
+
+
+def _heads_share_keys(
+    program: Complete, attention: ContentAttention, diagnostics: Diagnostics
+) -> None:
+    layers = max(stage.layers for stage in program.stages)
+    heads = math.gcd(*layer_values(program.heads, layers))
+    if not attention.kv_heads or heads % attention.kv_heads == 0:
+        return
+    near = largest_divisor(heads, min(heads, attention.kv_heads))
+    diagnostics.error(
+        "E312",
+        f"{attention.kv_heads} heads of keys cannot be shared evenly by {heads} of queries",
+        program.span("attention"),
+        notes=note("heads are set here", program.span("heads")),
+        **argument("attention", program.origins["attention"], "kv_heads", str(near)),
+    )
+
+
+def _layers_there(program: Complete, diagnostics: Diagnostics) -> None:
+    layers = max(stage.layers for stage in program.stages)
+    named = program.attention.named_layers
+    beyond = [layer for layer in named if layer >= layers]
+    if beyond:
+        left = [layer for layer in named if layer < layers]
+        diagnostics.error(
+            "E314",
+            f"layer {beyond[0]} is to be global, but the layers are 0 to {layers - 1}",
+            program.span("attention"),
+            notes=note(f"layers = {layers}", program.span("layers")),
+            **argument("attention", program.origins["attention"], "global_layers", str(left)),
+        )

@@ -1,0 +1,235 @@
+"""Attention by content with positions of its own, against formulas for one pair after the other."""
+
+import math
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from bertc.api import resolve
+from bertc.estimate import estimate
+from bertc.ir import operation as op
+from bertc.ir.program.resolved import Resolved
+from bertc.nn import EncoderInputs, Model, build, gather_positions
+from bertc.nn.attend import attend
+from bertc.nn.masks import Blocks, kernel_mask, mask_of, near
+from bertc.nn.positions import slopes
+from tests.specs.test_flop_counter import BATCH, counted_by_torch
+
+B, S, H, N, D = 2, 200, 32, 4, 8
+BASE = f"layers=3 hidden={H} heads={N} vocab=50 seq={S} dropout=0 segments=0 "
+TURNED = "positions=rotary(50, local_theta=20"
+NEAR = "attention=local(20, global_layers=[1]"
+KINDS = [
+    f"{TURNED})",
+    f"{TURNED}, pairs=interleaved, share=0.5, scale=2) attention=full(bias=false)",
+    "positions=alibi",
+    "positions=alibi heads=3 head_dim=8",
+    f"{TURNED}) attention=full(kv_heads=2, qk_norm=true)",
+    f"positions=none {NEAR})",
+    f"{NEAR}, kv_heads=1, bias=false) {TURNED})",
+    f"{NEAR}) positions=alibi heads=3 head_dim=8 norm=pre",
+    f"{NEAR}, qk_norm=true) {TURNED}, pairs=interleaved) share=all",
+    f"attention=local(150, global_every=2) {TURNED})",
+]
+
+
+def program(extra: str, *sets: str) -> Resolved:
+    """BASE, in which ``extra`` and ``sets`` count."""
+    own = {setting.partition("=")[0] for setting in extra.split()}
+    kept = (setting for setting in BASE.split() if setting.partition("=")[0] not in own)
+    return resolve(" ".join([*kept, extra]), sets)
+
+
+def made(extra: str, *sets: str) -> Model:
+    model = build(program(extra, *sets)).eval()
+    generator = torch.Generator().manual_seed(5)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.4, generator=generator)
+    return model
+
+
+def ids(seq: int = S) -> torch.Tensor:
+    return torch.randint(5, 50, (B, seq), generator=torch.Generator().manual_seed(1))
+
+
+def turned(x: torch.Tensor, place: int, model: Model, reach: int | None) -> torch.Tensor:
+    """A head's numbers as complex ones, each pair times e^(i angle)."""
+    node = model.resolved.encoder.positions
+    if node.kind != "rotary":
+        return x
+    width = round(node.share * D)
+    theta = node.theta if reach is None else node.local_theta
+    result = x.clone()
+    for pair in range(width // 2):
+        one, two = (pair, pair + width // 2) if node.pairs == "half" else (2 * pair, 2 * pair + 1)
+        angle = place / node.scale / theta ** (2 * pair / width)
+        number = complex(x[one], x[two]) * complex(math.cos(angle), math.sin(angle))
+        result[one], result[two] = number.real, number.imag
+    return result
+
+
+def slope(head: int, heads: int) -> float:
+    """Those of a power of two of heads, then every other one of twice as many (the paper's code)."""
+    if math.log2(heads).is_integer():
+        return float(2 ** (-8 * (head + 1) / heads))
+    whole = 2 ** int(math.log2(heads))
+    return slope(head, whole) if head < whole else slope(2 * (head - whole), 2 * whole)
+
+
+def attended(model: Model, layer: int, x: torch.Tensor, places: list[int]) -> torch.Tensor:
+    """What one attention part makes of states (s, h) at some places, before its norm."""
+    node = model.resolved.encoder
+    kind, heads = node.attention.at(layer), node.layers[layer].heads
+    owner = f"encoder.attention.{node.attention_owner[layer]}."
+    w = {k.removeprefix(owner): v for k, v in model.named_parameters() if k.startswith(owner)}
+    many = kind.kv_heads or heads
+    made_of = {
+        part: x @ w[f"{part}.weight"].T + w.get(f"{part}.bias", 0.0)
+        for part in ("query", "key", "value")
+    }
+
+    def head_of(part: str, place: int, head: int) -> torch.Tensor:
+        found = made_of[part][place, head * D : (head + 1) * D]
+        if kind.qk_norm:
+            found = found / (found.square().mean() + 1e-6).sqrt() * w[f"{part}_norm.weight"]
+        return turned(found, place, model, kind.reach)
+
+    result = torch.zeros(len(places), heads * D)
+    for at, i in enumerate(places):
+        far = len(x) if kind.reach is None else kind.reach
+        near = [j for j in range(len(x)) if abs(i - j) <= far]
+        for head in range(heads):
+            shared = head // (heads // many)
+            q = head_of("query", i, head)
+            scores = [float(q @ head_of("key", j, shared)) / math.sqrt(D) for j in near]
+            if node.positions.kind == "alibi":
+                pairs = zip(near, scores, strict=True)
+                scores = [score - slope(head, heads) * abs(i - j) for j, score in pairs]
+            values = made_of["value"][near, shared * D : (shared + 1) * D]
+            result[at, head * D : (head + 1) * D] = torch.tensor(scores).softmax(0) @ values
+    return result @ w["output.weight"].T + w.get("output.bias", 0.0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("extra", KINDS)
+def test_attention_is_its_formula(extra: str) -> None:
+    model, places = made(extra), [0, 64, S - 1]
+    seen: list[tuple[torch.Tensor, torch.Tensor]] = []
+    for part in model.encoder.attention.values():
+        part.register_forward_hook(lambda _, given, found: seen.append((given[0], found)))
+    model.encode(ids())
+    assert len(seen) == 3
+    for layer, (given, found) in enumerate(seen[:2]):
+        expected = attended(model, layer, given[1], places)
+        torch.testing.assert_close(found[1, places], expected, atol=1e-4, rtol=1e-4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("extra", KINDS)
+def test_asked_padded_and_packed_rows_give_the_same_states(extra: str) -> None:
+    model = made(extra)
+    for seq in (9, 100, S):
+        whole = model.encode(ids(seq))
+        asked = torch.tensor([[6, 0, 3], [2, 2, seq - 1]])
+        found = model.read(EncoderInputs(ids(seq), output_positions=asked))
+        torch.testing.assert_close(found, gather_positions(whole, asked), atol=1e-5, rtol=1e-4)
+        padded = torch.nn.functional.pad(ids(seq), (0, 170))
+        mask = torch.arange(seq + 170).expand(B, -1) < seq
+        found = model.encode(padded, attention_mask=mask)
+        assert found.isfinite().all()
+        torch.testing.assert_close(found[:, :seq], whole, atol=1e-5, rtol=1e-4)
+        numbers = torch.tensor([[1] * seq + [2] * seq])
+        found = model.encode(ids(seq).reshape(1, -1), sequence_ids=numbers)
+        torch.testing.assert_close(found.reshape(B, seq, H), whole, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("extra", KINDS)
+@pytest.mark.parametrize("rate", ["0", "0.1"])
+def test_no_gradient_goes_from_one_packed_example_to_another(extra: str, rate: str) -> None:
+    model = made(extra, f"dropout={rate}").train()
+    numbers = torch.tensor([[1] * 90 + [2] * 110] * B)
+    embedded: list[torch.Tensor] = []
+    hook = model.encoder.embeddings.register_forward_hook(
+        lambda _, given, found: embedded.append(found) or found.retain_grad()
+    )
+    states = model.encode(ids(), sequence_ids=numbers)
+    states[:, :90].square().sum().backward()
+    hook.remove()
+    (gradient,) = (each.grad for each in embedded)
+    assert gradient is not None
+    assert gradient[:, 90:].abs().max() == 0
+    assert gradient[:, :90].abs().amin((0, 2)).min() > 0
+    learned = [name for name, p in model.named_parameters() if p.grad is None]
+    assert all("pooler" in name or "heads" in name for name in learned)
+
+
+def test_a_window_reaches_half_of_it_on_each_side() -> None:
+    model = made("layers=1 positions=rotary attention=local(64)")
+    changed = ids()
+    changed[:, 100] = 4
+    apart = (model.encode(ids()) - model.encode(changed)).abs().amin(2) > 0
+    assert [int(place) for place in apart[0].nonzero()] == list(range(100 - 32, 100 + 33))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("rate", [0.0, 0.2])
+def test_blocks_are_one_mask_over_all_keys(dtype: torch.dtype, rate: float) -> None:
+    inputs = EncoderInputs(ids(), sequence_ids=(torch.arange(S) // 70).expand(B, S))
+    found, reach = [], 15
+    for mask in (
+        kernel_mask(inputs, False, False, reach),
+        near(mask_of(inputs, False), inputs, reach),
+    ):
+        torch.manual_seed(3)
+        qkv = [torch.randn(B, N, S, D).to(dtype).requires_grad_() for _ in range(3)]
+        if rate:  # draws differ: what is left of every probability sums up to about 1
+            with torch.no_grad():
+                qkv[2].fill_(1)
+        mixed = attend(*qkv, mask, rate)
+        found.append([mixed, *torch.autograd.grad(mixed.square().sum(), qkv)])
+    assert [type(mask) for mask in (kernel_mask(inputs, False, False, reach),)] == [Blocks]
+    if rate:
+        assert [float(each[0].mean()) for each in found] == pytest.approx([1, 1], abs=0.02)
+        return
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(
+            one, other, atol=1e-5 if dtype == torch.float32 else 0.1, rtol=0.02
+        )
+
+
+def test_slopes_are_those_of_mosaicbert() -> None:
+    found = slopes(12, torch.zeros(1, dtype=torch.float64)).log2()
+    expected = [-1, -2, -3, -4, -5, -6, -7, -8, -0.5, -1.5, -2.5, -3.5]
+    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("extra", [kind for kind in KINDS if "local" not in kind])
+def test_products_are_those_that_torch_counts(extra: str) -> None:
+    resolved = program(f"{extra} batch={BATCH} microbatch={BATCH} head=linear", "seq=24")
+    forward, train = counted_by_torch(resolved, resolved.stages[0])
+    found = estimate(resolved).flops
+    assert found.forward_per_example == pytest.approx(forward, abs=1)
+    assert found.train_per_example == pytest.approx(train, rel=1e-4)
+
+
+@pytest.mark.parametrize("seq", [50, 200, 1024])
+def test_windows_are_counted_as_seen(seq: int) -> None:
+    resolved = program("attention=local(64, global_every=3)", f"seq={seq}")
+    (stage,) = resolved.stages
+    call = op.Call(rows=1, tokens=seq, queries=seq)
+    found = [each for each in stage.encoder.operations(call).operations() if hasattr(each, "pairs")]
+    near = sum(min(seq, i + 33) - max(0, i - 32) for i in range(seq))
+    assert [each.pairs for each in found] == [seq * seq, near, near]
+    # Of what is computed, torch counts the keys that a block has on both sides of its own.
+    with FlopCounterMode(display=False) as counter:
+        build(resolved, device="meta").encode(torch.zeros(1, seq, dtype=torch.long, device="meta"))
+    blocks = -(-seq // 64) * 64 if seq > 128 else seq
+    more = [0, *[blocks * each.span - each.pairs for each in found[1:]]]
+    products = sum(
+        2 * each.rows * each.inner * each.columns * each.times
+        for each in stage.encoder.operations(call).operations()
+        if isinstance(each, op.Product)
+    )
+    scores = sum(each.pairs for each in found)
+    assert counter.get_total_flops() == products + 4 * H * (scores + sum(more))
