@@ -29,8 +29,12 @@ def option_of(value: Value, shape: EitherShape) -> Shape:
                 return option
             case ChoiceShape(words) if isinstance(value, Name) and value.text in words:
                 return option
+            case KindShape(kinds) if isinstance(value, Name) and value.text in kinds:
+                return option
             case RealShape() if isinstance(value, Number) and not _whole(value):
                 return option
             case WholeShape() if isinstance(value, Number) and _whole(value):
                 return option
+    if all(isinstance(option, ChoiceShape | KindShape) for option in shape.options):
+        return ChoiceShape(tuple(word for option in shape.options for word in option.options))
     return shape.options[0]
