@@ -18,7 +18,7 @@ from bertc.ir.network.ffn import Mlp as MlpNode
 from bertc.native import Kernels, kernels_for
 from bertc.nn.attention_part import fused_linear
 from bertc.nn.dropout import dropout
-from bertc.nn.norm import Norm, build_norm
+from bertc.nn.norm import Norm, build_norm, norm_if_any
 from bertc.nn.weights import Linear, Table
 
 
@@ -69,9 +69,10 @@ class _Gelu(torch.autograd.Function):
 
 
 class FeedForward(nn.Module):
-    """A function of each state (b, s, h) by itself; ``build_ffn`` adds its norm."""
+    """A function of each state (b, s, h) by itself; ``build_ffn`` adds its norms."""
 
     norm: Norm
+    output_norm: Norm | None
 
 
 class Mlp(FeedForward):
@@ -112,7 +113,7 @@ class Glu(FeedForward):
 
 
 def build_ffn(table: Table, name: str, node: Encoder) -> FeedForward:
-    """Build the feed-forward part of one layer by its kind, with its norm."""
+    """Build the feed-forward part of one layer by its kind, with its norms."""
     match node.ffn:
         case MlpNode():
             part: FeedForward = Mlp(table, name, node.ffn, node.dropout.ffn)
@@ -120,5 +121,6 @@ def build_ffn(table: Table, name: str, node: Encoder) -> FeedForward:
             part = Glu(table, name, node.ffn, node.dropout.ffn)
         case _:
             assert_never(node.ffn)
-    part.norm = build_norm(table, f"{name}.norm", node.norm.function)
+    part.norm = build_norm(table, f"{name}.norm", node.norm.of_layers)
+    part.output_norm = norm_if_any(table, f"{name}.output_norm", node.output_norm)
     return part

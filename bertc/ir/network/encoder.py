@@ -93,12 +93,12 @@ class Encoder(BodyNode):
     @property
     def norms_embeddings(self) -> bool:
         """True if the sum of the embeddings is normalised."""
-        return self.norm.kind == "post" and self.norm.embeddings
+        return self.norm.embeddings
 
     @property
     def head_norm(self) -> NormFunction:
         """The norm function within heads."""
-        return self.norm.head_function
+        return self.norm.of_heads
 
     @property
     def head_activation(self) -> Activation:
@@ -160,8 +160,8 @@ class Encoder(BodyNode):
 
     @property
     def passes_through(self) -> bool:
-        """True with pre-norm."""
-        return self.norm.kind == "pre"
+        """True if no norm stands on the residual path."""
+        return self.norm.residual_free
 
     def settings(self) -> dict[str, Any]:
         """Settings of the encoder, by name."""
@@ -179,9 +179,10 @@ class Encoder(BodyNode):
             (self.attention_owner, self.attention_weights),
             (self.ffn_owner, self.ffn_weights),
         ):
-            alike: dict[tuple[Node, LayerWidths], list[int]] = {}
+            alike: dict[tuple[object, ...], list[int]] = {}
             for layer in owners:
-                kind = self.attention.at(layer), self.layers[layer]
+                normed = self.attention_norm(layer)
+                kind = self.attention.at(layer), self.layers[layer], normed
                 alike.setdefault(kind, []).append(layer)
             for same in alike.values():
                 yield weights(same[0]), len({*same}), len(same)
@@ -209,7 +210,7 @@ class Encoder(BodyNode):
             shape = (self.embedding,)
             weights.append(Weight("embeddings.unseen", shape, axis, vector, "embeddings", "table"))
         if self.norms_embeddings:
-            weights += self.norm.function.weights("embeddings.norm", *width, part="embeddings")
+            weights += self.norm.of_layers.weights("embeddings.norm", *width, part="embeddings")
         if self.factorised:
             hidden: tuple[Axis, int] = ("hidden", self.hidden)
             weights += affine("embeddings.project", hidden, width, unstated(init), "embeddings")
@@ -228,20 +229,31 @@ class Encoder(BodyNode):
         """The answer of the attention of the layer."""
         return self.attention.at(layer - 1).content_alone
 
+    def attention_norm(self, layer: int) -> NormFunction | None:
+        """The norm of what attention reads, or of its sum; None for a first layer without one."""
+        return None if layer == 0 and self.norm.skips_first else self.norm.of_layers
+
+    @property
+    def output_norm(self) -> NormFunction | None:
+        """The norm of what a part adds to the residual stream; None if there is none."""
+        return self.norm.of_layers if self.norm.norms_outputs else None
+
     def attention_weights(self, layer: int) -> tuple[Weight, ...]:
-        """Weights of one attention part and its norm, named by the layer that owns them."""
+        """Weights of one attention part and its norms, named by the layer that owns them."""
         name, kind = f"attention.{layer}", self.attention.at(layer)
         return (
             *kind.weights(name, self.widths(layer), self.initializer),
-            *self.norm_weights(f"{name}.norm"),
+            *self._norm_weights(f"{name}.norm", self.attention_norm(layer)),
+            *self._norm_weights(f"{name}.output_norm", self.output_norm),
         )
 
     def ffn_weights(self, layer: int) -> tuple[Weight, ...]:
-        """Weights of one feed-forward part and its norm, named by the layer that owns them."""
+        """Weights of one feed-forward part and its norms, named by the layer that owns them."""
         name = f"ffn.{layer}"
         return (
             *self.ffn.weights(name, self.widths(layer), self.initializer),
-            *self.norm_weights(f"{name}.norm"),
+            *self._norm_weights(f"{name}.norm", self.norm.of_layers),
+            *self._norm_weights(f"{name}.output_norm", self.output_norm),
         )
 
     def common_weights(self) -> tuple[Weight, ...]:
@@ -261,12 +273,12 @@ class Encoder(BodyNode):
         return (op.Pointwise(kind, rows * self.hidden, kept=2 * rows * self.hidden),)
 
     def final_weights(self) -> tuple[Weight, ...]:
-        """The norm after the last layer, which only pre-norm has."""
-        return self.norm_weights("norm") if self.norm.kind == "pre" else ()
+        """The norm after the last layer, where no other stands on the residual path."""
+        return self._norm_weights("norm", self.norm.of_layers) if self.passes_through else ()
 
-    def norm_weights(self, name: str) -> tuple[Weight, ...]:
+    def _norm_weights(self, name: str, norm: NormFunction | None) -> tuple[Weight, ...]:
         """Weights of a norm over the hidden width, if it has any."""
-        return self.norm.function.weights(name, "hidden", self.hidden)
+        return norm.weights(name, "hidden", self.hidden) if norm else ()
 
     def weights(self) -> tuple[Weight, ...]:
         """Every trainable tensor, shared ones once, in the order of the forward pass."""

@@ -192,7 +192,7 @@ def _identity_possible(
 ) -> None:
     """Check that new layers can be the identity: a free residual path, and weights of their own."""
     after, share = stage.layers, program.share
-    if program.norm.kind != "pre":
+    if not program.norm.residual_free:
         diagnostics.error(
             "E262",
             "a layer with norm=post is never the identity: its residual path is normalised again",
