@@ -15,6 +15,7 @@ from bertc.ir.changing.growth import (
     Identity,
     Interleave,
     Stack,
+    Tile,
 )
 from bertc.ir.network.body import Body
 from bertc.ir.network.sharing import OUTPUTS
@@ -95,7 +96,7 @@ def _is_zero_output(name: str, growth: Beginning) -> bool:
     match growth:
         case Identity():
             return name.split(".")[-2] in OUTPUTS.values()
-        case Stack() | Interleave() | FromGenerator() | FromLayers() | FromEmbeddings():
+        case Stack() | Interleave() | Tile() | FromGenerator() | FromLayers() | FromEmbeddings():
             return False
         case unreachable:
             assert_never(unreachable)

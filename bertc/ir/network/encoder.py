@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 from bertc.ir import operation as op
 from bertc.ir.base import (
     Axis,
-    Initializer,
     Node,
     Probability,
     Weight,
@@ -23,14 +22,9 @@ from bertc.ir.network.ffn import Activation, Ffn
 from bertc.ir.network.forward import forward
 from bertc.ir.network.norm import Norm, NormFunction
 from bertc.ir.network.positions import Positions
-from bertc.ir.network.table import AdaptiveTable
+from bertc.ir.network.sharing import scaled_by_depth
+from bertc.ir.network.table import AdaptiveTable, table_weight
 from bertc.ir.operation import Widths
-
-
-def _table(name: str, rows: tuple[Axis, int], width: tuple[Axis, int], init: Initializer) -> Weight:
-    (axis, many), (embedding, wide) = rows, width
-    shape, axes = (many, wide), (axis, embedding)
-    return Weight(f"embeddings.{name}.weight", shape, axes, init, "embeddings", "table")
 
 
 class Dropout(Node):
@@ -199,12 +193,12 @@ class Encoder(BodyNode):
         if isinstance(self.table, AdaptiveTable) and self.table.narrows:
             weights += self.table.weights(self.vocab_size, self.embedding, self.hidden, init)
         else:
-            weights.append(_table("token", ("vocab", self.vocab_size), width, init))
+            weights.append(table_weight("token", ("vocab", self.vocab_size), width, init))
         weights += self.positions.weights("embeddings.position", width, init)
         if self.segments:
-            weights.append(_table("segment", ("segments", self.segments), width, init))
+            weights.append(table_weight("segment", ("segments", self.segments), width, init))
         if self.languages:
-            weights.append(_table("language", ("languages", len(self.languages)), width, init))
+            weights.append(table_weight("language", ("languages", len(self.languages)), width, init))
         if self.two_streams:
             vector, axis = unstated(init), width[:1]
             shape = (self.embedding,)
@@ -291,7 +285,7 @@ class Encoder(BodyNode):
         return (
             *self.embedding_weights(),
             *self.common_weights(),
-            *layers,
+            *scaled_by_depth(layers, self.initializer, self.depth),
             *self.final_weights(),
             *self.pooler_weights(),
         )

@@ -3,18 +3,13 @@
 Placement is a setting; it names the norm function of layers, embeddings and heads.
 """
 
-from operator import not_
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from bertc.ir.base import ONES, ZEROS, Axis, Node, Part, Weight
+from bertc.ir.base import ONES, ZEROS, Axis, Node, Off, On, Part, Weight
 
 Epsilon = Annotated[float, Field(gt=0, le=1)]
-On = Annotated[bool, Field(exclude_if=bool)]
-"""True in older programs, which lack it; dumps omit it then, so that fingerprints stay."""
-Off = Annotated[bool, Field(exclude_if=not_)]
-"""The same, false in older programs."""
 
 
 class LayerNorm(Node):
