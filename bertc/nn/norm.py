@@ -136,9 +136,7 @@ class _Rms(torch.autograd.Function):
     """x / sqrt(mean of x^2 + eps) * weight; torch's keeps x twice on a CPU."""
 
     @staticmethod
-    def forward(
-        ctx: Any, x: torch.Tensor, weight: torch.Tensor | None, eps: float
-    ) -> torch.Tensor:
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor | None, eps: float) -> torch.Tensor:
         wide = x.float()
         rate = torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
         ctx.save_for_backward(x, rate, weight)

@@ -36,9 +36,7 @@ def sharing(program: Complete, diagnostics: Diagnostics) -> None:
             _shared_layers_alike(program, depth, diagnostics)
 
 
-def _first_norm_fits(
-    program: Complete, deepest: StageSettings, diagnostics: Diagnostics
-) -> None:
+def _first_norm_fits(program: Complete, deepest: StageSettings, diagnostics: Diagnostics) -> None:
     """Check that no other layer has the attention of a layer 0 without a norm."""
     if not program.norm.skips_first:
         return

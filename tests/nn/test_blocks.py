@@ -42,7 +42,9 @@ def test_a_gated_part_multiplies_two_maps(activation: str, function: object) -> 
     gate, inner, outer = (w[f"encoder.ffn.1.{name}.weight"] for name in names)
     biases = [w.get(f"encoder.ffn.1.{name}.bias") for name in names]
     present = [bias is not None for bias in biases]
-    assert present == [False, False, "outer" in activation] if "bias" in activation else all(present)
+    assert (
+        present == [False, False, "outer" in activation] if "bias" in activation else all(present)
+    )
     gated = function(F.linear(x, gate, biases[0])) * F.linear(x, inner, biases[1])
     y = model.encoder.ffn["1"](x)  # type: ignore[index, operator, union-attr]
     torch.testing.assert_close(y, F.linear(gated, outer, biases[2]))
@@ -142,3 +144,11 @@ def test_older_programs_read_back_with_their_fingerprints() -> None:
     assert dumped["head"] == {"kind": "transform"}
     again = resolve(f"{TOY} {MODERN}")
     assert type(again).model_validate_json(again.model_dump_json()) == again
+
+
+@pytest.mark.parametrize(("size", "rows"), [(30_522, 30_528), (128, 128)])
+def test_the_token_table_has_a_multiple_of_rows(size: int, rows: int) -> None:
+    resolved = resolve(f"bert-tiny vocab=wordpiece({size}, multiple=64)")
+    assert (resolved.vocabulary.size, resolved.encoder.vocab_size) == (size, rows)
+    again = type(resolved).model_validate_json(resolved.model_dump_json())
+    assert again.vocabulary == resolved.vocabulary

@@ -1,7 +1,8 @@
 """Initial weights of a run, and growth to a deeper network.
 
-A kind maps each layer of the new depth to the layer it is copied from; widths are kept by all but
-``tile``, embeddings and heads by all. ``bertc.compress`` derives the map of tensors, sharing included.
+A kind maps each layer of the new depth to the layer it is copied from; widths, embeddings and heads
+are kept, but for wider ones by ``tile``. ``bertc.compress`` derives the map of tensors, sharing
+included.
 """
 
 from typing import Annotated, ClassVar, Literal

@@ -198,7 +198,9 @@ class Encoder(BodyNode):
         if self.segments:
             weights.append(table_weight("segment", ("segments", self.segments), width, init))
         if self.languages:
-            weights.append(table_weight("language", ("languages", len(self.languages)), width, init))
+            weights.append(
+                table_weight("language", ("languages", len(self.languages)), width, init)
+            )
         if self.two_streams:
             vector, axis = unstated(init), width[:1]
             shape = (self.embedding,)

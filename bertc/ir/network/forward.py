@@ -21,17 +21,13 @@ def forward(encoder: "Encoder", call: op.Call) -> op.Forward:
     normed = [encoder.attention_norm(layer) is not None for layer in range(depth)]
     found = list(zip(kinds, encoder.layers, calls, normed, strict=True))
     parts = {each: _layer(encoder, *each) for each in dict.fromkeys(found)}
-    shared = {
-        each: each[0].shared_operations(each[1]) for each in zip(kinds, calls, strict=True)
-    }
+    shared = {each: each[0].shared_operations(each[1]) for each in zip(kinds, calls, strict=True)}
     return op.Forward(
         embeddings=(
             *_embedding(encoder, call.of_all_states()),
             *(operation for each in shared.values() for operation in each),
         ),
-        layers=tuple(
-            _blocks(encoder, layer, *parts[each]) for layer, each in enumerate(found)
-        ),
+        layers=tuple(_blocks(encoder, layer, *parts[each]) for layer, each in enumerate(found)),
         last=_last(encoder, call),
     )
 

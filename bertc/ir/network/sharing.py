@@ -18,9 +18,7 @@ OUTPUTS: dict[SharedPart, str] = {"attention": "output", "ffn": "outer"}
 Owners = tuple[Annotated[int, Field(ge=0)], ...]
 
 
-def scaled_by_depth(
-    weights: Iterable[Weight], init: Initializer, depth: int
-) -> tuple[Weight, ...]:
+def scaled_by_depth(weights: Iterable[Weight], init: Initializer, depth: int) -> tuple[Weight, ...]:
     """Weights of layers, output projections drawn with std / sqrt(2 depth) if ``init`` says so."""
     if not isinstance(init, TruncatedNormal) or not init.depth_scaled:
         return tuple(weights)
