@@ -131,7 +131,7 @@ def _system(resolved: Resolved) -> System:
         return known
     if not isinstance(encoder, Encoder):
         return recipe
-    if encoder.norm.kind == "pre" and not encoder.norm.affine:
+    if not encoder.norm.of_layers.affine:
         return "stackingbert"
     alone = not encoder.segments and not encoder.causal and not encoder.attention.knows_distances
     if encoder.languages or (alone and encoder.head.kind == "linear"):

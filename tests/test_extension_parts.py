@@ -130,32 +130,33 @@ class GatedFeedForward(ffn.FeedForward):
         self.inner = Linear(table, f"{name}.inner")
         self.gate = Linear(table, f"{name}.gate")
         self.outer = Linear(table, f"{name}.outer")
-        self.norm = norm.build_norm(table, f"{name}.norm", node.norm.function)
+        self.norm = norm.build_norm(table, f"{name}.norm", node.norm.of_layers)
+        self.output_norm = None
 
     def forward(self, x_bsh: torch.Tensor) -> torch.Tensor:
         y_bsh: torch.Tensor = self.outer(self.inner(x_bsh) * torch.sigmoid(self.gate(x_bsh)))
         return y_bsh
 
 
-class Rms(LayerNorm):
-    """x / rms(x), scaled (Zhang and Sennrich 2019)."""
+class MeanAbsolute(LayerNorm):
+    """x / mean |x|, scaled."""
 
-    kind: Literal["rms"] = "rms"  # type: ignore[assignment]
+    kind: Literal["mean-absolute"] = "mean-absolute"  # type: ignore[assignment]
 
     def weights(self, name: str, axis: Axis, width: int, part: Part = "norm") -> tuple[Weight, ...]:
         return (Weight(f"{name}.weight", (width,), (axis,), ONES, part, "norm"),)
 
 
-class PostRms(PostNorm):
+class PostMean(PostNorm):
     kind: Literal["post"] = "post"
-    function_kind: Literal["rms"] = "rms"
+    function_kind: Literal["mean-absolute"] = "mean-absolute"
 
     @property
-    def function(self) -> LayerNorm:
-        return Rms(eps=self.eps)
+    def of_layers(self) -> LayerNorm:
+        return MeanAbsolute(eps=self.eps)
 
 
-class RmsNorm(torch.nn.Module):
+class MeanAbsoluteNorm(torch.nn.Module):
     bias = None
 
     def __init__(self, table: Table, name: str, node: LayerNorm) -> None:
@@ -163,7 +164,7 @@ class RmsNorm(torch.nn.Module):
         self.weight, self.eps = parameter(table[f"{name}.weight"]), node.eps
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.rms_norm(x, x.shape[-1:], self.weight.to(x.dtype), self.eps)
+        return x / (x.abs().mean(-1, keepdim=True) + self.eps) * self.weight.to(x.dtype)
 
 
 class Long(TextTerm):
@@ -221,7 +222,7 @@ class LongTensors(TermTensors[Long, LongTargets, Linear]):
 PARTS: dict[str, tuple[type[Node], str, Any, dict[str, Any]]] = {
     "attention": (Encoder, "attention", Mean | FullAttention, {"attention": Mean()}),
     "feed-forward": (Encoder, "ffn", Gated | Mlp, {"ffn": Gated()}),
-    "norm": (Encoder, "norm", PostRms | PostNorm, {"norm": PostRms()}),
+    "norm": (Encoder, "norm", PostMean | PostNorm, {"norm": PostMean()}),
     "objective": (Term, "objective", Long | Objective, {}),
 }
 """Of each sort the union that it joins, by node and field, and what an encoder changes."""
@@ -263,7 +264,7 @@ def plugged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     for name, kind, module, before in (
         ("build_attention", Mean, MeanAttention, attention.build_attention),
         ("build_ffn", Gated, GatedFeedForward, ffn.build_ffn),
-        ("build_norm", Rms, RmsNorm, norm.build_norm),
+        ("build_norm", MeanAbsolute, MeanAbsoluteNorm, norm.build_norm),
     ):
         put(monkeypatch, name, before, built(kind, module, before))
     known = terms.tensors_of

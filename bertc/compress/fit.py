@@ -5,6 +5,7 @@ from pathlib import Path
 
 from bertc.compress.grow import WeightMap, weight_map
 from bertc.diagnostics import DataError
+from bertc.ir.base import Axis, Weight
 from bertc.ir.changing.growth import (
     Beginning,
     FromEmbeddings,
@@ -12,6 +13,7 @@ from bertc.ir.changing.growth import (
     FromRun,
     Identity,
     Interleave,
+    Tile,
     parted,
 )
 from bertc.ir.learning.answer import Answer, alike
@@ -22,6 +24,9 @@ from bertc.ir.program.resolved import Resolved
 
 QUERY_STREAM = "encoder.embeddings.unseen"
 """XLNet's initial query-stream state, which only permutation-LM objectives need."""
+
+TILED: tuple[Axis, ...] = ("embedding", "hidden", "heads", "ffn")
+"""Axes that grow=tile may begin from narrower ones; entries of others have meanings."""
 
 SHOWN_REASONS = 3
 """Reasons listed in a refusal; the rest is counted."""
@@ -42,12 +47,12 @@ def fit(
     if reason := _unlike(old, new, growth):
         return WeightMap({}), (reason,)
     full_map = weight_map(old, new, growth)
-    new_shapes = {w.name: w.shape for w in model_weights(new)}
+    here = {w.name: w for w in model_weights(new)}
     old_shapes = {w.name: w.shape for w in model_weights(old) if w.name in saved}
     other_parts = {
         _part(name)
-        for name in new_shapes.keys() & old_shapes.keys()
-        if new_shapes[name] != old_shapes[name]
+        for name in here.keys() & old_shapes.keys()
+        if not _begins(here[name], old_shapes[name], growth)
     }
     other_parts |= {f"heads.{title}" for title in changed_answers(old, new)}
     old_shapes = {
@@ -59,8 +64,8 @@ def fit(
     mismatches = (
         *_not_identity(old, new, growth),
         *_sharing_split(old, new, growth),
-        *(_widths(old, new, growth) or _other_shapes(copies, old_shapes, new_shapes)),
-        *_missing(new_shapes.keys() - copies.keys(), full_map, old_shapes),
+        *(_widths(old, new, growth) or _other_shapes(copies, old_shapes, here, growth)),
+        *_missing(here.keys() - copies.keys(), full_map, old_shapes),
     )
     if not isinstance(growth, FromLayers | FromEmbeddings):
         mismatches += tuple(_unused(old_shapes.keys() - set(copies.values())))
@@ -89,6 +94,8 @@ def refusal(folder: Path, reasons: Sequence[str], old: Resolved, new: Resolved) 
         way = f"layers={old_layers}, as it has, or begin with some of them, as in {first}"
     if old.encoder.hidden != new.encoder.hidden:
         way = f"hidden={old.encoder.hidden}, as it has"
+        if old.encoder.hidden < new.encoder.hidden and isinstance(new.run.init, FromRun):
+            way += ", or grow=tile, which begins wider networks"
     return DataError(
         f"the weights of {folder} do not fit: {'; '.join(reasons[:SHOWN_REASONS])}"
         + (f"; and {hidden_reasons} more" if hidden_reasons > 0 else ""),
@@ -167,13 +174,24 @@ def _sharing_split(old: Resolved, new: Resolved, growth: Beginning) -> list[str]
 
 
 def _other_shapes(
-    copies: Mapping[str, str], old_shapes: ShapesByName, new_shapes: ShapesByName
+    copies: Mapping[str, str],
+    old_shapes: ShapesByName,
+    here: Mapping[str, Weight],
+    growth: Beginning,
 ) -> list[str]:
     return [
-        f"{name} is {_shape(old_shapes[source])} there and {_shape(new_shapes[name])} here"
+        f"{name} is {_shape(old_shapes[source])} there and {_shape(here[name].shape)} here"
         for name, source in copies.items()
-        if old_shapes[source] != new_shapes[name]
+        if not _begins(here[name], old_shapes[source], growth)
     ]
+
+
+def _begins(weight: Weight, shape: tuple[int, ...], growth: Beginning) -> bool:
+    """True if a tensor of this shape can begin the weight; tiled, it may be narrower."""
+    if not isinstance(growth, Tile) or len(shape) != len(weight.shape):
+        return shape == weight.shape
+    each = zip(weight.axes, weight.shape, shape, strict=True)
+    return all(wide == own or (wide > own and axis in TILED) for axis, wide, own in each)
 
 
 def _missing(names: Collection[str], full_map: WeightMap, old_shapes: ShapesByName) -> list[str]:

@@ -15,6 +15,7 @@ from bertc.ir.changing.growth import (
     Identity,
     Interleave,
     Stack,
+    Tile,
 )
 from bertc.ir.network.body import Body
 from bertc.ir.network.sharing import OUTPUTS
@@ -23,6 +24,8 @@ from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 
 _TABLES = f"{MAIN}.embeddings."
+_FIRST_NORM = ".attention.0.norm."
+"""A norm that layer 0 may lack, and layers that begin as copies of it do not."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def weight_map(old: Resolved, new: Resolved, growth: Beginning) -> WeightMap:
             source = drawn if drawn in known else source  # what is tied is there already
         if source in known:
             copies[name] = source
-        elif source == "":
+        elif source == "" or _FIRST_NORM in source:
             (zeros if _is_zero_output(name, growth) else fresh).add(name)
     return WeightMap(copies, frozenset(zeros), frozenset(fresh))
 
@@ -93,7 +96,7 @@ def _is_zero_output(name: str, growth: Beginning) -> bool:
     match growth:
         case Identity():
             return name.split(".")[-2] in OUTPUTS.values()
-        case Stack() | Interleave() | FromGenerator() | FromLayers() | FromEmbeddings():
+        case Stack() | Interleave() | Tile() | FromGenerator() | FromLayers() | FromEmbeddings():
             return False
         case unreachable:
             assert_never(unreachable)

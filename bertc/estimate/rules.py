@@ -52,12 +52,7 @@ def cost(operation: op.Operation, how: Execution) -> Cost:
         case op.Norm():
             return _norm(operation, how)
         case op.Pointwise(function, elements, kept):
-            slope = 0 if function == "add" else elements
-            value = how.value_bytes
-            return Cost(
-                kept=kept * value, transient=slope * value, moved=5 * elements * value,
-                function=function, elements=elements, starts=2,
-            )  # fmt: skip
+            return _pointwise(function, elements, kept, how.value_bytes)
         case op.Dropout(rows, width):
             masks = rows * width * how.mask_bytes
             moved = 4 * rows * width * how.value_bytes + 2 * masks
@@ -99,6 +94,21 @@ def _product(product: op.Product, how: Execution) -> Cost:
         copies=inner * columns * FP32 * joined,
         moved=(2 if product.constant else 3) * factors * product.times * how.value_bytes,
         starts=10 + 2 * product.maps if product.maps else 4,
+    )
+
+
+def _pointwise(function: op.Function, elements: int, kept: int, value: int) -> Cost:
+    """Elementwise: a sum has no gradients of its own, and a product of two tensors has two."""
+    gradients = {"add": 0, "multiply": 2}.get(function, 1)
+    many = elements * (2 if function == "multiply" else 1)
+    return Cost(
+        kept=kept * value,
+        transient=gradients * elements * value,
+        moved=(8 if function == "multiply" else 5) * elements * value,
+        # A product takes as long as a sum forward, and once more for each factor backward.
+        function="add" if function == "multiply" else function,
+        elements=many,
+        starts=3 if function == "multiply" else 2,
     )
 
 

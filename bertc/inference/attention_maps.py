@@ -11,10 +11,10 @@ from einops import rearrange
 from torch import Tensor
 
 from bertc.diagnostics import DataError
+from bertc.ir.network.encoder import Encoder as EncoderNode
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.network import MAIN
 from bertc.nn import EncoderInputs, Model
-from bertc.nn.attention_part import AttentionPart
 from bertc.nn.encoder import Encoder
 
 MOST = 0.5
@@ -72,26 +72,40 @@ def maps(model: Model, reading: EncoderInputs) -> Iterator[Tensor]:
     """
     body = model.encoder
     assert isinstance(body, Encoder), "asked for of transformers alone"
-    if body.node.attention.knows_distances:
-        raise DataError(
-            f"attention = {body.node.attention.kind} weighs distances beside queries and keys",
-            help="name a run with attention=full, whose maps follow from these two",
-        )
+    _refuse_biased(body.node)
+    layers = range(1, body.node.depth + 1)
     whole = reading._replace(output_positions=None, starts=None)
-    wanted = Wanted(states=tuple(range(body.node.depth)))
-    states = model.read_on(whole, MAIN, wanted).by_layer
-    assert states is not None, "they are wanted"
+    projections = model.read_on(whole, MAIN, Wanted(projections=tuple(layers))).projections
+    assert projections is not None, "they are wanted"
     mask_bqk = _allowed(whole, body.node.causal)
-    for layer, owner in enumerate(body.node.attention_owner):
-        part = body.attention[str(owner)]
-        assert isinstance(part, AttentionPart), "the attention parts are built there"
-        x_bsh = part.norm(states[layer]) if body.norm is not None else states[layer]
+    for layer in layers:
+        heads, reach = body.node.layers[layer - 1].heads, body.node.attention.at(layer - 1).reach
         query, key = (
-            rearrange(part.get_submodule(name)(x_bsh).float(), "b s (n d) -> b n s d", n=part.heads)
-            for name in ("query", "key")
+            rearrange(each.float(), "b s (n d) -> b n s d", n=heads)
+            for each in (projections[layer].queries, projections[layer].keys)
         )
         scores_bnqk = query @ key.mT * query.shape[-1] ** -0.5
-        yield scores_bnqk.masked_fill(~mask_bqk[:, None], -torch.inf).softmax(-1).nan_to_num()
+        near_bqk = mask_bqk if reach is None else mask_bqk & _near(reach, mask_bqk)
+        yield scores_bnqk.masked_fill(~near_bqk[:, None], -torch.inf).softmax(-1).nan_to_num()
+
+
+def _refuse_biased(node: EncoderNode) -> None:
+    for setting, kind, biased in (
+        ("attention", node.attention.kind, node.attention.knows_distances),
+        ("positions", node.positions.kind, node.positions.biases_scores),
+    ):
+        if biased:
+            raise DataError(
+                f"{setting} = {kind} weighs distances beside queries and keys",
+                help="name a run with attention=full and other positions, whose maps follow from "
+                "these two",
+            )
+
+
+def _near(reach: int, like_bqk: Tensor) -> Tensor:
+    """True (q, k) at keys at most ``reach`` tokens away."""
+    places = torch.arange(like_bqk.shape[-1], device=like_bqk.device)
+    return (places[:, None] - places).abs() <= reach
 
 
 def _allowed(reading: EncoderInputs, causal: bool) -> Tensor:

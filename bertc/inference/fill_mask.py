@@ -69,7 +69,8 @@ def filled(
         assert told is not None, "no objective predicts tokens"
         part = places[start : start + ROWS]
         end = told.fills == "end"
-        found = reader.next(ids, told) if end else reader.masked(ids, part, told)
+        scores = reader.next(ids, told) if end else reader.masked(ids, part, told)
+        found = scores[:, : vocabulary.size]  # rows that only fill the table are no tokens
         masks += [_best(vocabulary, row_v, top) for row_v in found.softmax(dim=1)]
         if judge:
             for place, best in zip(part, found.argmax(dim=1).tolist(), strict=True):

@@ -12,17 +12,12 @@ The axes used by every weight table, once for the whole project:
     head_dim    width of one head
 """
 
+import math
 from dataclasses import dataclass
+from operator import not_
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 Axis = Literal[
     "vocab", "positions", "segments", "languages", "embedding", "hidden", "heads", "ffn", "gates",
@@ -35,6 +30,10 @@ Role = Literal["matrix", "table", "bias", "norm"]
 Width = Annotated[int, Field(ge=1, le=1_000_000)]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=10**12)]
+On = Annotated[bool, Field(exclude_if=bool)]
+"""True in programs written before it was a setting: dumps omit it, so that fingerprints stay."""
+Off = Annotated[bool, Field(exclude_if=not_)]
+"""The same, false before it was a setting."""
 
 
 class Node(BaseModel):
@@ -58,21 +57,6 @@ class Node(BaseModel):
     looked_up: ClassVar[tuple[str, ...]] = ()
 
 
-class LaterFields(Node):
-    """A node with fields that came ``later``: dumps leave them out while they have their defaults.
-
-    So the fingerprints of programs that never had them stay.
-    """
-
-    later: ClassVar[tuple[str, ...]] = ()
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, dump: SerializerFunctionWrapHandler) -> dict[str, object]:
-        fields, told = type(self).model_fields, dump(self)
-        usual = {name for name in self.later if getattr(self, name) == fields[name].default}
-        return {name: value for name, value in told.items() if name not in usual}
-
-
 def _of_that_kind(value: object) -> object:
     return {"kind": value} if isinstance(value, str) else value
 
@@ -88,8 +72,10 @@ class Glorot(Node):
 
 
 class TruncatedNormal(Node):
-    """Normal, truncated at two standard deviations (BERT, modeling.py create_initializer).
+    """Normal, truncated at ``cut`` standard deviations (BERT, modeling.py create_initializer).
 
+    ``depth_scaled``: of maps back to the residual stream only std / sqrt(2 x layers) (Megatron-LM
+    scaled_init_method_normal; ModernBERT init_method full_megatron).
     ``glorot`` uses that rule for the projection between embeddings and layers of different widths,
     the last layer of ``rtd``'s head and the query-stream embedding (ELECTRA modeling.py and
     run_pretraining.py; XLNet modeling.py).
@@ -98,6 +84,8 @@ class TruncatedNormal(Node):
     kind: Literal["truncated-normal"] = "truncated-normal"
     std: Annotated[float, Field(gt=0, le=10)] = 0.02  # BERT config initializer_range
     glorot: bool = False
+    cut: Annotated[float, Field(gt=0, le=10, exclude_if=(2.0).__eq__)] = 2.0
+    depth_scaled: Off = False
     positional = ("std",)
 
 
@@ -126,6 +114,19 @@ class FanIn(Node):
     kind: Literal["fan-in"] = "fan-in"
 
 
+class Uniform(Node):
+    """Uniform within +-``bound`` (NeoBERT, decoder_init_range)."""
+
+    kind: Literal["uniform"] = "uniform"
+    bound: Annotated[float, Field(gt=0, le=10)] = 0.02
+    positional = ("bound",)
+
+    @property
+    def std(self) -> float:
+        """The standard deviation."""
+        return self.bound / math.sqrt(3)
+
+
 class Constant(Node):
     """A constant (biases 0, norm scales 1), or normal around it with ``std``."""
 
@@ -135,13 +136,13 @@ class Constant(Node):
     positional = ("value",)
 
 
-Drawn = TruncatedNormal | Normal | FanIn
+Drawn = TruncatedNormal | Normal | FanIn | Uniform
 Initializer = Annotated[Drawn, Field(discriminator="kind")]
 
 
 def unstated(init: Drawn) -> Drawn | Glorot:
     """The initializer of weights for which ELECTRA and XLNet set none."""
-    return Glorot() if not isinstance(init, FanIn) and init.glorot else init
+    return Glorot() if isinstance(init, TruncatedNormal | Normal) and init.glorot else init
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from bertc.ir.base import Part
 
-Function = Literal["gelu", "gelu-tanh", "relu", "silu", "tanh", "add"]
+Function = Literal["gelu", "gelu-tanh", "relu", "silu", "tanh", "add", "multiply"]
 Mask = Literal["keys", "causal", "pairs", "targets", "bias", "scores"]
 """The attention mask.
 
@@ -188,7 +188,7 @@ class Norm:
 
 @dataclass(frozen=True)
 class Pointwise:
-    """An elementwise function.
+    """An elementwise function of one tensor, or of two (``add``, ``multiply``).
 
     ``kept`` input elements are saved for backward, beyond what other operations save.
     """

@@ -8,6 +8,8 @@ from bertc.ir.base import Node
 
 Size = Annotated[int, Field(ge=16, le=10_000_000)]
 """Number of tokens of a vocabulary."""
+Multiple = Annotated[int, Field(ge=1, le=4096, exclude_if=(1).__eq__)]
+"""The token table has rows up to a multiple of this; those without a token are never targets."""
 Smoothing = Annotated[float, Field(ge=0, le=1)]
 """The exponent S of q ~ p^S: 1 keeps the shares of languages, 0 equalises them."""
 
@@ -24,6 +26,7 @@ class WordPiece(Node):
     lower: bool = True
     smoothing: Smoothing = 1.0
     alphabet: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    multiple: Multiple = 1
     positional = ("size", "lower")
     bare_number = ("size",)
 
@@ -41,6 +44,7 @@ class ByteBpe(Node):
     kind: Literal["bpe"] = "bpe"
     size: Size = 50_265  # roberta.base dict.txt and its special tokens
     smoothing: Smoothing = 1.0
+    multiple: Multiple = 1
     positional = ("size",)
 
 
@@ -57,6 +61,7 @@ class Unigram(Node):
     smoothing: Smoothing = 1.0
     accents: bool = True  # false: letters lose them (ALBERT, XLNet)
     specials: Annotated[Literal["albert", "roberta"], Field(exclude_if="albert".__eq__)] = "albert"
+    multiple: Multiple = 1
     positional = ("size", "lower")
 
 
@@ -69,6 +74,7 @@ class Words(Node):
     kind: Literal["words"] = "words"
     size: Size = 267_735  # WikiText-103
     smoothing: Smoothing = 1.0
+    multiple: Multiple = 1
     positional = ("size",)
 
 
@@ -78,6 +84,7 @@ class Bytes(Node):
     kind: Literal["bytes"] = "bytes"
     size: Annotated[int, Field(ge=16, le=261)] = 261
     smoothing: Smoothing = 1.0
+    multiple: Multiple = 1
     positional = ("size",)
 
 
@@ -93,6 +100,7 @@ class TokenizerFile(Node):
     path: Annotated[str, Field(min_length=1)]
     lower: bool = True
     size: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    multiple: Multiple = 1
     positional = ("path", "lower")
     bare_string = ("path",)
 
@@ -100,3 +108,8 @@ class TokenizerFile(Node):
 Vocabulary = Annotated[
     WordPiece | ByteBpe | Unigram | Words | Bytes | TokenizerFile, Field(discriminator="kind")
 ]
+
+
+def table_rows(vocabulary: Vocabulary) -> int:
+    """Rows of the token table: a row for each token, and the rest up to the multiple."""
+    return -(-vocabulary.size // vocabulary.multiple) * vocabulary.multiple

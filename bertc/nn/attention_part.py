@@ -15,7 +15,7 @@ from torch import nn
 from bertc.ir.network.encoder import Encoder
 from bertc.nn.body import Projected
 from bertc.nn.inputs import EncoderInputs
-from bertc.nn.norm import build_norm
+from bertc.nn.norm import norm_if_any
 from bertc.nn.weights import Linear, Table
 
 
@@ -31,11 +31,12 @@ ContextOfKind = TypeVar("ContextOfKind", bound=Context)
 
 
 class AttentionPart(nn.Module, ABC, Generic[Kind, ContextOfKind]):
-    """Attention of one kind in one layer, with its norm."""
+    """Attention of one kind in one layer, with its norms."""
 
     def __init__(self, table: Table, name: str, node: Encoder, layer: int) -> None:
         super().__init__()
-        self.norm = build_norm(table, f"{name}.norm", node.norm.function)
+        self.norm = norm_if_any(table, f"{name}.norm", node.attention_norm(layer))
+        self.output_norm = norm_if_any(table, f"{name}.output_norm", node.output_norm)
         self.heads = node.layers[layer].heads
         self.causal = node.causal
         self.dropout = node.dropout.attention

@@ -81,7 +81,7 @@ class Embeddings(nn.Module):
         self.language = languages
         self.unseen = parameter(table["embeddings.unseen"]) if node.two_streams else None
         normed = node.norms_embeddings
-        self.norm = build_norm(table, "embeddings.norm", node.norm.function) if normed else None
+        self.norm = build_norm(table, "embeddings.norm", node.norm.of_layers) if normed else None
         self.project = Linear(table, "embeddings.project") if node.factorised else None
         self.dropout = node.dropout.hidden
 

@@ -23,7 +23,7 @@ from bertc.nn.dropout import dropout
 from bertc.nn.embeddings import Embeddings, Tokens
 from bertc.nn.ffn import FeedForward, build_ffn
 from bertc.nn.inputs import EncoderInputs, gather_positions
-from bertc.nn.norm import Norm, build_norm, norm_of_sum
+from bertc.nn.norm import Norm, norm_if_any, norm_of_sum
 from bertc.nn.weights import Linear, add_parameters
 
 Computed = tuple[torch.Tensor, Projected | None]
@@ -97,8 +97,8 @@ class Encoder(BodyModule):
         # Not registered: the names of weights are those of the parts.
         owners = zip(node.attention_owner, node.ffn_owner, strict=True)
         self._layers = tuple(Layer(self.attention[str(a)], self.ffn[str(f)]) for a, f in owners)
-        pre = node.norm.kind == "pre"
-        self.norm = build_norm(table, "norm", node.norm.function) if pre else None
+        last = node.norm.of_layers if node.norm.residual_free else None
+        self.norm = norm_if_any(table, "norm", last)
         self.pooler = Linear(table, "pooler") if node.pooler else None
         self.recompute = False
         self._regions = self._plain()
@@ -176,7 +176,11 @@ class Encoder(BodyModule):
         # Each kind and width, and the last layer if it has few outputs, has a graph for training
         # and one for evaluation, and others where a term wants queries, keys and values; torch
         # raises beyond its limit.
-        unlike = {(self.node.attention.at(n), widths) for n, widths in enumerate(self.node.layers)}
+        node = self.node
+        unlike = {
+            (node.attention.at(n), widths, node.attention_norm(n))
+            for n, widths in enumerate(node.layers)
+        }
         graphs = 4 * (len(unlike) + 1)
         if any_shape:  # a batch of one row has its own graph, and so have packed rows
             graphs *= 4
@@ -250,7 +254,7 @@ class Encoder(BodyModule):
     ) -> Computed:
         assert isinstance(part, AttentionPart), "the attention parts are built above"
         read = x
-        if self.norm is not None:
+        if self.norm is not None and part.norm is not None:
             read, keys = part.norm(x), None if keys is None else part.norm(keys)
         if projects:
             assert isinstance(part, ProjectedAttention), "the checks see to such attention"
@@ -259,14 +263,19 @@ class Encoder(BodyModule):
         else:
             projected, y = None, part(read, keys, context)
         if self.norm is not None:
-            return x + self._drop(y), projected
+            return self._added(part.output_norm, x, y), projected
+        assert part.norm is not None, "post-norm has one in every layer"
         return self._normed(part.norm, x, y), projected
 
     def _feed_forward(self, part: nn.Module, x: torch.Tensor) -> torch.Tensor:
         assert isinstance(part, FeedForward), "the feed-forward parts are built above"
         if self.norm is not None:
-            return x + self._drop(part(part.norm(x)))
+            return self._added(part.output_norm, x, part(part.norm(x)))
         return self._normed(part.norm, x, part(x))
+
+    def _added(self, norm: Norm | None, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        y = self._drop(y)
+        return x + (y if norm is None else norm(y))
 
     def _normed(self, norm: Norm, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return norm_of_sum(norm, x, y, self.node.dropout.hidden, self.training)

@@ -13,10 +13,12 @@ from torch.autograd.function import once_differentiable
 
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Activation
+from bertc.ir.network.ffn import Glu as GluNode
 from bertc.ir.network.ffn import Mlp as MlpNode
 from bertc.native import Kernels, kernels_for
+from bertc.nn.attention_part import fused_linear
 from bertc.nn.dropout import dropout
-from bertc.nn.norm import Norm, build_norm
+from bertc.nn.norm import Norm, build_norm, norm_if_any
 from bertc.nn.weights import Linear, Table
 
 
@@ -67,9 +69,10 @@ class _Gelu(torch.autograd.Function):
 
 
 class FeedForward(nn.Module):
-    """A function of each state (b, s, h) by itself; ``build_ffn`` adds its norm."""
+    """A function of each state (b, s, h) by itself; ``build_ffn`` adds its norms."""
 
     norm: Norm
+    output_norm: Norm | None
 
 
 class Mlp(FeedForward):
@@ -90,12 +93,34 @@ class Mlp(FeedForward):
         return y_bsh
 
 
+class Glu(FeedForward):
+    """W3 (f(W1 x) * W2 x) (Shazeer 2020, section 2)."""
+
+    def __init__(self, table: Table, name: str, node: GluNode, rate: float) -> None:
+        super().__init__()
+        self.dropout = rate
+        self.gate = Linear(table, f"{name}.gate")
+        self.inner = Linear(table, f"{name}.inner")
+        self.outer = Linear(table, f"{name}.outer")
+        self.activation = node.head_activation
+
+    def forward(self, x_bsh: Float[torch.Tensor, "b s h"]) -> torch.Tensor:
+        """Hidden states (b, s, h) to (b, s, h)."""
+        gate_bsf, inner_bsf = fused_linear((self.gate, self.inner), x_bsh)
+        gated_bsf = activate(self.activation, gate_bsf) * inner_bsf
+        y_bsh: torch.Tensor = self.outer(dropout(gated_bsf, self.dropout, self.training))
+        return y_bsh
+
+
 def build_ffn(table: Table, name: str, node: Encoder) -> FeedForward:
-    """Build the feed-forward part of one layer by its kind, with its norm."""
+    """Build the feed-forward part of one layer by its kind, with its norms."""
     match node.ffn:
         case MlpNode():
-            part = Mlp(table, name, node.ffn, node.dropout.ffn)
+            part: FeedForward = Mlp(table, name, node.ffn, node.dropout.ffn)
+        case GluNode():
+            part = Glu(table, name, node.ffn, node.dropout.ffn)
         case _:
             assert_never(node.ffn)
-    part.norm = build_norm(table, f"{name}.norm", node.norm.function)
+    part.norm = build_norm(table, f"{name}.norm", node.norm.of_layers)
+    part.output_norm = norm_if_any(table, f"{name}.output_norm", node.output_norm)
     return part

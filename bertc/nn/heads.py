@@ -47,7 +47,10 @@ class Heads(nn.Module):
 
 
 class TokenHead(nn.Module):
-    """States to features (n, e), which the token table turns into scores, and a bias per token."""
+    """States to features (n, e), which a table turns into scores, and a bias per token.
+
+    ``weight`` is a table of its own; None if it is that of the token embeddings.
+    """
 
     def __init__(self, table: Table, name: str, node: Body) -> None:
         super().__init__()
@@ -57,7 +60,8 @@ class TokenHead(nn.Module):
         self.dense = Linear(table, f"{name}.dense") if f"{name}.dense.weight" in table else None
         normed = f"{name}.norm.weight" in table
         self.norm = build_norm(table, f"{name}.norm", node.head_norm) if normed else None
-        bias = table.get(f"{name}.bias")
+        own, bias = table.get(f"{name}.weight"), table.get(f"{name}.bias")
+        self.weight = None if own is None else parameter(own)
         self.bias = None if bias is None else parameter(bias)
 
     def forward(self, x_nh: Float[torch.Tensor, "n h"]) -> torch.Tensor:

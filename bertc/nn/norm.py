@@ -9,6 +9,7 @@ from torch.autograd.function import once_differentiable
 
 from bertc.ir.network.norm import LayerNorm as LayerNormNode
 from bertc.ir.network.norm import NormFunction
+from bertc.ir.network.norm import RmsNorm as RmsNormNode
 from bertc.native import Dropped, Kernels, drop, kernels_for
 from bertc.nn.dropout import dropout
 from bertc.nn.weights import Table, parameter
@@ -17,13 +18,14 @@ from bertc.nn.weights import Table, parameter
 class LayerNorm(nn.Module):
     """Layer norm over the last axis, in the dtype of ``x``, with statistics in fp32.
 
-    Without ``affine`` it has no scale and shift.
+    Without ``affine`` it has no scale and shift, without ``bias`` no shift.
     """
 
     def __init__(self, table: Table, name: str, node: LayerNormNode) -> None:
         super().__init__()
+        shifts = node.affine and node.bias
         self.weight = parameter(table[f"{name}.weight"]) if node.affine else None
-        self.bias = parameter(table[f"{name}.bias"]) if node.affine else None
+        self.bias = parameter(table[f"{name}.bias"]) if shifts else None
         self.eps = node.eps
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -34,11 +36,38 @@ class LayerNorm(nn.Module):
 
     def extra_repr(self) -> str:
         """Width, for printing."""
-        width = "no weights" if self.weight is None else str(len(self.weight))
-        return f"{width}, eps={self.eps:g}"
+        return _shown(self.weight, self.eps)
 
 
-Norm = LayerNorm
+class RmsNorm(nn.Module):
+    """RMS norm over the last axis, in the dtype of ``x``, with means in fp32."""
+
+    bias: None = None
+
+    def __init__(self, table: Table, name: str, node: RmsNormNode) -> None:
+        super().__init__()
+        self.weight = parameter(table[f"{name}.weight"]) if node.affine else None
+        self.eps = node.eps
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(..., width) to (..., width)."""
+        if x.device.type == "cuda" or torch.compiler.is_compiling():
+            weight = None if self.weight is None else self.weight.to(x.dtype)
+            return F.rms_norm(x, x.shape[-1:], weight, self.eps)
+        y: torch.Tensor = _Rms.apply(x, self.weight, self.eps)  # type: ignore[no-untyped-call]
+        return y
+
+    def extra_repr(self) -> str:
+        """Width, for printing."""
+        return _shown(self.weight, self.eps)
+
+
+def _shown(weight: torch.Tensor | None, eps: float) -> str:
+    width = "no weights" if weight is None else str(len(weight))
+    return f"{width}, eps={eps:g}"
+
+
+Norm = LayerNorm | RmsNorm
 """The modules of all norm functions."""
 
 
@@ -47,8 +76,15 @@ def build_norm(table: Table, name: str, node: NormFunction) -> Norm:
     match node:
         case LayerNormNode():
             return LayerNorm(table, name, node)
+        case RmsNormNode():
+            return RmsNorm(table, name, node)
         case _:
             assert_never(node)
+
+
+def norm_if_any(table: Table, name: str, node: NormFunction | None) -> Norm | None:
+    """Build the norm of this name, where there is one."""
+    return None if node is None else build_norm(table, name, node)
 
 
 def norm_of_sum(
@@ -94,3 +130,26 @@ class _NormOfSum(torch.autograd.Function):
         dropped, kernels = ctx.how
         grads = kernels.norm_backward(upstream.contiguous(), *ctx.saved_tensors, dropped)
         return (*grads, None, None, None)
+
+
+class _Rms(torch.autograd.Function):
+    """x / sqrt(mean of x^2 + eps) * weight; torch's keeps x twice on a CPU."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor | None, eps: float) -> torch.Tensor:
+        wide = x.float()
+        rate = torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
+        ctx.save_for_backward(x, rate, weight)
+        normed = wide * rate
+        return (normed if weight is None else normed * weight).to(x.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        x, rate, weight = ctx.saved_tensors
+        normed, slope, weight_grad = x.float() * rate, upstream.float(), None
+        if weight is not None:
+            weight_grad = (slope * normed).flatten(0, -2).sum(0).to(weight.dtype)
+            slope = slope * weight
+        along = (slope * normed).mean(-1, keepdim=True)
+        return ((slope - normed * along) * rate).to(x.dtype), weight_grad, None

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from bertc.ir.address import key
-from bertc.ir.base import Constant, FanIn, Glorot, Normal, TruncatedNormal, Weight
+from bertc.ir.base import Constant, FanIn, Glorot, Normal, TruncatedNormal, Uniform, Weight
 
 Table = Mapping[str, Weight]
 """Entries of the weight table by name."""
@@ -137,8 +137,8 @@ def initial_values(weight: Weight, seed: int) -> torch.Tensor:
 
 def _fill(tensor: torch.Tensor, weight: Weight, generator: torch.Generator) -> None:
     match weight.init:
-        case TruncatedNormal(std=std):
-            nn.init.trunc_normal_(tensor, std=std, a=-2 * std, b=2 * std, generator=generator)
+        case TruncatedNormal(std=std, cut=cut):
+            nn.init.trunc_normal_(tensor, std=std, a=-cut * std, b=cut * std, generator=generator)
         case Normal(std=std):
             nn.init.normal_(tensor, std=std, generator=generator)
         case Glorot():
@@ -151,6 +151,8 @@ def _fill(tensor: torch.Tensor, weight: Weight, generator: torch.Generator) -> N
                 nn.init.normal_(tensor, std=bound, generator=generator)
             else:
                 nn.init.uniform_(tensor, -bound, bound, generator=generator)
+        case Uniform(bound=bound):
+            nn.init.uniform_(tensor, -bound, bound, generator=generator)
         case Constant(value=value, std=std) if std:
             nn.init.normal_(tensor, mean=value, std=std, generator=generator)
         case Constant(value=value):

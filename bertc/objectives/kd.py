@@ -208,6 +208,6 @@ def compared_tokens(rows: TextRows, which: Literal["all", "masked", "first"]) ->
 
 
 def _scores(states: Float[torch.Tensor, "b k h"], head: TokenHead, network: BodyModule) -> Logits:
-    table_ve = table_of(network)
+    table_ve = table_of(network, head)
     features_ne = head(states.flatten(0, 1))
     return Logits(features_ne, table_ve.to(features_ne.dtype), head.bias_of(table_ve))

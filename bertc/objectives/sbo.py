@@ -14,7 +14,7 @@ from bertc.nn.heads import Boundary
 from bertc.objectives.selection import runs
 from bertc.objectives.targets import Boundaries, Inputs, MicroBatch, Predictions, VocabTensors
 from bertc.objectives.term import Predicted, RowView, TextRows, TokenTensors
-from bertc.objectives.vocabulary import feature_losses
+from bertc.objectives.vocabulary import feature_losses, table_of
 from bertc.objectives.words import read_text
 
 
@@ -47,7 +47,7 @@ class SboTensors(TokenTensors[Sbo, Boundaries, Boundary]):
         """Two dense layers over both states and a position embedding, scored by the token table."""
         left_nh, right_nh = (states_bkh.flatten(0, 1) for states_bkh in states)
         features_ne = head(left_nh, right_nh, own.place.reshape(-1))
-        return feature_losses(features_ne, head.bias, own.targets, network)
+        return feature_losses(features_ne, head.bias, own.targets, table_of(network))
 
     def weights(self, own: Boundaries) -> torch.Tensor:
         """1 (b, k) where the span has a token on both sides, else 0."""

@@ -31,19 +31,20 @@ def token_losses(
             *adaptive_loss(network.node, states_nh, targets_bk.reshape(-1), head, token)
         )
     assert isinstance(head, TokenHead), "the head of a language model"
-    bias_v = head.bias_of(table_of(network))
-    return feature_losses(head(states_nh), bias_v, targets_bk, network, chances_bk)
+    table_ve = table_of(network, head)
+    bias_v = head.bias_of(table_ve)
+    return feature_losses(head(states_nh), bias_v, targets_bk, table_ve, chances_bk)
 
 
 def feature_losses(
     features_ne: Float[torch.Tensor, "n e"],
     bias_v: Float[torch.Tensor, "v"],
     targets_bk: Int[torch.Tensor, "b k"],
-    network: BodyModule,
+    table_ve: Float[torch.Tensor, "v e"],
     chances_bk: Float[torch.Tensor, "b k"] | None = None,
 ) -> Predicted:
-    """Losses of tokens (n,) whose scores are features times the token table."""
-    table_ve = table_of(network).to(features_ne.dtype)
+    """Losses of tokens (n,) whose scores are features times a table."""
+    table_ve = table_ve.to(features_ne.dtype)
     chances_n = None if chances_bk is None else chances_bk.reshape(-1)
     return Predicted(
         *vocabulary_loss(features_ne, table_ve, bias_v, targets_bk.reshape(-1), chances_n)
@@ -57,11 +58,13 @@ def token_logits(
     if isinstance(head, AdaptiveTokenHead):
         return adaptive_logits(network.node, states_nh, head, network.tokens)
     assert isinstance(head, TokenHead), "the head of a language model"
-    return head.scores(states_nh, table_of(network))
+    return head.scores(states_nh, table_of(network, head))
 
 
-def table_of(network: BodyModule) -> Float[torch.Tensor, "v e"]:
-    """The one table of a network's tokens."""
+def table_of(network: BodyModule, head: TokenHead | None = None) -> Float[torch.Tensor, "v e"]:
+    """The table of a head, if it has its own, or else the one table of a network's tokens."""
+    if head is not None and head.weight is not None:
+        return head.weight
     token = network.tokens
     assert isinstance(token, Embedding), "the checks allow one table only"
     return token.weight

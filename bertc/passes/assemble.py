@@ -14,6 +14,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.run import Run
 from bertc.ir.program.stage import AnyStage, TaskStage, TextStage
 from bertc.ir.terms.node import Pairs
+from bertc.ir.vocabulary import table_rows
 from bertc.passes.settings.layers import layer_values, owners
 from bertc.passes.settings.stages import has_tasks, reads_on
 from bertc.passes.teaching.teachers import taught_terms
@@ -44,7 +45,7 @@ def _encoder(stage: StageSettings, causal: bool, two_streams: bool) -> Encoder:
     layers = stage.layers
     heads, widths = layer_values(stage.heads, layers), layer_values(stage.ffn, layers)
     return Encoder(
-        vocab_size=stage.vocab.size,
+        vocab_size=table_rows(stage.vocab),
         embedding=stage.embedding,
         hidden=stage.hidden,
         table=stage.table,
@@ -81,7 +82,7 @@ def _body(stage: StageSettings, causal: bool, two_streams: bool, texts: int) -> 
     if isinstance(stage.body, Transformer):
         return _encoder(stage, causal, two_streams)
     shared = Shared(
-        vocab_size=stage.vocab.size,
+        vocab_size=table_rows(stage.vocab),
         embedding=stage.embedding,
         table=stage.table,
         causal=causal,

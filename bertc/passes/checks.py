@@ -5,6 +5,7 @@ from bertc.ir.changing.growth import FromOther
 from bertc.ir.data import FILLED, PAIRED
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.terms.heads import VocabularyHead
+from bertc.ir.vocabulary import table_rows
 from bertc.passes.attention import check_attention
 from bertc.passes.bodies import check_body, check_table
 from bertc.passes.languages import check_languages
@@ -88,7 +89,7 @@ def _not_absurd(program: Complete, diagnostics: Diagnostics) -> None:
         4 * program.hidden * heads * program.head_dim + 2 * program.hidden * ffn
         for heads, ffn in zip(*widths, strict=False)
     )
-    size = per_layer + program.vocab.size * program.embedding
+    size = per_layer + table_rows(program.vocab) * program.embedding
     if size > LARGEST_MODEL:
         diagnostics.error(
             "E214",
@@ -101,7 +102,7 @@ def _not_absurd(program: Complete, diagnostics: Diagnostics) -> None:
 def _clusters_fit(program: Complete, diagnostics: Diagnostics) -> None:
     table, head = program.table, program.head
     span, hidden = program.span("table"), program.hidden
-    vocab, embedding = program.vocab.size, program.embedding
+    vocab, embedding = table_rows(program.vocab), program.embedding
     rule, whole = "", "table=whole" + " head=linear" * (program.origins["head"].kind != "derived")
     if table.kind != "adaptive":
         if head.kind == "adaptive":

@@ -3,6 +3,7 @@
 from bertc.diagnostics import Diagnostics, Note, Span
 from bertc.ir.network.sharing import SharedPart, ShareGroups, ShareMap
 from bertc.ir.program.complete import Complete, StageSettings
+from bertc.passes.settings.fixes import argument, note
 from bertc.passes.settings.layers import layer_values, owners
 
 
@@ -29,9 +30,27 @@ def sharing(program: Complete, diagnostics: Diagnostics) -> None:
             )
         case ShareMap():
             _map_fits(scheme, layers, origin.span, deepest, diagnostics)
+    _first_norm_fits(program, deepest, diagnostics)
     if len(diagnostics.found) == before:
         for depth in sorted({view.layers for view in views}):
             _shared_layers_alike(program, depth, diagnostics)
+
+
+def _first_norm_fits(program: Complete, deepest: StageSettings, diagnostics: Diagnostics) -> None:
+    """Check that no other layer has the attention of a layer 0 without a norm."""
+    if not program.norm.skips_first:
+        return
+    depth = deepest.layers
+    scheme = program.share
+    other = next((n for n in range(1, depth) if not scheme.owner("attention", n, depth)), None)
+    if other is not None:
+        diagnostics.error(
+            "E320",
+            f"layer {other} has the attention of layer 0, whose norm first=false leaves out",
+            program.span("norm"),
+            notes=note("the sharing is set here", program.span("share")),
+            **argument("norm", program.origins["norm"], "first", "true"),
+        )
 
 
 def _layers_note(view: StageSettings) -> tuple[Note, ...]:

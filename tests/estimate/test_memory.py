@@ -122,6 +122,8 @@ KEPT = [
     "dropout=0 share=all E=16",
     "dropout=0 activation=relu segments=0",
     "dropout=0 ffn=[64, 512, 128]",
+    "dropout=0 activation=geglu(bias=false) norm=pre(bias=false, embeddings=true, first=false)",
+    "dropout=0.1 activation=swiglu norm=sandwich(function=rms) head=linear(tied=false)",
     "dropout=dropout(0.1, 0)",
     "dropout=0.1",
     "dropout=0 objective=mlm+sop",

@@ -23,6 +23,8 @@ SHAPES = [
     "share=map([0, 0, 2, 2], [0, 1, 1, 3])",
     "heads=[4, 2, 1, 8] head_dim=8 ffn=[64, 32, 16, 128]",
     "positions=learned(20, offset=2) segments=1",
+    "norm=sandwich(function=rms) activation=geglu(bias=outer) head=linear(tied=false) E=16",
+    "norm=pre(bias=false, embeddings=true, first=false) activation=swiglu share=ffn",
     "objective=mlm+sop",
     'objective=mlm+tlm language_embeddings=true head=linear data=pairs(en="a.en", fr="a.fr")',
     "objective=span+sbo format=single-segment",
@@ -115,3 +117,41 @@ def test_sharing_changes_what_is_held_and_not_what_is_applied() -> None:
     shared, own = (estimate(resolve(f"extends albert-base share={s}")) for s in ("all", "none"))
     assert shared.parameters.total < own.parameters.total
     assert shared.parameters.applied == own.parameters.applied == own.parameters.total
+
+
+PRE = "norm=pre(1e-5, bias=false, embeddings=true, first=false) activation=geglu(bias=false) "
+MODERN = PRE + "head=transform(bias=false) segments=0 vocab=50368 "
+LLAMA = "norm=pre(function=rms) activation=swiglu(bias=false) segments=0 "
+MOSAIC = "activation=geglu(bias=outer) vocab=30528 "
+TODAY = {
+    # transformers 5.23 on the meta device; a masked-LM class, its tied table once
+    "ModernBERT-base": (MODERN + "L=22 H=768 F=1152", 149_655_232),
+    "ModernBERT-large": (MODERN + "L=28 H=1024 F=2624", 395_881_664),
+    "Ettin-17m": (MODERN + "L=7 H=256 F=384", 16_913_600),
+    "Ettin-1b": (MODERN + "L=28 H=1792 F=3840", 1_031_314_112),
+    "mmBERT-small": (MODERN.replace("50368", "256k") + "L=22 H=384 F=1152", 140_897_536),
+    "EuroBERT-210m": (
+        LLAMA + "L=12 H=768 F=3072 vocab=128256 head=linear(bias=false, tied=false)",
+        310_266_624,
+    ),
+    # by the official code's closed form
+    "NeoBERT": (
+        LLAMA + "L=28 H=768 F=2048 vocab=30522 head=linear(tied=false)",
+        245_136_954,
+    ),
+    "MosaicBERT-base": (MOSAIC + "L=12 H=768 F=3072", 137_400_384),
+    "MosaicBERT-large": (MOSAIC + "L=24 H=1024 F=4096", 435_221_312),
+}
+"""Specs of published encoders and the numbers of their weights, masked-LM head included.
+
+How they tell positions has no weights; all but MosaicBERT's attention has no biases.
+"""
+
+
+@pytest.mark.parametrize("name", TODAY)
+def test_encoders_of_today_have_the_published_numbers_of_weights(name: str) -> None:
+    spec, published = TODAY[name]
+    weights = model_weights(resolve(f"{spec} positions=sinusoidal seq=128 pooler=false"))
+    biases = sum(w.numel for w in weights if w.part == "attention" and w.role == "bias")
+    mosaic = name.startswith("Mosaic")
+    assert sum(w.numel for w in weights) - (0 if mosaic else biases) == published

@@ -98,9 +98,16 @@ PROGRAMS: dict[str, dict[str, str]] = {
     "uneven": {"objective": "mlm", "ffn": "[64, 32]", "heads": "[2, 4]", "head_dim": "8",
                "positions": "learned(34, 2)",
                "optimizer": "adamw(lr=1e-2, warmup=0, eps=1e-3, schedule=constant)"},
+    "modern": {"objective": "mlm", "vocab": "wordpiece(120, multiple=64)",
+               "norm": "pre(bias=false, embeddings=true, first=false)",
+               "activation": "geglu(bias=false)", "head": "transform(bias=false)",
+               "initializer": "truncated-normal(0.02, cut=3, depth_scaled=true)"},
+    "sandwich": {"objective": "mlm", "norm": "sandwich(function=rms)", "activation": "swiglu",
+                 "head": "linear(tied=false)", "initializer": "uniform(0.02)"},
     # growing
     "stack": _growing("stack", objective="mlm"),
     "interleave": _growing("interleave", objective="mlm + nsp", format="segment-pair"),
+    "tile": _growing("tile", objective="mlm", activation="geglu(bias=outer)"),
     "identity": _growing("identity", objective="clm", norm="pre"),
     "grown electra": _growing("stack", **ELECTRA),
     # pruning

@@ -70,7 +70,7 @@ def turned(x: torch.Tensor, place: int, model: Model, reach: int | None) -> torc
 
 
 def slope(head: int, heads: int) -> float:
-    """Those of a power of two of heads, then every other one of twice as many (the paper's code)."""
+    """Those of a power of two of heads, then every other of twice as many (the paper's code)."""
     if math.log2(heads).is_integer():
         return float(2 ** (-8 * (head + 1) / heads))
     whole = 2 ** int(math.log2(heads))

@@ -70,4 +70,4 @@ def test_explain_shows_both_examples() -> None:
 def test_explain_of_an_unknown_code_names_a_near_one() -> None:
     with pytest.raises(UsageError) as error:
         explain("E20")
-    assert error.value.help.startswith("bertc explain E2")
+    assert error.value.help.startswith("bertc explain E")

@@ -12,7 +12,7 @@ from bertc.api import resolve
 from bertc.diagnostics import BertcError, DataError, MissingInputError, ResumeRefusedError
 from bertc.interop.loading import read_model
 from bertc.interop.runs import export_run, import_run
-from bertc.ir.changing.growth import FromRun, Identity, Interleave
+from bertc.ir.changing.growth import FromRun, Identity, Interleave, Tile
 from bertc.ir.learning.objective import Mlm, Sop, Term
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import LearnedPositions
@@ -156,6 +156,29 @@ def test_what_does_not_fit_is_named(tiny, follow, tmp_path, options, settings, m
         assert message in refused.value.message
         assert refused.value.help
     assert not (tmp_path / "second" / "resolved.json").exists()
+
+
+def test_a_wider_network_begins_as_the_tiled_one(tiny, follow, tmp_path, options, monkeypatch):
+    train(tiny(steps=2), tmp_path / "first", **options)
+    before = last_weights(tmp_path / "first")
+    wide = follow(layers=3, hidden=48, ffn=160, heads=3, grow=Tile())
+    begun = first_weights(wide, tmp_path / "second", options, monkeypatch)
+    hidden, ffn, heads = ((torch.arange(n) - (n - m) // 2) % m for n, m in
+                          ((48, 32), (160, 128), (48, 32)))  # fmt: skip
+    for part, rows, columns in (
+        ("attention.{}.value", heads, hidden),
+        ("ffn.{}.inner", ffn, hidden),
+        ("ffn.{}.outer", hidden, ffn),
+    ):
+        own = begun[f"encoder.{part.format(2)}.weight"]
+        theirs = before[f"encoder.{part.format(1)}.weight"]
+        assert torch.equal(own, theirs[rows][:, columns])
+    for name in ("heads.mlm.norm.weight", "heads.mlm.dense.bias"):
+        assert torch.equal(begun[name], before[name][hidden])
+    assert torch.equal(begun["heads.mlm.bias"], before["heads.mlm.bias"])
+    with pytest.raises(DataError, match="there and 48 x 24 here"):  # never narrower
+        train(follow(layers=3, hidden=48, ffn=24, heads=3, grow=Tile()),
+              tmp_path / "third", **options)  # fmt: skip
 
 
 def test_other_tokens_are_refused(tiny, tmp_path, options):

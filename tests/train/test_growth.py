@@ -7,7 +7,7 @@ from bertc.diagnostics import ResumeRefusedError, StoppedError
 from bertc.inference.evaluate import evaluate_run
 from bertc.inference.fill_mask import fill
 from bertc.interop.loading import read_model
-from bertc.ir.changing.growth import Identity, Interleave, Stack
+from bertc.ir.changing.growth import Identity, Interleave, Stack, Tile
 from bertc.ir.learning.objective import Clm, Mlm, Rtd, Sop, Term
 from bertc.ir.learning.optimizer import Adam, Lamb
 from bertc.ir.network.attention import RelativeAttention
@@ -54,6 +54,7 @@ def layer(model, number):
         (Stack(), 2, 5, [0, 1, 0, 1, 0]),
         (Interleave(), 2, 4, [0, 0, 1, 1]),
         (Interleave(), 2, 3, [0, 0, 1]),
+        (Tile(), 2, 3, [0, 1, 1]),
     ],
 )
 def test_a_layer_begins_as_an_exact_copy(tiny, grow, before, after, sources):
@@ -68,6 +69,23 @@ def test_a_layer_begins_as_an_exact_copy(tiny, grow, before, after, sources):
     assert all(torch.equal(p, dict(old.heads.named_parameters())[n]) for n, p in
                new.heads.named_parameters())  # fmt: skip
     assert not any(moment.any() for moment in moments.values())
+
+
+def test_tile_takes_the_layers_that_modernbert_large_took():
+    sources = [Tile().source(layer, 22, 28) for layer in range(28)]
+    assert sources == [
+        0, 1, 2, 2, 3, 4, 5, 6, 6, 7, 8, 9, 9, 10, 11, 12, 13, 13, 14, 15, 16, 16, 17, 18, 19, 20,
+        20, 21,
+    ]  # fmt: skip
+
+
+def test_a_norm_that_the_first_layer_lacks_is_new_in_its_copies(tiny):
+    stages = {"a": {"layers": 2}, "b": {"layers": 4, "grow": Stack()}}
+    _, _, new, _ = begun(tiny(stages=stages, norm=PreNorm(first=False)))
+    copied, own = layer(new, 2), layer(new, 0)
+    assert "attention.norm.weight" not in own
+    assert (copied["attention.norm.weight"] == 1).all()
+    assert torch.equal(copied["attention.query.weight"], own["attention.query.weight"])
 
 
 def test_moments_can_be_carried_along(tiny):

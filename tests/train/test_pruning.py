@@ -21,7 +21,7 @@ from bertc.ir.learning.custom_task import Classify
 from bertc.ir.learning.objective import Mlm, Sop, Term
 from bertc.ir.learning.optimizer import Lamb
 from bertc.ir.network.attention import RelativeAttention
-from bertc.ir.network.ffn import Activation
+from bertc.ir.network.ffn import Activation, Glu
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import NoPositions
 from bertc.ir.network.sharing import ShareAll, ShareAttention
@@ -63,6 +63,7 @@ KINDS: dict[str, tuple[Any, dict[str, object]]] = {
     "heads by weights": (Heads(share=0.4, by="magnitude"), {"optimizer": Lamb(lr=1e-3, warmup=2)}),
     "heads at random": (Heads(share=0.4, by="random"), {"share": ShareAttention()}),
     "neurons": (Neurons(share=0.5, every=0.25, examples=16), {"activation": "relu"}),
+    "gated neurons": (Neurons(share=0.5), {"activation": Glu(bias="outer")}),
     "neurons of any layer": (Neurons(share=0.3, within="network"), {"norm": PreNorm()}),
     "neurons of a shared layer": (Neurons(share=0.5), {"share": ShareAll()}),
     "heads by distance": (

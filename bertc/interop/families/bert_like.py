@@ -106,7 +106,7 @@ def config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
         "num_hidden_layers": len(encoder.layers),
         "num_attention_heads": encoder.layers[0].heads,
         "intermediate_size": encoder.layers[0].ffn,
-        "hidden_act": ACTIVATIONS[encoder.ffn.activation],
+        "hidden_act": ACTIVATIONS[encoder.head_activation],
         "hidden_dropout_prob": encoder.dropout.hidden,
         "attention_probs_dropout_prob": encoder.dropout.attention,
         "max_position_embeddings": encoder.positions.rows,
@@ -222,7 +222,7 @@ def from_0(encoder: Encoder) -> str:
 
 def always_gelu(candidate: Candidate, title: str) -> Obstacle | None:
     """A masked-LM head whose activation is not gelu, for layouts that always use gelu."""
-    activation = candidate.encoder.ffn.activation
+    activation = candidate.encoder.head_activation
     if not candidate.predicts or activation == "gelu":
         return None
     return Obstacle(

@@ -76,7 +76,7 @@ def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
         "n_layers": len(encoder.layers),
         "n_heads": encoder.layers[0].heads,
         "hidden_dim": encoder.layers[0].ffn,
-        "activation": ACTIVATIONS[encoder.ffn.activation],
+        "activation": ACTIVATIONS[encoder.head_activation],
         "dropout": encoder.dropout.hidden,
         "attention_dropout": encoder.dropout.attention,
         "max_position_embeddings": encoder.positions.rows,

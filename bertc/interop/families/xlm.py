@@ -111,9 +111,9 @@ def _own_obstacle(candidate: Candidate) -> Obstacle | None:
     ffn, wide = encoder.layers[0].ffn, 4 * encoder.hidden
     if ffn != wide:
         return Obstacle(f"ffn={ffn}", f"{LAYOUT} has 4 x hidden", f"ffn={wide}")
-    if encoder.ffn.activation not in ("gelu", "relu"):
+    if encoder.head_activation not in ("gelu", "relu"):
         why = f"{LAYOUT} has gelu or relu"
-        return Obstacle(f"activation={encoder.ffn.activation}", why, "activation=gelu")
+        return Obstacle(f"activation={encoder.head_activation}", why, "activation=gelu")
     if len(encoder.languages) == 1:
         why = f"{LAYOUT} has none for a single language"
         return Obstacle("language_embeddings=true", why, "language_embeddings=false")
@@ -135,7 +135,7 @@ def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
         "emb_dim": encoder.hidden,
         "n_layers": len(encoder.layers),
         "n_heads": encoder.layers[0].heads,
-        "gelu_activation": encoder.ffn.activation == "gelu",
+        "gelu_activation": encoder.head_activation == "gelu",
         "dropout": encoder.dropout.hidden,
         "attention_dropout": encoder.dropout.attention,
         "max_position_embeddings": encoder.positions.rows,

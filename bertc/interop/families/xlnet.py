@@ -223,7 +223,7 @@ def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
         "bi_data": False,
         "same_length": False,
         "pad_token_id": tokens.pad,
-        "ff_activation": ACTIVATIONS[encoder.ffn.activation],
+        "ff_activation": ACTIVATIONS[encoder.head_activation],
         "initializer_range": bert_like.init_std(encoder),
         "layer_norm_eps": encoder.norm.eps,
         **bert_like.ends(tokens),

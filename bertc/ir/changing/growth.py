@@ -1,7 +1,8 @@
 """Initial weights of a run, and growth to a deeper network.
 
 A kind maps each layer of the new depth to the layer it is copied from; widths, embeddings and heads
-are kept. ``bertc.compress`` derives the map of tensors, sharing included.
+are kept, but for wider ones by ``tile``. ``bertc.compress`` derives the map of tensors, sharing
+included.
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -41,6 +42,21 @@ class Interleave(_Growth):
         return layer * before // after
 
 
+class Tile(_Growth):
+    """Layers at the same relative depth, and widths too: a network begins a wider one.
+
+    Each wider axis repeats the old one around its middle: entry j begins as entry
+    (j - (N - n) // 2) mod n of n (ModernBERT-large from base, init_from_checkpoint
+    tile_weights_from_middle).
+    """
+
+    kind: Literal["tile"] = "tile"
+
+    def source(self, layer: int, before: int, after: int) -> int:
+        """The layer nearest to the same relative depth."""
+        return min(before - 1, round(layer * before / after))
+
+
 class Identity(_Growth):
     """New layers on top whose output projections are zero, so that they add nothing at first.
 
@@ -64,7 +80,9 @@ class FromGenerator(_Growth):
         return layer
 
 
-Growth = Annotated[Stack | Interleave | Identity | FromGenerator, Field(discriminator="kind")]
+Growth = Annotated[
+    Stack | Interleave | Tile | Identity | FromGenerator, Field(discriminator="kind")
+]
 
 
 def parted(growth: "Beginning", before: tuple[int, ...], after: tuple[int, ...]) -> int | None:
@@ -211,5 +229,5 @@ Init = Annotated[
     Drawn | FromRun | FromLayers | FromEmbeddings | FromVectors | FromTokens,
     Field(discriminator="kind"),
 ]
-Beginning = Stack | Interleave | Identity | FromGenerator | FromLayers | FromEmbeddings
+Beginning = Stack | Interleave | Tile | Identity | FromGenerator | FromLayers | FromEmbeddings
 """Ways for a network to begin with the layers of another."""

@@ -1,12 +1,13 @@
 """The base of all attention kinds, and of those by content."""
 
 from abc import abstractmethod
+from operator import not_
 from typing import Annotated, ClassVar, Self
 
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import ONES, Axis, Drawn, LaterFields, Node, Weight, affine
+from bertc.ir.base import ONES, Axis, Drawn, Node, Off, On, Weight, affine
 
 HEAD: Axis = "head_dim"
 
@@ -80,7 +81,7 @@ class AttentionNode(Node):
         return ()
 
 
-class ContentAttention(LaterFields, AttentionNode):
+class ContentAttention(AttentionNode):
     """softmax(Q K^T / sqrt(head_dim)) V, of all tokens or of near ones.
 
     ``kv_heads``: heads of keys and values, each for several heads of queries (Ainslie et al. 2023);
@@ -90,10 +91,9 @@ class ContentAttention(LaterFields, AttentionNode):
 
     projects: ClassVar[bool] = True
     takes_positions: ClassVar[bool] = True
-    kv_heads: Annotated[int, Field(ge=0, le=10_000)] = 0
-    qk_norm: bool = False
-    bias: bool = True
-    later: ClassVar[tuple[str, ...]] = ("kv_heads", "qk_norm", "bias")
+    kv_heads: Annotated[int, Field(ge=0, le=10_000, exclude_if=not_)] = 0
+    qk_norm: Off = False
+    bias: On = True
 
     @property
     def content_alone(self) -> bool:

@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 from bertc.ir import operation as op
 from bertc.ir.base import (
     Axis,
-    Initializer,
     Node,
     Probability,
     Weight,
@@ -23,14 +22,9 @@ from bertc.ir.network.ffn import Activation, Ffn
 from bertc.ir.network.forward import forward
 from bertc.ir.network.norm import Norm, NormFunction
 from bertc.ir.network.positions import Positions
-from bertc.ir.network.table import AdaptiveTable
+from bertc.ir.network.sharing import scaled_by_depth
+from bertc.ir.network.table import AdaptiveTable, table_weight
 from bertc.ir.operation import Widths
-
-
-def _table(name: str, rows: tuple[Axis, int], width: tuple[Axis, int], init: Initializer) -> Weight:
-    (axis, many), (embedding, wide) = rows, width
-    shape, axes = (many, wide), (axis, embedding)
-    return Weight(f"embeddings.{name}.weight", shape, axes, init, "embeddings", "table")
 
 
 class Dropout(Node):
@@ -93,12 +87,12 @@ class Encoder(BodyNode):
     @property
     def norms_embeddings(self) -> bool:
         """True if the sum of the embeddings is normalised."""
-        return self.norm.kind == "post" and self.norm.embeddings
+        return self.norm.embeddings
 
     @property
     def head_norm(self) -> NormFunction:
         """The norm function within heads."""
-        return self.norm.head_function
+        return self.norm.of_heads
 
     @property
     def head_activation(self) -> Activation:
@@ -160,8 +154,8 @@ class Encoder(BodyNode):
 
     @property
     def passes_through(self) -> bool:
-        """True with pre-norm."""
-        return self.norm.kind == "pre"
+        """True if no norm stands on the residual path."""
+        return self.norm.residual_free
 
     def settings(self) -> dict[str, Any]:
         """Settings of the encoder, by name."""
@@ -179,9 +173,10 @@ class Encoder(BodyNode):
             (self.attention_owner, self.attention_weights),
             (self.ffn_owner, self.ffn_weights),
         ):
-            alike: dict[tuple[Node, LayerWidths], list[int]] = {}
+            alike: dict[tuple[object, ...], list[int]] = {}
             for layer in owners:
-                kind = self.attention.at(layer), self.layers[layer]
+                normed = self.attention_norm(layer)
+                kind = self.attention.at(layer), self.layers[layer], normed
                 alike.setdefault(kind, []).append(layer)
             for same in alike.values():
                 yield weights(same[0]), len({*same}), len(same)
@@ -198,18 +193,20 @@ class Encoder(BodyNode):
         if isinstance(self.table, AdaptiveTable) and self.table.narrows:
             weights += self.table.weights(self.vocab_size, self.embedding, self.hidden, init)
         else:
-            weights.append(_table("token", ("vocab", self.vocab_size), width, init))
+            weights.append(table_weight("token", ("vocab", self.vocab_size), width, init))
         weights += self.positions.weights("embeddings.position", width, init)
         if self.segments:
-            weights.append(_table("segment", ("segments", self.segments), width, init))
+            weights.append(table_weight("segment", ("segments", self.segments), width, init))
         if self.languages:
-            weights.append(_table("language", ("languages", len(self.languages)), width, init))
+            weights.append(
+                table_weight("language", ("languages", len(self.languages)), width, init)
+            )
         if self.two_streams:
             vector, axis = unstated(init), width[:1]
             shape = (self.embedding,)
             weights.append(Weight("embeddings.unseen", shape, axis, vector, "embeddings", "table"))
         if self.norms_embeddings:
-            weights += self.norm.function.weights("embeddings.norm", *width, part="embeddings")
+            weights += self.norm.of_layers.weights("embeddings.norm", *width, part="embeddings")
         if self.factorised:
             hidden: tuple[Axis, int] = ("hidden", self.hidden)
             weights += affine("embeddings.project", hidden, width, unstated(init), "embeddings")
@@ -229,20 +226,31 @@ class Encoder(BodyNode):
         alone = self.attention.at(layer - 1).content_alone
         return alone and not self.positions.biases_scores
 
+    def attention_norm(self, layer: int) -> NormFunction | None:
+        """The norm of what attention reads, or of its sum; None for a first layer without one."""
+        return None if layer == 0 and self.norm.skips_first else self.norm.of_layers
+
+    @property
+    def output_norm(self) -> NormFunction | None:
+        """The norm of what a part adds to the residual stream; None if there is none."""
+        return self.norm.of_layers if self.norm.norms_outputs else None
+
     def attention_weights(self, layer: int) -> tuple[Weight, ...]:
-        """Weights of one attention part and its norm, named by the layer that owns them."""
+        """Weights of one attention part and its norms, named by the layer that owns them."""
         name, kind = f"attention.{layer}", self.attention.at(layer)
         return (
             *kind.weights(name, self.widths(layer), self.initializer),
-            *self.norm_weights(f"{name}.norm"),
+            *self._norm_weights(f"{name}.norm", self.attention_norm(layer)),
+            *self._norm_weights(f"{name}.output_norm", self.output_norm),
         )
 
     def ffn_weights(self, layer: int) -> tuple[Weight, ...]:
-        """Weights of one feed-forward part and its norm, named by the layer that owns them."""
+        """Weights of one feed-forward part and its norms, named by the layer that owns them."""
         name = f"ffn.{layer}"
         return (
             *self.ffn.weights(name, self.widths(layer), self.initializer),
-            *self.norm_weights(f"{name}.norm"),
+            *self._norm_weights(f"{name}.norm", self.norm.of_layers),
+            *self._norm_weights(f"{name}.output_norm", self.output_norm),
         )
 
     def common_weights(self) -> tuple[Weight, ...]:
@@ -262,12 +270,12 @@ class Encoder(BodyNode):
         return (op.Pointwise(kind, rows * self.hidden, kept=2 * rows * self.hidden),)
 
     def final_weights(self) -> tuple[Weight, ...]:
-        """The norm after the last layer, which only pre-norm has."""
-        return self.norm_weights("norm") if self.norm.kind == "pre" else ()
+        """The norm after the last layer, where no other stands on the residual path."""
+        return self._norm_weights("norm", self.norm.of_layers) if self.passes_through else ()
 
-    def norm_weights(self, name: str) -> tuple[Weight, ...]:
+    def _norm_weights(self, name: str, norm: NormFunction | None) -> tuple[Weight, ...]:
         """Weights of a norm over the hidden width, if it has any."""
-        return self.norm.function.weights(name, "hidden", self.hidden)
+        return norm.weights(name, "hidden", self.hidden) if norm else ()
 
     def weights(self) -> tuple[Weight, ...]:
         """Every trainable tensor, shared ones once, in the order of the forward pass."""
@@ -280,7 +288,7 @@ class Encoder(BodyNode):
         return (
             *self.embedding_weights(),
             *self.common_weights(),
-            *layers,
+            *scaled_by_depth(layers, self.initializer, self.depth),
             *self.final_weights(),
             *self.pooler_weights(),
         )

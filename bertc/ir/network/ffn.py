@@ -1,9 +1,11 @@
 """Feed-forward kinds with their settings, weights and operations; ``nn.ffn`` builds them."""
 
-from typing import Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import Axis, Drawn, Node, Weight, affine
+from bertc.ir.base import Axis, Drawn, Node, Weight, affine, matrix
 
 Activation = Literal["gelu", "gelu-tanh", "relu", "silu", "tanh"]
 """``gelu`` is the erf form (PyTorch ports); ``gelu-tanh`` the approximation of the TF releases."""
@@ -46,10 +48,58 @@ class Mlp(Node):
         )
 
 
-Ffn = Mlp
+class Glu(Node):
+    """W3 (f(W1 x) * W2 x): an activated map gates another one (Shazeer 2020, section 2).
+
+    ``bias`` of all three maps, or of the ``outer`` one alone (MosaicBERT, BertGatedLinearUnitMLP;
+    ModernBERT has none). In a fused map of both halves, W1 is the first.
+    """
+
+    kind: Literal["geglu", "swiglu"] = "geglu"
+    bias: bool | Literal["outer"] = True
+
+    @property
+    def setting(self) -> "Glu":
+        """The value of the setting ``activation`` for this node (see ``feed_forward``)."""
+        return self
+
+    @property
+    def head_activation(self) -> Activation:
+        """The activation of the gate, which heads have too."""
+        return "gelu" if self.kind == "geglu" else "silu"
+
+    def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
+        """The gate and the inner map (hidden -> ffn), and the outer one back."""
+        ffn: tuple[Axis, int] = ("ffn", widths.ffn)
+        hidden: tuple[Axis, int] = ("hidden", widths.hidden)
+        both = affine if self.bias is True else _without_bias
+        outer = affine if self.bias else _without_bias
+        return (
+            *both(f"{name}.gate", ffn, hidden, init, "ffn"),
+            *both(f"{name}.inner", ffn, hidden, init, "ffn"),
+            *outer(f"{name}.outer", hidden, ffn, init, "ffn"),
+        )
+
+    def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
+        """Gate and inner map as one product, kept whole for backward, and the outer one."""
+        inner = call.states * widths.ffn
+        return (
+            op.Product(call.states, widths.hidden, 2 * widths.ffn, maps=2),
+            op.Pointwise(self.head_activation, inner, kept=2 * inner),
+            op.Pointwise("multiply", inner, kept=inner),
+            *((op.Dropout(call.states, widths.ffn),) if dropout else ()),
+            op.Product(call.states, widths.ffn, widths.hidden),
+        )
+
+
+Ffn = Annotated[Mlp | Glu, Field(discriminator="kind")]
 """The closed union of feed-forward kinds."""
 
 
-def feed_forward(setting: Activation) -> Ffn:
+def feed_forward(setting: Activation | Glu) -> Mlp | Glu:
     """The feed-forward node for a value of the setting ``activation``."""
-    return Mlp(activation=setting)
+    return setting if isinstance(setting, Glu) else Mlp(activation=setting)
+
+
+def _without_bias(*stated: Any) -> tuple[Weight]:
+    return (matrix(*stated),)

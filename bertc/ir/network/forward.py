@@ -18,21 +18,16 @@ def forward(encoder: "Encoder", call: op.Call) -> op.Forward:
     depth = len(encoder.layers)
     calls = [call.of_all_states()] * (depth - 1) + [call]
     kinds = [encoder.attention.at(layer) for layer in range(depth)]
-    parts = {
-        found: _layer(encoder, *found) for found in zip(kinds, encoder.layers, calls, strict=True)
-    }
-    shared = {
-        found: found[0].shared_operations(found[1]) for found in zip(kinds, calls, strict=True)
-    }
+    normed = [encoder.attention_norm(layer) is not None for layer in range(depth)]
+    found = list(zip(kinds, encoder.layers, calls, normed, strict=True))
+    parts = {each: _layer(encoder, *each) for each in dict.fromkeys(found)}
+    shared = {each: each[0].shared_operations(each[1]) for each in zip(kinds, calls, strict=True)}
     return op.Forward(
         embeddings=(
             *_embedding(encoder, call.of_all_states()),
             *(operation for each in shared.values() for operation in each),
         ),
-        layers=tuple(
-            _blocks(encoder, layer, *parts[kinds[layer], encoder.layers[layer], calls[layer]])
-            for layer in range(depth)
-        ),
+        layers=tuple(_blocks(encoder, layer, *parts[each]) for layer, each in enumerate(found)),
         last=_last(encoder, call),
     )
 
@@ -51,15 +46,18 @@ def _embedding(encoder: "Encoder", call: op.Call) -> op.Operations:
 
 
 def _layer(
-    encoder: "Encoder", kind: AttentionNode, widths: "LayerWidths", call: op.Call
+    encoder: "Encoder", kind: AttentionNode, widths: "LayerWidths", call: op.Call, normed: bool
 ) -> tuple[op.Operations, op.Operations]:
-    """Attention and the feed-forward part, each with its norm and residual branch."""
+    """Attention and the feed-forward part, each with its norms and residual branch.
+
+    ``normed``: a norm belongs to the attention.
+    """
     hidden, rates = encoder.hidden, encoder.dropout
     own = op.Widths(hidden, widths.heads, widths.head_dim, widths.ffn)
     attention = kind.operations(own, call, rates.attention > 0)
     attention = encoder.positions.in_layer(attention, own, call)
     ffn = encoder.ffn.operations(own, call, rates.ffn > 0)
-    if encoder.norm.kind == "post":
+    if not encoder.norm.residual_free:
         norm = op.Norm(call.states, hidden, residual=True, dropout=rates.hidden > 0)
         return (*attention, norm), (*ffn, norm)
     # With queries that are other states, or a subset, keys are normalised separately.
@@ -67,10 +65,11 @@ def _layer(
     before = op.Norm(call.states, hidden)
     after = (
         *((op.Dropout(call.states, hidden),) if rates.hidden else ()),
+        *((before,) if encoder.output_norm else ()),
         op.Pointwise("add", call.states * hidden),
     )
-    context = (keys,) if call.selects else ()
-    return (*context, before, *attention, *after), (before, *ffn, *after)
+    read = (*((keys,) if call.selects else ()), before) if normed else ()
+    return (*read, *attention, *after), (before, *ffn, *after)
 
 
 def _blocks(
@@ -93,7 +92,7 @@ def _last(encoder: "Encoder", call: op.Call) -> op.Operations:
     """Norm and dropout of the last states, and the pooler."""
     hidden, pooled = encoder.hidden, call.rows * call.pooled if encoder.pooler else 0
     return (
-        *((op.Norm(call.states, hidden),) if encoder.norm.kind == "pre" else ()),
+        *((op.Norm(call.states, hidden),) if encoder.norm.residual_free else ()),
         *((op.Dropout(call.states, hidden),) if encoder.dropout.last else ()),
         # The head that reads the pooler saves its input.
         *((op.Product(pooled, hidden, hidden, keeps_rows=False),) if pooled else ()),

@@ -1,6 +1,7 @@
 """Heads over the vocabulary: scores of every token from hidden states.
 
-The output table is the encoder's token table, of width e; states have width h.
+The output table is the encoder's token table, of width e, unless a head has its own; states have
+width h.
 """
 
 from typing import Annotated, Literal
@@ -13,26 +14,33 @@ from bertc.ir.base import (
     Axis,
     Drawn,
     Node,
+    On,
     Weight,
     affine,
     bias,
+    matrix,
 )
 from bertc.ir.network.norm import NormFunction
 from bertc.ir.network.table import AdaptiveTable, share_by_zipf
 
 
 class TransformHead(Node):
-    """Dense, activation and norm, then the tied table and a bias (BERT, modeling.py)."""
+    """Dense, activation and norm, then the tied table and a bias (BERT, modeling.py).
+
+    ``bias`` of the dense layer; ModernBERT has none (head_pred_bias).
+    """
 
     kind: Literal["transform"] = "transform"
+    bias: On = True
 
     def weights(
         self, name: str, hidden: int, embedding: int, vocab: int, norm: NormFunction, init: Drawn
     ) -> tuple[Weight, ...]:
         """Dense (hidden -> embedding), norm, and a bias over the vocabulary."""
         narrow: tuple[Axis, int] = ("embedding", embedding)
+        dense = affine(f"{name}.dense", narrow, ("hidden", hidden), init, "head")
         return (
-            *affine(f"{name}.dense", narrow, ("hidden", hidden), init, "head"),
+            *(dense if self.bias else dense[:1]),
             *norm.weights(f"{name}.norm", *narrow, part="head"),
             bias(name, ("vocab", vocab), "head"),
         )
@@ -52,25 +60,31 @@ class TransformHead(Node):
 class LinearHead(Node):
     """The tied table, with or without a bias (XLM, XLNet; GPT-2 has none).
 
-    If the table is narrower than the states, a linear layer comes first.
+    If the table is narrower than the states, a linear layer comes first. ``tied=false``: a map of
+    its own takes the place of both (NeoBERT, EuroBERT).
     """
 
     kind: Literal["linear"] = "linear"
     bias: bool = True
+    tied: On = True
 
     def weights(
         self, name: str, hidden: int, embedding: int, vocab: int, norm: NormFunction, init: Drawn
     ) -> tuple[Weight, ...]:
-        """The linear layer if the widths differ, and the bias over the vocabulary if any."""
+        """What stands before the tied table or in its place, and the bias if any."""
         narrow: tuple[Axis, int] = ("embedding", embedding)
-        dense = affine(f"{name}.dense", narrow, ("hidden", hidden), init, "head")
-        scores = (bias(name, ("vocab", vocab), "head"),)
-        return (*(dense if embedding != hidden else ()), *(scores if self.bias else ()))
+        maps: tuple[Weight, ...] = ()
+        if not self.tied:
+            maps = (matrix(name, ("vocab", vocab), ("hidden", hidden), init, "head"),)
+        elif embedding != hidden:
+            maps = affine(f"{name}.dense", narrow, ("hidden", hidden), init, "head")
+        return (*maps, *((bias(name, ("vocab", vocab), "head"),) if self.bias else ()))
 
     def operations(self, hidden: int, embedding: int, vocab: int, rows: int) -> op.Operations:
         """The linear layer if there is one, the projection onto the vocabulary, and its loss."""
-        dense = (op.Product(rows, hidden, embedding),) if embedding != hidden else ()
-        scores = op.Product(rows, embedding, vocab)
+        narrows = self.tied and embedding != hidden
+        dense = (op.Product(rows, hidden, embedding),) if narrows else ()
+        scores = op.Product(rows, embedding if narrows else hidden, vocab)
         return (*dense, scores, op.VocabularyLoss(rows, vocab))
 
 

@@ -3,37 +3,87 @@
 Placement is a setting; it names the norm function of layers, embeddings and heads.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from bertc.ir.base import ONES, ZEROS, Axis, Node, Part, Weight
+from bertc.ir.base import ONES, ZEROS, Axis, Node, Off, On, Part, Weight
 
 Epsilon = Annotated[float, Field(gt=0, le=1)]
 
 
 class LayerNorm(Node):
-    """(x - mean) / sqrt(variance + eps), scaled and shifted if ``affine`` (Ba et al. 2016)."""
+    """(x - mean) / sqrt(variance + eps), scaled if ``affine``, shifted if ``bias`` too.
+
+    Ba et al. 2016; without ``bias`` in ModernBERT (norm_bias).
+    """
 
     kind: Literal["layer"] = "layer"
     eps: Epsilon
     affine: bool = True
+    bias: On = True
 
     def weights(self, name: str, axis: Axis, width: int, part: Part = "norm") -> tuple[Weight, ...]:
-        """Scale and shift over ``width``, if affine."""
+        """Scale and shift over ``width``, as far as it has them."""
         if not self.affine:
             return ()
-        return (
-            Weight(f"{name}.weight", (width,), (axis,), ONES, part, "norm"),
-            Weight(f"{name}.bias", (width,), (axis,), ZEROS, part, "norm"),
-        )
+        scale = Weight(f"{name}.weight", (width,), (axis,), ONES, part, "norm")
+        shift = Weight(f"{name}.bias", (width,), (axis,), ZEROS, part, "norm")
+        return (scale, shift) if self.bias else (scale,)
 
 
-NormFunction = LayerNorm
+class RmsNorm(Node):
+    """x / sqrt(mean of x^2 + eps), scaled if ``affine`` (Zhang and Sennrich 2019)."""
+
+    kind: Literal["rms"] = "rms"
+    eps: Epsilon
+    affine: bool = True
+
+    def weights(self, name: str, axis: Axis, width: int, part: Part = "norm") -> tuple[Weight, ...]:
+        """The scale over ``width``, if affine."""
+        scale = Weight(f"{name}.weight", (width,), (axis,), ONES, part, "norm")
+        return (scale,) if self.affine else ()
+
+
+NormFunction = LayerNorm | RmsNorm
 """The closed union of norm functions; ``nn.norm`` builds them."""
 
 
-class PostNorm(Node):
+class _Placement(Node):
+    """The places of norms and their function: ``layer``, with or without ``bias``, or ``rms``."""
+
+    eps: Epsilon
+    function: Annotated[Literal["layer", "rms"], Field(exclude_if="layer".__eq__)] = "layer"
+    bias: On = True
+    positional = ("eps",)
+
+    residual_free: ClassVar[bool]
+    """True if no norm stands on the residual path, but for one after the last layer."""
+    norms_outputs: ClassVar[bool] = False
+    """True if the output of each part is normalised before it is added."""
+
+    @property
+    def of_layers(self) -> NormFunction:
+        """The norm of layers and embeddings."""
+        return self._norm(affine=True)
+
+    @property
+    def of_heads(self) -> NormFunction:
+        """The norm in heads, always affine."""
+        return self._norm(affine=True)
+
+    @property
+    def skips_first(self) -> bool:
+        """True if the attention of layer 0 has no norm."""
+        return False
+
+    def _norm(self, affine: bool) -> NormFunction:
+        if self.function == "rms":
+            return RmsNorm(eps=self.eps, affine=affine)
+        return LayerNorm(eps=self.eps, affine=affine, bias=self.bias)
+
+
+class PostNorm(_Placement):
     """norm(x + f(x)): the last layer's output is normalised already (BERT).
 
     ``embeddings``: the sum of the embeddings is normalised too; not in Transformer-XL and XLNet.
@@ -42,40 +92,53 @@ class PostNorm(Node):
     kind: Literal["post"] = "post"
     eps: Epsilon = 1e-12  # BERT: tf.contrib.layers.layer_norm; Hugging Face layer_norm_eps
     embeddings: bool = True
-    positional = ("eps",)
+
+    residual_free = False
+
+
+class _BeforeParts(_Placement):
+    """Norms before each part, and one after the last layer.
+
+    ``affine=False``: norms of layers have no scale and shift. ``embeddings``: their sum is
+    normalised too. ``first=False``: layer 0 has no norm before its attention.
+    """
+
+    eps: Epsilon = 1e-5  # Megatron-LM --layernorm-epsilon
+    affine: bool = True
+    embeddings: Off = False
+    first: On = True
+
+    residual_free = True
 
     @property
-    def function(self) -> NormFunction:
-        """The norm of layers and embeddings."""
-        return LayerNorm(eps=self.eps)
+    def of_layers(self) -> NormFunction:
+        """The norm of layers and embeddings, and the one after the last layer."""
+        return self._norm(self.affine)
 
     @property
-    def head_function(self) -> NormFunction:
-        """The norm in heads."""
-        return self.function
+    def skips_first(self) -> bool:
+        """True if the attention of layer 0 has no norm."""
+        return not self.first
 
 
-class PreNorm(Node):
+class PreNorm(_BeforeParts):
     """x + f(norm(x)), with a norm after the last layer (StackingBERT, Megatron BERT).
 
     ``affine=False``: these norms have no scale and shift (StackingBERT, --no-normalize-affine).
+    ``embeddings=true`` and ``first=false``: their sum is normalised, and layer 0 attends to it as
+    it is (ModernBERT).
     """
 
     kind: Literal["pre"] = "pre"
-    eps: Epsilon = 1e-5  # Megatron-LM --layernorm-epsilon
-    affine: bool = True
-    positional = ("eps",)
-
-    @property
-    def function(self) -> NormFunction:
-        """The norm of the layers, and the one after them."""
-        return LayerNorm(eps=self.eps, affine=self.affine)
-
-    @property
-    def head_function(self) -> NormFunction:
-        """The norm in heads, always affine."""
-        return LayerNorm(eps=self.eps)
 
 
-Norm = Annotated[PostNorm | PreNorm, Field(discriminator="kind")]
+class SandwichNorm(_BeforeParts):
+    """x + norm(f(norm(x))), with a norm after the last layer (CogView, Ding et al. 2021, 2.4)."""
+
+    kind: Literal["sandwich"] = "sandwich"
+
+    norms_outputs = True
+
+
+Norm = Annotated[PostNorm | PreNorm | SandwichNorm, Field(discriminator="kind")]
 """The closed union of norm placements."""

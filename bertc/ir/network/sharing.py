@@ -4,16 +4,30 @@ A scheme is a class with ``owner(part, layer, depth)``; the norm after a part go
 All other code reads only the owner maps.
 """
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bertc.ir.base import Node
+from bertc.ir.base import Initializer, Node, TruncatedNormal, Weight
 
 SharedPart = Literal["attention", "ffn"]
 OUTPUTS: dict[SharedPart, str] = {"attention": "output", "ffn": "outer"}
 """The projections of the parts back to the residual stream."""
 Owners = tuple[Annotated[int, Field(ge=0)], ...]
+
+
+def scaled_by_depth(weights: Iterable[Weight], init: Initializer, depth: int) -> tuple[Weight, ...]:
+    """Weights of layers, output projections drawn with std / sqrt(2 depth) if ``init`` says so."""
+    if not isinstance(init, TruncatedNormal) or not init.depth_scaled:
+        return tuple(weights)
+    scaled = init.model_copy(update={"std": init.std / (2 * depth) ** 0.5})
+    outputs = OUTPUTS.values()
+    return tuple(
+        replace(w, init=scaled) if w.init == init and w.name.split(".")[-2] in outputs else w
+        for w in weights
+    )
 
 
 class ShareNone(Node):

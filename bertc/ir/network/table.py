@@ -11,6 +11,15 @@ from bertc.ir.base import Axis, Initializer, Node, Normal, Weight, Width
 EULER = 0.5772156649015329
 
 
+def table_weight(
+    name: str, rows: tuple[Axis, int], width: tuple[Axis, int], init: Initializer
+) -> Weight:
+    """A table of embeddings (rows, width), called ``embeddings.<name>.weight``."""
+    (axis, many), (embedding, wide) = rows, width
+    shape, axes = (many, wide), (axis, embedding)
+    return Weight(f"embeddings.{name}.weight", shape, axes, init, "embeddings", "table")
+
+
 class Cluster(NamedTuple):
     """Token ids from ``low`` up to ``high``, and the width of their embeddings."""
 

@@ -19,7 +19,7 @@ from bertc.ir.network.attention import Attention, FullAttention
 from bertc.ir.network.body import BodyKind
 from bertc.ir.network.body_setting import Transformer
 from bertc.ir.network.encoder import Dropout
-from bertc.ir.network.ffn import Activation
+from bertc.ir.network.ffn import Activation, Glu
 from bertc.ir.network.generator import Generator, NoGenerator
 from bertc.ir.network.head import Head
 from bertc.ir.network.norm import Norm, PostNorm
@@ -70,8 +70,10 @@ class Settings(Node):
     )
     share: Sharing = default(ShareNone(), BERT, "which layers share their weights")
     attention: Attention = default(FullAttention(), BERT, "kind of attention")
-    activation: Activation = default(
-        "gelu", "Hugging Face BertConfig hidden_act", "activation of feed-forward parts and heads"
+    activation: Activation | Glu = default(
+        "gelu",
+        "Hugging Face BertConfig hidden_act",
+        "activation of feed-forward parts, gated or not, and of heads",
     )
     norm: Norm = default(PostNorm(), BERT, "placement of the layer norms")
     positions: Positions = derived(

@@ -4,7 +4,15 @@ from itertools import pairwise
 from typing import get_args
 
 from bertc.diagnostics import Diagnostics, Note
-from bertc.ir.changing.growth import FromGenerator, FromRun, Identity, Interleave, Stack, parted
+from bertc.ir.changing.growth import (
+    FromGenerator,
+    FromRun,
+    Identity,
+    Interleave,
+    Stack,
+    Tile,
+    parted,
+)
 from bertc.ir.network.generator import Generator, GeneratorNetwork
 from bertc.ir.network.sharing import SharedPart
 from bertc.ir.program.complete import Complete, StageSettings
@@ -30,7 +38,7 @@ def growth(program: Complete, diagnostics: Diagnostics) -> None:
                 _refuse_shrinking(earlier, later, diagnostics)
             case Identity() if after > before:
                 _identity_possible(program, later, before, diagnostics)
-            case Stack() | Interleave() as grow if after > before:
+            case Stack() | Interleave() | Tile() as grow if after > before:
                 _alike(program, later, grow, before, diagnostics)
                 _together(program, later, grow, before, diagnostics)
 
@@ -131,7 +139,7 @@ def _refuse_shrinking(
 def _alike(
     program: Complete,
     stage: StageSettings,
-    grow: Stack | Interleave,
+    grow: Stack | Interleave | Tile,
     before: int,
     diagnostics: Diagnostics,
 ) -> None:
@@ -158,7 +166,7 @@ def _alike(
 def _together(
     program: Complete,
     stage: StageSettings,
-    grow: Stack | Interleave,
+    grow: Stack | Interleave | Tile,
     before: int,
     diagnostics: Diagnostics,
 ) -> None:
@@ -192,7 +200,7 @@ def _identity_possible(
 ) -> None:
     """Check that new layers can be the identity: a free residual path, and weights of their own."""
     after, share = stage.layers, program.share
-    if program.norm.kind != "pre":
+    if not program.norm.residual_free:
         diagnostics.error(
             "E262",
             "a layer with norm=post is never the identity: its residual path is normalised again",

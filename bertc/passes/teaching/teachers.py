@@ -10,6 +10,7 @@ from bertc.ir.learning.task import Task
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.teacher import FromFolder, NoTeacher, Shape, Teacher
 from bertc.ir.terms.kd import KdLogits, OfLayers
+from bertc.ir.vocabulary import table_rows
 from bertc.passes.settings.fixes import fix, note
 from bertc.passes.teaching.taught_layers import layers_fit, of_layers
 
@@ -120,7 +121,7 @@ def _teacher_fits(
     diagnostics: Diagnostics,
 ) -> None:
     """Check that a teacher reads the tokens and rows of a stage, and has what terms need."""
-    body, own, span = shape.body, stage.vocab.size, stage.span("teacher")
+    body, own, span = shape.body, table_rows(stage.vocab), stage.span("teacher")
     if body.vocab_size != own:
         diagnostics.error(
             "E283",

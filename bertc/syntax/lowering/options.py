@@ -29,8 +29,13 @@ def option_of(value: Value, shape: EitherShape) -> Shape:
                 return option
             case ChoiceShape(words) if isinstance(value, Name) and value.text in words:
                 return option
+            case KindShape(kinds) if isinstance(value, Name) and value.text in kinds:
+                return option
             case RealShape() if isinstance(value, Number) and not _whole(value):
                 return option
             case WholeShape() if isinstance(value, Number) and _whole(value):
                 return option
+    named = [each for each in shape.options if isinstance(each, ChoiceShape | KindShape)]
+    if len(named) == len(shape.options):
+        return ChoiceShape(tuple(word for each in named for word in each.options))
     return shape.options[0]

@@ -46,10 +46,19 @@ def described(before: Stage, after: Stage) -> str:
     return f"the network grows from {before.layers} to {after.layers} layers: {after.grow.kind}"
 
 
+def tiled(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The tensor repeated around its middle along each axis that ``shape`` has wider."""
+    for axis, (wide, narrow) in enumerate(zip(shape, tensor.shape, strict=True)):
+        if wide != narrow:
+            entries = torch.arange(wide, device=tensor.device) - (wide - narrow) // 2
+            tensor = tensor.index_select(axis, entries % narrow)
+    return tensor
+
+
 @torch.no_grad()
 def move(places: WeightMap, old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> None:
-    """Fill new tensors from old ones by a map of weights; none share memory."""
+    """Fill new tensors from old ones by a map of weights, wider ones tiled; none share memory."""
     for name, source in places.copies.items():
-        new[name].copy_(old[source])
+        new[name].copy_(tiled(old[source], new[name].shape))
     for name in places.zeros:
         new[name].zero_()
