@@ -19,7 +19,7 @@ class DeviceBudget:
     """Device and settings of a step: memory in bytes, device kind, precision, compiled or not.
 
     With ``strategy="ddp"`` gradients persist between steps. ``begun``: this process already has a
-    CUDA context, and ``memory_bytes`` excludes it.
+    CUDA context, and ``memory_bytes`` excludes it. ``fast_bf16``: its products take bf16.
     """
 
     memory_bytes: int
@@ -29,6 +29,12 @@ class DeviceBudget:
     recompute: Literal["auto", "on", "off"]
     strategy: Strategy = "single"
     begun: bool = False
+    fast_bf16: bool = True
+
+    @property
+    def unrounded_bytes(self) -> int:
+        """Bytes beside each score of a bf16 product that the device makes in fp32 and rounds."""
+        return 0 if self.precision == "fp32" or self.fast_bf16 else FP32
 
     @property
     def execution(self) -> Execution:
@@ -89,6 +95,12 @@ def call_of(stage: Stage, network: Network, rows: int) -> op.Call:
 def kept_by(operations: op.Operations, how: Execution) -> int:
     """Bytes that these operations save for backward."""
     return sum(cost(each, how).kept for each in operations)
+
+
+def largest_scores(operations: op.Operations) -> int:
+    """Number of scores of the largest loss over a vocabulary, or over a cluster of it."""
+    losses = (each for each in operations if isinstance(each, op.VocabularyLoss))
+    return max((each.rows * each.vocab for each in losses), default=0)
 
 
 def block_bytes(forward: op.Forward, how: Execution) -> tuple[tuple[BlockBytes, ...], ...]:

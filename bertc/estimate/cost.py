@@ -67,6 +67,7 @@ def estimate(
         compiles(resolved, target.kind),
         resolved.run.recompute,
         strategy=layout.strategy,
+        fast_bf16=target.bf16_flops > 0,
     )
     lengths = lengths or [stage.seq for stage in resolved.stages]
     stages = tuple(
@@ -166,6 +167,7 @@ def largest_microbatches(
         resolved.run.recompute,
         strategy=layout.strategy,
         begun=True,
+        fast_bf16=machine.fast_bf16,
     )
     return tuple(
         process_fit(stage, count(stage, resolved.terms()), budget, layout)

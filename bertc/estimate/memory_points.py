@@ -12,8 +12,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import assert_never
 
-from bertc.estimate.batch import batch_bytes
-from bertc.estimate.blocks import BlockBytes, DeviceBudget, Gradients, block_bytes, kept_by
+from bertc.estimate.batch import batch_bytes, memory_bytes
+from bertc.estimate.blocks import (
+    BlockBytes,
+    DeviceBudget,
+    Gradients,
+    block_bytes,
+    kept_by,
+    largest_scores,
+)  # fmt: skip
 from bertc.estimate.cuda import CUBLAS_BYTES
 from bertc.estimate.execution import FP32
 from bertc.estimate.figures import Parameters
@@ -246,7 +253,8 @@ class Step:
             at_once = 1 if budget.precision == "fp32" else 2
             scores = (stage.microbatch or stage.batch) * one.scores
             chunks = min((at_once + 1) * CHUNK[budget.device], at_once * scores) * FP32
-            yield MemoryPoint(fixed + max(slope, chunks), one.kept)
+            unrounded = largest_scores(one.network.head_operations(1)) * budget.unrounded_bytes
+            yield MemoryPoint(fixed + max(slope, chunks), one.kept + unrounded)
         if budget.precision == "bf16":
             # The bf16 copy of the table is freed by then; its gradient replaces it.
             yield MemoryPoint(one.copies + one.table * FP32, one.body_kept)
@@ -290,9 +298,3 @@ class Step:
                 return self.parameters.total * FP32 * (1 if by_tensor else 2)
             case unreachable:
                 assert_never(unreachable)
-
-
-def memory_bytes(stage: Stage, budget: DeviceBudget) -> int:
-    """Bytes of the memory of earlier segments (Transformer-XL), and of the one being written."""
-    layer = stage.batch * stage.memory * stage.encoder.hidden
-    return 2 * stage.encoder.depth * layer * budget.execution.value_bytes
