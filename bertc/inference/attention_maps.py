@@ -14,7 +14,7 @@ from bertc.diagnostics import DataError
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.network import MAIN
 from bertc.nn import EncoderInputs, Model
-from bertc.nn.attention_part import AttentionPart
+from bertc.nn.attention_part import ProjectedAttention
 from bertc.nn.encoder import Encoder
 
 MOST = 0.5
@@ -72,25 +72,32 @@ def maps(model: Model, reading: EncoderInputs) -> Iterator[Tensor]:
     """
     body = model.encoder
     assert isinstance(body, Encoder), "asked for of transformers alone"
-    if body.node.attention.knows_distances:
-        raise DataError(
-            f"attention = {body.node.attention.kind} weighs distances beside queries and keys",
-            help="name a run with attention=full, whose maps follow from these two",
-        )
+    node = body.node
+    for setting, weighs in (
+        (f"attention = {node.attention.kind}", node.attention.knows_distances),
+        (f"positions = {node.positions.kind}", node.positions.biases_scores),
+    ):
+        if weighs:
+            raise DataError(
+                f"{setting} weighs distances beside queries and keys",
+                help="name a run whose scores are products of these two, as with attention=full",
+            )
     whole = reading._replace(output_positions=None, starts=None)
     wanted = Wanted(states=tuple(range(body.node.depth)))
     states = model.read_on(whole, MAIN, wanted).by_layer
     assert states is not None, "they are wanted"
-    mask_bqk = _allowed(whole, body.node.causal)
-    for layer, owner in enumerate(body.node.attention_owner):
+    allowed_bqk, contexts = _allowed(whole, node.causal), body.contexts(whole, states[0])
+    for layer, owner in enumerate(node.attention_owner):
         part = body.attention[str(owner)]
-        assert isinstance(part, AttentionPart), "the attention parts are built there"
+        assert isinstance(part, ProjectedAttention), "other kinds are refused above"
         x_bsh = part.norm(states[layer]) if body.norm is not None else states[layer]
+        projected = part.project(x_bsh, None, contexts[layer])
         query, key = (
-            rearrange(part.get_submodule(name)(x_bsh).float(), "b s (n d) -> b n s d", n=part.heads)
-            for name in ("query", "key")
+            rearrange(each.float(), "b s (n d) -> b n s d", n=part.heads) for each in projected[:2]
         )
         scores_bnqk = query @ key.mT * query.shape[-1] ** -0.5
+        reach = node.attention.at(layer).reach
+        mask_bqk = allowed_bqk if reach is None else allowed_bqk.tril(reach).triu(-reach)
         yield scores_bnqk.masked_fill(~mask_bqk[:, None], -torch.inf).softmax(-1).nan_to_num()
 
 

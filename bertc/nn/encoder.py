@@ -122,7 +122,7 @@ class Encoder(BodyModule):
         with profiled_as("embeddings"):
             x = embed(inputs._replace(output_positions=None, starts=None), dtype)
         with profiled_as("attention"):
-            contexts = self._contexts(inputs, x)
+            contexts = self.contexts(inputs, x)
         by_layer, projections = {0: x} if 0 in wanted.states else {}, dict[int, Projected]()
         memory, remembered = inputs.memory, list[torch.Tensor]()
         for number, layer in enumerate(self._layers):
@@ -154,7 +154,7 @@ class Encoder(BodyModule):
         """The layers; parts that several share are in each of them."""
         return self._layers
 
-    def _contexts(self, inputs: EncoderInputs, x: torch.Tensor) -> list[Context]:
+    def contexts(self, inputs: EncoderInputs, x: torch.Tensor) -> list[Context]:
         """The context of every layer, made once per kind."""
         shared = {name: attrgetter(name)(self) for name in self._common}
         found: list[Context] = []
