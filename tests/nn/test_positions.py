@@ -196,6 +196,16 @@ def test_blocks_are_one_mask_over_all_keys(dtype: torch.dtype, rate: float) -> N
         )
 
 
+def test_a_generator_with_fewer_heads_shares_what_keys_it_can() -> None:
+    extra = "attention=full(kv_heads=4) objective=rtd+mlm generator=network(0.5, heads=2)"
+    resolved = program(extra)
+    (stage,) = resolved.stages
+    shapes = {w.name: w.shape for w in stage.generator.weights()}
+    assert shapes["attention.0.key.weight"] == shapes["attention.0.query.weight"] == (16, 16)
+    model = build(resolved)
+    assert estimate(resolved).parameters.total == sum(p.numel() for p in model.parameters())
+
+
 def test_slopes_are_those_of_mosaicbert() -> None:
     found = slopes(12, torch.zeros(1, dtype=torch.float64)).log2()
     expected = [-1, -2, -3, -4, -5, -6, -7, -8, -0.5, -1.5, -2.5, -3.5]
