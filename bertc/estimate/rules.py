@@ -159,6 +159,8 @@ def _attention(attention: op.Attention, how: Execution) -> Cost:
         kept += rows * queries * (keys + inner) * how.value_bytes
     if attention.mask == "bias":
         kept += scores * how.value_bytes
+    elif attention.span < attention.keys:  # the mask of the blocks, as numbers
+        kept += rows * queries * attention.span * how.value_bytes
     transient = rows * (2 * keys + queries) * inner * how.value_bytes
     if how.device == "cuda" and how.precision == "bf16":
         end_to_end = attention.mask == "keys" and not attention.dropout

@@ -85,7 +85,7 @@ def maps(model: Model, reading: EncoderInputs) -> Iterator[Tensor]:
             for each in (projections[layer].queries, projections[layer].keys)
         )
         scores_bnqk = query @ key.mT * query.shape[-1] ** -0.5
-        near_bqk = mask_bqk if reach is None else mask_bqk & _near(reach, mask_bqk)
+        near_bqk = mask_bqk if reach is None else mask_bqk.tril(reach).triu(-reach)
         yield scores_bnqk.masked_fill(~near_bqk[:, None], -torch.inf).softmax(-1).nan_to_num()
 
 
@@ -97,15 +97,8 @@ def _refuse_biased(node: EncoderNode) -> None:
         if biased:
             raise DataError(
                 f"{setting} = {kind} weighs distances beside queries and keys",
-                help="name a run with attention=full and other positions, whose maps follow from "
-                "these two",
+                help="name a run whose scores are products of these two, as with attention=full",
             )
-
-
-def _near(reach: int, like_bqk: Tensor) -> Tensor:
-    """True (q, k) at keys at most ``reach`` tokens away."""
-    places = torch.arange(like_bqk.shape[-1], device=like_bqk.device)
-    return (places[:, None] - places).abs() <= reach
 
 
 def _allowed(reading: EncoderInputs, causal: bool) -> Tensor:

@@ -136,8 +136,8 @@ def block_size(reach: int) -> int:
 
 
 def in_blocks(keys: int, reach: int) -> bool:
-    """True if rows of ``keys`` tokens are longer than what a block of queries is scored against."""
-    return keys > block_size(reach) + 2 * reach
+    """True if blocks halve the keys that a query is scored against; else their copies cost more."""
+    return keys > 2 * (block_size(reach) + 2 * reach)
 
 
 SMALLEST_BLOCK = 64

@@ -5,6 +5,7 @@ import math
 from bertc.diagnostics import Diagnostics
 from bertc.ir.network.attention_node import ContentAttention
 from bertc.ir.network.body_setting import Transformer
+from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.program.complete import Complete
 from bertc.passes.settings.fixes import argument, fix, note
@@ -39,24 +40,30 @@ def _positions_used(program: Complete, diagnostics: Diagnostics) -> None:
 
 
 def _pairs_turn(program: Complete, diagnostics: Diagnostics) -> None:
-    positions, width = program.positions, program.head_dim
+    positions, node = program.positions, program.generator
     if not isinstance(positions, RotaryPositions):
         return
-    turned = positions.turned(width)
-    if turned >= 2 and turned % 2 == 0:
+    widths = {"head": program.head_dim}
+    if isinstance(node, GeneratorNetwork):
+        widths["generator's head"] = node.hidden // node.heads
+    for whose, width in widths.items():
+        turned = positions.turned(width)
+        if turned >= 2 and turned % 2 == 0:
+            continue
+        origin, whole = program.origins["positions"], f"{max(2, turned - turned % 2) / width:.4g}"
+        diagnostics.error(
+            "E311",
+            f"rotary positions turn pairs of numbers, but the share of a {whose} is {turned} of "
+            f"{width}",
+            program.span("positions"),
+            notes=note(f"head_dim = {width}", program.span("head_dim") or program.span("heads")),
+            **(
+                argument("positions", origin, "share", whole)
+                if width > 1
+                else {"help": "positions=alibi", "fix": fix(origin, "positions=alibi")}
+            ),
+        )
         return
-    origin, whole = program.origins["positions"], f"{max(2, turned - turned % 2) / width:.4g}"
-    diagnostics.error(
-        "E311",
-        f"rotary positions turn pairs of numbers, but the share of a head is {turned} of {width}",
-        program.span("positions"),
-        notes=note(f"head_dim = {width}", program.span("head_dim") or program.span("heads")),
-        **(
-            argument("positions", origin, "share", whole)
-            if width > 1
-            else {"help": "positions=alibi", "fix": fix(origin, "positions=alibi")}
-        ),
-    )
 
 
 def _heads_share_keys(

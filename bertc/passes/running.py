@@ -110,7 +110,9 @@ def _pair_possible(stage: StageSettings, rows: StreamPair, diagnostics: Diagnost
             help=_spelt(half, rows.both_ways),
             fix=fix(origin, _spelt(half, rows.both_ways)),
         )
-    own = "format" in stage.own
+    own, other = "format" in stage.own, _relative(stage)
+    if stage.positions.in_attention:
+        other = f"{other} positions=none"
     if rows.both_ways and not stage.attention.knows_directions:
         diagnostics.error(
             "E225",
@@ -118,10 +120,10 @@ def _pair_possible(stage: StageSettings, rows: StreamPair, diagnostics: Diagnost
             stage.span("format"),
             label="distances are negated in reversed rows",
             notes=note("attention is set here", stage.span("attention")),
-            help=_spelt(rows.reuse, False) if own else _relative(stage),
+            help=_spelt(rows.reuse, False) if own else other,
             fix=fix(origin, _spelt(rows.reuse, False))
             if own
-            else fix_settings(stage, origin, _relative(stage)),
+            else fix_settings(stage, origin, other),
         )
     ahead = next((term.name for term in stage.objective if term.objective.order == "none"), "")
     if stage.memory and ahead:

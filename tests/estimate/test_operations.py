@@ -19,8 +19,9 @@ from bertc.estimate.machines.rates import Point, rate_at
 from bertc.estimate.rules import cost
 from bertc.ir import operation as op
 from bertc.ir.network.norm import LayerNorm
+from bertc.nn import EncoderInputs
 from bertc.nn.attend import attend
-from bertc.nn.masks import Mask
+from bertc.nn.masks import Mask, kernel_mask
 from bertc.nn.norm import Norm, build_norm, norm_of_sum
 from tests.kinds import OBJECTIVES
 
@@ -59,7 +60,8 @@ def kept_by_kind() -> dict[str, tuple[op.Operation, int]]:
     """Operations with the bytes that the real ones leave."""
     x, y, weight = leaf(ROWS, WIDTH), leaf(ROWS, WIDTH), leaf(8, WIDTH)
     q, k, v = (leaf(2, 3, 5, 4) for _ in range(3))
-    norm = make_norm()
+    norm, far = make_norm(), [leaf(2, 3, 384, 4) for _ in range(3)]
+    blocks = kernel_mask(EncoderInputs(torch.zeros(2, 384, dtype=torch.long)), False, False, 8)
     return {
         "product": (op.Product(ROWS, WIDTH, 8), saved_bytes(lambda: F.linear(x, weight), weight)),
         "gelu": (
@@ -75,6 +77,14 @@ def kept_by_kind() -> dict[str, tuple[op.Operation, int]]:
             op.Attention(2, 5, 5, 3, 4, dropout=False),
             # Its result is the next product's input, and counted there.
             saved_bytes(lambda: attend(q, k, v, Mask(), 0.0)) - 4 * q.numel(),
+        ),
+        "attention in windows": (
+            op.Attention(2, 384, 384, 3, 4, dropout=False, reach=8),
+            saved_bytes(lambda: attend(*far, blocks, 0.0)) - 4 * far[0].numel(),
+        ),
+        "attention in windows with dropout": (
+            op.Attention(2, 384, 384, 3, 4, dropout=True, reach=8),
+            saved_bytes(lambda: attend(*far, blocks, 0.1)),
         ),
         "attention with dropout": (
             op.Attention(2, 5, 5, 3, 4, dropout=True),

@@ -27,6 +27,7 @@ from tests.interop.programs import tensors
 from tests.onnx.conftest import NETWORK, TEXTS, run_of
 
 BILSTM = "body=bilstm(8) vocab=wordpiece(97) seq=24 device=cpu "
+ROTARY = "attention=local(4, global_every=2, kv_heads=1) positions=rotary"
 
 
 def model_of(spec: str) -> bertc.nn.Model:
@@ -55,7 +56,7 @@ def same(found: np.ndarray, expected: torch.Tensor) -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("more", ["norm=post", "norm=pre share=all E=16"])
+@pytest.mark.parametrize("more", ["norm=post", "norm=pre share=all E=16", ROTARY])
 def test_states_and_heads_are_those_of_the_module(more: str) -> None:
     model = model_of(f"{NETWORK} {more} objective=mlm+sop format=segment-pair")
     graph = graph_of(model)

@@ -1,5 +1,6 @@
 """The base of all attention kinds, and of those by content."""
 
+import math
 from abc import abstractmethod
 from operator import not_
 from typing import Annotated, ClassVar, Self
@@ -106,8 +107,11 @@ class ContentAttention(AttentionNode):
         return self.kv_heads > 0
 
     def key_heads(self, heads: int) -> int:
-        """Heads of keys and values beside ``heads`` of queries."""
-        return self.kv_heads or heads
+        """Heads of keys and values beside ``heads`` of queries.
+
+        A generator with heads of its own has the most that divide both numbers.
+        """
+        return math.gcd(self.kv_heads, heads)
 
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
         """Query, key and value maps (hidden -> heads x head_dim), norms, and the output map."""
