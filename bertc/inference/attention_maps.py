@@ -85,7 +85,8 @@ def maps(model: Model, reading: EncoderInputs) -> Iterator[Tensor]:
     for layer, owner in enumerate(body.node.attention_owner):
         part = body.attention[str(owner)]
         assert isinstance(part, AttentionPart), "the attention parts are built there"
-        x_bsh = part.norm(states[layer]) if body.norm is not None else states[layer]
+        norm = part.norm if body.norm is not None else None
+        x_bsh = states[layer] if norm is None else norm(states[layer])
         query, key = (
             rearrange(part.get_submodule(name)(x_bsh).float(), "b s (n d) -> b n s d", n=part.heads)
             for name in ("query", "key")

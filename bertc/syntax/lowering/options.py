@@ -35,6 +35,7 @@ def option_of(value: Value, shape: EitherShape) -> Shape:
                 return option
             case WholeShape() if isinstance(value, Number) and _whole(value):
                 return option
-    if all(isinstance(option, ChoiceShape | KindShape) for option in shape.options):
-        return ChoiceShape(tuple(word for option in shape.options for word in option.options))
+    words = [each.options for each in shape.options if isinstance(each, ChoiceShape | KindShape)]
+    if len(words) == len(shape.options):
+        return ChoiceShape(tuple(word for options in words for word in options))
     return shape.options[0]
