@@ -35,7 +35,7 @@ def option_of(value: Value, shape: EitherShape) -> Shape:
                 return option
             case WholeShape() if isinstance(value, Number) and _whole(value):
                 return option
-    words = [each.options for each in shape.options if isinstance(each, ChoiceShape | KindShape)]
-    if len(words) == len(shape.options):
-        return ChoiceShape(tuple(word for options in words for word in options))
+    named = [each.options for each in shape.options if isinstance(each, ChoiceShape | KindShape)]
+    if len(named) == len(shape.options):
+        return ChoiceShape(tuple(word for options in named for word in options))
     return shape.options[0]
