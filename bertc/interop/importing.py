@@ -149,7 +149,7 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
         check_entry(folder / BESIDE, name, entry, table[name])
 
     whole = read_tensors(main.path, {main.stored[key]: key for key in at_key})
-    read = _parted(whole, at_key, shapes)
+    read = _split(whole, at_key, shapes)
     tensors = {name: family.reshape.back(name, each, table[name]) for name, each in read.items()}
     _check_copies(main, copies, whole)
     tensors |= read_tensors(folder / BESIDE, {name: name for name in beside}) if beside else {}
@@ -161,7 +161,7 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     return Imported(config, program, resolved, {n: tensors[n] for n in table}, notes)
 
 
-def _parted(
+def _split(
     whole: Mapping[str, Tensor],
     at_key: Mapping[str, Sequence[str]],
     shapes: Mapping[str, tuple[int, ...]],

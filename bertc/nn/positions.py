@@ -138,7 +138,7 @@ class Distances(NamedTuple):
 def related_by(
     node: Positions, width: int, windowed: bool, inputs: EncoderInputs
 ) -> Rotation | Distances | None:
-    """What attention with heads of ``width`` makes of positions; None if nothing.
+    """The turns or distances that attention with heads of ``width`` reads; None if neither.
 
     ``windowed``: of layers in which queries attend to near keys only.
     """

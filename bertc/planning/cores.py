@@ -171,7 +171,7 @@ def _running_threads() -> int:
 
 
 def slowdown(threads: float) -> float:
-    """How many times as long a step takes beside so many busy threads of others.
+    """The factor by which a step takes longer beside busy threads of other processes.
 
     Of C cores a step on C threads gets C / (C + n) beside n others, since threads that want the
     same cores get about equal parts, and of that it keeps ``SHARE_KEPT``.

@@ -56,7 +56,15 @@ def same(found: np.ndarray, expected: torch.Tensor) -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("more", ["norm=post", "norm=pre share=all E=16", ROTARY])
+@pytest.mark.parametrize(
+    "more",
+    [
+        "norm=post",
+        "norm=pre share=all E=16",
+        "norm=sandwich(function=rms) activation=swiglu(bias=false) head=linear(tied=false)",
+        ROTARY,
+    ],
+)
 def test_states_and_heads_are_those_of_the_module(more: str) -> None:
     model = model_of(f"{NETWORK} {more} objective=mlm+sop format=segment-pair")
     graph = graph_of(model)

@@ -89,6 +89,8 @@ def kinds(shape: Shape) -> dict[str, type]:
             return found
         case SumShape():
             return kinds(shape.inner)
+        case EitherShape():
+            return {k: v for option in shape.options for k, v in kinds(option).items()}
     return {}
 
 

@@ -71,7 +71,7 @@ class LinearHead(Node):
     def weights(
         self, name: str, hidden: int, embedding: int, vocab: int, norm: NormFunction, init: Drawn
     ) -> tuple[Weight, ...]:
-        """What stands before the tied table or in its place, and the bias if any."""
+        """The weights before the tied table or in its place, and the bias if any."""
         narrow: tuple[Axis, int] = ("embedding", embedding)
         maps: tuple[Weight, ...] = ()
         if not self.tied:
