@@ -4,7 +4,7 @@ Axes: b rows, s positions of a row, k tokens of a row that are compared, h hidde
 """
 
 from abc import abstractmethod
-from typing import Any, Literal, TypeVar, assert_never
+from typing import Any, Literal, NamedTuple, TypeVar, assert_never
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +24,14 @@ from bertc.objectives.targets import MicroBatch, TaskTargets
 from bertc.objectives.term import Predicted, RowView, TermLoss, TermTensors, TextRows
 
 NodeT = TypeVar("NodeT", bound=OfLayers)
+
+
+class Both(NamedTuple):
+    """Outputs of some layers of a network and of its teacher, and the compared tokens."""
+
+    mine: tuple[torch.Tensor, ...]
+    theirs: tuple[torch.Tensor, ...]
+    tokens: Compared
 
 
 class OfLayersTensors(TermTensors[NodeT, Any, WidthMaps]):
@@ -57,21 +65,15 @@ class OfLayersTensors(TermTensors[NodeT, Any, WidthMaps]):
     ) -> Predicted:
         """The losses of all layers together."""
         (lesson,) = (batch.taught or {})[self.node.title]
-        tokens = tokens_of(own, self.node.compares)
-        losses = self.compared(states[1:], lesson.tensors, tokens, batch, head, network)
+        both = Both(states[1:], lesson.tensors, tokens_of(own, self.node.compares))
+        losses = self.compared(both, batch, head, network)
         if self.node.across == "mean":
             losses = losses / len(self.node.matched)
         return Predicted(losses.flatten(), torch.zeros_like(losses).flatten())
 
     @abstractmethod
     def compared(
-        self,
-        mine: tuple[torch.Tensor, ...],
-        theirs: tuple[torch.Tensor, ...],
-        tokens: Compared,
-        batch: MicroBatch,
-        head: WidthMaps,
-        network: BodyModule,
+        self, both: Both, batch: MicroBatch, head: WidthMaps, network: BodyModule
     ) -> torch.Tensor:
         """The summed losses of all pairs of layers, of each token (b, k) or of all (0-d)."""
 
@@ -84,19 +86,13 @@ class KdStatesTensors(OfLayersTensors[KdStates]):
     """States after some layers, each beside one of the teacher's."""
 
     def compared(
-        self,
-        mine: tuple[torch.Tensor, ...],
-        theirs: tuple[torch.Tensor, ...],
-        tokens: Compared,
-        batch: MicroBatch,
-        head: WidthMaps,
-        network: BodyModule,
+        self, both: Both, batch: MicroBatch, head: WidthMaps, network: BodyModule
     ) -> Float[torch.Tensor, "b k"]:
         """The distances of the vectors of each token."""
-        node, positions_bk = self.node, tokens.positions
-        here_by_layer = dict(zip(node.wanted(learned=True).states, mine, strict=True))
-        there_by_layer = dict(zip(node.wanted(learned=False).states, theirs, strict=True))
-        losses_bk = torch.zeros_like(tokens.weights)
+        node, positions_bk = self.node, both.tokens.positions
+        here_by_layer = dict(zip(node.wanted(learned=True).states, both.mine, strict=True))
+        there_by_layer = dict(zip(node.wanted(learned=False).states, both.theirs, strict=True))
+        losses_bk = torch.zeros_like(both.tokens.weights)
         for number, (here, there) in enumerate(node.matched):
             here_bkh, there_bkw = (
                 each if positions_bk is None else gather_positions(each, positions_bk)
@@ -137,24 +133,18 @@ class KdRelatedTensors(OfLayersTensors[KdRelated]):
         return tuple(each for layer in layers for each in of[layer])
 
     def compared(
-        self,
-        mine: tuple[torch.Tensor, ...],
-        theirs: tuple[torch.Tensor, ...],
-        tokens: Compared,
-        batch: MicroBatch,
-        head: WidthMaps,
-        network: BodyModule,
+        self, both: Both, batch: MicroBatch, head: WidthMaps, network: BodyModule
     ) -> Float[torch.Tensor, ""]:
         """The losses of all tokens that count, of all relations together."""
-        node, positions_bk = self.node, tokens.positions
+        node, positions_bk = self.node, both.tokens.positions
         allowed = mask_of(batch.reading, causal=False).allowed
         if allowed is None:
             allowed = torch.ones_like(batch.originals[:1, None, None], dtype=torch.bool)
         if positions_bk is not None:
             allowed = select_rows(allowed, positions_bk)
-        here_by_layer = _by_layer(mine, node.layers_of(learned=True))
-        there_by_layer = _by_layer(theirs, node.layers_of(learned=False))
-        summed = tokens.weights.new_zeros((), dtype=torch.float32)
+        here_by_layer = _by_layer(both.mine, node.layers_of(learned=True))
+        there_by_layer = _by_layer(both.theirs, node.layers_of(learned=False))
+        summed = both.tokens.weights.new_zeros((), dtype=torch.float32)
         for here, there in node.matched:
             how = relation_of(node, node.split(network.node, here))
             for which in node.related:
@@ -162,7 +152,7 @@ class KdRelatedTensors(OfLayersTensors[KdRelated]):
                     _factors(which, here_by_layer[here], positions_bk),
                     _factors(which, there_by_layer[there], positions_bk),
                     allowed,
-                    tokens.weights,
+                    both.tokens.weights,
                     how,
                 )
         return summed
