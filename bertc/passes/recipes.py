@@ -71,8 +71,8 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
 
     ``task=glue(rte, "glue/RTE", examples=2490)`` becomes ``batch=32 seq=128 epochs=3 steps=234``.
     Settings written in the stage or on the command line win. So do settings outside stages, if all
-    stages are tasks; otherwise they are about the stages of text. Of an optimizer only the written
-    arguments win: ``optimizer=adamw(lr=1e-4)`` is the recipe's with another rate.
+    stages are tasks; otherwise they are about the stages of text, but for ``seq``. Of an optimizer
+    only the written arguments win: ``optimizer=adamw(lr=1e-4)`` is the recipe's with another rate.
     """
     program = as_published(program)
     system = _system(program)
@@ -84,12 +84,9 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
     stages = []
     objectives = [stage.settings.get("objective") for stage in program.stages]
     no_text = all(objective is not None and _tasks(objective) for objective in objectives)
-    holding = {"set", "written"} if no_text else {"set"}
+    forced = {n: g for n, g in program.settings.items() if _reaches_tasks(n, g, no_text)}
     for stage in program.stages:
         given = dict(stage.settings)
-        forced = {n: g for n, g in program.settings.items() if g.origin.kind in holding}
-        if "augment" in program.settings and "augment" not in given:  # of tasks alone
-            forced["augment"] = program.settings["augment"]
         if "objective" in given and (tasks := _tasks(given["objective"])):
             given = _followed(given, forced, tasks, published, room, diagnostics)
         stages.append(replace(stage, settings=given))
@@ -100,6 +97,12 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
         filled = _followed(settings, {}, tasks, published, room, diagnostics)
         program = program.with_settings(filled)
     return _with_their_pooler(program, published)
+
+
+def _reaches_tasks(name: str, given: Given, no_text: bool) -> bool:
+    """True for a setting outside stages that holds in stages of tasks too."""
+    written = given.origin.kind == "written" and (no_text or name == "seq")
+    return written or given.origin.kind == "set" or name == "augment"
 
 
 def _with_their_pooler(program: Program, published: _Published) -> Program:
@@ -146,7 +149,7 @@ def _followed(
 ) -> dict[str, Given]:
     """The settings of a stage, completed from its recipe."""
     source = f"{published.whose} recipe for {tasks[0].title}"
-    known = {**given, **forced}
+    known = {**forced, **given}
     theirs = published.of(tasks[0])
     if room:
         theirs["seq"] = min(theirs["seq"], room)
