@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from bertc.bench.contender import Contender, Precision, Step
-from bertc.bench.pair import IGNORED, Pair
+from bertc.bench.pair import IGNORED, GuessingPair
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.interop.families import family_for
 from bertc.interop.families.family import Family, transformer
@@ -68,7 +68,7 @@ def model_of(networks: tuple[Network, ...], classes: list[tuple[Any, dict[str, A
     )
     match networks, models:
         case (sampled, main), (generator, detector):
-            return Pair((sampled, main), (generator, detector))
+            return GuessingPair((sampled, main), (generator, detector))
         case _:
             model: nn.Module = models[0]
             return model

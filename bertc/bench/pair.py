@@ -20,7 +20,7 @@ class PairLoss(NamedTuple):
     loss: Tensor
 
 
-class Pair(nn.Module):
+class GuessingPair(nn.Module):
     """Both models, which share embeddings as ``sampled`` says (Clark et al. 2020, 3)."""
 
     def __init__(self, networks: tuple[Network, Network], models: tuple[Any, Any]) -> None:

@@ -26,7 +26,7 @@ from bertc.objectives.term import Predicted, RowView, TermLoss, TermTensors, Tex
 NodeT = TypeVar("NodeT", bound=OfLayers)
 
 
-class Both(NamedTuple):
+class LayerOutputs(NamedTuple):
     """Outputs of some layers of a network and of its teacher, and the compared tokens."""
 
     mine: tuple[torch.Tensor, ...]
@@ -65,7 +65,7 @@ class OfLayersTensors(TermTensors[NodeT, Any, WidthMaps]):
     ) -> Predicted:
         """The losses of all layers together."""
         (lesson,) = (batch.taught or {})[self.node.title]
-        both = Both(states[1:], lesson.tensors, tokens_of(own, self.node.compares))
+        both = LayerOutputs(states[1:], lesson.tensors, tokens_of(own, self.node.compares))
         losses = self.compared(both, batch, head, network)
         if self.node.across == "mean":
             losses = losses / len(self.node.matched)
@@ -73,7 +73,7 @@ class OfLayersTensors(TermTensors[NodeT, Any, WidthMaps]):
 
     @abstractmethod
     def compared(
-        self, both: Both, batch: MicroBatch, head: WidthMaps, network: BodyModule
+        self, both: LayerOutputs, batch: MicroBatch, head: WidthMaps, network: BodyModule
     ) -> torch.Tensor:
         """The summed losses of all pairs of layers, of each token (b, k) or of all (0-d)."""
 
@@ -86,7 +86,7 @@ class KdStatesTensors(OfLayersTensors[KdStates]):
     """States after some layers, each beside one of the teacher's."""
 
     def compared(
-        self, both: Both, batch: MicroBatch, head: WidthMaps, network: BodyModule
+        self, both: LayerOutputs, batch: MicroBatch, head: WidthMaps, network: BodyModule
     ) -> Float[torch.Tensor, "b k"]:
         """The distances of the vectors of each token."""
         node, positions_bk = self.node, both.tokens.positions
@@ -133,7 +133,7 @@ class KdRelatedTensors(OfLayersTensors[KdRelated]):
         return tuple(each for layer in layers for each in of[layer])
 
     def compared(
-        self, both: Both, batch: MicroBatch, head: WidthMaps, network: BodyModule
+        self, both: LayerOutputs, batch: MicroBatch, head: WidthMaps, network: BodyModule
     ) -> Float[torch.Tensor, ""]:
         """The losses of all tokens that count, of all relations together."""
         node, positions_bk = self.node, both.tokens.positions
