@@ -21,9 +21,12 @@ ROOMS = (
     "data",
     "diagnostics",
     "distributed",
+    "evaluation",
     "host",
+    "inference",
     "native",
     "optim",
+    "passes",
     "planning",
     "runs",
     "step",
@@ -64,12 +67,13 @@ RETIRED = {
 """Names that were in use before."""
 
 IN_TWO_ROOMS = {
-    "ALONE", "Block", "Call", "Clock", "Count", "Ends", "FILLED", "GLANCE_SECONDS", "IGNORED",
-    "MASK", "Name", "Objective", "Plain", "Progress", "Run", "STEPS", "Score", "Shape",
-    "Source", "Span", "Step", "TABLE", "Tokens", "Vocabulary", "WARM_STEPS", "WEIGHTS",
-    "WIDEST", "arguments", "bench", "build", "choose", "counts", "described", "estimate",
-    "evaluate", "explain", "fill", "finish", "joined", "laid_out", "listed", "load", "only",
-    "predict", "read_text", "train", "written",
+    "ALONE", "Block", "Call", "Candidate", "Clock", "Count", "Ends", "FILLED", "GLANCE_SECONDS",
+    "Head", "IGNORED", "LEGEND", "LONGEST_ROW", "MASK", "MOST", "Name", "Objective", "Plain",
+    "Predicted", "Progress", "ROWS_AT_ONCE", "Run", "STEPS", "Score", "Shape",
+    "Source", "Span", "Step", "TABLE", "TITLES", "TOKENS_AT_ONCE", "Text", "Tokens", "Vocabulary",
+    "WARM_STEPS", "WEIGHTS", "WIDEST", "Within", "arguments", "bench", "build", "choose",
+    "counts", "described", "estimate", "evaluate", "explain", "fill", "finish", "joined",
+    "laid_out", "listed", "load", "only", "predict", "read_text", "train", "written",
 }  # fmt: skip
 """Public names that one of these rooms still shares with another room."""
 

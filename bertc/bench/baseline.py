@@ -9,14 +9,18 @@ from importlib import import_module
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bertc.bench.contender import Contender, Precision, Step
+from bertc.bench.pair import IGNORED, GuessingPair
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.interop.families import family_for
 from bertc.interop.families.family import Family, transformer
 from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.hf_config import hf_config
+from bertc.interop.networks import alone
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.program.network import Network
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.objectives import MicroBatch, Predictions, corrupt, mask_key
@@ -25,8 +29,6 @@ from bertc.planning.plan import Plan
 from bertc.step.feed import split, to_inputs
 from bertc.step.synthetic import RandomText, Unlearned, unlearned_vocab
 
-IGNORED = -100
-"""The label of a position that is not predicted (torch's cross entropy)."""
 OTHERWISE = "bertc bench SPEC without --against times bertc alone"
 
 
@@ -37,14 +39,14 @@ def transformers(resolved: Resolved, plan: Plan, compiled: bool) -> tuple[Conten
         DataError: if no class of transformers has the spec's layers and objectives.
         MissingInputError: if transformers is not installed.
     """
-    model_class, settings = described(resolved)
+    networks = resolved.stages[0].networks()
+    classes = [described(resolved, network) for network in networks]
 
     def contender(precision: Precision, compile: bool) -> Contender:
         @contextmanager
         def open() -> Iterator[Step]:
             torch.manual_seed(resolved.run.seed)
-            config = model_class.config_class(**settings, attn_implementation="sdpa")
-            model = model_class(config).to(plan.device).train()
+            model = model_of(networks, classes).to(plan.device).train()
             yield _step(resolved, plan, model, precision, compile)
 
         title = f"transformers {precision}" + ", compiled" * compile
@@ -58,22 +60,43 @@ def transformers(resolved: Resolved, plan: Plan, compiled: bool) -> tuple[Conten
     return tuple(contender(precision, compile) for precision, compile in forms)
 
 
-def described(resolved: Resolved) -> tuple[Any, dict[str, Any]]:
-    """The class of transformers for the first stage's objectives, and its settings.
+def model_of(networks: tuple[Network, ...], classes: list[tuple[Any, dict[str, Any]]]) -> nn.Module:
+    """The model of one network, or of a generator and the network that reads its guesses."""
+    models = tuple(
+        model_class(model_class.config_class(**settings, attn_implementation="sdpa"))
+        for model_class, settings in classes
+    )
+    match networks, models:
+        case (sampled, main), (generator, detector):
+            return GuessingPair((sampled, main), (generator, detector))
+        case _:
+            model: nn.Module = models[0]
+            return model
+
+
+def described(resolved: Resolved, network: Network) -> tuple[Any, dict[str, Any]]:
+    """The class of transformers for a network's objectives in the first stage, and its settings.
+
+    The head of a generator has the layout's activation, whatever that of the layers.
 
     Raises:
         DataError, MissingInputError: as ``transformers``.
     """
-    vocabulary = Unlearned(resolved)
-    family = family_for(resolved, vocabulary.pad)
+    vocabulary, stage = Unlearned(resolved), resolved.stages[0]
+    family = family_for(alone(resolved), vocabulary.pad)
     if isinstance(family, Obstacle):
         raise DataError(f"transformers has no model of this spec: {family}", help=OTHERWISE)
-    if resolved.stages[0].pack:
+    if stage.pack:
         raise DataError("pack=true stands in the way: transformers packs no rows", help=OTHERWISE)
-    kinds = {term.objective.kind for term in resolved.stages[0].objective}
-    parts = kinds | ({"pooler"} if resolved.encoder.pooler else set())
+    kinds = {term.objective.kind for term in network.terms}
+    body = network.body
+    parts = kinds | ({"pooler"} if body.pooler else set())
     chosen = family.class_for(frozenset(parts))
-    if chosen is None or not kinds <= chosen.parts & family.labels.keys():
+    known = chosen is not None and kinds <= chosen.parts & family.labels.keys()
+    # Its class detects replacements among all tokens.
+    detects = any(term.objective.needs_replacements for term in network.terms)
+    known = known and not (detects and network.num_outputs is not None)
+    if chosen is None or not known or not isinstance(body, Encoder):
         raise DataError(
             f"objective={'+'.join(sorted(kinds))} stands in the way: transformers has no class of "
             f"the {family.title} layout for it",
@@ -86,7 +109,7 @@ def described(resolved: Resolved) -> tuple[Any, dict[str, Any]]:
             "transformers is not installed, and --against transformers runs it",
             help=f"pip install transformers; {OTHERWISE}",
         ) from None
-    config = hf_config(family, transformer(resolved), vocabulary, chosen)
+    config = hf_config(family, body, vocabulary, chosen)
     return getattr(package, chosen.name), config
 
 
@@ -124,7 +147,7 @@ def arguments(resolved: Resolved, rows: int) -> list[dict[str, Tensor]]:
     text = RandomText(stage, encoder.vocab_size)
     cpu = torch.device("cpu")
     vocab = unlearned_vocab(encoder.vocab_size, cpu)
-    family = family_for(resolved, Unlearned(resolved).pad)
+    family = family_for(alone(resolved), Unlearned(resolved).pad)
     assert isinstance(family, Family), "as described"
     key, labels = mask_key(resolved.run.seed), family.labels
     return [
@@ -136,17 +159,24 @@ def arguments(resolved: Resolved, rows: int) -> list[dict[str, Tensor]]:
 def _arguments(
     stage: Stage, segments: int, micro_batch: MicroBatch, labels: Mapping[str, str]
 ) -> dict[str, Tensor]:
-    given = {"input_ids": micro_batch.reading.token_ids}
-    if micro_batch.reading.segment_ids is not None and segments:
-        given["token_type_ids"] = micro_batch.reading.segment_ids
-    if micro_batch.reading.language_ids is not None:
-        given["langs"] = micro_batch.reading.language_ids
-    if micro_batch.reading.position_ids is not None:
-        given["position_ids"] = micro_batch.reading.position_ids
-    for term in stage.objective:
-        name = labels[term.name] if len(stage.objective) > 1 else "labels"
-        targets, hides = micro_batch.terms[term.name], term.objective.masks is not None
-        given[name] = _labels(targets, stage.seq) if hides else targets.labels[:, 0]
+    first = stage.networks()[0]  # a generator reads before the network that reads its guesses
+    reading = micro_batch.read_by(first)
+    given = {"input_ids": reading.token_ids}
+    if reading.segment_ids is not None and segments:
+        given["token_type_ids"] = reading.segment_ids
+    if reading.language_ids is not None:
+        given["langs"] = reading.language_ids
+    if reading.position_ids is not None:
+        given["position_ids"] = reading.position_ids
+    for term in first.terms:
+        name = labels[term.name] if len(first.terms) > 1 else "labels"
+        targets = micro_batch.terms[term.name]
+        if term.objective.masks is not None:
+            given[name] = _labels(targets, stage.seq)
+        elif term.objective.needs_replacements:
+            given[name] = (reading.token_ids != micro_batch.originals).long()
+        else:
+            given[name] = targets.labels[:, 0]
     return given
 
 

@@ -191,7 +191,7 @@ def _begins(weight: Weight, shape: tuple[int, ...], growth: Beginning) -> bool:
     if not isinstance(growth, Tile) or len(shape) != len(weight.shape):
         return shape == weight.shape
     each = zip(weight.axes, weight.shape, shape, strict=True)
-    return all(wide == own or (wide > own and axis in TILED) for axis, wide, own in each)
+    return all(wide == old or (wide > old and axis in TILED) for axis, wide, old in each)
 
 
 def _missing(names: Collection[str], full_map: WeightMap, old_shapes: ShapesByName) -> list[str]:

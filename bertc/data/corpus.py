@@ -1,5 +1,6 @@
 """Data of a resolved program: prepared once in the cache, opened as batches."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from bertc.data.batches.smoothing import orders_of, texts_of
 from bertc.data.cache.progress import Progress
 from bertc.data.cache.store import fingerprint, obtain
 from bertc.data.examples.copies import Copier
+from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_sets import read_tasks, task_digest
 from bertc.data.examples.word_networks import NoNetworks, WordNetworks
@@ -73,8 +75,9 @@ def prepare(
         for text, source in sources.items()
     }
     copier = Copier(cache, networks, vocabulary.token(vocabulary.mask), progress)
+    task_sets: dict[Hashable, TaskSet] = {}
     read = [
-        read_tasks(stage, vocabulary, resolved.run.seed, copier, progress)
+        read_tasks(stage, vocabulary, resolved.run.seed, copier, progress, task_sets)
         if isinstance(stage, TaskStage)
         else arrange(stage, resolved, vocabulary, tokenised, cache, progress)
         for stage in resolved.stages

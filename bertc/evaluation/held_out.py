@@ -14,11 +14,11 @@ from torch import Tensor
 from bertc.data import Progress, RawBatch, TextData, Vocabulary
 from bertc.distributed.engines import Objective
 from bertc.distributed.process_group import ProcessGroup
+from bertc.host.exact import WITHOUT_FP64, exact, preparing
 from bertc.ir.data import RUNNING
 from bertc.ir.learning.objective import Term
 from bertc.ir.program.stage import Stage
 from bertc.nn import Memory, Model
-from bertc.nn.exact import WITHOUT_FP64, exact, preparing
 from bertc.objectives import Inputs, MicroBatch, VocabTensors, corrupt, mask_key, tensors_of
 from bertc.step.feed import on_device, split, to_inputs
 from bertc.step.memory import beginning
@@ -55,8 +55,8 @@ class Evaluation:
     def fields(self) -> dict[str, Any]:
         """The fields of a metrics line."""
         every = ("loss", "losses", "accuracy")
-        found = asdict(self).items()
-        return {name: value for name, value in found if name in every or value not in (None, {})}
+        items = asdict(self).items()
+        return {name: value for name, value in items if name in every or value not in (None, {})}
 
 
 def score_lines(evaluation: Evaluation) -> list[str]:
@@ -64,10 +64,10 @@ def score_lines(evaluation: Evaluation) -> list[str]:
     same = always_lines(evaluation)
     return [
         f"{task} {part}: "
-        + ", ".join(f"{metric} {value:.4f}" for metric, value in found.items())
+        + ", ".join(f"{metric} {value:.4f}" for metric, value in values.items())
         + (f" ({same[task, part]})" if (task, part) in same else "")
         for task, parts in evaluation.scores.items()
-        for part, found in parts.items()
+        for part, values in parts.items()
     ]
 
 
@@ -139,8 +139,8 @@ def evaluate(
         for batch in batches:
             ranks.stop.check()
             inputs = to_inputs(batch, prepared)
-            own = Inputs(*(tensor[ranks.rows(len(batch.lengths))] for tensor in inputs))
-            micro_batch = on_device(corrupt(stage, own, vocab, mask_key(seed)), device)
+            local = Inputs(*(tensor[ranks.rows(len(batch.lengths))] for tensor in inputs))
+            micro_batch = on_device(corrupt(stage, local, vocab, mask_key(seed)), device)
             counts_t = counts(stage, [micro_batch])
             # Each of several processes evaluates its rows at once, so that all make as many calls.
             parts = [micro_batch] if ranks.is_distributed else split(micro_batch, microbatch)
@@ -150,8 +150,8 @@ def evaluate(
                 memories[language] = [beginning(model, stage, n, device) for n in rows]
             statistics = _scored(objective, parts, memories[language], torch.ones_like(counts_t))
             guessed_t = torch.stack([_guess(t, micro_batch, nats_v) for t in stage.objective])
-            found = torch.stack([*exact(statistics), exact(counts_t), guessed_t])
-            totals[language] = totals.get(language, 0) + found
+            sums = torch.stack([*exact(statistics), exact(counts_t), guessed_t])
+            totals[language] = totals.get(language, 0) + sums
             examples += len(batch.lengths)
     finally:
         model.train()
@@ -170,15 +170,15 @@ def _evaluation(stage: Stage, by_language: dict[str, Tensor], examples: int) -> 
         for row in (1, 2, 4)
     )
     scored = {term.name: term.objective.scored for term in stage.objective}
-    told = [scored[name] == "tokens" for name in kinds(stage)]
-    asked = whole[3][told].sum().item()
+    of_tokens = [scored[name] == "tokens" for name in kinds(stage)]
+    predicted = whole[3][of_tokens].sum().item()
     each = {name: _means(stage, total) for name, total in sorted(by_language.items())}
     return Evaluation(
         loss=math.fsum(weights[name] * value for name, value in losses.items()),
         losses=losses,
         accuracy={name: hits[name] for name in losses if scored[name] != "likeness"},
         examples=examples,
-        unigram_loss=whole[4][told].sum().item() / asked if asked else None,
+        unigram_loss=whole[4][of_tokens].sum().item() / predicted if predicted else None,
         unigram_losses={name: guessed[name] for name in losses if scored[name] == "tokens"},
         base_rate={n: max(yes[n], 1 - yes[n]) for n in losses if scored[n] == "binary"},
         languages=each if len(each) > 1 else {},
@@ -201,8 +201,8 @@ def _scored(
 
 def named(languages: tuple[str, ...], first: int, second: int) -> str:
     """Name a language as ``en``, a direction as ``en-fr``; ``other`` is text without a language."""
-    one, two = ((*languages, "other")[number] for number in (first, second))
-    return one if first == second else f"{one}-{two}"
+    source, target = ((*languages, "other")[number] for number in (first, second))
+    return source if first == second else f"{source}-{target}"
 
 
 def _means(stage: Stage, total: Tensor) -> dict[str, float]:
@@ -215,5 +215,5 @@ def _means(stage: Stage, total: Tensor) -> dict[str, float]:
 
 def _guess(term: Term, micro_batch: MicroBatch, nats_v: Tensor) -> Tensor:
     """Summed unigram cost in nats of the tokens that a term predicts; 0 for other terms."""
-    found = tensors_of(term.objective).baseline(micro_batch.terms[term.name], nats_v)
-    return nats_v.new_zeros(()) if found is None else found
+    cost = tensors_of(term.objective).baseline(micro_batch.terms[term.name], nats_v)
+    return nats_v.new_zeros(()) if cost is None else cost

@@ -108,7 +108,7 @@ def slide(
     progress: Progress,
 ) -> Evaluation:
     """Predict each of the first ``tokens`` that have a full window before them, from it alone."""
-    told = torch.zeros(4, dtype=torch.float64)
+    sums = torch.zeros(4, dtype=torch.float64)
     name = next(term.name for term in stage.objective if term.objective.order == "forward")
     losses = Losses(model, stage, stage.networks()[-1])
     there = sum(min(len(ids), window + tokens) for ids in data.heldout_texts) - window
@@ -119,14 +119,14 @@ def slide(
             name, data, window, tokens, rows, next(model.parameters()).device
         ):
             hidden_b1h = model.read(micro_batch.reading)
-            found = losses(micro_batch, Outputs(hidden_b1h))[name]
+            loss = losses(micro_batch, Outputs(hidden_b1h))[name]
             guessed = nats_v[micro_batch.terms[name].targets].sum()
-            told += torch.stack([found.sum, found.correct, found.count, guessed]).cpu().double()
+            sums += torch.stack([loss.sum, loss.correct, loss.count, guessed]).cpu().double()
             progress.advance(len(hidden_b1h))
         progress.end()
     finally:
         model.train()
-    total, hits, count, guessed = told.tolist()
+    total, hits, count, guessed = sums.tolist()
     if not count:
         raise UsageError(f"the held-out text is too short: no token has {window} tokens before it")
     return Evaluation(

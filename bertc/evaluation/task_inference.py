@@ -17,6 +17,7 @@ from torch import Tensor
 from bertc.data import Progress, Silent, TaskBatch, TaskRows, TaskSet
 from bertc.data.examples.task import in_order_of_length
 from bertc.data.layouts.example import Example, QuestionExample
+from bertc.host.exact import exact
 from bertc.host.signals import Stop
 from bertc.host.speed import finish
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
@@ -25,7 +26,6 @@ from bertc.ir.learning.task import Squad
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.stage import Stage
 from bertc.nn import Model
-from bertc.nn.exact import exact
 from bertc.objectives import MicroBatch, TermLoss
 from bertc.objectives.answers import (
     ENDS,
@@ -72,7 +72,7 @@ class Answers:
 def answer(
     model: Model,
     stage: Stage,
-    own: TaskSet,
+    task_set: TaskSet,
     examples: Sequence[Example],
     rows: TaskRows,
     pad: int,
@@ -92,34 +92,34 @@ def answer(
     model.eval()
     try:
         totals = exact(torch.zeros(3, device=device))
-        told = within(partial(outputs, model, stage, own.task))
-        said = _said(told, own, rows, pad, totals, stop, at_once, progress or Silent())
-        found = _read_off(own, examples, rows, said)
+        score = within(partial(outputs, model, stage, task_set.task))
+        said = _said(score, task_set, rows, pad, totals, stop, at_once, progress or Silent())
+        answers = _read_off(task_set.task, examples, rows, said)
     finally:
         model.train(training)
     loss, hits, count = totals.tolist()
-    return replace(found, loss=loss / max(count, 1.0), accuracy=hits / max(count, 1.0))
+    return replace(answers, loss=loss / max(count, 1.0), accuracy=hits / max(count, 1.0))
 
 
-def _read_off(own: TaskSet, examples: Sequence[Example], rows: TaskRows, said: Said) -> Answers:
-    match own.task.answer:
-        case Labels() as asked:
-            return _labels(asked, said, len(examples))
+def _read_off(task: AnyTask, examples: Sequence[Example], rows: TaskRows, said: Said) -> Answers:
+    match task.answer:
+        case Labels() as labels:
+            return _labels(labels, said, len(examples))
         case Score():
             return _scores(said, len(examples))
-        case Choice() as asked:
-            return _choices(asked, said, len(examples))
-        case Tags() as asked:
-            return _tags(asked, rows, said)
-        case Span() as asked:
-            return _spans(asked, own.task, examples, rows, said)
+        case Choice() as choice:
+            return _choices(choice, said, len(examples))
+        case Tags() as tags:
+            return _tags(tags, rows, said)
+        case Span() as span:
+            return _spans(span, task, examples, rows, said)
         case unreachable:
             assert_never(unreachable)
 
 
 def _said(
-    told: Callable[[MicroBatch], tuple[Tensor | SpanScores, TermLoss]],
-    own: TaskSet,
+    score: Callable[[MicroBatch], tuple[Tensor | SpanScores, TermLoss]],
+    task_set: TaskSet,
     rows: TaskRows,
     pad: int,
     totals: Tensor,
@@ -133,14 +133,14 @@ def _said(
     """
     device = totals.device
     tokens, waiting, held = TOKENS_AT_ONCE[device.type], list[tuple[TaskBatch, Tensors]](), 0
-    for batch in in_order_of_length(own, rows, tokens, at_once, pad):
+    for batch in in_order_of_length(task_set, rows, tokens, at_once, pad):
         if stop:
             stop.check()
-        scores, term = told(to_micro_batch(batch, device))
+        scores, term = score(to_micro_batch(batch, device))
         totals += exact(torch.stack([term.sum, term.correct, term.count]))
-        copied = tuple(one.to("cpu", non_blocking=True) for one in _score_tensors(scores))
+        copied = tuple(tensor.to("cpu", non_blocking=True) for tensor in _score_tensors(scores))
         waiting.append((batch, copied))
-        held += sum(one.nbytes for one in copied)
+        held += sum(tensor.nbytes for tensor in copied)
         progress.advance(len(batch.rows))
         if held > BYTES_AT_ONCE:
             yield from _on_host(waiting, device)
@@ -154,22 +154,23 @@ Tensors = tuple[Tensor, ...]
 def _on_host(copied: list[tuple[TaskBatch, Tensors]], device: torch.device) -> Said:
     finish(device)
     for batch, tensors in copied:
-        yield batch, tuple(one.double().numpy() for one in tensors)
+        yield batch, tuple(tensor.double().numpy() for tensor in tensors)
 
 
 def outputs(
     model: Model, stage: Stage, task: AnyTask, micro_batch: MicroBatch
 ) -> tuple[Tensor | SpanScores, TermLoss]:
     """Scores of a task's head for a batch, and its loss."""
-    tensors, head, own = TaskTensors(task), model.heads[task.title], micro_batch.terms[task.title]
+    tensors, head = TaskTensors(task), model.heads[task.title]
+    targets = micro_batch.terms[task.title]
     network = stage.network(MAIN)
     reading = micro_batch.read_by(network)
     by_head = states_of(joined([task]), micro_batch, reading, model.read(reading), network.body)
     states = tensors.features(by_head[task.head_name][0], model.encoder, reading)
-    loss = tensors.loss(answer_losses(task.answer, own, states, head), own)
+    loss = tensors.loss(answer_losses(task.answer, targets, states, head), targets)
     if not isinstance(task.answer, Span):
         return answer_scores(task.answer, states, head), loss
-    return span_scores(task.answer, own, states, head), loss
+    return span_scores(task.answer, targets, states, head), loss
 
 
 def _score_tensors(scores: Tensor | SpanScores) -> Tensors:
@@ -191,16 +192,16 @@ def _score_tensors(scores: Tensor | SpanScores) -> Tensors:
 
 def _in_place(said: Said, count: int) -> NDArray[np.float64]:
     """Scores in the order of the examples, one row per example."""
-    found: NDArray[np.float64] | None = None
+    in_order: NDArray[np.float64] | None = None
     for batch, (values,) in said:
-        found = np.zeros((count, values.shape[1])) if found is None else found
-        found[batch.rows] = values
-    return np.zeros((count, 1)) if found is None else found
+        in_order = np.zeros((count, values.shape[1])) if in_order is None else in_order
+        in_order[batch.rows] = values
+    return np.zeros((count, 1)) if in_order is None else in_order
 
 
-def _labels(asked: Labels, said: Said, count: int) -> Answers:
+def _labels(labels: Labels, said: Said, count: int) -> Answers:
     parts = _softmax(_in_place(said, count))
-    given: list[AnswerValue] = [asked.names[best] for best in parts.argmax(1)]
+    given: list[AnswerValue] = [labels.names[best] for best in parts.argmax(1)]
     return Answers(given, [tuple(row) for row in parts.tolist()])
 
 
@@ -208,20 +209,20 @@ def _scores(said: Said, count: int) -> Answers:
     return Answers([float(score) for score in _in_place(said, count)[:, 0]])
 
 
-def _choices(asked: Choice, said: Said, count: int) -> Answers:
-    found = np.full((count, asked.most), -np.inf)
+def _choices(choice: Choice, said: Said, count: int) -> Answers:
+    scores = np.full((count, choice.most), -np.inf)
     for batch, (values,) in said:
-        there = batch.weights.reshape(-1, asked.most) > 0
-        found[batch.rows[:: asked.most] // asked.most] = np.where(there, values, -np.inf)
-    parts = _softmax(found)
+        there = batch.weights.reshape(-1, choice.most) > 0
+        scores[batch.rows[:: choice.most] // choice.most] = np.where(there, values, -np.inf)
+    parts = _softmax(scores)
     given: list[AnswerValue] = [int(best) for best in parts.argmax(1)]
     return Answers(given, [tuple(row) for row in parts.tolist()])
 
 
-def _tags(asked: Tags, rows: TaskRows, said: Said) -> Answers:
+def _tags(tags: Tags, rows: TaskRows, said: Said) -> Answers:
     """The tag of every word; a word without a scored token gets `O`, or the first tag."""
     counts = np.diff(rows.word_begins)
-    other = "O" if "O" in asked.names else asked.names[0]
+    unscored = "O" if "O" in tags.names else tags.names[0]
     given: list[AnswerValue] = [() for _ in counts]
     sure: list[tuple[float, ...]] = [() for _ in counts]
     for batch, (scores,) in said:
@@ -230,7 +231,7 @@ def _tags(asked: Tags, rows: TaskRows, said: Said) -> Answers:
             words = rows.words[rows.word_begins[row] : rows.word_begins[row + 1]]
             best = values[nth, : len(words)].argmax(1)
             names = (
-                asked.names[b] if at >= 0 else other for b, at in zip(best, words, strict=True)
+                tags.names[b] if at >= 0 else unscored for b, at in zip(best, words, strict=True)
             )
             given[row] = tuple(names)
             sure[row] = tuple(values[nth, : len(words)].max(1).tolist())
@@ -238,7 +239,7 @@ def _tags(asked: Tags, rows: TaskRows, said: Said) -> Answers:
 
 
 def _spans(
-    asked: Span, task: AnyTask, examples: Sequence[Example], rows: TaskRows, said: Said
+    span: Span, task: AnyTask, examples: Sequence[Example], rows: TaskRows, said: Said
 ) -> Answers:
     assert isinstance(task, Squad | Read), "spans need a reading task"
     windows: dict[int, list[tuple[int, tuple[NDArray[np.float64], ...]]]] = defaultdict(list)
@@ -246,14 +247,14 @@ def _spans(
         for nth, row in enumerate(batch.rows.tolist()):
             windows[int(rows.owners[row])].append((row, tuple(a[nth] for a in arrays)))
     decoded = [
-        _decoded(asked, task, example, rows, sorted(windows[number], key=lambda w: w[0]))
+        _decoded(span, task, example, rows, sorted(windows[number], key=lambda w: w[0]))
         for number, example in enumerate(examples)
     ]
-    return Answers([found.text for found in decoded], spans=decoded)
+    return Answers([each.text for each in decoded], spans=decoded)
 
 
 def _decoded(
-    asked: Span,
+    span: Span,
     task: Squad | Read,
     example: Example,
     rows: TaskRows,
@@ -268,18 +269,18 @@ def _decoded(
         )
         for row, _ in windows
     ]
-    if asked.head.kind == "plain":
+    if span.head.kind == "plain":
         lengths = [len(place.offsets) for place in places]
         starts, ends = (
-            [found[which][:length] for (_, found), length in zip(windows, lengths, strict=True)]
+            [arrays[which][:length] for (_, arrays), length in zip(windows, lengths, strict=True)]
             for which in (0, 1)
         )
         return decode_plain(
             example.passage, places, starts, ends, best=task.best, longest=task.longest,
-            unanswerable=asked.unanswerable, threshold=task.threshold,
+            unanswerable=span.unanswerable, threshold=task.threshold,
         )  # fmt: skip
-    stacked = [_stacked([found[which] for _, found in windows]) for which in range(4)]
-    none_w = np.array([float(found[4]) for _, found in windows]) if asked.unanswerable else None
+    stacked = [_stacked([arrays[which] for _, arrays in windows]) for which in range(4)]
+    none_w = np.array([float(arrays[4]) for _, arrays in windows]) if span.unanswerable else None
     return decode_conditioned(
         example.passage, places, stacked[0], stacked[1].astype(np.int64), stacked[2],
         stacked[3].astype(np.int64), none_w, best=task.best, longest=task.longest,

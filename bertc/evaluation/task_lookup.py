@@ -28,41 +28,41 @@ Learned = dict[str, tuple[Stage, AnyTask]]
 """Tasks by title, each with the last stage that learned it."""
 
 
-def task_of(resolved: Resolved, told: str) -> tuple[Stage, AnyTask]:
-    """Find a task and the last stage that learned it; ``told`` may be empty if there is only one.
+def task_of(resolved: Resolved, request: str) -> tuple[Stage, AnyTask]:
+    """Find a task and the last stage that learned it; ``request`` may be empty if there is one.
 
-    ``told`` is a title, or a task with that title, ``classify(text=said, dev="a.tsv")``, which sets
-    how files are read. Arguments that it omits are taken from the learned task, except files:
+    ``request`` is a title, or a task with that title, ``classify(text=said, dev="a.tsv")``, which
+    sets how files are read. Arguments that it omits are taken from the learned task, except files:
     naming one drops the learned ones.
 
     Raises:
-        UsageError: if no task matches, if several do and ``told`` is empty, or if the task has
+        UsageError: if no task matches, if several do and ``request`` is empty, or if the task has
         other answers or inputs.
         SpecError: if the task cannot be parsed.
     """
-    found: Learned = {
+    learned: Learned = {
         task.title: (stage, task) for stage in resolved.stages for task in stage.tasks
     }
-    if not found:
+    if not learned:
         raise UsageError("this run has learned no task", help='fine-tune it: init="RUN" task=...')
-    if "(" in told:
-        return _with_files(found, _written(told), told)
-    if told in found:
-        return found[told]
-    last = {task.title for task in resolved.stages[-1].tasks} or {*found}
-    if told or len(last) > 1:
-        said = f"no task {told} here" if told else "this run has learned several tasks"
-        raise UsageError(said, help=f"--task {' or '.join(found)}")
-    return found[last.pop()]
+    if "(" in request:
+        return _with_files(learned, _written(request), request)
+    if request in learned:
+        return learned[request]
+    last = {task.title for task in resolved.stages[-1].tasks} or {*learned}
+    if request or len(last) > 1:
+        said = f"no task {request} here" if request else "this run has learned several tasks"
+        raise UsageError(said, help=f"--task {' or '.join(learned)}")
+    return learned[last.pop()]
 
 
-def names_files(told: str) -> bool:
-    """True if the task in ``told`` names files of its own.
+def names_files(request: str) -> bool:
+    """True if the task in ``request`` names files of its own.
 
     Raises:
         SpecError: if the task cannot be parsed.
     """
-    return "(" in told and not {"data", *FILES}.isdisjoint(_written(told).model_fields_set)
+    return "(" in request and not {"data", *FILES}.isdisjoint(_written(request).model_fields_set)
 
 
 @contextmanager
@@ -75,8 +75,8 @@ def columns_told(task: AnyTask, with_labels: bool = False) -> Iterator[None]:
     try:
         yield
     except MissingColumnError as error:
-        told = f'--task "{own_form(task, with_labels)}" names the columns to read'
-        raise DataError(error.message, help=f"{error.help}; {told}") from None
+        columns = f'--task "{own_form(task, with_labels)}" names the columns to read'
+        raise DataError(error.message, help=f"{error.help}; {columns}") from None
 
 
 def own_form(task: AnyTask, with_labels: bool) -> str:
@@ -87,69 +87,70 @@ def own_form(task: AnyTask, with_labels: bool) -> str:
     return f"{kind}({', '.join([*title, *(f'{column}=COLUMN' for column in columns)])})"
 
 
-def _written(told: str) -> AnyTask:
+def _written(request: str) -> AnyTask:
     diagnostics = Diagnostics()
-    programs = load(f"task={told}", (), diagnostics)
+    programs = load(f"task={request}", (), diagnostics)
     diagnostics.raise_if_any()
     terms: Any = programs[0].settings["objective"].value if len(programs) == 1 else ()
     if [isinstance(term.objective, Task) for term in terms] != [True]:
-        raise UsageError(f"{told} is not a single task", help='--task "classify(text=sentence)"')
+        raise UsageError(f"{request} is not a single task", help='--task "classify(text=sentence)"')
     task: AnyTask = terms[0].objective
     return task
 
 
-def _with_files(found: Learned, asked: AnyTask, told: str) -> tuple[Stage, AnyTask]:
-    title = _meant(found, asked)
-    if title not in found:
-        forms = [own_form(learned, with_labels=False) for _, learned in found.values()]
-        named = next((name for name in TITLES if name in type(asked).model_fields), "")
-        names = [f"{named}={title}" for title in found] if named else forms
-        raise UsageError(f"no task {asked.title} here", help=" or ".join(names))
-    stage, learned = found[title]
-    asked = _completed(asked, learned)
-    if not alike(learned.answer, asked.answer):
+def _with_files(tasks: Learned, requested: AnyTask, request: str) -> tuple[Stage, AnyTask]:
+    title = _meant(tasks, requested)
+    if title not in tasks:
+        forms = [own_form(learned, with_labels=False) for _, learned in tasks.values()]
+        named = next((name for name in TITLES if name in type(requested).model_fields), "")
+        names = [f"{named}={title}" for title in tasks] if named else forms
+        raise UsageError(f"no task {requested.title} here", help=" or ".join(names))
+    stage, learned = tasks[title]
+    requested = _completed(requested, learned)
+    if not alike(learned.answer, requested.answer):
         names = list(told_names(learned.answer)[:8]) or [f"a {learned.answer.kind}"]
         raise UsageError(
             f"the answers of the task {title} differ from those that its head was trained on",
             help=f"its answers are {', '.join(names)}",
         )
-    if asked.reads != learned.reads and not imported(learned):
+    if requested.reads != learned.reads and not imported(learned):
         raise UsageError(
-            f"the task {title} learned from {_listed(learned)}, but {told} reads {_listed(asked)}",
+            f"the task {title} learned from {_listed(learned)}, but {request} reads "
+            f"{_listed(requested)}",
             help=f'--task "{own_form(learned, with_labels=False)}"',
         )
     terms = tuple(
-        term.model_copy(update={"objective": asked}) if term.name == title else term
+        term.model_copy(update={"objective": requested}) if term.name == title else term
         for term in stage.objective
     )
-    return stage.model_copy(update={"objective": terms}), asked
+    return stage.model_copy(update={"objective": terms}), requested
 
 
-def _meant(found: Learned, asked: AnyTask) -> str:
+def _meant(tasks: Learned, requested: AnyTask) -> str:
     """The title of the learned task; it may be omitted if only one of this kind was learned."""
-    same = [title for title, (_, learned) in found.items() if learned.kind == asked.kind]
-    unnamed = asked.model_fields_set.isdisjoint(TITLES)
-    return same[0] if unnamed and len(same) == 1 else asked.title
+    same = [title for title, (_, learned) in tasks.items() if learned.kind == requested.kind]
+    unnamed = requested.model_fields_set.isdisjoint(TITLES)
+    return same[0] if unnamed and len(same) == 1 else requested.title
 
 
-def _completed(asked: AnyTask, learned: AnyTask) -> AnyTask:
+def _completed(requested: AnyTask, learned: AnyTask) -> AnyTask:
     """Fill in unwritten arguments from the learned task."""
-    written = {name: getattr(asked, name) for name in asked.model_fields_set}
-    if type(asked) is type(learned):
+    written = {name: getattr(requested, name) for name in requested.model_fields_set}
+    if type(requested) is type(learned):
         if not {"data", *FILES}.isdisjoint(written):
-            aside = {name: "" for name in FILES if name in type(asked).model_fields}
+            aside = {name: "" for name in FILES if name in type(requested).model_fields}
             written = {**aside, "dev_examples": 0, **written}
-        return learned.model_copy(update={**written, **_as_learned(learned, asked)})
-    update = _as_learned(learned, asked)
-    if isinstance(asked, Classify | Tag | Tagging) and not asked.labels:
+        return learned.model_copy(update={**written, **_as_learned(learned, requested)})
+    update = _as_learned(learned, requested)
+    if isinstance(requested, Classify | Tag | Tagging) and not requested.labels:
         update["labels"] = told_names(learned.answer)
-    return asked.model_copy(update=update)
+    return requested.model_copy(update=update)
 
 
-def _as_learned(learned: AnyTask, asked: AnyTask) -> dict[str, Any]:
+def _as_learned(learned: AnyTask, requested: AnyTask) -> dict[str, Any]:
     """Arguments fixed by training: the head's, and the row layout of choices."""
-    both = type(learned).model_fields.keys() & type(asked).model_fields.keys()
-    given = {"first", "keeps"} & asked.model_fields_set
+    both = type(learned).model_fields.keys() & type(requested).model_fields.keys()
+    given = {"first", "keeps"} & requested.model_fields_set
     names = ({"head", "first", "keeps"} & both) - given
     return {name: getattr(learned, name) for name in names}
 

@@ -40,27 +40,27 @@ def evaluate_tasks(
     """
     losses, accuracy, scores, always, total = {}, {}, {}, dict[str, dict[str, str]](), 0
     progress = progress or Silent()
-    for own in data.sets:
-        found, parts = {}, []
-        for part, (examples, rows) in own.parts.items():
-            pad, title = data.vocabulary.pad, own.task.title
+    for task_set in data.sets:
+        by_part, parts = {}, []
+        for part, (examples, rows) in task_set.parts.items():
+            pad, title = data.vocabulary.pad, task_set.task.title
             what = f"answering {len(examples):,} examples of {title} {part}"
             progress.begin(what, len(rows.owners), "rows")
             answers = answer(
-                model, stage, own, examples, rows, pad, stop, within=within, progress=progress
+                model, stage, task_set, examples, rows, pad, stop, within=within, progress=progress
             )
             progress.end()
-            found[part] = judge(own.task, examples, answers.given)
+            by_part[part] = judge(task_set.task, examples, answers.given)
             if (said := _one_for_all(answers.given)) is not None:
-                always.setdefault(own.task.title, {})[part] = said
+                always.setdefault(task_set.task.title, {})[part] = said
             parts.append((len(examples), answers))
             total += len(examples)
         if not parts:
             continue
-        title, count = own.task.title, sum(size for size, _ in parts)
+        title, count = task_set.task.title, sum(size for size, _ in parts)
         losses[title] = math.fsum(size * a.loss for size, a in parts) / count
         accuracy[title] = math.fsum(size * a.accuracy for size, a in parts) / count
-        scores[title] = found
+        scores[title] = by_part
     # A task that is learned from a teacher alone weighs nothing, and its loss is told all the same.
     weights = {term.name: term.weight or 1.0 for term in stage.objective}
     loss = math.fsum(weights[name] * value for name, value in losses.items())
@@ -69,14 +69,14 @@ def evaluate_tasks(
 
 def _one_for_all(given: Sequence[AnswerValue]) -> str | None:
     """The label, tag or span that all of several examples were given; None if they differ."""
-    said = {one for each in given for one in (each if isinstance(each, tuple) else (each,))}
+    said = {label for each in given for label in (each if isinstance(each, tuple) else (each,))}
     only = said.pop() if len(said) == 1 and len(given) > 1 else None
     return only if isinstance(only, str) else None
 
 
 def evaluate_files(
     run: Path,
-    told: str,
+    request: str,
     device: str = "auto",
     *,
     part: str = "",
@@ -95,27 +95,27 @@ def evaluate_files(
         DataError: if a file is not in the layout of the task, or lacks answers.
     """
     model = load(run)
-    stage, task = task_of(model.resolved, told)
+    stage, task = task_of(model.resolved, request)
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
     seq, segments = stage.seq, stage.encoder.kinds_of_segments
-    sources, rows, notes = scored_parts(task, part, names_files(told)), {}, []
+    sources, rows, notes = scored_parts(task, part, names_files(request)), {}, []
     if not sources:
         raise nothing_to_judge_by(task)
     for name, source in sources.items():
         with columns_told(task, with_labels=True):
             every = scored_examples(task, source)
-        found = scored_sample(task, name, every, most)
-        read = encode(task, found, vocabulary, seq, segments)
-        rows[name] = found, read
-        notes.append(_read_from(task, name, source_name(source.source), len(found), len(every)))
-        lost = notes_on_cuts(task, read, len(found), f"{name} ", seq)
+        scored = scored_sample(task, name, every, most)
+        read = encode(task, scored, vocabulary, seq, segments)
+        rows[name] = scored, read
+        notes.append(_read_from(task, name, source_name(source.source), len(scored), len(every)))
+        lost = notes_on_cuts(task, read, len(scored), f"{name} ", seq)
         notes += [f"{task.title}: {note}" for note in lost]
     placed(model, device)
-    own = TaskSet(task, encode(task, (), vocabulary, seq, segments), rows)
+    task_set = TaskSet(task, encode(task, (), vocabulary, seq, segments), rows)
     only = stage.model_copy(
         update={"objective": tuple(t for t in stage.objective if t.name == task.title)}
     )
-    data = TaskData(vocabulary, 0, stage.batch, seq, (own,), 1.0)
+    data = TaskData(vocabulary, 0, stage.batch, seq, (task_set,), 1.0)
     with without_heads(model, without):
         return evaluate_tasks(model, only, data, within=within, progress=progress), tuple(notes)
 
@@ -123,10 +123,12 @@ def evaluate_files(
 def sources_told(data: TaskData) -> tuple[str, ...]:
     """The source file of each part of every task, a line each."""
     lines = []
-    for own in data.sets:
-        parts = scored_parts(own.task)
-        for name, (examples, _) in own.parts.items():
-            lines.append(_read_from(own.task, name, source_name(parts[name].source), len(examples)))
+    for task_set in data.sets:
+        parts = scored_parts(task_set.task)
+        for name, (examples, _) in task_set.parts.items():
+            lines.append(
+                _read_from(task_set.task, name, source_name(parts[name].source), len(examples))
+            )
     return tuple(lines)
 
 

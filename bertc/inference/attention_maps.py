@@ -43,9 +43,9 @@ class Looks:
     either: Tensor
     block: Tensor
 
-    def add(self, other: "Looks") -> None:
+    def add(self, added: "Looks") -> None:
         """Add the sums of other rows."""
-        for name, values_n in vars(other).items():
+        for name, values_n in vars(added).items():
             setattr(self, name, getattr(self, name) + values_n)
 
     def means(self, queries: int) -> list[dict[str, float]]:
@@ -104,7 +104,7 @@ def _refuse_biased(node: EncoderNode) -> None:
 def _allowed(reading: EncoderInputs, causal: bool) -> Tensor:
     """True (b, q, k) at the keys that a query attends to."""
     ids_bs = reading.token_ids
-    real_bs = real_tokens(reading)
+    real_bs = unpadded(reading)
     mask_bqk = real_bs[:, None, :].expand(-1, ids_bs.shape[1], -1)
     if reading.sequence_ids is not None:
         ids = reading.sequence_ids
@@ -112,7 +112,7 @@ def _allowed(reading: EncoderInputs, causal: bool) -> Tensor:
     return mask_bqk.tril() if causal else mask_bqk
 
 
-def real_tokens(reading: EncoderInputs) -> Tensor:
+def unpadded(reading: EncoderInputs) -> Tensor:
     """True (b, s) at tokens that are no padding."""
     if reading.attention_mask is not None:
         return reading.attention_mask.bool()
@@ -123,7 +123,7 @@ def real_tokens(reading: EncoderInputs) -> Tensor:
 
 def looks(map_bnqk: Tensor, reading: EncoderInputs, cls: int, sep: int) -> Looks:
     """Sum what the heads of a layer look at over the real queries of a batch."""
-    ids_bs, real_bs = reading.token_ids, real_tokens(reading)
+    ids_bs, real_bs = reading.token_ids, unpadded(reading)
     places = torch.arange(ids_bs.shape[1], device=ids_bs.device)
     apart_qk = places[None, :] - places[:, None]
     is_cls, is_sep = ((ids_bs == token)[:, None, None, :] for token in (cls, sep))

@@ -19,13 +19,13 @@ from bertc.evaluation.tasks import (
 from bertc.evaluation.without import without_heads
 from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import Display, choose
+from bertc.host.exact import preparing
 from bertc.host.machine import detect, determinism, is_deterministic
 from bertc.host.signals import Stop
 from bertc.interop.loading import load
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.nn import Model
-from bertc.nn.exact import preparing
 from bertc.planning.world import World
 from bertc.runs.checkpoints import PROGRESS, newest
 from bertc.runs.folder import RunFolder
@@ -67,12 +67,14 @@ def evaluate_run(
     with closing(choose(quiet)) as display:
         if task or part or (manner.examples and resolved.trained_at(done.step).tasks):
             manner.refuse_for_tasks()
-            found, notes = evaluate_files(
+            evaluation, notes = evaluate_files(
                 run, task, part=part, most=manner.examples, without=without, progress=display
             )
         else:
-            found, notes = _as_in_training(folder, resolved, manner, cache, display, done, without)
-    return Report(run, done.step, resolved.steps, done.tokens, done.seconds, found, notes)
+            evaluation, notes = _as_in_training(
+                folder, resolved, manner, cache, display, done, without
+            )
+    return Report(run, done.step, resolved.steps, done.tokens, done.seconds, evaluation, notes)
 
 
 def _as_in_training(
@@ -114,16 +116,16 @@ def _as_in_training(
         stage, microbatch = manner.read_by(model, trained), plan.microbatches[index]
         data, examples = corpus.stage(index), manner.examples or resolved.run.eval_examples
         if isinstance(data, TaskData):
-            if not any(own.parts for own in data.sets):
+            if not any(task_set.parts for task_set in data.sets):
                 raise nothing_to_judge_by(stage.tasks[0])
             with without_heads(model, without):
-                found = evaluate_tasks(model, stage, data, stop, progress=display)
-            return found, sources_told(data)
+                evaluation = evaluate_tasks(model, stage, data, stop, progress=display)
+            return evaluation, sources_told(data)
         with without_heads(model, without):
-            found = _of_text(
+            evaluation = _of_text(
                 model, stage, data, manner.sliding, examples, microbatch, ranks, display
             )
-        return found, (manner.told(stage),)
+        return evaluation, (manner.told(stage),)
 
 
 def _of_text(
@@ -159,5 +161,9 @@ def _of_text(
 
 def _progress(folder: RunFolder) -> Progress:
     """The progress of the run; a fresh one for an imported model."""
-    found, _ = newest(folder.checkpoints, *folder.identities())
-    return Progress.of(found.progress, str(found.folder / PROGRESS)) if found else Progress()
+    checkpoint, _ = newest(folder.checkpoints, *folder.identities())
+    return (
+        Progress.of(checkpoint.progress, str(checkpoint.folder / PROGRESS))
+        if checkpoint
+        else Progress()
+    )

@@ -52,31 +52,31 @@ def filled(
     if not isinstance(text, str):
         raise TypeError(f'text is a {type(text).__name__}: a str expected, fill("a [MASK]")')
     learned = _learned(model)
-    told = next((each for each in learned if each.fills), None)
+    filler = next((each for each in learned if each.fills), None)
     judge = next((each for each in learned if each.needs_replacements), None)
     reader = _Reader(model, vocabulary, _tongue(model, language))
-    if told and told.fills == "end":
+    if filler and filler.fills == "end":
         ids, places = _beginning(vocabulary, text), [0]
     else:
         ids, places = _encode(vocabulary, text, maskless=judge is not None)
-    if places and told is None:
+    if places and filler is None:
         raise UsageError(
             "this run learned to detect replaced tokens, not to predict masked ones",
             help="give a text without [MASK]: every token gets a probability of being replaced",
         )
     masks: list[tuple[Candidate, ...]] = []
-    for start in range(0, len(places) if told else 0, ROWS):
-        assert told is not None, "no objective predicts tokens"
+    for start in range(0, len(places) if filler else 0, ROWS):
+        assert filler is not None, "no objective predicts tokens"
         part = places[start : start + ROWS]
-        end = told.fills == "end"
-        scores = reader.next(ids, told) if end else reader.masked(ids, part, told)
-        found = scores[:, : vocabulary.size]  # rows that only fill the table are no tokens
-        masks += [_best(vocabulary, row_v, top) for row_v in found.softmax(dim=1)]
+        end = filler.fills == "end"
+        scores_mw = reader.next(ids, filler) if end else reader.masked(ids, part, filler)
+        scores_mv = scores_mw[:, : vocabulary.size]  # rows that only fill the table are no tokens
+        masks += [_best(vocabulary, row_v, top) for row_v in scores_mv.softmax(dim=1)]
         if judge:
-            for place, best in zip(part, found.argmax(dim=1).tolist(), strict=True):
+            for place, best in zip(part, scores_mv.argmax(dim=1).tolist(), strict=True):
                 reader.filled[place] = best
     verdicts = reader.verdicts(ids, judge) if judge else ()
-    guessed = told is not None and model.resolved.stages[-1].learner(told).role == "sampled"
+    guessed = filler is not None and model.resolved.stages[-1].learner(filler).role == "sampled"
     notes = _notes(model, bool(masks) and guessed, language)
     return Filled(text, tuple(masks), verdicts, notes)
 
@@ -189,52 +189,54 @@ class _Reader:
         return min(most, len(ids) + around) - around
 
     @torch.inference_mode()
-    def masked(self, ids: list[int], places: list[int], told: Objective) -> torch.Tensor:
+    def masked(self, ids: list[int], places: list[int], objective: Objective) -> torch.Tensor:
         """Scores (m, v) at each of ``places``, by the head of an objective."""
-        rows, asked, room = [], [], self.room(ids)
+        rows, positions, room = [], [], self.room(ids)
         for place in places:
             # As much context before the mask as after it, but rows are filled at the ends.
             start = max(0, min(place - room // 2, len(ids) - room))
             rows.append([*self.first, *ids[start : start + room], *self.last])
-            asked.append(len(self.first) + place - start)
-        rows_ms, asked_m = torch.tensor(rows), torch.tensor(asked)
-        ask = tensors_of(told).ask
-        reading, at_m = ask(self._reading(rows_ms), asked_m, self.vocabulary.mask)
-        return self._scores(reading, at_m, told)
+            positions.append(len(self.first) + place - start)
+        rows_ms, positions_m = torch.tensor(rows), torch.tensor(positions)
+        ask = tensors_of(objective).ask
+        reading, at_m = ask(self._reading(rows_ms), positions_m, self.vocabulary.mask)
+        return self._scores(reading, at_m, objective)
 
     @torch.inference_mode()
-    def next(self, ids: list[int], told: Objective) -> torch.Tensor:
+    def next(self, ids: list[int], objective: Objective) -> torch.Tensor:
         """Scores (1, v) of the token after a text."""
         row_1s = torch.tensor([[*self.first, *ids[-self.room(ids) :]]])
         last_1 = torch.tensor([row_1s.shape[1] - 1])
-        return self._scores(self._reading(row_1s), last_1, told)
+        return self._scores(self._reading(row_1s), last_1, objective)
 
     @torch.inference_mode()
     def verdicts(self, ids: list[int], judge: Objective) -> tuple[Verdict, ...]:
         """Probability of being replaced for every token of a text, its masks filled."""
         text = [self.filled.get(place, token) for place, token in enumerate(ids)]
         head = self.model.heads[judge.head_name]
-        found: list[Verdict] = []
+        verdicts: list[Verdict] = []
         for start in range(0, len(text), room := self.room(ids)):
             part = text[start : start + room]
             row_1s = torch.tensor([[*self.first, *part, *self.last]])
             logits_1s = head(self.model.read(self._reading(row_1s)))
             chances = logits_1s.float()[0, len(self.first) :].sigmoid().tolist()
-            found += [
+            verdicts += [
                 Verdict(_readable(self.vocabulary, token), chance)
                 for token, chance in zip(part, chances, strict=False)
             ]
-        return tuple(found)
+        return tuple(verdicts)
 
     def _reading(self, rows_ms: torch.Tensor) -> EncoderInputs:
         tongues_ms = torch.full_like(rows_ms, self.tongue)
         return EncoderInputs(rows_ms, torch.zeros_like(rows_ms), language_ids=tongues_ms)
 
-    def _scores(self, reading: EncoderInputs, at_m: torch.Tensor, told: Objective) -> torch.Tensor:
-        name = self.model.resolved.stages[-1].learner(told).name
+    def _scores(
+        self, reading: EncoderInputs, at_m: torch.Tensor, objective: Objective
+    ) -> torch.Tensor:
+        name = self.model.resolved.stages[-1].learner(objective).name
         hidden_msh = self.model.read(reading, name)
         states_mh = hidden_msh[torch.arange(len(at_m)), at_m]
-        head = self.model.heads[told.head_name]
+        head = self.model.heads[objective.head_name]
         return token_logits(states_mh, head, self.model.network(name)).float()
 
 

@@ -20,7 +20,7 @@ from bertc.evaluation.tasks import nothing_to_judge_by
 from bertc.evaluation.without import transformer_of
 from bertc.host.display import choose
 from bertc.host.signals import Stop
-from bertc.inference.attention_maps import Looks, looks, maps, pattern, real_tokens
+from bertc.inference.attention_maps import Looks, looks, maps, pattern, unpadded
 from bertc.interop.loading import load
 from bertc.ir.data import Files, Share
 from bertc.ir.program.resolved import Resolved
@@ -124,11 +124,11 @@ def heads(
     placed(model, device)
     with closing(choose(quiet)) as display, Stop() as stop:
         if resolved.stages[-1].tasks:
-            stage, found = _of_task(model, run, data, task, examples)
+            stage, iterator = _of_task(model, run, data, task, examples)
         else:
             watched = Watched(display, stop)
-            stage, found = _of_text(model, run, data, examples, cache or cache_folder(), watched)
-        batches = list(found)
+            stage, iterator = _of_text(model, run, data, examples, cache or cache_folder(), watched)
+        batches = list(iterator)
     if not batches:
         raise DataError("there are no rows to read", help="name a file with --data")
     vocabulary = vocabulary_of(run, node.vocab_size)
@@ -152,24 +152,24 @@ def heads(
 Found = tuple[Stage, Iterator[MicroBatch]]
 
 
-def _of_task(model: Model, run: Path, data: Path | None, told: str, most: int) -> Found:
+def _of_task(model: Model, run: Path, data: Path | None, request: str, most: int) -> Found:
     """Rows of a task's file, or of its first scored part."""
-    stage, asked = task_of(model.resolved, told)
+    stage, task = task_of(model.resolved, request)
     if data is not None:
-        with columns_told(asked):
-            examples = read_examples(asked, data)
+        with columns_told(task):
+            examples = read_examples(task, data)
     else:
-        sources = scored_parts(asked)
+        sources = scored_parts(task)
         if not sources:
-            raise nothing_to_judge_by(asked)
-        examples = scored_examples(asked, next(iter(sources.values())))
+            raise nothing_to_judge_by(task)
+        examples = scored_examples(task, next(iter(sources.values())))
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
     segments = stage.encoder.kinds_of_segments
-    rows = encode(asked, examples[:most], vocabulary, stage.seq, segments)
-    own, device = TaskSet(asked, rows, {}), next(model.parameters()).device
-    terms = tuple(term for term in stage.objective if term.name == asked.title)
+    rows = encode(task, examples[:most], vocabulary, stage.seq, segments)
+    task_set, device = TaskSet(task, rows, {}), next(model.parameters()).device
+    terms = tuple(term for term in stage.objective if term.name == task.title)
     only = stage.model_copy(update={"objective": terms})
-    parts = in_order_of_length(own, rows, TOKENS_AT_ONCE, ROWS_AT_ONCE, vocabulary.pad)
+    parts = in_order_of_length(task_set, rows, TOKENS_AT_ONCE, ROWS_AT_ONCE, vocabulary.pad)
     return only, (to_micro_batch(part, device) for part in parts)
 
 
@@ -227,11 +227,11 @@ def _means(
     sums: dict[int, Looks] = {}
     queries = 0
     for part in batches:
-        queries += int(real_tokens(part.reading).sum())
+        queries += int(unpadded(part.reading).sum())
         for layer, map_bnqk in enumerate(maps(model, part.reading)):
-            found = looks(map_bnqk, part.reading, cls, sep)
+            added = looks(map_bnqk, part.reading, cls, sep)
             if layer in sums:
-                sums[layer].add(found)
+                sums[layer].add(added)
             else:
-                sums[layer] = found
+                sums[layer] = added
     return [sums[layer].means(queries) for layer in sorted(sums)]

@@ -72,10 +72,10 @@ class Predicted:
                 )
 
     def _said(self, number: int) -> dict[str, Any]:
-        given, asked = self.answers.given[number], self.task.answer
-        match asked:
+        given, kind = self.answers.given[number], self.task.answer
+        match kind:
             case Labels():
-                parts = dict(zip(asked.names, self.answers.probabilities[number], strict=True))
+                parts = dict(zip(kind.names, self.answers.probabilities[number], strict=True))
                 return {"label": given, "probabilities": _rounded(parts)}
             case Score():
                 return {"score": given}
@@ -84,11 +84,11 @@ class Predicted:
             case Tags():
                 return {"tags": given, "probabilities": _list(self.answers, number)}
             case Span():
-                found = self.answers.spans[number]
-                best = [vars(candidate) for candidate in found.best]
-                return {"answer": given, "null_odds": found.odds, "best": best}
+                decoded = self.answers.spans[number]
+                best = [vars(candidate) for candidate in decoded.best]
+                return {"answer": given, "null_odds": decoded.odds, "best": best}
             case _:
-                assert_never(asked)
+                assert_never(kind)
 
 
 def _rounded(parts: dict[str, float]) -> dict[str, float]:
@@ -119,35 +119,37 @@ def predict(
         DataError: if the file is not in the layout of the task.
     """
     model = load(run)
-    stage, asked = task_of(model.resolved, task)
-    with columns_told(asked):
-        examples = read_examples(asked, file)
+    stage, chosen = task_of(model.resolved, task)
+    with columns_told(chosen):
+        examples = read_examples(chosen, file)
     if not examples:
         raise DataError(f"{file} has no rows", help="give a file with one row per question")
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
     placed(model, device)
     with closing(choose(quiet)) as display, without_heads(model, without):
-        return answered(model, stage, asked, examples, vocabulary, at_once, display)
+        return answered(model, stage, chosen, examples, vocabulary, at_once, display)
 
 
 def answered(
     model: Model,
     stage: Stage,
-    asked: AnyTask,
+    task: AnyTask,
     examples: list[Example],
     vocabulary: Vocabulary,
     at_once: int = ROWS_AT_ONCE,
     progress: Progress | None = None,
 ) -> Predicted:
     """Answer examples in memory, of a task that the stage has learned."""
-    rows = encode(asked, examples, vocabulary, stage.seq, stage.encoder.kinds_of_segments)
+    rows = encode(task, examples, vocabulary, stage.seq, stage.encoder.kinds_of_segments)
     started, progress = time.perf_counter(), progress or Silent()
-    own, pad = TaskSet(asked, rows, {}), vocabulary.pad
-    progress.begin(f"answering {len(examples):,} rows of {asked.title}", len(rows.owners), "rows")
-    answers = answer(model, stage, own, examples, rows, pad, at_once=at_once, progress=progress)
+    task_set, pad = TaskSet(task, rows, {}), vocabulary.pad
+    progress.begin(f"answering {len(examples):,} rows of {task.title}", len(rows.owners), "rows")
+    answers = answer(
+        model, stage, task_set, examples, rows, pad, at_once=at_once, progress=progress
+    )
     progress.end()
-    notes = tuple(notes_on_cuts(asked, rows, len(examples), "", stage.seq))
-    return Predicted(asked, examples, answers, notes, time.perf_counter() - started)
+    notes = tuple(notes_on_cuts(task, rows, len(examples), "", stage.seq))
+    return Predicted(task, examples, answers, notes, time.perf_counter() - started)
 
 
 def write_files(files: dict[str, str], folder: Path) -> None:

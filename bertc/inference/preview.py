@@ -68,33 +68,37 @@ def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | Non
 def _examples(data: TaskData, examples: int) -> list[str]:
     """Rows of the first batch of every task as the model reads them, with the correct answers."""
     shown = []
-    for own in data.sets:
-        alone = replace(data, sets=(own,))
+    for task_set in data.sets:
+        alone = replace(data, sets=(task_set,))
         _, chosen = alone.drawn(0, slice(0, examples))
-        (rows,) = cut(own.train.lengths, chosen, own.rows_an_example, len(own.train.owners))
-        batch = gather(own.task, own.train, rows, data.vocabulary.pad)
+        (rows,) = cut(
+            task_set.train.lengths, chosen, task_set.rows_an_example, len(task_set.train.owners)
+        )
+        batch = gather(task_set.task, task_set.train, rows, data.vocabulary.pad)
         for row, number in enumerate(rows.tolist()):
-            shown.append(_example(data.vocabulary, own, batch, row))
-            if (original := own.original(number)) is not None:
-                shown[-1] += "\n" + _wrapped(f"copy of: {_text(data.vocabulary, own, original)}")
+            shown.append(_example(data.vocabulary, task_set, batch, row))
+            if (original := task_set.original(number)) is not None:
+                shown[-1] += "\n" + _wrapped(
+                    f"copy of: {_text(data.vocabulary, task_set, original)}"
+                )
     return shown
 
 
-def _text(vocabulary: Vocabulary, own: TaskSet, row: int) -> str:
+def _text(vocabulary: Vocabulary, task_set: TaskSet, row: int) -> str:
     """The tokens of a training row."""
-    begin, end = own.train.begins[row : row + 2]
-    return " ".join(map(vocabulary.token, own.train.token_ids[begin:end].tolist()))
+    begin, end = task_set.train.begins[row : row + 2]
+    return " ".join(map(vocabulary.token, task_set.train.token_ids[begin:end].tolist()))
 
 
 def _wrapped(line: str) -> str:
     return textwrap.fill(line, WIDTH)
 
 
-def _example(vocabulary: Vocabulary, own: TaskSet, batch: TaskBatch, row: int) -> str:
+def _example(vocabulary: Vocabulary, task_set: TaskSet, batch: TaskBatch, row: int) -> str:
     ids = batch.token_ids[row][batch.examples[row] > 0].tolist()
     tokens = [*map(vocabulary.token, ids)]
     targets = batch.targets[row].astype(int).tolist()
-    match own.task.answer:
+    match task_set.task.answer:
         case Labels(names=names):
             right = names[targets[0]]
         case Score():
@@ -102,8 +106,8 @@ def _example(vocabulary: Vocabulary, own: TaskSet, batch: TaskBatch, row: int) -
         case Choice(most=most):
             right = "this choice" if row % most == targets[0] else "another choice"
         case Tags(names=names):
-            told = zip(batch.positions[row], targets, batch.weights[row] > 0, strict=True)
-            right = _tagged(vocabulary, ids, {at: names[tag] for at, tag, ask in told if ask})
+            words = zip(batch.positions[row], targets, batch.weights[row] > 0, strict=True)
+            right = _tagged(vocabulary, ids, {at: names[tag] for at, tag, ask in words if ask})
         case Span():
             ((first, last),) = targets
             right = " ".join(tokens[first : last + 1]) if first else "no answer in this window"
@@ -117,8 +121,12 @@ def _tagged(vocabulary: Vocabulary, ids: list[int], tags: dict[int, str]) -> str
     """The words of a row, each with the tag of its first token."""
     shown = []
     for at, after in pairwise([*sorted(tags), len(ids)]):
-        own = [one for one in ids[at:after] if one == vocabulary.unk or not vocabulary.special[one]]
-        word = vocabulary.tokenizer.decode(own, skip_special_tokens=False).strip()
+        token_ids = [
+            token_id
+            for token_id in ids[at:after]
+            if token_id == vocabulary.unk or not vocabulary.special[token_id]
+        ]
+        word = vocabulary.tokenizer.decode(token_ids, skip_special_tokens=False).strip()
         shown.append(f"{word}/{tags[at]}")
     return " ".join(shown)
 

@@ -30,10 +30,10 @@ def row_text(
     )  # fmt: skip
     terms = [(tensors_of(t.objective), micro_batch.terms[t.name]) for t in stage.objective]
     beside: dict[int, str] = {}
-    for tensors, own in terms:
-        for at, turn in tensors.turns(own, micro_batch, row).items():
+    for tensors, targets in terms:
+        for at, turn in tensors.turns(targets, micro_batch, row).items():
             beside[at] = f"«{turn}→{view.token(view.seen[at])}»"
-        for at in tensors.marks(own, row):
+        for at in tensors.marks(targets, row):
             beside[at] = f"«{view.token(view.seen[at])}→{view.token(view.original[at])}»"
     if color:
         beside = {at: f"{_BOLD}{word}{_PLAIN}" for at, word in beside.items()}
@@ -43,8 +43,12 @@ def row_text(
     segments = batch.segment_ids[row].tolist()
     for nth, (start, end) in enumerate(pairwise([*starts, view.length])):
         lines += _paragraphs(view, segments, range(start, end), beside)
-        lines += [line for t, own in terms for line in _lines(t.explain_example(own, row, nth))]
-    return "\n".join([*lines, *(line for t, own in terms for line in _lines(t.explain(own, view)))])
+        lines += [
+            line for t, targets in terms for line in _lines(t.explain_example(targets, row, nth))
+        ]
+    return "\n".join(
+        [*lines, *(line for t, targets in terms for line in _lines(t.explain(targets, view)))]
+    )
 
 
 def _paragraphs(

@@ -53,17 +53,17 @@ class Tokenizer:
         Raises:
             TypeError: if the argument is neither texts nor pairs of texts.
         """
-        one = isinstance(texts, str | tuple)
-        each = [_pair(text) for text in ([texts] if one else texts)]
+        single = isinstance(texts, str | tuple)
+        each = [_pair(text) for text in ([texts] if single else texts)]
         examples = [LabelledExample(str(n), text, None) for n, text in enumerate(each)]
         rows = encode(Classify(), examples, self.vocabulary, self.longest, self._segments)
         shape = len(each), int(rows.lengths.max(initial=0))
         token_ids_bs = torch.full(shape, self.vocabulary.pad)
         segment_ids_bs = torch.zeros(shape, dtype=torch.long)
         for row, (begin, length) in enumerate(zip(rows.begins, rows.lengths, strict=False)):
-            own = slice(begin, begin + length)
-            token_ids_bs[row, :length] = torch.from_numpy(rows.token_ids[own]).long()
-            segment_ids_bs[row, :length] = torch.from_numpy(rows.segment_ids[own]).long()
+            place = slice(begin, begin + length)
+            token_ids_bs[row, :length] = torch.from_numpy(rows.token_ids[place]).long()
+            segment_ids_bs[row, :length] = torch.from_numpy(rows.segment_ids[place]).long()
         mask_bs = torch.arange(shape[1]) < torch.from_numpy(rows.lengths)[:, None]
         return {
             "token_ids": token_ids_bs,
@@ -110,13 +110,13 @@ class Trained(Model):
             TypeError: if a row is something else.
             UsageError: if the model has learned no task, or several and ``task`` is empty.
         """
-        stage, asked = task_of(self.resolved, task)
+        stage, chosen = task_of(self.resolved, task)
         if isinstance(rows, str):
             raise TypeError("rows is a str: a list of rows expected, predict([row])")
-        examples = [_example(asked, number, row) for number, row in enumerate(rows)]
+        examples = [_example(chosen, number, row) for number, row in enumerate(rows)]
         if not examples:
             return []
-        return [*answered(self, stage, asked, examples, self.tokenizer.vocabulary).each()]
+        return [*answered(self, stage, chosen, examples, self.tokenizer.vocabulary).each()]
 
 
 def load(folder: Path) -> Trained:
@@ -125,11 +125,11 @@ def load(folder: Path) -> Trained:
     Raises:
         MissingInputError, DataError, UnsafeError: as ``interop.loading.load``.
     """
-    found = load_model(folder)
+    loaded = load_model(folder)
     with torch.device("meta"):
-        model = Trained(found.resolved, folder)
-    model.load_state_dict(found.state_dict(), assign=True)
-    model.untrained = found.untrained
+        model = Trained(loaded.resolved, folder)
+    model.load_state_dict(loaded.state_dict(), assign=True)
+    model.untrained = loaded.untrained
     return model.eval()
 
 

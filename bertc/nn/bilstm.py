@@ -8,80 +8,23 @@ d both directions, p pooled.
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, assert_never
+from typing import Any, assert_never
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from bertc.host.parts import profiled_as
 from bertc.ir.network.bilstm import BiLstmBody
 from bertc.ir.network.wanted import Wanted
-from bertc.nn.body import LAST_STATES, BodyModule, Outputs
+from bertc.nn.body import LAST_STATES, Outputs
 from bertc.nn.dropout import dropout
-from bertc.nn.embeddings import Tokens, build_tokens
 from bertc.nn.inputs import EncoderInputs, gather_positions
+from bertc.nn.row_pooling import RowPoolingModule, TextSpans, text_spans
 from bertc.nn.weights import Linear, Table
 
 lstm: Any = torch._VF.lstm
-
-
-class TextSpans(NamedTuple):
-    """The texts of each row, one after the other, in a row of ``seq`` tokens."""
-
-    begins: Int[torch.Tensor, "b t"]
-    lengths: Int[torch.Tensor, "b t"]
-    seq: int
-
-    @property
-    def last(self) -> Int[torch.Tensor, "b t"]:
-        """The position of the last token of each."""
-        return self.begins + self.lengths - 1
-
-    def read(self, backward: bool) -> Int[torch.Tensor, "b ts"]:
-        """Positions in the order in which the texts are read, each with its padding."""
-        lane_s = torch.arange(self.seq, device=self.begins.device)
-        at_bts = self.last[..., None] - lane_s if backward else self.begins[..., None] + lane_s
-        return at_bts.clamp(0, self.seq - 1).flatten(1)
-
-    def back(self, backward: bool) -> Int[torch.Tensor, "b s"]:
-        """The place of each token in that order; of padding any."""
-        lane_s = torch.arange(self.seq, device=self.begins.device)
-        text_bs = (self.within().long() * self._numbers()[:, None]).sum(1)
-        first_bs, last_bs = self.begins.gather(1, text_bs), self.last.gather(1, text_bs)
-        step_bs = last_bs - lane_s if backward else lane_s - first_bs
-        return text_bs * self.seq + step_bs.clamp(0, self.seq - 1)
-
-    def within(self) -> Bool[torch.Tensor, "b t s"]:
-        """True at the positions of each text."""
-        lane_s = torch.arange(self.seq, device=self.begins.device)
-        return (lane_s >= self.begins[..., None]) & (lane_s <= self.last[..., None])
-
-    def _numbers(self) -> Int[torch.Tensor, "t"]:
-        return torch.arange(self.begins.shape[1], device=self.begins.device)
-
-
-def text_spans(inputs: EncoderInputs, most: int) -> TextSpans:
-    """One text a row, or two of unlike segments, the second of which may be empty."""
-    ids_bs, mask_bs = inputs.token_ids, inputs.attention_mask
-    real_bs = torch.ones_like(ids_bs, dtype=torch.bool) if mask_bs is None else mask_bs.bool()
-    if most == 1:
-        lengths_bt = real_bs.sum(1, keepdim=True)
-    else:
-        segments_bs = inputs.segment_ids
-        segments_bs = torch.zeros_like(ids_bs) if segments_bs is None else segments_bs
-        second_bs = real_bs & (segments_bs > 0)
-        lengths_bt = torch.stack([(real_bs & ~second_bs).sum(1), second_bs.sum(1)], dim=1)
-    return TextSpans(lengths_bt.cumsum(1) - lengths_bt, lengths_bt, ids_bs.shape[1])
-
-
-def row_vector(each_btd: Float[torch.Tensor, "b t d"]) -> torch.Tensor:
-    """The vector of a text, or of two compared (b, 4d)."""
-    if each_btd.shape[1] == 1:
-        return each_btd[:, 0]
-    u_bd, v_bd = each_btd.unbind(1)
-    return torch.cat([u_bd, v_bd, u_bd * v_bd, (u_bd - v_bd).abs()], dim=1)
 
 
 class Direction(nn.Module):
@@ -133,28 +76,19 @@ class Layer(nn.Module):
         return torch.cat(found, dim=2)
 
 
-class BiLstm(BodyModule):
+class BiLstm(RowPoolingModule):
     """Token ids (b, s) to states (b, s, d), and those of a row to one vector (b, 1, p)."""
 
     node: BiLstmBody
 
     def __init__(self, node: BiLstmBody) -> None:
-        super().__init__()
+        super().__init__(node)
         table = {weight.name: weight for weight in node.weights()}
-        self.node = node
-        self.embeddings = nn.ModuleDict({"token": build_tokens(table, node)})
         if node.lstm.project:
             self.embeddings["project"] = Linear(table, "embeddings.project")
         layers = (Layer(table, f"recurrence.{number}") for number in range(node.depth))
         self.recurrence = nn.ModuleList(layers)
         self.pooler = Linear(table, "pooler") if node.pooler else None
-
-    @property
-    def tokens(self) -> Tokens:
-        """The one table."""
-        token = self.embeddings["token"]
-        assert isinstance(token, Tokens), "it is made so"
-        return token
 
     def forward(
         self, inputs: EncoderInputs, dtype: torch.dtype, wanted: Wanted = LAST_STATES
@@ -180,20 +114,10 @@ class BiLstm(BodyModule):
             x_bsd = gather_positions(x_bsd, inputs.output_positions)
         return Outputs(x_bsd, by_layer=by_layer)
 
-    def pool(
-        self, first_h: Float[torch.Tensor, "b s d"], inputs: EncoderInputs | None = None
-    ) -> Float[torch.Tensor, "b 1 p"]:
-        """One vector a row, of all its states (Tang et al. 2019, 3.1)."""
-        assert inputs is not None, "the states of a row are of its texts"
-        texts = text_spans(inputs, self.node.texts)
-        each_btd = self._of_texts(first_h, texts) * (texts.lengths > 0)[..., None]
-        row_bd = row_vector(each_btd)
-        pooled_bp = row_bd if self.pooler is None else torch.relu(self.pooler(row_bd))
-        return pooled_bp[:, None]
-
-    def _of_texts(
+    def text_vectors(
         self, states_bsd: Float[torch.Tensor, "b s d"], texts: TextSpans
     ) -> Float[torch.Tensor, "b t d"]:
+        """One by ``pool`` (Tang et al. 2019, 3.1)."""
         within_bts1, half = texts.within()[..., None], self.node.lstm.hidden
         match self.node.lstm.pool:
             case "ends":
@@ -210,13 +134,6 @@ class BiLstm(BodyModule):
             case unreachable:
                 assert_never(unreachable)
 
-    def borrow(self, lender: BodyModule, names: Iterable[str]) -> None:
-        """Nothing is tied to it: only a transformer's generator shares tables."""
-        raise ValueError("a bilstm shares no weights with another network")
-
     def shard_units(self) -> Iterable[nn.Module]:
         """Every layer."""
         return self.recurrence
-
-    def compile_regions(self, *, any_shape: bool = False) -> None:
-        """Nothing: the plan compiles no LSTM."""

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import nn
 
-from bertc.ir.network.body import Body
+from bertc.ir.network.body_node import BodyNode
 from bertc.ir.network.wanted import Wanted
 from bertc.nn.embeddings import Tokens
 from bertc.nn.inputs import EncoderInputs, Memory
@@ -49,7 +49,7 @@ class BodyModule(nn.Module, ABC):
     Parameters are named as in the weight table of its node.
     """
 
-    node: Body
+    node: BodyNode
     recompute: bool = False
 
     @property

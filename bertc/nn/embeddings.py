@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import nn
 
-from bertc.ir.network.body import Body
+from bertc.ir.network.body_node import BodyNode
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.table import AdaptiveTable, Cluster
 from bertc.nn.dropout import dropout
@@ -61,7 +61,7 @@ Tokens = Embedding | AdaptiveEmbedding
 """The modules of token tables."""
 
 
-def build_tokens(table: Table, node: Body) -> Tokens:
+def build_tokens(table: Table, node: BodyNode) -> Tokens:
     """The module of a body's token tables."""
     if isinstance(node.table, AdaptiveTable) and node.table.narrows:
         return AdaptiveEmbedding(table, "embeddings.token", node.clusters)

@@ -3,7 +3,8 @@
 Axes: b rows, s positions of a row, k tokens of a row that are compared, h hidden, w the teacher's.
 """
 
-from typing import Any, Literal, assert_never
+from abc import abstractmethod
+from typing import Any, Literal, NamedTuple, TypeVar, assert_never
 
 import torch
 import torch.nn.functional as F
@@ -22,16 +23,26 @@ from bertc.objectives.softmax.relations import Factors, Relation, relation_loss
 from bertc.objectives.targets import MicroBatch, TaskTargets
 from bertc.objectives.term import Predicted, RowView, TermLoss, TermTensors, TextRows
 
+NodeT = TypeVar("NodeT", bound=OfLayers)
 
-class KdStatesTensors(TermTensors[KdStates, Any, WidthMaps]):
-    """States after some layers, each beside one of the teacher's."""
+
+class LayerOutputs(NamedTuple):
+    """Outputs of some layers of a network and of its teacher, and the compared tokens."""
+
+    mine: tuple[torch.Tensor, ...]
+    theirs: tuple[torch.Tensor, ...]
+    tokens: Compared
+
+
+class OfLayersTensors(TermTensors[NodeT, Any, WidthMaps]):
+    """Outputs of some layers, each beside that of one of the teacher's."""
 
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Compared]:
         """Real tokens, masked ones, or the first one of each example."""
         return reading, compared_tokens(rows, self.node.compares)
 
     def positions(self, own: Any, batch: MicroBatch) -> None:
-        """None: states are read by layer."""
+        """None: outputs are read by layer."""
 
     def taught(
         self,
@@ -40,7 +51,7 @@ class KdStatesTensors(TermTensors[KdStates, Any, WidthMaps]):
         head: nn.Module | None,
         network: BodyModule,
     ) -> tuple[torch.Tensor, ...]:
-        """The states of its layers."""
+        """The same outputs of the teacher."""
         return states[1:]
 
     def score(
@@ -52,21 +63,43 @@ class KdStatesTensors(TermTensors[KdStates, Any, WidthMaps]):
         network: BodyModule,
         chances: torch.Tensor | None,
     ) -> Predicted:
-        """The loss of each token, of all layers together."""
+        """The losses of all layers together."""
         (lesson,) = (batch.taught or {})[self.node.title]
-        node, own = self.node, tokens_of(own, self.node.compares)
-        mine = dict(zip(node.wanted(learned=True).states, states[1:], strict=True))
-        theirs = dict(zip(node.wanted(learned=False).states, lesson.tensors, strict=True))
-        losses_bk = torch.zeros_like(own.weights)
+        both = LayerOutputs(states[1:], lesson.tensors, tokens_of(own, self.node.compares))
+        losses = self.compared(both, batch, head, network)
+        if self.node.across == "mean":
+            losses = losses / len(self.node.matched)
+        return Predicted(losses.flatten(), torch.zeros_like(losses).flatten())
+
+    @abstractmethod
+    def compared(
+        self, both: LayerOutputs, batch: MicroBatch, head: WidthMaps, network: BodyModule
+    ) -> torch.Tensor:
+        """The summed losses of all pairs of layers, of each token (b, k) or of all (0-d)."""
+
+    def weights(self, own: Any) -> torch.Tensor:
+        """1 at compared tokens, else 0."""
+        return tokens_of(own, self.node.compares).weights
+
+
+class KdStatesTensors(OfLayersTensors[KdStates]):
+    """States after some layers, each beside one of the teacher's."""
+
+    def compared(
+        self, both: LayerOutputs, batch: MicroBatch, head: WidthMaps, network: BodyModule
+    ) -> Float[torch.Tensor, "b k"]:
+        """The distances of the vectors of each token."""
+        node, positions_bk = self.node, both.tokens.positions
+        here_by_layer = dict(zip(node.wanted(learned=True).states, both.mine, strict=True))
+        there_by_layer = dict(zip(node.wanted(learned=False).states, both.theirs, strict=True))
+        losses_bk = torch.zeros_like(both.tokens.weights)
         for number, (here, there) in enumerate(node.matched):
             here_bkh, there_bkw = (
-                each if own.positions is None else gather_positions(each, own.positions)
-                for each in (mine[here], theirs[there])
+                each if positions_bk is None else gather_positions(each, positions_bk)
+                for each in (here_by_layer[here], there_by_layer[there])
             )
             losses_bk = losses_bk + self._distance(head.of(number, here_bkh), there_bkw)
-        if node.across == "mean":
-            losses_bk = losses_bk / len(node.matched)
-        return Predicted(losses_bk.flatten(), torch.zeros_like(losses_bk).flatten())
+        return losses_bk
 
     def _distance(
         self, here_bkw: Float[torch.Tensor, "b k w"], there_bkw: Float[torch.Tensor, "b k w"]
@@ -84,25 +117,14 @@ class KdStatesTensors(TermTensors[KdStates, Any, WidthMaps]):
             case _:
                 assert_never(self.node.loss)
 
-    def weights(self, own: Any) -> torch.Tensor:
-        """1 at compared tokens, else 0."""
-        return tokens_of(own, self.node.compares).weights
-
     def explain(self, own: Any, view: RowView) -> list[tuple[str, str]]:
         """The number of compared tokens, and the pairs of layers."""
         compared = int(own.weights[view.row].sum())
         return [(self.node.kind, f"states of {compared} tokens, {pairs_told(self.node)}")]
 
 
-class KdRelatedTensors(TermTensors[KdRelated, Any, WidthMaps]):
+class KdRelatedTensors(OfLayersTensors[KdRelated]):
     """Rows of scaled products between the tokens of a layer, each beside one of the teacher's."""
-
-    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Compared]:
-        """Real tokens, or masked ones."""
-        return reading, compared_tokens(rows, self.node.compares)
-
-    def positions(self, own: Any, batch: MicroBatch) -> None:
-        """None: queries, keys and values are read by layer."""
 
     def taken(self, outputs: Outputs, *, learned: bool) -> tuple[torch.Tensor, ...]:
         """Queries, keys and values of its layers, one after the other."""
@@ -110,57 +132,34 @@ class KdRelatedTensors(TermTensors[KdRelated, Any, WidthMaps]):
         layers = self.node.layers_of(learned=learned)
         return tuple(each for layer in layers for each in of[layer])
 
-    def taught(
-        self,
-        states: tuple[torch.Tensor, ...],
-        batch: MicroBatch,
-        head: nn.Module | None,
-        network: BodyModule,
-    ) -> tuple[torch.Tensor, ...]:
-        """The same of the teacher."""
-        return states[1:]
-
-    def score(
-        self,
-        states: tuple[torch.Tensor, ...],
-        own: Any,
-        batch: MicroBatch,
-        head: WidthMaps,
-        network: BodyModule,
-        chances: torch.Tensor | None,
-    ) -> Predicted:
-        """The summed loss of all tokens that count, of all layers and relations together."""
-        (lesson,) = (batch.taught or {})[self.node.title]
-        node, own = self.node, tokens_of(own, self.node.compares)
+    def compared(
+        self, both: LayerOutputs, batch: MicroBatch, head: WidthMaps, network: BodyModule
+    ) -> Float[torch.Tensor, ""]:
+        """The losses of all tokens that count, of all relations together."""
+        node, positions_bk = self.node, both.tokens.positions
         allowed = mask_of(batch.reading, causal=False).allowed
         if allowed is None:
             allowed = torch.ones_like(batch.originals[:1, None, None], dtype=torch.bool)
-        if own.positions is not None:
-            allowed = select_rows(allowed, own.positions)
-        mine = _by_layer(states[1:], node.layers_of(learned=True))
-        theirs = _by_layer(lesson.tensors, node.layers_of(learned=False))
-        summed = own.weights.new_zeros((), dtype=torch.float32)
+        if positions_bk is not None:
+            allowed = select_rows(allowed, positions_bk)
+        here_by_layer = _by_layer(both.mine, node.layers_of(learned=True))
+        there_by_layer = _by_layer(both.theirs, node.layers_of(learned=False))
+        summed = both.tokens.weights.new_zeros((), dtype=torch.float32)
         for here, there in node.matched:
             how = relation_of(node, node.split(network.node, here))
             for which in node.related:
                 summed = summed + relation_loss(
-                    _factors(which, mine[here], own.positions),
-                    _factors(which, theirs[there], own.positions),
+                    _factors(which, here_by_layer[here], positions_bk),
+                    _factors(which, there_by_layer[there], positions_bk),
                     allowed,
-                    own.weights,
+                    both.tokens.weights,
                     how,
                 )
-        if node.across == "mean":
-            summed = summed / len(node.matched)
-        return Predicted(summed[None], torch.zeros_like(summed)[None])
+        return summed
 
     def loss(self, predicted: Predicted, own: Any) -> TermLoss:
         """The sum as it is: nothing is right or wrong."""
         return summed_loss(predicted, self.weights(own))
-
-    def weights(self, own: Any) -> torch.Tensor:
-        """1 at compared tokens, else 0."""
-        return tokens_of(own, self.node.compares).weights
 
     def explain(self, own: Any, view: RowView) -> list[tuple[str, str]]:
         """The number of compared tokens, the relations, and the pairs of layers."""

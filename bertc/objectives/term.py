@@ -19,11 +19,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import nn
 
+from bertc.host.exact import exact
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.node import TermNode
 from bertc.nn import EncoderInputs
 from bertc.nn.body import BodyModule, Outputs
-from bertc.nn.exact import exact
 from bertc.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
 
 NodeT = TypeVar("NodeT", bound=TermNode)

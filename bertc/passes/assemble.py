@@ -107,9 +107,9 @@ def _generator(stage: StageSettings) -> Encoder | None:
     head_dim = node.hidden // node.heads
     # run_pretraining.py: untied tables are as wide as the generator's layers.
     embedding = node.hidden if node.tie == "none" else stage.embedding
-    own = {**widths, "head_dim": head_dim, "embedding": embedding, "pooler": False}
-    own["layers"] = node.layers or stage.layers
-    return _encoder(stage.model_copy(update=own), causal=False, two_streams=False)
+    settings = {**widths, "head_dim": head_dim, "embedding": embedding, "pooler": False}
+    settings["layers"] = node.layers or stage.layers
+    return _encoder(stage.model_copy(update=settings), causal=False, two_streams=False)
 
 
 def _stages(program: Complete) -> tuple[AnyStage, ...]:
@@ -123,8 +123,8 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
         if stages:
             # A task stage begins with a new optimiser.
             tuned = has_tasks(stage.objective)
-            other = (stages[-1].encoder, stages[-1].generator) != networks
-            begins = other or stage.begins_told or tuned
+            changed = (stages[-1].encoder, stages[-1].generator) != networks
+            begins = changed or stage.begins_told or tuned
         counted_from = first if begins else counted_from
         stages.append(_stage(stage, networks, begins, first, program.total_steps, counted_from))
         first += stage.steps
@@ -182,5 +182,5 @@ def _pairs(stage: StageSettings) -> Pairs:
     """The construction of segment pairs, as the objective requires."""
     if stage.format.kind not in PAIRED:
         return "none"
-    made = (term.objective.pairs for term in stage.objective)
-    return next((pairs for pairs in made if pairs != "none"), "consecutive")
+    ways = (term.objective.pairs for term in stage.objective)
+    return next((pairs for pairs in ways if pairs != "none"), "consecutive")

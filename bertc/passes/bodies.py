@@ -79,19 +79,19 @@ def check_body(stage: StageSettings, diagnostics: Diagnostics) -> None:
 
 def check_table(program: Complete, diagnostics: Diagnostics) -> None:
     """Report an ``init`` of the token table that this body or this table has no place for."""
-    init, told = program.init, ""
+    init, problem = program.init, ""
     if isinstance(init, FromTokens) and not isinstance(program.body, Bag):
-        told = f"init = bag-of(...) begins a bag, and body = {program.body.kind}"
+        problem = f"init = bag-of(...) begins a bag, and body = {program.body.kind}"
     elif isinstance(init, FromTokens | FromVectors) and program.table.narrows:
-        told = f"init = {init.kind}(...) begins a table of one width, and table = adaptive"
-    if told:
-        other = "table" if isinstance(program.body, Bag) or "adaptive" in told else "body"
+        problem = f"init = {init.kind}(...) begins a table of one width, and table = adaptive"
+    if problem:
+        setting = "table" if isinstance(program.body, Bag) or "adaptive" in problem else "body"
         diagnostics.error(
             "E269",
-            told,
+            problem,
             program.span("init"),
-            notes=note(f"{other} is set here", program.span(other)),
-            help="table=whole" if other == "table" else "body=bag",
+            notes=note(f"{setting} is set here", program.span(setting)),
+            help="table=whole" if setting == "table" else "body=bag",
         )
 
 

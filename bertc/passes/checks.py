@@ -134,8 +134,8 @@ def _clusters_fit(program: Complete, diagnostics: Diagnostics) -> None:
         rule = "head=adaptive"
     elif program.generator.kind == "network":
         problem, rule = "a generator needs one softmax, but an adaptive table has several", whole
-    elif one := next(own_head, ""):
-        problem, rule = f"{one} needs one softmax, but an adaptive table has several", whole
+    elif term := next(own_head, ""):
+        problem, rule = f"{term} needs one softmax, but an adaptive table has several", whole
     else:
         return
     diagnostics.error("E220", problem, span, help=rule or "fewer clusters or more tokens")
@@ -143,13 +143,13 @@ def _clusters_fit(program: Complete, diagnostics: Diagnostics) -> None:
 
 def _causal_throughout(program: Complete, diagnostics: Diagnostics) -> None:
     stages, causal = program.stages, reads_on(program.stages[0].objective)
-    other = next((s for s in stages if reads_on(s.objective) != causal), None)
-    if other is not None:
+    unlike = next((s for s in stages if reads_on(s.objective) != causal), None)
+    if unlike is not None:
         diagnostics.error(
             "E218",
             "some stages train a causal encoder, others a bidirectional one",
-            other.span("objective"),
-            label=f"stage {other.name}",
+            unlike.span("objective"),
+            label=f"stage {unlike.name}",
             notes=note(f"stage {stages[0].name}", stages[0].span("objective")),
             help="use clm in every stage or in none; or start a second run with init",
         )
@@ -205,19 +205,19 @@ def _objective_fits_format(stage: StageSettings, diagnostics: Diagnostics) -> No
 def _segments_fit(stage: StageSettings, diagnostics: Diagnostics) -> None:
     origin, segments, kind = stage.origins["segments"], stage.segments, stage.format.kind
     rows: str = kind
-    many = 3 if kind == "stream-pair" else 2 if kind in PAIRED else 1
-    if many == 1 and stage.translation_term:
-        rows, many = stage.translation_term, 2
-    if 0 < segments < many:
-        number = {2: "two", 3: "three"}[many]
+    needed = 3 if kind == "stream-pair" else 2 if kind in PAIRED else 1
+    if needed == 1 and stage.translation_term:
+        rows, needed = stage.translation_term, 2
+    if 0 < segments < needed:
+        number = {2: "two", 3: "three"}[needed]
         diagnostics.error(
             "E211",
             f"{rows} rows have {number} segments, but segments = {segments}",
             origin.span or stage.span("format"),
             notes=note(f"format = {kind}", stage.span("format")) if origin.span else (),
             label="with segments = 0 only separators distinguish them",
-            help=f"segments={many} or segments=0",
-            fix=fix(origin, f"segments={many}"),
+            help=f"segments={needed} or segments=0",
+            fix=fix(origin, f"segments={needed}"),
         )
 
 

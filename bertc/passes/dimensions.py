@@ -51,8 +51,8 @@ def dimensions(program: Program, diagnostics: Diagnostics) -> Complete:
 
 def languages(program: Complete) -> tuple[str, ...]:
     """The languages of all stages' data, sorted; text without a language adds none."""
-    found = {name for s in program.stages for share in s.data for name in share.corpus.languages}
-    return tuple(sorted(found - {""}))
+    names = {name for s in program.stages for share in s.data for name in share.corpus.languages}
+    return tuple(sorted(names - {""}))
 
 
 def _positions(program: Complete) -> LearnedPositions | NoPositions:

@@ -24,13 +24,13 @@ def extends(program: Program, diagnostics: Diagnostics) -> Program:
         name: Given(given.value, replace(given.origin, kind="extends", source=base.name))
         for name, given in base.settings.items()
     }
-    own = {
+    settings = {
         name: given.instead_of(inherited[name]) if name in inherited else given
         for name, given in program.settings.items()
     }
     return Program(
         name=program.name,
-        settings={**inherited, **own},
+        settings={**inherited, **settings},
         stages=stages or _overruled(base.stages, program.settings),
     )
 
@@ -56,7 +56,7 @@ def _shared_out(stages: tuple[StageGiven, ...], steps: Given) -> tuple[StageGive
     for stage in stages:
         reached += stage.settings["steps"].value
         end = max(first + 1, round(steps.value * reached / before))
-        own = Given(end - first, steps.origin)
-        shared.append(replace(stage, settings={**stage.settings, "steps": own}))
+        share = Given(end - first, steps.origin)
+        shared.append(replace(stage, settings={**stage.settings, "steps": share}))
         first = end
     return tuple(shared)

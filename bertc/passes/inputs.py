@@ -23,24 +23,29 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
     begins = init if isinstance(init, FromOther | FromTokens) else None
     if begins and not _is_there(begins) and "E265" not in known:
         nowhere_to_begin(begins, program.span("init"), diagnostics)
-    told = {(each.message, each.span) for each in diagnostics.found}
+    reported = {(each.message, each.span) for each in diagnostics.found}
     for name, folder, span in _beside_text(program):
         message = f"there is no {'folder' if folder else 'file'} {name}"
-        if not (is_folder if folder else is_file)(user_path(name)) and (message, span) not in told:
-            told.add((message, span))
+        if (
+            not (is_folder if folder else is_file)(user_path(name))
+            and (message, span) not in reported
+        ):
+            reported.add((message, span))
             diagnostics.error("E307", message, span, help="check the path")
     for stage in program.stages:
         origin = stage.origins["data"]
         for index, share in enumerate(stage.data):
             for name, argument in _named(share.corpus):
                 span = origin.parts.get((index, "corpus", argument), origin.span)
-                found = files_matching(name)
-                if (first := next(found, None)) is None:
-                    _missing(name, span, diagnostics, told)
+                paths = files_matching(name)
+                if (first := next(paths, None)) is None:
+                    _missing(name, span, diagnostics, reported)
                     continue
-                other = next((path for path in (first, *found) if suffix(path) in NO_TEXT), None)
-                if other is not None:
-                    message, help = no_text(other)
+                unreadable = next(
+                    (path for path in (first, *paths) if suffix(path) in NO_TEXT), None
+                )
+                if unreadable is not None:
+                    message, help = no_text(unreadable)
                     diagnostics.error("E308", message, span, help=help)
 
 
@@ -104,11 +109,11 @@ def _named(corpus: Docstrings | Files | Hf | Parallel) -> tuple[tuple[str, str],
 
 
 def _missing(
-    name: str, span: Span | None, diagnostics: Diagnostics, told: set[tuple[str, Span | None]]
+    name: str, span: Span | None, diagnostics: Diagnostics, reported: set[tuple[str, Span | None]]
 ) -> None:
     message, help = instead_of(name)
-    if (message, span) not in told:
-        told.add((message, span))
+    if (message, span) not in reported:
+        reported.add((message, span))
         pattern = f'"{name.rstrip("/")}/**/*.txt"'
         folder = span is not None and span.text[:1] in "\"'" and is_folder(user_path(name))
         fix = Fix(span, pattern) if folder and span else None

@@ -105,9 +105,9 @@ def _several_to_smooth(stage: StageSettings, diagnostics: Diagnostics) -> None:
     smoothing, data = stage.origins["smoothing"], stage.origins["data"]
     named = {name for share in stage.data for name in share.corpus.languages}
     # A base's smoothing is about its own data, and not about data given by --set.
-    own = smoothing.kind == "set" or (smoothing.kind, data.kind) == 2 * ("written",)
+    about_this_data = smoothing.kind == "set" or (smoothing.kind, data.kind) == 2 * ("written",)
     if (
-        own
+        about_this_data
         and stage.data != Settings.model_fields["data"].default
         and stage.smoothing != 1
         and len(named) < 2

@@ -71,8 +71,8 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
 
     ``task=glue(rte, "glue/RTE", examples=2490)`` becomes ``batch=32 seq=128 epochs=3 steps=234``.
     Settings written in the stage or on the command line win. So do settings outside stages, if all
-    stages are tasks; otherwise they are about the stages of text. Of an optimizer only the written
-    arguments win: ``optimizer=adamw(lr=1e-4)`` is the recipe's with another rate.
+    stages are tasks; otherwise they are about the stages of text, but for ``seq``. Of an optimizer
+    only the written arguments win: ``optimizer=adamw(lr=1e-4)`` is the recipe's with another rate.
     """
     program = as_published(program)
     system = _system(program)
@@ -84,15 +84,12 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
     stages = []
     objectives = [stage.settings.get("objective") for stage in program.stages]
     no_text = all(objective is not None and _tasks(objective) for objective in objectives)
-    holding = {"set", "written"} if no_text else {"set"}
+    forced = {n: g for n, g in program.settings.items() if _reaches_tasks(n, g, no_text)}
     for stage in program.stages:
-        own = dict(stage.settings)
-        forced = {n: g for n, g in program.settings.items() if g.origin.kind in holding}
-        if "augment" in program.settings and "augment" not in own:  # of tasks alone
-            forced["augment"] = program.settings["augment"]
-        if "objective" in own and (tasks := _tasks(own["objective"])):
-            own = _followed(own, forced, tasks, published, room, diagnostics)
-        stages.append(replace(stage, settings=own))
+        given = dict(stage.settings)
+        if "objective" in given and (tasks := _tasks(given["objective"])):
+            given = _followed(given, forced, tasks, published, room, diagnostics)
+        stages.append(replace(stage, settings=given))
     program = replace(program, stages=tuple(stages))
     objective = program.settings.get("objective")
     if objective is not None and (tasks := _tasks(objective)):
@@ -100,6 +97,12 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
         filled = _followed(settings, {}, tasks, published, room, diagnostics)
         program = program.with_settings(filled)
     return _with_their_pooler(program, published)
+
+
+def _reaches_tasks(name: str, given: Given, no_text: bool) -> bool:
+    """True for a setting outside stages that holds in stages of tasks too."""
+    written = given.origin.kind == "written" and (no_text or name == "seq")
+    return written or given.origin.kind == "set" or name == "augment"
 
 
 def _with_their_pooler(program: Program, published: _Published) -> Program:
@@ -137,7 +140,7 @@ def _completed(given: Given, theirs: Optimizer) -> Given:
 
 
 def _followed(
-    own: dict[str, Given],
+    given: dict[str, Given],
     forced: Mapping[str, Given],
     tasks: list[Task],
     published: _Published,
@@ -146,7 +149,7 @@ def _followed(
 ) -> dict[str, Given]:
     """The settings of a stage, completed from its recipe."""
     source = f"{published.whose} recipe for {tasks[0].title}"
-    known = {**own, **forced}
+    known = {**forced, **given}
     theirs = published.of(tasks[0])
     if room:
         theirs["seq"] = min(theirs["seq"], room)
@@ -154,10 +157,10 @@ def _followed(
         if name not in STAGE_SETTINGS:
             continue
         if name == "optimizer" and name in known:
-            known[name] = own[name] = _completed(known[name], theirs["optimizer"])
+            known[name] = given[name] = _completed(known[name], theirs["optimizer"])
         passes = name == "steps" and "epochs" in known
         if name not in known and not passes:
-            known[name] = own[name] = Given(value, Origin("default", source=source))
+            known[name] = given[name] = Given(value, Origin("default", source=source))
     if "steps" not in known:
         augment = known["augment"].value if "augment" in known else UNCHANGED
         examples = sum(with_copies(task.examples, augment) for task in tasks)
@@ -166,13 +169,15 @@ def _followed(
                 "E270",
                 f"epochs = {known['epochs'].value:g} needs the number of training examples of "
                 f"{tasks[0].title}, which is not known",
-                own["objective"].origin.span,
+                given["objective"].origin.span,
                 help="steps=1000",
-                fix=fix(own["objective"].origin, own["objective"].origin.span.text + " steps=1000")
-                if own["objective"].origin.span
+                fix=fix(
+                    given["objective"].origin, given["objective"].origin.span.text + " steps=1000"
+                )
+                if given["objective"].origin.span
                 else None,
             )
         count = max(1, math.ceil(known["epochs"].value * examples / known["batch"].value))
         rule = f"{known['epochs'].value:g} passes over {examples:,} examples"
-        own["steps"] = Given(count, Origin("derived", source=rule))
-    return own
+        given["steps"] = Given(count, Origin("derived", source=rule))
+    return given

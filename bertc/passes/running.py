@@ -6,7 +6,7 @@ from bertc.ir.program.complete import StageSettings
 from bertc.passes.settings.fixes import fix, fix_settings, note, written
 from bertc.passes.settings.stages import asks_about_pairs, has_tasks
 
-SHORTEST = 5
+SHORTEST_PAIR = 5
 """Minimum tokens of two segments: one each, a separator after each, and [CLS]."""
 
 
@@ -99,18 +99,18 @@ def _relative(stage: StageSettings) -> str:
 def _pair_possible(stage: StageSettings, rows: StreamPair, diagnostics: Diagnostics) -> None:
     seq, origin = stage.seq, stage.origins["format"]
     reused, rest = rows.parts(seq)
-    if rest < SHORTEST:
-        half = max(1, min(seq // 2, seq - SHORTEST))
+    if rest < SHORTEST_PAIR:
+        half = max(1, min(seq // 2, seq - SHORTEST_PAIR))
         diagnostics.error(
             "E224",
             f"rows of {seq} tokens, {reused} of them reused, have no room for two segments",
             stage.span("format") or stage.span("seq"),
-            label=f"{max(rest, 0)} are left, at least {SHORTEST} are needed",
+            label=f"{max(rest, 0)} are left, at least {SHORTEST_PAIR} are needed",
             notes=note(f"seq = {seq}", stage.span("seq")),
             help=_spelt(half, rows.both_ways),
             fix=fix(origin, _spelt(half, rows.both_ways)),
         )
-    own, other = "format" in stage.own, _relative(stage)
+    in_stage, other = "format" in stage.own, _relative(stage)
     if stage.positions.in_attention:
         other = f"{other} positions=none"
     if rows.both_ways and not stage.attention.knows_directions:
@@ -120,9 +120,9 @@ def _pair_possible(stage: StageSettings, rows: StreamPair, diagnostics: Diagnost
             stage.span("format"),
             label="distances are negated in reversed rows",
             notes=note("attention is set here", stage.span("attention")),
-            help=_spelt(rows.reuse, False) if own else other,
+            help=_spelt(rows.reuse, False) if in_stage else other,
             fix=fix(origin, _spelt(rows.reuse, False))
-            if own
+            if in_stage
             else fix_settings(stage, origin, other),
         )
     ahead = next((term.name for term in stage.objective if term.objective.order == "none"), "")

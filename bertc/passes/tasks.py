@@ -75,13 +75,13 @@ def _uncopied(why: str, stage: StageSettings, diagnostics: Diagnostics) -> None:
 
 
 def _patient(stage: StageSettings, diagnostics: Diagnostics) -> None:
-    told = "patience needs the scores of a task, but the objective has none"
-    _wanting(stage, "patience", ("E275", told, "patience=0"), diagnostics)
+    problem = "patience needs the scores of a task, but the objective has none"
+    _wanting(stage, "patience", ("E275", problem, "patience=0"), diagnostics)
 
 
 def _passing(stage: StageSettings, diagnostics: Diagnostics) -> None:
-    told = "epochs needs the examples of a task, but the objective has none; text needs steps"
-    _wanting(stage, "epochs", ("E272", told, "epochs=0"), diagnostics)
+    problem = "epochs needs the examples of a task, but the objective has none; text needs steps"
+    _wanting(stage, "epochs", ("E272", problem, "epochs=0"), diagnostics)
 
 
 def _wanting(

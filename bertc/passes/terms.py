@@ -28,23 +28,23 @@ def _stand_together(stage: StageSettings, diagnostics: Diagnostics) -> None:
         )
     asking = {term.pairs: term.title for term in terms if term.pairs != "none"}
     if len(asking) > 1:
-        one, other, *_ = sorted(asking.values())
+        first, second, *_ = sorted(asking.values())
         diagnostics.error(
             "E206",
-            f"{one} and {other} make pairs in different ways",
+            f"{first} and {second} make pairs in different ways",
             span,
             label="a row is made in one way only",
-            help=f"objective=mlm+{other} or objective=mlm+{one}",
+            help=f"objective=mlm+{second} or objective=mlm+{first}",
         )
     alone = next((term.title for term in terms if term.order == "forward"), "")
     if alone and set(kinds) != {alone}:
-        other = next(kind for kind in kinds if kind != alone)
+        refused = next(kind for kind in kinds if kind != alone)
         diagnostics.error(
             "E217",
-            f"{alone} needs a causal encoder and unchanged text, which {other} does not allow",
+            f"{alone} needs a causal encoder and unchanged text, which {refused} does not allow",
             span,
             label=f"{alone} cannot be combined",
-            help=f"objective={alone} or objective={other}",
+            help=f"objective={alone} or objective={refused}",
             fix=fix(stage.origins["objective"], f"objective={alone}"),
         )
     spans = any(isinstance(term.masks.unit, SpanUnit) for term in terms if term.masks)
@@ -63,25 +63,25 @@ def _order_possible(stage: StageSettings, diagnostics: Diagnostics) -> None:
     """Report terms that change the rows of a permutation, and blocks that do not divide them."""
     terms = [term.objective for term in stage.objective]
     span, seq = stage.span("objective"), stage.seq
-    found = next((term for term in terms if term.order == "permuted"), None)
-    if found is None:
+    permuted = next((term for term in terms if term.order == "permuted"), None)
+    if permuted is None:
         return
     others = [t.kind for t in terms if t.order != "permuted" and t.pairs == "none"]
     generates = stage.generator.kind != "none"
     if others:
         diagnostics.error(
             "E250",
-            f"{found.kind} needs unchanged rows, which {others[0]} does not allow",
+            f"{permuted.kind} needs unchanged rows, which {others[0]} does not allow",
             span,
             label="the other term may have a stage of its own",
-            help=f"objective={_as_written(stage, found)}" + " generator=none" * generates,
+            help=f"objective={_as_written(stage, permuted)}" + " generator=none" * generates,
         )
-    block = found.block_length
+    block = permuted.block_length
     part = next((p for p in stage.parts if 0 < block < p and p % block), None)
     if part is not None:
         near = largest_divisor(math.gcd(*stage.parts), block)
         rows = f"rows of {seq}" if part == seq else f"parts of {part}"
-        place = (terms.index(found), "objective")
+        place = (terms.index(permuted), "objective")
         diagnostics.error(
             "E251",
             f"block = {block} does not divide {rows} tokens",
@@ -95,5 +95,5 @@ def _order_possible(stage: StageSettings, diagnostics: Diagnostics) -> None:
 def _as_written(stage: StageSettings, wanted: Objective) -> str:
     """A term of the objective as written; its kind alone if the objective is not written."""
     terms = stage.objective
-    own = terms_written(stage.origins["objective"], lambda i: terms[i].objective == wanted)
-    return own or wanted.kind
+    text = terms_written(stage.origins["objective"], lambda i: terms[i].objective == wanted)
+    return text or wanted.kind

@@ -161,14 +161,14 @@ def _json_tokens(file: Path) -> Iterable[tuple[str, int]]:
     content = read_object(file)
     try:
         pieces = content if file.name == "vocab.json" else content["model"]["vocab"]
-        own = (
+        tokens = (
             [(str(piece), number) for number, (piece, _) in enumerate(pieces)]
             if isinstance(pieces, list)
             else [(token, int(number)) for token, number in pieces.items()]
         )
         if file.name == "vocab.json":
-            return own
-        return [*own, *((t["content"], int(t["id"])) for t in content.get("added_tokens") or ())]
+            return tokens
+        return [*tokens, *((t["content"], int(t["id"])) for t in content.get("added_tokens") or ())]
     except (KeyError, TypeError, ValueError, AttributeError):
         raise DataError(f"{file}: it has no model.vocab") from None
 
@@ -186,12 +186,12 @@ def word_list(file: Path) -> dict[str, int]:
     tokens = [line.rstrip(WHITE_SPACE) for line in lines]
     while tokens and not tokens[-1]:
         tokens.pop()
-    found = {token: number for number, token in enumerate(tokens)}
-    if repeated := len([token for token in tokens if token]) - len(found.keys() - {""}):
+    ids = {token: number for number, token in enumerate(tokens)}
+    if repeated := len([token for token in tokens if token]) - len(ids.keys() - {""}):
         raise DataError(
             f"{file}: {repeated} tokens stand twice or more", "copy it again from its source"
         )
-    return found
+    return ids
 
 
 def sentencepiece_model(file: Path) -> SentencePieceModel:

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from bertc.data import RawBatch
+from bertc.host.exact import WITHOUT_FP64, preparing
 from bertc.host.parts import profiled_as
 from bertc.ir.program.stage import Stage
-from bertc.nn.exact import WITHOUT_FP64, preparing
 from bertc.objectives import Inputs, MicroBatch, VocabTensors, corrupt, mask_key
 from bertc.planning.plan import batches_at_once
 

@@ -14,11 +14,11 @@ from torch import Tensor
 from bertc.diagnostics import DataError
 from bertc.distributed.engines import Engine, Objective
 from bertc.distributed.process_group import ALONE, ProcessGroup
+from bertc.host.exact import exact
 from bertc.host.parts import profiled_as
 from bertc.ir.address import key
 from bertc.ir.program.stage import Stage
 from bertc.nn import Memory, Model
-from bertc.nn.exact import exact
 from bertc.objectives import Inputs, MicroBatch, VocabTensors
 from bertc.optim.optimizers import Guard, Rule, clip, gradient_norm, guard
 from bertc.step.feed import Batch, corruption

@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 
 from bertc.data import RawBatch
+from bertc.host.exact import preparing
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.nn import Model
-from bertc.nn.exact import preparing
 from bertc.objectives import VocabTensors
 from bertc.optim.optimizers import make_rule, zero_moments
 from bertc.planning.plan import Plan

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from bertc.data import TaskBatch, TaskData
+from bertc.host.exact import WITHOUT_FP64
 from bertc.ir.program.stage import Stage
 from bertc.nn import EncoderInputs
-from bertc.nn.exact import WITHOUT_FP64
 from bertc.objectives import MicroBatch, TaskTargets
 from bertc.step.feed import Batch, Taken
 

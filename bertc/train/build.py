@@ -8,6 +8,7 @@ import torch
 
 from bertc.estimate.units import bytes_text
 from bertc.host.display import peak_memory_bytes
+from bertc.host.exact import preparing
 from bertc.host.graphs import graphs_so_far
 from bertc.host.machine import make_plan
 from bertc.interop.exporting import export_model
@@ -15,7 +16,6 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.nn import Model
-from bertc.nn.exact import preparing
 from bertc.objectives import Inputs
 from bertc.planning.plan import Plan
 from bertc.step.feed import to_inputs

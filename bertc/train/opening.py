@@ -10,9 +10,9 @@ from bertc.distributed.process_group import ProcessGroup
 from bertc.estimate import Estimate
 from bertc.estimate.units import duration_text
 from bertc.host.display import SHORTEST_FORECAST_SECONDS, Display
+from bertc.host.exact import preparing
 from bertc.ir.changing.growth import Drawn
 from bertc.ir.program.resolved import Resolved
-from bertc.nn.exact import preparing
 from bertc.runs import checkpoints
 from bertc.runs.folder import RunFolder
 from bertc.runs.metrics import Metrics, NoMetrics

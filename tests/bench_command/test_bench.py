@@ -14,9 +14,10 @@ import torch
 from bertc import cli
 from bertc.api import resolve
 from bertc.bench import measure
-from bertc.bench.baseline import IGNORED, arguments, described, transformers
+from bertc.bench.baseline import arguments, described, model_of, transformers
 from bertc.bench.contender import Contender, Step, bertc, load_kernels
 from bertc.bench.measure import quartiles
+from bertc.bench.pair import IGNORED
 from bertc.bench.run import bench
 from bertc.diagnostics import DataError, MissingInputError, UsageError
 from bertc.host.machine import SUMS, make_plan
@@ -117,6 +118,7 @@ def test_a_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
         ("pack=true", "pack=true stands in the way"),
         ("share=attention", "share=attention stands in the way"),
         ("objective=mlm(unit=span)+sbo", "objective=mlm.sbo stands in the way"),
+        ("objective=rtd(over=masked)+mlm generator=0.5", "objective=rtd stands in the way"),
     ],
 )
 def test_a_spec_that_transformers_cannot_say(settings: str, obstacle: str) -> None:
@@ -129,6 +131,8 @@ SYSTEMS = {
     "one question less": "objective=mlm",
     "albert": "objective=mlm+sop embedding=16 share=all",
     "roberta": "objective=mlm positions=learned(18, offset=2) pooler=true",
+    "electra": "objective=rtd*50+mlm generator=0.5 embedding=16 activation=gelu-tanh",
+    "electra, tables": "objective=rtd*50+mlm generator=network(0.5, tie=tokens) embedding=16",
 }
 
 
@@ -141,10 +145,19 @@ def test_the_other_side_is_the_same_model_on_the_same_batch(name: str) -> None:
     assert (predicted.sum(1) == 2).all()
     assert not torch.equal(first["input_ids"], second["input_ids"])
     assert (first["input_ids"][~predicted] != 4).all(), "a [MASK] that nobody asks about"
-    model_class, settings = described(resolved)
-    model = model_class(model_class.config_class(**settings))
+    networks = resolved.stages[0].networks()
+    model = model_of(networks, [described(resolved, network) for network in networks])
     read = [w for w in model_weights(resolved) if name != "roberta" or "pooler" not in w.name]
     assert sum(p.numel() for p in model.parameters()) == sum(w.numel for w in read)
+    assert torch.isfinite(model(**first).loss)
+
+
+def test_tokens_replaced_at_random_are_labelled_on_the_other_side() -> None:
+    resolved = resolve(TOY + "objective=rtd generator=random")
+    first, _ = arguments(resolved, 2)
+    assert first["labels"].sum() > 0
+    (network,) = resolved.stages[0].networks()
+    model = model_of((network,), [described(resolved, network)])
     assert torch.isfinite(model(**first).loss)
 
 

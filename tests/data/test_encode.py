@@ -277,16 +277,36 @@ def test_what_is_cut_lost_or_too_little_is_told(bert, tmp_path):
     own = f"classify('{tmp_path}/short.tsv') + read('{tmp_path}/asked.jsonl', stride=2)"
     spec = f"layers=1 hidden=8 heads=2 vocab=wordpiece(99) task={own} batch=5 seq=8"
     copier = Copier(tmp_path, None, "[MASK]", Told())
-    read_tasks(bertc.resolve(spec).stages[0], bert, 1, copier, Told())
+    read_tasks(bertc.resolve(spec).stages[0], bert, 1, copier, Told(), {})
     assert said == [
         "classify: no dev part: no scores will be reported",
-        "classify: batch = 5 is 2.5 times the 2 training examples",
         "classify: 1 of 2 training examples are cut to 8 tokens",
+        "classify: batch = 5 is 2.5 times the 2 training examples",
         "read: no dev part: no scores will be reported",
-        "read: batch = 5 is 2.5 times the 2 training examples",
         "read: the answers of 1 of 1 training examples stand in no window as a whole: a longer seq"
         " has longer windows, a smaller stride more of them",
+        "read: batch = 5 is 2.5 times the 2 training examples",
     ]
+
+
+def test_a_task_of_two_stages_is_read_once(bert, tmp_path):
+    begun = []
+
+    class Shown(Silent):
+        def begin(self, task, total, unit):
+            begun.append(task)
+
+    (tmp_path / "a.tsv").write_text("text\tlabel\nw1 w2\tno\nw3 w4\tyes\n")
+    task = f"classify('{tmp_path}/a.tsv')"
+    blocks = f"stage 'a' {{ task={task} }} stage 'b' {{ task={task} batch=2 }}"
+    resolved = bertc.resolve(f"layers=1 hidden=8 heads=2 vocab=wordpiece(99) seq=8 {blocks}")
+    copier, known = Copier(tmp_path, None, "[MASK]", Shown()), {}
+    first, second = (
+        read_tasks(stage, bert, 1, copier, Shown(), known) for stage in resolved.stages
+    )
+    assert begun == ["reading classify", "encoding classify"]
+    assert first.sets[0] is second.sets[0]
+    assert (first.batch, second.batch) == (resolved.stages[0].batch, 2)
 
 
 def test_a_question_that_is_cut_names_its_own_limit(bert):

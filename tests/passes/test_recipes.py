@@ -224,6 +224,18 @@ def test_a_stage_has_the_recipe_of_its_task_and_what_it_writes_itself():
     assert forced.batch == 8
 
 
+def test_a_row_length_outside_the_stages_is_that_of_tasks_too():
+    text = f"seq=48 steps=100 stage 'a' {{ objective=mlm }} stage 'b' {{ {RTE} }}"
+    assert [stage.seq for stage in bertc.resolve(text).stages] == [48, 48]
+    _, longer = bertc.resolve(text.replace(RTE, f"{RTE} seq=64")).stages
+    assert longer.seq == 64
+
+
+def test_passes_are_counted_by_the_batch_of_the_stage_itself():
+    text = f"batch=8 stage 'a' {{ {RTE} }} stage 'b' {{ {RTE} batch=16 }}"
+    assert [stage.steps for stage in bertc.resolve(text).stages] == [934, 467]
+
+
 def test_what_a_chain_of_tasks_says_outside_its_stages_holds_in_each():
     text = f"batch=8 seq=48 stage 'a' {{ {RTE} steps=5 }} stage 'b' {{ {RTE} seq=64 }}"
     first, second = bertc.resolve(text).stages

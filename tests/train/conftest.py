@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from bertc.api import points
 from bertc.ir.data import Files, Share
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Polynomial
@@ -18,6 +19,8 @@ from bertc.ir.program.written import Given, Origin, Program, StageGiven
 from bertc.ir.vocabulary import WordPiece
 from bertc.passes import resolve
 from bertc.train import finish
+from bertc.train.loop import train
+from tests.net.programs import FARM
 
 WORDS = (
     "hens", "ducks", "geese", "cackle", "quack", "hiss", "in", "on", "under", "the",
@@ -52,6 +55,46 @@ def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("corpus") / "farm.txt"
     path.write_text("\n\n".join(documents) + "\n")
     return path
+
+
+@pytest.fixture
+def in_the_farm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Go where the paths of the tiny programs begin."""
+    monkeypatch.chdir(FARM)
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cache for the runs of tiny programs."""
+    return tmp_path_factory.mktemp("farm-cache")
+
+
+@pytest.fixture(scope="session")
+def farm_run(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Callable[[str], Path]:
+    """The run folder of a tiny program, trained once for all tests that begin with it."""
+    folders: dict[str, Path] = {}
+
+    def trained(spec: str) -> Path:
+        if spec not in folders:
+            folder = tmp_path_factory.mktemp("farm") / "bert"
+            with pytest.MonkeyPatch.context() as patched:
+                patched.chdir(FARM)
+                patched.setattr(finish, "plot", undrawn)
+                train(points(spec)[0], folder, cache=cache, quiet=True)
+            folders[spec] = folder
+        return folders[spec]
+
+    return trained
+
+
+def text(settings: dict[str, str], **changed: str) -> str:
+    """The spec of settings; those that are empty are left out."""
+    return " ".join(f"{name}={value}" for name, value in {**settings, **changed}.items() if value)
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    """The weights of the newest checkpoint."""
+    return load_file(max((run / "checkpoints").glob("step-*")) / "weights.safetensors")
 
 
 def given(values: dict[str, object]) -> dict[str, Given]:

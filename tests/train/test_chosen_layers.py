@@ -1,6 +1,7 @@
 """``init``: a run that begins with chosen layers, or with the embeddings, of another network."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,41 +13,22 @@ from bertc.api import points
 from bertc.diagnostics import DataError, SpecError, StoppedError
 from bertc.interop.loading import read_model
 from bertc.ir.program.resolved import Resolved
-from bertc.train import finish
 from bertc.train.beginning.init_from import source_of
 from bertc.train.loop import train
-from tests.net.programs import FARM, TOY
+from tests.net.programs import TOY
+from tests.train.conftest import text
 from tests.train.test_training import stop_after
 
 DEEP = {**TOY, "layers": "4", "heads": "[1, 2, 2, 1]", "objective": "mlm", "steps": "2"}
 SMALL = {**TOY, "vocab": "", "steps": "4", "objective": "mlm"}
+pytestmark = pytest.mark.usefixtures("in_the_farm")
 OF_NETWORK = ("layers", "hidden", "heads", "ffn", "segments")
 
 
-def text(settings: dict[str, str], **changed: str) -> str:
-    return " ".join(f"{name}={value}" for name, value in {**settings, **changed}.items() if value)
-
-
-@pytest.fixture(autouse=True)
-def in_the_farm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(FARM)
-    monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
-def deep(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+@pytest.fixture
+def deep(farm_run: Callable[[str], Path]) -> Path:
     """A network of four layers, not all with as many heads, that learned mlm."""
-    folder = tmp_path_factory.mktemp("deep") / "bert"
-    with pytest.MonkeyPatch.context() as patched:
-        patched.chdir(FARM)
-        patched.setattr(finish, "plot", lambda lines, path: path.touch())
-        train(points(text(DEEP))[0], folder, cache=cache, quiet=True)
-    return folder
+    return farm_run(text(DEEP))
 
 
 def student(init: str, **changed: str) -> Resolved:

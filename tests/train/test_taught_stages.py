@@ -1,21 +1,21 @@
 """Stages of one spec with teachers of their own, of text and then of a task, or without any."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from bertc.api import points
 from bertc.diagnostics import StoppedError
-from bertc.train import finish
 from bertc.train.loop import train
-from tests.net.programs import FARM, TOY
-from tests.train.test_chosen_layers import text
+from tests.net.programs import TOY
+from tests.train.conftest import text, weights
 from tests.train.test_training import stop_after
 
+pytestmark = pytest.mark.usefixtures("in_the_farm")
 TASK = 'glue(rte, "RTE")'
-TEACHER = {**TOY, "layers": "4", "steps": "2"}
+TEACHER = {**TOY, "layers": "4", "heads": "[1, 2, 2, 1]", "objective": "mlm", "steps": "2"}
 STUDENT = dict.fromkeys(("layers", "hidden", "heads", "ffn", "vocab", "steps"), "")
 STAGES = """
 stage "general" {{ teacher = "{general}"  objective = kd(hidden) + kd(embeddings)  steps = 2 }}
@@ -26,43 +26,21 @@ stage "answers" {{ teacher = "{tuned}"  objective = 0.5*{task} + 0.5*kd(logits) 
 """
 
 
-@pytest.fixture(autouse=True)
-def in_the_farm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(FARM)
-    monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
-
-
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def made(farm_run: Callable[[str], Path], cache: Path) -> tuple[Path, str]:
     """A cache, and the spec of four stages with a teacher of text and one of the task."""
-    folder = tmp_path_factory.mktemp("teachers")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.chdir(FARM)
-        patched.setattr(finish, "plot", lambda lines, path: path.touch())
-        general, tuned = folder / "general", folder / "tuned"
-        options = {"cache": folder / "cache", "quiet": True}
-        train(points(text(TEACHER, objective="mlm"))[0], general, **options)
-        of_task = {**TEACHER, **STUDENT, "steps": "2", "objective": TASK, "init": f'"{general}"'}
-        train(points(text(of_task))[0], tuned, **options)
+    general = farm_run(text(TEACHER))
+    of_task = {**TEACHER, **STUDENT, "steps": "2", "objective": TASK, "init": f'"{general}"'}
+    tuned = farm_run(text(of_task))
     begun = f'init=layers("{general}", uniform)'
     own = {"layers": "2", "eval_every": "4", "save_every": "1"}
     whole = f"{text({**TOY, **STUDENT, **own})} {begun}"
-    return folder / "cache", whole + STAGES.format(general=general, tuned=tuned, task=TASK)
-
-
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    last = max((run / "checkpoints").glob("step-*"))
-    return load_file(last / "weights.safetensors")
+    return cache, whole + STAGES.format(general=general, tuned=tuned, task=TASK)
 
 
 @pytest.fixture(scope="module")
-def straight(made: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = tmp_path_factory.mktemp("straight") / "run"
-    with pytest.MonkeyPatch.context() as patched:
-        patched.chdir(FARM)
-        patched.setattr(finish, "plot", lambda lines, path: path.touch())
-        train(points(made[1])[0], run, cache=made[0], quiet=True)
-    return run
+def straight(made: tuple[Path, str], farm_run: Callable[[str], Path]) -> Path:
+    return farm_run(made[1])
 
 
 def test_each_stage_has_its_own_teachers(made: tuple[Path, str]) -> None:

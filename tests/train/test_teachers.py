@@ -2,60 +2,36 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from bertc.api import estimate, points
 from bertc.diagnostics import DataError, ResumeRefusedError, SpecError, StoppedError, UsageError
 from bertc.inference.preview import preview
 from bertc.interop.loading import load
 from bertc.ir.program.resolved import Resolved
-from bertc.train import finish
 from bertc.train.loop import train
-from tests.net.programs import FARM, TOY
+from tests.net.programs import TOY
+from tests.train.conftest import text, weights
 from tests.train.test_training import stop_after
 
+pytestmark = pytest.mark.usefixtures("in_the_farm")
 STUDENT = {**TOY, "layers": "1", "hidden": "16", "ffn": "32", "vocab": "", "steps": "4"}
 
 
-def text(settings: dict[str, str], **changed: str) -> str:
-    return " ".join(f"{name}={value}" for name, value in {**settings, **changed}.items() if value)
-
-
-@pytest.fixture(autouse=True)
-def in_the_farm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(FARM)
-    monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
-def bert(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+@pytest.fixture
+def bert(farm_run: Callable[[str], Path]) -> Path:
     """A teacher of two layers that learned mlm."""
-    folder = tmp_path_factory.mktemp("teacher") / "bert"
-    with pytest.MonkeyPatch.context() as patched:
-        patched.chdir(FARM)
-        patched.setattr(finish, "plot", lambda lines, path: path.touch())
-        train(points(text(TOY, objective="mlm"))[0], folder, cache=cache, quiet=True)
-    return folder
+    return farm_run(text(TOY, objective="mlm"))
 
 
 def student(folder: Path, objective: str = "2*kd(logits, T=2) + mlm", **changed: str) -> Any:
     own = {"teacher": f'"{folder}"', "objective": objective, **changed}
     return points(text(STUDENT, **own))[0]
-
-
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    last = max((run / "checkpoints").glob("step-*"))
-    return load_file(last / "weights.safetensors")
 
 
 def test_a_student_is_trained_saved_and_resumed_without_its_teacher(
@@ -210,15 +186,10 @@ ASKED = 'glue(rte, "RTE", dropout=0)'
 TUNED = {**TOY, "recipe": "bert", "seq": "24", "steps": "4"}
 
 
-@pytest.fixture(scope="module")
-def tuned(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
-    """A teacher of two layers that learned a task."""
-    folder = tmp_path_factory.mktemp("teacher") / "rte"
-    with pytest.MonkeyPatch.context() as patched:
-        patched.chdir(FARM)
-        patched.setattr(finish, "plot", lambda lines, path: path.touch())
-        train(points(text(TUNED, objective=ASKED))[0], folder, cache=cache, quiet=True)
-    return folder
+@pytest.fixture
+def tuned(farm_run: Callable[[str], Path]) -> Path:
+    """A teacher that learned a task."""
+    return farm_run(text(TUNED, objective=ASKED))
 
 
 def of_task(folder: Path, terms: str, **changed: str) -> Any:

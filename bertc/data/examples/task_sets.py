@@ -1,7 +1,7 @@
 """The tasks of a stage, read from their files and encoded."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
@@ -81,39 +81,62 @@ def mean_length(task: AnyTask, vocabulary: Vocabulary, seq: int, segments: int) 
 
 
 def read_tasks(
-    stage: Stage, vocabulary: Vocabulary, seed: int, copier: Copier, progress: Progress
+    stage: Stage,
+    vocabulary: Vocabulary,
+    seed: int,
+    copier: Copier,
+    progress: Progress,
+    known: dict[Hashable, TaskSet],
 ) -> TaskData:
     """Read and encode the tasks of a stage, with the copies of their examples.
+
+    ``known`` are those of earlier stages, to which it adds its own, so that none is read twice.
 
     Raises:
         MissingInputError, DataError: as the layouts and the copier.
     """
-    sets = []
+    sets, encoder = [], stage.encoder
     for task in stage.tasks:
-        progress.begin(f"reading {task.title}", 0, "rows")
-        learned = learned_examples(task, training_examples(task))
-        progress.end()
-        copies, originals = copier.copies(task.title, learned, stage.augment)
-        progress.begin(f"reading {task.title}", 0, "rows")
-        all_parts = {part: part_examples(task, part) for part in dev_parts(task)}
-        parts = {part: scored_sample(task, part, examples) for part, examples in all_parts.items()}
-        segments = stage.encoder.kinds_of_segments
-        task_set = TaskSet(
-            task,
-            encode(task, [*learned, *copies], vocabulary, stage.seq, segments),
-            {
-                part: (examples, encode(task, examples, vocabulary, stage.seq, segments))
-                for part, examples in parts.items()
-            },
-            one_per_row=not stage.encoder.packs,
-            originals=originals,
-        )
-        progress.end()
-        count = len(learned) + len(copies)
-        for note in (*_sampled(all_parts, parts), *_notes(task_set, count, stage)):
-            progress.note(f"{task.title}: {note}")
+        key = task, stage.seq, stage.augment, encoder.kinds_of_segments, encoder.packs
+        if key not in known:
+            known[key] = _read_task(task, stage, vocabulary, copier, progress)
+        task_set = known[key]
+        if stage.batch > task_set.units:
+            times = stage.batch / task_set.units
+            progress.note(
+                f"{task.title}: batch = {stage.batch:,} is {times:.1f} times the "
+                f"{task_set.units:,} training examples"
+            )
         sets.append(task_set)
     return TaskData(vocabulary, seed, stage.batch, stage.seq, tuple(sets), stage.smoothing, 0)
+
+
+def _read_task(
+    task: AnyTask, stage: Stage, vocabulary: Vocabulary, copier: Copier, progress: Progress
+) -> TaskSet:
+    progress.begin(f"reading {task.title}", 0, "rows")
+    learned = learned_examples(task, training_examples(task))
+    all_parts = {part: part_examples(task, part) for part in dev_parts(task)}
+    progress.end()
+    copies, originals = copier.copies(task.title, learned, stage.augment)
+    progress.begin(f"encoding {task.title}", 0, "rows")
+    parts = {part: scored_sample(task, part, examples) for part, examples in all_parts.items()}
+    segments = stage.encoder.kinds_of_segments
+    task_set = TaskSet(
+        task,
+        encode(task, [*learned, *copies], vocabulary, stage.seq, segments),
+        {
+            part: (examples, encode(task, examples, vocabulary, stage.seq, segments))
+            for part, examples in parts.items()
+        },
+        one_per_row=not stage.encoder.packs,
+        originals=originals,
+    )
+    progress.end()
+    count = len(learned) + len(copies)
+    for note in (*_sampled(all_parts, parts), *_notes(task_set, count, stage.seq)):
+        progress.note(f"{task.title}: {note}")
+    return task_set
 
 
 def _sampled(
@@ -127,18 +150,13 @@ def _sampled(
     ]
 
 
-def _notes(task_set: TaskSet, examples: int, stage: Stage) -> list[str]:
-    """Remarks on text that was cut, and on too few examples or parts."""
+def _notes(task_set: TaskSet, examples: int, seq: int) -> list[str]:
+    """Remarks on text that was cut, and on missing parts."""
     parts = {"training": (examples, task_set.train)}
     parts |= {name: (len(scored), rows) for name, (scored, rows) in task_set.parts.items()}
     notes = [] if task_set.parts else ["no dev part: no scores will be reported"]
-    if stage.batch > task_set.units:
-        times = stage.batch / task_set.units
-        notes.append(
-            f"batch = {stage.batch:,} is {times:.1f} times the {task_set.units:,} training examples"
-        )
     for name, (count, rows) in parts.items():
-        notes += notes_on_cuts(task_set.task, rows, count, f"{name} ", stage.seq)
+        notes += notes_on_cuts(task_set.task, rows, count, f"{name} ", seq)
     return notes
 
 

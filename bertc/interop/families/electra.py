@@ -99,5 +99,6 @@ ELECTRA = Family(
     config_of=_config_of,
     recipe="electra",
     vocabulary=WordPiece,
+    labels={"mlm": "labels", "rtd": "labels"},
     head_activation="gelu",
 )

@@ -5,26 +5,21 @@ Their code is castorini/d-bert: dbert/distill/model/bi_rnn.py, siamese_rnn.py, a
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from bertc.ir import operation as op
 from bertc.ir.base import Axis, FanIn, Weight, Width, affine
-from bertc.ir.network.body_node import BodyNode
-from bertc.ir.network.body_setting import BodySetting, Shared
-from bertc.ir.network.encoder import Dropout
-from bertc.ir.network.ffn import Activation
-from bertc.ir.network.norm import LayerNorm, NormFunction
+from bertc.ir.network.body_setting import Shared
+from bertc.ir.network.row_pooling import RowPooling, RowPoolingBody
 
 GATES = 4
 DIRECTIONS = ("right", "left")
 """Ways in which a text is read, as weights are called by."""
-COMPARED = 4
-"""Vectors that two texts are compared by: u, v, u * v and |u - v|."""
 
 
-class BiLstm(BodySetting):
+class BiLstm(RowPooling):
     """An LSTM in each direction, ``hidden`` wide; a token's state is both side by side.
 
     ``project``: width that the vectors of tokens are mapped to before, 0: they are read as they
@@ -39,7 +34,6 @@ class BiLstm(BodySetting):
     layers: Annotated[int, Field(ge=1, le=1000)] = 1
     project: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     pool: Literal["ends", "max", "mean"] = "ends"
-    pairs: Literal["apart", "joined"] = "apart"
     units: Width = 200  # confs/birnn_sst2.json fc_size
     positional = ("hidden", "layers")
 
@@ -53,78 +47,27 @@ class BiLstm(BodySetting):
         """Both directions."""
         return len(DIRECTIONS) * self.hidden
 
-    @property
-    def segments(self) -> int:
-        """Two, which mark the texts of a row."""
-        return 2
-
     def network(self, shared: Shared) -> "BiLstmBody":
-        """The body; two texts are compared only with ``pairs=apart``."""
-        return BiLstmBody(
-            vocab_size=shared.vocab_size,
-            embedding=shared.embedding,
-            hidden=self.width,
-            table=shared.table,
-            causal=shared.causal,
-            pooler=shared.pooler,
-            head=shared.head,
-            initializer=shared.initializer,
-            lstm=self,
-            dropout=shared.dropout,
-            texts=shared.texts if self.pairs == "apart" else 1,
-        )
+        """The body."""
+        return BiLstmBody(**self.shared_fields(shared), lstm=self)
 
 
-class BiLstmBody(BodyNode):
-    """The layers of ``lstm``, over each of up to ``texts`` texts of a row."""
+class BiLstmBody(RowPoolingBody):
+    """The layers of ``lstm``, over each text of a row."""
 
     lstm: BiLstm
-    dropout: Dropout
-    texts: Annotated[int, Field(ge=1, le=2)]
 
     body_kind = "bilstm"
-    pools_rows = True
 
     @property
-    def depth(self) -> int:
-        """Number of layers."""
-        return self.lstm.layers
+    def setting(self) -> BiLstm:
+        """The kind with its arguments."""
+        return self.lstm
 
     @property
     def owners(self) -> Mapping[str, tuple[int, ...]]:
         """Every layer its own."""
         return {"recurrence": tuple(range(self.depth))}
-
-    @property
-    def kinds_of_segments(self) -> int:
-        """The two texts of a pair."""
-        return self.lstm.segments
-
-    @property
-    def head_norm(self) -> NormFunction:
-        """The norm of BERT's heads."""
-        return LayerNorm(eps=1e-12)
-
-    @property
-    def head_activation(self) -> Activation:
-        """The activation of BERT's heads."""
-        return "gelu"
-
-    @property
-    def row_width(self) -> int:
-        """Width of the vector of a row, before the pooler."""
-        return self.hidden * (COMPARED if self.texts > 1 else 1)
-
-    def read_width(self, pooled: bool) -> int:
-        """Pooled, that of the pooler's units, or without a pooler of the vector of a row."""
-        if not pooled:
-            return self.hidden
-        return self.lstm.units if self.pooler else self.row_width
-
-    def settings(self) -> dict[str, Any]:
-        """The kind with its arguments, and those that all kinds have."""
-        shared = ("embedding", "table", "head", "dropout", "initializer")
-        return {"body": self.lstm, **{name: getattr(self, name) for name in shared}}
 
     @property
     def inner(self) -> int:
@@ -134,11 +77,9 @@ class BiLstmBody(BodyNode):
     def embedding_weights(self) -> tuple[Weight, ...]:
         """The token table, and the map from it if there is one."""
         width: tuple[Axis, int] = ("embedding", self.embedding)
-        axes: tuple[Axis, Axis] = ("vocab", "embedding")
-        shape, init = (self.vocab_size, self.embedding), self.initializer
-        table = Weight("embeddings.token.weight", shape, axes, init, "embeddings", "table")
-        mapped = affine("embeddings.project", ("hidden", self.inner), width, init, "embeddings")
-        return (table, *(mapped if self.lstm.project else ()))
+        inner: tuple[Axis, int] = ("hidden", self.inner)
+        mapped = affine("embeddings.project", inner, width, self.initializer, "embeddings")
+        return (self.token_table(), *(mapped if self.lstm.project else ()))
 
     def layer_weights(self, layer: int) -> tuple[Weight, ...]:
         """Maps from inputs and from the state before to the gates, in each direction.
@@ -158,12 +99,6 @@ class BiLstmBody(BodyNode):
             )
         )
 
-    def pooler_weights(self) -> tuple[Weight, ...]:
-        """The layer of units, if there is one."""
-        units: tuple[Axis, int] = ("feature", self.lstm.units)
-        row: tuple[Axis, int] = ("hidden", self.row_width)
-        return affine("pooler", units, row, self.initializer, "pooler") if self.pooler else ()
-
     def weights(self) -> tuple[Weight, ...]:
         """In the order of the forward pass."""
         layers = (weight for layer in range(self.depth) for weight in self.layer_weights(layer))
@@ -172,7 +107,6 @@ class BiLstmBody(BodyNode):
     def operations(self, call: op.Call) -> op.Forward:
         """Each text of a row takes as many steps as the row has tokens."""
         tokens, rate = call.rows * call.tokens, self.dropout
-        pooled = call.rows * call.pooled if self.pooler else 0
         return op.Forward(
             embeddings=(
                 *self.table.operations(self.vocab_size, self.embedding, self.inner, tokens),
@@ -182,7 +116,7 @@ class BiLstmBody(BodyNode):
             layers=tuple((self._layer(layer, call),) for layer in range(self.depth)),
             last=(
                 *((op.Dropout(tokens, self.hidden),) if rate.last else ()),
-                *((op.Product(pooled, self.row_width, self.lstm.units),) if pooled else ()),
+                *self.pooler_operations(call),
             ),
         )
 
@@ -201,8 +135,3 @@ class BiLstmBody(BodyNode):
         count = sum(weight.numel for weight in self.layer_weights(layer))
         found = (*before, *(len(DIRECTIONS) * direction))
         return op.Block("recurrence", f"recurrence.{layer}", count, found)
-
-    def pooled_operations(self, rows: int) -> op.Operations:
-        """ReLU of the units."""
-        units = rows * self.lstm.units
-        return (op.Pointwise("relu", units, kept=2 * units),) if self.pooler else ()

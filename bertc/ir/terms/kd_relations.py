@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from bertc.ir import operation as op
 from bertc.ir.network.body import Body
+from bertc.ir.network.body_node import BodyNode
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.terms.heads import Projections
 from bertc.ir.terms.kd import OfLayers
@@ -35,7 +36,7 @@ class KdRelated(OfLayers):
         """Its relations."""
 
     @abstractmethod
-    def split(self, body: Body, layer: int) -> int:
+    def split(self, body: BodyNode, layer: int) -> int:
         """Number of heads by which the vectors of a layer, counted from 1, are compared."""
 
     @property
@@ -104,7 +105,7 @@ class KdAttention(KdRelated):
         """Queries and keys."""
         return ("attention",)
 
-    def split(self, body: Body, layer: int) -> int:
+    def split(self, body: BodyNode, layer: int) -> int:
         """The heads of the layer."""
         widths = body.attention_widths(layer)
         assert widths is not None, "the checks see to bodies that attend"
@@ -143,6 +144,6 @@ class KdRelations(KdRelated):
         """The argument ``of``."""
         return self.of
 
-    def split(self, body: Body, layer: int) -> int:
+    def split(self, body: BodyNode, layer: int) -> int:
         """The argument ``heads``."""
         return self.heads

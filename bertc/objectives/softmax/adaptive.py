@@ -10,14 +10,14 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 
-from bertc.ir.network.body import Body
+from bertc.ir.network.body_node import BodyNode
 from bertc.nn.embeddings import AdaptiveEmbedding, Tokens
 from bertc.nn.heads import AdaptiveTokenHead
 from bertc.objectives.softmax.cross_entropy import vocabulary_loss
 
 
 def adaptive_loss(
-    encoder: Body,
+    encoder: BodyNode,
     hidden_nh: Float[torch.Tensor, "n h"],
     targets_n: Int[torch.Tensor, "n"],
     head: AdaptiveTokenHead,
@@ -57,7 +57,10 @@ def members(cluster_n: Int[torch.Tensor, "n"], clusters: int) -> list[Int[torch.
 
 
 def adaptive_logits(
-    encoder: Body, hidden_nh: Float[torch.Tensor, "n h"], head: AdaptiveTokenHead, tokens: Tokens
+    encoder: BodyNode,
+    hidden_nh: Float[torch.Tensor, "n h"],
+    head: AdaptiveTokenHead,
+    tokens: Tokens,
 ) -> Float[torch.Tensor, "n v"]:
     """log p of every token (n, v), in nats."""
     clusters, scorer = encoder.clusters, _Scorer(encoder, head, tokens, hidden_nh.dtype)
@@ -74,7 +77,7 @@ class _Scorer:
     """Weights of the clusters, cast to the dtype of the states."""
 
     def __init__(
-        self, encoder: Body, head: AdaptiveTokenHead, tokens: Tokens, dtype: torch.dtype
+        self, encoder: BodyNode, head: AdaptiveTokenHead, tokens: Tokens, dtype: torch.dtype
     ) -> None:
         self._clusters = encoder.clusters
         self._head, self._tokens, self._dtype = head, tokens, dtype

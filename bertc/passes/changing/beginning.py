@@ -28,12 +28,12 @@ def begins(program: Complete, diagnostics: Diagnostics) -> None:
     if problem := init.misfit(init.depth, first.layers):
         fitting = init.instead(init.depth, first.layers)
         path = TEACHER if init.path == TEACHER else f'"{init.path}"'
-        other = f"init={call_text('layers', path, fitting)}"
+        as_deep = f"init={call_text('layers', path, fitting)}"
         diagnostics.error(
             "E268",
             problem,
             program.span("init"),
             notes=note(f"layers = {first.layers}", first.span("layers")),
-            help=other if fitting else f"layers={init.depth or len(init.layers)}",
-            fix=fix(program.origins["init"], other) if fitting else None,
+            help=as_deep if fitting else f"layers={init.depth or len(init.layers)}",
+            fix=fix(program.origins["init"], as_deep) if fitting else None,
         )

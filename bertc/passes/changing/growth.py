@@ -73,7 +73,7 @@ def _nothing_grows(origin: Origin, where: str, diagnostics: Diagnostics) -> None
 def _generator_possible(program: Complete, diagnostics: Diagnostics) -> None:
     """Check that an encoder can start from its generator: trained before, and of equal size."""
     generator, stages = program.generator, program.stages
-    made = program.origins["generator"]
+    origin = program.origins["generator"]
     for place, stage in enumerate(stages):
         if not isinstance(stage.grow, FromGenerator):
             continue
@@ -91,14 +91,14 @@ def _generator_possible(program: Complete, diagnostics: Diagnostics) -> None:
             problem = "the encoder cannot start from its generator and grow deeper at once"
         if problem:
             grow = stage.origins["grow"]
-            told = fix(made, as_wide) if instead == as_wide else fix_kind(grow, "stack")
+            mend = fix(origin, as_wide) if instead == as_wide else fix_kind(grow, "stack")
             diagnostics.error(
                 "E263",
                 problem,
                 grow.span,
-                notes=note(f"generator = {generator.kind}", made.span),
+                notes=note(f"generator = {generator.kind}", origin.span),
                 help=instead,
-                fix=told,
+                fix=mend,
             )
             return
 
@@ -177,12 +177,12 @@ def _together(
         layer = parted(grow, old, new)
         if layer is None:
             continue
-        mine, other = (grow.source(at, before, after) for at in (layer, new[layer]))
+        mine, theirs = (grow.source(at, before, after) for at in (layer, new[layer]))
         kept = parted(Interleave(), old, new) is None
         diagnostics.error(
             "E266",
             f"layer {layer} cannot start as a copy of layer {mine}: it shares its {part} with "
-            f"layer {new[layer]}, which starts as layer {other}",
+            f"layer {new[layer]}, which starts as layer {theirs}",
             stage.span("grow") or stage.span("layers"),
             label="layers that share weights start as copies of layers that share weights",
             notes=(

@@ -27,20 +27,20 @@ def of_layers(term: TermT, stage: StageSettings, teacher: Body) -> TermT:
     """A term that knows its pairs of layers, and what follows from the widths of both networks."""
     pairs = pairs_of(term, stage.layers, teacher.depth)
     assert not isinstance(pairs, Unfit), "the checks refuse it"
-    own: dict[str, object] = {"matched": pairs}
+    known: dict[str, object] = {"matched": pairs}
     match term:
         case KdStates():
-            own["width"] = teacher.hidden
+            known["width"] = teacher.hidden
             if term.project != "auto" or teacher.hidden != stage.hidden:
-                own["maps"] = len(pairs) if term.project == "each" else 1
+                known["maps"] = len(pairs) if term.project == "each" else 1
         case KdRelations():
-            own["heads"] = _relation_heads(term, teacher, pairs[0][1])
-    return term.model_copy(update=own)
+            known["heads"] = _relation_heads(term, teacher, pairs[0][1])
+    return term.model_copy(update=known)
 
 
-def pairs_of(term: OfLayers, own: int, teacher: int) -> tuple[tuple[int, int], ...] | Unfit:
+def pairs_of(term: OfLayers, depth: int, teacher: int) -> tuple[tuple[int, int], ...] | Unfit:
     """Pairs of layers of two depths; embeddings have no attention."""
-    pairs = layer_pairs(term.layer_map, own, teacher)
+    pairs = layer_pairs(term.layer_map, depth, teacher)
     if isinstance(pairs, Unfit) or not term.attends:
         return pairs
     layers = tuple(pair for pair in pairs if all(pair))
@@ -79,20 +79,20 @@ def layers_fit(
 def _unmapped(stage: StageSettings, several: bool, teacher: Body, term: OfLayers) -> _Misfit | None:
     """A term that has no map for these layers or examples."""
     if several:
-        told = f"{term.title} compares layers with one teacher's, and there are several"
+        problem = f"{term.title} compares layers with one teacher's, and there are several"
         help = "name one teacher, or average their scores, as in objective=kd(logits)"
-        return _Misfit("E286", told, {"help": help, "fix": None})
+        return _Misfit("E286", problem, {"help": help, "fix": None})
     tags = any(
         isinstance(each.objective, Task) and isinstance(each.objective.answer, Tags)
         for each in stage.objective
     )
     if term.compares == "first" and tags:
-        told = f"{term.title} compares the first token of examples, and tags are of words"
-        return _Misfit("E286", told, _other_term(stage, term, "kd(hidden)"))
-    found = pairs_of(term, stage.layers, teacher.depth)
-    if isinstance(found, Unfit):
-        told = f"{term.title}: {found.problem}"
-        return _Misfit("E286", told, _other_argument(stage, term, "layers", found.instead))
+        problem = f"{term.title} compares the first token of examples, and tags are of words"
+        return _Misfit("E286", problem, _other_term(stage, term, "kd(hidden)"))
+    pairs = pairs_of(term, stage.layers, teacher.depth)
+    if isinstance(pairs, Unfit):
+        problem = f"{term.title}: {pairs.problem}"
+        return _Misfit("E286", problem, _other_argument(stage, term, "layers", pairs.instead))
     return None
 
 
@@ -126,28 +126,34 @@ def _unrelated(stage: StageSettings, teacher: Body, term: KdRelated) -> _Misfit 
     assert not isinstance(pairs, Unfit), "it is refused before"
     for here, there in pairs:
         mine, theirs = _own_widths(stage, here), teacher.attention_widths(there)
-        own, its = f"attention = {stage.attention.at(here - 1).kind}", "the teacher's attention"
+        kind_here = f"attention = {stage.attention.at(here - 1).kind}"
+        kind_there = "the teacher's attention"
         alone = stage.attention.at(here - 1).content_alone and not stage.positions.biases_scores
         if mine is None or theirs is None:
-            told = f"compares queries, keys and values, and {its if mine else own} has none"
-            return _Misfit("E287", f"{term.title} {told}", _other_term(stage, term, "kd(hidden)"))
+            who = kind_there if mine else kind_here
+            problem = f"compares queries, keys and values, and {who} has none"
+            return _Misfit(
+                "E287", f"{term.title} {problem}", _other_term(stage, term, "kd(hidden)")
+            )
         if "attention" in term.related and not (alone and teacher.scores_content_alone(there)):
-            told = "compares products of queries and keys, and the scores of "
-            told += f"{its if alone else own} are of more than these"
-            return _Misfit("E287", f"{term.title} {told}", _other_term(stage, term, RELATIONS))
+            problem = "compares products of queries and keys, and the scores of "
+            problem += f"{kind_there if alone else kind_here} are of more than these"
+            return _Misfit("E287", f"{term.title} {problem}", _other_term(stage, term, RELATIONS))
         match term:
             case KdAttention() if mine.heads != theirs.heads:
-                told = f"compares head with head: layer {here} has {mine.heads}, and the teacher's "
-                told += f"layer {there} has {theirs.heads}"
-                return _Misfit("E287", f"{term.title} {told}", _other_term(stage, term, RELATIONS))
+                problem = f"compares head with head: layer {here} has {mine.heads}, and the "
+                problem += f"teacher's layer {there} has {theirs.heads}"
+                return _Misfit(
+                    "E287", f"{term.title} {problem}", _other_term(stage, term, RELATIONS)
+                )
             case KdRelations():
                 heads = _relation_heads(term, teacher, pairs[0][1])
                 common = math.gcd(mine.inner, theirs.inner)
                 if common % heads:
-                    told = f"cuts {mine.inner} and {theirs.inner} numbers into {heads} heads, "
-                    told += "which do not divide both"
+                    problem = f"cuts {mine.inner} and {theirs.inner} numbers into {heads} heads, "
+                    problem += "which do not divide both"
                     way = _other_argument(stage, term, "heads", str(largest_divisor(common, heads)))
-                    return _Misfit("E287", f"{term.title} {told}", way)
+                    return _Misfit("E287", f"{term.title} {problem}", way)
     return None
 
 

@@ -21,9 +21,9 @@ def taught_terms(stage: StageSettings) -> tuple[Term, ...]:
     A term over the scores of tasks is one for each of them.
     """
     return tuple(
-        term.model_copy(update={"objective": one})
+        term.model_copy(update={"objective": filled})
         for term in stage.objective
-        for one in _filled(term.objective, stage)
+        for filled in _filled(term.objective, stage)
     )
 
 
@@ -34,7 +34,7 @@ def _filled(term: Objective, stage: StageSettings) -> tuple[Objective, ...]:
         if tasks:
             return tuple(_of_task(term, task, len(tasks) > 1) for task in tasks)
         others = (each.objective for each in stage.objective if not each.objective.taught)
-        head = next((one.head_name for one in others if one.scores_tokens), term.head)
+        head = next((each.head_name for each in others if each.scores_tokens), term.head)
         return (term.model_copy(update={"head": head}),)
     first = next((teacher.shape for teacher in stage.teacher if teacher.shape), None)
     if first is None or not isinstance(term, OfLayers):
@@ -66,8 +66,8 @@ def teachers(program: Complete, diagnostics: Diagnostics) -> None:
 
     ``objective=kd(logits)`` is E280 without a teacher.
     """
-    asked = any(_taught(stage) for stage in program.stages)
-    if not asked and _known(program.teacher):
+    is_read = any(_taught(stage) for stage in program.stages)
+    if not is_read and _known(program.teacher):
         diagnostics.remark(
             "R110",
             "no term learns from the teacher, so it is not read",
@@ -84,8 +84,8 @@ def teachers(program: Complete, diagnostics: Diagnostics) -> None:
 
 
 def _taught(stage: StageSettings) -> list[Distillation]:
-    each = (term.objective for term in stage.objective)
-    return [one for one in each if isinstance(one, Distillation)]
+    objectives = (term.objective for term in stage.objective)
+    return [objective for objective in objectives if isinstance(objective, Distillation)]
 
 
 def _known(teachers: tuple[Teacher, ...]) -> list[Teacher]:
@@ -121,11 +121,11 @@ def _teacher_fits(
     diagnostics: Diagnostics,
 ) -> None:
     """Check that a teacher reads the tokens and rows of a stage, and has what terms need."""
-    body, own, span = shape.body, table_rows(stage.vocab), stage.span("teacher")
-    if body.vocab_size != own:
+    body, rows, span = shape.body, table_rows(stage.vocab), stage.span("teacher")
+    if body.vocab_size != rows:
         diagnostics.error(
             "E283",
-            f"the teacher reads with {body.vocab_size:,} tokens, and this network with {own:,}",
+            f"the teacher reads with {body.vocab_size:,} tokens, and this network with {rows:,}",
             span,
             label="terms over tokens compare the same ones",
             notes=note("the vocabulary is set here", stage.span("vocab")),
@@ -168,11 +168,11 @@ def _weigh_something(
 ) -> None:
     """Report terms of weight 0, unless another one trains their heads, here or in a later stage."""
     heads = {
-        one.head_name
+        learned.head_name
         for each in from_here
         for term in each.objective
         if term.weight
-        for one in (
+        for learned in (
             _filled(term.objective, each) if term.objective.asks_head else (term.objective,)
         )
     }
@@ -192,8 +192,8 @@ def _weigh_something(
 def _has_head(stage: StageSettings, shape: Shape, term: KdLogits, diagnostics: Diagnostics) -> None:
     """Check that both networks score the same things, each by one softmax."""
     tasks = _tasks(stage)
-    found = [_task_lacks(shape, term, task) for task in tasks] or [_lacks(stage, shape, term)]
-    for problem, help in dict.fromkeys(each for each in found if each):
+    problems = [_task_lacks(shape, term, task) for task in tasks] or [_lacks(stage, shape, term)]
+    for problem, help in dict.fromkeys(each for each in problems if each):
         diagnostics.error(
             "E285",
             f"{term.title} compares {problem}",
@@ -211,10 +211,10 @@ def _task_lacks(shape: Shape, term: KdLogits, task: Task) -> tuple[str, str] | N
         return problem, "head=plain in both networks, or a term over states"
     if isinstance(task.answer, Score) and term.loss != "mse":
         return "numbers, and the softmax of one number is always 1", "kd(logits, loss=mse)"
-    if shape.terms and not any(alike(other.answer, task.answer) for other in same):
+    if shape.terms and not any(alike(theirs.answer, task.answer) for theirs in same):
         learned = " and ".join(each.name for each in shape.terms)
         problem = f"the answers to {task.title}: {_labels(task)}, and the teacher learned {learned}"
-        problem += "".join(f": {_labels(other)}" for other in same[:1])
+        problem += "".join(f": {_labels(theirs)}" for theirs in same[:1])
         return problem, "a teacher of the same task, with the same labels in the same order"
     return None
 
@@ -223,7 +223,7 @@ def _lacks(stage: StageSettings, shape: Shape, term: KdLogits) -> tuple[str, str
     """The same of scores of tokens."""
     heads = [each.objective.head_name for each in shape.terms]
     others = (each.objective for each in stage.objective if not each.objective.taught)
-    head = next((one.head_name for one in others if one.scores_tokens), term.head)
+    head = next((each.head_name for each in others if each.scores_tokens), term.head)
     if heads and head not in heads:
         learned = " and ".join(each.name for each in shape.terms)
         problem = f"the scores of {head}, and the teacher learned {learned}"

@@ -68,7 +68,7 @@ def unknown_kind(
         f"`{slot.name}` cannot be `{name.text[:40]}`",
         name.span,
         label=f"did you mean `{near}`?" if near else "",
-        notes=(Note(f"it is one of: {listed(known)}"),),
+        notes=(Note(f"it is one of: {', '.join(known)}"),),
         help=slot.prefix + (near + rest_of_line(name, value) if near else inside)
         if near or inside
         else "",

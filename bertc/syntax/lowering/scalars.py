@@ -2,7 +2,7 @@
 
 from typing import Any, Final, NamedTuple, assert_never
 
-from bertc.diagnostics import Diagnostics, Fix, Note, listed, nearest
+from bertc.diagnostics import Diagnostics, Fix, Note, nearest
 from bertc.syntax.read.numbers import show_number
 from bertc.syntax.read.shapes import (
     ChoiceShape,
@@ -132,7 +132,7 @@ class Scalars:
             f"`{slot.name}` cannot be {describe_value(value)}",
             value.span,
             label=f"did you mean `{near}`?" if near and not reason else "",
-            notes=(Note(reason or f"it is one of: {listed(options)}"),),
+            notes=(Note(reason or f"it is one of: {', '.join(options)}"),),
             help=slot.prefix + instead if instead else "",
             fix=Fix(value.span, instead) if instead else None,
         )
