@@ -17,7 +17,7 @@ from bertc.evaluation.tasks import evaluate_tasks
 from bertc.ir.program.model import model_weights, trained_names
 from bertc.ir.program.stage import Stage
 from bertc.objectives import Inputs
-from bertc.optim.lamb import Moments
+from bertc.optim.by_tensor import Moments
 from bertc.optim.optimizers import Rule, make_rule
 from bertc.step.feed import Batch, Feed, to_inputs
 from bertc.step.objective import make_objective

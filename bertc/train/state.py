@@ -12,7 +12,7 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.nn import Model, build
-from bertc.optim.lamb import Moments
+from bertc.optim.by_tensor import Moments
 from bertc.optim.optimizers import zero_moments
 from bertc.runs import checkpoints
 from bertc.runs.metrics import FINITE, Count, Sums

@@ -1,6 +1,7 @@
 """Update rules and learning-rate schedules."""
 
-from typing import Annotated, Literal, Self
+from operator import not_
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -59,7 +60,7 @@ Schedule = Annotated[Polynomial | Cosine | ConstantRate | InverseSqrt, Field(dis
 
 
 class _Rule(Node):
-    """An update rule; decay is decoupled from the gradient: p -= lr x decay x p."""
+    """An update rule; decay is apart from the gradient: p -= rate x decay x p."""
 
     lr: Annotated[float, Field(gt=0, le=100)] = 1e-4  # BERT paper, appendix A.2
     warmup: Warmup = 0.01  # BERT paper, appendix A.2: 10,000 of 1,000,000 steps
@@ -81,6 +82,14 @@ class _Rule(Node):
             )
         return self
 
+    by_tensor: ClassVar[bool] = False
+    """True if the update of a tensor is scaled by a number of that tensor."""
+
+    @property
+    def decay_by_rate(self) -> float:
+        """What the learning rate multiplies: an update takes ``rate`` x this off each weight."""
+        return self.decay
+
     def schedule_steps(self, steps: int) -> int:
         """Length of the schedule in steps, given ``steps`` steps of training."""
         return (self.schedule.over if isinstance(self.schedule, Decay) else 0) or steps
@@ -90,8 +99,23 @@ class _Rule(Node):
         return self.warmup if isinstance(self.warmup, int) else round(self.warmup * steps)
 
 
-class Adam(_Rule):
-    """Adam with decoupled weight decay; without bias correction it is BERT's AdamWeightDecay."""
+class _Decoupled(_Rule):
+    """A rule whose decay may be decoupled from the learning rate too.
+
+    ``decoupled``: at the peak rate a step takes ``decay`` off each weight, else ``lr`` x ``decay``
+    (Loshchilov and Hutter 2019, algorithm 2; MosaicBERT, DecoupledAdamW).
+    """
+
+    decoupled: Annotated[bool, Field(exclude_if=not_)] = False
+
+    @property
+    def decay_by_rate(self) -> float:
+        """``decay``, relative to the peak rate where it is decoupled."""
+        return self.decay / self.lr if self.decoupled else self.decay
+
+
+class Adam(_Decoupled):
+    """Adam with decay apart from the gradient; uncorrected, it is BERT's AdamWeightDecay."""
 
     kind: Literal["adam", "adamw"] = "adamw"
     # The rate of a layer is this times that of the layer above; heads have the full rate,
@@ -109,8 +133,25 @@ class Lamb(_Rule):
     """
 
     kind: Literal["lamb"] = "lamb"
+    by_tensor: ClassVar[bool] = True
     adapt_exempt: Literal["norms-and-biases", "none"] = "norms-and-biases"
     bias_correction: bool = False
 
 
-Optimizer = Annotated[Adam | Lamb, Field(discriminator="kind")]
+class StableAdam(_Decoupled):
+    """Adam whose rate is lower for a tensor while its gradients outgrow their own average.
+
+    The rate of a tensor is divided by max(1, RMS of g / max(sqrt(v), eps)) (Wortsman et al. 2023,
+    algorithm 2), which stands in for clipping. Defaults are those of ModernBERT
+    (modernbert-base-pretrain.yaml; torch-optimi, StableAdamW).
+    """
+
+    kind: Literal["stable-adamw"] = "stable-adamw"
+    by_tensor: ClassVar[bool] = True
+    betas: tuple[Beta, Beta] = (0.9, 0.98)
+    decay: Annotated[float, Field(ge=0, le=10)] = 1e-5
+    clip: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    decoupled: bool = True
+
+
+Optimizer = Annotated[Adam | Lamb | StableAdam, Field(discriminator="kind")]
