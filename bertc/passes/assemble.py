@@ -1,6 +1,7 @@
 """From a complete, checked program to a ``Resolved``."""
 
 from bertc.ir.changing.growth import FromRun
+from bertc.ir.changing.pruning import NOTHING
 from bertc.ir.data import FULL, PAIRED
 from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.task import Task
@@ -125,7 +126,8 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
             other = (stages[-1].encoder, stages[-1].generator) != networks
             begins = other or stage.begins_told or tuned
         counted_from = first if begins else counted_from
-        stages.append(_stage(stage, networks, begins, first, program.total_steps, counted_from))
+        whole = _stage(stage, networks, begins, first, program.total_steps, counted_from)
+        stages += _by_batch(stage, whole)
         first += stage.steps
     return tuple(stages)
 
@@ -175,6 +177,31 @@ def _stage(
         patience=stage.patience if tuned else 0,
         augment=stage.augment if tuned else UNCHANGED,
     )
+
+
+def _by_batch(settings: StageSettings, stage: AnyStage) -> list[AnyStage]:
+    """A stage for each size of its batches, named after it where there are several.
+
+    It grows its network in the first, and prunes in the last.
+    """
+    pieces = settings.batch_warmup.pieces(stage.batch, stage.steps)
+    if len(pieces) == 1:
+        return [stage]
+    stages, first, rows_read = list[AnyStage](), stage.first_step, 0
+    for number, (rows, steps) in enumerate(pieces):
+        first_batch = -(-rows_read // rows)
+        update = {
+            "name": f"{stage.name}-{rows}",
+            "batch": rows,
+            "steps": steps,
+            "first_step": first,
+            "first_batch": first_batch,
+            "grow": stage.grow if number == 0 else None,
+            "prune": stage.prune if number == len(pieces) - 1 else NOTHING,
+        }
+        stages.append(stage.model_copy(update=update))
+        first, rows_read = first + steps, (first_batch + steps) * rows
+    return stages
 
 
 def _pairs(stage: StageSettings) -> Pairs:

@@ -105,7 +105,8 @@ class TextPhase(Phase):
         """Batches that are corrupted several at once."""
         rows = session.ranks.rows(self.stage.batch) if session.ranks.is_distributed else None
         corrupt = self.step.corrupt
-        return Feed(self.data, first, end, session.device, corrupt, rows)
+        before = self.stage.first_batch
+        return Feed(self.data, before + first, before + end, session.device, corrupt, rows)
 
     def evaluate(self, session: Session, examples: int, progress: Progress) -> Evaluation:
         """Losses of each objective, on about ``examples`` held-out examples."""

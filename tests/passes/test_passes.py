@@ -123,6 +123,7 @@ def test_groups_are_exact_for_every_count(depth: int) -> None:
         ("objective=mlm+span", "E207"),
         ("batch=32 microbatch=5", "E208"),
         ("steps=10 optimizer=adamw(warmup=20)", "E209"),
+        ("steps=10 optimizer=adamw(warmup=1, schedule=wsd(10))", "E325"),
         ("layers=3 ffn=[8, 8]", "E210"),
         ("objective=mlm+sop segments=1", "E211"),
         ('vocab="nowhere/vocab.txt"', "E212"),

@@ -5,11 +5,14 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.ir.base import Count, Node
+from bertc.ir.base import Count, Node, Tokens
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
-Warmup = Annotated[int, Field(ge=0, le=10**12)] | Annotated[float, Field(ge=0, lt=1)]
-"""A number of steps, or a fraction of all steps (``6%``)."""
+Warmup = Count | Annotated[float, Field(ge=0, lt=1)] | Tokens
+"""A number of steps, or a fraction of all steps (``6%``); tokens until they are steps."""
+
+Length = Count | Annotated[float, Field(ge=0, le=1)] | Tokens
+"""The same, up to all steps (``100%``)."""
 
 
 class Decay(Node):
@@ -25,7 +28,7 @@ class Decay(Node):
 
     end: Annotated[float, Field(ge=0, le=1)] = 0.0
     end_lr: Annotated[float, Field(ge=0, le=100)] = 0.0
-    over: Count = 0
+    over: Count | Tokens = 0
     decay_from: Literal["start", "throughout", "warmup"] = "warmup"
 
 
@@ -56,7 +59,30 @@ class InverseSqrt(Node):
     kind: Literal["inverse-sqrt"] = "inverse-sqrt"
 
 
-Schedule = Annotated[Polynomial | Cosine | ConstantRate | InverseSqrt, Field(discriminator="kind")]
+class WarmupStableDecay(Node):
+    """Constant lr after warm-up, and a decay to ``end`` x lr over the last steps (Hu et al. 2024).
+
+    ``decay`` is a number of steps, or a fraction of all. ``shape`` is that of the decay:
+    ``1-sqrt`` is ModernBERT's, 1 - sqrt(progress) (Haegele et al. 2024; warmup_stable_decay.py,
+    one_minus_sqrt). Until it begins the rate depends on no number of steps.
+    """
+
+    kind: Literal["wsd"] = "wsd"
+    decay: Length = 0.2
+    shape: Literal["1-sqrt", "linear", "cosine"] = "1-sqrt"
+    end: Annotated[float, Field(ge=0, le=1)] = 0.0
+    positional = ("decay",)
+
+
+Schedule = Annotated[
+    Polynomial | Cosine | ConstantRate | InverseSqrt | WarmupStableDecay,
+    Field(discriminator="kind"),
+]
+
+
+def _of(length: int | float | Tokens, steps: int) -> int:
+    assert not isinstance(length, Tokens), "a pass has made them steps"
+    return length if isinstance(length, int) else round(length * steps)
 
 
 class _Rule(Node):
@@ -71,6 +97,8 @@ class _Rule(Node):
     decay_exempt: Literal["norms-and-biases", "none"] = "norms-and-biases"
     clip: Annotated[float, Field(ge=0, le=1e6)] = 1.0  # global gradient norm; 0 switches it off
     bias_correction: bool = True
+    # The rate of the first update, from which warm-up is linear (fairseq --warmup-init-lr).
+    warmup_from: Annotated[float, Field(ge=0, le=100, exclude_if=not_)] = 0.0
     positional = ("lr",)
 
     @model_validator(mode="after")
@@ -79,6 +107,11 @@ class _Rule(Node):
             raise ValueError(
                 f"end_lr = {self.schedule.end_lr:g} is above lr = {self.lr:g}",
                 "set end_lr below lr, or leave it out",
+            )
+        if self.warmup_from > self.lr:
+            raise ValueError(
+                f"warmup_from = {self.warmup_from:g} is above lr = {self.lr:g}",
+                "set warmup_from below lr, or leave it out",
             )
         return self
 
@@ -92,11 +125,16 @@ class _Rule(Node):
 
     def schedule_steps(self, steps: int) -> int:
         """Length of the schedule in steps, given ``steps`` steps of training."""
-        return (self.schedule.over if isinstance(self.schedule, Decay) else 0) or steps
+        return _of(self.schedule.over if isinstance(self.schedule, Decay) else 0, steps) or steps
 
     def warmup_steps(self, steps: int) -> int:
         """Warm-up in steps, for a schedule of ``steps`` steps."""
-        return self.warmup if isinstance(self.warmup, int) else round(self.warmup * steps)
+        return _of(self.warmup, steps)
+
+    def decay_steps(self, steps: int) -> int:
+        """Steps of the decay that ends a schedule of ``steps`` steps (wsd); 0 for others."""
+        schedule = self.schedule
+        return _of(schedule.decay, steps) if isinstance(schedule, WarmupStableDecay) else 0
 
 
 class _Decoupled(_Rule):

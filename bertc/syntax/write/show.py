@@ -151,5 +151,5 @@ def _without_kind(node: Node) -> str:
     values = [getattr(node, name) for name in cls.positional]
     if cls.bare_number:
         same = set(cls.bare_number) == set(cls.model_fields) and len(set(values)) == 1
-        return show_number(values[0]) if same else ""
+        return f"{show_number(values[0])} {cls.number_unit}".rstrip() if same else ""
     return "/".join(map(show_number, values)) if len(values) == len(cls.model_fields) else ""
