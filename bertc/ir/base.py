@@ -36,8 +36,8 @@ class Node(BaseModel):
     ``data="corpus/*.txt"``). ``shorthand`` names the field whose kinds, written alone, stand for
     the whole node (``objective=span``). ``others`` names the field that collects all arguments with
     unknown names as (name, text) (``pairs(en="a.en", fr="a.fr")``). ``looked_up`` names the fields
-    that are read from files and never written. ``number_unit`` is the word after a bare number that makes
-    it one of this kind (``3G tokens``).
+    that are read from files and never written. ``number_unit`` is the word after a bare number that
+    makes it one of this kind (``3G tokens``).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, defer_build=True)

@@ -114,6 +114,8 @@ def _generator(stage: StageSettings) -> Encoder | None:
 
 def _stages(program: Complete) -> tuple[AnyStage, ...]:
     first, counted_from, stages = 0, 0, list[AnyStage]()
+    if going_on := isinstance(program.init, FromRun) and program.init.moments == "carry":
+        counted_from = -program.init.updates
     # The checks ensure that all stages agree.
     causal, two_streams = reads_on(program.stages[0].objective), _permutes(program)
     texts = _texts(program)
@@ -125,9 +127,11 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
             tuned = has_tasks(stage.objective)
             other = (stages[-1].encoder, stages[-1].generator) != networks
             begins = other or stage.begins_told or tuned
-        counted_from = first if begins else counted_from
+        if begins and (stages or not going_on):
+            counted_from = first
         whole = _stage(stage, networks, begins, first, program.total_steps, counted_from)
-        stages += _by_batch(stage, whole)
+        rows_read = program.init.rows if going_on and not stages else 0
+        stages += _by_batch(stage, whole, rows_read)
         first += stage.steps
     return tuple(stages)
 
@@ -179,15 +183,16 @@ def _stage(
     )
 
 
-def _by_batch(settings: StageSettings, stage: AnyStage) -> list[AnyStage]:
+def _by_batch(settings: StageSettings, stage: AnyStage, rows_read: int) -> list[AnyStage]:
     """A stage for each size of its batches, named after it where there are several.
 
-    It grows its network in the first, and prunes in the last.
+    It grows its network in the first, and prunes in the last. ``rows_read``: rows of its text that
+    were read before.
     """
     pieces = settings.batch_warmup.pieces(stage.batch, stage.steps)
     if len(pieces) == 1:
-        return [stage]
-    stages, first, rows_read = list[AnyStage](), stage.first_step, 0
+        return [stage.model_copy(update={"first_batch": -(-rows_read // stage.batch)})]
+    stages, first = list[AnyStage](), stage.first_step
     for number, (rows, steps) in enumerate(pieces):
         first_batch = -(-rows_read // rows)
         update = {

@@ -186,7 +186,9 @@ class Settings(Node):
         "a hundredth of all steps, at most 100", "steps between log lines"
     )
     eval_examples: Positive = default(512, HOUSE, "maximum held-out examples per evaluation")
-    keep: Annotated[int, Field(ge=1, le=1000)] = default(2, HOUSE, "checkpoints kept")
+    keep: Annotated[int, Field(ge=1, le=1000)] | Literal["all"] = default(
+        2, HOUSE, "number of checkpoints kept, the newest, or all"
+    )
     precision: Literal["auto", "fp32", "bf16"] = default(
         "auto", HOUSE, "arithmetic; auto: bf16 where the hardware has it"
     )

@@ -99,6 +99,11 @@ class Stage(Node):
         return 0 if self.freeze == "embeddings" else self.freeze or None
 
     @property
+    def updates_before(self) -> int:
+        """Updates that its optimiser had done before the run began (``moments=carry``)."""
+        return max(0, -self.counted_from)
+
+    @property
     def tokens_per_step(self) -> int:
         """Tokens read by one optimiser step, padding included."""
         return self.batch * self.seq
