@@ -124,7 +124,7 @@ def _move(
         for at, count in zip(begins, groups, strict=True)
     ]
     updates = [stack[i] for stack, count in zip(stacks, groups, strict=True) for i in range(count)]
-    divisors = torch._foreach_sqrt(second)
+    divisors = list(torch._foreach_sqrt(second))
     torch._foreach_div_(divisors, second_correction)
     if isinstance(rule, StableAdam):
         factors = _caution(gradients, divisors, updates, sizes, rule.eps, add)

@@ -114,8 +114,10 @@ def _generator(stage: StageSettings) -> Encoder | None:
 
 def _stages(program: Complete) -> tuple[AnyStage, ...]:
     first, counted_from, stages = 0, 0, list[AnyStage]()
-    if going_on := isinstance(program.init, FromRun) and program.init.moments == "carry":
-        counted_from = -program.init.updates
+    init = program.init
+    carried = init if isinstance(init, FromRun) and init.moments == "carry" else None
+    if carried:
+        counted_from = -carried.updates
     # The checks ensure that all stages agree.
     causal, two_streams = reads_on(program.stages[0].objective), _permutes(program)
     texts = _texts(program)
@@ -127,10 +129,10 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
             tuned = has_tasks(stage.objective)
             other = (stages[-1].encoder, stages[-1].generator) != networks
             begins = other or stage.begins_told or tuned
-        if begins and (stages or not going_on):
+        if begins and (stages or carried is None):
             counted_from = first
         whole = _stage(stage, networks, begins, first, program.total_steps, counted_from)
-        rows_read = program.init.rows if going_on and not stages else 0
+        rows_read = carried.rows if carried and not stages else 0
         stages += _by_batch(stage, whole, rows_read)
         first += stage.steps
     return tuple(stages)
