@@ -21,8 +21,12 @@ def token_losses(
     head: nn.Module,
     network: BodyModule,
     chances_bk: Float[torch.Tensor, "b k"] | None = None,
+    z: float = 0.0,
 ) -> Predicted:
-    """Losses of tokens (n,) predicted from states; sampled guesses if ``chances_bk`` is given."""
+    """Losses of tokens (n,) predicted from states; sampled guesses if ``chances_bk`` is given.
+
+    In training ``z`` x log(Z)^2 is part of each.
+    """
     states_nh = states_bkh.flatten(0, 1)
     if isinstance(head, AdaptiveTokenHead):
         assert chances_bk is None, "an adaptive head samples no guesses"
@@ -32,7 +36,8 @@ def token_losses(
         )
     assert isinstance(head, TokenHead), "the head of a language model"
     bias_v = head.bias_of(table_of(network))
-    return feature_losses(head(states_nh), bias_v, targets_bk, network, chances_bk)
+    z = z if head.training else 0.0
+    return feature_losses(head(states_nh), bias_v, targets_bk, network, chances_bk, z)
 
 
 def feature_losses(
@@ -41,12 +46,13 @@ def feature_losses(
     targets_bk: Int[torch.Tensor, "b k"],
     network: BodyModule,
     chances_bk: Float[torch.Tensor, "b k"] | None = None,
+    z: float = 0.0,
 ) -> Predicted:
     """Losses of tokens (n,) whose scores are features times the token table."""
     table_ve = table_of(network).to(features_ne.dtype)
     chances_n = None if chances_bk is None else chances_bk.reshape(-1)
     return Predicted(
-        *vocabulary_loss(features_ne, table_ve, bias_v, targets_bk.reshape(-1), chances_n)
+        *vocabulary_loss(features_ne, table_ve, bias_v, targets_bk.reshape(-1), chances_n, z=z)
     )
 
 

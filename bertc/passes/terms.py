@@ -6,6 +6,7 @@ from bertc.diagnostics import Diagnostics
 from bertc.ir.learning.objective import Objective
 from bertc.ir.program.complete import StageSettings
 from bertc.ir.terms.masking import SpanUnit
+from bertc.ir.terms.node import LanguageModel
 from bertc.passes.settings.fixes import argument, fix, note, terms_written
 from bertc.planning.plan import largest_divisor
 
@@ -13,6 +14,7 @@ from bertc.planning.plan import largest_divisor
 def check_terms(stage: StageSettings, diagnostics: Diagnostics) -> None:
     """Report terms that cannot be combined, or lack another that they need."""
     _stand_together(stage, diagnostics)
+    _one_softmax(stage, diagnostics)
     _order_possible(stage, diagnostics)
 
 
@@ -56,6 +58,28 @@ def _stand_together(stage: StageSettings, diagnostics: Diagnostics) -> None:
             span,
             label="needs an mlm term with span units",
             help=f"objective=span+{reads}",
+        )
+
+
+def _one_softmax(stage: StageSettings, diagnostics: Diagnostics) -> None:
+    """Check that terms with one head agree on ``z``, which needs that head to have one softmax."""
+    origin = stage.origins["objective"]
+    terms = [t.objective for t in stage.objective if isinstance(t.objective, LanguageModel)]
+    unequal = next((t for t in terms if t.z != terms[0].z), None)
+    if unequal is not None:
+        diagnostics.error(
+            "E329",
+            f"{terms[0].title} has z = {terms[0].z:g} and {unequal.title} z = {unequal.z:g}, but "
+            "they share their head",
+            origin.span,
+            help=f"z={max(terms[0].z, unequal.z):g} in both",
+        )
+    elif stage.head.kind == "adaptive" and any(t.z for t in terms):
+        diagnostics.error(
+            "E329",
+            "z is of one softmax, but an adaptive head has several",
+            origin.span,
+            help="z=0",
         )
 
 

@@ -25,7 +25,9 @@ def try_to_write(resolved: Resolved, out: Path) -> None:
     run = resolved.run
     kept = -(-resolved.steps // run.save_every) if run.keep == "all" else run.keep
     with (
-        durable.writing(out, copies * 4 * parameters * (kept + 1), elsewhere="choose another --out"),
+        durable.writing(
+            out, copies * 4 * parameters * (kept + 1), elsewhere="choose another --out"
+        ),
         TemporaryDirectory(dir=existing_folder(out)) as folder,
     ):
         durable.write(Path(folder) / "test", b"test")

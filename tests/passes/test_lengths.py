@@ -94,6 +94,15 @@ def test_lengths_that_cannot_be_are_refused(spec: str, code: str) -> None:
     assert [each.code for each in caught.value.diagnostics] == [code]
 
 
+def test_a_stage_may_mask_less_than_the_one_before() -> None:
+    """mmBERT: 30%, 15%, then 5% (README)."""
+    stages = resolve(
+        'seq=100 stage "a" { objective=mlm(30%) } stage "b" { objective=mlm(15%) } '
+        'stage "c" { objective=mlm(5%) }'
+    ).stages
+    assert [stage.predictions() for stage in stages] == [30, 15, 5]
+
+
 def test_a_setting_may_be_called_tokens() -> None:
     with pytest.raises(SpecError) as caught:
         resolve("seq=128 tokens=5")
