@@ -16,11 +16,11 @@ from bertc.passes.settings.stages import DEFAULT_STAGE, has_tasks
 
 Paces = Sequence[tuple[int, int]]
 """(number of steps, tokens of each), one after the other."""
-ENDLESS = 10**18
+FOREVER = 10**18
 FULL = Given(FULL_BATCH, Origin("default", source="bertc"))
 
 
-def lengths(program: Program, diagnostics: Diagnostics) -> Program:
+def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
     """Turn lengths in tokens into steps.
 
     ``steps=1G tokens batch=256 seq=512`` becomes ``steps=7629 batch=256 seq=512``. Tokens are those
@@ -60,7 +60,7 @@ def shares(stages: Sequence[StageGiven], run: Mapping[str, Given], tokens: bool)
 
 
 def _in_tokens(value: Any) -> bool:
-    """True of a number of steps or a warm-up of batches that is told in tokens."""
+    """True of a number of steps, or a warm-up of batches, in tokens."""
     return isinstance(value, Tokens) or isinstance(getattr(value, "over", None), Tokens)
 
 
@@ -77,7 +77,7 @@ def _counted(block: StageGiven, run: Mapping[str, Given]) -> StageGiven:
         rising = replace(rising, value=rising.value.model_copy(update={"over": over}))
         own["batch_warmup"] = settings["batch_warmup"] = rising
     if _in_tokens(settings["steps"].value):
-        pieces = rising.value.pieces(batch, ENDLESS)
+        pieces = rising.value.pieces(batch, FOREVER)
         paces = [(steps, rows * seq) for rows, steps in pieces]
         steps = max(1, _steps_of(settings["steps"].value, paces))
         own["steps"] = replace(settings["steps"], value=steps)
@@ -91,7 +91,7 @@ def _paces(settings: Mapping[str, Given]) -> Paces:
 
 
 def _steps_of(tokens: Tokens, paces: Paces) -> int:
-    """The number of steps, to the nearest, that read so many tokens."""
+    """The number of steps, to the nearest, that read these tokens."""
     left, done = tokens.tokens, 0
     for steps, each in paces[:-1]:
         if left < steps * each:

@@ -63,24 +63,23 @@ def _stand_together(stage: StageSettings, diagnostics: Diagnostics) -> None:
 
 def _one_softmax(stage: StageSettings, diagnostics: Diagnostics) -> None:
     """Check that terms with one head agree on ``z``, which needs that head to have one softmax."""
-    origin = stage.origins["objective"]
-    terms = [t.objective for t in stage.objective if isinstance(t.objective, LanguageModel)]
-    unequal = next((t for t in terms if t.z != terms[0].z), None)
-    if unequal is not None:
-        diagnostics.error(
-            "E329",
-            f"{terms[0].title} has z = {terms[0].z:g} and {unequal.title} z = {unequal.z:g}, but "
-            "they share their head",
-            origin.span,
-            help=f"z={max(terms[0].z, unequal.z):g} in both",
-        )
-    elif stage.head.kind == "adaptive" and any(t.z for t in terms):
-        diagnostics.error(
-            "E329",
-            "z is of one softmax, but an adaptive head has several",
-            origin.span,
-            help="z=0",
-        )
+    every = enumerate(term.objective for term in stage.objective)
+    terms = [(number, term) for number, term in every if isinstance(term, LanguageModel)]
+    wanted = terms[0][1].z if terms and stage.head.kind != "adaptive" else 0.0
+    for number, term in terms:
+        if term.z != wanted:
+            reason = (
+                "an adaptive head has a softmax for each cluster"
+                if stage.head.kind == "adaptive"
+                else f"{terms[0][1].title}, with the same head, has {wanted:g}"
+            )
+            origin = stage.origins["objective"]
+            diagnostics.error(
+                "E329",
+                f"{term.title} has z = {term.z:g}, but {reason}",
+                origin.span,
+                **argument("objective", origin, "z", f"{wanted:g}", (number, "objective")),
+            )
 
 
 def _order_possible(stage: StageSettings, diagnostics: Diagnostics) -> None:

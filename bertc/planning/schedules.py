@@ -57,7 +57,7 @@ def _decay(stage: Stage, updates: int) -> float:
 
 
 def _left(shape: Literal["1-sqrt", "linear", "cosine"], progress: float) -> float:
-    """What a decay from 1 to 0 has left."""
+    """A decay from 1 to 0, at this progress."""
     match shape:
         case "1-sqrt":
             return 1 - math.sqrt(progress)

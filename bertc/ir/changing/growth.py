@@ -93,7 +93,7 @@ TEACHER = "teacher"
 
 
 class FromOther(Node):
-    """Weights of another network; the optimiser starts anew, unless it is told otherwise.
+    """Weights of another network; the optimiser starts anew unless ``moments`` are carried.
 
     ``path`` is an earlier run, an imported model or a Hugging Face folder, or ``teacher``.
     """

@@ -120,7 +120,7 @@ class _Rule(Node):
 
     @property
     def decay_by_rate(self) -> float:
-        """What the learning rate multiplies: an update takes ``rate`` x this off each weight."""
+        """The decay that the learning rate multiplies: a step takes rate x this off each weight."""
         return self.decay
 
     def schedule_steps(self, steps: int) -> int:

@@ -16,7 +16,7 @@ NUMBER_UNITS = {
     "%": Fraction(1, 100),
 }
 MAX_NUMBER_CHARACTERS = 32
-TOKENS = "tokens"
+TOKENS_UNIT = "tokens"
 """The word that makes a number one of tokens."""
 _LITERAL = re.compile(r"(-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([A-Za-z]*%?)", re.ASCII)
 
@@ -35,7 +35,7 @@ def read_number(text: str) -> int | float:
     Raises:
         NotANumberError: with what is wrong, and a correction where one is obvious.
     """
-    text = text.removesuffix(TOKENS).rstrip()
+    text = text.removesuffix(TOKENS_UNIT).rstrip()
     if len(text) > MAX_NUMBER_CHARACTERS:
         raise NotANumberError(
             f"a number of {len(text)} characters; at most {MAX_NUMBER_CHARACTERS} are read"

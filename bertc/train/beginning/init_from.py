@@ -103,8 +103,8 @@ def _read(
     old, tensors, checkpoint = read_checkpoint(folder, init.step)
     if init.moments == "reset":
         return old, tensors, {}
-    found = checkpoints.verify(checkpoint).folder / checkpoints.OPTIMIZER
-    return old, tensors, checkpoints.load_moments(found, model_weights(old))
+    file = checkpoints.verify(checkpoint).folder / checkpoints.OPTIMIZER
+    return old, tensors, checkpoints.load_moments(file, model_weights(old))
 
 
 def _of_tables(path: str, tables: TableStart) -> Source:
