@@ -4,7 +4,10 @@ import pytest
 
 from bertc.api import resolve
 from bertc.diagnostics import SpecError
+from bertc.ir.learning.optimizer import Adam, WarmupStableDecay
 from bertc.planning.schedules import rate
+from bertc.syntax.read.shapes import setting_shape
+from bertc.syntax.write.show import show_value
 
 MODERNBERT = {768: 3333333300, 1536: 10e9, 2304: 20e9, 3072: 33333333000, 3840: 50e9}
 """Rows of a batch, and tokens after which the next size begins (modernbert-base-pretrain.yaml)."""
@@ -101,6 +104,15 @@ def test_a_stage_may_mask_less_than_the_one_before() -> None:
         'stage "c" { objective=mlm(5%) }'
     ).stages
     assert [stage.predictions() for stage in stages] == [30, 15, 5]
+
+
+def test_all_steps_are_written_unlike_one_step() -> None:
+    shape = setting_shape("optimizer")
+    for text, length, steps in (("wsd(decay=100%)", 1.0, 50), ("wsd(decay=1)", 1, 1)):
+        shown = show_value(Adam(warmup=0, schedule=WarmupStableDecay(decay=length)), shape)
+        assert shown == f"adamw(warmup=0, schedule={text})"
+        (stage,) = resolve(f"steps=50 optimizer={shown}").stages
+        assert stage.optimizer.decay_steps(50) == steps
 
 
 def test_a_setting_may_be_called_tokens() -> None:

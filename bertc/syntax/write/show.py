@@ -61,6 +61,8 @@ def show_value(value: Any, shape: Shape | None = None, *, full: bool = False) ->
             return f"[{', '.join(show_value(item, shape.item, full=full) for item in value)}]"
         case SumShape():
             return " + ".join(_term(term, shape, full) for term in value)
+        case EitherShape() if value == 1 and isinstance(value, float):
+            return "100%"  # 1 is a number of steps
         case EitherShape(options=options):
             choices = (each for each in options if isinstance(each, ChoiceShape))
             word = any(value in choice.options for choice in choices)
