@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from bertc.ir.changing.growth import FromEmbeddings, FromLayers
+from bertc.interop.folders import RESOLVED, checkpoint_at, read_resolved
+from bertc.ir.changing.growth import FromEmbeddings, FromLayers, FromRun
 from bertc.ir.network.sharing import ShareMap, ShareNone
 from bertc.ir.program.written import Given
+from bertc.storage.paths import is_taken
 
 OF_LAYERS = ("body", "layers", "heads", "head_dim", "ffn", "share", "attention")
 """Settings that embeddings alone do not say."""
@@ -25,8 +28,22 @@ def taken(
         case FromLayers() if "layers" in found:
             init = replace(init, value=init.value.model_copy(update={"depth": found["layers"]}))
             return init, {**found, **_of_layers(init.value, found, written)}
+        case FromRun(moments="carry"):
+            return replace(init, value=_going_on(init.value)), found
         case _:
             return init, found
+
+
+def _going_on(init: FromRun) -> FromRun:
+    """``init`` with what the run there had done at its step: updates, and rows of text."""
+    folder = Path(init.path)
+    if not is_taken(folder / RESOLVED) or (found := checkpoint_at(folder, init.step)) is None:
+        return init  # told of where its weights are read
+    step, _ = found
+    stage = read_resolved(folder / RESOLVED).trained_at(step)
+    rows = (stage.first_batch + step - stage.first_step) * stage.batch
+    updates = step - stage.counted_from
+    return init.model_copy(update={"step": step, "updates": updates, "rows": rows})
 
 
 def _of_layers(

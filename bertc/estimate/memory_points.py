@@ -25,7 +25,7 @@ from bertc.estimate.cuda import CUBLAS_BYTES
 from bertc.estimate.execution import FP32
 from bertc.estimate.figures import Parameters
 from bertc.ir import operation as op
-from bertc.ir.learning.optimizer import Adam, Lamb
+from bertc.ir.learning.optimizer import Adam, Lamb, StableAdam
 from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
@@ -33,7 +33,7 @@ from bertc.ir.program.stage import Stage
 PROJECTED = 3
 """Queries, keys and values of a layer, which one product makes."""
 MOMENTS_BYTES = 8
-"""Bytes per weight of optimiser state: two fp32 moments (Adam, LAMB)."""
+"""Bytes per weight of optimiser state: two fp32 moments."""
 CHUNK = {"cpu": 0, "cuda": 2**24, "mps": 2**24}
 """Number of scores that the eager cross entropy casts to fp32 at once.
 
@@ -292,8 +292,8 @@ class Step:
         match self.stage.optimizer:
             case Adam():
                 return 0
-            case Lamb():
-                # LAMB's update is compiled on a CPU only.
+            case Lamb() | StableAdam():
+                # Their updates are compiled on a CPU only.
                 by_tensor = self.budget.compiled and self.budget.device == "cpu"
                 return self.parameters.total * FP32 * (1 if by_tensor else 2)
             case unreachable:

@@ -14,7 +14,7 @@ from bertc.estimate.machines.device import Device
 from bertc.estimate.machines.rates import rate_at
 from bertc.estimate.rules import Cost, cost, is_fused
 from bertc.ir import operation as op
-from bertc.ir.learning.optimizer import Adam, Lamb
+from bertc.ir.learning.optimizer import Adam, Lamb, StableAdam
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
 
@@ -26,7 +26,8 @@ update)."""
 NORM_BYTES = FP32
 """Bytes read per weight for the gradient norm."""
 UPDATE_BYTES = {"adam": 7 * FP32, "lamb": 18 * FP32}
-"""Bytes moved per weight: Adam reads four numbers and writes three; LAMB also computes norms."""
+"""Bytes moved per weight: Adam reads four numbers and writes three; LAMB also computes norms, as
+StableAdamW does."""
 OUTSIDE_LAYERS = ("embeddings", "head")
 """Parts outside the layers, which are never recomputed."""
 LOADED_TOKENS = 20e6
@@ -94,7 +95,7 @@ def step_spent(stage: Stage, weights: int, device: Device) -> ByPart:
     match stage.optimizer:
         case Adam():
             kind = "adam"
-        case Lamb():
+        case Lamb() | StableAdam():
             kind = "lamb"
         case _:
             assert_never(stage.optimizer)

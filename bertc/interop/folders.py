@@ -58,6 +58,12 @@ def checkpoint_folders(parent: Path) -> list[tuple[int, Path]]:
     return [(step, path) for step, _, path in sorted(named, reverse=True)]
 
 
+def checkpoint_at(run: Path, step: int) -> tuple[int, Path] | None:
+    """The checkpoint after ``step`` steps of a run, 0: the newest; None if there is none."""
+    found = checkpoint_folders(run / "checkpoints")
+    return next((each for each in found if step in (0, each[0])), None)
+
+
 def refuse_several(folder: Path) -> None:
     """Refuse the folder of a grid, which holds several runs.
 

@@ -10,6 +10,7 @@ from bertc.diagnostics import DataError, MissingInputError
 from bertc.interop.folders import (
     PRUNED,
     RESOLVED,
+    checkpoint_at,
     checkpoint_folders,
     read_network,
     read_resolved,
@@ -45,6 +46,28 @@ def load(folder: Path) -> Model:
     model.load_state_dict({**model.state_dict(), **tensors})
     model.untrained = parts_of(model.state_dict()) - parts_of(tensors)
     return model.eval()
+
+
+def read_checkpoint(folder: Path, step: int) -> tuple[Resolved, dict[str, Tensor], Path]:
+    """Program, weights and folder of a run's checkpoint after ``step`` steps, 0: the newest.
+
+    Raises:
+        MissingInputError: if there is none; tells of those there are.
+        DataError: if it is damaged.
+    """
+    found = checkpoint_at(folder, step)
+    if found is None:
+        steps = [f"{each:,}" for each, _ in checkpoint_folders(folder / "checkpoints")]
+        raise MissingInputError(
+            f"{folder} has no checkpoint of step {step:,}" if step else f"{folder} has none",
+            help=f"name one of steps {', '.join(steps[::-1])}" if steps else "name a run folder",
+        )
+    number, checkpoint = found
+    if not _is_sound(checkpoint):
+        raise DataError(f"the weights of {checkpoint} are damaged", help="name another step")
+    resolved = read_resolved(folder / RESOLVED)
+    resolved = resolved.as_in(resolved.trained_at(number))
+    return resolved, _read_own(checkpoint / WEIGHTS, resolved), checkpoint
 
 
 def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:

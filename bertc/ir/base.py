@@ -44,7 +44,8 @@ class Node(BaseModel):
     ``data="corpus/*.txt"``). ``shorthand`` names the field whose kinds, written alone, stand for
     the whole node (``objective=span``). ``others`` names the field that collects all arguments with
     unknown names as (name, text) (``pairs(en="a.en", fr="a.fr")``). ``looked_up`` names the fields
-    that are read from files and never written.
+    that are read from files and never written. ``number_unit`` is the word after a bare number that
+    makes it one of this kind (``3G tokens``).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, defer_build=True)
@@ -55,6 +56,15 @@ class Node(BaseModel):
     shorthand: ClassVar[str] = ""
     others: ClassVar[str] = ""
     looked_up: ClassVar[tuple[str, ...]] = ()
+    number_unit: ClassVar[str] = ""
+
+
+class Tokens(Node):
+    """A length in tokens, padding included, which a pass turns into steps."""
+
+    tokens: Annotated[int, Field(ge=1, le=10**18)]
+    bare_number = ("tokens",)
+    number_unit = "tokens"
 
 
 def _of_that_kind(value: object) -> object:

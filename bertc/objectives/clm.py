@@ -38,7 +38,7 @@ class ClmTensors(TokenTensors[Clm, NextTokenTargets, nn.Module]):
         chances: torch.Tensor | None,
     ) -> Predicted:
         """Scores over the vocabulary."""
-        return token_losses(states[0], own.targets, head, network)
+        return token_losses(states[0], own.targets, head, network, z=self.node.z)
 
     def weights(self, own: NextTokenTargets) -> torch.Tensor:
         """1 (b, s) where a next token exists, else 0."""

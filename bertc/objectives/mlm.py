@@ -56,7 +56,7 @@ class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
         chances: torch.Tensor | None,
     ) -> Predicted:
         """Scores over the vocabulary, for the rows of every term with this head."""
-        return token_losses(states[0], own.targets, head, network, chances)
+        return token_losses(states[0], own.targets, head, network, chances, self.node.z)
 
     def weights(self, own: Predictions) -> Float[torch.Tensor, "b k"]:
         """1 (b, k) for predictions in this term's rows, else 0."""

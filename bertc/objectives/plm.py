@@ -58,7 +58,7 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
         chances: torch.Tensor | None,
     ) -> Predicted:
         """Scores over the vocabulary."""
-        return token_losses(states[0], own.targets, head, network)
+        return token_losses(states[0], own.targets, head, network, z=self.node.z)
 
     def weights(self, own: Predictions) -> torch.Tensor:
         """1 (b, k) for used slots, else 0."""

@@ -1,6 +1,6 @@
 """Update rules, gradient norms and clipping.
 
-Both rules keep two moments for each weight, in a flat dict of tensors ``m.<weight>`` and
+All rules keep two moments for each weight, in a flat dict of tensors ``m.<weight>`` and
 ``v.<weight>``. A rule is made anew at the start of a stage or after loading, on the same moments.
 """
 
@@ -15,9 +15,9 @@ from torch import Tensor
 from bertc.distributed.engines import local_shards
 from bertc.host.parts import profiled_as
 from bertc.ir.base import Weight
-from bertc.ir.learning.optimizer import Adam, Lamb, Optimizer
+from bertc.ir.learning.optimizer import Adam, Lamb, Optimizer, StableAdam
 from bertc.ir.network.body_node import layer_of
-from bertc.optim.lamb import Add, ForeachRule, Moments
+from bertc.optim.by_tensor import Add, ForeachRule, Moments
 
 
 class Guard(NamedTuple):
@@ -68,7 +68,7 @@ def make_rule(
         case Adam():
             # The fused kernel updates in one pass, so there is nothing to compile.
             return AdamRule(optimizer, exempt, parameters, moments, updates)
-        case Lamb():
+        case Lamb() | StableAdam():
             return ForeachRule(optimizer, exempt, parameters, moments, updates, compiled, add)
         case unreachable:
             assert_never(unreachable)
@@ -148,7 +148,7 @@ class AdamRule:
             eps = optimizer.eps / optimizer.gradient_decay ** _distance_to_heads(
                 layers[name] or top, top
             )
-            group = _Group(0.0 if name in undecayed else optimizer.decay, share, eps)
+            group = _Group(0.0 if name in undecayed else optimizer.decay_by_rate, share, eps)
             group = groups.setdefault((name in undecayed, share, eps), group)
             group.weights.append(parameter)
             group.first.append(moments[f"m.{name}"])

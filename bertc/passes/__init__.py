@@ -14,6 +14,7 @@ from bertc.passes.dimensions import defaults, dimensions
 from bertc.passes.extends import extends
 from bertc.passes.generator import generator, generator_widths
 from bertc.passes.inputs import missing_inputs, tagged_text
+from bertc.passes.lengths import in_steps
 from bertc.passes.recipes import recipes
 from bertc.passes.remarks import remarks
 from bertc.passes.sharing import sharing
@@ -25,6 +26,7 @@ FILLING = (
     extends,  # first, since settings of the base count as written
     recipes,  # before the defaults, which would hide what a recipe may set
     defaults,
+    in_steps,  # lengths in tokens, by batch and seq
     bodies,  # after the defaults, which are of transformers
     vocabulary,  # reads files; after the defaults, since init has a vocabulary of its own
     generator_widths,  # derived from the encoder's widths, which have defaults

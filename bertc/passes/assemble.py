@@ -1,6 +1,7 @@
 """From a complete, checked program to a ``Resolved``."""
 
 from bertc.ir.changing.growth import FromRun
+from bertc.ir.changing.pruning import NOTHING
 from bertc.ir.data import FULL, PAIRED
 from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.task import Task
@@ -114,6 +115,10 @@ def _generator(stage: StageSettings) -> Encoder | None:
 
 def _stages(program: Complete) -> tuple[AnyStage, ...]:
     first, counted_from, stages = 0, 0, list[AnyStage]()
+    init = program.init
+    carried = init if isinstance(init, FromRun) and init.moments == "carry" else None
+    if carried:
+        counted_from = -carried.updates
     # The checks ensure that all stages agree.
     causal, two_streams = reads_on(program.stages[0].objective), _permutes(program)
     texts = _texts(program)
@@ -125,8 +130,11 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
             tuned = has_tasks(stage.objective)
             changed = (stages[-1].encoder, stages[-1].generator) != networks
             begins = changed or stage.begins_told or tuned
-        counted_from = first if begins else counted_from
-        stages.append(_stage(stage, networks, begins, first, program.total_steps, counted_from))
+        if begins and (stages or carried is None):
+            counted_from = first
+        whole = _stage(stage, networks, begins, first, program.total_steps, counted_from)
+        rows_read = carried.rows if carried and not stages else 0
+        stages += _by_batch(stage, whole, rows_read)
         first += stage.steps
     return tuple(stages)
 
@@ -176,6 +184,32 @@ def _stage(
         patience=stage.patience if tuned else 0,
         augment=stage.augment if tuned else UNCHANGED,
     )
+
+
+def _by_batch(settings: StageSettings, stage: AnyStage, rows_read: int) -> list[AnyStage]:
+    """A stage for each size of its batches, named after it where there are several.
+
+    It grows its network in the first, and prunes in the last. ``rows_read``: rows of its text that
+    were read before.
+    """
+    pieces = settings.batch_warmup.pieces(stage.batch, stage.steps)
+    if len(pieces) == 1:
+        return [stage.model_copy(update={"first_batch": -(-rows_read // stage.batch)})]
+    stages, first = list[AnyStage](), stage.first_step
+    for number, (rows, steps) in enumerate(pieces):
+        first_batch = -(-rows_read // rows)
+        update = {
+            "name": f"{stage.name}-{rows}",
+            "batch": rows,
+            "steps": steps,
+            "first_step": first,
+            "first_batch": first_batch,
+            "grow": stage.grow if number == 0 else None,
+            "prune": stage.prune if number == len(pieces) - 1 else NOTHING,
+        }
+        stages.append(stage.model_copy(update=update))
+        first, rows_read = first + steps, (first_batch + steps) * rows
+    return stages
 
 
 def _pairs(stage: StageSettings) -> Pairs:

@@ -9,6 +9,7 @@ from bertc.ir.vocabulary import table_rows
 from bertc.passes.attention import check_attention
 from bertc.passes.bodies import check_body, check_table
 from bertc.passes.languages import check_languages
+from bertc.passes.lengths import check_lengths
 from bertc.passes.running import check_running
 from bertc.passes.settings.fixes import argument, fix, note
 from bertc.passes.settings.layers import layer_values
@@ -39,7 +40,7 @@ def checks(program: Complete, diagnostics: Diagnostics) -> None:
         check_running(stage, diagnostics)
         _row_fits_positions(stage, program, diagnostics)
         _batch_divides(stage, diagnostics)
-        _warmup_fits(stage, program, diagnostics)
+        check_lengths(stage, program, diagnostics)
 
 
 def _heads_divide(program: Complete, diagnostics: Diagnostics) -> None:
@@ -249,20 +250,4 @@ def _batch_divides(stage: StageSettings, diagnostics: Diagnostics) -> None:
             stage.span("microbatch"),
             notes=note(f"batch = {batch}", stage.span("batch")),
             help=f"microbatch={near}",
-        )
-
-
-def _warmup_fits(stage: StageSettings, program: Complete, diagnostics: Diagnostics) -> None:
-    optimizer = stage.optimizer
-    steps = stage.steps if "optimizer" in stage.own else program.total_steps
-    length = optimizer.schedule_steps(steps)
-    warmup = optimizer.warmup_steps(length)
-    written = stage.span("optimizer") or stage.span("steps")
-    if warmup > length:
-        diagnostics.error(
-            "E209",
-            f"warm-up takes {warmup} steps, but the schedule has {length}",
-            written,
-            notes=note(f"steps = {steps}", stage.span("steps")),
-            **argument("optimizer", stage.origins["optimizer"], "warmup", "1%"),
         )

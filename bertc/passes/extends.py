@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from bertc.diagnostics import Diagnostics
+from bertc.ir.base import Tokens
 from bertc.ir.program.written import Given, Program, StageGiven
+from bertc.passes.lengths import shares
 
 
 def extends(program: Program, diagnostics: Diagnostics) -> Program:
@@ -16,32 +18,38 @@ def extends(program: Program, diagnostics: Diagnostics) -> Program:
     bert-base  steps=1000`` has stages of 900 and 100 steps, in the base's ratio of 9 : 1.
     """
     from_command_line = {n: g for n, g in program.settings.items() if g.origin.kind == "set"}
-    stages = _overruled(program.stages, from_command_line)
-    if program.base is None:
-        return replace(program, stages=stages)
-    base = extends(program.base, diagnostics)
-    inherited = {
-        name: Given(given.value, replace(given.origin, kind="extends", source=base.name))
-        for name, given in base.settings.items()
-    }
-    settings = {
+    base = extends(program.base, diagnostics) if program.base else None
+    inherited = {} if base is None else _from(base)
+    written = {
         name: given.instead_of(inherited[name]) if name in inherited else given
         for name, given in program.settings.items()
     }
-    return Program(
-        name=program.name,
-        settings={**inherited, **settings},
-        stages=stages or _overruled(base.stages, program.settings),
-    )
+    settings = {**inherited, **written}
+    stages = _overruled(program.stages, settings, from_command_line)
+    if base is None:
+        return replace(program, stages=stages)
+    stages = stages or _overruled(base.stages, base.settings, program.settings)
+    return Program(name=program.name, settings=settings, stages=stages)
+
+
+def _from(base: Program) -> dict[str, Given]:
+    """The settings of a base, as those of a program that extends it."""
+    return {
+        name: Given(given.value, replace(given.origin, kind="extends", source=base.name))
+        for name, given in base.settings.items()
+    }
 
 
 def _overruled(
-    stages: tuple[StageGiven, ...], settings: Mapping[str, Given]
+    stages: tuple[StageGiven, ...], run: Mapping[str, Given], settings: Mapping[str, Given]
 ) -> tuple[StageGiven, ...]:
-    """The stages without settings that ``settings`` override; ``steps`` is split in proportion."""
+    """The stages without settings that ``settings`` override; ``steps`` is split in proportion.
+
+    ``run`` are the settings of the run that the stages belong to.
+    """
     overruled = set(settings)
     if "steps" in settings and all("steps" in stage.settings for stage in stages):
-        stages = _shared_out(stages, settings["steps"])
+        stages = _shared_out(stages, run, settings["steps"])
         overruled -= {"steps"}
     return tuple(
         replace(stage, settings={n: g for n, g in stage.settings.items() if n not in overruled})
@@ -49,14 +57,19 @@ def _overruled(
     )
 
 
-def _shared_out(stages: tuple[StageGiven, ...], steps: Given) -> tuple[StageGiven, ...]:
+def _shared_out(
+    stages: tuple[StageGiven, ...], run: Mapping[str, Given], steps: Given
+) -> tuple[StageGiven, ...]:
     """The stages with ``steps`` in total, in the old proportions and at least one step each."""
-    before = sum(stage.settings["steps"].value for stage in stages)
+    whole, in_tokens = steps.value, isinstance(steps.value, Tokens)
+    amount = whole.tokens if in_tokens else whole
+    before = shares(stages, run, in_tokens)
     first, reached, shared = 0, 0, []
-    for stage in stages:
-        reached += stage.settings["steps"].value
-        end = max(first + 1, round(steps.value * reached / before))
-        share = Given(end - first, steps.origin)
-        shared.append(replace(stage, settings={**stage.settings, "steps": share}))
+    for stage, share in zip(stages, before, strict=True):
+        reached += share
+        end = max(first + 1, round(amount * reached / sum(before)))
+        part = Tokens(tokens=end - first) if in_tokens else end - first
+        settings = {**stage.settings, "steps": Given(part, steps.origin)}
+        shared.append(replace(stage, settings=settings))
         first = end
     return tuple(shared)

@@ -6,6 +6,7 @@ from bertc.diagnostics import Diagnostics
 from bertc.ir.learning.objective import Objective
 from bertc.ir.program.complete import StageSettings
 from bertc.ir.terms.masking import SpanUnit
+from bertc.ir.terms.node import LanguageModel
 from bertc.passes.settings.fixes import argument, fix, note, terms_written
 from bertc.planning.plan import largest_divisor
 
@@ -13,6 +14,7 @@ from bertc.planning.plan import largest_divisor
 def check_terms(stage: StageSettings, diagnostics: Diagnostics) -> None:
     """Report terms that cannot be combined, or lack another that they need."""
     _stand_together(stage, diagnostics)
+    _one_softmax(stage, diagnostics)
     _order_possible(stage, diagnostics)
 
 
@@ -57,6 +59,27 @@ def _stand_together(stage: StageSettings, diagnostics: Diagnostics) -> None:
             label="needs an mlm term with span units",
             help=f"objective=span+{reads}",
         )
+
+
+def _one_softmax(stage: StageSettings, diagnostics: Diagnostics) -> None:
+    """Check that terms with one head agree on ``z``, which needs that head to have one softmax."""
+    every = enumerate(term.objective for term in stage.objective)
+    terms = [(number, term) for number, term in every if isinstance(term, LanguageModel)]
+    wanted = terms[0][1].z if terms and stage.head.kind != "adaptive" else 0.0
+    for number, term in terms:
+        if term.z != wanted:
+            reason = (
+                "an adaptive head has a softmax for each cluster"
+                if stage.head.kind == "adaptive"
+                else f"{terms[0][1].title}, with the same head, has {wanted:g}"
+            )
+            origin = stage.origins["objective"]
+            diagnostics.error(
+                "E329",
+                f"{term.title} has z = {term.z:g}, but {reason}",
+                origin.span,
+                **argument("objective", origin, "z", f"{wanted:g}", (number, "objective")),
+            )
 
 
 def _order_possible(stage: StageSettings, diagnostics: Diagnostics) -> None:

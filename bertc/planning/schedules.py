@@ -1,9 +1,16 @@
 """Learning-rate schedules, as pure functions of the step."""
 
 import math
-from typing import assert_never
+from typing import Literal, assert_never
 
-from bertc.ir.learning.optimizer import ConstantRate, Cosine, Decay, InverseSqrt, Polynomial
+from bertc.ir.learning.optimizer import (
+    ConstantRate,
+    Cosine,
+    Decay,
+    InverseSqrt,
+    Polynomial,
+    WarmupStableDecay,
+)
 from bertc.ir.program.stage import Stage
 
 
@@ -11,16 +18,17 @@ def rate(stage: Stage, step: int) -> float:
     """The learning rate of the update after ``step`` updates of the whole run.
 
     Updates are counted from 0, and the count is read before the update, as global_step is in
-    BERT's optimization.py: the first update of a warm-up has rate 0, update W the full rate
-    (or, with a decay from update 0, the rate that has been falling since), and the last
-    one is a step short of the end of the decay.
+    BERT's optimization.py: the first update of a warm-up has rate 0 (or ``warmup_from``), update W
+    the full rate (or, with a decay from update 0, the rate that has been falling since), and the
+    last one is a step short of the end of the decay.
     """
     updates = step - stage.schedule_start
     if updates < stage.warmup_steps:
         schedule = stage.optimizer.schedule
         falling = isinstance(schedule, Decay) and schedule.decay_from == "throughout"
         peak = stage.optimizer.lr * (_decay(stage, updates) if falling else 1)
-        return peak * updates / stage.warmup_steps
+        least = min(stage.optimizer.warmup_from, peak)
+        return least + (peak - least) * updates / stage.warmup_steps
     return stage.optimizer.lr * _decay(stage, updates)
 
 
@@ -38,8 +46,25 @@ def _decay(stage: Stage, updates: int) -> float:
             return 1.0
         case InverseSqrt():
             return math.sqrt(max(1, warmup) / max(1, updates))
+        case WarmupStableDecay(shape=shape, end=end):
+            decay = stage.optimizer.decay_steps(stage.schedule_steps)
+            begun = updates - (stage.schedule_steps - decay)
+            if begun <= 0 or not decay:
+                return 1.0
+            return end + (1 - end) * _left(shape, min(1.0, begun / decay))
         case unreachable:
             assert_never(unreachable)
+
+
+def _left(shape: Literal["1-sqrt", "linear", "cosine"], progress: float) -> float:
+    """A decay from 1 to 0, at this progress."""
+    match shape:
+        case "1-sqrt":
+            return 1 - math.sqrt(progress)
+        case "linear":
+            return 1 - progress
+        case "cosine":
+            return (1 + math.cos(math.pi * progress)) / 2
 
 
 def _end(stage: Stage, schedule: Decay) -> float:

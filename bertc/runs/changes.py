@@ -20,8 +20,8 @@ from bertc.syntax.read.scan import LARGEST_TEXT
 from bertc.syntax.read.shapes import setting_shape
 from bertc.syntax.write.show import show_value
 
-AS_STEPS = "epochs"
-"""A setting without a field in resolved stages, which have its value in steps."""
+AS_STEPS = ("epochs", "batch_warmup")
+"""Settings without a field in resolved stages, whose steps follow from them."""
 ABOUT_MEMORY = ("microbatch", "recompute", "strategy")
 """Settings that may change on resume, as they must after memory ran out."""
 SHOWN = 12
@@ -153,7 +153,7 @@ def _in_stages(old: Resolved, new: Resolved) -> Iterator[Change]:
         yield Change(STAGES, old.stages, new.stages)
         return
     for setting in STAGE_SETTINGS:
-        if setting == AS_STEPS:
+        if setting in AS_STEPS:
             continue
         was, now = ([getattr(s, setting) for s in each.stages] for each in (old, new))
         if was == now or setting in ABOUT_MEMORY:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -73,7 +73,7 @@ def save(
     moments: Mapping[str, Tensor],
     progress: Mapping[str, Any],
     facts: Mapping[str, Any],
-    keep: int,
+    keep: int | Literal["all"],
     memory: Mapping[str, Tensor] | None = None,
     best: Mapping[str, Tensor] | None = None,
 ) -> Path:
@@ -140,12 +140,13 @@ def _put_aside(folder: Path) -> None:
         durable.rename(folder, aside)
 
 
-def _prune(parent: Path, newest: Checkpoint, keep: int) -> None:
+def _prune(parent: Path, newest: Checkpoint, keep: int | Literal["all"]) -> None:
     """Remove what ``newest`` replaced, and all but the newest ``keep``, damaged or not."""
     others = [pair for pair in checkpoint_folders(parent) if pair[1] != newest.folder]
     replaced = [folder for step, folder in others if step == newest.step]
     older = [folder for step, folder in others if step != newest.step]
-    for folder in (*replaced, *older[keep - 1 :]):
+    surplus = [] if keep == "all" else older[keep - 1 :]
+    for folder in (*replaced, *surplus):
         _remove(folder)
 
 

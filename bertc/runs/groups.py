@@ -17,7 +17,7 @@ from bertc.runs.changes import ABOUT_MEMORY, AS_STEPS, of_the_run, origin, writt
 from bertc.runs.folder import identity
 from bertc.runs.results import Run, Score
 
-UNTOLD = (*ABOUT_MEMORY, AS_STEPS, "grow")
+UNTOLD = (*ABOUT_MEMORY, *AS_STEPS, "grow")
 """Stage settings that never become table columns, being redundant with others."""
 
 

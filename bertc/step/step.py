@@ -168,7 +168,8 @@ class TrainStep:
             part = remembering(part, before[min(index, len(before) - 1)])
             repeated = index >= len(micro_batches)
             place = (index, first) if first else (index,)
-            _seed_draws(self._device, key(self._seed, "dropout", step, *place))
+            at = step + self.stage.updates_before
+            _seed_draws(self._device, key(self._seed, "dropout", at, *place))
             with nullcontext() if index == last else self._accumulating():
                 loss, statistics, memory = self._objective(
                     part, factors_t * 0 if repeated else factors_t

@@ -22,7 +22,6 @@ from bertc.host.heap import keep_freed_memory
 from bertc.host.machine import kernels
 from bertc.host.out_of_memory import is_out_of_memory, out_of_memory
 from bertc.host.signals import Stop
-from bertc.ir.learning.optimizer import Lamb
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.objectives import Inputs
@@ -253,7 +252,7 @@ def _compile(session: Session, phase: Phase, inputs: Inputs) -> None:
     with session.ranks.stop.immediately(), _naming_what_fits(session, phase, inputs):
         phase.step.rehearse(inputs, phase.microbatch)
         phase.evaluate(session, 1, Silent())
-        if isinstance(phase.stage.optimizer, Lamb) and session.device.type == "cpu":
+        if phase.stage.optimizer.by_tensor and session.device.type == "cpu":
             _compile_rule(session, phase)
     session.display.note(f"compiled in {time.perf_counter() - started:.0f} s")
 

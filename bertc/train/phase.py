@@ -17,7 +17,7 @@ from bertc.evaluation.tasks import evaluate_tasks
 from bertc.ir.program.model import model_weights, trained_names
 from bertc.ir.program.stage import Stage
 from bertc.objectives import Inputs
-from bertc.optim.lamb import Moments
+from bertc.optim.by_tensor import Moments
 from bertc.optim.optimizers import Rule, make_rule
 from bertc.step.feed import Batch, Feed, to_inputs
 from bertc.step.objective import make_objective
@@ -105,7 +105,8 @@ class TextPhase(Phase):
         """Batches that are corrupted several at once."""
         rows = session.ranks.rows(self.stage.batch) if session.ranks.is_distributed else None
         corrupt = self.step.corrupt
-        return Feed(self.data, first, end, session.device, corrupt, rows)
+        before = self.stage.first_batch
+        return Feed(self.data, before + first, before + end, session.device, corrupt, rows)
 
     def evaluate(self, session: Session, examples: int, progress: Progress) -> Evaluation:
         """Losses of each objective, on about ``examples`` held-out examples."""

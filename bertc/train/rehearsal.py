@@ -22,9 +22,11 @@ def try_to_write(resolved: Resolved, out: Path) -> None:
     # Weights, moments, perhaps the best weights, and a checkpoint written before one is removed.
     copies = 3 + any(stage.patience for stage in resolved.stages)
     parameters = sum(weight.numel() for weight in build(resolved, "meta").parameters())
+    run = resolved.run
+    kept = -(-resolved.steps // run.save_every) if run.keep == "all" else run.keep
     with (
         durable.writing(
-            out, copies * 4 * parameters * (resolved.run.keep + 1), elsewhere="choose another --out"
+            out, copies * 4 * parameters * (kept + 1), elsewhere="choose another --out"
         ),
         TemporaryDirectory(dir=existing_folder(out)) as folder,
     ):

@@ -15,7 +15,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.nn import Model
 from bertc.objectives import VocabTensors
-from bertc.optim.lamb import Moments
+from bertc.optim.by_tensor import Moments
 from bertc.planning.plan import Machine, Plan
 from bertc.planning.world import Layout, World
 from bertc.runs import checkpoints

@@ -12,7 +12,7 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.nn import Model, build
-from bertc.optim.lamb import Moments
+from bertc.optim.by_tensor import Moments
 from bertc.optim.optimizers import zero_moments
 from bertc.runs import checkpoints
 from bertc.runs.metrics import FINITE, Count, Sums
@@ -98,9 +98,12 @@ def begin(resolved: Resolved, stage: Stage, source: Source | None = None) -> Sta
     """The initial state of a stage's network, in main memory, from the source or the seed."""
     model = build(resolved.as_in(stage))
     weights = dict(model.named_parameters())
+    moments = zero_moments(weights)
     if source:
         move(source.places, source.tensors, weights)
-    return State(model, zero_moments(weights), Progress(), {}, {})
+        if source.moments:
+            move(source.places.moments(), source.moments, moments)
+    return State(model, moments, Progress(), {}, {})
 
 
 def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:

@@ -47,6 +47,10 @@ def _asked(task: str, **beside: str) -> dict[str, str]:
 PROGRAMS: dict[str, dict[str, str]] = {
     # objectives, row formats and what is masked
     "mlm": {"objective": "mlm"},
+    "mlm stable": {"objective": "mlm", "optimizer": "stable-adamw(lr=1e-2, warmup=1, eps=1e-3, "
+                   "warmup_from=1e-3, schedule=wsd(1, shape=linear, end=10%))"},
+    "mlm rising": {"objective": "mlm", "batch_warmup": "rising(2, 2)", "steps": "640 tokens",
+                   "optimizer": "adamw(lr=1e-2, warmup=64 tokens, eps=1e-3, decoupled=true)"},
     "mlm words": {"objective": "mlm(unit=word, masking=static(2))", "format": "doc-sentences"},
     "mlm ngrams": {"objective": "mlm(unit=ngram)", "format": "full-sentences"},
     "mlm blocks": {"objective": "mlm(count=stochastic)", "format": "blocks", "vocab": "bpe(300)"},

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bertc.ir.base import ONES, ZEROS, Normal, Weight
-from bertc.ir.learning.optimizer import Adam, Lamb
+from bertc.ir.learning.optimizer import Adam, Lamb, StableAdam
 from bertc.optim.optimizers import clip, gradient_norm, guard, make_rule, zero_moments
 
 TABLE = (
@@ -45,25 +45,29 @@ def run(optimizer, steps=3, resume_at=None):
     return weights, moments
 
 
-def by_hand(optimizer, name, role, lamb):
+def by_hand(optimizer, name, role):
     """The published formula in plain Python floats, one tensor at a time."""
     weight = torch.tensor(START[name]).double().flatten().tolist()
     first, second = [0.0] * len(weight), [0.0] * len(weight)
     exempt = role != "matrix"
     decay = 0.0 if exempt and optimizer.decay_exempt == "norms-and-biases" else optimizer.decay
+    decay /= optimizer.lr if getattr(optimizer, "decoupled", False) else 1
     beta1, beta2 = optimizer.betas
     for step, rate in enumerate(RATES):
         gradient = gradients(step)[name].double().flatten().tolist()
-        update = []
+        update, surprises = [], []
         for i, g in enumerate(gradient):
             first[i] = beta1 * first[i] + (1 - beta1) * g
             second[i] = beta2 * second[i] + (1 - beta2) * g * g
             m, v = first[i], second[i]
             if optimizer.bias_correction:
                 m, v = m / (1 - beta1 ** (step + 1)), v / (1 - beta2 ** (step + 1))
+            surprises.append((g / max(math.sqrt(v), optimizer.eps)) ** 2)
             update.append(m / (math.sqrt(v) + optimizer.eps) + decay * weight[i])
         ratio = 1.0
-        if lamb and not (exempt and optimizer.adapt_exempt == "norms-and-biases"):
+        if isinstance(optimizer, StableAdam):
+            ratio = 1 / max(1, math.sqrt(sum(surprises) / len(surprises)))
+        elif isinstance(optimizer, Lamb) and (not exempt or optimizer.adapt_exempt == "none"):
             ratio = math.hypot(*weight) / math.hypot(*update)
         weight = [w - rate * ratio * u for w, u in zip(weight, update, strict=True)]
     return weight
@@ -71,7 +75,7 @@ def by_hand(optimizer, name, role, lamb):
 
 @pytest.mark.parametrize("bias_correction", [True, False])
 @pytest.mark.parametrize("exempt", ["norms-and-biases", "none"])
-@pytest.mark.parametrize("kind", [Adam, Lamb])
+@pytest.mark.parametrize("kind", [Adam, Lamb, StableAdam])
 def test_three_updates_follow_the_formula(kind, exempt, bias_correction):
     options = {"decay": 0.1, "decay_exempt": exempt, "bias_correction": bias_correction}
     if kind is Lamb:
@@ -79,10 +83,47 @@ def test_three_updates_follow_the_formula(kind, exempt, bias_correction):
     optimizer = kind(**options)
     weights, _ = run(optimizer)
     for weight in TABLE:
-        expected = by_hand(optimizer, weight.name, weight.role, kind is Lamb)
+        expected = by_hand(optimizer, weight.name, weight.role)
         assert weights[weight.name].flatten().tolist() == pytest.approx(
             expected, rel=3e-6, abs=3e-7
         )
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        StableAdam(lr=0.01, decay=0.01, decoupled=False),
+        StableAdam(lr=0.01, decay=1e-4),
+    ],
+    ids=["by the rate", "decoupled"],
+)
+def test_stable_adamw_is_that_of_optimi(optimizer):
+    """Weights as torch-optimi 0.3.3 has them in fp64: at its second step the rate is divided."""
+    start, steps = [1.0, -2.0, 3.0], [[0.1, 0.2, 0.3], [-0.1, 0.4, 0.0], [1.0, 1.0, 1.0]]
+    expected = [
+        [0.989900099999, -2.00979995, 2.989700033333],
+        [0.990327420515, -2.019223088278, 2.982668097536],
+        [0.986475840373, -2.024477069401, 2.977879888329],
+    ]
+    table = (Weight("w", (3,), ("hidden",), Normal(), "ffn", "matrix"),)
+    weights = {"w": torch.nn.Parameter(torch.tensor(start, dtype=torch.float64))}
+    rule = make_rule(optimizer, table, weights, zero_moments(weights), 0)
+    for gradient, after in zip(steps, expected, strict=True):
+        weights["w"].grad = torch.tensor(gradient, dtype=torch.float64)
+        rule.update(0.01)
+        assert weights["w"].tolist() == pytest.approx(after, abs=1e-11, rel=0)
+
+
+def test_decoupled_decay_takes_its_share_at_the_peak_rate():
+    """MosaicBERT: 1e-5 of each weight a step at any rate; less where the rate is lower."""
+    weights = {"dense.weight": torch.nn.Parameter(torch.ones(2, 2))}
+    rule = make_rule(
+        Adam(lr=0.5, decay=0.1, decoupled=True), TABLE, weights, zero_moments(weights), 0
+    )
+    for rate, left in ((0.5, 0.9), (0.25, 0.9 * 0.95)):
+        weights["dense.weight"].grad = torch.zeros(2, 2)
+        rule.update(rate)
+        assert weights["dense.weight"].flatten().tolist() == pytest.approx([left] * 4)
 
 
 def test_smaller_gradients_below_are_those_of_the_layers_times_a_factor():
@@ -123,14 +164,14 @@ def test_adam_with_bias_correction_is_torch_adamw_to_the_bit():
         assert torch.equal(moments[f"v.{name}"], optimizer.state[weight]["exp_avg_sq"])
 
 
-@pytest.mark.parametrize("optimizer", [Adam(), Adam(bias_correction=False), Lamb()])
+@pytest.mark.parametrize("optimizer", [Adam(), Adam(bias_correction=False), Lamb(), StableAdam()])
 def test_a_rule_made_anew_on_the_same_moments_goes_on_to_the_bit(optimizer):
     straight, resumed = run(optimizer), run(optimizer, resume_at=2)
     for one, other in zip(straight, resumed, strict=True):
         assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-@pytest.mark.parametrize("optimizer", [Adam(), Lamb()])
+@pytest.mark.parametrize("optimizer", [Adam(), Lamb(), StableAdam()])
 def test_a_weight_without_gradient_stays(optimizer):
     weights = parameters()
     moments = zero_moments(weights)

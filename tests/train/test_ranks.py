@@ -24,7 +24,7 @@ from bertc.ir.changing.growth import FromRun, Stack
 from bertc.ir.changing.pruning import Heads
 from bertc.ir.data import StreamPair
 from bertc.ir.learning.objective import Clm, Mlm, Plm, Rtd, Sop, Term
-from bertc.ir.learning.optimizer import Lamb
+from bertc.ir.learning.optimizer import Lamb, StableAdam
 from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.network.encoder import Dropout
 from bertc.ir.network.generator import GeneratorNetwork
@@ -128,7 +128,12 @@ def straight(resolved, tmp_path, name="one"):
         {"steps": 50, "log_every": 1, "eval_every": 25, "microbatch": 4},
         {"optimizer": Lamb(lr=1e-2, warmup=2), "share": ShareAll(), "norm": PreNorm()},
         {"objective": ELECTRA, "generator": GeneratorNetwork(size=0.5), "microbatch": 2},
-        {"generator": GeneratorNetwork(size=1), "stages": IN_TURN, "embedding": 16},
+        {
+            "generator": GeneratorNetwork(size=1),
+            "stages": IN_TURN,
+            "embedding": 16,
+            "optimizer": StableAdam(lr=1e-2, warmup=2),
+        },
         {"heads": 4, "prune": Heads(share=0.5, every=0.25, examples=24), "microbatch": 2},
     ],
     ids=["adam", "lamb", "electra", "in turn", "pruned"],

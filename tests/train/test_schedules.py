@@ -1,6 +1,13 @@
 import pytest
 
-from bertc.ir.learning.optimizer import Adam, ConstantRate, Cosine, InverseSqrt, Polynomial
+from bertc.ir.learning.optimizer import (
+    Adam,
+    ConstantRate,
+    Cosine,
+    InverseSqrt,
+    Polynomial,
+    WarmupStableDecay,
+)
 from bertc.planning.schedules import rate
 
 BERT = Adam(lr=1e-4, warmup=10_000, schedule=Polynomial(decay_from="start"))
@@ -98,6 +105,37 @@ def test_inverse_square_root(tiny):
     optimizer = Adam(lr=1.0, warmup=16, schedule=InverseSqrt())
     stage = tiny(optimizer=optimizer, steps=100).stages[0]
     assert [rate(stage, step) for step in (4, 16, 64)] == pytest.approx([0.25, 1, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("schedule", "quarter", "half"),
+    [
+        (WarmupStableDecay(end=0.001), 0.5005, 0.001 + 0.999 * (1 - 0.5**0.5)),
+        (WarmupStableDecay(end=0.5), 0.75, 1 - 0.5 * 0.5**0.5),
+        (WarmupStableDecay(decay=20, shape="linear", end=0.04), 0.76, 0.52),
+        (WarmupStableDecay(shape="cosine"), (1 + 0.5**0.5) / 2, 0.5),
+    ],
+)
+def test_the_rate_is_stable_until_the_last_steps(tiny, schedule, quarter, half):
+    """ModernBERT, warmup_stable_decay.py: one_minus_sqrt(.25) to .001 is .5005."""
+    stage = tiny(optimizer=Adam(lr=1.0, warmup=10, schedule=schedule), steps=100).stages[0]
+    assert [rate(stage, step) for step in (0, 5, 10, 79, 80)] == pytest.approx([0, 0.5, 1, 1, 1])
+    assert [rate(stage, step) for step in (85, 90, 100, 200)] == pytest.approx(
+        [quarter, half, schedule.end, schedule.end]
+    )
+
+
+def test_before_its_decay_the_rate_of_a_longer_run_is_the_same(tiny):
+    optimizer = Adam(lr=1.0, warmup=3, schedule=WarmupStableDecay(decay=10))
+    short, long = (tiny(optimizer=optimizer, steps=steps).stages[0] for steps in (20, 1000))
+    assert [rate(short, step) for step in range(11)] == [rate(long, step) for step in range(11)]
+    assert rate(tiny(optimizer=Adam(schedule=WarmupStableDecay(decay=0))).stages[0], 99) == 1e-4
+
+
+def test_warm_up_begins_at_a_rate_of_its_own(tiny):
+    optimizer = Adam(lr=1.0, warmup=10, warmup_from=0.5, schedule=ConstantRate())
+    stage = tiny(optimizer=optimizer, steps=20).stages[0]
+    assert [rate(stage, step) for step in (0, 5, 10)] == pytest.approx([0.5, 0.75, 1.0])
 
 
 def test_one_schedule_spans_the_stages_unless_one_brings_its_own(tiny):

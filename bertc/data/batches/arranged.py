@@ -134,7 +134,8 @@ def _copies(
     """Training rows in as many copies as the stage reads, and the facts of the first copy."""
     rows, facts = _arranged(source, "train", arrangement, stage, cache, progress)
     copies = [rows]
-    while len(copies) < max_copies and sum(map(len, copies)) < stage.steps * stage.batch:
+    rows_read = (stage.first_batch + stage.steps) * stage.batch
+    while len(copies) < max_copies and sum(map(len, copies)) < rows_read:
         another = replace(arrangement, copy=len(copies))
         copies.append(_arranged(source, "train", another, stage, cache, progress)[0])
     return copies, facts

@@ -5,11 +5,12 @@ are kept, but for wider ones by ``tile``. ``bertc.compress`` derives the map of 
 included.
 """
 
+from operator import not_
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from bertc.ir.base import Node
+from bertc.ir.base import Count, Node
 
 
 class _Growth(Node):
@@ -110,7 +111,7 @@ TEACHER = "teacher"
 
 
 class FromOther(Node):
-    """Weights of another network; the optimiser starts anew.
+    """Weights of another network; the optimiser starts anew unless ``moments`` are carried.
 
     ``path`` is an earlier run, an imported model or a Hugging Face folder, or ``teacher``.
     """
@@ -122,11 +123,18 @@ class FromOther(Node):
 class FromRun(FromOther):
     """All weights of the encoder, which must match by name, sharing and shape.
 
-    Pooler and heads are taken if both networks have them.
+    Pooler and heads are taken if both networks have them. ``step``: of the checkpoint after that
+    step, 0: of the newest. ``moments=carry`` goes on with the optimiser and in the text too, as a
+    decay does that ends a stable run; ``updates`` and ``rows`` are what the run there had done.
     """
 
     kind: Literal["run"] = "run"
+    step: Annotated[Count, Field(exclude_if=not_)] = 0
+    moments: Annotated[Literal["reset", "carry"], Field(exclude_if="reset".__eq__)] = "reset"
+    updates: Annotated[Count, Field(exclude_if=not_)] = 0
+    rows: Annotated[Count, Field(exclude_if=not_)] = 0
     bare_string = ("path",)
+    looked_up = ("updates", "rows")
 
 
 ChosenLayers = (

@@ -1,14 +1,18 @@
 """Update rules and learning-rate schedules."""
 
-from typing import Annotated, Literal, Self
+from operator import not_
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.ir.base import Count, Node
+from bertc.ir.base import Count, Node, Tokens
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
-Warmup = Annotated[int, Field(ge=0, le=10**12)] | Annotated[float, Field(ge=0, lt=1)]
-"""A number of steps, or a fraction of all steps (``6%``)."""
+Warmup = Count | Annotated[float, Field(ge=0, lt=1)] | Tokens
+"""A number of steps, or a fraction of all steps (``6%``); tokens until they are steps."""
+
+Length = Count | Annotated[float, Field(ge=0, le=1)] | Tokens
+"""The same, up to all steps (``100%``)."""
 
 
 class Decay(Node):
@@ -24,7 +28,7 @@ class Decay(Node):
 
     end: Annotated[float, Field(ge=0, le=1)] = 0.0
     end_lr: Annotated[float, Field(ge=0, le=100)] = 0.0
-    over: Count = 0
+    over: Count | Tokens = 0
     decay_from: Literal["start", "throughout", "warmup"] = "warmup"
 
 
@@ -55,11 +59,34 @@ class InverseSqrt(Node):
     kind: Literal["inverse-sqrt"] = "inverse-sqrt"
 
 
-Schedule = Annotated[Polynomial | Cosine | ConstantRate | InverseSqrt, Field(discriminator="kind")]
+class WarmupStableDecay(Node):
+    """Constant lr after warm-up, and a decay to ``end`` x lr over the last steps (Hu et al. 2024).
+
+    ``decay`` is a number of steps, or a fraction of all. ``shape`` is that of the decay:
+    ``1-sqrt`` is ModernBERT's, 1 - sqrt(progress) (Haegele et al. 2024; warmup_stable_decay.py,
+    one_minus_sqrt). Until it begins the rate depends on no number of steps.
+    """
+
+    kind: Literal["wsd"] = "wsd"
+    decay: Length = 0.2
+    shape: Literal["1-sqrt", "linear", "cosine"] = "1-sqrt"
+    end: Annotated[float, Field(ge=0, le=1)] = 0.0
+    positional = ("decay",)
+
+
+Schedule = Annotated[
+    Polynomial | Cosine | ConstantRate | InverseSqrt | WarmupStableDecay,
+    Field(discriminator="kind"),
+]
+
+
+def _of(length: int | float | Tokens, steps: int) -> int:
+    assert not isinstance(length, Tokens), "a pass has made them steps"
+    return length if isinstance(length, int) else round(length * steps)
 
 
 class _Rule(Node):
-    """An update rule; decay is decoupled from the gradient: p -= lr x decay x p."""
+    """An update rule; decay is apart from the gradient: p -= rate x decay x p."""
 
     lr: Annotated[float, Field(gt=0, le=100)] = 1e-4  # BERT paper, appendix A.2
     warmup: Warmup = 0.01  # BERT paper, appendix A.2: 10,000 of 1,000,000 steps
@@ -70,6 +97,8 @@ class _Rule(Node):
     decay_exempt: Literal["norms-and-biases", "none"] = "norms-and-biases"
     clip: Annotated[float, Field(ge=0, le=1e6)] = 1.0  # global gradient norm; 0 switches it off
     bias_correction: bool = True
+    # The rate of the first update, from which warm-up is linear (fairseq --warmup-init-lr).
+    warmup_from: Annotated[float, Field(ge=0, le=100, exclude_if=not_)] = 0.0
     positional = ("lr",)
 
     @model_validator(mode="after")
@@ -79,19 +108,52 @@ class _Rule(Node):
                 f"end_lr = {self.schedule.end_lr:g} is above lr = {self.lr:g}",
                 "set end_lr below lr, or leave it out",
             )
+        if self.warmup_from > self.lr:
+            raise ValueError(
+                f"warmup_from = {self.warmup_from:g} is above lr = {self.lr:g}",
+                "set warmup_from below lr, or leave it out",
+            )
         return self
+
+    by_tensor: ClassVar[bool] = False
+    """True if the update of a tensor is scaled by a number of that tensor."""
+
+    @property
+    def decay_by_rate(self) -> float:
+        """The decay that the learning rate multiplies: a step takes rate x this off each weight."""
+        return self.decay
 
     def schedule_steps(self, steps: int) -> int:
         """Length of the schedule in steps, given ``steps`` steps of training."""
-        return (self.schedule.over if isinstance(self.schedule, Decay) else 0) or steps
+        return _of(self.schedule.over if isinstance(self.schedule, Decay) else 0, steps) or steps
 
     def warmup_steps(self, steps: int) -> int:
         """Warm-up in steps, for a schedule of ``steps`` steps."""
-        return self.warmup if isinstance(self.warmup, int) else round(self.warmup * steps)
+        return _of(self.warmup, steps)
+
+    def decay_steps(self, steps: int) -> int:
+        """Steps of the decay that ends a schedule of ``steps`` steps (wsd); 0 for others."""
+        schedule = self.schedule
+        return _of(schedule.decay, steps) if isinstance(schedule, WarmupStableDecay) else 0
 
 
-class Adam(_Rule):
-    """Adam with decoupled weight decay; without bias correction it is BERT's AdamWeightDecay."""
+class _Decoupled(_Rule):
+    """A rule whose decay may be decoupled from the learning rate too.
+
+    ``decoupled``: at the peak rate a step takes ``decay`` off each weight, else ``lr`` x ``decay``
+    (Loshchilov and Hutter 2019, algorithm 2; MosaicBERT, DecoupledAdamW).
+    """
+
+    decoupled: Annotated[bool, Field(exclude_if=not_)] = False
+
+    @property
+    def decay_by_rate(self) -> float:
+        """``decay``, relative to the peak rate where it is decoupled."""
+        return self.decay / self.lr if self.decoupled else self.decay
+
+
+class Adam(_Decoupled):
+    """Adam with decay apart from the gradient; uncorrected, it is BERT's AdamWeightDecay."""
 
     kind: Literal["adam", "adamw"] = "adamw"
     # The rate of a layer is this times that of the layer above; heads have the full rate,
@@ -109,8 +171,25 @@ class Lamb(_Rule):
     """
 
     kind: Literal["lamb"] = "lamb"
+    by_tensor: ClassVar[bool] = True
     adapt_exempt: Literal["norms-and-biases", "none"] = "norms-and-biases"
     bias_correction: bool = False
 
 
-Optimizer = Annotated[Adam | Lamb, Field(discriminator="kind")]
+class StableAdam(_Decoupled):
+    """Adam whose rate is lower for a tensor while its gradients outgrow their own average.
+
+    The rate of a tensor is divided by max(1, RMS of g / max(sqrt(v), eps)) (Wortsman et al. 2023,
+    algorithm 2), which stands in for clipping. Defaults are those of ModernBERT
+    (modernbert-base-pretrain.yaml; torch-optimi, StableAdamW).
+    """
+
+    kind: Literal["stable-adamw"] = "stable-adamw"
+    by_tensor: ClassVar[bool] = True
+    betas: tuple[Beta, Beta] = (0.9, 0.98)
+    decay: Annotated[float, Field(ge=0, le=10)] = 1e-5
+    clip: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    decoupled: bool = True
+
+
+Optimizer = Annotated[Adam | Lamb | StableAdam, Field(discriminator="kind")]

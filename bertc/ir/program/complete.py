@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from bertc.diagnostics import Span
 from bertc.ir.changing.growth import FromGenerator
 from bertc.ir.data import StreamPair
-from bertc.ir.program.settings import Settings
+from bertc.ir.program.settings import Positive, Settings
 from bertc.ir.program.written import Origin, Program
 
 
@@ -17,6 +17,7 @@ class CompleteSettings(Settings):
     """
 
     name: str
+    steps: Positive
     origins: Mapping[str, Origin]
 
     def span(self, setting: str) -> Span | None:

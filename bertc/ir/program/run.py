@@ -30,7 +30,7 @@ class Run(Node):
     eval_every: int
     log_every: int
     eval_examples: int
-    keep: int
+    keep: int | Literal["all"]
     holdout: float
     precision: Literal["auto", "fp32", "bf16"]
     compile: Literal["auto", "on", "off"]

@@ -8,11 +8,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from bertc.ir.base import Count, Initializer, Node, TruncatedNormal, Width
+from bertc.ir.base import Count, Initializer, Node, Tokens, TruncatedNormal, Width
 from bertc.ir.changing.growth import Drawn, Growth, Init, Stack
 from bertc.ir.changing.pruning import NOTHING, Pruning
 from bertc.ir.data import Docstrings, Format, Language, MixedRows, Mixing, Share
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
+from bertc.ir.learning.batch_warmup import FULL_BATCH, BatchWarmup
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Optimizer
 from bertc.ir.network.attention import Attention, FullAttention
@@ -165,8 +166,11 @@ class Settings(Node):
         HOUSE,
         "evaluations without a better score that end a task, with its best weights; 0: never",
     )
-    steps: Positive = default(1_000_000, "BERT paper, appendix A.2", "optimiser steps")
+    steps: Positive | Tokens = default(
+        1_000_000, "BERT paper, appendix A.2", "optimiser steps, or tokens to read: 2G tokens"
+    )
     batch: Positive = default(256, "BERT paper, appendix A.2", "examples per step", "B")
+    batch_warmup: BatchWarmup = default(FULL_BATCH, HOUSE, "batches of fewer examples at first")
     seq: Annotated[int, Field(ge=8, le=1_000_000)] = default(
         512, "BERT paper, appendix A.2", "tokens per row", "S"
     )
@@ -184,7 +188,9 @@ class Settings(Node):
         "a hundredth of all steps, at most 100", "steps between log lines"
     )
     eval_examples: Positive = default(512, HOUSE, "maximum held-out examples per evaluation")
-    keep: Annotated[int, Field(ge=1, le=1000)] = default(2, HOUSE, "checkpoints kept")
+    keep: Annotated[int, Field(ge=1, le=1000)] | Literal["all"] = default(
+        2, HOUSE, "number of checkpoints kept, the newest, or all"
+    )
     precision: Literal["auto", "fp32", "bf16"] = default(
         "auto", HOUSE, "arithmetic; auto: bf16 where the hardware has it"
     )
@@ -205,8 +211,8 @@ class Settings(Node):
 
 STAGE_SETTINGS = (
     "layers", "grow", "prune", "epochs", "steps", "freeze", "patience", "seq", "batch",
-    "microbatch", "objective", "teacher", "augment", "data", "smoothing", "mixing", "format",
-    "pack", "memory", "optimizer",
+    "batch_warmup", "microbatch", "objective", "teacher", "augment", "data", "smoothing", "mixing",
+    "format", "pack", "memory", "optimizer",
 )  # fmt: skip
 """The settings a ``stage`` block may change; all others hold for the whole run."""
 

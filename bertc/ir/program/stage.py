@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import not_
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
@@ -48,7 +49,9 @@ class Stage(Node):
 
     The schedule of ``optimizer`` runs over ``schedule_steps`` steps from ``schedule_start``: the
     whole run, or the stage if that has an optimiser of its own; the optimiser counts its steps from
-    ``counted_from``. With ``grow`` the network grows from the stage before, or from ``init``.
+    ``counted_from``. It reads its text from batch ``first_batch`` on: where batches grow, each size
+    is a stage, and reads on where the one before ended. With ``grow`` the network grows from the
+    stage before, or from ``init``.
     """
 
     name: str
@@ -80,6 +83,7 @@ class Stage(Node):
     teacher: Annotated[tuple[Teacher, ...], Field(exclude_if=NOBODY.__eq__)] = NOBODY
     prune: Annotated[Pruning, Field(exclude_if=NOTHING.__eq__)] = NOTHING
     augment: Annotated[tuple[Augmentation, ...], Field(exclude_if=UNCHANGED.__eq__)] = UNCHANGED
+    first_batch: Annotated[int, Field(exclude_if=not_)] = 0
 
     rows_vary: ClassVar[bool] = False
     """True if rows are as long as the longest of their batch, not ``seq`` tokens."""
@@ -93,6 +97,11 @@ class Stage(Node):
     def frozen_layers(self) -> int | None:
         """Number of lowest layers that are not trained, 0: embeddings alone; None: all are."""
         return 0 if self.freeze == "embeddings" else self.freeze or None
+
+    @property
+    def updates_before(self) -> int:
+        """Updates that its optimiser had done before the run began (``moments=carry``)."""
+        return max(0, -self.counted_from)
 
     @property
     def tokens_per_step(self) -> int:

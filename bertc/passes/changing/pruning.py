@@ -115,15 +115,15 @@ def _heads_stand_alone(stage: StageSettings, kind: Units, diagnostics: Diagnosti
     if kind.part != "attention":
         return
     if stage.positions.by_head:
-        told = f"each head has a bias of its own by positions = {stage.positions.kind}"
+        reason = f"each head has a bias of its own by positions = {stage.positions.kind}"
         setting = "positions"
     elif stage.attention.shares_keys:
-        told, setting = "several heads share their keys and values", "attention"
+        reason, setting = "several heads share their keys and values", "attention"
     else:
         return
     diagnostics.error(
         "E313",
-        f"{told}, so that none can be removed",
+        f"{reason}, so that none can be removed",
         stage.span("prune"),
         notes=note(f"{setting} is set here", stage.span(setting)),
         help="prune=neurons(25%)",

@@ -5,6 +5,7 @@ Mistakes are reported at the argument that has them. A value that cannot be conv
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -149,6 +150,8 @@ class Converter:
         self, value: Value, node: type[Node], names: tuple[str, ...], place: ValuePath
     ) -> Any:
         """Build a node from a bare number or string, which fills some of its arguments."""
+        if isinstance(value, Number) and value.unit == node.number_unit:
+            value = replace(value, unit="")
         part = self.convert(value, arguments(node)[names[0]], place)
         if part is BAD:
             return BAD

@@ -19,6 +19,9 @@ def _whole(value: Number) -> bool:
 
 def option_of(value: Value, shape: EitherShape) -> Shape:
     """The option that fits the form of a value."""
+    if isinstance(value, Number) and value.unit:
+        of_units = (option for option in shape.options if isinstance(option, KindShape))
+        return next(of_units, shape.options[0])
     for option in shape.options:
         match option:
             case ListShape() if isinstance(value, Series):

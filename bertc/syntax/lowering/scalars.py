@@ -63,6 +63,8 @@ class Scalars:
         """Convert a scalar; returns BAD after reporting a mistake."""
         if isinstance(value, Number) and value.value is None:
             return BAD  # reported when it was read
+        if isinstance(value, Number) and value.unit:
+            return self._of_tokens(value, slot)
         match shape:
             case WholeShape():
                 return self._whole(value, shape, slot)
@@ -95,6 +97,18 @@ class Scalars:
             value.span,
             help=slot.prefix + near,
             fix=Fix(value.span, near) if near else None,
+        )
+        return BAD
+
+    def _of_tokens(self, value: Number, slot: Slot) -> Any:
+        """Report a number of tokens where something else is counted."""
+        number = value.text.removesuffix(value.unit).rstrip()
+        self.diagnostics.error(
+            "E326",
+            f"`{slot.name}` is not counted in {value.unit}",
+            value.span,
+            help=slot.prefix + number,
+            fix=Fix(value.span, number),
         )
         return BAD
 

@@ -3,7 +3,7 @@
 import re
 
 from bertc.diagnostics import Source, Span
-from bertc.syntax.read.numbers import NotANumberError, read_number
+from bertc.syntax.read.numbers import TOKENS_UNIT, NotANumberError, read_number
 from bertc.syntax.read.scan import Token
 from bertc.syntax.read.tree import (
     Argument,
@@ -103,7 +103,8 @@ class Builder:
                     value = read_number(child.text)
                 except NotANumberError:  # reported by the scanner
                     return Number(span, child.text, None)
-                return Number(span, child.text, value, child.text.endswith("%"))
+                unit = TOKENS_UNIT if child.text.endswith(TOKENS_UNIT) else ""
+                return Number(span, child.text, value, child.text.endswith("%"), unit)
             case "NAME":
                 return Name(span, child.text)
             case "STRING":

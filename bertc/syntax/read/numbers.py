@@ -1,4 +1,4 @@
-"""Numbers of the language: ``30k`` ``8Ki`` ``1M`` ``15%`` ``1e-4`` ``-1``."""
+"""Numbers of the language: ``30k`` ``8Ki`` ``1M`` ``15%`` ``1e-4`` ``-1`` ``3G tokens``."""
 
 import math
 import re
@@ -9,12 +9,15 @@ NUMBER_UNITS = {
     "k": Fraction(10**3),
     "M": Fraction(10**6),
     "G": Fraction(10**9),
+    "T": Fraction(10**12),
     "Ki": Fraction(2**10),
     "Mi": Fraction(2**20),
     "Gi": Fraction(2**30),
     "%": Fraction(1, 100),
 }
 MAX_NUMBER_CHARACTERS = 32
+TOKENS_UNIT = "tokens"
+"""The word that makes a number one of tokens."""
 _LITERAL = re.compile(r"(-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([A-Za-z]*%?)", re.ASCII)
 
 
@@ -32,6 +35,7 @@ def read_number(text: str) -> int | float:
     Raises:
         NotANumberError: with what is wrong, and a correction where one is obvious.
     """
+    text = text.removesuffix(TOKENS_UNIT).rstrip()
     if len(text) > MAX_NUMBER_CHARACTERS:
         raise NotANumberError(
             f"a number of {len(text)} characters; at most {MAX_NUMBER_CHARACTERS} are read"
@@ -44,7 +48,7 @@ def read_number(text: str) -> int | float:
     digits, unit = match.groups()
     if unit not in NUMBER_UNITS:
         same = [u for u in NUMBER_UNITS if u and u.lower() == unit.lower()]
-        close = [u for u in ("k", "M", "G") if u.lower() == unit[:1].lower()]
+        close = [u for u in ("k", "M", "G", "T") if u.lower() == unit[:1].lower()]
         instead = digits + (same or close)[0] if same or close else ""
         raise NotANumberError(f"`{unit}` is not a unit", instead)
     if not math.isfinite(float(digits)) or not math.isfinite(

@@ -20,12 +20,14 @@ class Placed:
 class Number(Placed):
     """A number as written and its value; ``15%`` is 0.15, ``30k`` is 30000.
 
-    ``value`` is None if the text is not a number, which the scanner has reported.
+    ``value`` is None if the text is not a number, which the scanner has reported. ``unit`` is the
+    word after it: ``3G tokens``.
     """
 
     text: str
     value: int | float | None
     percent: bool = False
+    unit: str = ""
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,8 @@ def show_value(value: Any, shape: Shape | None = None, *, full: bool = False) ->
             return f"[{', '.join(show_value(item, shape.item, full=full) for item in value)}]"
         case SumShape():
             return " + ".join(_term(term, shape, full) for term in value)
+        case EitherShape() if value == 1 and isinstance(value, float):
+            return "100%"  # 1 is a number of steps
         case EitherShape(options=options):
             choices = (each for each in options if isinstance(each, ChoiceShape))
             word = any(value in choice.options for choice in choices)
@@ -151,5 +153,5 @@ def _without_kind(node: Node) -> str:
     values = [getattr(node, name) for name in cls.positional]
     if cls.bare_number:
         same = set(cls.bare_number) == set(cls.model_fields) and len(set(values)) == 1
-        return show_number(values[0]) if same else ""
+        return f"{show_number(values[0])} {cls.number_unit}".rstrip() if same else ""
     return "/".join(map(show_number, values)) if len(values) == len(cls.model_fields) else ""

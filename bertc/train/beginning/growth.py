@@ -10,7 +10,7 @@ from bertc.ir.changing.growth import FromGenerator
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.nn import Model, build
-from bertc.optim.lamb import Moments
+from bertc.optim.by_tensor import Moments
 from bertc.optim.optimizers import zero_moments
 
 

@@ -1,7 +1,7 @@
 """``init``: initial weights from another run or a model folder."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import assert_never
 
@@ -10,11 +10,20 @@ from torch import Tensor
 from bertc.compress import WeightMap, begins_as, changed_answers, fit, refusal
 from bertc.data import Vocabulary, differing_token, vocabulary_of
 from bertc.diagnostics import DataError
-from bertc.interop.loading import digest_of, read_model
-from bertc.ir.changing.growth import TEACHER, Drawn, FromLayers, FromOther, FromTokens, FromVectors
+from bertc.interop.loading import digest_of, read_checkpoint, read_model
+from bertc.ir.changing.growth import (
+    TEACHER,
+    Drawn,
+    FromLayers,
+    FromOther,
+    FromRun,
+    FromTokens,
+    FromVectors,
+)
 from bertc.ir.learning.answer import Answer, Labels, Tags
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
+from bertc.runs import checkpoints
 from bertc.syntax.read.shapes import setting_shape
 from bertc.syntax.write.show import show_value
 from bertc.train.beginning.init_tables import TableStart, from_tokens, from_vectors
@@ -24,13 +33,17 @@ SHOWN_LABELS = 8
 
 @dataclass(frozen=True)
 class Source:
-    """The weights of another model, the map to new names, and the sha256 of all of them."""
+    """The weights of another model, the map to new names, and the sha256 of all of them.
+
+    ``moments`` are those of its optimiser, where the run goes on with them.
+    """
 
     folder: Path
     tensors: Mapping[str, Tensor]
     places: WeightMap
     sha256: str
     notes: tuple[str, ...]
+    moments: Mapping[str, Tensor] = field(default_factory=dict)
 
     def lines(self) -> tuple[str, ...]:
         """Facts about the source, one per line."""
@@ -66,7 +79,7 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
         case unreachable:
             assert_never(unreachable)
     first = resolved.stages[0]
-    old, tensors = read_model(folder)
+    old, tensors, moments = _read(init, folder)
     if vocabulary is not None:
         _refuse_other_tokens(folder, vocabulary, old.encoder.vocab_size)
     target = resolved.as_in(first)
@@ -78,7 +91,20 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
         *_new(places, old, target),
         *_left_out(init, places, old, target),
     )
-    return Source(folder, tensors, places, digest_of(tensors), notes)
+    return Source(folder, tensors, places, digest_of(tensors), notes, moments)
+
+
+def _read(
+    init: FromOther, folder: Path
+) -> tuple[Resolved, Mapping[str, Tensor], Mapping[str, Tensor]]:
+    """Program, weights, and the moments if they are carried on."""
+    if not isinstance(init, FromRun) or (not init.step and init.moments == "reset"):
+        return *read_model(folder), {}
+    old, tensors, checkpoint = read_checkpoint(folder, init.step)
+    if init.moments == "reset":
+        return old, tensors, {}
+    file = checkpoints.verify(checkpoint).folder / checkpoints.OPTIMIZER
+    return old, tensors, checkpoints.load_moments(file, model_weights(old))
 
 
 def _of_tables(path: str, tables: TableStart) -> Source:

@@ -1,4 +1,4 @@
-"""LAMB's update rule, by torch's foreach operations on lists of tensors."""
+"""Rules that scale each tensor's update, by torch's foreach operations on lists of tensors."""
 
 import math
 from collections import Counter
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bertc.distributed.engines import local_shard
-from bertc.ir.learning.optimizer import Lamb
+from bertc.ir.learning.optimizer import Lamb, StableAdam
 
 Moments = dict[str, Tensor]
 
@@ -18,10 +18,11 @@ Add = Callable[[Tensor], None]
 
 
 class ForeachRule:
-    """LAMB: Adam's update scaled to the norm of each tensor (You et al. 2020, alg. 2).
+    """LAMB and StableAdamW: Adam's update, times a number of each tensor.
 
-    As released for ALBERT (lamb_optimizer.py), the ratio is |w| / |update| where both are positive,
-    else 1, without limits; exempt tensors take the plain update.
+    LAMB's is |w| / |update| where both are positive, else 1, without limits; exempt tensors take
+    the plain update (You et al. 2020, alg. 2; ALBERT, lamb_optimizer.py). StableAdamW's is
+    1 / max(1, RMS of g / max(sqrt(v), eps)), of all tensors (Wortsman et al. 2023, alg. 2).
 
     A CPU's compiler gets one tensor at a time, of any size: all tensors of 24 layers as one graph
     would take it minutes. A GPU needs none, its kernels take lists.
@@ -29,7 +30,7 @@ class ForeachRule:
 
     def __init__(
         self,
-        optimizer: Lamb,
+        optimizer: Lamb | StableAdam,
         exempt: set[str],
         parameters: Mapping[str, Tensor],
         moments: Moments,
@@ -42,8 +43,9 @@ class ForeachRule:
         self._moments = moments
         undecayed = exempt if optimizer.decay_exempt == "norms-and-biases" else set()
         self._decayed = set(parameters) - undecayed if optimizer.decay else set()
-        unadapted = exempt if optimizer.adapt_exempt == "norms-and-biases" else set()
-        self._adapted = set(parameters) - unadapted
+        self._adapted = set(parameters)
+        if isinstance(optimizer, Lamb) and optimizer.adapt_exempt == "norms-and-biases":
+            self._adapted -= exempt
         # Those of one shape follow each other, and have their updates in one tensor.
         self._parameters = dict(sorted(parameters.items(), key=self._group_of))
         self._device = next(iter(parameters.values())).device
@@ -67,12 +69,14 @@ class ForeachRule:
         if self._rule.bias_correction:
             corrections = (1 - beta1**self._updates, 1 - beta2**self._updates)
         # Tensors, because a number that changes with each step would be compiled anew.
-        scalars = torch.tensor([rate, corrections[0], math.sqrt(corrections[1])])
-        scalars = scalars.to(self._device, non_blocking=True)
         active = [name for name, p in self._parameters.items() if p.grad is not None]
+        dtype = self._parameters[active[0]].dtype if active else None
+        scalars = torch.tensor([rate, corrections[0], math.sqrt(corrections[1])], dtype=dtype)
+        scalars = scalars.to(self._device, non_blocking=True)
         for names in [[name] for name in active] if self._per_tensor else [active]:
             weights = [self._parameters[name] for name in names]
             groups = Counter(map(self._group_of, zip(names, weights, strict=True)))
+            sizes = torch.tensor([float(local_shard(p).numel()) for p in weights], dtype=dtype)
             self._move(
                 self._rule,
                 [local_shard(p).view(-1) for p in weights],
@@ -83,12 +87,13 @@ class ForeachRule:
                 list(groups.values()),
                 sum(name in self._adapted for name in names),
                 scalars,
+                sizes.to(self._device, non_blocking=True),
                 self._add,
             )
 
 
 def _move(
-    rule: Lamb,
+    rule: Lamb | StableAdam,
     weights: list[Tensor],
     gradients: list[Tensor],
     first: list[Tensor],
@@ -97,13 +102,14 @@ def _move(
     groups: list[int],
     adapted: int,
     scalars: Tensor,
+    sizes: Tensor,
     add: Add | None,
 ) -> None:
     """Update moments and weights in place.
 
     ``groups``: how many tensors of one size follow each other; the first ``adapted`` tensors, some
-    of the groups, are scaled by their ratios. ``scalars``: learning rate, and the bias corrections
-    of m and of sqrt(v).
+    of the groups, are scaled. ``scalars``: learning rate, and the bias corrections of m and of
+    sqrt(v). ``sizes``: numbers of elements of the tensors, as this process has them.
     """
     rate, first_correction, second_correction = scalars.unbind()
     beta1, beta2 = rule.betas
@@ -111,10 +117,6 @@ def _move(
     torch._foreach_mul_(second, beta2)
     torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
 
-    divisors = torch._foreach_sqrt(second)
-    torch._foreach_div_(divisors, second_correction)
-    torch._foreach_add_(divisors, rule.eps)
-    torch._foreach_mul_(divisors, first_correction)
     # A list times a list of numbers on the device would be a kernel for each tensor.
     begins = [0, *accumulate(groups)][:-1]
     stacks = [
@@ -122,18 +124,49 @@ def _move(
         for at, count in zip(begins, groups, strict=True)
     ]
     updates = [stack[i] for stack, count in zip(stacks, groups, strict=True) for i in range(count)]
+    divisors = list(torch._foreach_sqrt(second))
+    torch._foreach_div_(divisors, second_correction)
+    if isinstance(rule, StableAdam):
+        factors = _caution(gradients, divisors, updates, sizes, rule.eps, add)
+    torch._foreach_add_(divisors, rule.eps)
+    torch._foreach_mul_(divisors, first_correction)
     torch._foreach_copy_(updates, first)
     torch._foreach_div_(updates, divisors)
     if decayed:
         shrinking = [updates[i] for i in decayed]
-        torch._foreach_add_(shrinking, [weights[i] for i in decayed], alpha=rule.decay)
-    if adapted:
-        ratios = _ratios(weights[:adapted], updates[:adapted], add)
-        for at, stack in zip(begins, stacks, strict=True):
-            if at < adapted:
-                stack.mul_(ratios[at : at + len(stack), None])
+        torch._foreach_add_(shrinking, [weights[i] for i in decayed], alpha=rule.decay_by_rate)
+    if isinstance(rule, Lamb) and adapted:
+        factors = _ratios(weights[:adapted], updates[:adapted], add)
+    for at, stack in zip(begins, stacks, strict=True):
+        if at < adapted:
+            stack.mul_(factors[at : at + len(stack), None])
     torch._foreach_mul_(updates, rate)
     torch._foreach_sub_(weights, updates)
+
+
+def _caution(
+    gradients: list[Tensor],
+    deviations: list[Tensor],
+    space: list[Tensor],
+    sizes: Tensor,
+    eps: float,
+    add: Add | None,
+) -> Tensor:
+    """1 / max(1, RMS of g / max(sqrt(v), eps)) of each of n tensors; (n,) on the device.
+
+    ``deviations``: sqrt(v). ``space``: n tensors that are overwritten. ``sizes`` (n,): numbers of
+    elements here.
+    """
+    torch._foreach_copy_(space, deviations)
+    torch._foreach_clamp_min_(space, eps)
+    torch._foreach_reciprocal_(space)
+    torch._foreach_mul_(space, gradients)
+    squares = torch.stack(torch._foreach_norm(space)).square()
+    if add is not None:  # shards: their squares and sizes add up
+        sums = torch.cat([squares, sizes])
+        add(sums)
+        squares, sizes = sums.chunk(2)
+    return (squares / sizes).sqrt().clamp(min=1).reciprocal()
 
 
 def _ratios(weights: list[Tensor], updates: list[Tensor], add: Add | None) -> Tensor:

@@ -1,0 +1,207 @@
+"""Lengths in tokens, as steps."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bertc.diagnostics import Diagnostics
+from bertc.ir.base import Tokens
+from bertc.ir.learning.batch_warmup import FULL_BATCH, RisingBatch
+from bertc.ir.learning.optimizer import Decay, Optimizer, WarmupStableDecay
+from bertc.ir.program.complete import Complete, StageSettings
+from bertc.ir.program.written import Given, Origin, Program, StageGiven
+from bertc.passes.dimensions import CONSTANT
+from bertc.passes.settings.fixes import argument, fix, note
+from bertc.passes.settings.stages import DEFAULT_STAGE, has_tasks
+
+Paces = Sequence[tuple[int, int]]
+"""(number of steps, tokens of each), one after the other."""
+FOREVER = 10**18
+FULL = Given(FULL_BATCH, Origin("default", source="bertc"))
+
+
+def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
+    """Turn lengths in tokens into steps.
+
+    ``steps=1G tokens batch=256 seq=512`` becomes ``steps=7629 batch=256 seq=512``. Tokens are those
+    that batches have, padding included. Warm-up is counted from the start of the optimiser's
+    schedule, the decay of ``wsd`` back from its end, through stages of different batches.
+    """
+    blocks = program.stages or (StageGiven(DEFAULT_STAGE, {}),)
+    for block in blocks:
+        _refuse_tasks(block.settings if program.stages else program.settings, diagnostics)
+    blocks = tuple(_counted(block, program.settings) for block in blocks)
+    every = [{**program.settings, **block.settings} for block in blocks]
+    paces = [_paces(settings) for settings in every]
+    blocks = tuple(
+        replace(block, settings=_timed(block.settings, own))
+        for block, own in zip(blocks, paces, strict=True)
+    )
+    whole = _timed(program.settings, [pace for own in paces for pace in own])
+    counted = {name: every[0][name] for name in ("steps", "batch_warmup")}
+    if not program.stages:
+        return replace(program, settings={**whole, **blocks[0].settings})
+    written = {n: given for n, given in counted.items() if _in_tokens(whole[n].value)}
+    return replace(program, settings={**whole, **written}, stages=blocks)
+
+
+def shares(stages: Sequence[StageGiven], run: Mapping[str, Given], tokens: bool) -> list[int]:
+    """The steps, or the tokens, of each stage; what ``run`` does not set has its default."""
+    settings = {**CONSTANT, **run}
+
+    def share(stage: StageGiven) -> int:
+        length = stage.settings["steps"].value
+        if tokens and isinstance(length, Tokens):
+            return length.tokens
+        paces = _paces({**settings, **_counted(stage, settings).settings})
+        return sum(steps * (pace if tokens else 1) for steps, pace in paces)
+
+    return [share(stage) for stage in stages]
+
+
+def _in_tokens(value: Any) -> bool:
+    """True of a number of steps, or a warm-up of batches, in tokens."""
+    return isinstance(value, Tokens) or isinstance(getattr(value, "over", None), Tokens)
+
+
+def _counted(block: StageGiven, run: Mapping[str, Given]) -> StageGiven:
+    """The stage with its ``steps`` and ``batch_warmup`` in steps, if they are in tokens."""
+    settings, own = {**run, **block.settings}, dict(block.settings)
+    batch, seq = settings["batch"].value, settings["seq"].value
+    if has_tasks(settings["objective"].value):  # what is told of the run is about its text
+        own["batch_warmup"] = settings["batch_warmup"] = FULL
+    rising = settings["batch_warmup"]
+    if _in_tokens(rising.value):
+        rows = sum(rising.value.sizes(batch)) / max(1, len(rising.value.sizes(batch)))
+        over = max(1, round(rising.value.over.tokens / max(1, rows * seq)))
+        rising = replace(rising, value=rising.value.model_copy(update={"over": over}))
+        own["batch_warmup"] = settings["batch_warmup"] = rising
+    if _in_tokens(settings["steps"].value):
+        pieces = rising.value.pieces(batch, FOREVER)
+        paces = [(steps, rows * seq) for rows, steps in pieces]
+        steps = max(1, _steps_of(settings["steps"].value, paces))
+        own["steps"] = replace(settings["steps"], value=steps)
+    return replace(block, settings=own)
+
+
+def _paces(settings: Mapping[str, Given]) -> Paces:
+    seq = settings["seq"].value
+    pieces = settings["batch_warmup"].value.pieces(settings["batch"].value, settings["steps"].value)
+    return [(steps, rows * seq) for rows, steps in pieces]
+
+
+def _steps_of(tokens: Tokens, paces: Paces) -> int:
+    """The number of steps, to the nearest, that read these tokens."""
+    left, done = tokens.tokens, 0
+    for steps, each in paces[:-1]:
+        if left < steps * each:
+            return done + round(left / each)
+        left, done = left - steps * each, done + steps
+    return done + round(left / paces[-1][1])
+
+
+def _timed(settings: Mapping[str, Given], paces: Paces) -> Mapping[str, Given]:
+    """Settings with the lengths of their optimiser in steps, if there is one in tokens."""
+    if "optimizer" not in settings:
+        return settings
+    given = settings["optimizer"]
+    optimizer: Optimizer = given.value
+    schedule, changed = optimizer.schedule, dict[str, Any]()
+    if isinstance(optimizer.warmup, Tokens):
+        changed["warmup"] = _steps_of(optimizer.warmup, paces)
+    if isinstance(schedule, Decay) and isinstance(schedule.over, Tokens):
+        over = _steps_of(schedule.over, paces)
+        changed["schedule"] = schedule.model_copy(update={"over": over})
+    if isinstance(schedule, WarmupStableDecay) and isinstance(schedule.decay, Tokens):
+        decay = _steps_of(schedule.decay, paces[::-1])
+        changed["schedule"] = schedule.model_copy(update={"decay": decay})
+    if not changed:
+        return settings
+    return {**settings, "optimizer": replace(given, value=optimizer.model_copy(update=changed))}
+
+
+def _refuse_tasks(settings: Mapping[str, Given], diagnostics: Diagnostics) -> None:
+    """Report steps in tokens, and growing batches, of a task, whose rows vary."""
+    objective = settings.get("objective")
+    if objective is None or not has_tasks(objective.value):
+        return
+    steps, rising = settings.get("steps"), settings.get("batch_warmup", FULL)
+    if steps is not None and isinstance(steps.value, Tokens):
+        diagnostics.error(
+            "E327",
+            "steps of a task are not counted in tokens: its rows are as long as its examples",
+            steps.origin.span,
+            help="epochs=3",
+            fix=fix(steps.origin, "epochs=3"),
+        )
+    if rising.value.kind != "none":
+        diagnostics.error(
+            "E327",
+            "batch_warmup is of text: a task learns from batches of one size",
+            rising.origin.span,
+            help="batch_warmup=none",
+            fix=fix(rising.origin, "batch_warmup=none"),
+        )
+
+
+def check_lengths(stage: StageSettings, program: Complete, diagnostics: Diagnostics) -> None:
+    """Report warm-ups and decays that do not fit in the steps there are."""
+    _warmup_fits(stage, program, diagnostics)
+    if isinstance(stage.batch_warmup, RisingBatch):
+        _batch_rises(stage, stage.batch_warmup, diagnostics)
+
+
+def _warmup_fits(stage: StageSettings, program: Complete, diagnostics: Diagnostics) -> None:
+    optimizer = stage.optimizer
+    steps = stage.steps if "optimizer" in stage.own else program.total_steps
+    length = optimizer.schedule_steps(steps)
+    warmup = optimizer.warmup_steps(length)
+    written = stage.span("optimizer") or stage.span("steps")
+    if warmup > length:
+        diagnostics.error(
+            "E209",
+            f"warm-up takes {warmup} steps, but the schedule has {length}",
+            written,
+            notes=note(f"steps = {steps}", stage.span("steps")),
+            **argument("optimizer", stage.origins["optimizer"], "warmup", "1%"),
+        )
+        return
+    decay = optimizer.decay_steps(length)
+    if warmup + decay > length:
+        diagnostics.error(
+            "E325",
+            f"the decay takes {decay} steps, but warm-up leaves {length - warmup} of {length}",
+            written,
+            notes=note(f"steps = {steps}", stage.span("steps")),
+            **argument(
+                "optimizer",
+                stage.origins["optimizer"],
+                "decay",
+                str(length - warmup),
+                ("schedule",),
+            ),
+        )
+
+
+def _batch_rises(stage: StageSettings, rising: RisingBatch, diagnostics: Diagnostics) -> None:
+    """Check that a batch warm-up begins below the batch, and ends before the stage does."""
+    batch, steps, over, microbatch = stage.batch, stage.steps, rising.over, stage.microbatch
+    assert isinstance(over, int), "a pass has made it steps"
+    if rising.rows >= batch:
+        fault = f"begins with {rising.rows} examples, but batch = {batch}"
+        wrong, name, value = "batch", "rows", max(1, batch // 8)
+    elif over >= steps:
+        fault = f"takes {over} steps, but stage {stage.name} has {steps}"
+        wrong, name, value = "steps", "over", max(1, steps // 10)
+    elif microbatch and rising.rows % microbatch:
+        fault = f"rises by {rising.rows} examples, which is no multiple of {microbatch}"
+        wrong, name, value = "microbatch", "rows", microbatch
+    else:
+        return
+    diagnostics.error(
+        "E328",
+        f"batch_warmup {fault}",
+        stage.span("batch_warmup"),
+        notes=note(f"{wrong} = {getattr(stage, wrong)}", stage.span(wrong)),
+        **argument("batch_warmup", stage.origins["batch_warmup"], name, str(value)),
+    )

@@ -1,0 +1,129 @@
+"""Lengths in tokens become steps; batches that rise become stages."""
+
+import pytest
+
+from bertc.api import resolve
+from bertc.diagnostics import SpecError
+from bertc.ir.learning.optimizer import Adam, WarmupStableDecay
+from bertc.planning.schedules import rate
+from bertc.syntax.read.shapes import setting_shape
+from bertc.syntax.write.show import show_value
+
+MODERNBERT = {768: 3333333300, 1536: 10e9, 2304: 20e9, 3072: 33333333000, 3840: 50e9}
+"""Rows of a batch, and tokens after which the next size begins (modernbert-base-pretrain.yaml)."""
+LARGE = {
+    448: 181818180, 896: 545454550, 1344: 1090909100, 1792: 1818181800, 2240: 2727272700,
+    2688: 3818181800, 3136: 5090909100, 3584: 6545454500, 4032: 8181818200, 4480: 10e9,
+}  # fmt: skip
+
+
+def test_tokens_are_those_of_batches() -> None:
+    (stage,) = resolve(
+        "batch=32 seq=128 steps=100M tokens "
+        "optimizer=adamw(warmup=10M tokens, schedule=wsd(20M tokens))"
+    ).stages
+    assert (stage.steps, stage.warmup_steps) == (round(1e8 / 4096), round(1e7 / 4096))
+    assert stage.optimizer.decay_steps(stage.steps) == round(2e7 / 4096)
+
+
+@pytest.mark.parametrize(
+    ("first", "batch", "over", "ends"),
+    [(768, 4608, "50G", MODERNBERT), (448, 4928, "10G", LARGE)],
+)
+def test_batches_rise_as_modernbert_s(
+    first: int, batch: int, over: str, ends: dict[int, float]
+) -> None:
+    """A size ends with the step that reaches its tokens, or the one beside it."""
+    *rising, whole = resolve(
+        f"batch={batch} batch_warmup=rising({first}, {over} tokens) seq=1024 steps=1.719T tokens"
+    ).stages
+    tokens = 0
+    for stage, (rows, end) in zip(rising, ends.items(), strict=True):
+        assert stage.batch == rows
+        tokens += stage.steps * stage.tokens_per_step
+        assert tokens == pytest.approx(end, abs=1.5 * stage.tokens_per_step)
+    assert tokens + whole.steps * whole.tokens_per_step == pytest.approx(1.719e12, abs=2**23)
+    assert {stage.schedule_steps for stage in (*rising, whole)} == {whole.first_step + whole.steps}
+
+
+def test_a_size_reads_on_where_the_one_before_ended() -> None:
+    stages = resolve("batch=10 batch_warmup=rising(3, 9) steps=20").stages
+    assert [(s.name, s.batch, s.steps) for s in stages] == [
+        ("main-3", 3, 3), ("main-6", 6, 3), ("main-9", 9, 3), ("main-10", 10, 11),
+    ]  # fmt: skip
+    read = 0
+    for stage in stages:
+        assert 0 <= stage.first_batch * stage.batch - read < stage.batch, "none is read twice"
+        read = (stage.first_batch + stage.steps) * stage.batch
+
+
+def test_a_schedule_over_stages_counts_the_tokens_of_each() -> None:
+    """Warm-up from the start, the decay back from the end: rows of 64 tokens, then of 256."""
+    first, second = resolve(
+        "batch=8 optimizer=adamw(lr=1, warmup=61440 tokens, schedule=wsd(409600 tokens)) "
+        'stage "a" { seq=64 steps=100 } stage "b" { seq=256 steps=512k tokens }'
+    ).stages
+    assert second.steps == 250
+    # 100 steps of 512 tokens are 51,200; what is left are 5 steps of 2,048.
+    assert first.warmup_steps == second.warmup_steps == 105
+    assert rate(second, 104) == pytest.approx(104 / 105)
+    last = 1 - (199 / 200) ** 0.5
+    assert [rate(second, step) for step in (105, 150, 349)] == pytest.approx([1, 1, last])
+
+
+def test_a_base_in_tokens_is_shortened_in_proportion() -> None:
+    base = 'batch=8 stage "a" { seq=64 steps=300k tokens } stage "b" { seq=128 steps=200k tokens }'
+    in_steps = [s.steps for s in resolve(base, ["steps=78"]).stages]
+    assert in_steps == [round(78 * 586 / 781), 78 - round(78 * 586 / 781)]
+    in_tokens = [s.steps for s in resolve(base, ["steps=50k tokens"]).stages]
+    assert in_tokens == [round(30_000 / 512), round(20_000 / 1024)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "code"),
+    [
+        ("batch=3G tokens", "E326"),
+        ("optimizer=adamw(lr=3 tokens)", "E326"),
+        ('objective=glue(rte, "RTE", examples=99) steps=1M tokens', "E327"),
+        ('objective=glue(rte, "RTE", examples=99) batch_warmup=rising(4, 10)', "E327"),
+        ("batch=32 batch_warmup=rising(32, 10)", "E328"),
+        ("batch=32 batch_warmup=rising(8, 10) steps=10", "E328"),
+        ("batch=32 batch_warmup=rising(6, 10) microbatch=4 steps=99", "E328"),
+    ],
+)
+def test_lengths_that_cannot_be_are_refused(spec: str, code: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        resolve(spec)
+    assert [each.code for each in caught.value.diagnostics] == [code]
+
+
+def test_a_stage_may_mask_less_than_the_one_before() -> None:
+    """mmBERT: 30%, 15%, then 5% (README)."""
+    stages = resolve(
+        'seq=100 stage "a" { objective=mlm(30%) } stage "b" { objective=mlm(15%) } '
+        'stage "c" { objective=mlm(5%) }'
+    ).stages
+    assert [stage.predictions() for stage in stages] == [30, 15, 5]
+
+
+def test_all_steps_are_written_unlike_one_step() -> None:
+    shape = setting_shape("optimizer")
+    for text, length, steps in (("wsd(decay=100%)", 1.0, 50), ("wsd(decay=1)", 1, 1)):
+        shown = show_value(Adam(warmup=0, schedule=WarmupStableDecay(decay=length)), shape)
+        assert shown == f"adamw(warmup=0, schedule={text})"
+        (stage,) = resolve(f"steps=50 optimizer={shown}").stages
+        assert stage.optimizer.decay_steps(50) == steps
+
+
+def test_a_setting_may_be_called_tokens() -> None:
+    with pytest.raises(SpecError) as caught:
+        resolve("seq=128 tokens=5")
+    assert [each.code for each in caught.value.diagnostics] == ["E101"]
+
+
+def test_a_task_after_text_has_its_own_batches() -> None:
+    *text, task = resolve(
+        'batch=32 batch_warmup=rising(16, 4) steps=20 stage "a" { seq=64 } '
+        'stage "b" { objective=glue(rte, "RTE", examples=99) batch=8 }'
+    ).stages
+    assert [stage.batch for stage in (*text, task)] == [16, 32, 8]

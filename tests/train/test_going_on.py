@@ -1,0 +1,58 @@
+"""A run that goes on from a checkpoint of another, weights and moments: a decay of its own."""
+
+import pytest
+
+from bertc.diagnostics import MissingInputError, StoppedError
+from bertc.ir.changing.growth import FromRun
+from bertc.ir.learning.optimizer import ConstantRate, StableAdam, WarmupStableDecay
+from bertc.train.loop import train
+from tests.train.test_training import stop_after
+
+DECAY = WarmupStableDecay(decay=4, end=0.1)
+
+
+@pytest.fixture
+def go(tmp_path):
+    def run(resolved, name, **options):
+        return train(resolved, tmp_path / name, cache=tmp_path / "cache", quiet=True, **options)
+
+    return run
+
+
+def decaying(tiny, run, **settings):
+    """Four steps of decay from step 8 of a run, as ``api`` resolves them: facts are looked up."""
+    from bertc.begun import taken
+    from bertc.ir.program.written import Given, Origin
+
+    init = FromRun(path=str(run), step=8, moments="carry")
+    init = taken(Given(init, Origin("written")), {}, {})[0].value
+    optimizer = StableAdam(lr=1e-3, warmup=0, schedule=WarmupStableDecay(decay=1.0, end=0.1))
+    return tiny(steps=4, optimizer=optimizer, init=init, **settings)
+
+
+def test_a_decay_from_a_stable_run_is_that_of_the_run_itself(
+    tiny, go, tmp_path, final_tensors, monkeypatch
+):
+    """To the bit, with dropout: a decay begun at a kept checkpoint, and resumed within."""
+    own = {"save_every": 4, "eval_every": 100, "keep": "all"}
+    stable = StableAdam(lr=1e-3, warmup=2, schedule=ConstantRate())
+    whole = StableAdam(lr=1e-3, warmup=2, schedule=DECAY)
+    go(tiny(steps=12, optimizer=whole, **own), "whole")
+    go(tiny(steps=10, optimizer=stable, **own), "stable")
+    steps = sorted(path.name for path in (tmp_path / "stable" / "checkpoints").iterdir())
+    assert steps == ["step-00000004", "step-00000008", "step-00000010"]
+    decay = decaying(tiny, tmp_path / "stable", **own)
+    assert (decay.run.init.updates, decay.run.init.rows) == (8, 64)
+    with pytest.raises(StoppedError):
+        stop_after(monkeypatch, 2, lambda: go(decay, "decay"))
+    go(decay, "decay", resume=True)
+    one, other = final_tensors(tmp_path / "whole"), final_tensors(tmp_path / "decay")
+    assert [name for name in one if not one[name].equal(other[name])] == []
+
+
+def test_weights_alone_of_a_step_begin_with_a_new_optimiser(tiny, go, tmp_path):
+    go(tiny(steps=4, save_every=2, keep="all"), "run")
+    go(tiny(steps=2, init=FromRun(path=str(tmp_path / "run"), step=2)), "again")
+    with pytest.raises(MissingInputError, match="no checkpoint of step 3") as missing:
+        go(tiny(steps=2, init=FromRun(path=str(tmp_path / "run"), step=3)), "never")
+    assert missing.value.help == "name one of steps 2, 4"
