@@ -6,12 +6,14 @@ from pathlib import Path
 from bertc.compress.grow import WeightMap, weight_map
 from bertc.diagnostics import DataError
 from bertc.ir.changing.growth import (
+    PARTIAL,
     Beginning,
     FromEmbeddings,
     FromLayers,
     FromRun,
     Identity,
     Interleave,
+    Kept,
     parted,
 )
 from bertc.ir.learning.answer import Answer, alike
@@ -62,7 +64,7 @@ def fit(
         *(_widths(old, new, growth) or _other_shapes(copies, old_shapes, new_shapes)),
         *_missing(new_shapes.keys() - copies.keys(), full_map, old_shapes),
     )
-    if not isinstance(growth, FromLayers | FromEmbeddings):
+    if not isinstance(growth, PARTIAL):
         mismatches += tuple(_unused(old_shapes.keys() - set(copies.values())))
     return WeightMap(copies, full_map.zeros), mismatches
 
@@ -119,7 +121,8 @@ def _unlike(old: Resolved, new: Resolved, growth: Beginning) -> str:
         return f"it is a {kinds[0]}, and this network a {kinds[1]}"
     if isinstance(growth, FromLayers):
         return growth.misfit(before, after)
-    return f"it has {before} layers, but this network {after}" if before > after else ""
+    shrinks = before > after and not isinstance(growth, Kept)
+    return f"it has {before} layers, but this network {after}" if shrinks else ""
 
 
 def _widths(old: Resolved, new: Resolved, growth: Beginning) -> list[str]:

@@ -14,6 +14,7 @@ from bertc.ir.changing.growth import (
     FromLayers,
     Identity,
     Interleave,
+    Kept,
     Stack,
 )
 from bertc.ir.network.body import Body
@@ -93,7 +94,9 @@ def _is_zero_output(name: str, growth: Beginning) -> bool:
     match growth:
         case Identity():
             return name.split(".")[-2] in OUTPUTS.values()
-        case Stack() | Interleave() | FromGenerator() | FromLayers() | FromEmbeddings():
+        case Stack() | Interleave() | FromGenerator():
+            return False
+        case Kept() | FromLayers() | FromEmbeddings():
             return False
         case unreachable:
             assert_never(unreachable)

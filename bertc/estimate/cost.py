@@ -98,7 +98,7 @@ def _left(pruned: Estimate) -> Pruned:
 
 def _without_growing(resolved: Resolved) -> Resolved | None:
     """The program with its last network trained from the start; None if it does not grow."""
-    grows = any(stage.encoder != resolved.encoder for stage in resolved.stages)
+    grows = any(stage.layers < resolved.encoder.depth for stage in resolved.stages)
     return resolved.as_in(resolved.stages[-1]) if grows else None
 
 

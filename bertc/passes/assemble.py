@@ -1,6 +1,7 @@
 """From a complete, checked program to a ``Resolved``."""
 
-from bertc.ir.changing.growth import FromRun
+from bertc.ir.changing.growth import Change, FromRun, Kept
+from bertc.ir.changing.pruning import Layers
 from bertc.ir.data import FULL, PAIRED
 from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.task import Task
@@ -148,7 +149,7 @@ def _stage(
         encoder=encoder,
         generator=generator,
         replacements=stage.generator,
-        grow=stage.grow if begins else None,
+        grow=_change(stage) if begins else None,
         steps=stage.steps,
         first_step=first,
         batch=stage.batch,
@@ -175,6 +176,13 @@ def _stage(
         patience=stage.patience if tuned else 0,
         augment=stage.augment if tuned else UNCHANGED,
     )
+
+
+def _change(stage: StageSettings) -> Change:
+    """How the network of a stage comes from the one before."""
+    prune = stage.prune
+    loses = isinstance(prune, Layers) and not prune.open
+    return Kept(layers=prune.kept) if loses else stage.grow
 
 
 def _pairs(stage: StageSettings) -> Pairs:

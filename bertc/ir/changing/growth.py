@@ -64,7 +64,24 @@ class FromGenerator(_Growth):
         return layer
 
 
+class Kept(Node):
+    """The layers that are left where a stage removes others; its optimiser starts anew."""
+
+    kind: Literal["kept"] = "kept"
+    layers: Annotated[tuple[Annotated[int, Field(ge=0, le=999)], ...], Field(min_length=1)]
+
+    moments: ClassVar[Literal["reset"]] = "reset"
+
+    def source(self, layer: int, before: int, after: int) -> int:
+        """The layer that is left; the same one in a network that loses none."""
+        return layer if before == after else self.layers[layer]
+
+
 Growth = Annotated[Stack | Interleave | Identity | FromGenerator, Field(discriminator="kind")]
+Change = Annotated[
+    Stack | Interleave | Identity | FromGenerator | Kept, Field(discriminator="kind")
+]
+"""How a stage's network comes from the one before."""
 
 
 def parted(growth: "Beginning", before: tuple[int, ...], after: tuple[int, ...]) -> int | None:
@@ -211,5 +228,7 @@ Init = Annotated[
     Drawn | FromRun | FromLayers | FromEmbeddings | FromVectors | FromTokens,
     Field(discriminator="kind"),
 ]
-Beginning = Stack | Interleave | Identity | FromGenerator | FromLayers | FromEmbeddings
+Beginning = Stack | Interleave | Identity | FromGenerator | Kept | FromLayers | FromEmbeddings
 """Ways for a network to begin with the layers of another."""
+PARTIAL = (Kept, FromLayers, FromEmbeddings)
+"""Those that leave some of it out."""

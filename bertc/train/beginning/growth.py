@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from bertc.compress import WeightMap, weight_map
-from bertc.ir.changing.growth import FromGenerator
+from bertc.ir.changing.growth import FromGenerator, Kept
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.nn import Model, build
@@ -40,6 +40,9 @@ def described(before: Stage, after: Stage) -> str:
     """A line on the origin of a stage's networks."""
     if isinstance(after.grow, FromGenerator):
         return "the encoder starts from its generator"
+    if isinstance(after.grow, Kept):
+        left = ", ".join(map(str, after.grow.layers))
+        return f"{after.layers} of {before.layers} layers are left: {left}"
     assert after.grow is not None, "only a stage whose network differs grows"
     if before.layers == after.layers:
         return f"stage {after.name} continues with these weights and a new optimiser"
