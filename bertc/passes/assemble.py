@@ -180,9 +180,9 @@ def _stage(
 
 def _change(stage: StageSettings) -> Change:
     """How the network of a stage comes from the one before."""
-    prune = stage.prune
-    loses = isinstance(prune, Layers) and not prune.open
-    return Kept(layers=prune.kept) if loses else stage.grow
+    if isinstance(stage.prune, Layers) and not stage.prune.open:
+        return Kept(layers=stage.prune.kept)
+    return stage.grow
 
 
 def _pairs(stage: StageSettings) -> Pairs:

@@ -94,7 +94,7 @@ class Latencies:
 
 HEAD = (
     "", "runtime", "precision", "threads", "length", "batch", "ms a text", "p95", "texts/s",
-    "memory +", "predicted", "x predicted", "score",
+    "memory", "predicted", "x predicted", "score",
 )  # fmt: skip
 
 
