@@ -101,9 +101,12 @@ def test_the_last_layer_of_a_task_is_not_predicted_whole(tmp_path: Path) -> None
 def test_a_text_is_as_long_as_those_of_the_task(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = run_of(tmp_path / "run", f"{TOY} objective=mlm") / "tokenizer"
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hens", "ducks"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
     (tmp_path / "a.tsv").write_text("text\tlabel\n" + "hens\tx\nducks\ty\n" * 4)
-    task = f"{TOY} vocab=from('{folder}') task=classify('{tmp_path}/a.tsv', '{tmp_path}/a.tsv')"
+    task = (
+        f"{TOY} vocab=tokenizer('{tmp_path}') task=classify('{tmp_path}/a.tsv', '{tmp_path}/a.tsv')"
+    )
     task = task.replace("vocab=wordpiece(97) ", "").replace("seq=16", "seq=512")
     asked = ["--predict", "--threads", "1", "--json", "--length"]
     assert run_command(monkeypatch, task, *asked, "texts,64") == 0
