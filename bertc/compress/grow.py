@@ -15,6 +15,7 @@ from bertc.ir.changing.growth import (
     Identity,
     Interleave,
     Kept,
+    LowRank,
     Stack,
 )
 from bertc.ir.network.body import Body
@@ -96,7 +97,7 @@ def _is_zero_output(name: str, growth: Beginning) -> bool:
             return name.split(".")[-2] in OUTPUTS.values()
         case Stack() | Interleave() | FromGenerator():
             return False
-        case Kept() | FromLayers() | FromEmbeddings():
+        case Kept() | LowRank() | FromLayers() | FromEmbeddings():
             return False
         case unreachable:
             assert_never(unreachable)

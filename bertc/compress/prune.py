@@ -10,6 +10,7 @@ from typing import NamedTuple, get_args
 from bertc.ir.changing.pruning import AXES, NOTHING, Units, number_to_remove, units
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import SharedPart, owners_left
+from bertc.ir.network.table import TokenTable
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 
@@ -78,6 +79,13 @@ def of_layers(resolved: Resolved, left: tuple[int, ...]) -> Resolved:
     encoder = resolved.encoder
     assert isinstance(encoder, Encoder), "other bodies have no layers to leave out"
     return _with_encoder(resolved, with_layers(encoder, left))
+
+
+def with_table(resolved: Resolved, table: TokenTable) -> Resolved:
+    """The program as if every stage trained the last network with another token table."""
+    encoder = resolved.encoder
+    assert isinstance(encoder, Encoder), "the checks allow pruning of transformers alone"
+    return _with_encoder(resolved, encoder.model_copy(update={"table": table}))
 
 
 def _with_encoder(resolved: Resolved, encoder: Encoder) -> Resolved:

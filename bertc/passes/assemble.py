@@ -1,7 +1,7 @@
 """From a complete, checked program to a ``Resolved``."""
 
-from bertc.ir.changing.growth import Change, FromRun, Kept
-from bertc.ir.changing.pruning import Layers
+from bertc.ir.changing.growth import Change, FromRun, Kept, LowRank
+from bertc.ir.changing.pruning import Layers, Rank
 from bertc.ir.data import FULL, PAIRED
 from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.task import Task
@@ -182,6 +182,8 @@ def _change(stage: StageSettings) -> Change:
     """How the network of a stage comes from the one before."""
     if isinstance(stage.prune, Layers) and not stage.prune.open:
         return Kept(layers=stage.prune.kept)
+    if isinstance(stage.prune, Rank):
+        return LowRank()
     return stage.grow
 
 

@@ -14,9 +14,7 @@ SETTINGS = (
     "holdout=10% optimizer=adamw(lr=1e-3, warmup=1)"
 )
 TEXT = f'{NETWORK} vocab=wordpiece(150) data=files("text.txt", sentences=lines) {SETTINGS}'
-TAUGHT = f"{TEXT} objective=kd(logits)+mlm teacher='hf' vocab=tokenizer('hf')".replace(
-    " vocab=wordpiece(150)", ""
-)
+TAUGHT = f"{TEXT} objective=kd(logits)+mlm teacher='hf'".replace("vocab=wordpiece(150) ", "")
 TASK = "task=classify('train.tsv', 'dev.tsv', text=review, label=stars)"
 
 TUNED = f"init='hf' {TASK} seq=32 batch=4 steps=4 device=cpu"

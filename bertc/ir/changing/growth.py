@@ -77,9 +77,21 @@ class Kept(Node):
         return layer if before == after else self.layers[layer]
 
 
+class LowRank(Node):
+    """The same layers, where a stage factorises the token table; its optimiser starts anew."""
+
+    kind: Literal["low-rank"] = "low-rank"
+
+    moments: ClassVar[Literal["reset"]] = "reset"
+
+    def source(self, layer: int, before: int, after: int) -> int:
+        """The same layer."""
+        return layer
+
+
 Growth = Annotated[Stack | Interleave | Identity | FromGenerator, Field(discriminator="kind")]
 Change = Annotated[
-    Stack | Interleave | Identity | FromGenerator | Kept, Field(discriminator="kind")
+    Stack | Interleave | Identity | FromGenerator | Kept | LowRank, Field(discriminator="kind")
 ]
 """How a stage's network comes from the one before."""
 
@@ -228,7 +240,9 @@ Init = Annotated[
     Drawn | FromRun | FromLayers | FromEmbeddings | FromVectors | FromTokens,
     Field(discriminator="kind"),
 ]
-Beginning = Stack | Interleave | Identity | FromGenerator | Kept | FromLayers | FromEmbeddings
+Beginning = (
+    Stack | Interleave | Identity | FromGenerator | Kept | LowRank | FromLayers | FromEmbeddings
+)
 """Ways for a network to begin with the layers of another."""
 PARTIAL = (Kept, FromLayers, FromEmbeddings)
 """Those that leave some of it out."""

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.ir.base import Axis, Node, Probability
+from bertc.ir.base import Axis, Node, Probability, Width
 from bertc.ir.changing.targets import ByShare, Target
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import SharedPart
@@ -183,8 +183,19 @@ class Layers(_Removal):
         return "" if self.kept else "no layer would be left"
 
 
+class Rank(Node):
+    """The token table as a narrower one and a projection, closest to it (ALBERT 3.1).
+
+    The ``width`` largest singular values are left, from the first step of the stage.
+    """
+
+    kind: Literal["rank"] = "rank"
+    width: Width
+    positional = ("width",)
+
+
 Units = Heads | Neurons
-Pruning = Annotated[NoPruning | Heads | Neurons | Layers, Field(discriminator="kind")]
+Pruning = Annotated[NoPruning | Heads | Neurons | Layers | Rank, Field(discriminator="kind")]
 """The closed union of what a stage removes."""
 NOTHING = NoPruning()
 

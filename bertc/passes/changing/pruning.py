@@ -5,7 +5,7 @@ from math import floor
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.changing.growth import FromRun
-from bertc.ir.changing.pruning import Layers, NoPruning, Units
+from bertc.ir.changing.pruning import Heads, Layers, Neurons, NoPruning, Rank, Units
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.passes.settings.fixes import argument, fix, note
 from bertc.passes.settings.layers import layer_values, owners
@@ -22,11 +22,11 @@ def pruning(program: Complete, diagnostics: Diagnostics) -> None:
     pruned: StageSettings | None = None
     for place, stage in enumerate(program.stages):
         kind = stage.prune
+        if isinstance(kind, Layers | Rank) and not place:
+            _is_there(program, kind, diagnostics)
         if isinstance(kind, Layers):
             _layers_go(stage, kind, diagnostics)
-            if not place:
-                _layers_are_there(program, diagnostics)
-        elif not isinstance(kind, NoPruning):
+        elif isinstance(kind, Heads | Neurons):
             _something_stays(stage, kind, diagnostics)
             _rounds_fit(stage, kind, diagnostics)
             _ends_with_the_last_weights(stage, diagnostics)
@@ -52,15 +52,15 @@ def _layers_go(stage: StageSettings, kind: Layers, diagnostics: Diagnostics) -> 
     )
 
 
-def _layers_are_there(program: Complete, diagnostics: Diagnostics) -> None:
-    """Check that the first stage has the layers that it removes from somewhere."""
-    first = program.stages[0]
+def _is_there(program: Complete, kind: Layers | Rank, diagnostics: Diagnostics) -> None:
+    """Check that the first stage has what it removes from somewhere."""
     if not isinstance(program.init, FromRun):
+        what, setting = ("layers", "layers") if isinstance(kind, Layers) else ("ranks", "table")
         diagnostics.error(
             "E336",
-            f"the first stage removes layers, but init = {program.init.kind} brings none with it",
-            first.span("prune"),
-            label="fewer layers from the start are a smaller setting of layers",
+            f"the first stage removes {what}, but init = {program.init.kind} brings none with it",
+            program.stages[0].span("prune"),
+            label=f"less from the start is another {setting}",
             notes=note("init is set here", program.span("init")),
             help="prune in a stage after this one",
         )

@@ -11,13 +11,22 @@ from bertc.compress import WeightMap, begins_as, changed_answers, fit, refusal
 from bertc.data import Vocabulary, differing_token, vocabulary_of
 from bertc.diagnostics import DataError
 from bertc.interop.loading import digest_of, read_model
-from bertc.ir.changing.growth import TEACHER, Drawn, FromLayers, FromOther, FromTokens, FromVectors
+from bertc.ir.changing.growth import (
+    TEACHER,
+    Drawn,
+    FromLayers,
+    FromOther,
+    FromTokens,
+    FromVectors,
+    LowRank,
+)
 from bertc.ir.learning.answer import Answer, Labels, Tags
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.syntax.read.shapes import setting_shape
 from bertc.syntax.write.show import show_value
 from bertc.train.beginning.init_tables import TableStart, from_tokens, from_vectors
+from bertc.train.beginning.low_rank import factorised
 
 SHOWN_LABELS = 8
 
@@ -69,7 +78,9 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
     old, tensors = read_model(folder)
     if vocabulary is not None:
         _refuse_other_tokens(folder, vocabulary, old.encoder.vocab_size)
-    target = resolved.as_in(first)
+    target, sha256 = resolved.as_in(first), digest_of(tensors)
+    if isinstance(first.grow, LowRank):
+        old, tensors = factorised(old, tensors, target)
     places, mismatches = fit(old, tensors.keys(), target, begins_as(resolved))
     if mismatches:
         raise refusal(folder, mismatches, old, target)
@@ -78,7 +89,7 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
         *_new(places, old, target),
         *_left_out(init, places, old, target),
     )
-    return Source(folder, tensors, places, digest_of(tensors), notes)
+    return Source(folder, tensors, places, sha256, notes)
 
 
 def _of_tables(path: str, tables: TableStart) -> Source:
