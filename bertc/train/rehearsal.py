@@ -21,7 +21,8 @@ def try_to_write(resolved: Resolved, out: Path) -> None:
     """
     # Weights, moments, perhaps the best weights, and a checkpoint written before one is removed.
     copies = 3 + any(stage.patience for stage in resolved.stages)
-    parameters = sum(weight.numel() for weight in build(resolved, "meta").parameters())
+    models = (build(resolved.as_in(stage), "meta") for stage in resolved.stages)
+    parameters = max(sum(weight.numel() for weight in model.parameters()) for model in models)
     with (
         durable.writing(
             out, copies * 4 * parameters * (resolved.run.keep + 1), elsewhere="choose another --out"

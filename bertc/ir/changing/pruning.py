@@ -1,12 +1,14 @@
-"""Pruning: heads, neurons and layers that a stage removes from a trained network.
+"""Pruning: heads, neurons, layers and ranks that a stage removes from a trained network.
 
 Heads belong to attention, neurons to feed-forward parts. Layers that share a part share its heads
 or neurons, which then count once. What is removed has only weights of zero from then on: its
 gradients are zero too, so it stays so, and ``bertc.compress`` cuts it out when the run ends.
-Whole layers are gone from the first step of the stage: its network is one of fewer layers.
+Whole layers, and ranks of the token table, are gone from the first step of the stage, whose network
+is a smaller one.
 """
 
 import math
+from abc import abstractmethod
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -38,9 +40,9 @@ class _Removal(Node):
     looked_up: ClassVar[tuple[str, ...]] = ("aimed",)
 
     @property
+    @abstractmethod
     def told(self) -> bool:
         """True if it says itself how much goes."""
-        raise NotImplementedError
 
     @property
     def open(self) -> bool:
