@@ -91,7 +91,7 @@ def _counted(kind: Units | Layers, encoder: Encoder) -> tuple[Units | Layers, in
 
 
 def _figure(whole: Resolved, place: int, kind: Units | Layers) -> float:
-    """What a target counts, of the network after a stage."""
+    """The figure that a target limits, for the network after a stage."""
     *before, stage = whole.stages[: place + 1]
     encoder = stage.encoder
     if isinstance(kind, Units):

@@ -74,7 +74,7 @@ def pruned(resolved: Resolved, removed: Removed) -> Resolved:
     return _with_encoder(resolved, without(encoder, removed))
 
 
-def of_layers(resolved: Resolved, left: tuple[int, ...]) -> Resolved:
+def cut_to_layers(resolved: Resolved, left: tuple[int, ...]) -> Resolved:
     """The program as if every stage trained the last network's layers of these numbers alone."""
     encoder = resolved.encoder
     assert isinstance(encoder, Encoder), "other bodies have no layers to leave out"

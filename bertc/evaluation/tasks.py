@@ -12,7 +12,7 @@ from bertc.evaluation.device import placed
 from bertc.evaluation.held_out import Evaluation
 from bertc.evaluation.task_inference import Within, answer
 from bertc.evaluation.task_lookup import columns_told, names_files, task_of
-from bertc.evaluation.without import NOTHING_LEFT_OUT, LeftOut, without
+from bertc.evaluation.without import NOTHING_LEFT_OUT, LeftOut, leaving_out
 from bertc.host.signals import Stop
 from bertc.interop.loading import load
 from bertc.ir.learning.custom_task import AnyTask
@@ -116,7 +116,7 @@ def evaluate_files(
         update={"objective": tuple(t for t in stage.objective if t.name == task.title)}
     )
     data = TaskData(vocabulary, 0, stage.batch, seq, (own,), 1.0)
-    with without(model, left_out) as left:
+    with leaving_out(model, left_out) as left:
         return evaluate_tasks(left, only, data, within=within, progress=progress), tuple(notes)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from bertc.compress.grow import weight_map
-from bertc.compress.prune import entries, of_layers
+from bertc.compress.prune import cut_to_layers, entries
 from bertc.diagnostics import DataError, UsageError
 from bertc.interop.pruned import entries_of
 from bertc.ir.changing.growth import Kept
@@ -46,7 +46,7 @@ def transformer_of(model: Model) -> Encoder:
 
 
 @contextmanager
-def without(model: Model, left_out: LeftOut) -> Iterator[Model]:
+def leaving_out(model: Model, left_out: LeftOut) -> Iterator[Model]:
     """The model without some heads and layers, within the block; its own weights are restored.
 
     Raises:
@@ -146,7 +146,7 @@ def without_layers(model: Model, named: str) -> Model:
     if not gone:
         return model
     left = tuple(layer for layer in range(transformer_of(model).depth) if layer not in gone)
-    smaller = of_layers(model.resolved, left)
+    smaller = cut_to_layers(model.resolved, left)
     places, tensors = weight_map(model.resolved, smaller, Kept(layers=left)), model.state_dict()
     found = build(smaller, "meta")
     weights = {name: tensors[source] for name, source in places.copies.items()}

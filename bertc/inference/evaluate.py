@@ -16,7 +16,7 @@ from bertc.evaluation.tasks import (
     nothing_to_judge_by,
     sources_told,
 )
-from bertc.evaluation.without import NOTHING_LEFT_OUT, LeftOut, without
+from bertc.evaluation.without import NOTHING_LEFT_OUT, LeftOut, leaving_out
 from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import Display, choose
 from bertc.host.machine import detect, determinism, is_deterministic
@@ -116,10 +116,10 @@ def _as_in_training(
         if isinstance(data, TaskData):
             if not any(own.parts for own in data.sets):
                 raise nothing_to_judge_by(stage.tasks[0])
-            with without(model, left_out) as left:
+            with leaving_out(model, left_out) as left:
                 found = evaluate_tasks(left, stage, data, stop, progress=display)
             return found, sources_told(data)
-        with without(model, left_out) as left:
+        with leaving_out(model, left_out) as left:
             found = _of_text(
                 left, stage, data, manner.sliding, examples, microbatch, ranks, display
             )

@@ -16,7 +16,7 @@ from bertc.diagnostics import DataError, UsageError
 from bertc.evaluation.device import placed
 from bertc.evaluation.task_inference import ROWS_AT_ONCE, Answers, answer
 from bertc.evaluation.task_lookup import columns_told, task_of
-from bertc.evaluation.without import NOTHING_LEFT_OUT, LeftOut, without
+from bertc.evaluation.without import NOTHING_LEFT_OUT, LeftOut, leaving_out
 from bertc.host.display import choose
 from bertc.interop.loading import load
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
@@ -126,7 +126,7 @@ def predict(
         raise DataError(f"{file} has no rows", help="give a file with one row per question")
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
     placed(model, device)
-    with closing(choose(quiet)) as display, without(model, left_out) as left:
+    with closing(choose(quiet)) as display, leaving_out(model, left_out) as left:
         return answered(left, stage, asked, examples, vocabulary, at_once, display)
 
 

@@ -1,6 +1,6 @@
 """From a complete, checked program to a ``Resolved``."""
 
-from bertc.ir.changing.growth import Change, FromRun, Kept, LowRank
+from bertc.ir.changing.growth import FromRun, Kept, LowRank, NetworkChange
 from bertc.ir.changing.pruning import Layers, Rank
 from bertc.ir.data import FULL, PAIRED
 from bertc.ir.learning.augmentation import UNCHANGED
@@ -178,8 +178,8 @@ def _stage(
     )
 
 
-def _change(stage: StageSettings) -> Change:
-    """How the network of a stage comes from the one before."""
+def _change(stage: StageSettings) -> NetworkChange:
+    """The way in which the network of a stage comes from the one before."""
     if isinstance(stage.prune, Layers) and not stage.prune.open:
         return Kept(layers=stage.prune.kept)
     if isinstance(stage.prune, Rank):

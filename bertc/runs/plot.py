@@ -10,7 +10,7 @@ from bertc.estimate.latency.table import Point
 from bertc.runs.metrics import Line
 from bertc.storage import durable
 
-SIGNS = "os^Dv*Xp"
+MARKERS = "os^Dv*Xp"
 """Signs of ways to run a network."""
 
 
@@ -62,12 +62,11 @@ def plot_latencies(points: Sequence[Point], path: Path) -> None:
 
     networks = list(dict.fromkeys(point.network for point in points))
     ways = list(dict.fromkeys(point.way for point in points))
-    signs = dict(zip(ways, cycle(SIGNS), strict=False))
+    signs = dict(zip(ways, cycle(MARKERS), strict=False))
     figure = Figure(figsize=(9, 5), layout="constrained")
     axes = figure.subplots()
     for number, network in enumerate(networks):
-        own = [point for point in points if point.network == network]
-        for point in own:
+        for point in (point for point in points if point.network == network):
             axes.plot(point.milliseconds, point.score, signs[point.way], color=f"C{number}")
         axes.plot([], [], "o", color=f"C{number}", label=network)
     for way in ways:

@@ -10,7 +10,7 @@ import torch
 import bertc
 from bertc.diagnostics import SpecError, StoppedError, UsageError
 from bertc.estimate import estimate
-from bertc.evaluation.without import LeftOut, layers_named, without
+from bertc.evaluation.without import LeftOut, layers_named, leaving_out
 from bertc.external import network_of
 from bertc.inference.evaluate import evaluate_run
 from bertc.inference.worth import worth_of_layers
@@ -133,7 +133,7 @@ def test_a_model_without_layers_is_one_that_lost_them(shortened: Any, tmp_path: 
     run, cache = tmp_path / "run", tmp_path / "cache"
     train(shortened(Layers(which=(1,)), heads=4), run, cache=cache, quiet=True)
     model, ids = load(run), torch.randint(5, 100, (2, 12))
-    with without(model, LeftOut(heads="0.1", layers="1")) as left:
+    with leaving_out(model, LeftOut(heads="0.1", layers="1")) as left:
         assert left.encoder.node.depth == 2
         gone = left.encode(ids)
         for name, tensor in left.named_parameters():

@@ -90,10 +90,10 @@ class LowRank(Node):
 
 
 Growth = Annotated[Stack | Interleave | Identity | FromGenerator, Field(discriminator="kind")]
-Change = Annotated[
+NetworkChange = Annotated[
     Stack | Interleave | Identity | FromGenerator | Kept | LowRank, Field(discriminator="kind")
 ]
-"""How a stage's network comes from the one before."""
+"""Ways in which a stage's network comes from the one before."""
 
 
 def parted(growth: "Beginning", before: tuple[int, ...], after: tuple[int, ...]) -> int | None:
@@ -245,4 +245,4 @@ Beginning = (
 )
 """Ways for a network to begin with the layers of another."""
 PARTIAL = (Kept, FromLayers, FromEmbeddings)
-"""Those that leave some of it out."""
+"""Ways that leave some of the other network out."""

@@ -1,4 +1,4 @@
-"""What a stage prunes to: a size or a cost that the network left has at most."""
+"""Targets of pruning: a size or a cost that the network left has at most."""
 
 from typing import Annotated, Literal
 
@@ -32,7 +32,7 @@ class ToFlops(Node):
 
 
 class ToLatency(Node):
-    """Seconds a text on this machine's CPU, as ``bertc latency --predict`` tells them, in fp32."""
+    """Predicted seconds per text on this machine's CPU, in fp32 (``bertc latency --predict``)."""
 
     kind: Literal["latency"] = "latency"
     most: Annotated[float, Field(gt=0, le=3600)]
@@ -43,4 +43,4 @@ class ToLatency(Node):
 
 
 Target = Annotated[ByShare | ToParameters | ToFlops | ToLatency, Field(discriminator="kind")]
-"""The closed union of what decides how much goes."""
+"""The closed union of targets; a share needs none."""

@@ -27,13 +27,13 @@ def factorised(
     """
     table = target.encoder.table
     assert isinstance(table, FactorisedTable), "the stage factorises its table"
-    found = with_table(resolved, table)
+    narrowed = with_table(resolved, table)
     narrow_vr, axes_hr = low_rank(tensors[TABLE], table.rank)
     new = {**tensors, TABLE: narrow_vr, PROJECT: axes_hr}
-    for weight in model_weights(found):
+    for weight in model_weights(narrowed):
         if weight.name.startswith("heads.") and weight.name.endswith(".project.weight"):
             new.setdefault(weight.name, axes_hr.T.contiguous())
-    return found, new
+    return narrowed, new
 
 
 def low_rank(table_vh: Tensor, rank: int) -> tuple[Tensor, Tensor]:
