@@ -100,22 +100,23 @@ def compile_spec(
     """Every program of a spec with all its settings, each with its origin.
 
     Facts from other files are filled in first: the network of ``init``, labels and examples of
-    tasks. Then every pass runs. Errors go to ``diagnostics``.
+    tasks, how much is pruned to reach a target. Then every pass runs. Errors go to ``diagnostics``.
 
     Raises:
         UsageError: if the text is empty.
         MissingInputError, DataError: if a file that decides a setting cannot be read.
     """
     from bertc import passes, syntax
+    from bertc.aims import aimed
     from bertc.external import filled_in
 
     if isinstance(spec, Program):
-        return [passes.complete(filled_in(spec, diagnostics), diagnostics)]
+        return [passes.complete(aimed(filled_in(spec, diagnostics), diagnostics), diagnostics)]
     if not spec.strip():
         raise UsageError("the spec is empty", help="a file, a shipped spec's name, or a text")
     programs = syntax.load(spec, overrides, diagnostics)
     if not diagnostics.found:
-        programs = [filled_in(program, diagnostics) for program in programs]
+        programs = [aimed(filled_in(program, diagnostics), diagnostics) for program in programs]
     return [passes.complete(program, diagnostics) for program in programs]
 
 

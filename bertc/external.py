@@ -11,7 +11,7 @@ from typing import Any, get_args
 from bertc.begun import taken
 from bertc.diagnostics import Diagnostics, MissingInputError
 from bertc.interop.folders import read_network
-from bertc.ir.changing.growth import TEACHER, FromOther
+from bertc.ir.changing.growth import TEACHER, FromOther, LowRank
 from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Tagging, Task
@@ -225,6 +225,7 @@ def begun_from(resolved: Resolved) -> None:
         DataError: if its weights would not fit.
     """
     from bertc.compress import begins_as, fit, refusal
+    from bertc.compress.prune import with_table
 
     init = resolved.run.init
     if not isinstance(init, FromOther) or init.path == TEACHER:
@@ -233,6 +234,8 @@ def begun_from(resolved: Resolved) -> None:
     if old is None:
         return
     new = resolved.as_in(resolved.stages[0])
+    if isinstance(resolved.stages[0].grow, LowRank):
+        old = with_table(old, new.encoder.table)
     # Which heads are there, and whether there is a pooler, only its weights say.
     names = (weight.name for weight in model_weights(old))
     body = [n for n in names if n.startswith("encoder.") and not n.startswith("encoder.pooler.")]

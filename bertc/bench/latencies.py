@@ -22,7 +22,7 @@ RANDOM_ROWS = (
 )
 IN_TURNS = (
     "ms a text: median of {fewest} to {most} runs, in turns; p95: that of the slowest 5% begin;\n"
-    "memory +: by how much the process grew at most, from just before the network was loaded"
+    "memory: what the process took at most beyond what it had before the network was loaded"
 )
 HOW_PREDICTED = "predicted: torch's operations, one by one; {source}"
 

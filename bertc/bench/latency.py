@@ -18,6 +18,7 @@ from bertc.host.display import Display, choose
 from bertc.planning.cores import cpu_times, taken_by_others
 
 MOST_ROUNDS = 200
+"""Rounds after which more would not change a median, whatever time is left."""
 SLOWEST = 0.95
 """The share of runs that are quicker than the slow one that the table names."""
 
@@ -27,8 +28,8 @@ def measure(
 ) -> tuple[dict[Case, Figures], float]:
     """Figures of every case, and the mean number of cores that other processes took.
 
-    All cases take a turn in every round, one after the other; rounds end when ``seconds`` of them
-    are over, after at least one.
+    All cases take a turn in every round, one after the other; rounds end before ``seconds`` of them
+    are over, after at least one and at most ``MOST_ROUNDS``.
 
     Raises:
         MissingInputError: if a package is not installed.
@@ -135,7 +136,7 @@ def _rounds(
 ) -> dict[Case, list[float]]:
     times: dict[Case, list[float]] = {case: [] for case in cases}
     started = time.perf_counter()
-    display.begin(f"timing {len(cases)} cases for {seconds:g} s", round(seconds), "s")
+    display.begin(f"timing {len(cases)} cases for {seconds:g} s at most", round(seconds), "s")
     for done in range(1, MOST_ROUNDS + 1):
         begun = time.perf_counter()
         for case in cases:

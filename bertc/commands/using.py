@@ -8,6 +8,8 @@ import typer
 from bertc.commands.options import (
     JsonOption,
     RunArgument,
+    WithoutHeads,
+    WithoutLayers,
     app,
     file_to_write,
 )
@@ -54,17 +56,18 @@ def evaluate(
     part: Annotated[
         str, typer.Option(help="the part of a task's files to score: test, train [default: dev]")
     ] = "",
-    without_heads: Annotated[
-        str, typer.Option(help="heads to leave out, layer.head from 0: 3.5,7.1")
-    ] = "",
+    without_heads: WithoutHeads = "",
+    without_layers: WithoutLayers = "",
     json: JsonOption = False,
 ) -> None:
     """Evaluate the newest good checkpoint of a run on its held-out text, or examples of a task."""
     from bertc.evaluation.options import Manner
+    from bertc.evaluation.without import LeftOut
     from bertc.inference.evaluate import evaluate_run
 
     manner = Manner(seq, memory, clamp, same_length, sliding, examples)
-    report = evaluate_run(run, manner, task=task, part=part, without=without_heads)
+    left_out = LeftOut(without_heads, without_layers)
+    report = evaluate_run(run, manner, task=task, part=part, left_out=left_out)
     typer.echo(report.as_json() if json else report.summary(evaluated_only=True))
 
 
@@ -93,15 +96,16 @@ def predict(
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="maximum rows at once")] = 256,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps")] = "auto",
-    without_heads: Annotated[
-        str, typer.Option(help="heads to leave out, layer.head from 0: 3.5,7.1")
-    ] = "",
+    without_heads: WithoutHeads = "",
+    without_layers: WithoutLayers = "",
 ) -> None:
     """Answer the rows of a file with a fine-tuned model; prints a JSON object per row."""
+    from bertc.evaluation.without import LeftOut
     from bertc.inference.predict import predict as run_on
     from bertc.inference.predict import write_files
 
-    predictions = run_on(run, file, task, batch, device, without=without_heads)
+    left_out = LeftOut(without_heads, without_layers)
+    predictions = run_on(run, file, task, batch, device, left_out=left_out)
     if official:
         write_files(predictions.files(), official)
     else:
@@ -138,6 +142,22 @@ def heads_(
         return
     report = heads(run, data, task=task, examples=examples, device=device)
     typer.echo(report.as_json() if json else report.as_table())
+
+
+@app.command("layers")
+def layers_(
+    run: RunArgument,
+    task: Annotated[str, typer.Option(help="its name, or with a file to score")] = "",
+    plot: Annotated[Path | None, file_to_write("a PNG file for a picture of it")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Evaluate a run without each of its layers, one after another."""
+    from bertc.inference.worth import worth_of_layers
+
+    scores = worth_of_layers(run, task=task)
+    typer.echo(scores.as_json() if json else scores.as_table())
+    if plot:
+        scores.plot(plot)
 
 
 @app.command("export")

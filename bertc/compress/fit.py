@@ -7,12 +7,14 @@ from bertc.compress.grow import WeightMap, weight_map
 from bertc.diagnostics import DataError
 from bertc.ir.base import Axis, Weight
 from bertc.ir.changing.growth import (
+    PARTIAL,
     Beginning,
     FromEmbeddings,
     FromLayers,
     FromRun,
     Identity,
     Interleave,
+    Kept,
     Tile,
     parted,
 )
@@ -67,7 +69,7 @@ def fit(
         *(_widths(old, new, growth) or _other_shapes(copies, old_shapes, here, growth)),
         *_missing(here.keys() - copies.keys(), full_map, old_shapes),
     )
-    if not isinstance(growth, FromLayers | FromEmbeddings):
+    if not isinstance(growth, PARTIAL):
         mismatches += tuple(_unused(old_shapes.keys() - set(copies.values())))
     return WeightMap(copies, full_map.zeros), mismatches
 
@@ -126,7 +128,8 @@ def _unlike(old: Resolved, new: Resolved, growth: Beginning) -> str:
         return f"it is a {kinds[0]}, and this network a {kinds[1]}"
     if isinstance(growth, FromLayers):
         return growth.misfit(before, after)
-    return f"it has {before} layers, but this network {after}" if before > after else ""
+    shrinks = before > after and not isinstance(growth, Kept)
+    return f"it has {before} layers, but this network {after}" if shrinks else ""
 
 
 def _widths(old: Resolved, new: Resolved, growth: Beginning) -> list[str]:

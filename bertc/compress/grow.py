@@ -14,6 +14,8 @@ from bertc.ir.changing.growth import (
     FromLayers,
     Identity,
     Interleave,
+    Kept,
+    LowRank,
     Stack,
     Tile,
 )
@@ -96,7 +98,9 @@ def _is_zero_output(name: str, growth: Beginning) -> bool:
     match growth:
         case Identity():
             return name.split(".")[-2] in OUTPUTS.values()
-        case Stack() | Interleave() | Tile() | FromGenerator() | FromLayers() | FromEmbeddings():
+        case Stack() | Interleave() | Tile() | FromGenerator():
+            return False
+        case Kept() | LowRank() | FromLayers() | FromEmbeddings():
             return False
         case unreachable:
             assert_never(unreachable)

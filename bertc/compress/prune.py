@@ -7,9 +7,10 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, get_args
 
-from bertc.ir.changing.pruning import AXES, NOTHING, NoPruning, Units, number_to_remove, units
+from bertc.ir.changing.pruning import AXES, NOTHING, Units, number_to_remove, units
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.sharing import SharedPart
+from bertc.ir.network.sharing import SharedPart, owners_left
+from bertc.ir.network.table import TokenTable
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 
@@ -56,11 +57,39 @@ def without(encoder: Encoder, removed: Removed) -> Encoder:
     return encoder.model_copy(update={"layers": tuple(layers)})
 
 
+def with_layers(encoder: Encoder, left: tuple[int, ...]) -> Encoder:
+    """The encoder of some of the layers."""
+    update = {
+        "layers": tuple(encoder.layers[layer] for layer in left),
+        "attention_owner": owners_left(encoder.attention_owner, left),
+        "ffn_owner": owners_left(encoder.ffn_owner, left),
+    }
+    return encoder.model_copy(update=update)
+
+
 def pruned(resolved: Resolved, removed: Removed) -> Resolved:
     """The program as if every stage trained the network that is left, and removed nothing more."""
     encoder = resolved.encoder
     assert isinstance(encoder, Encoder), "the checks allow pruning of transformers alone"
-    left = {"encoder": without(encoder, removed), "grow": None, "prune": NOTHING}
+    return _with_encoder(resolved, without(encoder, removed))
+
+
+def cut_to_layers(resolved: Resolved, left: tuple[int, ...]) -> Resolved:
+    """The program as if every stage trained the last network's layers of these numbers alone."""
+    encoder = resolved.encoder
+    assert isinstance(encoder, Encoder), "other bodies have no layers to leave out"
+    return _with_encoder(resolved, with_layers(encoder, left))
+
+
+def with_table(resolved: Resolved, table: TokenTable) -> Resolved:
+    """The program as if every stage trained the last network with another token table."""
+    encoder = resolved.encoder
+    assert isinstance(encoder, Encoder), "the checks allow pruning of transformers alone"
+    return _with_encoder(resolved, encoder.model_copy(update={"table": table}))
+
+
+def _with_encoder(resolved: Resolved, encoder: Encoder) -> Resolved:
+    left = {"encoder": encoder, "grow": None, "prune": NOTHING}
     stages = tuple(stage.model_copy(update=left) for stage in resolved.stages)
     return resolved.model_copy(update={"stages": stages})
 
@@ -107,8 +136,8 @@ def expected(resolved: Resolved) -> Resolved | None:
     removed = dict[SharedPart, ByLayer]()
     for stage in resolved.stages:
         kind = stage.prune
-        if isinstance(kind, NoPruning) or not isinstance(encoder, Encoder):
+        if not isinstance(kind, Units) or not isinstance(encoder, Encoder):
             continue
         alike = {layer: [0.0] * number for layer, number in units(encoder, kind.part).items()}
-        removed[kind.part] = chosen_by_score(kind, alike, removed.get(kind.part, {}), kind.share)
+        removed[kind.part] = chosen_by_score(kind, alike, removed.get(kind.part, {}), kind.amount)
     return pruned(resolved, removed) if removed else None

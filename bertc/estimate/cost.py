@@ -59,7 +59,7 @@ def estimate(
     world = World(devices, largest_divisor(devices, PER_HOST))
     target = device if isinstance(device, Device) else device_named(device, world.per_host)
     parameters = count(resolved.stages[-1], resolved.terms())
-    layout = layout_on(resolved, parameters.total, target.memory_bytes, world)
+    layout = layout_on(resolved, _most_parameters(resolved), target.memory_bytes, world)
     budget = DeviceBudget(
         target.memory_bytes,
         target.kind,
@@ -99,7 +99,7 @@ def _left(pruned: Estimate) -> Pruned:
 
 def _without_growing(resolved: Resolved) -> Resolved | None:
     """The program with its last network trained from the start; None if it does not grow."""
-    grows = any(stage.encoder != resolved.encoder for stage in resolved.stages)
+    grows = any(stage.layers < resolved.encoder.depth for stage in resolved.stages)
     return resolved.as_in(resolved.stages[-1]) if grows else None
 
 
@@ -144,8 +144,12 @@ def layout(resolved: Resolved, machine: Machine, world: World) -> Layout:
     Raises:
         UsageError: if there are more processes than examples in a batch.
     """
-    total = count(resolved.stages[-1], resolved.terms()).total
-    return layout_on(resolved, total, machine.memory_bytes, world)
+    return layout_on(resolved, _most_parameters(resolved), machine.memory_bytes, world)
+
+
+def _most_parameters(resolved: Resolved) -> int:
+    """Parameters of the largest stage; networks grow, and lose layers."""
+    return max(count(stage, resolved.terms()).total for stage in resolved.stages)
 
 
 def largest_microbatches(

@@ -12,7 +12,7 @@ from bertc.evaluation.device import placed
 from bertc.evaluation.held_out import Evaluation
 from bertc.evaluation.task_inference import Within, answer
 from bertc.evaluation.task_lookup import columns_told, names_files, task_of
-from bertc.evaluation.without import without_heads
+from bertc.evaluation.without import NOTHING_LEFT_OUT, LeftOut, leaving_out
 from bertc.host.signals import Stop
 from bertc.interop.loading import load
 from bertc.ir.learning.custom_task import AnyTask
@@ -82,12 +82,12 @@ def evaluate_files(
     part: str = "",
     most: int = 0,
     within: Within = lambda function: function,
-    without: str = "",
+    left_out: LeftOut = NOTHING_LEFT_OUT,
     progress: Progress | None = None,
 ) -> tuple[Evaluation, tuple[str, ...]]:
     """Evaluate a model on the scored parts of a task; also returns notes on the files read.
 
-    ``most`` limits the examples per part; 0 means all. ``without`` names heads to leave out.
+    ``most`` limits the examples per part; 0 means all. ``left_out`` are heads and layers.
 
     Raises:
         UsageError, SpecError: as ``task_of``.
@@ -116,8 +116,8 @@ def evaluate_files(
         update={"objective": tuple(t for t in stage.objective if t.name == task.title)}
     )
     data = TaskData(vocabulary, 0, stage.batch, seq, (task_set,), 1.0)
-    with without_heads(model, without):
-        return evaluate_tasks(model, only, data, within=within, progress=progress), tuple(notes)
+    with leaving_out(model, left_out) as left:
+        return evaluate_tasks(left, only, data, within=within, progress=progress), tuple(notes)
 
 
 def sources_told(data: TaskData) -> tuple[str, ...]:

@@ -1,20 +1,33 @@
-"""A model without some of its attention heads, to see what they are worth."""
+"""A model without some of its attention heads or layers, to see what they are worth."""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
 
-from bertc.compress.prune import entries
+from bertc.compress.grow import weight_map
+from bertc.compress.prune import cut_to_layers, entries
 from bertc.diagnostics import DataError, UsageError
 from bertc.interop.pruned import entries_of
+from bertc.ir.changing.growth import Kept
 from bertc.ir.changing.pruning import units
 from bertc.ir.network.encoder import Encoder
-from bertc.nn import Model
+from bertc.nn import Model, build
 
 HeadNames = tuple[tuple[int, int], ...]
 """Heads, each as layer and number, both from 0."""
+
+
+class LeftOut(NamedTuple):
+    """Heads as ``3.5,7.1`` (layer and head), layers as ``3,7``, all from 0; "" for none."""
+
+    heads: str = ""
+    layers: str = ""
+
+
+NOTHING_LEFT_OUT = LeftOut()
 
 
 def transformer_of(model: Model) -> Encoder:
@@ -30,6 +43,17 @@ def transformer_of(model: Model) -> Encoder:
             help="name a run of a transformer",
         )
     return node
+
+
+@contextmanager
+def leaving_out(model: Model, left_out: LeftOut) -> Iterator[Model]:
+    """The model without some heads and layers, within the block; its own weights are restored.
+
+    Raises:
+        UsageError, DataError: as ``heads_named`` and ``layers_named``.
+    """
+    with without_heads(model, left_out.heads):
+        yield without_layers(model, left_out.layers)
 
 
 def heads_named(text: str, model: Model) -> HeadNames:
@@ -89,3 +113,43 @@ def without_heads(model: Model, named: str) -> Iterator[None]:
         with torch.no_grad():
             for name, tensor in before.items():
                 parameters[name].copy_(tensor)
+
+
+def layers_named(text: str, model: Model) -> tuple[int, ...]:
+    """Layers written as ``3,7``, counted from 0.
+
+    Raises:
+        UsageError: if there is no such layer, or none would be left.
+        DataError: if the network is no transformer.
+    """
+    depth, names = transformer_of(model).depth, list[int]()
+    for part in filter(None, map(str.strip, text.split(","))):
+        if not part.isdecimal() or not part.isascii():
+            raise UsageError(f"{part!r} names no layer", help="write numbers from 0: 3,7")
+        if int(part) >= depth:
+            raise UsageError(
+                f"there is no layer {part}: the network has {depth}", help="the first one is 0"
+            )
+        names.append(int(part))
+    if len({*names}) == depth:
+        raise UsageError("no layer would be left", help="leave out fewer")
+    return tuple(sorted({*names}))
+
+
+def without_layers(model: Model, named: str) -> Model:
+    """A model of the layers that are left, which shares their weights; the model itself if all are.
+
+    Raises:
+        UsageError, DataError: as ``layers_named``.
+    """
+    gone = layers_named(named, model) if named else ()
+    if not gone:
+        return model
+    left = tuple(layer for layer in range(transformer_of(model).depth) if layer not in gone)
+    smaller = cut_to_layers(model.resolved, left)
+    places, tensors = weight_map(model.resolved, smaller, Kept(layers=left)), model.state_dict()
+    found = build(smaller, "meta")
+    weights = {name: tensors[source] for name, source in places.copies.items()}
+    found.load_state_dict(weights, assign=True)
+    found.untrained, found.compute_dtype = model.untrained, model.compute_dtype
+    return found.eval()

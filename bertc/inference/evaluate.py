@@ -16,7 +16,7 @@ from bertc.evaluation.tasks import (
     nothing_to_judge_by,
     sources_told,
 )
-from bertc.evaluation.without import without_heads
+from bertc.evaluation.without import NOTHING_LEFT_OUT, LeftOut, leaving_out
 from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import Display, choose
 from bertc.host.exact import preparing
@@ -45,15 +45,15 @@ def evaluate_run(
     *,
     task: str = "",
     part: str = "",
-    without: str = "",
+    left_out: LeftOut = NOTHING_LEFT_OUT,
     cache: Path | None = None,
     quiet: bool = False,
 ) -> Report:
     """Evaluate the newest valid checkpoint, by default on the examples used during training.
 
     ``manner`` changes how held-out text is read; ``task`` (see ``task_of``) names other files,
-    ``part`` another part of the data, such as ``test``. ``without`` names heads to leave out,
-    ``3.5,7.1`` (layer and head from 0).
+    ``part`` another part of the data, such as ``test``. ``left_out`` are heads and layers
+    that the model is evaluated without.
 
     Raises:
         MissingInputError: if the folder holds no run, or no model yet.
@@ -68,11 +68,11 @@ def evaluate_run(
         if task or part or (manner.examples and resolved.trained_at(done.step).tasks):
             manner.refuse_for_tasks()
             evaluation, notes = evaluate_files(
-                run, task, part=part, most=manner.examples, without=without, progress=display
+                run, task, part=part, most=manner.examples, left_out=left_out, progress=display
             )
         else:
             evaluation, notes = _as_in_training(
-                folder, resolved, manner, cache, display, done, without
+                folder, resolved, manner, cache, display, done, left_out
             )
     return Report(run, done.step, resolved.steps, done.tokens, done.seconds, evaluation, notes)
 
@@ -84,7 +84,7 @@ def _as_in_training(
     cache: Path | None,
     display: Display,
     progress: Progress,
-    without: str,
+    left_out: LeftOut,
 ) -> tuple[Evaluation, tuple[str, ...]]:
     """Evaluate on the run's own held-out data; also returns lines that describe it."""
     machine = detect(resolved.run.device)
@@ -118,12 +118,12 @@ def _as_in_training(
         if isinstance(data, TaskData):
             if not any(task_set.parts for task_set in data.sets):
                 raise nothing_to_judge_by(stage.tasks[0])
-            with without_heads(model, without):
-                evaluation = evaluate_tasks(model, stage, data, stop, progress=display)
+            with leaving_out(model, left_out) as left:
+                evaluation = evaluate_tasks(left, stage, data, stop, progress=display)
             return evaluation, sources_told(data)
-        with without_heads(model, without):
+        with leaving_out(model, left_out) as left:
             evaluation = _of_text(
-                model, stage, data, manner.sliding, examples, microbatch, ranks, display
+                left, stage, data, manner.sliding, examples, microbatch, ranks, display
             )
         return evaluation, (manner.told(stage),)
 

@@ -1,6 +1,7 @@
-"""``bertc heads --worth``: the score of a model without one head after another."""
+"""Heads and layers by their worth: the score of a model without one after another."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bertc.evaluation.held_out import Evaluation
-from bertc.evaluation.without import transformer_of
+from bertc.evaluation.without import LeftOut, transformer_of
 from bertc.inference.evaluate import evaluate_run
 from bertc.interop.loading import load
 from bertc.ir.changing.pruning import units
@@ -19,29 +20,31 @@ WIDE = 200
 
 @dataclass(frozen=True)
 class Worth:
-    """The score of a run, and without each of its heads; ``figure`` names it.
+    """The score of a run, and without each of its heads or layers; ``figure`` names it.
 
     A score is the mean over tasks of their first metric, or the held-out loss of a run on text.
+    ``without`` has the scores of a layer's heads, or of the layer alone, by layer.
     """
 
     run: Path
     figure: str
+    of: str
     whole: float
-    without: dict[int, list[float]]
+    without: dict[int, Sequence[float]]
 
     def as_json(self) -> str:
-        """The scores as one JSON object, heads by layer."""
+        """The scores as one JSON object, by layer."""
         layers = [{"layer": n, "without": scores} for n, scores in self.without.items()]
         content = {"run": str(self.run), "figure": self.figure, "whole": self.whole}
         return json.dumps({"schema": 1, **content, "layers": layers}, indent=1)
 
     def as_table(self) -> str:
-        """A row a layer: how the score changes without each head."""
-        title = f"{self.run}: {self.figure} {self.whole:.4f}; its change without each head"
+        """A row a layer: how the score changes without each head of it, or without itself."""
+        title = f"{self.run}: {self.figure} {self.whole:.4f}; its change without each {self.of}"
         table = Table(title=title, title_justify="left")
         table.add_column("layer", justify="right")
-        for head in range(max(map(len, self.without.values()))):
-            table.add_column(f"head {head}", justify="right")
+        for number in range(self._columns):
+            table.add_column(f"head {number}" if self.of == "head" else "change", justify="right")
         for layer, scores in self.without.items():
             table.add_row(str(layer), *(f"{score - self.whole:+.4f}" for score in scores))
         console = Console(width=WIDE, highlight=False, no_color=True)
@@ -58,19 +61,28 @@ class Worth:
         # Here and not above: a table needs no pictures, and loading takes time.
         from matplotlib.figure import Figure
 
-        heads = max(map(len, self.without.values()))
+        columns = self._columns
         changes = [
-            [score - self.whole for score in scores] + [float("nan")] * (heads - len(scores))
+            [score - self.whole for score in scores] + [float("nan")] * (columns - len(scores))
             for scores in self.without.values()
         ]
-        figure = Figure(figsize=(1 + heads * 0.6, 1 + len(changes) * 0.5), layout="constrained")
+        size = (2 + columns * 0.6, 1 + len(changes) * 0.5)
+        figure = Figure(figsize=size, layout="constrained")
         axes = figure.subplots()
         largest = max(abs(each) for row in changes for each in row if each == each) or 1.0
         image = axes.imshow(changes, cmap="RdBu", vmin=-largest, vmax=largest)
-        axes.set(xlabel="head", ylabel="layer", title=f"{self.figure} without it")
+        axes.set(ylabel="layer", title=f"{self.figure} without it")
+        if self.of == "head":
+            axes.set_xlabel("head")
+        else:
+            axes.set_xticks([])
         axes.set_yticks(range(len(changes)), [str(layer) for layer in self.without])
         figure.colorbar(image)
         save(figure, path, elsewhere="name another file")
+
+    @property
+    def _columns(self) -> int:
+        return max(map(len, self.without.values()))
 
 
 def worth_of_heads(
@@ -82,18 +94,42 @@ def worth_of_heads(
         MissingInputError, DataError, UsageError: as ``evaluate_run``.
     """
     counts = units(transformer_of(load(run)), "attention")
+    each = {
+        layer: [LeftOut(heads=f"{layer}.{head}") for head in range(number)]
+        for layer, number in counts.items()
+    }
+    return _worth(run, "head", each, task, cache, quiet)
 
-    def score(named: str) -> tuple[str, float]:
-        report = evaluate_run(run, task=task, without=named, cache=cache, quiet=quiet)
+
+def worth_of_layers(
+    run: Path, *, task: str = "", cache: Path | None = None, quiet: bool = False
+) -> Worth:
+    """Evaluate a run whole, and without each of its layers.
+
+    Raises:
+        MissingInputError, DataError, UsageError: as ``evaluate_run``.
+    """
+    depth = transformer_of(load(run)).depth
+    each = {layer: [LeftOut(layers=str(layer))] for layer in range(depth)}
+    return _worth(run, "layer", each, task, cache, quiet)
+
+
+def _worth(
+    run: Path,
+    of: str,
+    each: dict[int, list[LeftOut]],
+    task: str,
+    cache: Path | None,
+    quiet: bool,
+) -> Worth:
+    def score(left_out: LeftOut) -> tuple[str, float]:
+        report = evaluate_run(run, task=task, left_out=left_out, cache=cache, quiet=quiet)
         assert report.evaluation is not None, "an evaluation ends with one"
         return _figure(report.evaluation)
 
-    figure, whole = score("")
-    without = {
-        layer: [score(f"{layer}.{head}")[1] for head in range(number)]
-        for layer, number in counts.items()
-    }
-    return Worth(run, figure, whole, without)
+    figure, whole = score(LeftOut())
+    without = {layer: [score(one)[1] for one in of_layer] for layer, of_layer in each.items()}
+    return Worth(run, figure, of, whole, dict(without))
 
 
 def _figure(evaluation: Evaluation) -> tuple[str, float]:

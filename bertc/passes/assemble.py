@@ -1,7 +1,7 @@
 """From a complete, checked program to a ``Resolved``."""
 
-from bertc.ir.changing.growth import FromRun
-from bertc.ir.changing.pruning import NOTHING
+from bertc.ir.changing.growth import FromRun, Kept, LowRank, NetworkChange
+from bertc.ir.changing.pruning import NOTHING, Layers, Rank
 from bertc.ir.data import FULL, PAIRED
 from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.task import Task
@@ -157,7 +157,7 @@ def _stage(
         encoder=encoder,
         generator=generator,
         replacements=stage.generator,
-        grow=stage.grow if begins else None,
+        grow=_change(stage) if begins else None,
         steps=stage.steps,
         first_step=first,
         batch=stage.batch,
@@ -210,6 +210,15 @@ def _by_batch(settings: StageSettings, stage: AnyStage, rows_read: int) -> list[
         stages.append(stage.model_copy(update=update))
         first, rows_read = first + steps, (first_batch + steps) * rows
     return stages
+
+
+def _change(stage: StageSettings) -> NetworkChange:
+    """The way in which the network of a stage comes from the one before."""
+    if isinstance(stage.prune, Layers) and not stage.prune.open:
+        return Kept(layers=stage.prune.kept)
+    if isinstance(stage.prune, Rank):
+        return LowRank()
+    return stage.grow
 
 
 def _pairs(stage: StageSettings) -> Pairs:

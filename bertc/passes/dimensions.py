@@ -11,6 +11,7 @@ from bertc.ir.program.run import layout_of
 from bertc.ir.program.settings import Settings, default_source
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.passes.bodies import printed
+from bertc.passes.settings.shortened import shortened
 from bertc.passes.settings.stages import default_format, has_tasks, reads_on, reads_pooler, typed
 
 CONSTANT = {
@@ -46,7 +47,7 @@ def dimensions(program: Program, diagnostics: Diagnostics) -> Complete:
             given = Given(compute(typed(program)), origin)
             program = program.with_settings({setting: given})
     complete = typed(program)
-    return complete.model_copy(update={"program": printed(complete)})
+    return shortened(complete.model_copy(update={"program": printed(complete)}))
 
 
 def languages(program: Complete) -> tuple[str, ...]:

@@ -182,7 +182,7 @@ def _network_possible(program: Complete, node: GeneratorNetwork, diagnostics: Di
             fix=within or fix(origin, whole),
         )
     sharing = note("the sharing is set here", program.span("share"))
-    deepest = max(view.layers for view in program.stages)
+    deepest = max(view.whole for view in program.stages)
     shared = node.layers not in (0, deepest) and (
         (isinstance(scheme, ShareGroups) and scheme.groups > node.layers)
         or isinstance(scheme, ShareMap)

@@ -13,26 +13,26 @@ def sharing(program: Complete, diagnostics: Diagnostics) -> None:
     ``layers=4 share=groups(5)`` is E202. Lists and maps are as long as the deepest stage; other
     stages use their first entries.
     """
-    views = sorted(program.stages, key=lambda view: view.layers)
+    views = sorted(program.stages, key=lambda view: view.whole)
     flattest, deepest = views[0], views[-1]
-    origin, layers, scheme = program.origins["share"], deepest.layers, program.share
+    origin, layers, scheme = program.origins["share"], deepest.whole, program.share
     before = len(diagnostics.found)
     _lists_fit(program, deepest, diagnostics)
     match scheme:
-        case ShareGroups() if scheme.groups > flattest.layers:
+        case ShareGroups() if scheme.groups > flattest.whole:
             diagnostics.error(
                 "E202",
-                f"{scheme.groups} groups for {flattest.layers} layers",
+                f"{scheme.groups} groups for {flattest.whole} layers",
                 origin.parts.get(("groups",), origin.span),
                 label="more groups than layers",
                 notes=_layers_note(flattest),
-                help=f"share=groups({flattest.layers})",
+                help=f"share=groups({flattest.whole})",
             )
         case ShareMap():
             _map_fits(scheme, layers, origin.span, deepest, diagnostics)
     _first_norm_fits(program, deepest, diagnostics)
     if len(diagnostics.found) == before:
-        for depth in sorted({view.layers for view in views}):
+        for depth in sorted({view.whole for view in views}):
             _shared_layers_alike(program, depth, diagnostics)
 
 
@@ -55,11 +55,11 @@ def _first_norm_fits(program: Complete, deepest: StageSettings, diagnostics: Dia
 
 def _layers_note(view: StageSettings) -> tuple[Note, ...]:
     span = view.span("layers")
-    return (Note(f"layers = {view.layers}", span),) if span else ()
+    return (Note(f"layers = {view.whole}", span),) if span else ()
 
 
 def _lists_fit(program: Complete, deepest: StageSettings, diagnostics: Diagnostics) -> None:
-    layers = deepest.layers
+    layers = deepest.whole
     for setting, value in (("heads", program.heads), ("ffn", program.ffn)):
         if isinstance(value, tuple) and len(value) != layers:
             diagnostics.error(

@@ -1,11 +1,17 @@
 """A plot of the losses of a run over its steps."""
 
+from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 from bertc.diagnostics import UsageError
+from bertc.estimate.latency.table import Point
 from bertc.runs.metrics import Line
 from bertc.storage import durable
+
+MARKERS = "os^Dv*Xp"
+"""Signs of ways to run a network."""
 
 
 def plot(lines: list[Line], path: Path) -> None:
@@ -41,8 +47,8 @@ def plot(lines: list[Line], path: Path) -> None:
     save(figure, path)
 
 
-def plot_latencies(points: list[tuple[str, float, float]], path: Path) -> None:
-    """Plot scores against milliseconds, a named point each, as a PNG.
+def plot_latencies(points: Sequence[Point], path: Path) -> None:
+    """Plot scores against milliseconds as a PNG: a colour a network, a sign a way of running it.
 
     Raises:
         UsageError: if there are none.
@@ -54,13 +60,22 @@ def plot_latencies(points: list[tuple[str, float, float]], path: Path) -> None:
         )
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 5), layout="constrained")
+    networks = list(dict.fromkeys(point.network for point in points))
+    ways = list(dict.fromkeys(point.way for point in points))
+    signs = dict(zip(ways, cycle(MARKERS), strict=False))
+    figure = Figure(figsize=(9, 5), layout="constrained")
     axes = figure.subplots()
-    for name, milliseconds, score in points:
-        axes.plot(milliseconds, score, "o", label=name)
-    axes.set(xlabel="ms a text", ylabel="score", xscale="log")
+    for number, network in enumerate(networks):
+        for point in (point for point in points if point.network == network):
+            axes.plot(point.milliseconds, point.score, signs[point.way], color=f"C{number}")
+        axes.plot([], [], "o", color=f"C{number}", label=network)
+    for way in ways:
+        axes.plot([], [], signs[way], color="grey", label=way)
+    scored = " or ".join(dict.fromkeys(point.scored for point in points))
+    axes.set(xlabel="ms a text", ylabel=scored, xscale="log")
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")
+    figure.legend(fontsize="small", loc="outside right upper")
     save(figure, path, elsewhere="name another file")
 
 

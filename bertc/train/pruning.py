@@ -14,7 +14,7 @@ from bertc.diagnostics import DataError
 from bertc.distributed.engines import local_shard
 from bertc.interop.pruned import entries_of, norms, removed_units
 from bertc.ir.address import key
-from bertc.ir.changing.pruning import NoPruning, Units, units
+from bertc.ir.changing.pruning import Units, units
 from bertc.ir.network.encoder import Encoder
 from bertc.runs.results import mean_score
 from bertc.step.gates import gate_gradients
@@ -29,7 +29,7 @@ def prune(session: Session, phase: Phase) -> None:
     A run that goes on from here does it again, to the same weights.
     """
     stage, step = phase.stage, session.progress.step
-    if isinstance(stage.prune, NoPruning):
+    if not isinstance(stage.prune, Units):
         return
     share = stage.prune.share_at(step - stage.first_step, stage.steps)
     if share is not None:

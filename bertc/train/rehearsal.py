@@ -21,9 +21,10 @@ def try_to_write(resolved: Resolved, out: Path) -> None:
     """
     # Weights, moments, perhaps the best weights, and a checkpoint written before one is removed.
     copies = 3 + any(stage.patience for stage in resolved.stages)
-    parameters = sum(weight.numel() for weight in build(resolved, "meta").parameters())
     run = resolved.run
     kept = -(-resolved.steps // run.save_every) if run.keep == "all" else run.keep
+    models = (build(resolved.as_in(stage), "meta") for stage in resolved.stages)
+    parameters = max(sum(weight.numel() for weight in model.parameters()) for model in models)
     with (
         durable.writing(
             out, copies * 4 * parameters * (kept + 1), elsewhere="choose another --out"

@@ -70,10 +70,10 @@ class Session:
             # Each process makes the whole of the new network from the whole of the old one.
             weights, moments = gathered(self.engine.parameters), gathered(self.moments)
             model, moments = grown(self.resolved, self.stage, stage, weights, moments)
+            self.display.note(described(self.stage, stage, weights, model))
             self.model, self.engine, self.moments = laid_out(
                 model, moments, self.plan, self.ranks.world
             )
-            self.display.note(described(self.stage, stage))
         self.stage = stage
 
     def weights(self) -> dict[str, Tensor]:

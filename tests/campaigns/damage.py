@@ -171,7 +171,7 @@ def _make(root: Path) -> None:
         material.make(root, train)
         return 0
 
-    (ended,) = forking.each(iter([root]), build, 1, 300.0)
+    (ended,) = forking.each(iter([root]), build, 1, 300.0, waiting=1800.0)
     if ended.code:
         shutil.rmtree(root, ignore_errors=True)
         raise SystemExit(f"the material cannot be made: {ended.words}")

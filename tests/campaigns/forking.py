@@ -73,7 +73,11 @@ def command(words: list[str], place: Path) -> int:
 
 
 def each(
-    tasks: Iterator[Task], run: Callable[[Task], int], jobs: int, cpu_limit: float
+    tasks: Iterator[Task],
+    run: Callable[[Task], int],
+    jobs: int,
+    cpu_limit: float,
+    waiting: float = WAITING_SECONDS,
 ) -> Iterator[Ended[Task]]:
     """What became of each task, run in a child of its own, ``jobs`` at a time."""
     running: dict[int, tuple[Task, float, Path]] = {}
@@ -91,7 +95,7 @@ def each(
             running[pid] = (task, time.monotonic(), words)
         for pid in list(running):
             task, started, words = running[pid]
-            late = time.monotonic() - started > WAITING_SECONDS
+            late = time.monotonic() - started > waiting
             if late:
                 os.killpg(pid, signal.SIGKILL)
             ended, status, usage = os.wait4(pid, 0 if late else os.WNOHANG)

@@ -14,7 +14,12 @@ SETTINGS = (
     "holdout=10% optimizer=adamw(lr=1e-3, warmup=1)"
 )
 TEXT = f'{NETWORK} vocab=wordpiece(150) data=files("text.txt", sentences=lines) {SETTINGS}'
+TAUGHT = f"{TEXT} objective=kd(logits)+mlm teacher='hf'".replace("vocab=wordpiece(150) ", "")
 TASK = "task=classify('train.tsv', 'dev.tsv', text=review, label=stars)"
+
+TUNED = f"init='hf' {TASK} seq=32 batch=4 steps=4 device=cpu"
+PRUNED = f"{TUNED} prune=neurons(50%, by=magnitude)"
+AUGMENTED = f"{TUNED} augment=2*edit(mask=20%, pos=0)"
 
 
 def make(place: Path, train: Callable[[list[str]], None]) -> None:
@@ -29,7 +34,12 @@ def make(place: Path, train: Callable[[list[str]], None]) -> None:
     shutil.copytree("done/model", "hf")
     shutil.copytree("task/model", "hf_task")
     train(["import", "hf", "--out", "imported"])
-    _halve(place)
+    train(["train", PRUNED, "--out", "pruned"])
+    train(["train", AUGMENTED, "--out", "augmented", "--dry-run"])
+    train(["train", TAUGHT, "--out", "taught"])
+    train(["export", "task", "--onnx", "onnx"])
+    _halve(place / "done", place / "half")
+    _halve(place / "taught", place / "taught")
     _write_sets(place, draw)
 
 
@@ -61,10 +71,10 @@ def _write_tables(place: Path, draw: random.Random) -> None:
         parquet.write_table(pyarrow.table(columns), place / f"{name}.parquet")
 
 
-def _halve(place: Path) -> None:
+def _halve(whole: Path, half: Path) -> None:
     """A run that was stopped: two checkpoints, no model yet."""
-    half = place / "half"
-    shutil.copytree(place / "done", half)
+    if half != whole:
+        shutil.copytree(whole, half)
     shutil.rmtree(half / "model")
     (half / "losses.png").unlink()
     shutil.rmtree(max((half / "checkpoints").iterdir()))

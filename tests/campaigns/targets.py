@@ -15,7 +15,7 @@ class Target:
     commands: dict[str, list[str]]
 
 
-_INIT = f"init='hf' {material.TASK} seq=32 batch=4 steps=4 device=cpu"
+_INIT = material.TUNED
 _SET = f"{material.NETWORK} vocab=wordpiece(150) data=hf('{{}}') device=cpu"
 
 
@@ -80,6 +80,49 @@ TARGETS = (
         {
             "export": ["export", "imported", "--to", "out"],
             "fill": ["fill", "imported", "the [MASK] barn"],
+        },
+    ),
+    Target(
+        "pruned run",
+        ("pruned", "hf"),
+        "pruned/*",
+        {
+            "predict": ["predict", "pruned", "dev.tsv"],
+            "export": ["export", "pruned", "--to", "out"],
+            "results": ["results", "pruned"],
+            "resume": ["train", "--resume", "pruned"],
+            "init": ["train", _INIT.replace("'hf'", "'pruned'"), "--out", "out", "--dry-run"],
+        },
+    ),
+    Target(
+        "run with a teacher",
+        ("taught", "hf"),
+        "taught/*",
+        {"resume": ["train", material.TAUGHT, "--out", "taught", "--resume"]},
+    ),
+    Target(
+        "teacher",
+        ("taught", "hf"),
+        "hf/*",
+        {
+            "resume": ["train", material.TAUGHT, "--out", "taught", "--resume"],
+            "check": ["check", material.TAUGHT],
+        },
+    ),
+    Target(
+        "copies",
+        ("hf",),
+        "cache/copies/**/*",
+        {"train": ["train", material.AUGMENTED, "--out", "out", "--dry-run"]},
+    ),
+    Target(
+        "ONNX folder",
+        ("onnx",),
+        "onnx/*",
+        {
+            "import": ["import", "onnx", "--out", "out"],
+            "predict": ["predict", "onnx", "dev.tsv"],
+            "export again": ["export", "onnx", "--onnx", "out"],
         },
     ),
     Target(

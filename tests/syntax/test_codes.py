@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from bertc import passes, syntax
+from bertc.aims import aimed
 from bertc.diagnostics import Diagnostics, UsageError, codes, explain
 from bertc.external import filled_in
 from bertc.interop.foreseen import remark_own_layout
@@ -17,6 +18,8 @@ LOOKS_FOR_FILES = ("E307", "E308")
 """Codes of ``bertc check`` alone: the other examples name files that are not there."""
 OF_TEACHERS = ("E268", "E283", "E284", "E285", "E286", "E287")
 """Codes that compare a network with that of another spec."""
+OF_TARGETS = ("E337", "R115")
+"""Codes of estimates that programs are aimed by."""
 
 
 def found(folder: Path, code: str, text: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
@@ -29,6 +32,7 @@ def found(folder: Path, code: str, text: str, monkeypatch: pytest.MonkeyPatch) -
     diagnostics = Diagnostics()
     for program in syntax.load("example.bertc", (), diagnostics)[:1]:
         known = filled_in(program, diagnostics) if code in OF_TEACHERS else program
+        known = aimed(known, diagnostics) if code in OF_TARGETS else known
         complete = passes.complete(known, diagnostics)
         if code in LOOKS_FOR_FILES:
             passes.missing_inputs(complete, diagnostics)

@@ -9,7 +9,7 @@ import torch
 from einops import rearrange
 
 from bertc.diagnostics import DataError, UsageError
-from bertc.evaluation.without import heads_named, without_heads
+from bertc.evaluation.without import LeftOut, heads_named, without_heads
 from bertc.inference.attention_maps import Looks, looks, maps, pattern
 from bertc.inference.evaluate import evaluate_run
 from bertc.inference.heads import heads
@@ -103,12 +103,14 @@ def test_heads_of_a_task_and_what_each_is_worth(tiny: Any, barn: Classify, tmp_p
     assert len(json.loads(report.as_json())["heads"]) == 8
     assert "1.3" in report.as_table()
     worth = worth_of_heads(run, quiet=True)
-    without = evaluate_run(run, without="1.2", quiet=True).evaluation
+    without = evaluate_run(run, left_out=LeftOut("1.2"), quiet=True).evaluation
     assert worth.without[1][2] == without.scores[barn.title]["dev"]["accuracy"]
     assert "head 3" in worth.as_table()
     worth.plot(tmp_path / "worth.png")
     assert (tmp_path / "worth.png").stat().st_size > 1000
-    whole, less = (predict(run, tmp_path / "dev.tsv", without=w, quiet=True) for w in ("", "0.0"))
+    whole, less = (
+        predict(run, tmp_path / "dev.tsv", left_out=LeftOut(w), quiet=True) for w in ("", "0.0")
+    )
     assert whole.answers.probabilities != less.answers.probabilities
 
 
@@ -120,7 +122,7 @@ def test_heads_of_a_run_on_text(tiny: Any, corpus_file: Path, tmp_path: Path) ->
     assert all(head.score > 0 for head in report.heads)
     assert len(heads(run, corpus_file, cache=cache, examples=8, quiet=True).heads) == 8
     whole, less = (
-        evaluate_run(run, cache=cache, without=without, quiet=True).evaluation
+        evaluate_run(run, cache=cache, left_out=LeftOut(without), quiet=True).evaluation
         for without in ("", "0.1,1.0")
     )
     assert whole.loss != less.loss

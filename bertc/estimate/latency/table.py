@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from bertc.estimate.latency.cases import Case
 from bertc.estimate.units import bytes_text
@@ -64,6 +64,16 @@ class Row:
         }
 
 
+class Point(NamedTuple):
+    """A network, the way it is run, milliseconds of a text, and the name and value of its score."""
+
+    network: str
+    way: str
+    milliseconds: float
+    scored: str
+    score: float
+
+
 @dataclass(frozen=True)
 class Latencies:
     """All rows, and lines on how they came about."""
@@ -71,10 +81,10 @@ class Latencies:
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
 
-    def points(self) -> list[tuple[str, float, float]]:
-        """Name, milliseconds of a text and score of every row that has both."""
+    def points(self) -> list[Point]:
+        """A point for every row with a score and a time."""
         return [
-            (f"{row.case.setup.name}, {_way(row.case)}", row.milliseconds, row.score[1])
+            Point(row.case.setup.name, _way(row.case), row.milliseconds, *row.score)
             for row in self.rows
             if row.score is not None and row.milliseconds is not None
         ]
@@ -94,13 +104,14 @@ class Latencies:
 
 HEAD = (
     "", "runtime", "precision", "threads", "length", "batch", "ms a text", "p95", "texts/s",
-    "memory +", "predicted", "x predicted", "score",
+    "memory", "predicted", "x predicted", "score",
 )  # fmt: skip
 
 
 def _way(case: Case) -> str:
     setup, shape = case.setup, case.shape
-    return f"{setup.runtime} {setup.precision} {setup.threads}t {shape.batch}x{shape.length}"
+    threads = f"{setup.threads} thread{'s' * (setup.threads > 1)}"
+    return f"{setup.runtime} {setup.precision}, {threads}, {shape.batch} x {shape.length}"
 
 
 def _aligned(columns: Sequence[tuple[str, ...]], widths: Sequence[int]) -> list[str]:

@@ -81,9 +81,39 @@ class FromGenerator(_Growth):
         return layer
 
 
+class Kept(Node):
+    """The layers that are left where a stage removes others; its optimiser starts anew."""
+
+    kind: Literal["kept"] = "kept"
+    layers: Annotated[tuple[Annotated[int, Field(ge=0, le=999)], ...], Field(min_length=1)]
+
+    moments: ClassVar[Literal["reset"]] = "reset"
+
+    def source(self, layer: int, before: int, after: int) -> int:
+        """The layer that is left; the same one in a network that loses none."""
+        return layer if before == after else self.layers[layer]
+
+
+class LowRank(Node):
+    """The same layers, where a stage factorises the token table; its optimiser starts anew."""
+
+    kind: Literal["low-rank"] = "low-rank"
+
+    moments: ClassVar[Literal["reset"]] = "reset"
+
+    def source(self, layer: int, before: int, after: int) -> int:
+        """The same layer."""
+        return layer
+
+
 Growth = Annotated[
     Stack | Interleave | Tile | Identity | FromGenerator, Field(discriminator="kind")
 ]
+NetworkChange = Annotated[
+    Stack | Interleave | Tile | Identity | FromGenerator | Kept | LowRank,
+    Field(discriminator="kind"),
+]
+"""Ways in which a stage's network comes from the one before."""
 
 
 def parted(growth: "Beginning", before: tuple[int, ...], after: tuple[int, ...]) -> int | None:
@@ -237,5 +267,10 @@ Init = Annotated[
     Drawn | FromRun | FromLayers | FromEmbeddings | FromVectors | FromTokens,
     Field(discriminator="kind"),
 ]
-Beginning = Stack | Interleave | Tile | Identity | FromGenerator | FromLayers | FromEmbeddings
+Beginning = (
+    Stack | Interleave | Tile | Identity | FromGenerator | Kept | LowRank
+    | FromLayers | FromEmbeddings
+)  # fmt: skip
 """Ways for a network to begin with the layers of another."""
+PARTIAL = (Kept, FromLayers, FromEmbeddings)
+"""Ways that leave some of the other network out."""

@@ -1,16 +1,20 @@
-"""Pruning: heads and neurons that a stage removes from a trained network, and by which scores.
+"""Pruning: heads, neurons, layers and ranks that a stage removes from a trained network.
 
 Heads belong to attention, neurons to feed-forward parts. Layers that share a part share its heads
 or neurons, which then count once. What is removed has only weights of zero from then on: its
 gradients are zero too, so it stays so, and ``bertc.compress`` cuts it out when the run ends.
+Whole layers, and ranks of the token table, are gone from the first step of the stage, whose network
+is a smaller one.
 """
 
 import math
-from typing import Annotated, ClassVar, Literal
+from abc import abstractmethod
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from bertc.ir.base import Axis, Node, Probability
+from bertc.ir.base import Axis, Node, Probability, Width
+from bertc.ir.changing.targets import ByShare, Target
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import SharedPart
 
@@ -25,7 +29,36 @@ class NoPruning(Node):
     kind: Literal["none"] = "none"
 
 
-class _Units(Node):
+class _Removal(Node):
+    """Removal of some, or of as many as it takes to reach a target.
+
+    ``aimed`` is the share that reaches ``to``, which the program as a whole decides.
+    """
+
+    to: Annotated[Target, Field(exclude_if=ByShare().__eq__)] = ByShare()
+    aimed: Annotated[float, Field(ge=0, le=1, exclude_if=(0.0).__eq__)] = 0.0
+    looked_up: ClassVar[tuple[str, ...]] = ("aimed",)
+
+    @property
+    @abstractmethod
+    def told(self) -> bool:
+        """True if it says itself how much goes."""
+
+    @property
+    def open(self) -> bool:
+        """True if it is not known yet how much goes."""
+        return not self.told and not self.aimed
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if self.told and self.to != ByShare():
+            raise ValueError("a share and a target exclude each other")
+        if not self.told and self.to == ByShare():
+            raise ValueError("a share is missing, or a target", "to=flops(50%)")
+        return self
+
+
+class _Units(_Removal):
     """Removal of a share of all heads or neurons, those with the lowest scores.
 
     ``by``: |dL/dgate| of a gate of 1 that multiplies the output of one, its first-order effect on
@@ -36,7 +69,7 @@ class _Units(Node):
     before the first step. If the task's score on its dev part is below ``floor``, no more goes.
     """
 
-    share: Annotated[float, Field(gt=0, lt=1)]
+    share: Annotated[float, Field(ge=0, lt=1)] = 0.0
     by: Literal["gradient", "magnitude", "random"] = "gradient"
     within: Within = "network"
     every: Probability = 0.0
@@ -48,9 +81,19 @@ class _Units(Node):
     part: ClassVar[SharedPart]
 
     @property
+    def told(self) -> bool:
+        """True with a share."""
+        return self.share > 0
+
+    @property
+    def amount(self) -> float:
+        """The share that goes."""
+        return self.aimed or self.share
+
+    @property
     def rounds(self) -> int:
         """Number of times that something is removed."""
-        return math.ceil(round(self.share / self.every, 6)) if self.every else 1
+        return math.ceil(round(self.amount / self.every, 6)) if self.every else 1
 
     def share_at(self, step: int, steps: int) -> float | None:
         """The share that is gone before step ``step`` of ``steps``; None if none goes just then.
@@ -59,7 +102,8 @@ class _Units(Node):
         """
         for number in range(self.rounds):
             if step == number * steps // self.rounds and step < steps:
-                return min(self.share, self.every * (number + 1)) if self.every else self.share
+                most = self.every * (number + 1)
+                return min(self.amount, most) if self.every else self.amount
         return None
 
 
@@ -80,8 +124,80 @@ class Neurons(_Units):
     part = "ffn"
 
 
+class Layers(_Removal):
+    """Whole layers, before the first step of the stage (Sajjad et al. 2023, section 3).
+
+    ``which`` are their numbers, from 0, or a share of all ``depth``. Of a share ``by`` says which:
+    the highest, the lowest, or every other one from below the highest down.
+    """
+
+    kind: Literal["layers"] = "layers"
+    which: (
+        Annotated[float, Field(ge=0, lt=1)]
+        | Annotated[tuple[Annotated[int, Field(ge=0, le=999)], ...], Field(min_length=1)]
+    ) = 0.0
+    by: Literal["top", "bottom", "alternate"] = "top"
+    depth: Annotated[int, Field(ge=0, le=1000)] = 0
+    positional = ("which",)
+    looked_up = ("aimed", "depth")
+
+    @property
+    def told(self) -> bool:
+        """True with numbers or a share."""
+        return self.which != 0.0
+
+    @property
+    def removed(self) -> tuple[int, ...]:
+        """Numbers of the layers that go, of ``depth``."""
+        if isinstance(self.which, tuple):
+            return self.which
+        number = round((self.aimed or self.which) * self.depth)
+        match self.by:
+            case "top":
+                return tuple(range(self.depth - number, self.depth))
+            case "bottom":
+                return tuple(range(number))
+            case "alternate":
+                return tuple(self.depth - 2 * place for place in range(number, 0, -1))
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Numbers of the layers that are left."""
+        return tuple(layer for layer in range(self.depth) if layer not in self.removed)
+
+    @property
+    def most(self) -> int:
+        """The number of layers that can go."""
+        return self.depth // 2 if self.by == "alternate" else self.depth - 1
+
+    @property
+    def misfit(self) -> str:
+        """The reason why a network of ``depth`` layers cannot lose these; empty if it can."""
+        gone, there = self.removed, f"this network has {self.depth} layers, counted from 0"
+        if strange := [layer for layer in gone if not 0 <= layer < self.depth]:
+            if isinstance(self.which, tuple):
+                return f"there is no layer {strange[0]}: {there}"
+            return f"every other one of {self.depth} layers are {self.depth // 2}, not {len(gone)}"
+        if len(set(gone)) < len(gone):
+            return f"layer {next(n for n in gone if gone.count(n) > 1)} is named twice"
+        if not gone:
+            return f"{self.which:.4g} of {self.depth} layers is none"
+        return "" if self.kept else "no layer would be left"
+
+
+class Rank(Node):
+    """The token table as a narrower one and a projection, closest to it (ALBERT 3.1).
+
+    The ``width`` largest singular values are left, from the first step of the stage.
+    """
+
+    kind: Literal["rank"] = "rank"
+    width: Width
+    positional = ("width",)
+
+
 Units = Heads | Neurons
-Pruning = Annotated[NoPruning | Heads | Neurons, Field(discriminator="kind")]
+Pruning = Annotated[NoPruning | Heads | Neurons | Layers | Rank, Field(discriminator="kind")]
 """The closed union of what a stage removes."""
 NOTHING = NoPruning()
 

@@ -9,7 +9,7 @@ from bertc.ir.base import Initializer, Node, Weight, Width
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.head import AdaptiveHead, Head
 from bertc.ir.network.norm import NormFunction
-from bertc.ir.network.table import AdaptiveTable, Cluster, TokenTable
+from bertc.ir.network.table import AdaptiveTable, Cluster, FactorisedTable, TokenTable
 
 PoolerKind = bool | Literal["relu"]
 """False for none, True for BERT's, with tanh; DistilBERT's pre_classifier has ReLU."""
@@ -174,13 +174,22 @@ class BodyNode(Node):
         vocab, init = self.vocab_size, self.initializer
         if isinstance(self.head, AdaptiveHead):
             return self.head.weights(name, self.hidden, vocab, self._adaptive, init)
-        return self.head.weights(name, self.hidden, self.embedding, vocab, self.head_norm, init)
+        own = self.head.weights(name, self.hidden, self.embedding, vocab, self.head_norm, init)
+        if isinstance(self.table, FactorisedTable):
+            return (*own, self.table.head_weight(name, self.embedding, init))
+        return own
 
     def head_operations(self, rows: int) -> op.Operations:
         """The operations of the head over the vocabulary for ``rows`` states."""
         if isinstance(self.head, AdaptiveHead):
             return self.head.operations(self.hidden, self.vocab_size, self._adaptive, rows)
-        return self.head.operations(self.hidden, self.embedding, self.vocab_size, rows)
+        own = self.head.operations(self.hidden, self.embedding, self.vocab_size, rows)
+        if isinstance(self.table, FactorisedTable):
+            *before, _, loss = own
+            rank = self.table.rank
+            narrowed = op.Product(rows, self.embedding, rank)
+            return (*before, narrowed, op.Product(rows, rank, self.vocab_size), loss)
+        return own
 
     @property
     def _adaptive(self) -> AdaptiveTable:

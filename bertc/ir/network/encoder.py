@@ -23,7 +23,7 @@ from bertc.ir.network.forward import forward
 from bertc.ir.network.norm import Norm, NormFunction
 from bertc.ir.network.positions import Positions
 from bertc.ir.network.sharing import scaled_by_depth
-from bertc.ir.network.table import AdaptiveTable, table_weight
+from bertc.ir.network.table import WholeTable, table_weight
 from bertc.ir.operation import Widths
 
 
@@ -190,7 +190,7 @@ class Encoder(BodyNode):
         """Tables, their norm, and the projection to the hidden width if the two differ."""
         width: tuple[Axis, int] = ("embedding", self.embedding)
         init, weights = self.initializer, list[Weight]()
-        if isinstance(self.table, AdaptiveTable) and self.table.narrows:
+        if not isinstance(self.table, WholeTable) and self.table.narrows:
             weights += self.table.weights(self.vocab_size, self.embedding, self.hidden, init)
         else:
             weights.append(table_weight("token", ("vocab", self.vocab_size), width, init))

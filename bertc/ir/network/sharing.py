@@ -103,3 +103,9 @@ Sharing = Annotated[
     ShareNone | ShareAll | ShareAttention | ShareFfn | ShareGroups | ShareMap,
     Field(discriminator="kind"),
 ]
+
+
+def owners_left(owners: tuple[int, ...], left: tuple[int, ...]) -> tuple[int, ...]:
+    """Owners where only some layers are left: the lowest of those that shared weights."""
+    before = [owners[layer] for layer in left]
+    return tuple(before.index(owner) for owner in before)

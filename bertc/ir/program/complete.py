@@ -29,10 +29,11 @@ class StageSettings(CompleteSettings):
     """The settings of one stage, completed from those of the run.
 
     ``own`` has the origins of settings written in the stage. Unless written, ``format`` is derived
-    from the stage's own objective.
+    from the stage's own objective. ``whole`` is the depth of which ``layers`` are left.
     """
 
     own: Mapping[str, Origin]
+    whole: int
 
     @property
     def begins_told(self) -> bool:

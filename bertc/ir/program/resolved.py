@@ -6,7 +6,7 @@ import json
 from pydantic import Field
 
 from bertc.ir.base import Node
-from bertc.ir.changing.pruning import NOTHING
+from bertc.ir.changing.pruning import Units
 from bertc.ir.learning.objective import Term
 from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
@@ -45,8 +45,8 @@ class Resolved(Node):
 
     @property
     def prunes(self) -> bool:
-        """True if a stage removes heads or neurons."""
-        return any(stage.prune != NOTHING for stage in self.stages)
+        """True if a stage removes heads or neurons, which are cut out when the run ends."""
+        return any(isinstance(stage.prune, Units) for stage in self.stages)
 
     def terms(self) -> tuple[Term, ...]:
         """One term for each name trained in any stage, in order of appearance."""

@@ -67,7 +67,9 @@ class Settings(Node):
     )
     embedding: Width = derived("hidden", "width of the embedding tables", "E")
     table: TokenTable = default(
-        WholeTable(), BERT, "token embeddings: of one width, or narrower for rarer tokens"
+        WholeTable(),
+        BERT,
+        "token embeddings: of one width, factorised, or narrower for rare tokens",
     )
     share: Sharing = default(ShareNone(), BERT, "which layers share their weights")
     attention: Attention = default(FullAttention(), BERT, "kind of attention")
@@ -141,7 +143,7 @@ class Settings(Node):
         "initial weights of a network with more layers than before",
     )
     prune: Pruning = default(
-        NOTHING, HOUSE, "heads or neurons that a stage removes, at once or in steps"
+        NOTHING, HOUSE, "heads, neurons, layers or ranks that a stage removes, at once or in steps"
     )
     teacher: tuple[Teacher, ...] = default(
         NOBODY, HOUSE, "trained networks that terms of distillation (kd) learn from, a sum"

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Discriminator, Field, Tag
 
 from bertc.ir.base import Node
-from bertc.ir.changing.growth import Growth
+from bertc.ir.changing.growth import NetworkChange
 from bertc.ir.changing.pruning import NOTHING, Pruning
 from bertc.ir.data import Format, Mixing, Share, StreamPair
 from bertc.ir.learning.answer import Choice
@@ -58,7 +58,7 @@ class Stage(Node):
     encoder: Body
     generator: Body | None
     replacements: Generator
-    grow: Growth | None
+    grow: NetworkChange | None
     steps: int
     first_step: int
     batch: int

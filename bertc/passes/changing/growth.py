@@ -13,6 +13,7 @@ from bertc.ir.changing.growth import (
     Tile,
     parted,
 )
+from bertc.ir.changing.pruning import Layers
 from bertc.ir.network.generator import Generator, GeneratorNetwork
 from bertc.ir.network.sharing import SharedPart
 from bertc.ir.program.complete import Complete, StageSettings
@@ -34,7 +35,7 @@ def growth(program: Complete, diagnostics: Diagnostics) -> None:
     for earlier, later in pairwise(program.stages):
         before, after = earlier.layers, later.layers
         match later.grow:
-            case _ if after < before:
+            case _ if after < before and not isinstance(later.prune, Layers):
                 _refuse_shrinking(earlier, later, diagnostics)
             case Identity() if after > before:
                 _identity_possible(program, later, before, diagnostics)
@@ -49,7 +50,7 @@ def _something_grows(program: Complete, diagnostics: Diagnostics) -> None:
     before: int | None = None
     any_grows = begins
     for stage in views:
-        grows = stage.layers != before if before else begins
+        grows = stage.layers > before if before else begins
         any_grows |= bool(before) and grows
         if "grow" in stage.own and not grows and not stage.begins_told:
             why = f"the one before has {before} layers too" if before else "it is the first"
@@ -129,7 +130,7 @@ def _refuse_shrinking(
         "E260",
         f'stage "{later.name}" has {after} layers, but stage "{earlier.name}" has {before}',
         later.span("layers") or span,
-        label="layers cannot be dropped",
+        label="only prune = layers(...) removes layers",
         notes=note(f"layers = {before}", span),
         help=f"layers={before}",
         fix=fix(later.own.get("layers"), f"layers={before}"),

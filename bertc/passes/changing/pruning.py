@@ -1,10 +1,11 @@
-"""Checks of stages that remove heads or neurons."""
+"""Checks of stages that remove heads, neurons or layers."""
 
 from collections.abc import Sequence
 from math import floor
 
 from bertc.diagnostics import Diagnostics
-from bertc.ir.changing.pruning import NoPruning, Units
+from bertc.ir.changing.growth import FromRun
+from bertc.ir.changing.pruning import Heads, Layers, Neurons, NoPruning, Rank, Units
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.passes.settings.fixes import argument, fix, note
 from bertc.passes.settings.layers import layer_values, owners
@@ -21,17 +22,49 @@ def pruning(program: Complete, diagnostics: Diagnostics) -> None:
     pruned: StageSettings | None = None
     for place, stage in enumerate(program.stages):
         kind = stage.prune
-        if not isinstance(kind, NoPruning):
-            pruned = pruned or stage
+        if isinstance(kind, Layers | Rank) and not place:
+            _is_there(program, kind, diagnostics)
+        if isinstance(kind, Layers):
+            _layers_go(stage, kind, diagnostics)
+        elif isinstance(kind, Heads | Neurons):
             _something_stays(stage, kind, diagnostics)
             _rounds_fit(stage, kind, diagnostics)
             _ends_with_the_last_weights(stage, diagnostics)
             _has_scores(stage, kind, diagnostics)
             _biases_are_of_layers(stage, kind, diagnostics)
             _heads_stand_alone(stage, kind, diagnostics)
-        grows = place and stage.layers != program.stages[place - 1].layers
+        grows = place and stage.layers > program.stages[place - 1].layers
         if pruned and (grows or stage.begins_told):
             _refuse_growing(stage, pruned, diagnostics)
+        pruned = pruned if isinstance(kind, NoPruning) else pruned or stage
+
+
+def _layers_go(stage: StageSettings, kind: Layers, diagnostics: Diagnostics) -> None:
+    if kind.open or not kind.misfit:
+        return
+    half = f"prune={kind.kind}(50%)" if kind.depth > 1 else ""
+    diagnostics.error(
+        "E335",
+        f"prune = {kind.kind} does not fit: {kind.misfit}",
+        stage.span("prune"),
+        notes=note(f"layers = {stage.layers}", stage.span("layers")),
+        help=half or "remove prune",
+        fix=fix(stage.origins["prune"], half),
+    )
+
+
+def _is_there(program: Complete, kind: Layers | Rank, diagnostics: Diagnostics) -> None:
+    """Check that the first stage has what it removes from somewhere."""
+    if not isinstance(program.init, FromRun):
+        what, setting = ("layers", "layers") if isinstance(kind, Layers) else ("ranks", "table")
+        diagnostics.error(
+            "E336",
+            f"the first stage removes {what}, but init = {program.init.kind} brings none with it",
+            program.stages[0].span("prune"),
+            label=f"less from the start is another {setting}",
+            notes=note("init is set here", program.span("init")),
+            help="prune in a stage after this one",
+        )
 
 
 def _counts(stage: StageSettings, kind: Units) -> Sequence[int]:
@@ -45,13 +78,13 @@ def _something_stays(stage: StageSettings, kind: Units, diagnostics: Diagnostics
     groups = [counts] if kind.within == "network" else [[number] for number in counts]
     for group in groups:
         most = sum(group) - len(group)
-        if round(kind.share * sum(group)) > most:
+        if round(kind.amount * sum(group)) > most:
             percent = floor(100 * most / sum(group))
             instead = argument("prune", stage.origins["prune"], "share", f"{percent}%")
             diagnostics.error(
                 "E290",
-                f"{kind.share:.0%} of {sum(group)} {kind.kind} are "
-                f"{round(kind.share * sum(group))}, but every layer keeps one, so that "
+                f"{kind.amount:.0%} of {sum(group)} {kind.kind} are "
+                f"{round(kind.amount * sum(group))}, but every layer keeps one, so that "
                 f"{most} can go",
                 stage.span("prune"),
                 label="a layer without any has nothing to compute with",
@@ -134,7 +167,7 @@ def _heads_stand_alone(stage: StageSettings, kind: Units, diagnostics: Diagnosti
 def _refuse_growing(stage: StageSettings, pruned: StageSettings, diagnostics: Diagnostics) -> None:
     diagnostics.error(
         "E295",
-        f'stage "{stage.name}" grows, but heads or neurons are gone since stage "{pruned.name}"',
+        f'stage "{stage.name}" grows, but some of its network is gone since stage "{pruned.name}"',
         stage.span("layers") or stage.span("grow") or stage.span("prune"),
         label="new layers would start as copies of what is left of others",
         notes=note("prune is set here", pruned.span("prune")),

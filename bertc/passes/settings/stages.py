@@ -34,6 +34,7 @@ def _stage(block: StageGiven, all_: dict[str, Given]) -> StageSettings:
     return StageSettings.model_construct(
         name=block.name,
         own={name: given.origin for name, given in block.settings.items()},
+        whole=values["layers"],
         origins={name: given.origin for name, given in all_.items()},
         **values,
     )

@@ -1,4 +1,4 @@
-"""Numbers of the language: ``30k`` ``8Ki`` ``1M`` ``15%`` ``1e-4`` ``-1`` ``3G tokens``."""
+"""Numbers of the language: ``30k`` ``8Ki`` ``1M`` ``15%`` ``5ms`` ``1e-4`` ``-1`` ``3G tokens``."""
 
 import math
 import re
@@ -13,6 +13,7 @@ NUMBER_UNITS = {
     "Ki": Fraction(2**10),
     "Mi": Fraction(2**20),
     "Gi": Fraction(2**30),
+    "ms": Fraction(1, 1000),
     "%": Fraction(1, 100),
 }
 MAX_NUMBER_CHARACTERS = 32

@@ -6,12 +6,13 @@ import torch
 from torch import Tensor
 
 from bertc.compress import WeightMap, weight_map
-from bertc.ir.changing.growth import FromGenerator
+from bertc.ir.changing.growth import FromGenerator, Kept, LowRank
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.nn import Model, build
 from bertc.optim.by_tensor import Moments
 from bertc.optim.optimizers import zero_moments
+from bertc.train.beginning.low_rank import TABLE, factorised, kept_share
 
 
 def grown(
@@ -27,7 +28,10 @@ def grown(
     """
     assert after.grow is not None, "only a stage whose network differs grows"
     target = resolved.as_in(after)
-    places = weight_map(resolved.as_in(before), target, after.grow)
+    source = resolved.as_in(before)
+    if isinstance(after.grow, LowRank):
+        source, weights = factorised(source, weights, target)
+    places = weight_map(source, target, after.grow)
     model = build(target)
     move(places, weights, dict(model.named_parameters()))
     fresh = zero_moments(dict(model.named_parameters()))
@@ -36,10 +40,17 @@ def grown(
     return model, fresh
 
 
-def described(before: Stage, after: Stage) -> str:
-    """A line on the origin of a stage's networks."""
+def described(before: Stage, after: Stage, old: Mapping[str, Tensor], new: Model) -> str:
+    """A line on the origin of a stage's networks, from the old weights and the new network."""
     if isinstance(after.grow, FromGenerator):
         return "the encoder starts from its generator"
+    if isinstance(after.grow, LowRank):
+        narrow_vr = new.get_parameter(TABLE).detach()
+        share = kept_share(old[TABLE], narrow_vr)
+        return f"the token table has rank {narrow_vr.shape[1]}, and {share:.2%} of its squares"
+    if isinstance(after.grow, Kept):
+        left = ", ".join(map(str, after.grow.layers))
+        return f"{after.layers} of {before.layers} layers are left: {left}"
     assert after.grow is not None, "only a stage whose network differs grows"
     if before.layers == after.layers:
         return f"stage {after.name} continues with these weights and a new optimiser"

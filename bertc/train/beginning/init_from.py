@@ -19,6 +19,7 @@ from bertc.ir.changing.growth import (
     FromRun,
     FromTokens,
     FromVectors,
+    LowRank,
 )
 from bertc.ir.learning.answer import Answer, Labels, Tags
 from bertc.ir.program.model import model_weights
@@ -27,6 +28,7 @@ from bertc.runs import checkpoints
 from bertc.syntax.read.shapes import setting_shape
 from bertc.syntax.write.show import show_value
 from bertc.train.beginning.init_tables import TableStart, from_tokens, from_vectors
+from bertc.train.beginning.low_rank import factorised
 
 SHOWN_LABELS = 8
 
@@ -82,7 +84,9 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
     old, tensors, moments = _read(init, folder)
     if vocabulary is not None:
         _refuse_other_tokens(folder, vocabulary, old.encoder.vocab_size)
-    target = resolved.as_in(first)
+    target, sha256 = resolved.as_in(first), digest_of(tensors)
+    if isinstance(first.grow, LowRank):
+        old, tensors = factorised(old, tensors, target)
     places, mismatches = fit(old, tensors.keys(), target, begins_as(resolved))
     if mismatches:
         raise refusal(folder, mismatches, old, target)
@@ -91,7 +95,7 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
         *_new(places, old, target),
         *_left_out(init, places, old, target),
     )
-    return Source(folder, tensors, places, digest_of(tensors), notes, moments)
+    return Source(folder, tensors, places, sha256, notes, moments)
 
 
 def _read(

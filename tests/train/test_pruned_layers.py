@@ -1,0 +1,160 @@
+"""Stages that remove whole layers, and models without some of theirs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import bertc
+from bertc.diagnostics import SpecError, StoppedError, UsageError
+from bertc.estimate import estimate
+from bertc.evaluation.without import LeftOut, layers_named, leaving_out
+from bertc.external import network_of
+from bertc.inference.evaluate import evaluate_run
+from bertc.inference.worth import worth_of_layers
+from bertc.interop.loading import load, read_model
+from bertc.ir.changing.growth import FromRun
+from bertc.ir.changing.pruning import Heads, Layers
+from bertc.ir.network.norm import PreNorm
+from bertc.ir.network.sharing import ShareAttention, ShareGroups
+from bertc.ir.program.model import model_weights
+from bertc.nn import build
+from bertc.train.loop import train
+from tests.train.test_training import stop_after
+
+KINDS: dict[str, tuple[Any, tuple[int, ...], dict[str, object]]] = {
+    "a list": (Layers(which=(1, 2)), (0, 3), {"heads": (1, 2, 4, 2), "head_dim": 8}),
+    "the highest": (Layers(which=0.5), (0, 1), {"norm": PreNorm()}),
+    "the lowest": (Layers(which=0.25, by="bottom"), (1, 2, 3), {"ffn": (8, 16, 24, 32)}),
+    "every other": (Layers(which=0.5, by="alternate"), (1, 3), {"share": ShareAttention()}),
+    "of groups": (Layers(which=(0, 1, 2)), (3,), {"share": ShareGroups(groups=2)}),
+}
+
+
+@pytest.fixture
+def shortened(tiny: Any) -> Any:
+    """A program of four layers that loses some after four steps."""
+
+    def make(kind: Any, **settings: object) -> Any:
+        stages = {"whole": {"steps": 4}, "prune": {"prune": kind, "steps": 4}, "again": {}}
+        stages["again"] = {"steps": 2}
+        return tiny(stages=stages, **{"layers": 4, "eval_every": 20, **settings})
+
+    return make
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_network_of_a_stage_has_the_layers_that_are_left(
+    name: str, shortened: Any, tmp_path: Path
+) -> None:
+    kind, left, settings = KINDS[name]
+    resolved, run = shortened(kind, **settings), tmp_path / "run"
+    whole, prune, again = resolved.stages
+    assert [stage.layers for stage in resolved.stages] == [4, len(left), len(left)]
+    assert prune.encoder.layers == tuple(whole.encoder.layers[layer] for layer in left)
+    train(resolved, run, cache=tmp_path / "cache", quiet=True)
+    program, tensors = read_model(run)
+    assert program.encoder.depth == len(left)
+    parameters = sum(weight.numel for weight in model_weights(resolved))
+    assert sum(tensor.numel() for tensor in tensors.values()) == parameters
+    assert estimate(resolved).parameters.total == parameters
+    assert estimate(resolved).from_start is None
+
+
+def test_a_run_that_loses_layers_resumes_to_the_same_bits(
+    shortened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_run: Any
+) -> None:
+    resolved, cache = shortened(Layers(which=(0, 2)), save_every=20), tmp_path / "cache"
+    train(resolved, tmp_path / "one", cache=cache, quiet=True)
+    for step in (3, 4, 5, 8):
+        run = tmp_path / str(step)
+        with pytest.raises(StoppedError):
+            stop_after(monkeypatch, step, lambda: train(resolved, run, cache=cache, quiet=True))  # noqa: B023
+        train(resolved, run, cache=cache, quiet=True, resume=True)
+        same_run(tmp_path / "one", run)
+
+
+def test_a_first_stage_removes_layers_of_init(shortened: Any, tiny: Any, tmp_path: Path) -> None:
+    cache, run = tmp_path / "cache", tmp_path / "run"
+    train(tiny(layers=4, steps=2), run, cache=cache, quiet=True)
+    stages = {"prune": {"prune": Layers(which=0.5, by="alternate"), "steps": 3}}
+    further = tiny(layers=4, init=FromRun(path=str(run)), stages=stages)
+    model, (_, old) = bertc.build(further), read_model(run)
+    assert model.encoder.node.depth == 2
+    for name, tensor in model.named_parameters():
+        there = name.replace(".1.", ".3.").replace(".0.", ".1.")
+        assert torch.equal(tensor, old[there])
+    train(further, tmp_path / "further", cache=cache, quiet=True)
+    again = evaluate_run(tmp_path / "further", cache=cache, quiet=True)
+    assert again.evaluation is not None
+    assert network_of(tmp_path / "further")["layers"] == 2
+    config = json.loads((tmp_path / "further" / "model" / "config.json").read_text())
+    assert config["num_hidden_layers"] == 2
+
+
+def test_heads_and_layers_go_one_after_the_other(tiny: Any, tmp_path: Path) -> None:
+    stages = {
+        "heads": {"prune": Heads(share=0.5, by="magnitude"), "steps": 2},
+        "layers": {"prune": Layers(which=(0,)), "steps": 2},
+    }
+    resolved = tiny(layers=3, heads=4, stages=stages)
+    train(resolved, tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+    left = load(tmp_path / "run").resolved.encoder
+    assert left.depth == 2
+    assert sum(layer.heads for layer in left.layers) < 8
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("prune=layers([4, 6])", "there is no layer 6: this network has 6 layers"),
+        ("prune=layers([4, 4])", "layer 4 is named twice"),
+        ("prune=layers(1%)", "0.01 of 6 layers is none"),
+        ("prune=layers(99%)", "no layer would be left"),
+        ("prune=layers(80%, by=alternate)", "every other one of 6 layers are 3, not 5"),
+    ],
+)
+def test_layers_that_cannot_go_are_refused(text: str, told: str) -> None:
+    with pytest.raises(SpecError, match=told):
+        bertc.resolve(f'layers=6 stage "a" {{ }} stage "b" {{ {text} }}')
+
+
+def test_layers_do_not_grow_back() -> None:
+    text = 'layers=6 stage "a" { } stage "b" { prune=layers(50%) } stage "c" { layers=6 }'
+    with pytest.raises(SpecError, match='"c" grows, but some of its network is gone since'):
+        bertc.resolve(text)
+    kept = bertc.resolve(text.replace("layers=6 }", "layers=3 }"))
+    assert [stage.layers for stage in kept.stages] == [6, 3, 3]
+
+
+def test_a_model_without_layers_is_one_that_lost_them(shortened: Any, tmp_path: Path) -> None:
+    run, cache = tmp_path / "run", tmp_path / "cache"
+    train(shortened(Layers(which=(1,)), heads=4), run, cache=cache, quiet=True)
+    model, ids = load(run), torch.randint(5, 100, (2, 12))
+    with leaving_out(model, LeftOut(heads="0.1", layers="1")) as left:
+        assert left.encoder.node.depth == 2
+        gone = left.encode(ids)
+        for name, tensor in left.named_parameters():
+            there = model.get_parameter(name.replace(".1.", ".2."))
+            assert tensor.data_ptr() == there.data_ptr()
+    assert not torch.allclose(gone, model.encode(ids), atol=1e-3)
+    whole, less = (
+        evaluate_run(run, cache=cache, left_out=LeftOut(layers=named), quiet=True).evaluation
+        for named in ("", "0,2")
+    )
+    worth = worth_of_layers(run, cache=cache, quiet=True)
+    assert worth.whole == whole.loss != less.loss
+    assert [len(scores) for scores in worth.without.values()] == [1, 1, 1]
+    assert "change" in worth.as_table()
+    worth.plot(tmp_path / "worth.png")
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [("1.2", "'1.2' names no layer"), ("2", "there is no layer 2"), ("1,0", "no layer would be")],
+)
+def test_layers_that_are_not_there_cannot_be_left_out(named: str, told: str, tiny: Any) -> None:
+    with pytest.raises(UsageError, match=told):
+        layers_named(named, build(tiny(), "meta"))
