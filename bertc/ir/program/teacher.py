@@ -9,6 +9,9 @@ from bertc.ir.learning.objective import Term
 from bertc.ir.network.body import Body
 from bertc.ir.vocabulary import Vocabulary
 
+TeacherCache = Literal["auto", "off", "fp32", "fp16"]
+"""Whether outputs of teachers are kept on disk for the examples of a task, and how."""
+
 
 class Shape(Node):
     """The body of a teacher, the terms that it has heads for, and the vocabulary that it reads."""
