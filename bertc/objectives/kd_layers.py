@@ -40,8 +40,9 @@ class KdStatesTensors(TermTensors[KdStates, Any, WidthMaps]):
         head: nn.Module | None,
         network: BodyModule,
     ) -> tuple[torch.Tensor, ...]:
-        """The states of its layers."""
-        return states[1:]
+        """The states of its layers, of compared tokens."""
+        own = tokens_of(batch.terms[self.node.title], self.node.compares)
+        return tuple(_at(each, own.positions) for each in states[1:])
 
     def score(
         self,
@@ -59,11 +60,8 @@ class KdStatesTensors(TermTensors[KdStates, Any, WidthMaps]):
         theirs = dict(zip(node.wanted(learned=False).states, lesson.tensors, strict=True))
         losses_bk = torch.zeros_like(own.weights)
         for number, (here, there) in enumerate(node.matched):
-            here_bkh, there_bkw = (
-                each if own.positions is None else gather_positions(each, own.positions)
-                for each in (mine[here], theirs[there])
-            )
-            losses_bk = losses_bk + self._distance(head.of(number, here_bkh), there_bkw)
+            here_bkh = _at(mine[here], own.positions)
+            losses_bk = losses_bk + self._distance(head.of(number, here_bkh), theirs[there])
         if node.across == "mean":
             losses_bk = losses_bk / len(node.matched)
         return Predicted(losses_bk.flatten(), torch.zeros_like(losses_bk).flatten())
@@ -138,7 +136,8 @@ class KdRelatedTensors(TermTensors[KdRelated, Any, WidthMaps]):
         if own.positions is not None:
             allowed = select_rows(allowed, own.positions)
         mine = _by_layer(states[1:], node.layers_of(learned=True))
-        theirs = _by_layer(lesson.tensors, node.layers_of(learned=False))
+        taught = tuple(each.to(states[0].dtype) for each in lesson.tensors)
+        theirs = _by_layer(taught, node.layers_of(learned=False))
         summed = own.weights.new_zeros((), dtype=torch.float32)
         for here, there in node.matched:
             how = relation_of(node, node.split(network.node, here))
@@ -178,6 +177,13 @@ def relation_of(node: KdRelated, heads: int) -> Relation:
             return Relation("kl", "probabilities", heads)
 
 
+def _at(
+    states_bsh: Float[torch.Tensor, "b s h"], positions_bk: Int[torch.Tensor, "b k"] | None
+) -> torch.Tensor:
+    """States at some positions, None: all."""
+    return states_bsh if positions_bk is None else gather_positions(states_bsh, positions_bk)
+
+
 def _by_layer(each: tuple[torch.Tensor, ...], layers: tuple[int, ...]) -> dict[int, Projected]:
     return {
         layer: Projected(*each[3 * place : 3 * place + 3]) for place, layer in enumerate(layers)
@@ -199,8 +205,7 @@ def _factors(
             left_bsw = right_bsw = of.values
         case _:
             assert_never(which)
-    if positions_bk is not None:
-        left_bsw = gather_positions(left_bsw, positions_bk)
+    left_bsw = _at(left_bsw, positions_bk)
     # The compiler traces no function that is given one tensor twice.
     return Factors(left_bsw, right_bsw.view_as(right_bsw))
 

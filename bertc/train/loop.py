@@ -36,6 +36,7 @@ from bertc.step.task_feed import TaskFeed
 from bertc.storage.paths import cache_folder
 from bertc.train.clock import Clock, Laps
 from bertc.train.finish import finish
+from bertc.train.lessons import with_lessons
 from bertc.train.opening import open_session
 from bertc.train.patience import update_patience
 from bertc.train.phase import Phase, open_phase, update_rule
@@ -93,6 +94,7 @@ def train(
             start = settle(resolved, machine, folder, cache, display, ranks)
             if dry_run:
                 return rehearsed(start, out)
+            start = with_lessons(start, cache, display, ranks)
             with open_session(start, folder, spec_text, display, ranks) as session:
                 for index in range(len(resolved.stages)):
                     _train_stage(session, index, profile if ranks.is_main else None)
