@@ -80,8 +80,6 @@ def obtain_lessons(
     def make(temporary: Path) -> Facts:
         lessons = open_lessons(temporary, task_set, shapes, kept, "w+")
         _ask(lessons, stage, data, frozen, progress)
-        for file in lessons.files:
-            file.flush()
         return {"bytes": size}
 
     obtain(folder, make, progress, size)
@@ -112,7 +110,7 @@ def _ask(
             for tensor in lesson.tensors
         ]
         largest = max(float(np.abs(each).max(initial=0)) for each in said)
-        if largest > np.finfo(lessons.files[0].dtype).max:
+        if largest > float(np.finfo(lessons.files[0].dtype).max):
             raise DataError(
                 f"a teacher says {largest:g}, more than fp16 holds", help="teacher_cache=fp32"
             )

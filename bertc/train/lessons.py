@@ -33,7 +33,7 @@ def _plan(start: Start, cache: Path, ranks: ProcessGroup) -> Plan:
     each = zip(stages, start.corpus.stages, strict=True)
     kept = tuple(_chosen(stage, data, cache) for stage, data in each)
     if start.outside and start.outside.lock:
-        began = start.outside.lock.plan.lessons or ("off",) * len(kept)
+        began: tuple[Kept, ...] = start.outside.lock.plan.lessons or ("off",) * len(kept)
         asked = (stage.teacher_cache != "auto" for stage in stages)
         kept = tuple(new if a else old for a, new, old in zip(asked, kept, began, strict=True))
     return replace(start.plan, lessons=tuple(ranks.share(kept)))

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from bertc.ir.learning.answer import Tags
+from bertc.ir.learning.augmentation import with_copies
 from bertc.ir.program.stage import Stage
 
 Kept = Literal["off", "fp32", "fp16"]
@@ -51,6 +53,24 @@ def lesson_bytes(shapes: Sequence[LessonShape], counts: Counts, kept: Kept) -> i
         for shape in shapes
     )
     return KEPT_BYTES[kept] * sum(numbers)
+
+
+def expected(stage: Stage, length: int) -> tuple[float, int]:
+    """Of a teacher's forward passes the share that is really done, and bytes of what is kept.
+
+    ``length``: mean tokens of a row. Windows of long passages are counted as one.
+    """
+    numbers = [with_copies(task.examples, stage.augment) for task in stage.tasks]
+    kept = kept_by(stage, sum(numbers))
+    if kept == "off":
+        return 1.0, 0
+    size = 0
+    for task, examples in zip(stage.tasks, numbers, strict=True):
+        rows = examples * stage.rows_an_example
+        tokens = rows * length
+        counts = Counts(rows, tokens, tokens if isinstance(task.answer, Tags) else rows)
+        size += lesson_bytes(lesson_shapes(stage, task.title), counts, kept)
+    return sum(numbers) / (stage.steps * stage.batch), size
 
 
 def kept_by(stage: Stage, examples: int) -> Kept:
