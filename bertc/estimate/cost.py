@@ -30,7 +30,7 @@ from bertc.estimate.sharing import (
 )
 from bertc.estimate.spent import microbatch_spent, step_spent
 from bertc.estimate.where import part_costs
-from bertc.ir.program.lessons import expected as expected_lessons
+from bertc.ir.program.lessons import expected_lessons
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.planning.plan import Fit, Machine, compiles, largest_divisor

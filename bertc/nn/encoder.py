@@ -29,7 +29,7 @@ from bertc.nn.weights import Linear, add_parameters
 Computed = tuple[torch.Tensor, Projected | None]
 """New states of a layer, and its queries, keys and values if they are wanted."""
 Projects = Literal["no", "too", "alone"]
-"""Whether queries, keys and values of a layer are wanted, or nothing else of it."""
+"""Queries, keys and values of a layer: not wanted, beside its states, or alone."""
 Compute = Callable[
     [nn.Module, nn.Module, torch.Tensor, torch.Tensor | None, Context, Projects], Computed
 ]

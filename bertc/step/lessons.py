@@ -1,4 +1,4 @@
-"""What teachers say of a task's training examples, computed once and kept in the cache."""
+"""Outputs of teachers for a task's training examples, computed once and kept in the cache."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ import torch
 
 from bertc.data import Progress, TaskData, TaskSet
 from bertc.data.cache.store import Facts, fingerprint, obtain
-from bertc.data.examples.lessons import Lessons, counts_of, open_lessons, write
+from bertc.data.examples.lessons import Lessons, counts_of, open_lessons, store_batch
 from bertc.data.examples.task import in_order_of_length
 from bertc.diagnostics import DataError
 from bertc.ir.program.lessons import lesson_bytes, lesson_shapes
@@ -20,11 +20,11 @@ from bertc.nn.model import Frozen
 from bertc.objectives import Teaching
 from bertc.step.task_feed import to_micro_batch
 
-VERSION = 1
+LESSONS_VERSION = 1
 """Goes into the names of folders: another number, and all are made anew."""
-TOKENS_AT_ONCE = {"cpu": 2048, "cuda": 65536, "mps": 65536}
+PASS_TOKENS = {"cpu": 2048, "cuda": 65536, "mps": 65536}
 """Tokens in a batch of a pass over all examples."""
-MOST_EXAMPLES = 1024
+MAX_PASS_EXAMPLES = 1024
 
 
 def folder_of(
@@ -39,9 +39,9 @@ def folder_of(
     ``how``: how numbers are kept, and what the teachers compute in.
     """
     frozen = [network for network in stage.networks() if not network.learned]
-    asked = [
-        (one.head_name, one.pooled, one.wanted(learned=False), one.taught_by_token)
-        for one in frozen[0].scored
+    wanted = [
+        (term.head_name, term.pooled, term.wanted(learned=False), term.taught_by_token)
+        for term in frozen[0].scored
     ]
     teachers = [
         (sha256_by_folder[each.source.path], network.body.model_dump(mode="json"))
@@ -55,7 +55,7 @@ def folder_of(
         for array in (rows.token_ids, rows.segment_ids, rows.begins, rows.words, rows.word_begins)
     ]
     widths = [shape.widths for shape in shapes]
-    name = fingerprint(VERSION, teachers, asked, widths, examples, one_per_row, how)
+    name = fingerprint(LESSONS_VERSION, teachers, wanted, widths, examples, one_per_row, how)
     return cache / "lessons" / name
 
 
@@ -68,7 +68,7 @@ def obtain_lessons(
     kept: Literal["fp32", "fp16"],
     progress: Progress,
 ) -> Lessons:
-    """Open what is kept of a task's examples; ``frozen`` are asked if it is not there.
+    """Open the outputs for a task's examples; ``frozen`` are asked if it is not there.
 
     Raises:
         DataError: a number is too large for fp16.
@@ -90,15 +90,15 @@ def obtain_lessons(
 def _ask(
     lessons: Lessons, stage: Stage, data: TaskData, frozen: Sequence[Frozen], progress: Progress
 ) -> None:
-    """Write what all teachers say of all training rows."""
+    """Write the outputs of all teachers for all training rows."""
     task_set = lessons.task_set
     device = next(frozen[0].parameters()).device
     teachings = [Teaching(each) for each in frozen]
-    at_once, pad = TOKENS_AT_ONCE[device.type], data.vocabulary.pad
+    at_once, pad = PASS_TOKENS[device.type], data.vocabulary.pad
     rows = task_set.train
     what = f"asking the teachers about {task_set.task.title}"
     progress.begin(what, len(rows.owners), "rows")
-    for batch in in_order_of_length(task_set, rows, at_once, MOST_EXAMPLES, pad):
+    for batch in in_order_of_length(task_set, rows, at_once, MAX_PASS_EXAMPLES, pad):
         micro_batch = to_micro_batch(batch, device, stage)
         for teach in teachings:
             micro_batch = teach(micro_batch)
@@ -114,6 +114,6 @@ def _ask(
             raise DataError(
                 f"a teacher says {largest:g}, more than fp16 holds", help="teacher_cache=fp32"
             )
-        write(lessons, batch, said)
+        store_batch(lessons, batch, said)
         progress.advance(len(batch.rows))
     progress.end()

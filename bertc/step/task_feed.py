@@ -66,21 +66,21 @@ def to_micro_batch(
         examples_bs,
     )
     terms = [t.objective for t in stage.objective if t.objective.taught] if stage else []
-    asked = [term.title for term in terms if term.of_task in ("", batch.task)]
-    if asked and stage and stage.networks()[-1].num_outputs is None:
+    taught_titles = [term.title for term in terms if term.of_task in ("", batch.task)]
+    if taught_titles and stage and stage.networks()[-1].num_outputs is None:
         reading = reading._replace(output_positions=None)
     few = any(each.num_outputs for each in stage.networks() if not each.learned) if stage else False
     taught = {
         title: tuple(
-            Lesson(one.share, tuple(moved(each, torch.float32) for each in one.tensors))
-            for one in said
+            Lesson(own.share, tuple(moved(each, torch.float32) for each in own.tensors))
+            for own in said
         )
         for title, said in batch.taught.items()
     }
     return MicroBatch(
         reading,
         token_ids_bs,
-        dict.fromkeys((batch.task, *asked), answers),
+        dict.fromkeys((batch.task, *taught_titles), answers),
         frozen_positions=positions_bk if few else None,
         taught=taught or None,
     )

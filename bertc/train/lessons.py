@@ -1,4 +1,4 @@
-"""What is kept of teachers' outputs for a run: decided at its start, made before its first step."""
+"""Kept outputs of teachers: settled at a run's start, computed before its first step."""
 
 import shutil
 from collections.abc import Mapping
@@ -34,8 +34,8 @@ def _plan(start: Start, cache: Path, ranks: ProcessGroup) -> Plan:
     kept = tuple(_chosen(stage, data, cache) for stage, data in each)
     if start.outside and start.outside.lock:
         began: tuple[Kept, ...] = start.outside.lock.plan.lessons or ("off",) * len(kept)
-        asked = (stage.teacher_cache != "auto" for stage in stages)
-        kept = tuple(new if a else old for a, new, old in zip(asked, kept, began, strict=True))
+        written = (stage.teacher_cache != "auto" for stage in stages)
+        kept = tuple(new if a else old for a, new, old in zip(written, kept, began, strict=True))
     return replace(start.plan, lessons=tuple(ranks.share(kept)))
 
 
@@ -55,7 +55,7 @@ def _size(stage: Stage, data: TaskData, kept: Kept) -> int:
 
 
 def with_lessons(start: Start, cache: Path, display: Display, ranks: ProcessGroup) -> Start:
-    """The start of a run with what its teachers say, from the cache, or asked of them now.
+    """The start of a run with kept outputs of its teachers, from the cache or computed now.
 
     One process of each machine asks, in case machines have no disk in common.
 
@@ -96,13 +96,13 @@ def _lessons(
         dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
         seed = start.resolved.run.seed
         frozen = frozen_networks(stage, torch.device(plan.device), dtype, seed, ranks)
-    found: tuple[Lessons, ...] = ()
+    lessons: tuple[Lessons, ...] = ()
     for turn in (ranks.world.size, ranks.world.per_host, 1):
-        if not found and ranks.rank % turn == 0:
+        if not lessons and ranks.rank % turn == 0:
             progress = Watched(display, ranks.stop)
-            found = tuple(
+            lessons = tuple(
                 obtain_lessons(folder, stage, data, each, frozen, kept, progress)
                 for folder, each in zip(folders, data.sets, strict=True)
             )
         ranks.wait()
-    return found
+    return lessons

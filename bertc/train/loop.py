@@ -63,10 +63,9 @@ def train(
 
     A run that was stopped or killed, and resumed, ends with the same weights, optimiser state and
     metrics (but for seconds) to the bit, on the same machine with the same versions; on a GPU to
-    rounding, unless ``deterministic=yes``.
-    With ``dry_run`` everything is tried but training, and nothing is left behind. Under torchrun
-    each process calls this, and they train together. ``profile`` is a folder for profiles of the
-    first process's first warm steps, in a folder a stage; the report says what their parts took.
+    rounding, unless ``deterministic=yes``. With ``dry_run`` everything is tried but training, and
+    nothing is left behind. Under torchrun each process calls this, and they train together. The
+    folder ``profile`` gets profiles of each stage's first warm steps, the report what parts took.
 
     Raises:
         UsageError: if the folder holds a run and ``resume`` is false.

@@ -126,7 +126,7 @@ def of_task(folder: Path, steps: int) -> dict[str, Way]:
     rows = (f"{line}\t{draw.choice(['bad', 'good'])}" for line in lines)
     train.write_text("\n".join(["text\tlabel", *rows]) + "\n")
     task = f'classify("{train}", labels=[bad, good])'
-    own = f"layers=3 {WIDTHS} vocab=bytes batch={BATCH} steps={steps} recipe=bert init=drawn"
+    own = f"layers=3 {WIDTHS} vocab=bytes batch={BATCH} steps={steps} recipe=bert"
     alone = resolve(f"{own} objective={task}")
     asked = resolve(
         f"{own} objective={task} + kd(logits) + kd(cls, layers=last) {TEACHER % 'vocab=bytes'}"

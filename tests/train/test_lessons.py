@@ -153,7 +153,7 @@ def test_what_is_interrupted_leaves_nothing_behind(
     resolved = student(made, "labels", teacher_cache="fp32")
     cache = tmp_path / "cache"
     with monkeypatch.context() as patched:
-        patched.setattr(lessons, "write", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr(lessons, "store_batch", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             train(resolved, tmp_path / "run", cache=cache, quiet=True)
     assert not [each for each in (cache / "lessons").iterdir() if each.is_dir()]

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.data.examples.task import TaskBatch, TaskSet, Taught, runs
+from bertc.data.examples.task import TaskBatch, TaskSet, Taught, token_ranges
 from bertc.ir.program.lessons import Counts, LessonShape
 
 
@@ -28,21 +28,21 @@ class Places(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Lessons:
-    """What teachers say of a task's training rows, in files of a folder, mapped into memory."""
+    """Teachers' outputs for a task's training rows, in files that are mapped into memory."""
 
     task_set: TaskSet
     shapes: tuple[LessonShape, ...]
     files: tuple[NDArray[Any], ...]  # one for each width of each shape: (tokens or answers, w)
 
     def of(self, batch: TaskBatch) -> dict[str, list[Taught]]:
-        """What they say of a batch, by the names of terms; 0 at padding."""
-        found: dict[str, list[Taught]] = {}
+        """Outputs for a batch, by the names of terms; 0 at padding."""
+        by_term: dict[str, list[Taught]] = {}
         files = iter(self.files)
         for shape in self.shapes:
             places = places_of(batch, self.task_set, shape.by_token)
             tensors = tuple(_gather(next(files), places, batch) for _ in shape.widths)
-            found.setdefault(shape.title, []).append(Taught(shape.share, tensors))
-        return found
+            by_term.setdefault(shape.title, []).append(Taught(shape.share, tensors))
+        return by_term
 
 
 def counts_of(task_set: TaskSet) -> Counts:
@@ -73,8 +73,8 @@ def open_lessons(
     return Lessons(task_set, shapes, tuple(files))
 
 
-def write(lessons: Lessons, batch: TaskBatch, said: Sequence[NDArray[Any]]) -> None:
-    """Store what teachers said of a batch, (r, s, w) or (r, k, w), in the order of the files."""
+def store_batch(lessons: Lessons, batch: TaskBatch, said: Sequence[NDArray[Any]]) -> None:
+    """Store outputs for a batch, (r, s, w) or (r, k, w) each, in the order of the files."""
     widths = _by_file(lessons.shapes)
     for by_token, file, each in zip(widths, lessons.files, said, strict=True):
         places = places_of(batch, lessons.task_set, by_token)
@@ -85,14 +85,14 @@ def places_of(batch: TaskBatch, task_set: TaskSet, by_token: bool) -> Places:
     """Places of the tokens of a batch, or of its answers."""
     rows = task_set.train
     if by_token:
-        stored = runs(rows.begins[batch.rows], rows.lengths[batch.rows])
+        stored = token_ranges(rows.begins[batch.rows], rows.lengths[batch.rows])
         return Places(stored, np.flatnonzero(batch.examples), batch.examples.shape[1])
     begins, slots = _begins(task_set), batch.positions.shape[1]
     counts_n = np.diff(begins)[batch.rows]
     row_n = np.repeat(np.arange(len(batch.examples)), batch.examples.max(1))
     used_r = np.bincount(row_n, counts_n, len(batch.examples))
     laid_out = np.flatnonzero(np.arange(slots) < used_r[:, None])
-    return Places(runs(begins[batch.rows], counts_n), laid_out, slots)
+    return Places(token_ranges(begins[batch.rows], counts_n), laid_out, slots)
 
 
 def _begins(task_set: TaskSet) -> NDArray[np.int64]:
@@ -108,6 +108,6 @@ def _by_file(shapes: Sequence[LessonShape]) -> Iterator[bool]:
 
 def _gather(file: NDArray[Any], places: Places, batch: TaskBatch) -> NDArray[Any]:
     rows, width = len(batch.examples), file.shape[1]
-    found = np.zeros((rows * places.of_row, width), file.dtype)
-    found[places.laid_out] = file[places.stored]
-    return found.reshape(rows, places.of_row, width)
+    laid_out = np.zeros((rows * places.of_row, width), file.dtype)
+    laid_out[places.laid_out] = file[places.stored]
+    return laid_out.reshape(rows, places.of_row, width)

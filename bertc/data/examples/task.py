@@ -35,7 +35,7 @@ MAX_SHARED_WIDTH_RATIO = 1.5
 
 
 class Taught(NamedTuple):
-    """What a teacher said of a batch, and its share in the mean of several."""
+    """Outputs of a teacher for a batch, and its share in the mean of several."""
 
     share: float
     tensors: tuple[NDArray[Any], ...]  # (r, s, width) of tokens, (r, k, width) of answers
@@ -188,8 +188,8 @@ def _laid_out(
     lengths_n = rows.lengths[chosen_n]
     first_n, nth_n = _before(lengths_n, row_n), _before(np.ones_like(row_n), row_n)
     num_rows = int(row_n[-1]) + 1
-    from_t = runs(rows.begins[chosen_n], lengths_n)
-    to_t = runs(row_n * width + first_n, lengths_n)
+    from_t = token_ranges(rows.begins[chosen_n], lengths_n)
+    to_t = token_ranges(row_n * width + first_n, lengths_n)
 
     def laid_out(flat: NDArray[Any], padding: int) -> NDArray[Any]:
         tokens = np.full(num_rows * width, padding, dtype=flat.dtype)
@@ -229,7 +229,7 @@ def _before(counts_n: NDArray[np.int64], row_n: NDArray[np.int64]) -> NDArray[np
     return before_n - before_n[np.searchsorted(row_n, row_n)]
 
 
-def runs(begins_n: NDArray[np.int64], counts_n: NDArray[np.int64]) -> NDArray[np.int64]:
+def token_ranges(begins_n: NDArray[np.int64], counts_n: NDArray[np.int64]) -> NDArray[np.int64]:
     """Ranges of ``counts_n`` numbers from ``begins_n`` on, end to end."""
     shifts_n = begins_n - (np.cumsum(counts_n) - counts_n)
     ranges_t: NDArray[np.int64] = np.arange(counts_n.sum()) + np.repeat(shifts_n, counts_n)
@@ -258,10 +258,10 @@ def _words(
 ) -> tuple[NDArray[Any], ...]:
     """First tokens of words, their tags, and weights: 0 without a tag or a token."""
     counts_n = np.diff(rows.word_begins)[chosen_n]
-    from_w = runs(rows.word_begins[chosen_n], counts_n)
+    from_w = token_ranges(rows.word_begins[chosen_n], counts_n)
     places_w, tags_w = rows.words[from_w], rows.tags[from_w]
     weights_w = (places_w >= 0) & (tags_w >= 0)
     places_w = places_w.clip(0) + np.repeat(first_n, counts_n)
-    nth_w = runs(_before(counts_n, row_n), counts_n)
+    nth_w = token_ranges(_before(counts_n, row_n), counts_n)
     columns = (places_w, tags_w.clip(0).astype(np.float64), weights_w)
     return _by_row(columns, int(row_n[-1]) + 1, np.repeat(row_n, counts_n), nth_w)

@@ -9,14 +9,15 @@ from bertc.ir.program.stage import Stage
 
 Kept = Literal["off", "fp32", "fp16"]
 KEPT_BYTES: Mapping[Kept, int] = {"off": 0, "fp32": 4, "fp16": 2}
-"""Bytes a number. fp16 rounds it by at most 1/2048 of itself, and numbers below 6.2e-5 by at most
-3e-8 (IEEE 754, half precision)."""
+"""Bytes a number.
+
+fp16 rounds it by at most 1/2048 of itself, below 6.2e-5 by at most 3e-8 (IEEE 754)."""
 FEWEST_PASSES = 2
-"""Times that ``auto`` wants examples read: the first one costs what is saved at each other."""
+"""Minimum passes over the examples for ``auto``: the first costs what each other one saves."""
 
 
 class LessonShape(NamedTuple):
-    """What a teacher hands to a term: ``widths`` numbers for each token, or for each answer.
+    """Outputs of a teacher for a term: ``widths`` numbers for each token, or for each answer.
 
     ``share`` is the teacher's weight in the mean of several.
     """
@@ -36,7 +37,7 @@ class Counts(NamedTuple):
 
 
 def lesson_shapes(stage: Stage, task: str) -> tuple[LessonShape, ...]:
-    """What all teachers hand to all terms for the rows of a task, term by term."""
+    """Outputs of all teachers for all terms on the rows of a task, term by term."""
     frozen = [network for network in stage.networks() if not network.learned]
     return tuple(
         LessonShape(one.title, each.share, one.taught_by_token, one.taught_widths(each.body))
@@ -55,8 +56,8 @@ def lesson_bytes(shapes: Sequence[LessonShape], counts: Counts, kept: Kept) -> i
     return KEPT_BYTES[kept] * sum(numbers)
 
 
-def expected(stage: Stage, length: int) -> tuple[float, int]:
-    """Of a teacher's forward passes the share that is really done, and bytes of what is kept.
+def expected_lessons(stage: Stage, length: int) -> tuple[float, int]:
+    """The share of a teacher's forward passes that is really done, and bytes of what is kept.
 
     ``length``: mean tokens of a row. Windows of long passages are counted as one.
     """
@@ -74,7 +75,7 @@ def expected(stage: Stage, length: int) -> tuple[float, int]:
 
 
 def kept_by(stage: Stage, examples: int) -> Kept:
-    """How outputs of the teachers are kept that a stage asks for its ``examples``.
+    """The way in which outputs of a stage's teachers for its ``examples`` are kept.
 
     ``auto``: in fp32 where examples are read twice or more, if all outputs are of answers, as
     logits and first tokens are; those of every token may take longer to read than to compute.

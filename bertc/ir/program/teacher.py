@@ -10,7 +10,7 @@ from bertc.ir.network.body import Body
 from bertc.ir.vocabulary import Vocabulary
 
 TeacherCache = Literal["auto", "off", "fp32", "fp16"]
-"""Whether outputs of teachers are kept on disk for the examples of a task, and how."""
+"""The form in which outputs of teachers for a task's examples are kept on disk."""
 
 
 class Shape(Node):
