@@ -72,10 +72,10 @@ def to_micro_batch(
     few = any(each.num_outputs for each in stage.networks() if not each.learned) if stage else False
     taught = {
         title: tuple(
-            Lesson(own.share, tuple(moved(each, torch.float32) for each in own.tensors))
-            for own in said
+            Lesson(output.share, tuple(moved(each, torch.float32) for each in output.tensors))
+            for output in outputs
         )
-        for title, said in batch.taught.items()
+        for title, outputs in batch.taught.items()
     }
     return MicroBatch(
         reading,

@@ -33,7 +33,8 @@ def _plan(start: Start, cache: Path, ranks: ProcessGroup) -> Plan:
     each = zip(stages, start.corpus.stages, strict=True)
     kept = tuple(_chosen(stage, data, cache) for stage, data in each)
     if start.outside and start.outside.lock:
-        began: tuple[Kept, ...] = start.outside.lock.plan.lessons or ("off",) * len(kept)
+        nothing: Kept = "off"
+        began = start.outside.lock.plan.lessons or (nothing,) * len(kept)
         written = (stage.teacher_cache != "auto" for stage in stages)
         kept = tuple(new if a else old for a, new, old in zip(written, kept, began, strict=True))
     return replace(start.plan, lessons=tuple(ranks.share(kept)))
