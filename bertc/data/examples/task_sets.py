@@ -105,7 +105,7 @@ def read_tasks(
                 part: (examples, encode(task, examples, vocabulary, stage.seq, segments))
                 for part, examples in parts.items()
             },
-            one_per_row=not stage.encoder.packs,
+            one_per_row=not all(network.body.packs for network in stage.networks()),
             originals=originals,
         )
         progress.end()
