@@ -78,7 +78,7 @@ class Gradients:
 
 def call_of(stage: Stage, network: Network, rows: int) -> op.Call:
     """The arguments of a forward pass of ``network`` over ``rows`` rows of ``stage``."""
-    states = stage.seq + network.query_states
+    states, depth = stage.seq + network.query_states, network.body.depth
     return op.Call(
         rows=rows,
         tokens=stage.seq,
@@ -89,6 +89,8 @@ def call_of(stage: Stage, network: Network, rows: int) -> op.Call:
         sequences=stage.texts + 1 if stage.pack else 0,
         # The pooler runs only if a term reads it, and then on every example of a row.
         pooled=stage.texts if reads_pooler(network.terms) else 0,
+        layers=network.wanted.whole_layers(depth),
+        projects=network.wanted.projects_next(depth),
     )
 
 

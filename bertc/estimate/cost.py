@@ -30,6 +30,7 @@ from bertc.estimate.sharing import (
 )
 from bertc.estimate.spent import microbatch_spent, step_spent
 from bertc.estimate.where import part_costs
+from bertc.ir.program.lessons import expected_lessons
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.planning.plan import Fit, Machine, compiles, largest_divisor
@@ -191,7 +192,8 @@ def _stage(
     trained = count(stage, stage.objective, trained=True)
     memory = process_memory(stage, whole, budget, layout)
     full, stage = stage, stage.model_copy(update={"seq": length})
-    executed = executed_flops(stage, memory.microbatch)
+    asked, kept_bytes = expected_lessons(stage, length)
+    executed = executed_flops(stage, memory.microbatch).with_frozen(asked)
     share = layout.world.share(stage.batch)
     microbatches = -(-share // memory.microbatch)
     parts = microbatch_spent(
@@ -202,6 +204,8 @@ def _stage(
         accumulating=microbatches > 1,
         recompute=memory.recompute,
     )
+    if "teacher" in parts:
+        parts["teacher"] = parts["teacher"].times(asked)
     # The last micro-batch may be smaller.
     parts = {part: spent.times(share / memory.microbatch) for part, spent in parts.items()}
     time = step_time(parts | step_spent(stage, trained.total // layout.shards, target), target)
@@ -220,4 +224,5 @@ def _stage(
         memory=memory,
         time=stage_time(stage, executed.train * share, time, target, budget.precision, talk),
         where=part_costs(planned, memory.microbatch, time),
+        kept_bytes=kept_bytes,
     )

@@ -145,6 +145,7 @@ class StageEstimate(_Figures):
     """Cost of one stage; ``parameters`` counts the weights that it trains.
 
     FLOPs and time assume ``row_tokens`` per row: ``seq`` for text, the mean length for tasks.
+    ``kept_bytes`` are those of teachers' outputs on disk, which are then computed once.
     """
 
     name: str
@@ -157,6 +158,7 @@ class StageEstimate(_Figures):
     memory: Memory
     time: Time
     where: tuple[PartCost, ...]
+    kept_bytes: int = 0
 
 
 class FromStart(_Figures):
@@ -231,5 +233,7 @@ class Estimate(_Figures):
             stages["parameters"] = absent
         if not self.flops.frozen_per_example:
             left_out["flops"] = stages["flops"] = {"frozen_per_example"}
+        if not any(stage.kept_bytes for stage in self.stages):
+            stages["kept_bytes"] = True
         left_out["stages"] = {"__all__": stages}
         return self.model_dump(mode="json", by_alias=True, exclude=left_out)

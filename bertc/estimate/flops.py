@@ -22,6 +22,12 @@ class Executed(NamedTuple):
     layers: int
     frozen: int
 
+    def with_frozen(self, share: float) -> "Executed":
+        """The same where frozen networks do a share of their forward passes."""
+        left = round(share * self.frozen)
+        saved = self.frozen - left
+        return Executed(self.forward - saved, self.train - saved, self.layers, left)
+
 
 def stage_flops(
     stage: Stage, parameters: Parameters, executed: Executed, convention: Convention

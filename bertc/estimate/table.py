@@ -51,6 +51,12 @@ def assumptions(estimate: Estimate) -> tuple[str, ...]:
             else ()
         ),
         *(
+            f"Stage {stage.name} keeps what its teachers say of each example on disk, "
+            f"{bytes_text(stage.kept_bytes)}: FLOPs and time have it computed once (teacher_cache)."
+            for stage in estimate.stages
+            if stage.kept_bytes
+        ),
+        *(
             f"Stage {stage.name} reads rows of {stage.row_tokens:,} tokens on average, of at most "
             f"{stage.seq:,}: so for FLOPs and time, while memory is of full ones."
             for stage in estimate.stages

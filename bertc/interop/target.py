@@ -50,6 +50,6 @@ def _holding(program: Resolved, parts: frozenset[str]) -> Resolved:
 def _no_class(found: Family[Any]) -> Obstacle:
     return Obstacle(
         "pooler=false",
-        f"no class of the {found.title} layout lacks a masked-LM head",
+        f"a network without a masked-LM head needs one in the {found.title} layout",
         "pooler=true",
     )

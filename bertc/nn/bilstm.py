@@ -100,7 +100,7 @@ class BiLstm(RowPoolingModule):
             if self.node.lstm.project:
                 x_bsi = self.embeddings["project"](x_bsi)
         by_layer = {0: x_bsi} if 0 in wanted.states else {}
-        for number, layer in enumerate(self.recurrence):
+        for number, layer in enumerate(self.recurrence[: wanted.whole_layers(self.node.depth)]):
             with profiled_as("recurrence"):
                 x_bsi = dropout(x_bsi, rate.hidden, self.training) if number else x_bsi
                 if self.recompute and torch.is_grad_enabled():

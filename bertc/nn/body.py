@@ -33,14 +33,14 @@ class Projected(NamedTuple):
 class Outputs(NamedTuple):
     """The outputs of a network."""
 
-    last: torch.Tensor  # (b, s, h), or (b, o, h) at output positions
+    last: torch.Tensor  # (b, s, h), or (b, o, h) at output positions; of the last computed layer
     memory: Memory | None = None  # for the next rows, if these had one
     by_layer: Mapping[int, torch.Tensor] | None = None  # (b, s, h) after each wanted layer
     projections: Mapping[int, Projected] | None = None  # of each layer that they are wanted of
 
 
 LAST_STATES = Wanted()
-"""Nothing besides last states."""
+"""Last states alone."""
 
 
 class BodyModule(nn.Module, ABC):
@@ -63,7 +63,7 @@ class BodyModule(nn.Module, ABC):
     ) -> Outputs:
         """States of the last layer, followed by those of the query stream: (b, s + u, h).
 
-        Other outputs are computed only if wanted.
+        Other outputs are computed only if wanted, and layers only if anything wanted needs them.
         """
 
     @abstractmethod

@@ -6,7 +6,7 @@ Axes: b batch, s sequence, q queries, k keys, o output positions, u query-stream
 from collections.abc import Callable, Iterable
 from functools import partial
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -28,12 +28,12 @@ from bertc.nn.weights import Linear, add_parameters
 
 Computed = tuple[torch.Tensor, Projected | None]
 """New states of a layer, and its queries, keys and values if they are wanted."""
+Projects = Literal["no", "too", "alone"]
+"""Queries, keys and values of a layer: not wanted, beside its states, or alone."""
 Compute = Callable[
-    [nn.Module, nn.Module, torch.Tensor, torch.Tensor | None, Context, bool], Computed
+    [nn.Module, nn.Module, torch.Tensor, torch.Tensor | None, Context, Projects], Computed
 ]
-"""Attention and feed-forward part of a layer, states (b, q, h), keys and context to new states.
-
-The last argument is true if queries, keys and values are wanted beside them."""
+"""Attention and feed-forward part of a layer, states (b, q, h), keys and context to new states."""
 
 
 class Regions(NamedTuple):
@@ -57,7 +57,7 @@ class Layer(nn.Module):
         x: torch.Tensor,
         keys: torch.Tensor | None,
         context: Context,
-        projects: bool,
+        projects: Projects,
     ) -> Computed:
         """New states by ``compute``."""
         return compute(self.attention, self.ffn, x, keys, context, projects)
@@ -125,22 +125,24 @@ class Encoder(BodyModule):
             contexts = self._contexts(inputs, x)
         by_layer, projections = {0: x} if 0 in wanted.states else {}, dict[int, Projected]()
         memory, remembered = inputs.memory, list[torch.Tensor]()
-        for number, layer in enumerate(self._layers):
+        depth, whole = self.node.depth, wanted.whole_layers(self.node.depth)
+        for number, layer in enumerate(self._layers[: whole + wanted.projects_next(depth)]):
             keys, context = inputs.keys(x, number), contexts[number]
             if memory is not None and keys is not None:
                 remembered.append(memory.kept(keys))
-            if inputs.output_positions is not None and number == len(self.node.layers) - 1:
+            if inputs.output_positions is not None and number == depth - 1:
                 context = context.select_queries(inputs)
                 x, keys = gather_positions(x, inputs.output_positions), x if keys is None else keys
-            x, projected = layer(compute, x, keys, context, number + 1 in wanted.projections)
+            also: Projects = "too" if number + 1 in wanted.projections else "no"
+            x, projected = layer(compute, x, keys, context, also if number < whole else "alone")
             if projected is not None:
                 projections[number + 1] = projected.of_row(inputs.token_ids.shape[1])
-            if number + 1 in wanted.states and number + 1 < len(self.node.layers):
+            if number + 1 in wanted.states and number + 1 < depth:
                 by_layer[number + 1] = x
         moved_on = memory.moved_on(remembered, inputs.token_ids.shape[1]) if memory else None
-        x = x if self.norm is None else last_norm(x)
-        if len(self.node.layers) in wanted.states:
-            by_layer[len(self.node.layers)] = x
+        x = x if self.norm is None or whole < depth else last_norm(x)
+        if depth in wanted.states:
+            by_layer[depth] = x
         x = dropout(x, self.node.dropout.last, self.training)
         return Outputs(x, moved_on, by_layer, projections)
 
@@ -222,7 +224,7 @@ class Encoder(BodyModule):
         x: torch.Tensor,
         keys: torch.Tensor | None,
         context: Context,
-        projects: bool,
+        projects: Projects,
     ) -> Computed:
         found: Computed = checkpoint(
             self._regions.layer, attention, ffn, x, keys, context, projects, use_reentrant=False
@@ -236,11 +238,13 @@ class Encoder(BodyModule):
         x: torch.Tensor,
         keys: torch.Tensor | None,
         context: Context,
-        projects: bool,
+        projects: Projects,
     ) -> Computed:
         """States (b, q, h) after a layer; ``keys`` (b, k, h) are attended to, None: ``x``."""
         with profiled_as("attention"):
             x, projected = self._attend(attention, x, keys, context, projects)
+        if projects == "alone":
+            return x, projected
         with profiled_as("ffn"):
             return self._feed_forward(ffn, x), projected
 
@@ -250,15 +254,17 @@ class Encoder(BodyModule):
         x: torch.Tensor,
         keys: torch.Tensor | None,
         context: Context,
-        projects: bool,
+        projects: Projects,
     ) -> Computed:
         assert isinstance(part, AttentionPart), "the attention parts are built above"
         read = x
         if self.norm is not None and part.norm is not None:
             read, keys = part.norm(x), None if keys is None else part.norm(keys)
-        if projects:
+        if projects != "no":
             assert isinstance(part, ProjectedAttention), "the checks see to such attention"
             projected = part.project(read, keys, context)
+            if projects == "alone":
+                return x, projected
             y = part.mix(projected, context)
         else:
             projected, y = None, part(read, keys, context)

@@ -5,6 +5,7 @@ from bertc.objectives.loss import Losses, Teaching
 from bertc.objectives.targets import (
     Boundaries,
     Inputs,
+    Lesson,
     MicroBatch,
     NextTokenTargets,
     PairTargets,
@@ -20,6 +21,7 @@ from bertc.objectives.vocabulary import token_logits
 __all__ = [
     "Boundaries",
     "Inputs",
+    "Lesson",
     "Losses",
     "MicroBatch",
     "NextTokenTargets",

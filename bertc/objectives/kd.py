@@ -118,13 +118,10 @@ class KdAnswersTensors(TermTensors[KdLogits, TaskTargets, nn.Module]):
     ) -> Predicted:
         """The loss of each example or word; nothing is right or wrong."""
         lessons = (batch.taught or {})[self.node.title]
-        mine_nc, *theirs = (
-            self._there(scores_nc, own)
-            for scores_nc in (
-                self._scores(states[0], batch, head, network),
-                *(lesson.tensors[0] for lesson in lessons),
-            )
-        )
+        scores = self._scores(states[0], batch, head, network)
+        # Those that were kept on disk are in rows and places.
+        taught = (lesson.tensors[0].to(scores).view_as(scores) for lesson in lessons)
+        mine_nc, *theirs = (self._there(each, own) for each in (scores, *taught))
         how = comparison(self.node, 1 if self.node.spans else mine_nc.shape[1])
         losses_n, _ = compared(mine_nc, theirs, [lesson.share for lesson in lessons], how)
         if self.node.spans:

@@ -85,6 +85,17 @@ class OfLayersTensors(TermTensors[NodeT, Any, WidthMaps]):
 class KdStatesTensors(OfLayersTensors[KdStates]):
     """States after some layers, each beside one of the teacher's."""
 
+    def taught(
+        self,
+        states: tuple[torch.Tensor, ...],
+        batch: MicroBatch,
+        head: nn.Module | None,
+        network: BodyModule,
+    ) -> tuple[torch.Tensor, ...]:
+        """The states of its layers, of compared tokens."""
+        tokens = tokens_of(batch.terms[self.node.title], self.node.compares)
+        return tuple(_at(each, tokens.positions) for each in states[1:])
+
     def compared(
         self, both: LayerOutputs, batch: MicroBatch, head: WidthMaps, network: BodyModule
     ) -> Float[torch.Tensor, "b k"]:
@@ -94,11 +105,8 @@ class KdStatesTensors(OfLayersTensors[KdStates]):
         there_by_layer = dict(zip(node.wanted(learned=False).states, both.theirs, strict=True))
         losses_bk = torch.zeros_like(both.tokens.weights)
         for number, (here, there) in enumerate(node.matched):
-            here_bkh, there_bkw = (
-                each if positions_bk is None else gather_positions(each, positions_bk)
-                for each in (here_by_layer[here], there_by_layer[there])
-            )
-            losses_bk = losses_bk + self._distance(head.of(number, here_bkh), there_bkw)
+            here_bkh = _at(here_by_layer[here], positions_bk)
+            losses_bk = losses_bk + self._distance(head.of(number, here_bkh), there_by_layer[there])
         return losses_bk
 
     def _distance(
@@ -142,8 +150,9 @@ class KdRelatedTensors(OfLayersTensors[KdRelated]):
             allowed = torch.ones_like(batch.originals[:1, None, None], dtype=torch.bool)
         if positions_bk is not None:
             allowed = select_rows(allowed, positions_bk)
+        taught = tuple(each.to(both.mine[0].dtype) for each in both.theirs)
         here_by_layer = _by_layer(both.mine, node.layers_of(learned=True))
-        there_by_layer = _by_layer(both.theirs, node.layers_of(learned=False))
+        there_by_layer = _by_layer(taught, node.layers_of(learned=False))
         summed = both.tokens.weights.new_zeros((), dtype=torch.float32)
         for here, there in node.matched:
             how = relation_of(node, node.split(network.node, here))
@@ -177,6 +186,13 @@ def relation_of(node: KdRelated, heads: int) -> Relation:
             return Relation("kl", "probabilities", heads)
 
 
+def _at(
+    states_bsh: Float[torch.Tensor, "b s h"], positions_bk: Int[torch.Tensor, "b k"] | None
+) -> torch.Tensor:
+    """States at some positions, None: all."""
+    return states_bsh if positions_bk is None else gather_positions(states_bsh, positions_bk)
+
+
 def _by_layer(each: tuple[torch.Tensor, ...], layers: tuple[int, ...]) -> dict[int, Projected]:
     return {
         layer: Projected(*each[3 * place : 3 * place + 3]) for place, layer in enumerate(layers)
@@ -198,8 +214,7 @@ def _factors(
             left_bsw = right_bsw = of.values
         case _:
             assert_never(which)
-    if positions_bk is not None:
-        left_bsw = gather_positions(left_bsw, positions_bk)
+    left_bsw = _at(left_bsw, positions_bk)
     # The compiler traces no function that is given one tensor twice.
     return Factors(left_bsw, right_bsw.view_as(right_bsw))
 

@@ -183,6 +183,7 @@ def _stage(
         # Settings of the whole run may apply to its task stages only.
         patience=stage.patience if tuned else 0,
         augment=stage.augment if tuned else UNCHANGED,
+        teacher_cache=stage.teacher_cache if tuned else "auto",
     )
 
 

@@ -3,7 +3,7 @@
 Axes: b batch, s sequence, h hidden; t terms of the objective.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 import torch
@@ -32,14 +32,15 @@ def term_weights(stage: Stage) -> tuple[float, ...]:
 
 
 def make_objective(
-    model: Model, stage: Stage, compiled: bool, frozen: Iterable[Frozen] = ()
+    model: Model, stage: Stage, compiled: bool, frozen: Sequence[Frozen] = ()
 ) -> Objective:
     """Forward pass and losses of one micro-batch, with static shapes.
 
     The networks of a stage run one after the other, each on the outputs of those before;
-    ``frozen`` are its teachers.
+    ``frozen`` are its teachers; without them, what they say is in the batches.
     """
-    names, networks = kinds(stage), stage.networks()
+    names = kinds(stage)
+    networks = tuple(each for each in stage.networks() if each.learned or frozen)
     scores = {
         each.name: _scoring(model, stage, each, compiled) for each in networks if each.learned
     }

@@ -9,7 +9,7 @@ from bertc.data import TaskBatch, TaskData
 from bertc.host.exact import WITHOUT_FP64
 from bertc.ir.program.stage import Stage
 from bertc.nn import EncoderInputs
-from bertc.objectives import MicroBatch, TaskTargets
+from bertc.objectives import Lesson, MicroBatch, TaskTargets
 from bertc.step.feed import Batch, Taken
 
 FEWEST_ROWS, ENOUGH_TOKENS = 8, 1792
@@ -66,10 +66,24 @@ def to_micro_batch(
         examples_bs,
     )
     terms = [t.objective for t in stage.objective if t.objective.taught] if stage else []
-    taught = [term.title for term in terms if term.of_task in ("", batch.task)]
-    if taught and stage and stage.networks()[-1].num_outputs is None:
+    taught_titles = [term.title for term in terms if term.of_task in ("", batch.task)]
+    if taught_titles and stage and stage.networks()[-1].num_outputs is None:
         reading = reading._replace(output_positions=None)
-    return MicroBatch(reading, token_ids_bs, dict.fromkeys((batch.task, *taught), answers))
+    few = any(each.num_outputs for each in stage.networks() if not each.learned) if stage else False
+    taught = {
+        title: tuple(
+            Lesson(output.share, tuple(moved(each, torch.float32) for each in output.tensors))
+            for output in outputs
+        )
+        for title, outputs in batch.taught.items()
+    }
+    return MicroBatch(
+        reading,
+        token_ids_bs,
+        dict.fromkeys((batch.task, *taught_titles), answers),
+        frozen_positions=positions_bk if few else None,
+        taught=taught or None,
+    )
 
 
 class TaskFeed(Taken[list[TaskBatch]]):

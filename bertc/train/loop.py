@@ -35,6 +35,7 @@ from bertc.step.task_feed import TaskFeed
 from bertc.storage.paths import cache_folder
 from bertc.train.clock import Clock, Laps
 from bertc.train.finish import finish
+from bertc.train.lessons import with_lessons
 from bertc.train.opening import open_session
 from bertc.train.patience import update_patience
 from bertc.train.phase import Phase, open_phase, update_rule
@@ -61,10 +62,9 @@ def train(
 
     A run that was stopped or killed, and resumed, ends with the same weights, optimiser state and
     metrics (but for seconds) to the bit, on the same machine with the same versions; on a GPU to
-    rounding, unless ``deterministic=yes``.
-    With ``dry_run`` everything is tried but training, and nothing is left behind. Under torchrun
-    each process calls this, and they train together. ``profile`` is a folder for profiles of the
-    first process's first warm steps, in a folder a stage; the report says what their parts took.
+    rounding, unless ``deterministic=yes``. With ``dry_run`` everything is tried but training, and
+    nothing is left behind. Under torchrun each process calls this, and they train together. The
+    folder ``profile`` gets profiles of each stage's first warm steps, the report what parts took.
 
     Raises:
         UsageError: if the folder holds a run and ``resume`` is false.
@@ -92,6 +92,7 @@ def train(
             start = settle(resolved, machine, folder, cache, display, ranks)
             if dry_run:
                 return rehearsed(start, out)
+            start = with_lessons(start, cache, display, ranks)
             with open_session(start, folder, spec_text, display, ranks) as session:
                 for index in range(len(resolved.stages)):
                     _train_stage(session, index, profile if ranks.is_main else None)

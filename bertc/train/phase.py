@@ -16,6 +16,7 @@ from bertc.evaluation.held_out import (
 from bertc.evaluation.tasks import evaluate_tasks
 from bertc.ir.program.model import model_weights, trained_names
 from bertc.ir.program.stage import Stage
+from bertc.nn.model import Frozen
 from bertc.objectives import Inputs
 from bertc.optim.by_tensor import Moments
 from bertc.optim.optimizers import Rule, make_rule
@@ -31,7 +32,9 @@ from bertc.train.session import Session
 class Phase(ABC):
     """A stage in progress: its data, objective and training step."""
 
-    def __init__(self, session: Session, stage: Stage, microbatch: int) -> None:
+    def __init__(
+        self, session: Session, stage: Stage, microbatch: int, lessons: bool = False
+    ) -> None:
         resolved, plan = session.resolved, session.plan
         self.stage, self.microbatch = stage, microbatch
         index = resolved.stages.index(stage)
@@ -39,7 +42,9 @@ class Phase(ABC):
         for network in self.model.networks():
             network.recompute = plan.recompute[index]
         dtype, seed = self.model.compute_dtype, resolved.run.seed
-        frozen = frozen_networks(self.stage, session.device, dtype, seed, session.ranks)
+        frozen: tuple[Frozen, ...] = ()
+        if not lessons:  # else the batches have what teachers say
+            frozen = frozen_networks(self.stage, session.device, dtype, seed, session.ranks)
         self.objective = session.engine.wrap(
             make_objective(self.model, stage, plan.compile, frozen),
             trained_names(stage),
@@ -146,7 +151,8 @@ class TaskPhase(Phase):
 
     def __init__(self, session: Session, stage: Stage, data: TaskData, fitting: int) -> None:
         require_dev_part(stage, data)
-        super().__init__(session, stage, examples_at_once(data, stage, fitting, session.device))
+        microbatch = examples_at_once(data, stage, fitting, session.device)
+        super().__init__(session, stage, microbatch, bool(data.lessons))
         self.data = data
 
     @property

@@ -11,13 +11,15 @@ from torch.utils.flop_counter import FlopCounterMode
 from bertc.api import resolve
 from bertc.diagnostics import UsageError
 from bertc.estimate import convention_named, electra, estimate
+from bertc.ir.program.model import trained_names
 from bertc.nn import build
 from bertc.nn.model import Frozen
 from bertc.objectives import corrupt
 from bertc.step.feed import to_inputs
 from bertc.step.objective import make_objective
 from bertc.step.synthetic import RandomText, unlearned_vocab
-from tests.kinds import OBJECTIVES
+from bertc.step.teachers import frozen_networks
+from tests.kinds import OBJECTIVES, TEACHER
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 
@@ -93,10 +95,20 @@ def on_meta(value: Any) -> Any:
             return value
 
 
-@pytest.mark.parametrize("name", [name for name in OBJECTIVES if name.startswith("kd")])
+OF_LAYERS = {
+    "projections": f"objective=kd(relations, heads=4) {TEACHER}",
+    "a lower one": f"objective=kd(relations, heads=4, layers=3)+kd(embeddings) norm=pre {TEACHER}",
+    "embeddings": f"objective=kd(embeddings) {TEACHER}",
+    "states": f"objective=kd(hidden, layers=last) norm=pre {TEACHER}",
+}
+"""Terms that read no last states, alone."""
+TAUGHT = {name: each for name, each in OBJECTIVES.items() if name.startswith("kd")} | OF_LAYERS
+
+
+@pytest.mark.parametrize("name", TAUGHT)
 def test_torch_counts_the_same_of_a_step_with_a_teacher(name: str) -> None:
     line = "layers=2 hidden=32 heads=2 vocab=500 seq=64 batch=4 steps=10 dropout=0"
-    resolved = resolve(f"{line} {OBJECTIVES[name]}")
+    resolved = resolve(f"{line} {TAUGHT[name]}")
     (stage,), (teacher, _) = resolved.stages, resolved.stages[0].networks()
     inputs = to_inputs(RandomText(stage, 500).train(0), torch.device("cpu"))
     batch = on_meta(corrupt(stage, inputs, unlearned_vocab(500, torch.device("cpu")), 1))
@@ -116,3 +128,22 @@ def test_torch_counts_the_same_of_a_step_with_a_teacher(name: str) -> None:
     assert found.forward_per_example * stage.batch == pytest.approx(forward, rel=1e-3)
     trained = counter.get_total_flops() - bias
     assert found.train_per_example * stage.batch == pytest.approx(trained, rel=1e-3)
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("name", [*OF_LAYERS, "shared"])
+def test_weights_of_uncomputed_layers_have_no_gradient(name: str, recompute: bool) -> None:
+    line = "layers=3 hidden=32 heads=2 vocab=500 seq=64 batch=2 steps=10"
+    own = OF_LAYERS.get(name, f"objective=kd(relations, heads=4) share=attention {TEACHER}")
+    resolved = resolve(f"{line} {own}")
+    (stage,), cpu = resolved.stages, torch.device("cpu")
+    model, frozen = build(resolved), frozen_networks(stage, cpu, torch.float32, 0)
+    for network in model.networks():
+        network.recompute = recompute
+    inputs = to_inputs(RandomText(stage, 500).train(0), cpu)
+    batch = corrupt(stage, inputs, unlearned_vocab(500, cpu), 1)
+    loss, *_ = make_objective(model, stage, False, frozen)(batch, torch.ones(len(stage.objective)))
+    loss.backward()  # type: ignore[no-untyped-call]
+    moved = {name for name, weight in model.named_parameters() if weight.grad is not None}
+    assert moved == trained_names(stage)
+    assert name == "states" or len(moved) < len(list(model.parameters()))

@@ -72,6 +72,11 @@ def _made_under_lock(folder: Path, make: Callable[[Path], Facts], progress: Prog
     return facts
 
 
+def holds(folder: Path) -> bool:
+    """True if a folder is there and whole."""
+    return _intact(folder) is not None
+
+
 def verify_folder(folder: Path) -> Facts:
     """The facts of a folder, after checking every byte of it.
 

@@ -7,7 +7,7 @@ w words, t tokens of all examples.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,13 @@ MAX_SHARED_WIDTH_RATIO = 1.5
 """Rows are shared only if they are at most this much wider than unshared ones."""
 
 
+class Taught(NamedTuple):
+    """Outputs of a teacher for a batch, and its share in the mean of several."""
+
+    share: float
+    tensors: tuple[NDArray[Any], ...]  # (r, s, width) of tokens, (r, k, width) of answers
+
+
 @dataclass(frozen=True)
 class TaskBatch:
     """A batch of one task: padded rows, each of one example or several.
@@ -51,6 +58,7 @@ class TaskBatch:
     weights: NDArray[np.float32]  # (r, k); 0 for choices that do not exist
     passage: NDArray[np.bool_]  # (r, s) True where an answer may be; (r, 0) except for spans
     rows: NDArray[np.int64]  # (n,) rows of the task, in the order of this batch
+    taught: Mapping[str, Sequence[Taught]] = field(default_factory=dict)  # by term, if kept
 
     @property
     def shared(self) -> bool:
@@ -180,8 +188,8 @@ def _laid_out(
     lengths_n = rows.lengths[chosen_n]
     first_n, nth_n = _before(lengths_n, row_n), _before(np.ones_like(row_n), row_n)
     num_rows = int(row_n[-1]) + 1
-    from_t = _runs(rows.begins[chosen_n], lengths_n)
-    to_t = _runs(row_n * width + first_n, lengths_n)
+    from_t = token_ranges(rows.begins[chosen_n], lengths_n)
+    to_t = token_ranges(row_n * width + first_n, lengths_n)
 
     def laid_out(flat: NDArray[Any], padding: int) -> NDArray[Any]:
         tokens = np.full(num_rows * width, padding, dtype=flat.dtype)
@@ -221,7 +229,7 @@ def _before(counts_n: NDArray[np.int64], row_n: NDArray[np.int64]) -> NDArray[np
     return before_n - before_n[np.searchsorted(row_n, row_n)]
 
 
-def _runs(begins_n: NDArray[np.int64], counts_n: NDArray[np.int64]) -> NDArray[np.int64]:
+def token_ranges(begins_n: NDArray[np.int64], counts_n: NDArray[np.int64]) -> NDArray[np.int64]:
     """Ranges of ``counts_n`` numbers from ``begins_n`` on, end to end."""
     shifts_n = begins_n - (np.cumsum(counts_n) - counts_n)
     ranges_t: NDArray[np.int64] = np.arange(counts_n.sum()) + np.repeat(shifts_n, counts_n)
@@ -250,10 +258,10 @@ def _words(
 ) -> tuple[NDArray[Any], ...]:
     """First tokens of words, their tags, and weights: 0 without a tag or a token."""
     counts_n = np.diff(rows.word_begins)[chosen_n]
-    from_w = _runs(rows.word_begins[chosen_n], counts_n)
+    from_w = token_ranges(rows.word_begins[chosen_n], counts_n)
     places_w, tags_w = rows.words[from_w], rows.tags[from_w]
     weights_w = (places_w >= 0) & (tags_w >= 0)
     places_w = places_w.clip(0) + np.repeat(first_n, counts_n)
-    nth_w = _runs(_before(counts_n, row_n), counts_n)
+    nth_w = token_ranges(_before(counts_n, row_n), counts_n)
     columns = (places_w, tags_w.clip(0).astype(np.float64), weights_w)
     return _by_row(columns, int(row_n[-1]) + 1, np.repeat(row_n, counts_n), nth_w)

@@ -97,7 +97,8 @@ def read_tasks(
     """
     sets, encoder = [], stage.encoder
     for task in stage.tasks:
-        key = task, stage.seq, stage.augment, encoder.kinds_of_segments, encoder.packs
+        packs = all(network.body.packs for network in stage.networks())
+        key = task, stage.seq, stage.augment, encoder.kinds_of_segments, packs
         if key not in known:
             known[key] = _read_task(task, stage, vocabulary, copier, progress)
         task_set = known[key]
@@ -129,7 +130,7 @@ def _read_task(
             part: (examples, encode(task, examples, vocabulary, stage.seq, segments))
             for part, examples in parts.items()
         },
-        one_per_row=not stage.encoder.packs,
+        one_per_row=not all(network.body.packs for network in stage.networks()),
         originals=originals,
     )
     progress.end()

@@ -73,6 +73,10 @@ class AttentionNode(Node):
         """Weights that all layers use, independent of sharing: none."""
         return ()
 
+    def projections(self, widths: op.Widths, call: op.Call) -> op.Operations:
+        """The operations that make its queries, keys and values, for a kind that ``projects``."""
+        return query_key_value(widths, call)
+
     @abstractmethod
     def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
         """The operations of one layer, without its norm and residual branch."""
@@ -129,20 +133,9 @@ class ContentAttention(AttentionNode):
             found.append(Weight(f"{name}.{part}.weight", scale, axes, ONES, "attention", "norm"))
         return tuple(found)
 
-    def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
-        """Projections, norms, attention, and the output projection.
-
-        In blocks of a window all queries of a row are computed.
-        """
-        w, many, outputs = widths, self.key_heads(widths.heads), call.states
-        if call.query_states:
-            mask: op.Mask = "targets"
-        elif call.memory:
-            mask = "pairs"
-        else:
-            mask = "causal" if call.causal else "keys"
-            if self.reach is not None and op.in_blocks(call.keys, self.reach):
-                call = call.of_all_states()
+    def projections(self, widths: op.Widths, call: op.Call) -> op.Operations:
+        """Queries, keys and values, their norms, and copies of keys for heads that share them."""
+        w, many = widths, self.key_heads(widths.heads)
         norms = (
             op.Norm(call.states * w.heads, w.head_dim),
             op.Norm(call.context * many, w.head_dim),
@@ -151,6 +144,24 @@ class ContentAttention(AttentionNode):
             *query_key_value(w, call, many * w.head_dim),
             *(norms if self.qk_norm else ()),
             *((op.Copy(2 * call.context * w.inner),) if many < w.heads else ()),
+        )
+
+    def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
+        """Projections, norms, attention, and the output projection.
+
+        In blocks of a window all queries of a row are computed.
+        """
+        w, outputs = widths, call.states
+        if call.query_states:
+            mask: op.Mask = "targets"
+        elif call.memory:
+            mask = "pairs"
+        else:
+            mask = "causal" if call.causal else "keys"
+            if self.reach is not None and op.in_blocks(call.keys, self.reach):
+                call = call.of_all_states()
+        return (
+            *self.projections(w, call),
             op.Attention(
                 call.rows, call.queries, call.keys, w.heads, w.head_dim, dropout, mask,
                 call.sequences, self.reach,

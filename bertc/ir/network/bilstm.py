@@ -113,7 +113,7 @@ class BiLstmBody(RowPoolingBody):
                 *((op.Dropout(tokens, self.embedding),) if rate.hidden else ()),
                 *((op.Product(tokens, self.embedding, self.inner),) if self.lstm.project else ()),
             ),
-            layers=tuple((self._layer(layer, call),) for layer in range(self.depth)),
+            layers=tuple((self._layer(layer, call),) for layer in range(self.depth)[: call.layers]),
             last=(
                 *((op.Dropout(tokens, self.hidden),) if rate.last else ()),
                 *self.pooler_operations(call),

@@ -10,6 +10,7 @@ from bertc.ir.network.ffn import Activation
 from bertc.ir.network.head import AdaptiveHead, Head
 from bertc.ir.network.norm import NormFunction
 from bertc.ir.network.table import AdaptiveTable, Cluster, FactorisedTable, TokenTable
+from bertc.ir.network.wanted import Wanted
 
 PoolerKind = bool | Literal["relu"]
 """False for none, True for BERT's, with tanh; DistilBERT's pre_classifier has ReLU."""
@@ -160,9 +161,15 @@ class BodyNode(Node):
         """Weights of parts, how often they are stored and applied; parts alike may be one."""
         yield self.weights(), 1, 1
 
-    def unread_weights(self, pooled: bool, query_stream: bool) -> tuple[str, ...]:
-        """Names of weights that no state depends on where pooler or query stream are not read."""
-        return () if pooled else tuple(weight.name for weight in self.pooler_weights())
+    def unread_weights(self, pooled: bool, query_stream: bool, wanted: Wanted) -> frozenset[str]:
+        """Names of weights that nothing wanted depends on, with or without pooler, query stream."""
+        pooler = () if pooled else self.pooler_weights()
+        return frozenset(w.name for w in (*pooler, *self.unread_layer_weights(wanted)))
+
+    def unread_layer_weights(self, wanted: Wanted) -> Iterator[Weight]:
+        """Weights of layers that are not computed for what is wanted."""
+        whole = wanted.whole_layers(self.depth)
+        return (weight for weight in self.weights() if (layer_of(weight.name) or 0) > whole)
 
     def is_below(self, name: str, layers: int) -> bool:
         """True if a weight belongs to the embeddings or to the ``layers`` lowest layers."""

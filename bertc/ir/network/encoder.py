@@ -19,11 +19,12 @@ from bertc.ir.network.attention import Attention
 from bertc.ir.network.body_node import BodyNode
 from bertc.ir.network.encoder_settings import settings_of
 from bertc.ir.network.ffn import Activation, Ffn
-from bertc.ir.network.forward import forward
+from bertc.ir.network.forward import forward, uncomputed_weights
 from bertc.ir.network.norm import Norm, NormFunction
 from bertc.ir.network.positions import Positions
 from bertc.ir.network.sharing import scaled_by_depth
 from bertc.ir.network.table import WholeTable, table_weight
+from bertc.ir.network.wanted import Wanted
 from bertc.ir.operation import Widths
 
 
@@ -181,10 +182,14 @@ class Encoder(BodyNode):
             for same in alike.values():
                 yield weights(same[0]), len({*same}), len(same)
 
-    def unread_weights(self, pooled: bool, query_stream: bool) -> tuple[str, ...]:
-        """Names of weights without a gradient: the pooler, and the query stream's embedding."""
-        pooler = super().unread_weights(pooled, query_stream)
-        return pooler if query_stream else (*pooler, "embeddings.unseen")
+    def unread_weights(self, pooled: bool, query_stream: bool, wanted: Wanted) -> frozenset[str]:
+        """Names of weights without a gradient: of pooler, query stream, uncomputed layers."""
+        unread = super().unread_weights(pooled, query_stream, wanted)
+        return unread if query_stream else unread | {"embeddings.unseen"}
+
+    def unread_layer_weights(self, wanted: Wanted) -> Iterator[Weight]:
+        """Weights of owners that no computed layer uses, and the norm after the last layer."""
+        return uncomputed_weights(self, wanted)
 
     def embedding_weights(self) -> tuple[Weight, ...]:
         """Tables, their norm, and the projection to the hidden width if the two differ."""

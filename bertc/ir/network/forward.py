@@ -1,35 +1,60 @@
 """Operations of an encoder's forward pass, assembled from those of its parts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from bertc.ir import operation as op
 from bertc.ir.base import Weight
 from bertc.ir.network.attention_node import AttentionNode
+from bertc.ir.network.wanted import Wanted
 
 if TYPE_CHECKING:  # an encoder imports this module
     from bertc.ir.network.encoder import Encoder, LayerWidths
 
 
 def forward(encoder: "Encoder", call: op.Call) -> op.Forward:
-    """One forward pass; the last layer computes only the queries of ``call``."""
+    """One forward pass of the layers of ``call``; the last one computes only its queries."""
     call = replace(call, causal=encoder.causal)
-    depth = len(encoder.layers)
-    calls = [call.of_all_states()] * (depth - 1) + [call]
+    whole = encoder.depth if call.layers is None else call.layers
+    depth = whole + call.projects
+    calls = ([call.of_all_states()] * (encoder.depth - 1) + [call])[:depth]
     kinds = [encoder.attention.at(layer) for layer in range(depth)]
     normed = [encoder.attention_norm(layer) is not None for layer in range(depth)]
-    found = list(zip(kinds, encoder.layers, calls, normed, strict=True))
+    found = list(zip(kinds, encoder.layers[:depth], calls, normed, strict=True))
     parts = {each: _layer(encoder, *each) for each in dict.fromkeys(found)}
+    projected = (_projected(encoder, layer, calls[layer]) for layer in range(whole, depth))
     shared = {each: each[0].shared_operations(each[1]) for each in zip(kinds, calls, strict=True)}
     return op.Forward(
         embeddings=(
             *_embedding(encoder, call.of_all_states()),
             *(operation for each in shared.values() for operation in each),
         ),
-        layers=tuple(_blocks(encoder, layer, *parts[each]) for layer, each in enumerate(found)),
+        layers=(
+            *(_blocks(encoder, layer, *parts[found[layer]]) for layer in range(whole)),
+            *((block,) for block in projected),
+        ),
         last=_last(encoder, call),
     )
+
+
+def uncomputed_weights(encoder: "Encoder", wanted: Wanted) -> Iterator[Weight]:
+    """Weights after the embeddings that nothing wanted depends on, as if there were no pooler."""
+    whole = wanted.whole_layers(encoder.depth)
+    if whole == encoder.depth:
+        return
+    read = [f"attention.{owner}." for owner in encoder.attention_owner[:whole]]
+    read += [f"ffn.{owner}." for owner in encoder.ffn_owner[:whole]]
+    if wanted.projects_next(encoder.depth):
+        normed = encoder.norm.residual_free and encoder.attention_norm(whole) is not None
+        parts = ("query", "key", "value", *(["norm"] if normed else []))
+        read += [f"attention.{encoder.attention_owner[whole]}.{part}." for part in parts]
+    for layer in range(encoder.depth):
+        for weight in (*encoder.attention_weights(layer), *encoder.ffn_weights(layer)):
+            if not weight.name.startswith(tuple(read)):
+                yield weight
+    yield from encoder.final_weights()
+    yield from encoder.common_weights() if whole == 0 else ()
 
 
 def _embedding(encoder: "Encoder", call: op.Call) -> op.Operations:
@@ -82,6 +107,17 @@ def _blocks(
     )
 
 
+def _projected(encoder: "Encoder", layer: int, call: op.Call) -> op.Block:
+    """Queries, keys and values of a layer."""
+    widths = encoder.widths(layer)
+    found = encoder.attention.at(layer).projections(widths, call)
+    found = encoder.positions.in_layer(found, widths, call)
+    normed = encoder.norm.residual_free and encoder.attention_norm(layer) is not None
+    norm = (op.Norm(call.states, encoder.hidden),) if normed else ()
+    weights = encoder.attention_weights(layer)
+    return _block("attention", encoder.attention_owner[layer], weights, (*norm, *found))
+
+
 def _block(
     part: Literal["attention", "ffn"], owner: int, weights: Iterable[Weight], found: op.Operations
 ) -> op.Block:
@@ -91,8 +127,9 @@ def _block(
 def _last(encoder: "Encoder", call: op.Call) -> op.Operations:
     """Norm and dropout of the last states, and the pooler."""
     hidden, pooled = encoder.hidden, call.rows * call.pooled if encoder.pooler else 0
+    normed = encoder.norm.residual_free and call.layers in (None, encoder.depth)
     return (
-        *((op.Norm(call.states, hidden),) if encoder.norm.residual_free else ()),
+        *((op.Norm(call.states, hidden),) if normed else ()),
         *((op.Dropout(call.states, hidden),) if encoder.dropout.last else ()),
         # The head that reads the pooler saves its input.
         *((op.Product(pooled, hidden, hidden, keeps_rows=False),) if pooled else ()),

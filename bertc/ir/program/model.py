@@ -46,7 +46,8 @@ def trained_names(stage: Stage) -> set[str]:
     found = set()
     for network in stage.networks():
         body, freeze = network.body, stage.frozen_layers if network.role == "trained" else None
-        unread = body.unread_weights(pooled=network.pooled, query_stream=network.query_states > 0)
+        query_stream = network.query_states > 0
+        unread = body.unread_weights(network.pooled, query_stream, network.wanted)
         for weight in body.weights() if network.terms else ():
             frozen = freeze is not None and body.is_below(weight.name, freeze)
             if weight.name not in unread and not frozen:

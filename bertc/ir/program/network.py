@@ -102,10 +102,11 @@ def one_a_head(objectives: Iterable[Objective], rows: RowShape) -> tuple[Objecti
     return tuple(sorted(widest.values(), key=lambda one: one.output_rank))
 
 
-def wanted_by(objectives: Iterable[Objective], network: Network) -> Wanted:
-    """Outputs of a network that some objectives want besides its last states."""
+def wanted_by(objectives: Iterable[Objective], network: Network, memory: int) -> Wanted:
+    """Outputs of a network that some objectives want; a memory takes the states of all layers."""
     each = [one.wanted(learned=network.learned) for one in objectives]
     return Wanted(
         states=tuple(sorted({layer for one in each for layer in one.states})),
         projections=tuple(sorted({layer for one in each for layer in one.projections})),
+        last=memory > 0 or any(one.last for one in each),
     )

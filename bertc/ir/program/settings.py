@@ -29,7 +29,7 @@ from bertc.ir.network.sharing import ShareNone, Sharing
 from bertc.ir.network.table import TokenTable, WholeTable
 from bertc.ir.program.run import HfLayout
 from bertc.ir.program.stage import Freeze
-from bertc.ir.program.teacher import NOBODY, Teacher
+from bertc.ir.program.teacher import NOBODY, Teacher, TeacherCache
 from bertc.ir.terms.node import System
 from bertc.ir.vocabulary import Smoothing, Vocabulary, WordPiece
 
@@ -148,6 +148,9 @@ class Settings(Node):
     teacher: tuple[Teacher, ...] = default(
         NOBODY, HOUSE, "trained networks that terms of distillation (kd) learn from, a sum"
     )
+    teacher_cache: TeacherCache = default(
+        "auto", HOUSE, "what teachers say of a task's examples is kept on disk; auto: if it pays"
+    )
     augment: tuple[Augmentation, ...] = default(
         UNCHANGED, HOUSE, "changed copies of a task's training examples, a sum: 20*edit(...)"
     )
@@ -213,7 +216,8 @@ class Settings(Node):
 
 STAGE_SETTINGS = (
     "layers", "grow", "prune", "epochs", "steps", "freeze", "patience", "seq", "batch",
-    "batch_warmup", "microbatch", "objective", "teacher", "augment", "data", "smoothing", "mixing",
+    "batch_warmup", "microbatch", "objective", "teacher", "teacher_cache", "augment", "data",
+    "smoothing", "mixing",
     "format", "pack", "memory", "optimizer",
 )  # fmt: skip
 """The settings a ``stage`` block may change; all others hold for the whole run."""

@@ -27,7 +27,7 @@ from bertc.ir.program.network import (
     teacher_name,
     wanted_by,
 )
-from bertc.ir.program.teacher import NOBODY, Teacher
+from bertc.ir.program.teacher import NOBODY, Teacher, TeacherCache
 from bertc.ir.terms.masked import MaskedTerm
 from bertc.ir.terms.node import Pairs, RowShape, TermNode
 
@@ -81,6 +81,7 @@ class Stage(Node):
     freeze: Freeze = 0
     patience: int = 0
     teacher: Annotated[tuple[Teacher, ...], Field(exclude_if=NOBODY.__eq__)] = NOBODY
+    teacher_cache: Annotated[TeacherCache, Field(exclude_if="auto".__eq__)] = "auto"
     prune: Annotated[Pruning, Field(exclude_if=NOTHING.__eq__)] = NOTHING
     augment: Annotated[tuple[Augmentation, ...], Field(exclude_if=UNCHANGED.__eq__)] = UNCHANGED
     first_batch: Annotated[int, Field(exclude_if=not_)] = 0
@@ -204,6 +205,7 @@ class Stage(Node):
             scored = self._scored(network, terms)
             if scored:
                 main = network.role == "trained"
+                memory = self.memory if main else 0
                 found.append(
                     replace(
                         network,
@@ -211,10 +213,10 @@ class Stage(Node):
                         scored=scored,
                         rows=self.row,
                         num_outputs=None if network.body.pools_rows else self._outputs(scored),
-                        wanted=wanted_by(scored, network),
+                        wanted=wanted_by(scored, network, memory),
                         query_states=self.query_states() if main else 0,
                         directions=self.directions,
-                        memory=self.memory if main else 0,
+                        memory=memory,
                     )
                 )
         return tuple(found)

@@ -9,6 +9,9 @@ from bertc.ir.learning.objective import Term
 from bertc.ir.network.body import Body
 from bertc.ir.vocabulary import Vocabulary
 
+TeacherCache = Literal["auto", "off", "fp32", "fp16"]
+"""The form in which outputs of teachers for a task's examples are kept on disk."""
+
 
 class Shape(Node):
     """The body of a teacher, the terms that it has heads for, and the vocabulary that it reads."""

@@ -53,6 +53,11 @@ class OfLayers(Distilled):
         """Compared layers of its own network, or of a frozen one, in order."""
         return tuple(sorted({pair[0 if learned else 1] for pair in self.matched}))
 
+    @property
+    def taught_by_token(self) -> bool:
+        """True unless first tokens alone are compared."""
+        return self.compares != "first"
+
     def outputs(self, rows: RowShape) -> int | None:
         """All states: the last layer may be among those that are compared."""
         return None
@@ -154,6 +159,15 @@ class KdLogits(Distilled):
     def asks_head(self) -> bool:
         """Always."""
         return True
+
+    @property
+    def taught_by_token(self) -> bool:
+        """True for scores of starts and ends."""
+        return self.spans
+
+    def taught_widths(self, body: Body) -> tuple[int, ...]:
+        """One number a label; a choice has a row of its own, and one number."""
+        return (1,) if self.choices else (self.labels,)
 
     def head_rows(self, rows: RowShape) -> int:
         """One a token, or one an example."""

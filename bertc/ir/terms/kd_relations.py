@@ -46,7 +46,12 @@ class KdRelated(OfLayers):
 
     def wanted(self, *, learned: bool) -> Wanted:
         """Queries, keys and values of the layers of its pairs."""
-        return Wanted(projections=self.layers_of(learned=learned))
+        return Wanted(projections=self.layers_of(learned=learned), last=False)
+
+    def taught_widths(self, body: Body) -> tuple[int, ...]:
+        """Queries, keys and values of each of its layers."""
+        each = [body.attention_widths(layer) for layer in self.layers_of(learned=False)]
+        return tuple(widths.inner for widths in each if widths for _ in range(3))
 
     def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
         """Products of some rows at a time, turned into the gradients of their factors."""

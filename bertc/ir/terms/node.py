@@ -150,7 +150,7 @@ class TermNode(Node):
         return self.head_rows(rows)
 
     def wanted(self, *, learned: bool) -> Wanted:
-        """Outputs that it wants besides last states, of its own network or of a frozen one."""
+        """Outputs that it wants of its own network, or of a frozen one."""
         return Wanted()
 
     @property
@@ -162,6 +162,15 @@ class TermNode(Node):
     def only_for_teachers(self) -> bool:
         """True if its head serves only the comparison with a teacher, and is not exported."""
         return self.taught and not self.asks_head
+
+    @property
+    def taught_by_token(self) -> bool:
+        """True if a frozen network says something of each token, not of each answer of a task."""
+        return False
+
+    def taught_widths(self, body: Body) -> tuple[int, ...]:
+        """Numbers that a frozen network of this body says of each, a tensor each, in tasks."""
+        return ()
 
     def taught_operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
         """Operations of a frozen network for it, besides the forward pass."""

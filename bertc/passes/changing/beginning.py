@@ -16,15 +16,20 @@ def begins(program: Complete, diagnostics: Diagnostics) -> None:
     init, first = program.init, program.stages[0]
     if not isinstance(init, FromOther):
         return
+    other = ('"runs/bert"', "first") if isinstance(init, FromLayers) else ('"runs/bert"',)
     if init.path == TEACHER and isinstance(first.teacher[0].source, NoTeacher):
         diagnostics.error(
             "E267",
             f"init takes {init.kind} of the teacher, and there is none",
             program.span("init"),
-            help='name a run or a model folder, as in teacher="runs/bert"',
+            help=f"name a run or a model folder, as in init={call_text(init.kind, *other)}",
         )
-    if diagnostics.found or not isinstance(init, FromLayers):
-        return
+    elif isinstance(init, FromLayers):
+        _layers_fit(program, init, diagnostics)
+
+
+def _layers_fit(program: Complete, init: FromLayers, diagnostics: Diagnostics) -> None:
+    first = program.stages[0]
     if problem := init.misfit(init.depth, first.layers):
         fitting = init.instead(init.depth, first.layers)
         path = TEACHER if init.path == TEACHER else f'"{init.path}"'

@@ -66,6 +66,7 @@ def teachers(program: Complete, diagnostics: Diagnostics) -> None:
 
     ``objective=kd(logits)`` is E280 without a teacher.
     """
+    _keeps_something(program, diagnostics)
     is_read = any(_taught(stage) for stage in program.stages)
     if not is_read and _known(program.teacher):
         diagnostics.remark(
@@ -81,6 +82,22 @@ def teachers(program: Complete, diagnostics: Diagnostics) -> None:
         if terms:
             _stage_fits(stage, terms, diagnostics)
         _weigh_something(stage, program.stages[at:], diagnostics)
+
+
+def _keeps_something(program: Complete, diagnostics: Diagnostics) -> None:
+    """Remark on ``teacher_cache=fp32`` where no stage learns a task from a teacher."""
+    asking = [each for each in program.stages if each.teacher_cache in ("fp32", "fp16")]
+    if asking and not any(_taught(each) and _tasks(each) for each in asking):
+        first = asking[0]
+        diagnostics.remark(
+            "R114",
+            f"teacher_cache = {first.teacher_cache} keeps nothing: no stage learns a task from a "
+            "teacher",
+            first.span("teacher_cache"),
+            label="text is masked anew in each pass, and examples of a task are what they are",
+            help="teacher_cache=auto",
+            fix=fix(first.origins["teacher_cache"], "teacher_cache=auto"),
+        )
 
 
 def _taught(stage: StageSettings) -> list[Distillation]:

@@ -1,0 +1,89 @@
+"""Outputs of teachers that are kept on disk for the examples of a task."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from bertc.ir.learning.answer import Tags
+from bertc.ir.learning.augmentation import with_copies
+from bertc.ir.program.stage import Stage
+
+Kept = Literal["off", "fp32", "fp16"]
+KEPT_BYTES: Mapping[Kept, int] = {"off": 0, "fp32": 4, "fp16": 2}
+"""Bytes a number.
+
+fp16 rounds it by at most 1/2048 of itself, below 6.2e-5 by at most 3e-8 (IEEE 754)."""
+FEWEST_PASSES = 2
+"""Minimum passes over the examples for ``auto``: the first costs what each other one saves."""
+
+
+class LessonShape(NamedTuple):
+    """Outputs of a teacher for a term: ``widths`` numbers for each token, or for each answer.
+
+    ``share`` is the teacher's weight in the mean of several.
+    """
+
+    title: str
+    share: float
+    by_token: bool
+    widths: tuple[int, ...]
+
+
+class Counts(NamedTuple):
+    """Rows of a task's training examples, their tokens, and their answers."""
+
+    rows: int
+    tokens: int
+    answers: int
+
+
+def lesson_shapes(stage: Stage, task: str) -> tuple[LessonShape, ...]:
+    """Outputs of all teachers for all terms on the rows of a task, term by term."""
+    frozen = [network for network in stage.networks() if not network.learned]
+    return tuple(
+        LessonShape(one.title, each.share, one.taught_by_token, one.taught_widths(each.body))
+        for one in (frozen[0].scored if frozen else ())
+        if one.of_task in ("", task)
+        for each in frozen
+    )
+
+
+def lesson_bytes(shapes: Sequence[LessonShape], counts: Counts, kept: Kept) -> int:
+    """Bytes on disk."""
+    numbers = (
+        sum(shape.widths) * (counts.tokens if shape.by_token else counts.answers)
+        for shape in shapes
+    )
+    return KEPT_BYTES[kept] * sum(numbers)
+
+
+def expected_lessons(stage: Stage, length: int) -> tuple[float, int]:
+    """The share of a teacher's forward passes that is really done, and bytes of what is kept.
+
+    ``length``: mean tokens of a row. Windows of long passages are counted as one.
+    """
+    numbers = [with_copies(task.examples, stage.augment) for task in stage.tasks]
+    kept = kept_by(stage, sum(numbers))
+    if kept == "off":
+        return 1.0, 0
+    size = 0
+    for task, examples in zip(stage.tasks, numbers, strict=True):
+        rows = examples * stage.rows_an_example
+        tokens = rows * length
+        counts = Counts(rows, tokens, tokens if isinstance(task.answer, Tags) else rows)
+        size += lesson_bytes(lesson_shapes(stage, task.title), counts, kept)
+    return sum(numbers) / (stage.steps * stage.batch), size
+
+
+def kept_by(stage: Stage, examples: int) -> Kept:
+    """The way in which outputs of a stage's teachers for its ``examples`` are kept.
+
+    ``auto``: in fp32 where examples are read twice or more, if all outputs are of answers, as
+    logits and first tokens are; those of every token may take longer to read than to compute.
+    """
+    shapes = [shape for task in stage.tasks for shape in lesson_shapes(stage, task.title)]
+    if not shapes or not examples:
+        return "off"
+    if stage.teacher_cache != "auto":
+        return stage.teacher_cache
+    pays = stage.steps * stage.batch >= FEWEST_PASSES * examples
+    return "fp32" if pays and not any(shape.by_token for shape in shapes) else "off"
