@@ -164,17 +164,16 @@ def _in_blocks(inputs: EncoderInputs, causal: bool, reach: int) -> Blocks:
     query_mz = first_m1 + torch.arange(size, device=device)
     key_mk = first_m1 + torch.arange(-reach, size + reach, device=device)
     apart_mzk = query_mz[:, :, None] - key_mk[:, None, :]
-    allowed_bmzk = ((apart_mzk.abs() <= reach) & (key_mk < seq)[:, None] & (key_mk >= 0)[:, None])[
-        None
-    ]
+    inside_m1k = ((key_mk >= 0) & (key_mk < seq))[:, None]
+    allowed_bmzk = ((apart_mzk.abs() <= reach) & inside_m1k)[None]
     if causal:
         allowed_bmzk = allowed_bmzk & (apart_mzk >= 0)
-    for ids_bs, same in ((inputs.sequence_ids, True), (inputs.attention_mask, False)):
-        if ids_bs is not None:
-            blocks_bmz = _filled(ids_bs[..., None, None], size)
-            keys_bmk = _with_sides(blocks_bmz, reach)[..., 0, 0]
-            fits = keys_bmk[:, :, None] == blocks_bmz[..., 0] if same else keys_bmk[:, :, None] != 0
-            allowed_bmzk = allowed_bmzk & fits
+    # Padding attends to padding: nothing reads it.
+    numbers_bs = inputs.attention_mask if inputs.sequence_ids is None else inputs.sequence_ids
+    if numbers_bs is not None:
+        blocks = _filled(numbers_bs[..., None, None], size)
+        keys_bmk = _with_sides(blocks, reach)[..., 0, 0]
+        allowed_bmzk = allowed_bmzk & (keys_bmk[:, :, None] == blocks[..., 0])
     allowed_bmzk = (allowed_bmzk | (apart_mzk == 0)).expand(b, -1, -1, -1)
     return Blocks(allowed_bmzk.flatten(0, 1)[:, None], reach)
 

@@ -197,7 +197,7 @@ def test_blocks_are_one_mask_over_all_keys(dtype: torch.dtype, rate: float) -> N
 
 
 def test_a_generator_with_fewer_heads_shares_what_keys_it_can() -> None:
-    extra = "attention=full(kv_heads=4) objective=rtd+mlm generator=network(0.5, heads=2)"
+    extra = "attention=full(kv_heads=4) objective=rtd+mlm generator=network(0.5,heads=2)"
     resolved = program(extra)
     (stage,) = resolved.stages
     shapes = {w.name: w.shape for w in stage.generator.weights()}
