@@ -105,7 +105,7 @@ def augmentation(places: Places) -> Question:
     """Few examples with and without changed copies, taught by logits."""
     task = places.task("sst2", 2000)
     common = f"{_bilstm(places)} objective=0*{task} + kd(logits, loss=mse) steps=400"
-    copies = "augment=4*edit(mask=10%, pos=0, ngram=25%)"
+    copies = "augment=4*edit(mask=10%, ngram=25%)"
     return Question(
         "augmentation", "Do copies of 2,000 examples help at equal steps?",
         arms(common, {"none": "", "edit": copies}),
