@@ -267,7 +267,7 @@ def test_a_network_that_an_lstm_teaches_is_compiled() -> None:
     [
         ("heads=4", "E228"),
         ("norm=pre", "E228"),
-        ("objective=clm", "E229"),
+        ("objective=clm memory=8", "E229"),
         ("objective=plm", "E229"),
         ("pack=true", "E229"),
         ("objective=rtd*50+mlm generator=0.5", "E229"),
