@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 nice python -m tests.campaigns.small --data DATA --encoder MODEL --out OUT
     python -m tests.campaigns.small --data DATA --encoder MODEL --out OUT --only students-sst2
-    python -m tests.campaigns.small --out OUT --table                  (the table so far)
+    python -m tests.campaigns.small --out OUT --table            (Markdown tables so far)
 
 DATA has glue/SST-2, glue/MRPC, glue/RTE and glove/*.txt.gz, MODEL is the Hugging Face folder of a
 BERT. Each arm of a question is a spec that ``bertc train`` trains with three seeds; what came out
@@ -93,33 +93,41 @@ def values(path: Path) -> list[float]:
     return [float(run["last"]["values"][0]["value"]) for run in runs]
 
 
+def row(name: str, seen: list[float], first: list[float], seconds: float) -> str:
+    """The line of an arm: median, spread, and what it differs from the first arm by."""
+    median, spread = statistics.median(seen), max(seen) - min(seen)
+    apart = median - statistics.median(first)
+    beyond = abs(apart) > max(spread, max(first) - min(first))
+    told = f"{apart:+.4f}, {'more' if beyond else 'not more'} than the spread"
+    each = " ".join(f"{value:.4f}" for value in seen)
+    beside = "" if seen is first else told
+    return f"| {name} | {median:.4f} | {spread:.4f} | {each} | {beside} | {seconds:.0f} |"
+
+
 def table(out: Path, places: Places) -> str:
-    """A block of lines a question: median, spread, values and processor seconds of each arm."""
+    """A Markdown table of each question that has answers, and the latencies beside them."""
     lines = []
     for question in questions(places):
-        done = [(arm, out / question.name / f"{arm.name}.json") for arm in question.arms]
-        done = [(arm, path) for arm, path in done if path.exists()]
+        done = [(arm.name, out / question.name / f"{arm.name}.json") for arm in question.arms]
+        done = [(name, path) for name, path in done if path.exists()]
         if not done:
             continue
-        lines += ["", f"{question.name}: {question.asks}"]
-        width = max(len(arm.name) for arm, _ in done)
-        for arm, path in done:
-            seen = values(path)
+        lines += [f"## {question.asks}", "", f"`--only {question.name}`", ""]
+        lines += ["| arm | median | spread | each seed | beside the first | processor seconds |"]
+        lines += ["|---|---|---|---|---|---|"]
+        first = values(done[0][1])
+        for number, (name, path) in enumerate(done):
             seconds = json.loads(path.read_text(encoding="utf-8"))["processor_seconds"]
-            each = " ".join(f"{value:.4f}" for value in seen)
-            spread = max(seen) - min(seen)
-            lines.append(
-                f"  {arm.name:<{width}}  {statistics.median(seen):.4f}  spread {spread:.4f}"
-                f"  ({each})  {seconds:.0f} s"
-            )
+            lines.append(row(name, values(path) if number else first, first, seconds))
         timed = out / question.name / "latency.json"
         if timed.exists():
-            lines += [f"  {line}" for line in timed.read_text(encoding="utf-8").splitlines()]
+            lines += ["", "```json", timed.read_text(encoding="utf-8").strip(), "```"]
+        lines.append("")
     return "\n".join(lines)
 
 
 def main() -> int:
-    """Ask the questions in order, then print the table."""
+    """Ask the questions in order, then print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=Path("data"))
     parser.add_argument("--encoder", type=Path, default=Path("encoder"))

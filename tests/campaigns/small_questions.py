@@ -158,7 +158,8 @@ def gradual(places: Places) -> Question:
     timed = [places.teacher("sst2")]
     timed += [places.runs / "gradual" / name / "seed=1" for name in list(each)[1::2]]
     return Question(
-        "gradual", "At once or in steps, and how fast is the rest?", kept, timed=tuple(map(str, timed))
+        "gradual", "At once or in steps, and how fast is the rest?", kept,
+        timed=tuple(map(str, timed)),
     )  # fmt: skip
 
 
@@ -211,7 +212,11 @@ def pretrained() -> Question:
 
 def distilbert(places: Places) -> Question:
     """DistilBERT's objective and start, and each loss left out (its own ablation)."""
-    losses = {"logits": "5*kd(logits, T=2)", "mlm": "2*mlm", "cosine": "kd(hidden, loss=cosine, layers=last)"}  # fmt: skip
+    losses = {
+        "logits": "5*kd(logits, T=2)",
+        "mlm": "2*mlm",
+        "cosine": "kd(hidden, loss=cosine, layers=last)",
+    }
     start = "init=layers(teacher, [0, 2])"
 
     def objective(without: str = "") -> str:
@@ -235,9 +240,9 @@ def distilbert(places: Places) -> Question:
 def questions(places: Places) -> tuple[Question, ...]:
     """Every question; those that later ones need come first."""
     sst2, mrpc, rte = (
-        Question(f"teacher-{name}", f"The encoder, fine-tuned on {name}", (teacher(places, name),), (1,))
+        Question(f"teacher-{name}", f"The encoder tuned on {name}", (teacher(places, name),), (1,))
         for name in FOLDERS
-    )  # fmt: skip
+    )
     return (
         sst2, students(places, "sst2"), heads(places), bilstm(places), gradual(places),
         augmentation(places), neurons(places), pretrained(), distilbert(places), general(places),
