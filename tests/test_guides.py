@@ -76,10 +76,10 @@ def test_the_commands_of_the_tutorial_run(
 
 
 TOY = (
-    "layers=4 hidden=16 heads=2 vocab=wordpiece(60) data=files('train.tsv') seq=16 batch=4 steps=2 "
+    "layers=4 hidden=16 heads=2 vocab=wordpiece(60) data=files('train.tsv') seq=32 batch=4 steps=2 "
     "holdout=0.3"
 )
-FEWER = ["--set", "steps=12", "--set", "batch=4", "--set", "seq=16"]
+FEWER = ["--set", "steps=12", "--set", "batch=4", "--set", "seq=32"]
 QUICK = ["--runtime", "torch", "--precision", "fp32", "--seconds", "0.1"]
 
 

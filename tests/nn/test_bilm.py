@@ -116,7 +116,7 @@ def test_parameters_and_flops_are_those_that_are_built(setting: str) -> None:
     assert told.parameters.total == sum(each.numel() for each in model.parameters())
     objective = make_objective(model, resolved.stages[0], compiled=False)
     with torch.device("meta"), FlopCounterMode(display=False) as counter:
-        objective(tree_map(lambda each: each.to("meta"), batch), torch.ones(1))
+        objective(tree_map(lambda x: None if x is None else x.to("meta"), batch), torch.ones(1))
     assert counter.get_total_flops() / 3 == pytest.approx(
         told.stages[0].flops.forward_per_example, rel=1e-3
     )
