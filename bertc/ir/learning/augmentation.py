@@ -47,7 +47,7 @@ class EditedCopies(_Copies):
     @model_validator(mode="before")
     @classmethod
     def _without_a_tagger(cls, given: Any) -> Any:
-        """The default of ``pos`` where nobody says the parts of speech."""
+        """Without a tagger nothing is replaced by its part of speech, unless ``pos`` is written."""
         untagged = isinstance(given, dict) and not given.get("tagger")
         return {"pos": 0.0, **given} if untagged else given
 
