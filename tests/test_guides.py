@@ -75,6 +75,42 @@ def test_the_commands_of_the_tutorial_run(
     assert (tmp_path / "mine-hf" / "config.json").is_file()
 
 
+TOY = (
+    "layers=4 hidden=16 heads=2 vocab=wordpiece(60) data=files('train.tsv') seq=32 batch=4 steps=2 "
+    "holdout=0.3"
+)
+FEWER = ["--set", "steps=12", "--set", "batch=4", "--set", "seq=32"]
+QUICK = ["--runtime", "torch", "--precision", "fp32", "--seconds", "0.1"]
+
+
+def test_the_commands_of_the_page_on_small_networks_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BERTC_CACHE", str(tmp_path / "cache"))
+    rows = "text\tlabel\n" + "a hen and a duck\tfarm\na pond and a reed\tlake\n" * 12
+    for name in ("train.tsv", "dev.tsv"):
+        (tmp_path / name).write_text(rows)
+    page = commands(ROOT / "docs" / "how-to" / "small.md")
+    assert [name for name, *_ in page] == [
+        "train",
+        "latency",
+        "train",
+        "train",
+        "export",
+        "latency",
+    ]
+    for arguments in [["train", TOY, "--out", "minilm"], *page]:
+        more = {"train": FEWER, "latency": QUICK}.get(arguments[0], [])
+        more = [] if arguments[1] == TOY else more
+        monkeypatch.setattr("sys.argv", ["bertc", *arguments, *more])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        assert not end.value.code, (arguments, capsys.readouterr().err)
+    assert (tmp_path / "small" / "model.int8.onnx").is_file()
+    assert (tmp_path / "runs" / "pruned" / "pruned.json").is_file()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files(page: Path) -> None:
     for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):

@@ -86,6 +86,8 @@ class Manner:
             raise UsageError("same-length needs a memory", help="--memory 640")
         if self.sliding and not (encoder.causal and stage.format.kind == "stream"):
             raise UsageError("sliding needs text read as a stream")
+        if self.sliding and encoder.directions > 1:
+            raise UsageError("sliding predicts next tokens alone, and this network learned both")
         room = encoder.room
         if room is not None and max(self.seq, self.sliding) > room:
             raise UsageError(f"the encoder has {room} positions", help=f"at most {room}")

@@ -55,10 +55,11 @@ def side_by_side(maps: Iterable[torch.Tensor | None], dtype: torch.dtype) -> lis
 
 
 class Layer(nn.Module):
-    """Both directions of a layer."""
+    """Both directions of a layer; ``apart`` each reads its own half of the inputs."""
 
-    def __init__(self, table: Table, name: str) -> None:
+    def __init__(self, table: Table, name: str, *, apart: bool) -> None:
         super().__init__()
+        self.apart = apart
         self.right = Direction(table, f"{name}.right")
         self.left = Direction(table, f"{name}.left")
 
@@ -66,10 +67,14 @@ class Layer(nn.Module):
         self, x_bsi: Float[torch.Tensor, "b s i"], texts: TextSpans
     ) -> Float[torch.Tensor, "b s d"]:
         """States of every token, from the tokens of its own text."""
-        b, s, inner = x_bsi.shape
+        b, s, _ = x_bsi.shape
+        right_bsi, left_bsi = x_bsi.chunk(2, dim=2) if self.apart else (x_bsi, x_bsi)
         found = []
-        for direction, backward in ((self.right, False), (self.left, True)):
-            x_nsi = gather_positions(x_bsi, texts.read(backward)).view(-1, s, inner)
+        for direction, own_bsi, backward in (
+            (self.right, right_bsi, False),
+            (self.left, left_bsi, True),
+        ):
+            x_nsi = gather_positions(own_bsi, texts.read(backward)).view(-1, s, own_bsi.shape[2])
             y_nsh = direction(x_nsi)
             y_bmh = y_nsh.reshape(b, -1, y_nsh.shape[2])  # m = t*s
             found.append(gather_positions(y_bmh, texts.back(backward)))
@@ -86,8 +91,11 @@ class BiLstm(RowPoolingModule):
         table = {weight.name: weight for weight in node.weights()}
         if node.lstm.project:
             self.embeddings["project"] = Linear(table, "embeddings.project")
-        layers = (Layer(table, f"recurrence.{number}") for number in range(node.depth))
-        self.recurrence = nn.ModuleList(layers)
+        apart = node.lstm.directions == "apart"
+        self.recurrence = nn.ModuleList(
+            Layer(table, f"recurrence.{number}", apart=apart and number > 0)
+            for number in range(node.depth)
+        )
         self.pooler = Linear(table, "pooler") if node.pooler else None
 
     def forward(

@@ -211,11 +211,17 @@ class Encoder(BodyModule):
     def pool(
         self, first_h: Float[torch.Tensor, "*batch h"], inputs: EncoderInputs | None = None
     ) -> Float[torch.Tensor, "*batch h"]:
-        """tanh(W h + b) of first tokens (..., h) (BERT 3), or ReLU in place of tanh."""
+        """tanh(W h + b) of first tokens (..., h) (BERT 3), or ReLU in place of tanh or after it."""
         if self.pooler is None:
             raise ValueError("this encoder has no pooler (pooler=false)")
-        pooled_h = self.pooler(first_h)
-        return pooled_h.relu() if self.node.pooler == "relu" else torch.tanh(pooled_h)
+        pooled_h: torch.Tensor = self.pooler(first_h)
+        match self.node.pooler:
+            case "relu":
+                return pooled_h.relu()
+            case "tanh-relu":
+                return pooled_h.tanh().relu()
+            case _:
+                return pooled_h.tanh()
 
     def _recomputed(
         self,

@@ -1,11 +1,13 @@
 """Causal language modelling: predict the next token at every position.
 
-Axes: b rows, s positions of a row.
+A network whose states have two directions predicts the token before, too (ELMo).
+
+Axes: b rows, s positions of a row, h states of a direction.
 """
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import nn
 
 from bertc.ir.terms.clm import Clm
@@ -22,8 +24,11 @@ class ClmTensors(TokenTensors[Clm, NextTokenTargets, nn.Module]):
     def targets(
         self, rows: TextRows, reading: EncoderInputs
     ) -> tuple[EncoderInputs, NextTokenTargets]:
-        """The text shifted by one."""
-        return reading, next_tokens(rows.inputs, reading.sequence_ids)
+        """The text shifted by one, of two directions either way."""
+        found = next_tokens(rows.inputs, reading.sequence_ids)
+        if rows.stage.encoder.directions > 1:
+            found = both_ways(found, rows.inputs.token_ids, rows.real)
+        return reading, found
 
     def positions(self, own: NextTokenTargets, batch: MicroBatch) -> None:
         """None: all positions."""
@@ -37,17 +42,21 @@ class ClmTensors(TokenTensors[Clm, NextTokenTargets, nn.Module]):
         network: BodyModule,
         chances: torch.Tensor | None,
     ) -> Predicted:
-        """Scores over the vocabulary."""
-        return token_losses(states[0], own.targets, head, network, z=self.node.z)
+        """Scores over the vocabulary, of each direction by the same head."""
+        each_bsh = states[0].chunk(network.node.directions, dim=2)
+        states_bth = torch.cat(each_bsh, dim=1)
+        return token_losses(states_bth, own.targets, head, network, z=self.node.z)
 
     def weights(self, own: NextTokenTargets) -> torch.Tensor:
-        """1 (b, s) where a next token exists, else 0."""
+        """1 (b, s) or (b, 2s) where the predicted token exists, else 0."""
         return own.weights
 
     def explain(self, own: NextTokenTargets, view: RowView) -> list[tuple[str, str]]:
         """The number of predicted tokens."""
-        predicted = int(own.weights[view.row].sum())
-        return [("clm", f"{predicted} tokens predicted from those before")]
+        ahead, *back = torch.split(own.weights[view.row], view.batch.originals.shape[1])
+        told = f"{int(ahead.sum())} tokens predicted from those before"
+        told += "".join(f", {int(each.sum())} from those after" for each in back)
+        return [("clm", told)]
 
 
 def next_tokens(
@@ -65,3 +74,14 @@ def next_tokens(
     if sequence_ids_bs is not None:
         told_bs = told_bs & F.pad(sequence_ids_bs.diff(dim=1) == 0, (0, 1), value=True)
     return NextTokenTargets(targets_bs, told_bs.float())
+
+
+def both_ways(
+    ahead: NextTokenTargets, ids_bs: Int[torch.Tensor, "b s"], real_bs: Bool[torch.Tensor, "b s"]
+) -> NextTokenTargets:
+    """Targets (b, 2s): the next token of each, then the one before it in the row."""
+    before_bs, known_bs = F.pad(ids_bs, (1, -1)), F.pad(real_bs[:, 1:], (1, 0))
+    return NextTokenTargets(
+        torch.cat([ahead.targets, before_bs], dim=1),
+        torch.cat([ahead.weights, known_bs.float()], dim=1),
+    )

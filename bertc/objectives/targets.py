@@ -57,10 +57,10 @@ class Predictions(NamedTuple):
 
 
 class NextTokenTargets(NamedTuple):
-    """The next token at every position; weight 0 where there is none."""
+    """The next token at every position, then perhaps those before; weight 0 where there is none."""
 
-    targets: Int[torch.Tensor, "b s"]
-    weights: Float[torch.Tensor, "b s"]  # 1 or 0
+    targets: Int[torch.Tensor, "b s_or_2s"]
+    weights: Float[torch.Tensor, "b s_or_2s"]  # 1 or 0
 
 
 class Boundaries(NamedTuple):

@@ -9,7 +9,7 @@ from bertc.ir.network.body_setting import Ability, BodySetting
 from bertc.ir.network.positions import NoPositions
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Given, Origin, Program
-from bertc.passes.settings.fixes import fix, note, written
+from bertc.passes.settings.fixes import argument, fix, note, written
 from bertc.passes.settings.stages import reads_on
 
 
@@ -61,6 +61,7 @@ def printed(program: Complete) -> Program:
 
 def check_body(stage: StageSettings, diagnostics: Diagnostics) -> None:
     """Report objectives and row formats that a stage's body cannot do."""
+    _directions_apart(stage, diagnostics)
     for ability, setting, why in _wanted(stage):
         if ability in stage.body.able:
             continue
@@ -75,6 +76,18 @@ def check_body(stage: StageSettings, diagnostics: Diagnostics) -> None:
             else None,
         )
         return
+
+
+def _directions_apart(stage: StageSettings, diagnostics: Diagnostics) -> None:
+    """Report layers that would tell a direction the tokens that it predicts."""
+    if reads_on(stage.objective) and stage.body.mixes_directions:
+        diagnostics.error(
+            "E340",
+            "clm predicts from each direction alone, and layers read both of the one below",
+            stage.span("objective"),
+            notes=note("the body is set here", stage.span("body")),
+            **argument("body", stage.origins["body"], "directions", "apart"),
+        )
 
 
 def check_table(program: Complete, diagnostics: Diagnostics) -> None:

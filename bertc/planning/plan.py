@@ -228,7 +228,8 @@ def compiles(resolved: Resolved, device: DeviceKind) -> bool:
 
 
 def _can_compile(resolved: Resolved) -> bool:
-    return all(each.body.compiles for stage in resolved.stages for each in stage.allocated)
+    """True if all that a run trains can be compiled; a teacher that cannot runs as it is."""
+    return all(each.body.compiles for stage in resolved.stages for each in stage.learned)
 
 
 def _pays_compiling(resolved: Resolved) -> bool:

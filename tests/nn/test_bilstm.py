@@ -255,12 +255,19 @@ def test_the_plan_says_that_it_runs_eager() -> None:
         )
 
 
+def test_a_network_that_an_lstm_teaches_is_compiled() -> None:
+    taught = "objective=mlm+kd(logits) teacher=spec('body=bilstm vocab=100') compile=on"
+    resolved = resolve(f"layers=1 hidden=16 heads=2 vocab=100 seq=32 steps=5 batch=4 {taught}")
+    machine = Machine("cuda", "a card", 2**34, fast_bf16=True, cores=8)
+    assert plan(resolved, machine, (Fit(4, 4, recompute=False),)).compile
+
+
 @pytest.mark.parametrize(
     ("wrong", "code"),
     [
         ("heads=4", "E228"),
         ("norm=pre", "E228"),
-        ("objective=clm", "E229"),
+        ("objective=clm memory=8", "E229"),
         ("objective=plm", "E229"),
         ("pack=true", "E229"),
         ("objective=rtd*50+mlm generator=0.5", "E229"),

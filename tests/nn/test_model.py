@@ -38,6 +38,8 @@ SHAPES = [
     "objective=span+sbo format=single-segment",
     "objective=mlm+nsp initializer=normal(0.05, positions=0.01)",
     "norm=pre(affine=false) positions=sinusoidal",
+    "pooler=relu",
+    "pooler=tanh-relu",
 ]
 
 
@@ -57,6 +59,16 @@ def test_counted_is_built_and_every_weight_learns(extra: str) -> None:
     for name, parameter in model.encoder.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
+
+
+@pytest.mark.parametrize("pooler", ["true", "relu", "tanh-relu"])
+def test_a_pooler_applies_its_functions_in_order(pooler: str) -> None:
+    model = build(tiny(f"pooler={pooler}"))
+    w, hidden = dict(model.encoder.named_parameters()), model.encode(ids())
+    dense = hidden[:, 0] @ w["pooler.weight"].T + w["pooler.bias"]
+    tanh = dense if pooler == "relu" else (dense.exp() - (-dense).exp()) / (2 * dense.cosh())
+    wanted = tanh if pooler == "true" else tanh * (tanh > 0)
+    torch.testing.assert_close(model.pool(hidden), wanted)
 
 
 def reference(model: Model, token_ids: torch.Tensor) -> torch.Tensor:

@@ -123,9 +123,9 @@ def test_show_batch_shows_copy_and_original(runs: Path, tmp_path: Path) -> None:
 def test_an_epoch_has_the_copies_too() -> None:
     task = 'task=glue(rte, "RTE", examples=100) batch=10 epochs=2'
     assert resolve(f"{task}").stages[0].steps == 20
-    assert resolve(f"{task} augment=2*edit(pos=0, share=50%)").stages[0].steps == 40
+    assert resolve(f"{task} augment=2*edit(share=50%)").stages[0].steps == 40
     staged = resolve(
-        'augment=edit(pos=0) stage "text" { steps=5 } '
+        'augment=edit stage "text" { steps=5 } '
         'stage "rte" { task=glue(rte, "RTE", examples=100) batch=10 epochs=2 }'
     )
     assert [stage.steps for stage in staged.stages] == [5, 40]
@@ -140,7 +140,7 @@ def test_a_default_is_left_out_of_dumps() -> None:
 @pytest.mark.parametrize(
     ("spec", "code", "words"),
     [
-        ('task=glue(rte, "RTE", examples=9) augment=edit', "E277", "needs a tagger"),
+        ('task=glue(rte, "RTE", examples=9) augment=edit(pos=10%)', "E277", "needs a tagger"),
         ('task=glue(rte, "RTE", examples=9) augment=edit(0.7, 0.7, tagger="t")', "E110", "than 1"),
         ("augment=20*edit(pos=0)", "E276", "the objective has none"),
         ('task=squad("q", examples=9) augment=edit(pos=0)', "E276", "those of squad have others"),

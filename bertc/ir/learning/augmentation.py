@@ -4,7 +4,7 @@ Tang et al. 2019, "Distilling Task-Specific Knowledge from BERT into Simple Neur
 Jiao et al. 2020, TinyBERT, algorithm 1 and data_augmentation.py.
 """
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -32,7 +32,8 @@ class EditedCopies(_Copies):
     """Words masked, or replaced by others of the same part of speech; then maybe an n-gram alone.
 
     A word is masked with probability ``mask``, replaced with ``pos``. With ``ngram`` only a run of
-    up to ``longest`` words is kept. A ``tagger`` trained by bertc says the parts of speech.
+    up to ``longest`` words is kept. A ``tagger`` trained by bertc says the parts of speech; without
+    one ``pos`` is 0 unless it is written.
     """
 
     kind: Literal["edit"] = "edit"
@@ -42,6 +43,13 @@ class EditedCopies(_Copies):
     longest: Annotated[int, Field(ge=1, le=1000)] = 5  # section 3.3
     tagger: str = ""
     positional: ClassVar[tuple[str, ...]] = ("mask", "pos", "ngram")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_a_tagger(cls, given: Any) -> Any:
+        """Without a tagger nothing is replaced by its part of speech, unless ``pos`` is written."""
+        untagged = isinstance(given, dict) and not given.get("tagger")
+        return {"pos": 0.0, **given} if untagged else given
 
     @model_validator(mode="after")
     def _one_draw_a_word(self) -> "EditedCopies":

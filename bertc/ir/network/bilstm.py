@@ -11,7 +11,7 @@ from pydantic import Field
 
 from bertc.ir import operation as op
 from bertc.ir.base import Axis, FanIn, Weight, Width, affine
-from bertc.ir.network.body_setting import Shared
+from bertc.ir.network.body_setting import Ability, Shared
 from bertc.ir.network.row_pooling import RowPooling, RowPoolingBody
 
 GATES = 4
@@ -22,6 +22,9 @@ DIRECTIONS = ("right", "left")
 class BiLstm(RowPooling):
     """An LSTM in each direction, ``hidden`` wide; a token's state is both side by side.
 
+    A layer reads both directions of the one below, or with ``directions=apart`` each its own, so
+    that half of a state is of the text before and half of the text after (ELMo, Peters et al. 2018,
+    3.1).
     ``project``: width that the vectors of tokens are mapped to before, 0: they are read as they
     are. A row is one vector by ``pool``: the last state of each direction, or the largest or the
     mean value of all tokens. Of two texts each is read by itself, and their vectors u and v are
@@ -34,8 +37,17 @@ class BiLstm(RowPooling):
     layers: Annotated[int, Field(ge=1, le=1000)] = 1
     project: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     pool: Literal["ends", "max", "mean"] = "ends"
+    directions: Annotated[
+        Literal["joined", "apart"], Field(exclude_if=lambda how: how == "joined")
+    ] = "joined"
     units: Width = 200  # confs/birnn_sst2.json fc_size
     positional = ("hidden", "layers")
+    able = frozenset[Ability]({"causal"})
+
+    @property
+    def mixes_directions(self) -> bool:
+        """True if a layer reads both directions of the one below."""
+        return self.layers > 1 and self.directions == "joined"
 
     @property
     def depth(self) -> int:
@@ -53,7 +65,10 @@ class BiLstm(RowPooling):
 
 
 class BiLstmBody(RowPoolingBody):
-    """The layers of ``lstm``, over each text of a row."""
+    """The layers of ``lstm``, over each text of a row.
+
+    A causal one predicts in both directions, from half of a state each.
+    """
 
     lstm: BiLstm
 
@@ -70,9 +85,20 @@ class BiLstmBody(RowPoolingBody):
         return {"recurrence": tuple(range(self.depth))}
 
     @property
+    def directions(self) -> int:
+        """Two, once it learned every next token, and every one before."""
+        return len(DIRECTIONS) if self.causal else 1
+
+    @property
     def inner(self) -> int:
         """Width of the inputs of the first layer."""
         return self.lstm.project or self.embedding
+
+    def read_by_direction(self, layer: int) -> int:
+        """Width of the inputs of a direction of a layer."""
+        if layer == 0:
+            return self.inner
+        return self.lstm.hidden if self.lstm.directions == "apart" else self.hidden
 
     def embedding_weights(self) -> tuple[Weight, ...]:
         """The token table, and the map from it if there is one."""
@@ -87,7 +113,7 @@ class BiLstmBody(RowPoolingBody):
         They are drawn uniformly by their fan-in; torch.nn.LSTM has hidden^-1/2 for all.
         """
         gates: tuple[Axis, int] = ("gates", GATES * self.lstm.hidden)
-        below: tuple[Axis, int] = ("hidden", self.hidden if layer else self.inner)
+        below: tuple[Axis, int] = ("hidden", self.read_by_direction(layer))
         before: tuple[Axis, int] = ("hidden", self.lstm.hidden)
         maps = (("input", below), ("state", before))
         return tuple(
@@ -123,7 +149,7 @@ class BiLstmBody(RowPoolingBody):
     def _layer(self, layer: int, call: op.Call) -> op.Block:
         rows, tokens = call.rows * self.texts, call.rows * call.tokens
         steps, wide = rows * call.tokens, self.lstm.hidden
-        inner = self.hidden if layer else self.inner
+        inner = self.read_by_direction(layer)
         direction = (
             op.Copy(steps * inner),
             op.Product(steps, inner, GATES * wide),
@@ -131,7 +157,7 @@ class BiLstmBody(RowPoolingBody):
             op.Copy(steps * wide, kept=True),
         )
         dropped = layer and self.dropout.hidden
-        before = (op.Dropout(tokens, inner),) if dropped else ()
+        before = (op.Dropout(tokens, self.hidden),) if dropped else ()
         count = sum(weight.numel for weight in self.layer_weights(layer))
         found = (*before, *(len(DIRECTIONS) * direction))
         return op.Block("recurrence", f"recurrence.{layer}", count, found)

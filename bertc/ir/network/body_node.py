@@ -12,8 +12,11 @@ from bertc.ir.network.norm import NormFunction
 from bertc.ir.network.table import AdaptiveTable, Cluster, FactorisedTable, TokenTable
 from bertc.ir.network.wanted import Wanted
 
-PoolerKind = bool | Literal["relu"]
-"""False for none, True for BERT's, with tanh; DistilBERT's pre_classifier has ReLU."""
+PoolerKind = bool | Literal["relu", "tanh-relu"]
+"""False for none, True for BERT's, with tanh; DistilBERT's pre_classifier has ReLU.
+
+TinyBERT's classifier applies ReLU to what tanh gives (transformer/modeling.py).
+"""
 
 
 def layer_of(name: str) -> int | None:
@@ -110,6 +113,11 @@ class BodyNode(Node):
         return False
 
     @property
+    def directions(self) -> int:
+        """Parts of a state that predict tokens by themselves, each of one direction of reading."""
+        return 1
+
+    @property
     def owners(self) -> Mapping[str, tuple[int, ...]]:
         """Parts that exist once a layer, each with the layer whose weights layer l uses."""
         return {}
@@ -178,19 +186,20 @@ class BodyNode(Node):
 
     def head_weights(self, name: str) -> tuple[Weight, ...]:
         """The weights of a head over the vocabulary, the tied table left out."""
-        vocab, init = self.vocab_size, self.initializer
+        vocab, init, wide = self.vocab_size, self.initializer, self.hidden // self.directions
         if isinstance(self.head, AdaptiveHead):
-            return self.head.weights(name, self.hidden, vocab, self._adaptive, init)
-        own = self.head.weights(name, self.hidden, self.embedding, vocab, self.head_norm, init)
+            return self.head.weights(name, wide, vocab, self._adaptive, init)
+        own = self.head.weights(name, wide, self.embedding, vocab, self.head_norm, init)
         if isinstance(self.table, FactorisedTable):
             return (*own, self.table.head_weight(name, self.embedding, init))
         return own
 
     def head_operations(self, rows: int) -> op.Operations:
         """The operations of the head over the vocabulary for ``rows`` states."""
+        wide, rows = self.hidden // self.directions, rows * self.directions
         if isinstance(self.head, AdaptiveHead):
-            return self.head.operations(self.hidden, self.vocab_size, self._adaptive, rows)
-        own = self.head.operations(self.hidden, self.embedding, self.vocab_size, rows)
+            return self.head.operations(wide, self.vocab_size, self._adaptive, rows)
+        own = self.head.operations(wide, self.embedding, self.vocab_size, rows)
         if isinstance(self.table, FactorisedTable):
             *before, _, loss = own
             rank = self.table.rank
@@ -215,6 +224,7 @@ class BodyNode(Node):
 
     def scores(self, rows: int) -> int:
         """Scores that the head over the vocabulary makes of ``rows`` states."""
+        rows *= self.directions
         if isinstance(self.head, AdaptiveHead):
             first, *rarer = self.clusters
             judged = self.head.rows(self.vocab_size, self._adaptive, rows)

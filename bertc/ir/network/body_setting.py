@@ -62,6 +62,11 @@ class BodySetting(Node):
         """Width of its states."""
 
     @property
+    def mixes_directions(self) -> bool:
+        """True if it reads in both directions and mixes them before the last layer."""
+        return False
+
+    @property
     def segments(self) -> int:
         """Number of segments of a row that it distinguishes."""
         return 0
@@ -77,6 +82,7 @@ class Transformer(Node):
     kind: Literal["transformer"] = "transformer"
 
     unread: ClassVar[tuple[str, ...]] = ()
+    mixes_directions: ClassVar[bool] = False
     attends: ClassVar[bool] = True
     able: ClassVar[frozenset[Ability]] = frozenset(
         {"causal", "permuted", "packed", "remembering", "backward", "generating"}

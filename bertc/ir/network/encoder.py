@@ -1,7 +1,7 @@
 """A transformer encoder with every dimension resolved, and its weight table."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -203,9 +203,8 @@ class Encoder(BodyNode):
         if self.segments:
             weights.append(table_weight("segment", ("segments", self.segments), width, init))
         if self.languages:
-            weights.append(
-                table_weight("language", ("languages", len(self.languages)), width, init)
-            )
+            many: tuple[Axis, int] = ("languages", len(self.languages))
+            weights.append(table_weight("language", many, width, init))
         if self.two_streams:
             vector, axis = unstated(init), width[:1]
             shape = (self.embedding,)
@@ -263,16 +262,18 @@ class Encoder(BodyNode):
         return self.attention.common_weights(self.widths(0), self.initializer)
 
     def pooler_weights(self) -> tuple[Weight, ...]:
-        """tanh(W h_first + b) of the first token, or its ReLU, if the encoder has a pooler."""
+        """Dense layer over the first token, if the encoder has a pooler."""
         if not self.pooler:
             return ()
         hidden: tuple[Axis, int] = ("hidden", self.hidden)
         return affine("pooler", hidden, hidden, self.initializer, "pooler")
 
     def pooled_operations(self, rows: int) -> op.Operations:
-        """Its tanh or ReLU."""
-        kind: Literal["relu", "tanh"] = "relu" if self.pooler == "relu" else "tanh"
-        return (op.Pointwise(kind, rows * self.hidden, kept=2 * rows * self.hidden),)
+        """Its tanh or ReLU, or both."""
+        states = rows * self.hidden
+        first = op.Pointwise("relu" if self.pooler == "relu" else "tanh", states, kept=2 * states)
+        twice = self.pooler == "tanh-relu"
+        return (first, op.Pointwise("relu", states, kept=states)) if twice else (first,)
 
     def final_weights(self) -> tuple[Weight, ...]:
         """The norm after the last layer, where no other stands on the residual path."""

@@ -18,6 +18,7 @@ from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Optimizer
 from bertc.ir.network.attention import Attention, FullAttention
 from bertc.ir.network.body import BodyKind
+from bertc.ir.network.body_node import PoolerKind
 from bertc.ir.network.body_setting import Transformer
 from bertc.ir.network.encoder import Dropout
 from bertc.ir.network.ffn import Activation, Glu
@@ -91,8 +92,9 @@ class Settings(Node):
     language_embeddings: bool = default(
         False, "google-research/bert multilingual.md", "an embedding for each of the languages"
     )
-    pooler: bool | Literal["relu"] = derived(
-        "whether an objective reads it", "dense + tanh over the first token, or dense + ReLU"
+    pooler: PoolerKind = derived(
+        "whether an objective reads it",
+        "dense + tanh over the first token, or dense + ReLU, or tanh and then ReLU",
     )
     head: Head = derived(
         "adaptive with such a table, else linear where every next token is predicted, else "

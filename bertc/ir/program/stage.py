@@ -138,7 +138,13 @@ class Stage(Node):
     @property
     def row(self) -> RowShape:
         """The shape of its rows, as terms need it."""
-        return RowShape(self.seq, self.texts, self.rows_an_example, self.predictions())
+        return RowShape(
+            self.seq,
+            self.texts,
+            self.rows_an_example,
+            self.predictions(),
+            self.encoder.directions,
+        )
 
     def masked_terms(self) -> tuple[MaskedTerm, ...]:
         """The terms that mask tokens, or choose them for replacement, each in rows of its own."""

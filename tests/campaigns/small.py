@@ -1,0 +1,147 @@
+"""Learning experiments with small models: teachers, students, pruned networks.
+
+    OMP_NUM_THREADS=1 nice python -m tests.campaigns.small --data DATA --encoder MODEL --out OUT
+    python -m tests.campaigns.small --data DATA --encoder MODEL --out OUT --only students-sst2
+    python -m tests.campaigns.small --out OUT --table            (Markdown tables so far)
+
+DATA has glue/SST-2, glue/MRPC, glue/RTE and glove/*.txt.gz, MODEL is the Hugging Face folder of a
+BERT. Each arm of a question is a spec that ``bertc train`` trains with three seeds; what came out
+is kept in OUT/QUESTION/ARM.json, and its run folders only where others need them. A campaign that
+was killed goes on by the same command: arms with a file are done, and of an unfinished one the
+finished seeds. ``docs/small.md`` has the questions and the answers of one campaign.
+"""
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.campaigns.small_questions import Arm, Places, Question, questions
+
+
+def bertc(*words: str) -> str:
+    """Run a command and return what it printed.
+
+    Raises:
+        subprocess.CalledProcessError: if it failed.
+    """
+    command = [sys.executable, "-m", "bertc.cli", *words]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def processor_seconds() -> float:
+    """Seconds that finished commands have spent."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
+
+
+def train(arm: Arm, seeds: tuple[int, ...], folder: Path, to: Path) -> None:
+    """Train an arm with each seed and write down its scores."""
+    begun = processor_seconds()
+    listed = ", ".join(map(str, seeds))
+    seed = f"seed={{{listed}}}" if len(seeds) > 1 else f"seed={listed}"
+    resume = ("--resume",) if folder.exists() else ()
+    bertc("train", f"{arm.spec} {seed}", "--out", str(folder), *resume)
+    (group,) = json.loads(bertc("results", str(folder), "--json"))["groups"]
+    seconds = round(processor_seconds() - begun, 1)
+    write(to, {"spec": arm.spec, "processor_seconds": seconds, "runs": group["runs"]})
+    if not arm.kept:
+        shutil.rmtree(folder)
+
+
+def measure(question: Question, to: Path) -> None:
+    """Time the runs of a question side by side."""
+    if not to.exists():
+        write(to, json.loads(bertc("latency", *question.timed, "--json")))
+
+
+def write(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(content, indent=1), encoding="utf-8")
+    os.replace(part, path)
+
+
+def ask(question: Question, out: Path) -> list[str]:
+    """Train every arm without a result; the names of those that failed."""
+    failed = []
+    for arm in question.arms:
+        to = out / question.name / f"{arm.name}.json"
+        if to.exists():
+            continue
+        print(f"{question.name}: {arm.name}", flush=True)
+        try:
+            train(arm, question.seeds, out / "runs" / question.name / arm.name, to)
+        except subprocess.CalledProcessError as error:
+            failed.append(f"{question.name}/{arm.name}: exit code {error.returncode}")
+            print(failed[-1], flush=True)
+    if question.timed and not failed:
+        measure(question, out / question.name / "latency.json")
+    return failed
+
+
+def values(path: Path) -> list[float]:
+    """The last scores of an arm, one a seed: of the first metric, or the held-out loss."""
+    runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
+    return [float(run["last"]["values"][0]["value"]) for run in runs]
+
+
+def row(name: str, seen: list[float], first: list[float], seconds: float) -> str:
+    """The line of an arm: median, spread, and what it differs from the first arm by."""
+    median, spread = statistics.median(seen), max(seen) - min(seen)
+    apart = median - statistics.median(first)
+    beyond = abs(apart) > max(spread, max(first) - min(first))
+    told = f"{apart:+.4f}, {'more' if beyond else 'not more'} than the spread"
+    each = " ".join(f"{value:.4f}" for value in seen)
+    beside = "" if seen is first else told
+    return f"| {name} | {median:.4f} | {spread:.4f} | {each} | {beside} | {seconds:.0f} |"
+
+
+def table(out: Path, places: Places) -> str:
+    """A Markdown table of each question that has answers, and the latencies beside them."""
+    lines = []
+    for question in questions(places):
+        done = [(arm.name, out / question.name / f"{arm.name}.json") for arm in question.arms]
+        done = [(name, path) for name, path in done if path.exists()]
+        if not done:
+            continue
+        lines += [f"## {question.asks}", "", f"`--only {question.name}`", ""]
+        lines += ["| arm | median | spread | each seed | beside the first | processor seconds |"]
+        lines += ["|---|---|---|---|---|---|"]
+        first = values(done[0][1])
+        for number, (name, path) in enumerate(done):
+            seconds = json.loads(path.read_text(encoding="utf-8"))["processor_seconds"]
+            lines.append(row(name, values(path) if number else first, first, seconds))
+        timed = out / question.name / "latency.json"
+        if timed.exists():
+            lines += ["", "```json", timed.read_text(encoding="utf-8").strip(), "```"]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Ask the questions in order, then print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, default=Path("data"))
+    parser.add_argument("--encoder", type=Path, default=Path("encoder"))
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", nargs="*", default=[], metavar="NAME")
+    parser.add_argument("--table", action="store_true", help="train nothing")
+    options = parser.parse_args()
+    places = Places(options.data, options.encoder, options.out / "runs")
+    chosen = [each for each in questions(places) if each.name in options.only or not options.only]
+    failed = [] if options.table else [line for each in chosen for line in ask(each, options.out)]
+    print(table(options.out, places))
+    print("\n".join(failed))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
