@@ -137,7 +137,7 @@ def _write_hf(
     placed = keys(family, encoder, held, chosen.named)
     assert len(placed) == len(held), f"{family.title} has no place for {set(held) - set(placed)}"
     ready = {}
-    for key, names in by_key(placed).items():
+    for key, names in by_key(family, placed).items():
         parts = [family.reshape.out(encoder, name, tensors[name]) for name in names]
         whole = parts[0] if len(parts) == 1 else torch.cat(parts)
         ready[prefixed(family, chosen, names[0], key)] = whole

@@ -140,7 +140,7 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     unread = _unread(main, family, placed.values()) if tuned else frozenset()
     found = set(main.stored) - set(copies) - unread
     check_names(main.path, found, set(placed.values()), main.stored)
-    at_key = by_key(placed)
+    at_key = by_key(family, placed)
     shapes = {n: family.reshape.shape(encoder, n, table[n]) for n in placed}
     for key, names in at_key.items():
         rows = (sum(shapes[name][0] for name in names), *shapes[names[0]][1:])

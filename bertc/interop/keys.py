@@ -31,18 +31,18 @@ def keys(
     are rows of one tensor, in the order in which the family names them.
     """
     numbers, known = weight_numbers(encoder), {**family.names, **named}
-    order = {module: place for place, module in enumerate(known)}
     placed = {name: _key(known, numbers, name) for name in names}
-    found = {name: key for name, key in placed.items() if key is not None}
-    places = {name: order.get(_pattern(name)[0].rpartition(".")[0], -1) for name in found}
-    return dict(sorted(found.items(), key=lambda each: places[each[0]]))
+    return {name: key for name, key in placed.items() if key is not None}
 
 
-def by_key(placed: Mapping[str, str]) -> dict[str, list[str]]:
-    """The names of the weights at each key, in order."""
+def by_key(family: Family[Any], placed: Mapping[str, str]) -> dict[str, list[str]]:
+    """The names of the weights at each key, in the order of the family."""
+    order = {module: place for place, module in enumerate(family.names)}
     found: dict[str, list[str]] = {}
     for name, key in placed.items():
         found.setdefault(key, []).append(name)
+    for names in found.values():
+        names.sort(key=lambda name: order.get(_pattern(name)[0].rpartition(".")[0], -1))
     return found
 
 
