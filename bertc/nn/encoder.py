@@ -208,7 +208,7 @@ class Encoder(BodyModule):
         """tanh(W h + b) of first tokens (..., h) (BERT 3), or ReLU in place of tanh or after it."""
         if self.pooler is None:
             raise ValueError("this encoder has no pooler (pooler=false)")
-        pooled_h = self.pooler(first_h)
+        pooled_h: torch.Tensor = self.pooler(first_h)
         match self.node.pooler:
             case "relu":
                 return pooled_h.relu()
