@@ -53,9 +53,10 @@ class ClmTensors(TokenTensors[Clm, NextTokenTargets, nn.Module]):
 
     def explain(self, own: NextTokenTargets, view: RowView) -> list[tuple[str, str]]:
         """The number of predicted tokens."""
-        ahead, *back = torch.split(own.weights[view.row], view.batch.originals.shape[1])
-        told = f"{int(ahead.sum())} tokens predicted from those before"
-        told += "".join(f", {int(each.sum())} from those after" for each in back)
+        by_direction = own.weights[view.row].view(-1, view.batch.originals.shape[1]).sum(1)
+        ahead, *back = map(int, by_direction.tolist())
+        told = f"{ahead} tokens predicted from those before"
+        told += "".join(f", {count} from those after" for count in back)
         return [("clm", told)]
 
 
