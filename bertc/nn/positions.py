@@ -138,7 +138,7 @@ class Distances(NamedTuple):
 def related_by(
     node: Positions, width: int, windowed: bool, inputs: EncoderInputs
 ) -> Rotation | Distances | None:
-    """What attention with heads of ``width`` makes of positions; None if nothing.
+    """Turns or distances for attention with heads of ``width``; None if positions act elsewhere.
 
     ``windowed``: of layers in which queries attend to near keys only.
     """
