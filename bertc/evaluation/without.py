@@ -148,8 +148,8 @@ def without_layers(model: Model, named: str) -> Model:
     left = tuple(layer for layer in range(transformer_of(model).depth) if layer not in gone)
     smaller = cut_to_layers(model.resolved, left)
     places, tensors = weight_map(model.resolved, smaller, Kept(layers=left)), model.state_dict()
-    found = build(smaller, "meta")
+    cut = build(smaller, "meta")
     weights = {name: tensors[source] for name, source in places.copies.items()}
-    found.load_state_dict(weights, assign=True)
-    found.untrained, found.compute_dtype = model.untrained, model.compute_dtype
-    return found.eval()
+    cut.load_state_dict(weights, assign=True)
+    cut.untrained, cut.compute_dtype = model.untrained, model.compute_dtype
+    return cut.eval()

@@ -128,7 +128,9 @@ def _worth(
         return _figure(report.evaluation)
 
     figure, whole = score(LeftOut())
-    without = {layer: [score(one)[1] for one in of_layer] for layer, of_layer in each.items()}
+    without = {
+        layer: [score(left_out)[1] for left_out in of_layer] for layer, of_layer in each.items()
+    }
     return Worth(run, figure, of, whole, dict(without))
 
 

@@ -142,6 +142,8 @@ def related_by(
 
     ``windowed``: of layers in which queries attend to near keys only.
     """
+    if not node.in_attention:
+        return None
     # Only distances within an example count, so that positions need not begin again with each.
     at_bs = inputs.position_ids
     if at_bs is None:

@@ -43,8 +43,9 @@ class ClmTensors(TokenTensors[Clm, NextTokenTargets, nn.Module]):
         chances: torch.Tensor | None,
     ) -> Predicted:
         """Scores over the vocabulary, of each direction by the same head."""
-        each_bsh = states[0].chunk(network.node.directions, dim=2)
-        states_bth = torch.cat(each_bsh, dim=1)
+        states_bth, directions = states[0], network.node.directions
+        if directions > 1:
+            states_bth = torch.cat(states_bth.chunk(directions, dim=2), dim=1)
         return token_losses(states_bth, own.targets, head, network, z=self.node.z)
 
     def weights(self, own: NextTokenTargets) -> torch.Tensor:

@@ -71,12 +71,12 @@ class ForeachRule:
         # Tensors, because a number that changes with each step would be compiled anew.
         active = [name for name, p in self._parameters.items() if p.grad is not None]
         dtype = self._parameters[active[0]].dtype if active else None
-        scalars = torch.tensor([rate, corrections[0], math.sqrt(corrections[1])], dtype=dtype)
-        scalars = scalars.to(self._device, non_blocking=True)
+        numbers = [rate, corrections[0], math.sqrt(corrections[1])]
         for names in [[name] for name in active] if self._per_tensor else [active]:
             weights = [self._parameters[name] for name in names]
             groups = Counter(map(self._group_of, zip(names, weights, strict=True)))
-            sizes = torch.tensor([float(local_shard(p).numel()) for p in weights], dtype=dtype)
+            sizes = [float(local_shard(p).numel()) for p in weights]
+            scalars = torch.tensor([*numbers, *sizes], dtype=dtype)
             self._move(
                 self._rule,
                 [local_shard(p).view(-1) for p in weights],
@@ -86,8 +86,7 @@ class ForeachRule:
                 [i for i, name in enumerate(names) if name in self._decayed],
                 list(groups.values()),
                 sum(name in self._adapted for name in names),
-                scalars,
-                sizes.to(self._device, non_blocking=True),
+                scalars.to(self._device, non_blocking=True),
                 self._add,
             )
 
@@ -102,16 +101,15 @@ def _move(
     groups: list[int],
     adapted: int,
     scalars: Tensor,
-    sizes: Tensor,
     add: Add | None,
 ) -> None:
     """Update moments and weights in place.
 
     ``groups``: how many tensors of one size follow each other; the first ``adapted`` tensors, some
-    of the groups, are scaled. ``scalars``: learning rate, and the bias corrections of m and of
-    sqrt(v). ``sizes``: numbers of elements of the tensors, as this process has them.
+    of the groups, are scaled. ``scalars``: learning rate, the bias corrections of m and of sqrt(v),
+    and the numbers of elements of the tensors, as this process has them.
     """
-    rate, first_correction, second_correction = scalars.unbind()
+    (rate, first_correction, second_correction), sizes = scalars[:3].unbind(), scalars[3:]
     beta1, beta2 = rule.betas
     torch._foreach_lerp_(first, gradients, 1 - beta1)
     torch._foreach_mul_(second, beta2)

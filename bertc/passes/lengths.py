@@ -17,7 +17,7 @@ from bertc.passes.settings.stages import DEFAULT_STAGE, has_tasks
 Paces = Sequence[tuple[int, int]]
 """(number of steps, tokens of each), one after the other."""
 FOREVER = 10**18
-FULL = Given(FULL_BATCH, Origin("default", source="bertc"))
+WITHOUT_WARMUP = Given(FULL_BATCH, Origin("default", source="bertc"))
 
 
 def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
@@ -34,10 +34,10 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
     every = [{**program.settings, **block.settings} for block in blocks]
     paces = [_paces(settings) for settings in every]
     blocks = tuple(
-        replace(block, settings=_timed(block.settings, own))
-        for block, own in zip(blocks, paces, strict=True)
+        replace(block, settings=_timed(block.settings, of_stage))
+        for block, of_stage in zip(blocks, paces, strict=True)
     )
-    whole = _timed(program.settings, [pace for own in paces for pace in own])
+    whole = _timed(program.settings, [pace for of_stage in paces for pace in of_stage])
     counted = {name: every[0][name] for name in ("steps", "batch_warmup")}
     if not program.stages:
         return replace(program, settings={**whole, **blocks[0].settings})
@@ -66,22 +66,22 @@ def _in_tokens(value: Any) -> bool:
 
 def _counted(block: StageGiven, run: Mapping[str, Given]) -> StageGiven:
     """The stage with its ``steps`` and ``batch_warmup`` in steps, if they are in tokens."""
-    settings, own = {**run, **block.settings}, dict(block.settings)
+    settings, in_block = {**run, **block.settings}, dict(block.settings)
     batch, seq = settings["batch"].value, settings["seq"].value
     if has_tasks(settings["objective"].value):  # what is told of the run is about its text
-        own["batch_warmup"] = settings["batch_warmup"] = FULL
+        in_block["batch_warmup"] = settings["batch_warmup"] = WITHOUT_WARMUP
     rising = settings["batch_warmup"]
     if _in_tokens(rising.value):
         rows = sum(rising.value.sizes(batch)) / max(1, len(rising.value.sizes(batch)))
         over = max(1, round(rising.value.over.tokens / max(1, rows * seq)))
         rising = replace(rising, value=rising.value.model_copy(update={"over": over}))
-        own["batch_warmup"] = settings["batch_warmup"] = rising
+        in_block["batch_warmup"] = settings["batch_warmup"] = rising
     if _in_tokens(settings["steps"].value):
         pieces = rising.value.pieces(batch, FOREVER)
         paces = [(steps, rows * seq) for rows, steps in pieces]
         steps = max(1, _steps_of(settings["steps"].value, paces))
-        own["steps"] = replace(settings["steps"], value=steps)
-    return replace(block, settings=own)
+        in_block["steps"] = replace(settings["steps"], value=steps)
+    return replace(block, settings=in_block)
 
 
 def _paces(settings: Mapping[str, Given]) -> Paces:
@@ -125,7 +125,7 @@ def _refuse_tasks(settings: Mapping[str, Given], diagnostics: Diagnostics) -> No
     objective = settings.get("objective")
     if objective is None or not has_tasks(objective.value):
         return
-    steps, rising = settings.get("steps"), settings.get("batch_warmup", FULL)
+    steps, rising = settings.get("steps"), settings.get("batch_warmup", WITHOUT_WARMUP)
     if steps is not None and isinstance(steps.value, Tokens):
         diagnostics.error(
             "E327",

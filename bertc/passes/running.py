@@ -110,9 +110,9 @@ def _pair_possible(stage: StageSettings, rows: StreamPair, diagnostics: Diagnost
             help=_spelt(half, rows.both_ways),
             fix=fix(origin, _spelt(half, rows.both_ways)),
         )
-    in_stage, other = "format" in stage.own, _relative(stage)
+    in_stage, relative = "format" in stage.own, _relative(stage)
     if stage.positions.in_attention:
-        other = f"{other} positions=none"
+        relative = f"{relative} positions=none"
     if rows.both_ways and not stage.attention.knows_directions:
         diagnostics.error(
             "E225",
@@ -120,10 +120,10 @@ def _pair_possible(stage: StageSettings, rows: StreamPair, diagnostics: Diagnost
             stage.span("format"),
             label="distances are negated in reversed rows",
             notes=note("attention is set here", stage.span("attention")),
-            help=_spelt(rows.reuse, False) if in_stage else other,
+            help=_spelt(rows.reuse, False) if in_stage else relative,
             fix=fix(origin, _spelt(rows.reuse, False))
             if in_stage
-            else fix_settings(stage, origin, other),
+            else fix_settings(stage, origin, relative),
         )
     ahead = next((term.name for term in stage.objective if term.objective.order == "none"), "")
     if stage.memory and ahead:

@@ -42,11 +42,11 @@ def _first_norm_fits(program: Complete, deepest: StageSettings, diagnostics: Dia
         return
     depth = deepest.layers
     scheme = program.share
-    other = next((n for n in range(1, depth) if not scheme.owner("attention", n, depth)), None)
-    if other is not None:
+    borrower = next((n for n in range(1, depth) if not scheme.owner("attention", n, depth)), None)
+    if borrower is not None:
         diagnostics.error(
             "E320",
-            f"layer {other} has the attention of layer 0, whose norm first=false leaves out",
+            f"layer {borrower} has the attention of layer 0, whose norm first=false leaves out",
             program.span("norm"),
             notes=note("the sharing is set here", program.span("share")),
             **argument("norm", program.origins["norm"], "first", "true"),

@@ -80,7 +80,7 @@ def test_attention_is_that_of_transformers(system: Callable[[], tuple]) -> None:
         own = ours.attention[str(layer)]
         for name, weight in maps(part).items():
             own.get_submodule(name).weight.copy_(weight)
-        context = ours.contexts(EncoderInputs(ids_bs, attention_mask=mask_bs), given)[layer]
+        context = ours._contexts(EncoderInputs(ids_bs, attention_mask=mask_bs), given)[layer]
         found = own(given, None, context)
         assert expected.abs().max() > 0.1
         torch.testing.assert_close(found[mask_bs], expected[mask_bs], atol=2e-5, rtol=1e-4)

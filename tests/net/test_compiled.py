@@ -22,6 +22,8 @@ UNTRIED = {
     ("init", "run"), ("init", "layers"), ("init", "embeddings"), ("grow", "generator"),
     ("vocabulary", "tokenizer"),  # begin with older runs
     ("init", "vectors"), ("init", "bag-of"),  # begin with other files: tests/nn/test_bag.py
+    ("to", "share"), ("to", "params"), ("to", "flops"),
+    ("to", "latency"),  # shares follow from them: tests/passes/test_aims.py
     ("copies", "none"), ("copies", "edit"), ("copies", "replace"),  # tests/train/test_copies.py
 }  # fmt: skip
 BESIDE = ("schema", "properties", "anyOf", "oneOf", "items", "prefixItems", "$defs")

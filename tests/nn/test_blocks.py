@@ -148,7 +148,7 @@ def test_older_programs_read_back_with_their_fingerprints() -> None:
 
 @pytest.mark.parametrize(("size", "rows"), [(30_522, 30_528), (128, 128)])
 def test_the_token_table_has_a_multiple_of_rows(size: int, rows: int) -> None:
-    resolved = resolve(f"bert-tiny vocab=wordpiece({size}, multiple=64)")
+    resolved = resolve(f"extends bert-tiny vocab=wordpiece({size}, multiple=64)")
     assert (resolved.vocabulary.size, resolved.encoder.vocab_size) == (size, rows)
     again = type(resolved).model_validate_json(resolved.model_dump_json())
     assert again.vocabulary == resolved.vocabulary

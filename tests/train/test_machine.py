@@ -11,10 +11,10 @@ from bertc.diagnostics import MachineError
 from bertc.distributed import launch
 from bertc.estimate import largest_microbatches
 from bertc.estimate.machines.devices import this_cpu
-from bertc.host import speed
+from bertc.host import exact, speed
 from bertc.host.machine import detect, make_plan, refuse_too_few_devices
 from bertc.host.speed import device_here
-from bertc.nn import build, exact
+from bertc.nn import build
 from bertc.planning.plan import Machine, plan
 from bertc.planning.world import Layout, World
 from bertc.step.feed import to_inputs

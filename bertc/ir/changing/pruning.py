@@ -54,7 +54,7 @@ class _Removal(Node):
         if self.told and self.to != ByShare():
             raise ValueError("a share and a target exclude each other")
         if not self.told and self.to == ByShare():
-            raise ValueError("a share is missing, or a target", "to=flops(50%)")
+            raise ValueError("a share is missing, or a target that says how much is left")
         return self
 
 

@@ -16,13 +16,13 @@ def begins(program: Complete, diagnostics: Diagnostics) -> None:
     init, first = program.init, program.stages[0]
     if not isinstance(init, FromOther):
         return
-    other = ('"runs/bert"', "first") if isinstance(init, FromLayers) else ('"runs/bert"',)
+    named = ('"runs/bert"', "first") if isinstance(init, FromLayers) else ('"runs/bert"',)
     if init.path == TEACHER and isinstance(first.teacher[0].source, NoTeacher):
         diagnostics.error(
             "E267",
             f"init takes {init.kind} of the teacher, and there is none",
             program.span("init"),
-            help=f"name a run or a model folder, as in init={call_text(init.kind, *other)}",
+            help=f"name a run or a model folder, as in init={call_text(init.kind, *named)}",
         )
     elif isinstance(init, FromLayers):
         _layers_fit(program, init, diagnostics)

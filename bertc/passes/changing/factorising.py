@@ -47,5 +47,5 @@ def _problem(stage: StageSettings) -> str:
     terms = (term.objective for term in stage.objective)
     scoring = (term for term in terms if term.scored == "tokens")
     own_head = (term.title for term in scoring if not isinstance(term.head_node, VocabularyHead))
-    one = next(own_head, "")
-    return f"{one} makes scores with the whole table" if one else ""
+    title = next(own_head, "")
+    return f"{title} makes scores with the whole table" if title else ""

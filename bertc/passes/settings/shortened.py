@@ -24,12 +24,12 @@ def shortened(program: Complete) -> Complete:
             stage = stage.model_copy(update={"prune": NOTHING})  # a run removes them once
         elif isinstance(prune, Layers) and not prune.open:
             numbers = left or tuple(range(stage.layers))
-            found = prune.model_copy(update={"depth": len(numbers)})
-            stage = stage.model_copy(update={"prune": found})
-            if found.misfit:
+            counted = prune.model_copy(update={"depth": len(numbers)})
+            stage = stage.model_copy(update={"prune": counted})
+            if counted.misfit:
                 rest = program.stages[place + 1 :]
                 return program.model_copy(update={"stages": (*stages, stage, *rest)})
-            left = tuple(numbers[layer] for layer in found.kept)
+            left = tuple(numbers[layer] for layer in counted.kept)
         elif isinstance(prune, Rank) and isinstance(table, WholeTable):
             table = FactorisedTable(rank=prune.width, scaled=table.scaled)
         stage = stage.model_copy(update={"table": table})
