@@ -17,7 +17,7 @@ from bertc.interop.families.family import (
 )
 from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.families.rotary_like import GateActivation, PadId, Rope
-from bertc.ir.base import Node, Width
+from bertc.ir.base import Node, Probability, Width
 from bertc.ir.network.attention import FullAttention
 from bertc.ir.network.encoder import Dropout, Encoder, LayerWidths
 from bertc.ir.network.ffn import Glu
@@ -60,7 +60,7 @@ class HfEuroBert(HfConfig):
     head_dim: Width | None = None
     hidden_act: GateActivation = "silu"
     hidden_dropout_prob: Literal[0] = 0
-    attention_probs_dropout_prob: float = 0.0
+    attention_probs_dropout_prob: Probability = 0.0
     max_position_embeddings: Width = 8192
     type_vocab_size: Literal[0] = 0
     layer_norm_eps: Epsilon = 1e-5
@@ -114,7 +114,7 @@ def _differences(candidate: Candidate) -> Iterator[rotary_like.Row]:
     plain = f"head=linear(bias={str(bias).lower()}, tied=false)"
     why = "has a map of scores, with biases if the feed-forward part has them"
     yield candidate.predicts and not same, f"head={head.kind}", why, plain
-    yield from rotary_like.rates(encoder, "attention")
+    yield from rotary_like.unsaid_rates(encoder, "attention")
 
 
 def _settings(config: HfEuroBert) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def _settings(config: HfEuroBert) -> dict[str, Any]:
     return {
         **bert_like.settings_of(config),
         **({} if fills else {"head_dim": config.head_dim}),
-        "activation": rotary_like.gated(config.hidden_act, config.mlp_bias),
+        "activation": rotary_like.gated_part(config.hidden_act, config.mlp_bias),
         "norm": PreNorm(eps=config.layer_norm_eps, function="rms"),
         "positions": RotaryPositions(theta=config.theta),
         "attention": FullAttention(

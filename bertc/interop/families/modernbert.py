@@ -162,7 +162,7 @@ def _differences(candidate: Candidate) -> Iterator[rotary_like.Row]:
     yield not where, f"norm={norm.kind}", why, placed
     head = candidate.predicts and encoder.head.kind != "transform"
     yield head, f"head={encoder.head.kind}", "has a dense layer and a norm", "head=transform"
-    yield from rotary_like.rates(encoder, "ffn")
+    yield from rotary_like.unsaid_rates(encoder, "ffn")
 
 
 def _settings(config: HfModernBert) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def _settings(config: HfModernBert) -> dict[str, Any]:
     return {
         **bert_like.settings_of(config),
         "share": ShareNone(),
-        "activation": rotary_like.gated(config.hidden_act, config.mlp_bias),
+        "activation": rotary_like.gated_part(config.hidden_act, config.mlp_bias),
         "norm": PreNorm(
             eps=config.layer_norm_eps, bias=config.norm_bias, embeddings=True, first=False
         ),

@@ -34,12 +34,9 @@ class HfNeoBert(HfConfig):
     missing = frozenset(
         {"type_vocab_size", "hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob"}
     )
-    ignored = {
-        **dict.fromkeys(
-            ("embedding_init_range", "classifier_init_range"), "about weights before training"
-        ),
-        "kwargs": "repeats settings of the file",
-    }
+    ignored = dict.fromkeys(
+        ("embedding_init_range", "classifier_init_range"), "about weights before training"
+    )
 
     model_type: Literal["neobert"] = "neobert"
     num_hidden_layers: Layers = 28
@@ -57,7 +54,7 @@ class HfNeoBert(HfConfig):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """That nothing of the folder was run."""
+        """A remark that no code of the folder was run."""
         if not self.auto_map:
             return ()
         return ("config.json names code for NeoBERT's classes: only the weights were read",)

@@ -90,7 +90,7 @@ def _differences(candidate: Candidate) -> Iterator[rotary_like.Row]:
     yield biased, gate, "has no biases there", f"{gate}(bias=false)"
     head = candidate.predicts and encoder.head.kind != "transform"
     yield head, f"head={encoder.head.kind}", "has a dense layer and a norm", "head=transform"
-    yield from rotary_like.rates(encoder, "hidden", "attention")
+    yield from rotary_like.unsaid_rates(encoder, "hidden", "attention")
 
 
 def _settings(config: HfNomicBert) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def _settings(config: HfNomicBert) -> dict[str, Any]:
     return {
         **bert_like.settings_of(config),
         **({} if fills else {"head_dim": config.head_dim}),
-        "activation": rotary_like.gated(config.hidden_act, bias=False),
+        "activation": rotary_like.gated_part(config.hidden_act, bias=False),
         "positions": RotaryPositions(theta=config.theta),
         "attention": FullAttention(bias=False),
     }

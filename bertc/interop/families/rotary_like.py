@@ -31,13 +31,13 @@ def rope(theta: float) -> dict[str, float | str]:
     return {"rope_type": "default", "rope_theta": theta}
 
 
-def gated(activation: HfActivation, bias: bool) -> Glu:
+def gated_part(activation: HfActivation, bias: bool) -> Glu:
     """The feed-forward part of a configuration."""
     return Glu(kind="geglu" if MEANING[activation] == "gelu" else "swiglu", bias=bias)
 
 
 Row = tuple[bool, str, str, str]
-"""Whether a program differs from a layout in a setting, the setting, the reason, a remedy."""
+"""True if a program differs from a layout in a setting, the setting, the reason, a remedy."""
 
 
 def obstacle_of(candidate: Candidate, title: str, own: Iterable[Row]) -> Obstacle | None:
@@ -67,7 +67,7 @@ def _rows(candidate: Candidate) -> Iterator[Row]:
     yield partly, f"activation={kind}(bias=outer)", "has all biases of the part or none", without
 
 
-def rates(encoder: Encoder, *said: str) -> Iterator[Row]:
+def unsaid_rates(encoder: Encoder, *said: str) -> Iterator[Row]:
     """Rates of dropout that a layout does not say."""
     known = {name: getattr(encoder.dropout, name) for name in ("hidden", "attention", "ffn")}
     plain = ", ".join(f"{rate if name in said else 0:g}" for name, rate in known.items())
