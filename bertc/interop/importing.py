@@ -137,6 +137,7 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     encoder = transformer(resolved)
     placed = keys(family, encoder, own, named)
     check_names(folder / BESIDE, set(beside), set(table) - set(placed))
+    copies = {copy: key for copy, key in copies.items() if copy not in placed.values()}
     unread = _unread(main, family, placed.values()) if tuned else frozenset()
     found = set(main.stored) - set(copies) - unread
     check_names(main.path, found, set(placed.values()), main.stored)
@@ -149,11 +150,13 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
         check_entry(folder / BESIDE, name, entry, table[name])
 
     whole = read_tensors(main.path, {main.stored[key]: key for key in at_key})
+    whole = {key: family.reshape.joined(encoder, key, tensor) for key, tensor in whole.items()}
     read = _split(whole, at_key, shapes)
     tensors = {name: family.reshape.back(name, each, table[name]) for name, each in read.items()}
     _check_copies(main, copies, whole)
     tensors |= read_tensors(folder / BESIDE, {name: name for name in beside}) if beside else {}
     notes = (
+        *config.notes,
         *_notes_on_dtypes(main),
         *_notes_on_tasks(tuned, others, unread),
         *_notes_on_heads(fresh),

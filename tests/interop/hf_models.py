@@ -41,6 +41,15 @@ XLNET = {
     "d_inner": 40,
 }
 
+MODERN = {
+    "vocab_size": 97,
+    "hidden_size": 24,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 3,
+    "intermediate_size": 40,
+    "pad_token_id": 0,
+}
+
 
 @dataclass(frozen=True)
 class Case:
@@ -112,4 +121,21 @@ CASES = [
     case("DistilBertForMaskedLM", DISTIL),
     case("DistilBertForMaskedLM", DISTIL, dim=32, n_heads=2, activation="relu"),
     case("DistilBertModel", DISTIL, n_layers=1, hidden_dim=17),
+    case("ModernBertForMaskedLM", MODERN, local_attention=8),
+    case("ModernBertForMaskedLM", MODERN, local_attention=6, norm_bias=True, attention_bias=True,
+         mlp_bias=True, classifier_bias=True, norm_eps=1e-4, initializer_cutoff_factor=3.0,
+         hidden_activation="silu", classifier_activation="silu",
+         layer_types=["sliding_attention", "full_attention", "full_attention", "sliding_attention"],
+         rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 500.0},
+                          "sliding_attention": {"rope_type": "default", "rope_theta": 20.0}}),
+    case("ModernBertModel", MODERN, hidden_size=32, num_attention_heads=2,
+         layer_types=["full_attention"] * 4),
+    case("EuroBertForMaskedLM", MODERN, num_attention_heads=6, num_key_value_heads=2),
+    case("EuroBertForMaskedLM", MODERN, mlp_bias=True, attention_bias=True, head_dim=12,
+         tie_word_embeddings=True, rope_parameters={"rope_type": "default", "rope_theta": 300.0}),
+    case("EuroBertModel", MODERN, num_hidden_layers=1, rms_norm_eps=1e-4),
+    case("NomicBertForMaskedLM", MODERN),
+    case("NomicBertForMaskedLM", MODERN, type_vocab_size=1, hidden_act="gelu", head_dim=6,
+         rope_parameters={"rope_type": "default", "rope_theta": 20.0}),
+    case("NomicBertModel", MODERN, num_hidden_layers=1, hidden_size=32, num_attention_heads=2),
 ]  # fmt: skip

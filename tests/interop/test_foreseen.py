@@ -62,6 +62,16 @@ FORESEEN = [
      "dropout=dropout(0.1, 0.1, 0.1, 0.1) head=linear"),
     ("attention=relative", "attention=relative", "attention=full"),
     ("objective=clm", "objective=clm", ""),
+    ("positions=rotary norm=pre segments=0 dropout=0", "activation=gelu",
+     "activation=geglu norm=pre(1e-05, embeddings=true, first=false)"),
+    ("positions=rotary norm=pre(1e-5,embeddings=true,first=false) activation=geglu segments=2",
+     "segments", "segments=0 dropout=dropout(0, 0, 0)"),
+    ("positions=rotary norm=pre(function=rms) segments=0 activation=swiglu(bias=false) dropout=0 "
+     "head=transform", "head=transform", "head=linear(bias=false, tied=false)"),
+    ("positions=rotary activation=swiglu(bias=outer)", "activation=swiglu(bias=outer)",
+     "activation=swiglu(bias=false) attention=full(bias=false)"),
+    ("positions=rotary activation=swiglu attention=full(bias=false)", "activation=swiglu",
+     "activation=swiglu(bias=false)"),
 ]  # fmt: skip
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 import transformers
 from safetensors.torch import load_file, save_file
 
@@ -14,7 +13,6 @@ from bertc.interop.importing import import_model
 from bertc.interop.loading import load
 from bertc.ir.program.model import model_weights
 from bertc.nn import Model
-from bertc.nn.ffn import activate
 from tests.interop.hf_models import CASES, DEEP, SMALL, Case, case
 from tests.interop.programs import Wordless
 
@@ -32,7 +30,7 @@ def inputs(model: Any, seq: int) -> dict[str, torch.Tensor]:
     if config.model_type == "xlm":
         found["langs"] = torch.randint(0, config.n_langs, (3, seq), generator=generator)
         found["position_ids"] = (torch.arange(seq) % max(1, seq // 2)).expand(3, seq)
-    elif config.model_type != "distilbert":
+    elif config.model_type not in ("distilbert", "modernbert", "eurobert"):
         kinds = torch.randint(
             0, getattr(config, "type_vocab_size", 3), (3, seq), generator=generator
         )
@@ -52,15 +50,11 @@ def encoded(model: Model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 def mlm_logits(model: Model, hidden: torch.Tensor) -> torch.Tensor:
-    """The masked-LM head at every position (BERT 3.1)."""
-    encoder, w = model.resolved.encoder, dict(model.heads.named_parameters())
-    w["token"] = model.encoder.embeddings.token.get_parameter("weight")
-    if encoder.head.kind == "linear":
-        return F.linear(hidden, w["token"], w.get("mlm.bias", w.get("plm.bias")))
-    x = F.linear(hidden, w["mlm.dense.weight"], w["mlm.dense.bias"])
-    x = activate(encoder.ffn.activation, x)
-    x = F.layer_norm(x, x.shape[-1:], w["mlm.norm.weight"], w["mlm.norm.bias"], encoder.norm.eps)
-    return F.linear(x, w["token"], w["mlm.bias"])
+    """The head over the vocabulary at every position."""
+    term = model.resolved.terms()[0].objective
+    head = model.heads[term.head_name]
+    table = model.encoder.embeddings.token.get_parameter("weight")
+    return head.scores(hidden, table if head.weight is None else head.weight)
 
 
 def close(ours: torch.Tensor, theirs: torch.Tensor) -> bool:

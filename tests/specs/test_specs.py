@@ -261,7 +261,10 @@ def test_shrinks_to_thirty_steps(name: str) -> None:
     # its sizes.
     fixed = first.run.init.kind != "random" or first.encoder.body_kind != "transformer"
     fixed |= any(stage.allocated != stage.learned for stage in first.stages if stage.teacher)
-    small = [] if fixed else ["hidden=64", "heads=2", "layers=12"]
+    # Heads that share keys stay as many as share them.
+    shares = not fixed and first.encoder.attention.shares_keys
+    sizes = ["hidden=96", "heads=6"] if shares else ["hidden=64", "heads=2"]
+    small = [] if fixed else [*sizes, "layers=12"]
     # Stages of epochs have no proportions that they could keep: each takes the 30.
     stages = len(first.stages) if any(stage.tasks for stage in first.stages) else 1
     for point in points(name, [*small, "steps=30", "batch=4"]):

@@ -7,7 +7,11 @@ from bertc.interop.families.albert import ALBERT
 from bertc.interop.families.bert import BERT
 from bertc.interop.families.distilbert import DISTILBERT
 from bertc.interop.families.electra import ELECTRA
+from bertc.interop.families.eurobert import EUROBERT
 from bertc.interop.families.family import Candidate, Family
+from bertc.interop.families.modernbert import MODERNBERT
+from bertc.interop.families.neobert import NEOBERT
+from bertc.interop.families.nomic import NOMIC
 from bertc.interop.families.obstacle import Obstacle, first_of
 from bertc.interop.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
 from bertc.interop.families.xlm import XLM
@@ -18,7 +22,8 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.run import layout_of
 
 FAMILIES: tuple[Family[Any], ...] = (
-    XLNET, ELECTRA, DISTILBERT, XLM, ALBERT, XLM_ROBERTA, CAMEMBERT, ROBERTA, BERT,
+    XLNET, NEOBERT, MODERNBERT, EUROBERT, NOMIC, ELECTRA, DISTILBERT, XLM, ALBERT, XLM_ROBERTA,
+    CAMEMBERT, ROBERTA, BERT,
 )  # fmt: skip
 """Order in which families are tried for a program; the last accepts all that remain."""
 

@@ -138,7 +138,8 @@ def obstacle_of(candidate: Candidate, *own: Obstacle | None) -> Obstacle | None:
     return unlike_encoders(encoder) or first_of(
         [
             *_unlike_bert(encoder, longest),
-            *_unequal(encoder),
+            *unequal(encoder),
+            *unfilled(encoder),
             *_with_segments(encoder, candidate.predicts),
             *(each for each in own if each),
         ]
@@ -175,9 +176,8 @@ def _unlike_bert(encoder: Encoder, seq: int) -> Iterator[Obstacle]:
         yield Obstacle(f"dropout.last={rates.last}", "no layout has dropout at the end", plain)
 
 
-def _unequal(encoder: Encoder) -> Iterator[Obstacle]:
-    """Layers of unequal widths, or heads that do not fill the hidden width."""
-    first, hidden = encoder.layers[0], encoder.hidden
+def unequal(encoder: Encoder) -> Iterator[Obstacle]:
+    """Layers of unequal widths."""
     for setting, widths in (
         ("heads", [layer.heads for layer in encoder.layers]),
         ("ffn", [layer.ffn for layer in encoder.layers]),
@@ -185,6 +185,11 @@ def _unequal(encoder: Encoder) -> Iterator[Obstacle]:
         if len(set(widths)) > 1:
             equal = f"{setting}={widths[0]}"
             yield Obstacle(f"{setting}={listed(widths)}", "in all layouts layers are equal", equal)
+
+
+def unfilled(encoder: Encoder) -> Iterator[Obstacle]:
+    """Heads that do not fill the hidden width."""
+    first, hidden = encoder.layers[0], encoder.hidden
     if first.heads * first.head_dim != hidden:
         yield Obstacle(
             f"head_dim={first.head_dim}",

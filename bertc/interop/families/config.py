@@ -98,6 +98,11 @@ class HfConfig(BaseModel):
         return self.intermediate_size
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks on the import."""
+        return ()
+
+    @property
     def offset(self) -> int:
         """The first row of the position table in use."""
         return 0

@@ -192,11 +192,15 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Reshape:
-    """Conversion of tensors between bertc's table and a layout; the identity by default."""
+    """Conversion of tensors between bertc's table and a layout; the identity by default.
+
+    ``joined`` puts the rows of a key that several weights share in the order of their names.
+    """
 
     shape: Callable[[Encoder, str, Shape], Shape] = lambda encoder, name, shape: shape
     out: Callable[[Encoder, str, "Tensor"], "Tensor"] = lambda encoder, name, tensor: tensor
     back: Callable[[str, "Tensor", Shape], "Tensor"] = lambda name, tensor, shape: tensor
+    joined: Callable[[Encoder, str, "Tensor"], "Tensor"] = lambda encoder, key, tensor: tensor
 
 
 C = TypeVar("C", bound=HfConfig)

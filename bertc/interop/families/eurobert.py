@@ -1,0 +1,199 @@
+"""EuroBERT's Hugging Face layout: Llama's blocks that attend in both directions."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Literal, Self
+
+from pydantic import model_validator
+
+from bertc.interop.families import bert_like, rotary_like
+from bertc.interop.families.config import ACTIVATIONS, NO_CLASS, HfConfig, VocabularySize
+from bertc.interop.families.family import (
+    Candidate,
+    Family,
+    TaskClass,
+    TaskHeads,
+    Tokens,
+    hf_class,
+)
+from bertc.interop.families.obstacle import Obstacle
+from bertc.interop.families.rotary_like import GateActivation, PadId, Rope
+from bertc.ir.base import Node, Probability, Width
+from bertc.ir.network.attention import FullAttention
+from bertc.ir.network.encoder import Dropout, Encoder, LayerWidths
+from bertc.ir.network.ffn import Glu
+from bertc.ir.network.head import LinearHead
+from bertc.ir.network.norm import Epsilon, PreNorm
+from bertc.ir.network.positions import RotaryPositions, Theta
+from bertc.ir.network.table import WholeTable
+from bertc.ir.program.settings import Heads
+from bertc.ir.vocabulary import ByteBpe
+
+TITLE = "EuroBERT"
+SAYS: Mapping[type[Node], Collection[str]] = {
+    Encoder: bert_like.NETWORK,
+    WholeTable: (),
+    RotaryPositions: ("theta", "local_theta"),
+    FullAttention: ("kv_heads", "bias"),
+    Glu: ("kind", "bias"),
+    PreNorm: ("eps", "function", "embeddings", "first"),
+    LayerWidths: ("heads", "head_dim", "ffn"),
+    Dropout: ("hidden", "attention", "ffn", "last"),
+    LinearHead: ("bias", "tied"),
+}
+
+
+class HfEuroBert(HfConfig):
+    """EuroBertConfig, under the names of BertConfig."""
+
+    spelling = {
+        "rms_norm_eps": "layer_norm_eps",
+        "attention_dropout": "attention_probs_dropout_prob",
+    }
+    missing = frozenset({"type_vocab_size", "hidden_dropout_prob"})
+    ignored = {"classifier_pooling": "belongs to the head of a task, which is not imported"}
+    kept = frozenset({"max_position_embeddings"})
+    only = {"pretraining_tp": 1, "rope_scaling": None}
+
+    model_type: Literal["eurobert"] = "eurobert"
+    vocab_size: VocabularySize = 128_256
+    num_key_value_heads: Heads | None = None
+    head_dim: Width | None = None
+    hidden_act: GateActivation = "silu"
+    hidden_dropout_prob: Literal[0] = 0
+    attention_probs_dropout_prob: Probability = 0.0
+    max_position_embeddings: Width = 8192
+    type_vocab_size: Literal[0] = 0
+    layer_norm_eps: Epsilon = 1e-5
+    pad_token_id: PadId | None = 128_001
+    attention_bias: bool = False
+    mlp_bias: bool = False
+    tie_word_embeddings: bool = False
+    rope_parameters: Rope | None = None
+    rope_theta: Theta = 10_000.0
+
+    @model_validator(mode="after")
+    def _keys_divide(self) -> Self:
+        if self.num_attention_heads % self.key_heads:
+            raise ValueError(
+                f"num_key_value_heads = {self.key_heads} does not divide num_attention_heads = "
+                f"{self.num_attention_heads}",
+                NO_CLASS,
+            )
+        return self
+
+    @property
+    def key_heads(self) -> int:
+        """Heads of keys and values."""
+        return self.num_key_value_heads or self.num_attention_heads
+
+    @property
+    def theta(self) -> float:
+        """The base of its angles."""
+        return (self.rope_parameters and self.rope_parameters.rope_theta) or self.rope_theta
+
+
+def _claims(candidate: Candidate) -> bool:
+    """True for rotary positions and RMS norms."""
+    encoder = candidate.encoder
+    return encoder.positions.kind == "rotary" and encoder.norm.function == "rms"
+
+
+def _obstacle(candidate: Candidate) -> Obstacle | None:
+    return rotary_like.obstacle_of(candidate, TITLE, _differences(candidate))
+
+
+def _differences(candidate: Candidate) -> Iterator[rotary_like.Row]:
+    """Settings that differ from EuroBertModel's."""
+    encoder, norm, head = candidate.encoder, candidate.encoder.norm, candidate.encoder.head
+    yield encoder.segments > 0, "segments", "has no token types", "segments=0"
+    simple = norm.kind == "pre" and norm.affine and not norm.embeddings and not norm.skips_first
+    placed = f"norm=pre({norm.eps:g}, function=rms)"
+    yield not simple, f"norm={norm.kind}", "norms the input of each part", placed
+    bias = isinstance(encoder.ffn, Glu) and encoder.ffn.bias is True
+    same = isinstance(head, LinearHead) and head.bias == bias
+    plain = f"head=linear(bias={str(bias).lower()}, tied=false)"
+    why = "has a map of scores, with biases if the feed-forward part has them"
+    yield candidate.predicts and not same, f"head={head.kind}", why, plain
+    yield from rotary_like.unsaid_rates(encoder, "attention")
+
+
+def _settings(config: HfEuroBert) -> dict[str, Any]:
+    same = config.key_heads == config.num_attention_heads
+    fills = config.head_dim in (None, config.hidden_size // config.num_attention_heads)
+    return {
+        **bert_like.settings_of(config),
+        **({} if fills else {"head_dim": config.head_dim}),
+        "activation": rotary_like.gated_part(config.hidden_act, config.mlp_bias),
+        "norm": PreNorm(eps=config.layer_norm_eps, function="rms"),
+        "positions": RotaryPositions(theta=config.theta),
+        "attention": FullAttention(
+            kv_heads=0 if same else config.key_heads, bias=config.attention_bias
+        ),
+        "dropout": Dropout(hidden=0, attention=config.attention_probs_dropout_prob),
+        "head": LinearHead(bias=config.mlp_bias, tied=config.tie_word_embeddings),
+    }
+
+
+def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+    """The settings by EuroBertConfig's names."""
+    attention, ffn, first = encoder.attention, encoder.ffn, encoder.layers[0]
+    assert isinstance(encoder.positions, RotaryPositions), "as claimed"
+    assert isinstance(attention, FullAttention), "as SAYS holds"
+    assert isinstance(ffn, Glu), "as the obstacle says"
+    head = encoder.head
+    return {
+        "hidden_size": encoder.hidden,
+        "num_hidden_layers": len(encoder.layers),
+        "num_attention_heads": first.heads,
+        "num_key_value_heads": attention.key_heads(first.heads),
+        "head_dim": first.head_dim,
+        "intermediate_size": first.ffn,
+        "hidden_act": ACTIVATIONS[encoder.head_activation],
+        "attention_dropout": encoder.dropout.attention,
+        "attention_bias": attention.bias,
+        "mlp_bias": ffn.bias,
+        "rms_norm_eps": encoder.norm.eps,
+        "rope_parameters": rotary_like.rope(encoder.positions.theta),
+        "initializer_range": bert_like.init_std(encoder),
+        "pad_token_id": tokens.pad,
+        **bert_like.ends(tokens),
+        **bert_like.ENDING,
+        "tie_word_embeddings": not isinstance(head, LinearHead) or head.tied,
+    }
+
+
+EUROBERT = Family(
+    model_type="eurobert",
+    title=TITLE,
+    config=HfEuroBert,
+    prefix="model",
+    names={
+        "encoder.embeddings.token": "embed_tokens",
+        "encoder.attention.{n}.query": "layers.{n}.self_attn.q_proj",
+        "encoder.attention.{n}.key": "layers.{n}.self_attn.k_proj",
+        "encoder.attention.{n}.value": "layers.{n}.self_attn.v_proj",
+        "encoder.attention.{n}.output": "layers.{n}.self_attn.o_proj",
+        "encoder.attention.{n}.norm": "layers.{n}.input_layernorm",
+        "encoder.ffn.{n}.gate": "layers.{n}.mlp.gate_proj",
+        "encoder.ffn.{n}.inner": "layers.{n}.mlp.up_proj",
+        "encoder.ffn.{n}.outer": "layers.{n}.mlp.down_proj",
+        "encoder.ffn.{n}.norm": "layers.{n}.post_attention_layernorm",
+        "encoder.norm": "norm",
+        "heads.mlm": "lm_head",
+    },
+    copies={"lm_head.weight": "embed_tokens.weight"},
+    classes=(hf_class("EuroBertForMaskedLM", "mlm"), hf_class("EuroBertModel")),
+    tasks=TaskHeads(
+        (TaskClass("EuroBertForTokenClassification", ("tags",), "classifier", "unread"),),
+        dropout="classifier_dropout",
+        default=0.0,
+        otherwise="EuroBertForSequenceClassification adds a dense layer before the scores",
+    ),
+    says=SAYS,
+    claims=_claims,
+    obstacle=_obstacle,
+    settings=_settings,
+    config_of=_config_of,
+    recipe="bert",
+    vocabulary=ByteBpe,
+)

@@ -1,0 +1,264 @@
+"""ModernBERT's Hugging Face layout, also Ettin's and mmBERT's: pre-norm, rotary, local windows."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from bertc.interop.families import bert_like, rotary_like
+from bertc.interop.families.config import (
+    ACTIVATIONS,
+    MEANING,
+    NO_CLASS,
+    HfConfig,
+    Layers,
+    VocabularySize,
+)
+from bertc.interop.families.family import Candidate, Family, TaskHeads, Tokens, hf_class
+from bertc.interop.families.obstacle import Obstacle, first_of
+from bertc.interop.families.rotary_like import GateActivation, PadId, Rope
+from bertc.ir.base import Node, Probability, TruncatedNormal, Width
+from bertc.ir.network.attention import FullAttention, LocalAttention
+from bertc.ir.network.encoder import Dropout, Encoder, LayerWidths
+from bertc.ir.network.ffn import Glu
+from bertc.ir.network.head import TransformHead
+from bertc.ir.network.norm import Epsilon, PreNorm
+from bertc.ir.network.positions import RotaryPositions, Theta
+from bertc.ir.network.sharing import ShareNone
+from bertc.ir.network.table import WholeTable
+from bertc.ir.program.settings import Heads
+from bertc.ir.vocabulary import ByteBpe
+
+TITLE = "ModernBERT"
+GLOBAL, LOCAL = "full_attention", "sliding_attention"
+GLOBAL_EVERY, GLOBAL_THETA, LOCAL_THETA = 3, 160_000.0, 10_000.0
+SAYS: Mapping[type[Node], Collection[str]] = {
+    Encoder: bert_like.NETWORK,
+    WholeTable: (),
+    RotaryPositions: ("theta", "local_theta"),
+    FullAttention: ("bias",),
+    LocalAttention: ("window", "global_every", "global_layers", "bias"),
+    Glu: ("kind", "bias"),
+    PreNorm: ("eps", "bias", "embeddings", "first"),
+    LayerWidths: ("heads", "head_dim", "ffn"),
+    Dropout: ("hidden", "attention", "ffn", "last"),
+    TransformHead: ("bias",),
+}
+NoDropout = Annotated[float, Field(ge=0, le=0)]
+
+
+class HfModernBert(HfConfig):
+    """ModernBertConfig, under the names of BertConfig, in today's spelling and in that of 2024."""
+
+    spelling = {
+        "hidden_activation": "hidden_act",
+        "norm_eps": "layer_norm_eps",
+        "attention_dropout": "attention_probs_dropout_prob",
+        "embedding_dropout": "hidden_dropout_prob",
+    }
+    missing = frozenset({"type_vocab_size"})
+    ignored = dict.fromkeys(
+        ("deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index",
+         "reference_compile", "repad_logits_with_grad"),
+        "changes how a result is computed or returned, not the result",
+    )  # fmt: skip
+    kept = frozenset({"max_position_embeddings"})
+    only = {"decoder_bias": True, "rope_scaling": None}
+
+    model_type: Literal["modernbert"] = "modernbert"
+    vocab_size: VocabularySize = 50_368
+    num_hidden_layers: Layers = 22
+    num_attention_heads: Heads = 12
+    intermediate_size: Width = 1152
+    hidden_act: GateActivation = "gelu"
+    hidden_dropout_prob: NoDropout = 0.0
+    attention_probs_dropout_prob: NoDropout = 0.0
+    mlp_dropout: Probability = 0.0
+    max_position_embeddings: Width = 8192
+    type_vocab_size: Literal[0] = 0
+    layer_norm_eps: Epsilon = 1e-5
+    pad_token_id: PadId | None = 50_283
+    norm_bias: bool = False
+    attention_bias: bool = False
+    mlp_bias: bool = False
+    classifier_bias: bool = False
+    classifier_activation: GateActivation = "gelu"
+    initializer_cutoff_factor: Annotated[float, Field(gt=0, le=10)] = 2.0
+    local_attention: Annotated[int, Field(ge=2, le=1_000_000)] = 128
+    layer_types: list[Literal["full_attention", "sliding_attention"]] | None = None
+    global_attn_every_n_layers: Layers = GLOBAL_EVERY
+    rope_parameters: dict[Literal["full_attention", "sliding_attention"], Rope | None] | None = None
+    global_rope_theta: Theta = GLOBAL_THETA
+    local_rope_theta: Theta | None = LOCAL_THETA
+
+    @model_validator(mode="after")
+    def _says_each_layer(self) -> Self:
+        said = len(self.layer_types or ())
+        if said not in (0, self.num_hidden_layers):
+            raise ValueError(
+                f"layer_types has {said} entries for {self.num_hidden_layers} layers", NO_CLASS
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_activation(self) -> Self:
+        if MEANING[self.classifier_activation] != MEANING[self.hidden_act]:
+            raise ValueError(
+                f"classifier_activation = {self.classifier_activation}, hidden_activation = "
+                f"{self.hidden_act}",
+                "bertc has one activation for gates and heads",
+            )
+        return self
+
+    @property
+    def attention(self) -> FullAttention | LocalAttention:
+        """Its pattern of layers, by a number if one gives it, else written out."""
+        depth, every = self.num_hidden_layers, self.global_attn_every_n_layers
+        whole = tuple(range(0, depth, every))
+        if self.layer_types:
+            whole = tuple(n for n, kind in enumerate(self.layer_types) if kind == GLOBAL)
+        if len(whole) == depth:
+            return FullAttention(bias=self.attention_bias)
+        steps = (n for n in range(1, depth + 1) if tuple(range(0, depth, n)) == whole)
+        step = next(steps, 0)
+        return LocalAttention(
+            window=self.local_attention,
+            global_every=step,
+            global_layers=() if step else whole,
+            bias=self.attention_bias,
+        )
+
+    @property
+    def positions(self) -> RotaryPositions:
+        """Angles of global and of local layers."""
+        said = self.rope_parameters or {}
+        far, near = said.get("full_attention"), said.get("sliding_attention")
+        theta = (far and far.rope_theta) or self.global_rope_theta
+        # ModernBERT's first configurations have null where both are the same.
+        local = (near and near.rope_theta) or self.local_rope_theta or theta
+        return RotaryPositions(theta=theta, local_theta=local)
+
+
+def _claims(candidate: Candidate) -> bool:
+    """True for rotary positions and layer norms that are not after each part alone."""
+    encoder = candidate.encoder
+    rotary = encoder.positions.kind == "rotary"
+    return rotary and encoder.norm.kind != "post" and encoder.norm.function == "layer"
+
+
+def _obstacle(candidate: Candidate) -> Obstacle | None:
+    found = rotary_like.obstacle_of(candidate, TITLE, _differences(candidate))
+    return found or first_of(bert_like.unfilled(candidate.encoder))
+
+
+def _differences(candidate: Candidate) -> Iterator[rotary_like.Row]:
+    """Settings that differ from ModernBertModel's."""
+    encoder, norm = candidate.encoder, candidate.encoder.norm
+    yield encoder.segments > 0, "segments", "has no token types", "segments=0"
+    bias = "" if norm.bias else ", bias=false"
+    placed = f"norm=pre({norm.eps:g}{bias}, embeddings=true, first=false)"
+    where = norm.kind == "pre" and norm.embeddings and norm.skips_first and norm.affine
+    why = "norms embeddings and the input of each part but the first"
+    yield not where, f"norm={norm.kind}", why, placed
+    head = candidate.predicts and encoder.head.kind != "transform"
+    yield head, f"head={encoder.head.kind}", "has a dense layer and a norm", "head=transform"
+    yield from rotary_like.unsaid_rates(encoder, "ffn")
+
+
+def _settings(config: HfModernBert) -> dict[str, Any]:
+    std, cut = config.initializer_range, config.initializer_cutoff_factor
+    return {
+        **bert_like.settings_of(config),
+        "share": ShareNone(),
+        "activation": rotary_like.gated_part(config.hidden_act, config.mlp_bias),
+        "norm": PreNorm(
+            eps=config.layer_norm_eps, bias=config.norm_bias, embeddings=True, first=False
+        ),
+        "positions": config.positions,
+        "attention": config.attention,
+        "dropout": Dropout(hidden=0, attention=0, ffn=config.mlp_dropout),
+        "initializer": TruncatedNormal(std=std, cut=cut, depth_scaled=True),
+        "head": TransformHead(bias=config.classifier_bias),
+    }
+
+
+def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+    """The settings by ModernBertConfig's names."""
+    positions, attention, ffn = encoder.positions, encoder.attention, encoder.ffn
+    assert isinstance(positions, RotaryPositions), "as claimed"
+    assert isinstance(attention, FullAttention | LocalAttention), "as SAYS holds"
+    assert isinstance(ffn, Glu), "as the obstacle says"
+    activation, layers = ACTIVATIONS[encoder.head_activation], len(encoder.layers)
+    ends = bert_like.ends(tokens)
+    kinds = [GLOBAL if attention.at(n).reach is None else LOCAL for n in range(layers)]
+    windows = {"local_attention": attention.window} if attention.kind == "local" else {}
+    head, init = encoder.head, encoder.initializer
+    return {
+        "hidden_size": encoder.hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": encoder.layers[0].heads,
+        "intermediate_size": encoder.layers[0].ffn,
+        "hidden_activation": activation,
+        "classifier_activation": activation,
+        "classifier_bias": isinstance(head, TransformHead) and head.bias,
+        "norm_eps": encoder.norm.eps,
+        "norm_bias": encoder.norm.bias,
+        "attention_bias": attention.bias,
+        "mlp_bias": ffn.bias,
+        "attention_dropout": 0.0,
+        "embedding_dropout": 0.0,
+        "mlp_dropout": encoder.dropout.ffn,
+        "layer_types": kinds,
+        "rope_parameters": {
+            GLOBAL: rotary_like.rope(positions.theta),
+            LOCAL: rotary_like.rope(positions.local_theta),
+        },
+        **windows,
+        "initializer_range": bert_like.init_std(encoder),
+        "initializer_cutoff_factor": init.cut if isinstance(init, TruncatedNormal) else 2.0,
+        "pad_token_id": tokens.pad,
+        **ends,
+        "cls_token_id": ends["bos_token_id"] if tokens.cls is None else tokens.cls,
+        "sep_token_id": ends["eos_token_id"] if tokens.sep is None else tokens.sep,
+        **bert_like.ENDING,
+    }
+
+
+MODERNBERT = Family(
+    model_type="modernbert",
+    title=TITLE,
+    config=HfModernBert,
+    prefix="model",
+    names={
+        "encoder.embeddings.token": "embeddings.tok_embeddings",
+        "encoder.embeddings.norm": "embeddings.norm",
+        "encoder.attention.{n}.query": "layers.{n}.attn.Wqkv",
+        "encoder.attention.{n}.key": "layers.{n}.attn.Wqkv",
+        "encoder.attention.{n}.value": "layers.{n}.attn.Wqkv",
+        "encoder.attention.{n}.output": "layers.{n}.attn.Wo",
+        "encoder.attention.{n}.norm": "layers.{n}.attn_norm",
+        "encoder.ffn.{n}.gate": "layers.{n}.mlp.Wi",
+        "encoder.ffn.{n}.inner": "layers.{n}.mlp.Wi",
+        "encoder.ffn.{n}.outer": "layers.{n}.mlp.Wo",
+        "encoder.ffn.{n}.norm": "layers.{n}.mlp_norm",
+        "encoder.norm": "final_norm",
+        "heads.mlm.dense": "head.dense",
+        "heads.mlm.norm": "head.norm",
+        "heads.mlm": "decoder",
+    },
+    copies={"decoder.weight": "embeddings.tok_embeddings.weight"},
+    classes=(hf_class("ModernBertForMaskedLM", "mlm"), hf_class("ModernBertModel")),
+    tasks=TaskHeads(
+        (),
+        dropout="classifier_dropout",
+        default=0.0,
+        otherwise="the classes of ModernBERT for tasks add a dense layer and a norm before scores",
+    ),
+    says=SAYS,
+    claims=_claims,
+    obstacle=_obstacle,
+    settings=_settings,
+    config_of=_config_of,
+    recipe="bert",
+    vocabulary=ByteBpe,
+)

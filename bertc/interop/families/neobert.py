@@ -1,0 +1,116 @@
+"""NeoBERT's layout, for import: its classes are code in its folder, which is never run."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from bertc.interop.families import bert_like
+from bertc.interop.families.config import HfConfig, Layers
+from bertc.interop.families.family import Family, Reshape, TaskHeads, hf_class
+from bertc.interop.families.obstacle import Obstacle
+from bertc.ir.base import Uniform, Width
+from bertc.ir.network.attention import FullAttention
+from bertc.ir.network.encoder import Dropout, Encoder
+from bertc.ir.network.ffn import Glu
+from bertc.ir.network.head import LinearHead
+from bertc.ir.network.norm import Epsilon, PreNorm
+from bertc.ir.network.positions import RotaryPositions
+from bertc.ir.vocabulary import WordPiece
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MULTIPLE = 8
+"""The width of the feed-forward part is rounded up to a multiple of it (model.py)."""
+
+
+class HfNeoBert(HfConfig):
+    """NeoBERTConfig, under the names of BertConfig."""
+
+    spelling = {
+        "norm_eps": "layer_norm_eps",
+        "max_length": "max_position_embeddings",
+        "decoder_init_range": "initializer_range",
+    }
+    missing = frozenset(
+        {"type_vocab_size", "hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob"}
+    )
+    ignored = dict.fromkeys(
+        ("embedding_init_range", "classifier_init_range"), "about weights before training"
+    )
+
+    model_type: Literal["neobert"] = "neobert"
+    num_hidden_layers: Layers = 28
+    max_position_embeddings: Width = 1024
+    type_vocab_size: Literal[0] = 0
+    layer_norm_eps: Epsilon = 1e-6
+    dim_head: Width | None = None
+    tie_word_embeddings: bool = False
+    auto_map: Mapping[str, str] | None = None
+
+    @property
+    def ffn(self) -> int:
+        """Two thirds of the stated width, since a gate has a map more."""
+        return -(-(2 * self.intermediate_size // 3) // MULTIPLE) * MULTIPLE
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A remark that no code of the folder was run."""
+        if not self.auto_map:
+            return ()
+        return ("config.json names code for NeoBERT's classes: only the weights were read",)
+
+
+def _settings(config: HfNeoBert) -> dict[str, Any]:
+    return {
+        **bert_like.settings_of(config),
+        "activation": Glu(kind="swiglu", bias=False),
+        "norm": PreNorm(eps=config.layer_norm_eps, function="rms"),
+        "positions": RotaryPositions(pairs="interleaved"),
+        "attention": FullAttention(bias=False),
+        "dropout": Dropout(hidden=0, attention=0),
+        "initializer": Uniform(bound=config.initializer_range),
+        "head": LinearHead(tied=False),
+    }
+
+
+def _in_order(encoder: Encoder, key: str, rows: "Tensor") -> "Tensor":
+    """All queries, then all keys, then all values, where each head has its own in a row."""
+    if not key.endswith("qkv.weight"):
+        return rows
+    first = encoder.layers[0]
+    by_head = rows.view(first.heads, 3, first.head_dim, -1)
+    return by_head.transpose(0, 1).reshape(rows.shape)
+
+
+NEOBERT = Family(
+    model_type="neobert",
+    title="NeoBERT",
+    config=HfNeoBert,
+    prefix="model",
+    names={
+        "encoder.embeddings.token": "encoder",
+        "encoder.attention.{n}.query": "transformer_encoder.{n}.qkv",
+        "encoder.attention.{n}.key": "transformer_encoder.{n}.qkv",
+        "encoder.attention.{n}.value": "transformer_encoder.{n}.qkv",
+        "encoder.attention.{n}.output": "transformer_encoder.{n}.wo",
+        "encoder.attention.{n}.norm": "transformer_encoder.{n}.attention_norm",
+        "encoder.ffn.{n}.gate": "transformer_encoder.{n}.ffn.w12",
+        "encoder.ffn.{n}.inner": "transformer_encoder.{n}.ffn.w12",
+        "encoder.ffn.{n}.outer": "transformer_encoder.{n}.ffn.w3",
+        "encoder.ffn.{n}.norm": "transformer_encoder.{n}.ffn_norm",
+        "encoder.norm": "layer_norm",
+        "heads.mlm": "decoder",
+    },
+    copies={},
+    classes=(hf_class("NeoBERTLMHead", "mlm"), hf_class("NeoBERT")),
+    tasks=TaskHeads((), dropout="classifier_dropout"),
+    says={},
+    # transformers has no such class: what was imported is written in another layout.
+    claims=lambda candidate: False,
+    obstacle=lambda candidate: Obstacle("positions=rotary", "transformers has no NeoBERT"),
+    settings=_settings,
+    config_of=lambda encoder, tokens: {},
+    recipe="bert",
+    vocabulary=WordPiece,
+    reshape=Reshape(joined=_in_order),
+)

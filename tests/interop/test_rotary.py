@@ -1,0 +1,160 @@
+"""Layouts with rotary positions: spellings, kernels, gradients, and NeoBERT's folder of code."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+
+from bertc.diagnostics import DataError, UnsafeError
+from bertc.interop.importing import import_model
+from bertc.interop.loading import load
+from bertc.ir.network.attention import LocalAttention
+from bertc.ir.network.positions import RotaryPositions
+from tests.interop.hf_models import MODERN, Case, case
+
+SEQ = 40
+LOCAL = case("ModernBertModel", MODERN, local_attention=8)
+BARE = [LOCAL, case("EuroBertModel", MODERN, num_key_value_heads=1), case("NomicBertModel", MODERN)]
+
+
+def rows() -> tuple[torch.Tensor, torch.Tensor]:
+    """Two rows of token ids, one padded, and which tokens are real."""
+    ids_bs = torch.randint(5, 97, (2, SEQ), generator=torch.Generator().manual_seed(4))
+    real_bs = torch.arange(SEQ) < torch.tensor([[SEQ], [SEQ // 2]])
+    return ids_bs * real_bs, real_bs
+
+
+@pytest.mark.parametrize("kernel", ["eager", "sdpa"])
+@pytest.mark.parametrize("chosen", BARE, ids=str)
+def test_gradients_agree_with_either_kernel(chosen: Case, kernel: str, tmp_path: Path) -> None:
+    theirs = chosen.save(tmp_path)
+    theirs.set_attn_implementation(kernel)
+    ours = load(tmp_path)
+    ids_bs, real_bs = rows()
+    hidden_bsh = theirs(input_ids=ids_bs, attention_mask=real_bs.long()).last_hidden_state
+    own_bsh = ours.encode(ids_bs, None, real_bs)
+    torch.testing.assert_close(own_bsh[real_bs], hidden_bsh[real_bs], atol=1e-4, rtol=0)
+    weights_nh = torch.randn(hidden_bsh[real_bs].shape, generator=torch.Generator().manual_seed(5))
+    (hidden_bsh[real_bs] * weights_nh).sum().backward()
+    (own_bsh[real_bs] * weights_nh).sum().backward()
+    table_vh = theirs.get_input_embeddings().weight.grad
+    own_vh = ours.encoder.embeddings.token.get_parameter("weight").grad
+    torch.testing.assert_close(own_vh[1:], table_vh[1:], atol=1e-4, rtol=1e-4)
+
+
+def respelled(folder: Path, *gone: str, **more: Any) -> None:
+    """Change the settings of a folder's configuration."""
+    path = folder / "config.json"
+    told = {n: v for n, v in json.loads(path.read_text()).items() if n not in gone}
+    path.write_text(json.dumps({**told, **more}))
+
+
+def test_the_older_spelling_of_modernbert_is_read(tmp_path: Path) -> None:
+    LOCAL.save(tmp_path)
+    wanted = import_model(tmp_path).resolved.encoder
+    older = {"global_attn_every_n_layers": 3, "global_rope_theta": 160000.0}
+    respelled(tmp_path, "layer_types", "rope_parameters", **older, local_rope_theta=10000.0)
+    assert import_model(tmp_path).resolved.encoder == wanted
+    assert wanted.attention == LocalAttention(window=8, global_every=3, bias=False)
+    assert wanted.positions == RotaryPositions(theta=160_000.0, local_theta=10_000.0)
+    respelled(tmp_path, global_attn_every_n_layers=2, local_rope_theta=None)
+    other = import_model(tmp_path).resolved.encoder
+    assert other.attention == LocalAttention(window=8, global_every=2, bias=False)
+    assert other.positions == RotaryPositions(theta=160_000.0, local_theta=160_000.0)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"attention_dropout": 0.1},
+        {"rope_parameters": {"full_attention": {"rope_type": "yarn", "rope_theta": 1e4}}},
+        {"layer_types": ["full_attention"]},
+        {"classifier_activation": "silu"},
+        {"decoder_bias": False},
+    ],
+)
+def test_what_modernbert_cannot_mean_here_is_refused(
+    changed: dict[str, Any], tmp_path: Path
+) -> None:
+    LOCAL.save(tmp_path)
+    respelled(tmp_path, **changed)
+    with pytest.raises(DataError, match=next(iter(changed))):
+        import_model(tmp_path)
+
+
+NEO = {
+    "model_type": "neobert", "architectures": ["NeoBERTLMHead"], "vocab_size": 97,
+    "auto_map": {"AutoModel": "model.NeoBERT"}, "hidden_size": 24, "num_hidden_layers": 2,
+    "num_attention_heads": 3, "intermediate_size": 30, "norm_eps": 1e-5, "max_length": 64,
+    "dim_head": 8, "pad_token_id": 0, "decoder_init_range": 0.02, "embedding_init_range": 0.02,
+}  # fmt: skip
+WIDE = 24  # 2/3 of 30 is 20, and the next multiple of 8
+
+
+def neo_tensors() -> dict[str, torch.Tensor]:
+    """Weights by the names of NeoBERT's files."""
+    shapes = {"model.encoder.weight": (97, 24), "model.layer_norm.weight": (24,)}
+    shapes |= {"decoder.weight": (97, 24), "decoder.bias": (97,)}
+    for n in range(2):
+        layer = f"model.transformer_encoder.{n}"
+        shapes |= {f"{layer}.qkv.weight": (72, 24), f"{layer}.wo.weight": (24, 24)}
+        shapes |= {f"{layer}.ffn.w12.weight": (2 * WIDE, 24), f"{layer}.ffn.w3.weight": (24, WIDE)}
+        shapes |= {f"{layer}.{norm}_norm.weight": (24,) for norm in ("attention", "ffn")}
+    generator = torch.Generator().manual_seed(6)
+    return {n: 0.4 * torch.randn(shape, generator=generator) for n, shape in shapes.items()}
+
+
+def turned(x_bsnd: torch.Tensor) -> torch.Tensor:
+    """Neighbours 2i and 2i + 1 as complex numbers, turned by their positions."""
+    rates_d = 10_000.0 ** (-torch.arange(0, 8, 2) / 8)
+    angles_sd = torch.arange(x_bsnd.shape[1])[:, None] * rates_d
+    pairs = torch.view_as_complex(x_bsnd.unflatten(-1, (-1, 2)).contiguous())
+    by = torch.polar(torch.ones_like(angles_sd), angles_sd)[:, None]
+    return torch.view_as_real(pairs * by).flatten(-2)
+
+
+def neo_states(w: dict[str, torch.Tensor], ids_bs: torch.Tensor) -> torch.Tensor:
+    """NeoBERT's states by its formulas, rows unpadded."""
+    x = F.embedding(ids_bs, w["model.encoder.weight"])
+    for n in range(2):
+        layer = f"model.transformer_encoder.{n}"
+        read = F.rms_norm(x, (24,), w[f"{layer}.attention_norm.weight"], 1e-5)
+        qkv = F.linear(read, w[f"{layer}.qkv.weight"]).unflatten(-1, (3, 24))
+        q, k, v = qkv.chunk(3, dim=-1)
+        heads = [each.transpose(1, 2) for each in (turned(q), turned(k), v)]
+        seen = F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
+        x = x + F.linear(seen, w[f"{layer}.wo.weight"])
+        read = F.rms_norm(x, (24,), w[f"{layer}.ffn_norm.weight"], 1e-5)
+        gate, inner = F.linear(read, w[f"{layer}.ffn.w12.weight"]).chunk(2, dim=-1)
+        x = x + F.linear(F.silu(gate) * inner, w[f"{layer}.ffn.w3.weight"])
+    return F.rms_norm(x, (24,), w["model.layer_norm.weight"], 1e-5)
+
+
+def neo_folder(folder: Path) -> dict[str, torch.Tensor]:
+    tensors = neo_tensors()
+    save_file(tensors, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(NEO))
+    return tensors
+
+
+def test_a_neobert_folder_is_read_without_its_code(tmp_path: Path) -> None:
+    w = neo_folder(tmp_path)
+    (tmp_path / "model.py").write_text("raise SystemExit('this is never run')\n")
+    imported, ours = import_model(tmp_path), load(tmp_path)
+    assert "only the weights were read" in imported.notes[0]
+    ids_bs = rows()[0][:1]
+    with torch.no_grad():
+        states = ours.encode(ids_bs, None, torch.ones_like(ids_bs, dtype=torch.bool))
+        torch.testing.assert_close(states, neo_states(w, ids_bs), atol=1e-4, rtol=1e-4)
+    assert torch.equal(imported.tensors["heads.mlm.weight"], w["decoder.weight"])
+
+
+def test_other_layouts_that_name_code_are_refused(tmp_path: Path) -> None:
+    LOCAL.save(tmp_path)
+    respelled(tmp_path, auto_map={"AutoModel": "model.Other"})
+    with pytest.raises(UnsafeError):
+        import_model(tmp_path)
