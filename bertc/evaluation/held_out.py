@@ -129,6 +129,7 @@ def evaluate(
     Raises:
         StoppedError: if a stop was requested meanwhile.
     """
+    stage = stage.held_out
     # Per language (5, t): loss sums, correct, positives, counts, unigram losses.
     totals: dict[str, Tensor] = {}
     memories: dict[str, list[Memory | None]] = {}

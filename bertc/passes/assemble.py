@@ -1,7 +1,7 @@
 """From a complete, checked program to a ``Resolved``."""
 
 from bertc.ir.changing.growth import FromRun, Kept, LowRank, NetworkChange
-from bertc.ir.changing.pruning import NOTHING, Layers, Rank
+from bertc.ir.changing.pruning import Layers, Rank
 from bertc.ir.data import FULL, PAIRED
 from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.task import Task
@@ -16,6 +16,7 @@ from bertc.ir.program.run import Run
 from bertc.ir.program.stage import AnyStage, TaskStage, TextStage
 from bertc.ir.terms.node import Pairs
 from bertc.ir.vocabulary import table_rows
+from bertc.passes.pieces import in_pieces
 from bertc.passes.settings.layers import layer_values, owners
 from bertc.passes.settings.stages import has_tasks, reads_on
 from bertc.passes.teaching.teachers import taught_terms
@@ -134,7 +135,7 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
             counted_from = first
         whole = _stage(stage, networks, begins, first, program.total_steps, counted_from)
         rows_read = carried.rows if carried and not stages else 0
-        stages += _by_batch(stage, whole, rows_read)
+        stages += in_pieces(stage.batch_warmup, whole, rows_read)
         first += stage.steps
     return tuple(stages)
 
@@ -185,32 +186,6 @@ def _stage(
         augment=stage.augment if tuned else UNCHANGED,
         teacher_cache=stage.teacher_cache if tuned else "auto",
     )
-
-
-def _by_batch(settings: StageSettings, stage: AnyStage, rows_read: int) -> list[AnyStage]:
-    """A stage for each size of its batches, named after it where there are several.
-
-    It grows its network in the first, and prunes in the last. ``rows_read``: rows of its text that
-    were read before.
-    """
-    pieces = settings.batch_warmup.pieces(stage.batch, stage.steps)
-    if len(pieces) == 1:
-        return [stage.model_copy(update={"first_batch": -(-rows_read // stage.batch)})]
-    stages, first = list[AnyStage](), stage.first_step
-    for number, (rows, steps) in enumerate(pieces):
-        first_batch = -(-rows_read // rows)
-        update = {
-            "name": f"{stage.name}-{rows}",
-            "batch": rows,
-            "steps": steps,
-            "first_step": first,
-            "first_batch": first_batch,
-            "grow": stage.grow if number == 0 else None,
-            "prune": stage.prune if number == len(pieces) - 1 else NOTHING,
-        }
-        stages.append(stage.model_copy(update=update))
-        first, rows_read = first + steps, (first_batch + steps) * rows
-    return stages
 
 
 def _change(stage: StageSettings) -> NetworkChange:

@@ -51,6 +51,7 @@ PROGRAMS: dict[str, dict[str, str]] = {
                    "warmup_from=1e-3, schedule=wsd(1, shape=linear, end=10%))"},
     "mlm rising": {"objective": "mlm", "batch_warmup": "rising(2, 2)", "steps": "640 tokens",
                    "optimizer": "adamw(lr=1e-2, warmup=64 tokens, eps=1e-3, decoupled=true)"},
+    "mlm falling": {"objective": "mlm(40%, p_end=10%, p_levels=2, eval_p=20%)", "steps": "4"},
     "mlm words": {"objective": "mlm(unit=word, masking=static(2))", "format": "doc-sentences"},
     "mlm ngrams": {"objective": "mlm(unit=ngram)", "format": "full-sentences"},
     "mlm blocks": {"objective": "mlm(count=stochastic)", "format": "blocks", "vocab": "bpe(300)"},

@@ -29,6 +29,7 @@ IN_ORDER = {
     "segments": 0,
 }
 PAIRS = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
+FALLING = (Term(objective=Mlm(p=0.4, p_end=0.1)),)
 
 
 @pytest.fixture
@@ -118,8 +119,9 @@ def test_training_learns(go, tiny, tmp_path):
         {"objective": NEXT, "memory": 40, "microbatch": 2, "attention": RelativeAttention()},
         {**IN_ORDER, "memory": 20, "microbatch": 2},
         {"batch_warmup": RisingBatch(rows=3, over=5), "optimizer": StableAdam(warmup=2)},
+        {"objective": FALLING, "eval_every": 3},
     ],
-    ids=["adam", "lamb", "accumulated", "packed", "remembering", "reusing", "rising"],
+    ids=["adam", "lamb", "accumulated", "packed", "remembering", "reusing", "rising", "falling"],
 )
 @pytest.mark.parametrize("stops", [(4,), (1, 2, 7), (6, 11)])
 def test_resuming_is_never_having_stopped(
@@ -132,6 +134,21 @@ def test_resuming_is_never_having_stopped(
             stop_after(monkeypatch, step, lambda: go(resolved, "broken", resume=True))
     go(resolved, "broken", resume=True)
     straight_and_broken_agree()
+
+
+def test_an_evaluation_masks_its_own_share(go, tiny):
+    """The unigram loss depends on nothing but the tokens that an evaluation predicts."""
+    tasks = {
+        "15%": Mlm(),
+        "30%": Mlm(p=0.3),
+        "own": Mlm(p=0.3, eval_p=0.15),
+        "end": Mlm(p=0.3, p_end=0.15),
+    }
+    losses = {
+        name: go(tiny(steps=4, objective=(Term(objective=each),)), name).evaluation.unigram_loss
+        for name, each in tasks.items()
+    }
+    assert losses["15%"] == losses["own"] == losses["end"] != losses["30%"]
 
 
 @pytest.mark.filterwarnings("ignore")  # The compiler's own.

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import not_
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, Tag
 
@@ -169,6 +169,15 @@ class Stage(Node):
     def query_states(self) -> int:
         """Query-stream states per row."""
         return sum(term.objective.query_states(self.seq) for term in self.objective)
+
+    @property
+    def held_out(self) -> Self:
+        """The same in evaluations, where terms may mask another share of tokens."""
+        terms = (
+            term.model_copy(update={"objective": term.objective.held_out})
+            for term in self.objective
+        )
+        return self.model_copy(update={"objective": tuple(terms)})
 
     @property
     def allocated(self) -> tuple[Network, ...]:

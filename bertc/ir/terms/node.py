@@ -129,6 +129,15 @@ class TermNode(Node):
         """A constant added to the count of predictions by which the summed loss is divided."""
         return 0
 
+    def pieces(self, steps: int) -> tuple[tuple[Self, int], ...]:
+        """What it is during a stage of ``steps`` steps: terms, and the number of steps of each."""
+        return ((self, steps),)
+
+    @property
+    def held_out(self) -> Self:
+        """What it is in evaluations."""
+        return self
+
     def predictions(self, seq: int) -> int:
         """Tokens per row that it predicts, or that are predicted for it."""
         return 0

@@ -1,0 +1,58 @@
+"""A stage in pieces, where its batches grow or its share of masked tokens changes."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TypeVar
+
+from bertc.ir.changing.pruning import NOTHING
+from bertc.ir.learning.batch_warmup import BatchWarmup
+from bertc.ir.program.stage import AnyStage
+
+Value = TypeVar("Value")
+Pieces = Sequence[tuple[Value, int]]
+"""Values, each with its number of steps."""
+
+
+def in_pieces(batches: BatchWarmup, stage: AnyStage, rows_read: int) -> list[AnyStage]:
+    """A stage for each size of its batches and each share of masked tokens, named after them.
+
+    It grows its network in the first, and prunes in the last. ``rows_read``: rows of its text that
+    were read before.
+    """
+    sizes = batches.pieces(stage.batch, stage.steps)
+    terms = [term.objective.pieces(stage.steps) for term in stage.objective]
+    ends = sorted({end for pieces in (sizes, *terms) for end in _ends(pieces)})
+    stages, begin = list[AnyStage](), 0
+    for end in ends:
+        rows, objectives = _at(sizes, begin), [_at(pieces, begin) for pieces in terms]
+        first_batch = -(-rows_read // rows)
+        names = [str(rows)] if len(sizes) > 1 else []
+        for one, pieces in zip(objectives, terms, strict=True):
+            names += [f"{one.masks.p:g}"] if one.masks and len(pieces) > 1 else []
+        update = {
+            "name": "-".join([stage.name, *names]),
+            "batch": rows,
+            "steps": end - begin,
+            "first_step": stage.first_step + begin,
+            "first_batch": first_batch,
+            "objective": tuple(
+                term.model_copy(update={"objective": one})
+                for term, one in zip(stage.objective, objectives, strict=True)
+            ),
+            "grow": stage.grow if begin == 0 else None,
+            "prune": stage.prune if end == ends[-1] else NOTHING,
+        }
+        stages.append(stage.model_copy(update=update))
+        begin, rows_read = end, (first_batch + end - begin) * rows
+    return stages
+
+
+def _ends(pieces: Pieces[Value]) -> list[int]:
+    """The step after the last one of each piece."""
+    return list(accumulate(steps for _, steps in pieces))
+
+
+def _at(pieces: Pieces[Value], step: int) -> Value:
+    """The value at a step."""
+    ends = _ends(pieces)
+    return next(value for (value, _), end in zip(pieces, ends, strict=True) if step < end)
