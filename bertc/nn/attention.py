@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import nn
+from torch.autograd.function import once_differentiable
 
 from bertc.ir.network.attention import DisentangledAttention as DisentangledNode
 from bertc.ir.network.attention import FullAttention as FullNode
@@ -184,11 +185,11 @@ class DisentangledAttention(ProjectedAttention[DisentangledNode, DisentangledCon
         allowed, has_keys, _ = mask_of(inputs, self.causal)
         if has_keys is None and inputs.attention_mask is not None:
             has_keys = inputs.in_queries(inputs.attention_mask)[:, None, :, None].bool()
-        table_rh, *affine = (
+        table_rh, scale_h, shift_h = (
             shared[f"relative.{name}"].to(x_bqh.dtype)
             for name in ("distance.weight", "norm.weight", "norm.bias")
         )
-        normed_rh = F.layer_norm(table_rh, table_rh.shape[1:], *affine, self.eps)
+        normed_rh = F.layer_norm(table_rh, table_rh.shape[1:], scale_h, shift_h, self.eps)
         return DisentangledContext(allowed, has_keys, normed_rh, _rows_between(kind, inputs))
 
     def mix(
@@ -196,13 +197,13 @@ class DisentangledAttention(ProjectedAttention[DisentangledNode, DisentangledCon
     ) -> Float[torch.Tensor, "b q h"]:
         """New states (b, q, h) of the queries."""
         query, key, value = (rearrange(y, "b s (n d) -> b n s d", n=self.heads) for y in projected)
-        query = query * 3**-0.5  # scores are divided by sqrt(d) when they are added
+        # Of sqrt(3 d) attention divides by sqrt(d), and each of the two factors by what is left.
+        query, key = query * 3**-0.25, key * 3**-0.25
         table_rh = dropout(context.table, self.hidden_dropout, self.training)
         far_query, far_key = (
-            rearrange(y, "r (n d) -> n d r", n=self.heads) * query.shape[3] ** -0.5
+            rearrange(y, "r (n d) -> n d r", n=self.heads) * 3**-0.25 * query.shape[3] ** -0.5
             for y in fused_linear((self.query, self.key), table_rh)
         )
-        far_query = far_query * 3**-0.5
         scores = self.heads * query.shape[2] * max(key.shape[2], len(table_rh))
         mixed = [
             self._mixed(
@@ -226,8 +227,8 @@ class DisentangledAttention(ProjectedAttention[DisentangledNode, DisentangledCon
         """Weighted values (b, n, q, d)."""
         b, n, q, _ = query_bnqd.shape
         row_bnqk = context.row.expand(b, n, q, -1)
-        to_far_bnqk = _of_all_rows(query_bnqd, far_key_ndr).gather(3, row_bnqk)
-        from_far_bnkq = _of_all_rows(key_bnkd, far_query_ndr).gather(3, row_bnqk.mT)
+        to_far_bnqk = _picked(_of_all_rows(query_bnqd, far_key_ndr), row_bnqk)
+        from_far_bnkq = _picked(_of_all_rows(key_bnkd, far_query_ndr), row_bnqk.mT)
         scores_bnqk = to_far_bnqk + from_far_bnkq.mT
         if context.mask is not None:
             scores_bnqk = scores_bnqk.masked_fill(~context.mask, -torch.inf)
@@ -242,6 +243,33 @@ def _of_all_rows(
     """Products with every row of the table, one product per head for the whole batch."""
     found = rearrange(x_bnsd, "b n s d -> n (b s) d") @ far_ndr
     return rearrange(found, "n (b s) r -> b n s r", b=len(x_bnsd))
+
+
+def _picked(
+    x_bnsr: Float[torch.Tensor, "b n s r"], row_bnsk: Int[torch.Tensor, "b n s k"]
+) -> Float[torch.Tensor, "b n s k"]:
+    """Entries of each state at these rows of the table."""
+    if torch.compiler.is_compiling():
+        return x_bnsr.gather(3, row_bnsk)
+    picked: torch.Tensor = _Picked.apply(x_bnsr, row_bnsk)  # type: ignore[no-untyped-call]
+    return picked
+
+
+class _Picked(torch.autograd.Function):
+    """A gather that does not save what it gathers from; the library's does, for its shape."""
+
+    @staticmethod
+    def forward(ctx: Any, x_bnsr: torch.Tensor, row_bnsk: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(row_bnsk)
+        ctx.rows = x_bnsr.shape[3]
+        return x_bnsr.gather(3, row_bnsk)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream_bnsk: torch.Tensor) -> tuple[torch.Tensor, None]:
+        (row_bnsk,) = ctx.saved_tensors
+        slope_bnsr = upstream_bnsk.new_zeros(*upstream_bnsk.shape[:3], ctx.rows)
+        return slope_bnsr.scatter_add_(3, row_bnsk, upstream_bnsk), None
 
 
 def _rows_between(kind: DisentangledNode, inputs: EncoderInputs) -> Int[torch.Tensor, "#b 1 q k"]:

@@ -201,16 +201,16 @@ class DisentangledAttention(AttentionNode):
     def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
         """Operations of full attention, plus scores of distances by queries and by keys.
 
-        The table is projected once for all rows of a batch.
+        The table is projected once for all rows of a batch; nothing of it is kept by the row.
         """
         w, rows, times = widths, 2 * self.buckets, call.rows * widths.heads
         scores = call.states * w.heads * call.keys
         return (
             *query_key_value(w, call),
-            op.Copy(call.states * w.inner),  # queries divided by sqrt(3)
-            op.Product(rows, w.hidden, 2 * w.inner, maps=2),
-            op.Product(call.queries, w.head_dim, rows, times, maps=0, keeps_rows=False),
-            op.Product(call.keys, w.head_dim, rows, times, maps=0, keeps_rows=False),
+            op.Copy((call.states + call.context) * w.inner),  # queries and keys, scaled
+            op.Product(rows, w.hidden, 2 * w.inner, maps=2, keeps_rows=False),
+            op.Product(call.queries, w.head_dim, rows, times, maps=0),
+            op.Product(call.keys, w.head_dim, rows, times, maps=0),
             # Scores of rows are gathered by distance, and added, as the mask is.
             op.Copy(2 * scores),
             op.Pointwise("add", 2 * scores),
@@ -221,12 +221,12 @@ class DisentangledAttention(AttentionNode):
         )
 
     def shared_operations(self, call: op.Call) -> op.Operations:
-        """The row of each query and key; those of all rows are the same if no query is left out."""
-        return (op.Copy((call.states if call.selects else call.queries) * call.keys, kept=True),)
+        """The distances of queries that are a subset, 64 bits each; all others are alike."""
+        return (op.Copy(2 * call.states * call.keys, kept=True),) if call.selects else ()
 
     def common_operations(self, widths: op.Widths) -> op.Operations:
         """The norm of the table."""
-        return (op.Norm(2 * self.buckets, widths.hidden),)
+        return (op.Norm(2 * self.buckets, widths.hidden, keeps_input=False),)
 
 
 class Strip(NamedTuple):
