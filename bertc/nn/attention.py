@@ -1,6 +1,7 @@
-"""Attention kinds, and attention by content.
+"""Attention kinds: by content, and by content disentangled from distances.
 
-Axes: b batch, q queries, k keys, h hidden, n heads, d head_dim, w widths of all heads.
+Axes: b batch, q queries, k keys, h hidden, n heads, d head_dim, w widths of all heads, r rows of
+the table of distances.
 """
 
 from collections.abc import Mapping
@@ -9,19 +10,30 @@ from typing import Any, NamedTuple, assert_never
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import nn
+from torch.autograd.function import once_differentiable
 
+from bertc.ir.network.attention import DisentangledAttention as DisentangledNode
 from bertc.ir.network.attention import FullAttention as FullNode
 from bertc.ir.network.attention import LocalAttention as LocalNode
 from bertc.ir.network.attention import RelativeAttention as RelativeNode
 from bertc.ir.network.attention_node import ContentAttention as ContentNode
 from bertc.ir.network.encoder import Encoder
-from bertc.nn.attend import attend, can_varlen
-from bertc.nn.attention_part import AttentionPart, ProjectedAttention
+from bertc.nn.attend import attend, can_varlen, rows_at_once
+from bertc.nn.attention_part import AttentionPart, ProjectedAttention, fused_linear
 from bertc.nn.body import Projected
+from bertc.nn.dropout import dropout
 from bertc.nn.inputs import EncoderInputs
-from bertc.nn.masks import AttentionMask, Blocks, VarlenOffsets, kernel_mask, mask_of
+from bertc.nn.masks import (
+    AttentionMask,
+    Blocks,
+    VarlenOffsets,
+    kernel_mask,
+    mask_of,
+    of_rows,
+    select_rows,
+)
 from bertc.nn.positions import Distances, Rotation, related_by
 from bertc.nn.relative import RelativeAttention
 from bertc.nn.weights import Linear, Table, parameter
@@ -130,6 +142,150 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
         return y_bqh
 
 
+class DisentangledContext(NamedTuple):
+    """A mask, the normed table of distances, and its row for each query and key."""
+
+    mask: Bool[torch.Tensor, "#b 1 #q k"] | None  # True where a query attends to a key
+    has_keys: Bool[torch.Tensor, "b 1 q 1"] | None  # False for queries that attend to nothing
+    table: Float[torch.Tensor, "r h"]
+    row: Int[torch.Tensor, "#b 1 q k"]
+
+    def of_rows(self, rows: slice) -> "DisentangledContext":
+        """The context of some rows of the batch."""
+        mask, has_keys = of_rows(self.mask, rows), of_rows(self.has_keys, rows)
+        row = self.row if len(self.row) == 1 else self.row[rows]
+        return self._replace(mask=mask, has_keys=has_keys, row=row)
+
+    def select_queries(self, inputs: EncoderInputs) -> "DisentangledContext":
+        """The context of the output positions."""
+        at = inputs.output_positions
+        assert at is not None, "called only with output positions"
+        mask, has_keys = (
+            x if x is None else select_rows(x, at) for x in (self.mask, self.has_keys)
+        )
+        return DisentangledContext(mask, has_keys, self.table, select_rows(self.row, at))
+
+
+class DisentangledAttention(ProjectedAttention[DisentangledNode, DisentangledContext]):
+    """Attention by content, of content to distances, and of distances to content."""
+
+    def __init__(self, table: Table, name: str, node: Encoder, layer: int) -> None:
+        super().__init__(table, name, node, layer)
+        self.output = Linear(table, f"{name}.output")
+        self.eps, self.hidden_dropout = node.norm.eps, node.dropout.hidden
+
+    def prepare(
+        self,
+        kind: DisentangledNode,
+        inputs: EncoderInputs,
+        x_bqh: Float[torch.Tensor, "b q h"],
+        shared: Mapping[str, torch.Tensor],
+    ) -> DisentangledContext:
+        """The mask, in which padding attends to nothing, the normed table and its rows."""
+        allowed, has_keys, _ = mask_of(inputs, self.causal)
+        if has_keys is None and inputs.attention_mask is not None:
+            has_keys = inputs.in_queries(inputs.attention_mask)[:, None, :, None].bool()
+        table_rh, scale_h, shift_h = (
+            shared[f"relative.{name}"].to(x_bqh.dtype)
+            for name in ("distance.weight", "norm.weight", "norm.bias")
+        )
+        normed_rh = F.layer_norm(table_rh, table_rh.shape[1:], scale_h, shift_h, self.eps)
+        return DisentangledContext(allowed, has_keys, normed_rh, _rows_between(kind, inputs))
+
+    def mix(
+        self, projected: Projected, context: DisentangledContext
+    ) -> Float[torch.Tensor, "b q h"]:
+        """New states (b, q, h) of the queries."""
+        query, key, value = (rearrange(y, "b s (n d) -> b n s d", n=self.heads) for y in projected)
+        # Of sqrt(3 d) attention divides by sqrt(d), and each of the two factors by what is left.
+        query, key = query * 3**-0.25, key * 3**-0.25
+        table_rh = dropout(context.table, self.hidden_dropout, self.training)
+        far_query, far_key = (
+            rearrange(y, "r (n d) -> n d r", n=self.heads) * 3**-0.25 * query.shape[3] ** -0.5
+            for y in fused_linear((self.query, self.key), table_rh)
+        )
+        scores = self.heads * query.shape[2] * max(key.shape[2], len(table_rh))
+        mixed = [
+            self._mixed(
+                query[rows], key[rows], value[rows], far_query, far_key, context.of_rows(rows)
+            )
+            for rows in rows_at_once(len(key), scores, query)
+        ]
+        mixed_bnqd = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
+        y_bqh: torch.Tensor = self.output(rearrange(mixed_bnqd, "b n q d -> b q (n d)"))
+        return y_bqh
+
+    def _mixed(
+        self,
+        query_bnqd: Float[torch.Tensor, "b n q d"],
+        key_bnkd: Float[torch.Tensor, "b n k d"],
+        value_bnkd: Float[torch.Tensor, "b n k d"],
+        far_query_ndr: Float[torch.Tensor, "n d r"],
+        far_key_ndr: Float[torch.Tensor, "n d r"],
+        context: DisentangledContext,
+    ) -> Float[torch.Tensor, "b n q d"]:
+        """Weighted values (b, n, q, d)."""
+        b, n, q, _ = query_bnqd.shape
+        row_bnqk = context.row.expand(b, n, q, -1)
+        to_far_bnqk = _picked(_of_all_rows(query_bnqd, far_key_ndr), row_bnqk)
+        from_far_bnkq = _picked(_of_all_rows(key_bnkd, far_query_ndr), row_bnqk.mT)
+        scores_bnqk = to_far_bnqk + from_far_bnkq.mT
+        if context.mask is not None:
+            scores_bnqk = scores_bnqk.masked_fill(~context.mask, -torch.inf)
+        rate = self.dropout if self.training else 0.0
+        mixed_bnqd = attend(query_bnqd, key_bnkd, value_bnkd, scores_bnqk, rate)
+        return mixed_bnqd if context.has_keys is None else mixed_bnqd * context.has_keys
+
+
+def _of_all_rows(
+    x_bnsd: Float[torch.Tensor, "b n s d"], far_ndr: Float[torch.Tensor, "n d r"]
+) -> Float[torch.Tensor, "b n s r"]:
+    """Products with every row of the table, one product per head for the whole batch."""
+    found = rearrange(x_bnsd, "b n s d -> n (b s) d") @ far_ndr
+    return rearrange(found, "n (b s) r -> b n s r", b=len(x_bnsd))
+
+
+def _picked(
+    x_bnsr: Float[torch.Tensor, "b n s r"], row_bnsk: Int[torch.Tensor, "b n s k"]
+) -> Float[torch.Tensor, "b n s k"]:
+    """Entries of each state at these rows of the table."""
+    if torch.compiler.is_compiling():
+        return x_bnsr.gather(3, row_bnsk)
+    picked: torch.Tensor = _Picked.apply(x_bnsr, row_bnsk)  # type: ignore[no-untyped-call]
+    return picked
+
+
+class _Picked(torch.autograd.Function):
+    """A gather that does not save what it gathers from; the library's does, for its shape."""
+
+    @staticmethod
+    def forward(ctx: Any, x_bnsr: torch.Tensor, row_bnsk: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(row_bnsk)
+        ctx.rows = x_bnsr.shape[3]
+        return x_bnsr.gather(3, row_bnsk)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream_bnsk: torch.Tensor) -> tuple[torch.Tensor, None]:
+        (row_bnsk,) = ctx.saved_tensors
+        slope_bnsr = upstream_bnsk.new_zeros(*upstream_bnsk.shape[:3], ctx.rows)
+        return slope_bnsr.scatter_add_(3, row_bnsk, upstream_bnsk), None
+
+
+def _rows_between(kind: DisentangledNode, inputs: EncoderInputs) -> Int[torch.Tensor, "#b 1 q k"]:
+    """The table's row for the distance from each query to each key."""
+    device, farthest = inputs.token_ids.device, kind.distance
+    at_bs = inputs.position_ids
+    if at_bs is None:
+        at_bs = torch.arange(inputs.token_ids.shape[1], device=device)[None]
+    before_m = torch.arange(-inputs.remembered, 0, device=device)
+    at_bk = torch.cat([before_m.expand(len(at_bs), -1), at_bs], dim=1)
+    far_bqk = inputs.in_queries(at_bs)[:, :, None] - at_bk[:, None, :]
+    by_distance = [kind.row_of(apart) for apart in range(-farthest, farthest + 1)]
+    rows = torch.tensor(by_distance, device=device)
+    return rows[far_bqk.clamp(-farthest, farthest) + farthest][:, None]
+
+
 def build_attention(table: Table, name: str, node: Encoder, layer: int) -> AttentionPart[Any, Any]:
     """Build the attention of one layer by its kind."""
     kind = node.attention.at(layer)
@@ -138,5 +294,7 @@ def build_attention(table: Table, name: str, node: Encoder, layer: int) -> Atten
             return ContentAttention(table, name, node, layer, kind)
         case RelativeNode():
             return RelativeAttention(table, name, node, layer, kind)
+        case DisentangledNode():
+            return DisentangledAttention(table, name, node, layer)
         case _:
             assert_never(kind)

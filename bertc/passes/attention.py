@@ -3,6 +3,7 @@
 import math
 
 from bertc.diagnostics import Diagnostics
+from bertc.ir.network.attention import DisentangledAttention
 from bertc.ir.network.attention_node import ContentAttention
 from bertc.ir.network.body_setting import Transformer
 from bertc.ir.network.generator import GeneratorNetwork
@@ -22,6 +23,8 @@ def check_attention(program: Complete, diagnostics: Diagnostics) -> None:
     attention = program.attention
     if isinstance(attention, ContentAttention):
         _heads_share_keys(program, attention, diagnostics)
+    if isinstance(attention, DisentangledAttention):
+        _ranges_left(program, attention, diagnostics)
     _layers_there(program, diagnostics)
 
 
@@ -80,6 +83,21 @@ def _heads_share_keys(
         program.span("attention"),
         notes=note("heads are set here", program.span("heads")),
         **argument("attention", program.origins["attention"], "kv_heads", str(near)),
+    )
+
+
+def _ranges_left(
+    program: Complete, attention: DisentangledAttention, diagnostics: Diagnostics
+) -> None:
+    least = attention.nearest_distance
+    if attention.distance >= least:
+        return
+    diagnostics.error(
+        "E350",
+        f"{attention.buckets} buckets are of single distances up to {attention.buckets // 2}, and "
+        f"distance = {attention.distance} leaves nothing to the others",
+        program.span("attention"),
+        **argument("attention", program.origins["attention"], "distance", str(least)),
     )
 
 

@@ -100,6 +100,8 @@ PROGRAMS: dict[str, dict[str, str]] = {
                      "segments": "0", "activation": "silu"},
     "relative": {"objective": "mlm + nsp", "attention": "relative(untie=true, segments=true)",
                  "activation": "tanh", "pack": "true", "format": "sentence-pair", "seq": "64"},
+    "disentangled": {"objective": "mlm", "attention": "disentangled(8, 16)", "segments": "0",
+                     "norm": "post(1e-7)", "format": "doc-sentences"},
     "rotary": {"objective": "mlm", "positions": "rotary(500, pairs=interleaved, share=0.5)",
                "attention": "full(kv_heads=1, qk_norm=true, bias=false)", "norm": "pre"},
     "alibi": {"objective": "mlm", "positions": "alibi", "format": "doc-sentences", **PACKED},

@@ -10,7 +10,10 @@ B, S = 5, 8
 # So seldom that none of the draws means it, and yet scores are made as for dropout.
 SELDOM = "dropout=dropout(attention=1e-6, hidden=0)"
 BASE = f"layers=2 hidden=16 heads=2 vocab=50 seq=16 {SELDOM} objective="
-KINDS = ["mlm", "clm", "mlm attention=relative(segments=true)", "clm attention=relative"]
+KINDS = [
+    "mlm", "clm", "mlm attention=relative(segments=true)", "clm attention=relative",
+    "mlm attention=disentangled(4, 8)",
+]  # fmt: skip
 IDS = torch.randint(5, 50, (B, S), generator=torch.Generator().manual_seed(1))
 SEGMENTS = torch.tensor([[0, 0, 0, 1, 1, 1, 0, 1]] * B)
 LENGTHS = torch.tensor([8, 3, 5, 8, 1])

@@ -21,7 +21,7 @@ from bertc.ir.changing.targets import ToFlops
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.learning.objective import Mlm, Sop, Term
 from bertc.ir.learning.optimizer import Lamb
-from bertc.ir.network.attention import RelativeAttention
+from bertc.ir.network.attention import DisentangledAttention, RelativeAttention
 from bertc.ir.network.ffn import Activation, Glu
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import NoPositions
@@ -74,6 +74,10 @@ KINDS: dict[str, tuple[Any, dict[str, object]]] = {
     "heads by distance": (
         STEPWISE,
         {"attention": RelativeAttention(untie=True, segments=True), "positions": NoPositions()},
+    ),
+    "heads beside distances": (
+        STEPWISE,
+        {"attention": DisentangledAttention(buckets=8, distance=16), "positions": NoPositions()},
     ),
 }
 

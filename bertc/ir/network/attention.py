@@ -1,14 +1,16 @@
 """Attention kinds with their settings, weights and operations; ``nn.attention`` builds them."""
 
+import math
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import Axis, Drawn, Weight, matrix
+from bertc.ir.base import ONES, ZEROS, Axis, Drawn, Weight, affine, matrix
 from bertc.ir.network.attention_node import AttentionNode, ContentAttention, query_key_value
 
 _BY_SEGMENT: tuple[Axis, Axis] = ("segments", "heads")
+_OF_DISTANCES: tuple[Axis, Axis] = ("positions", "hidden")
 STRIP = 128
 """Block size in tokens of the relative-position product; larger blocks compute more unused
 entries."""
@@ -146,6 +148,87 @@ class RelativeAttention(AttentionNode):
         return (op.Copy(call.states * call.keys, kept=True),) if self.segments else ()
 
 
+class DisentangledAttention(AttentionNode):
+    """Attention by content, and of content to distances and back (He et al. 2021, 3.1).
+
+    softmax((Q K^T + Q K_r^T + Q_r K^T) / sqrt(3 head_dim)) V, with K_r and Q_r the rows of one
+    table at the distance from query to key. All layers share the table, which is normalised and has
+    the dropout of states; each layer projects it by its own maps of keys and queries (DeBERTa-v3,
+    share_att_key, norm_rel_ebd). Distances have ``buckets`` rows in each direction: the nearest
+    half one each, those up to ``distance`` logarithmic ranges, those beyond the last row.
+    """
+
+    kind: Literal["disentangled"] = "disentangled"
+    projects: ClassVar[bool] = True
+    knows_distances: ClassVar[bool] = True
+    buckets: Annotated[int, Field(ge=4, le=100_000)] = 256  # DeBERTa-v3, position_buckets
+    distance: Annotated[int, Field(ge=4, le=1_000_000)] = 512  # max_relative_positions
+    positional = ("buckets", "distance")
+
+    @property
+    def nearest_distance(self) -> int:
+        """The smallest ``distance`` that leaves a range to the farther half of the buckets."""
+        return self.buckets // 2 + 2
+
+    def row_of(self, apart: int) -> int:
+        """The table's row for a key ``apart`` tokens before its query, behind it if negative."""
+        near, far = self.buckets // 2, min(abs(apart), self.distance)
+        if far > near:
+            share = math.log(far / near) / math.log((self.distance - 1) / near)
+            far = near + math.ceil(share * (near - 1))
+        row = self.buckets + (far if apart > 0 else -far)
+        return min(max(row, 0), 2 * self.buckets - 1)
+
+    def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
+        """Query, key, value and output maps, with biases."""
+        inner: tuple[Axis, int] = ("heads", widths.inner)
+        outer: tuple[Axis, int] = ("hidden", widths.hidden)
+        found = list[Weight]()
+        for part in ("query", "key", "value"):
+            found += affine(f"{name}.{part}", inner, outer, init, "attention")
+        return (*found, *affine(f"{name}.output", outer, inner, init, "attention"))
+
+    def common_weights(self, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
+        """The table of distances, and its norm."""
+        name, width, axes = "relative", (widths.hidden,), _OF_DISTANCES[1:]
+        shape = (2 * self.buckets, widths.hidden)
+        return (
+            Weight(f"{name}.distance.weight", shape, _OF_DISTANCES, init, "attention", "table"),
+            Weight(f"{name}.norm.weight", width, axes, ONES, "attention", "norm"),
+            Weight(f"{name}.norm.bias", width, axes, ZEROS, "attention", "norm"),
+        )
+
+    def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
+        """Operations of full attention, plus scores of distances by queries and by keys.
+
+        The table is projected once for all rows of a batch; nothing of it is kept by the row.
+        """
+        w, rows, times = widths, 2 * self.buckets, call.rows * widths.heads
+        scores = call.states * w.heads * call.keys
+        return (
+            *query_key_value(w, call),
+            op.Copy((call.states + call.context) * w.inner),  # queries and keys, scaled
+            op.Product(rows, w.hidden, 2 * w.inner, maps=2, keeps_rows=False),
+            op.Product(call.queries, w.head_dim, rows, times, maps=0),
+            op.Product(call.keys, w.head_dim, rows, times, maps=0),
+            # Scores of rows are gathered by distance, and added, as the mask is.
+            op.Copy(2 * scores),
+            op.Pointwise("add", 2 * scores),
+            op.Attention(
+                call.rows, call.queries, call.keys, w.heads, w.head_dim, dropout, mask="scores"
+            ),
+            op.Product(call.states, w.inner, w.hidden),
+        )
+
+    def shared_operations(self, call: op.Call) -> op.Operations:
+        """The distances of queries that are a subset, 64 bits each; all others are alike."""
+        return (op.Copy(2 * call.states * call.keys, kept=True),) if call.selects else ()
+
+    def common_operations(self, widths: op.Widths) -> op.Operations:
+        """The norm of the table."""
+        return (op.Norm(2 * self.buckets, widths.hidden, keeps_input=False),)
+
+
 class Strip(NamedTuple):
     """A block of queries starting at ``first``, and the range of distances it is scored against."""
 
@@ -183,6 +266,7 @@ def _biases(name: str, parts: tuple[str, ...], width: int, init: Drawn) -> tuple
 
 
 Attention = Annotated[
-    FullAttention | LocalAttention | RelativeAttention, Field(discriminator="kind")
+    FullAttention | LocalAttention | RelativeAttention | DisentangledAttention,
+    Field(discriminator="kind"),
 ]
 """The closed union of attention kinds."""

@@ -82,7 +82,11 @@ class AttentionNode(Node):
         """The operations of one layer, without its norm and residual branch."""
 
     def shared_operations(self, call: op.Call) -> op.Operations:
-        """Operations done once for all layers: none."""
+        """Operations done once for all layers with these queries: none."""
+        return ()
+
+    def common_operations(self, widths: op.Widths) -> op.Operations:
+        """Operations on ``common_weights`` once a forward pass: none."""
         return ()
 
 

@@ -28,6 +28,7 @@ def forward(encoder: "Encoder", call: op.Call) -> op.Forward:
     return op.Forward(
         embeddings=(
             *_embedding(encoder, call.of_all_states()),
+            *encoder.attention.common_operations(encoder.widths(0)),
             *(operation for each in shared.values() for operation in each),
         ),
         layers=(

@@ -1,0 +1,156 @@
+"""Disentangled attention against transformers' DebertaV2Model, and what it must not read."""
+
+import math
+
+import pytest
+import torch
+import transformers
+
+from bertc.api import resolve
+from bertc.diagnostics import SpecError
+from bertc.estimate import estimate
+from bertc.ir.network.attention import DisentangledAttention
+from bertc.nn import EncoderInputs, Model, build, gather_positions
+from tests.specs.test_flop_counter import BATCH, counted_by_torch
+
+B, V, H, N, LAYERS, SEQ = 2, 300, 32, 4, 3, 90
+KIND = "attention=disentangled(16, 64)"
+BASE = f"layers={LAYERS} hidden={H} heads={N} vocab={V} seq={SEQ} segments=0 norm=post(1e-7) "
+MASK = torch.arange(SEQ) < torch.tensor([[SEQ], [SEQ - 21]])
+IDS = torch.randint(5, V, (B, SEQ), generator=torch.Generator().manual_seed(1))
+NAMES = {
+    "encoder.relative.distance.": "encoder.rel_embeddings.",
+    "encoder.relative.norm.": "encoder.LayerNorm.",
+    "encoder.embeddings.token.": "embeddings.word_embeddings.",
+    "encoder.embeddings.norm.": "embeddings.LayerNorm.",
+    **{
+        f"encoder.{part}.{n}.{own}.": f"encoder.layer.{n}.{theirs}."
+        for n in range(LAYERS)
+        for part, own, theirs in (
+            *(("attention", x, f"attention.self.{x}_proj") for x in ("query", "key", "value")),
+            ("attention", "output", "attention.output.dense"),
+            ("attention", "norm", "attention.output.LayerNorm"),
+            ("ffn", "inner", "intermediate.dense"),
+            ("ffn", "outer", "output.dense"),
+            ("ffn", "norm", "output.LayerNorm"),
+        )
+    },
+}
+
+
+def made(extra: str = "dropout=0") -> Model:
+    model = build(resolve(BASE + f"{KIND} " * ("attention=" not in extra) + extra)).eval()
+    generator = torch.Generator().manual_seed(5)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3, generator=generator)
+    return model
+
+
+@torch.no_grad()
+def test_states_are_those_of_transformers() -> None:
+    config = transformers.DebertaV2Config(
+        vocab_size=V, hidden_size=H, num_hidden_layers=LAYERS, num_attention_heads=N,
+        intermediate_size=4 * H, max_position_embeddings=64, type_vocab_size=0,
+        relative_attention=True, position_buckets=16, pos_att_type="p2c|c2p", share_att_key=True,
+        norm_rel_ebd="layer_norm", position_biased_input=False, layer_norm_eps=1e-7,
+    )  # fmt: skip
+    theirs, ours = transformers.DebertaV2Model(config).eval(), made()
+    weights = theirs.state_dict()
+    assert sum(each.numel() for each in weights.values()) == sum(
+        each.numel() for name, each in ours.named_parameters() if "heads." not in name
+    )
+    for name, weight in ours.named_parameters():
+        for own, name_there in NAMES.items():
+            if name.startswith(own):
+                weights.pop(name.replace(own, name_there)).copy_(weight)
+    assert not weights
+    for mask in (torch.ones(B, SEQ, dtype=torch.bool), MASK):
+        expected = theirs(input_ids=IDS, attention_mask=mask.long()).last_hidden_state
+        found = ours.read(EncoderInputs(IDS, attention_mask=mask))
+        torch.testing.assert_close(found[mask], expected[mask], atol=2e-5, rtol=1e-4)
+
+
+def test_distances_have_the_published_buckets() -> None:
+    kind = DisentangledAttention()
+    found = {apart: kind.row_of(apart) - 256 for apart in (1, 127, 128, 129, 130, 200, 256, 400)}
+    assert found == {1: 1, 127: 127, 128: 128, 129: 129, 130: 130, 200: 169, 256: 192, 400: 233}
+    assert [kind.row_of(apart) for apart in (511, 512, 9000, -511, -512, -9000)] == [
+        511, 511, 511, 1, 0, 0,
+    ]  # fmt: skip
+
+
+@torch.no_grad()
+def test_padding_changes_nothing_and_attends_to_nothing() -> None:
+    model, short = made(), SEQ - 21
+    padded = model.read(EncoderInputs(IDS, attention_mask=MASK))
+    alone = model.read(EncoderInputs(IDS[1:, :short]))
+    torch.testing.assert_close(padded[1:, :short], alone, atol=1e-5, rtol=1e-5)
+    part, inputs = model.encoder.attention["0"], EncoderInputs(IDS, attention_mask=MASK)
+    x = torch.randn(B, SEQ, H)
+    y = part(x, None, model.encoder._contexts(inputs, x)[0])
+    assert torch.equal(y[~MASK], part.output.bias.expand(21, H))
+
+
+def test_packed_rows_do_not_see_each_other() -> None:
+    model, first = made(), 40
+    sequence_ids = (torch.arange(SEQ) >= first).long().expand(B, SEQ) + 1
+    x = torch.randn(B, SEQ, H, requires_grad=True)
+    part = model.encoder.attention["1"]
+    y = part(x, None, model.encoder._contexts(EncoderInputs(IDS, sequence_ids=sequence_ids), x)[1])
+    (gradient,) = torch.autograd.grad(y[:, :first].square().sum(), x)
+    assert gradient[:, :first].abs().min() > 0
+    assert not gradient[:, first:].any()
+    packed = model.read(EncoderInputs(IDS, sequence_ids=sequence_ids))
+    apart = [model.read(EncoderInputs(ids)) for ids in (IDS[:, :first], IDS[:, first:])]
+    torch.testing.assert_close(packed, torch.cat(apart, dim=1), atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_outputs_of_a_few_positions_are_those_of_all() -> None:
+    model, at = made(), torch.tensor([[3, 77, 0], [5, 5, 60]])
+    inputs = EncoderInputs(IDS, attention_mask=MASK)
+    some = model.read(inputs._replace(output_positions=at))
+    torch.testing.assert_close(some, gather_positions(model.read(inputs), at))
+
+
+def test_the_table_has_dropout_in_every_layer() -> None:
+    model = made("dropout=dropout(0.5, 0)")
+    part, inputs, x = model.encoder.attention["0"], EncoderInputs(IDS), torch.randn(B, SEQ, H)
+    context = model.encoder._contexts(inputs, x)[0]
+    assert torch.equal(part(x, None, context), part(x, None, context))
+    part.train()
+    assert not torch.equal(part(x, None, context), part(x, None, context))
+
+
+@pytest.mark.parametrize(
+    "extra",
+    ["objective=mlm", "objective=clm", "objective=plm", "objective=mlm share=attention E=16",
+     "objective=clm memory=32 format=stream"],
+)  # fmt: skip
+def test_products_are_counted_as_torch_counts_them(extra: str) -> None:
+    spec = f"{BASE}{KIND} {extra} steps=10 batch={BATCH} microbatch={BATCH}"
+    resolved = resolve(spec)
+    forward, train = counted_by_torch(resolved, resolved.stages[0])
+    found = estimate(resolved).stages[0].flops
+    assert found.forward_per_example == pytest.approx(forward, rel=1e-4)
+    assert found.train_per_example == pytest.approx(train, rel=1e-4)
+
+
+def test_a_forward_pass_of_the_base_size_has_the_published_products() -> None:
+    spec = "layers=12 hidden=768 heads=12 vocab=128100 segments=0 norm=post(1e-7) seq=128 steps=10"
+    spec += " attention=disentangled objective=mlm(p=100%) batch=1 microbatch=1"
+    found = estimate(resolve(spec)).stages[0].flops.forward_per_example
+    assert found == pytest.approx(64_595_165_184, rel=1e-4)
+
+
+@pytest.mark.parametrize("distance", [17, 18])
+def test_distances_beyond_the_near_ones_need_room(distance: int) -> None:
+    spec = f"{BASE} attention=disentangled(32, {distance})"
+    if distance == 18:
+        assert math.isfinite(resolve(spec).encoder.attention.row_of(18))
+        return
+    with pytest.raises(SpecError) as found:
+        resolve(spec)
+    (diagnostic,) = found.value.diagnostics
+    assert diagnostic.code == "E350"
+    assert "distance=18" in diagnostic.help
