@@ -133,8 +133,7 @@ def evaluate(
     # Per language (5, t): loss sums, correct, positives, counts, unigram losses.
     totals: dict[str, Tensor] = {}
     memories: dict[str, list[Memory | None]] = {}
-    examples, device = 0, nats_v.device
-    prepared = preparing(device)
+    examples, device, prepared = 0, nats_v.device, preparing(nats_v.device)
     model.eval()
     try:
         for batch in batches:

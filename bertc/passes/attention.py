@@ -3,7 +3,6 @@
 import math
 
 from bertc.diagnostics import Diagnostics
-from bertc.ir.network.attention import DisentangledAttention
 from bertc.ir.network.attention_node import ContentAttention
 from bertc.ir.network.body_setting import Transformer
 from bertc.ir.network.generator import GeneratorNetwork
@@ -23,8 +22,7 @@ def check_attention(program: Complete, diagnostics: Diagnostics) -> None:
     attention = program.attention
     if isinstance(attention, ContentAttention):
         _heads_share_keys(program, attention, diagnostics)
-    if isinstance(attention, DisentangledAttention):
-        _ranges_left(program, attention, diagnostics)
+    _ranges_left(program, diagnostics)
     _layers_there(program, diagnostics)
 
 
@@ -86,16 +84,13 @@ def _heads_share_keys(
     )
 
 
-def _ranges_left(
-    program: Complete, attention: DisentangledAttention, diagnostics: Diagnostics
-) -> None:
-    least = attention.nearest_distance
-    if attention.distance >= least:
+def _ranges_left(program: Complete, diagnostics: Diagnostics) -> None:
+    if (problem := program.attention.distance_problem) is None:
         return
+    reason, least = problem
     diagnostics.error(
         "E350",
-        f"{attention.buckets} buckets are of single distances up to {attention.buckets // 2}, and "
-        f"distance = {attention.distance} leaves nothing to the others",
+        reason,
         program.span("attention"),
         **argument("attention", program.origins["attention"], "distance", str(least)),
     )

@@ -8,8 +8,8 @@ from bertc.ir.changing.pruning import NOTHING
 from bertc.ir.learning.batch_warmup import BatchWarmup
 from bertc.ir.program.stage import AnyStage
 
-Value = TypeVar("Value")
-Pieces = Sequence[tuple[Value, int]]
+_Value = TypeVar("_Value")
+_Pieces = Sequence[tuple[_Value, int]]
 """Values, each with its number of steps."""
 
 
@@ -27,8 +27,9 @@ def in_pieces(batches: BatchWarmup, stage: AnyStage, rows_read: int) -> list[Any
         rows, objectives = _at(sizes, begin), [_at(pieces, begin) for pieces in terms]
         first_batch = -(-rows_read // rows)
         names = [str(rows)] if len(sizes) > 1 else []
-        for one, pieces in zip(objectives, terms, strict=True):
-            names += [f"{one.masks.p:g}"] if one.masks and len(pieces) > 1 else []
+        for objective, pieces in zip(objectives, terms, strict=True):
+            masks = objective.masks if len(pieces) > 1 else None
+            names += [f"{masks.p:g}"] if masks else []
         update = {
             "name": "-".join([stage.name, *names]),
             "batch": rows,
@@ -36,8 +37,8 @@ def in_pieces(batches: BatchWarmup, stage: AnyStage, rows_read: int) -> list[Any
             "first_step": stage.first_step + begin,
             "first_batch": first_batch,
             "objective": tuple(
-                term.model_copy(update={"objective": one})
-                for term, one in zip(stage.objective, objectives, strict=True)
+                term.model_copy(update={"objective": objective})
+                for term, objective in zip(stage.objective, objectives, strict=True)
             ),
             "grow": stage.grow if begin == 0 else None,
             "prune": stage.prune if end == ends[-1] else NOTHING,
@@ -47,12 +48,12 @@ def in_pieces(batches: BatchWarmup, stage: AnyStage, rows_read: int) -> list[Any
     return stages
 
 
-def _ends(pieces: Pieces[Value]) -> list[int]:
+def _ends(pieces: _Pieces[_Value]) -> list[int]:
     """The step after the last one of each piece."""
     return list(accumulate(steps for _, steps in pieces))
 
 
-def _at(pieces: Pieces[Value], step: int) -> Value:
+def _at(pieces: _Pieces[_Value], step: int) -> _Value:
     """The value at a step."""
     ends = _ends(pieces)
     return next(value for (value, _), end in zip(pieces, ends, strict=True) if step < end)

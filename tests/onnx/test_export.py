@@ -63,7 +63,6 @@ def same(found: np.ndarray, expected: torch.Tensor) -> None:
         "norm=pre share=all E=16",
         "norm=sandwich(function=rms) activation=swiglu(bias=false) head=linear(tied=false)",
         ROTARY,
-        "attention=disentangled(4, 8)",
     ],
 )
 def test_states_and_heads_are_those_of_the_module(more: str) -> None:

@@ -30,6 +30,9 @@ def test_the_loss_falls(spec, corpus_file, cache, tmp_path):
     if first.stages[0].optimizer.schedule.kind == "inverse-sqrt":
         # Without a warm-up the rate would be gone before anything is learned.
         toy.append("optimizer=adamw(lr=1e-3, warmup=10, schedule=inverse-sqrt)")
+    if first.encoder.attention.shares_keys:  # six heads of queries for six of keys
+        toy.append("heads=6")
+    toy.append("batch_warmup=none")
     kind, table = first.vocabulary.kind, first.encoder.table
     size = 400 if kind == "bpe" else 120  # 256 bytes come before the first word
     if table.kind == "adaptive":

@@ -161,14 +161,19 @@ class DisentangledAttention(AttentionNode):
     kind: Literal["disentangled"] = "disentangled"
     projects: ClassVar[bool] = True
     knows_distances: ClassVar[bool] = True
+    varying_steps: ClassVar[bool] = True
     buckets: Annotated[int, Field(ge=4, le=100_000)] = 256  # DeBERTa-v3, position_buckets
     distance: Annotated[int, Field(ge=4, le=1_000_000)] = 512  # max_relative_positions
     positional = ("buckets", "distance")
 
     @property
-    def nearest_distance(self) -> int:
-        """The smallest ``distance`` that leaves a range to the farther half of the buckets."""
-        return self.buckets // 2 + 2
+    def distance_problem(self) -> tuple[str, int] | None:
+        """The reason why a short ``distance`` leaves no ranges, and the shortest that does."""
+        single = self.buckets // 2
+        if self.distance >= single + 2:
+            return None
+        reason = f"{self.buckets} buckets are of single distances up to {single}, and distance = "
+        return f"{reason}{self.distance} leaves nothing to the others", single + 2
 
     def row_of(self, apart: int) -> int:
         """The table's row for a key ``apart`` tokens before its query, behind it if negative."""

@@ -41,6 +41,11 @@ class AttentionNode(Node):
         return None
 
     @property
+    def distance_problem(self) -> tuple[str, int] | None:
+        """The reason why its ``distance`` is too short, and the shortest that is not, or None."""
+        return None
+
+    @property
     def named_layers(self) -> tuple[int, ...]:
         """The layers that it names."""
         return ()

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from bertc.ir.terms.masking import DynamicMasking, Masking, Replace, TokenUnit, Unit
 from bertc.ir.terms.node import LONG, LanguageModel, RowShape
 
-LEVELS = 4
+SHARES = 4
 """Shares of masked tokens that a stage goes through from ``p`` to ``p_end``."""
 
 
@@ -26,7 +26,7 @@ class Masked(LanguageModel):
 
     p: Annotated[float, Field(gt=0, le=1)] = 0.15  # BERT --masked_lm_prob
     p_end: Annotated[float, Field(ge=0, le=1, exclude_if=not_)] = 0.0  # 0: p throughout
-    p_levels: Annotated[int, Field(ge=2, le=100, exclude_if=LEVELS.__eq__)] = LEVELS
+    p_levels: Annotated[int, Field(ge=2, le=100, exclude_if=SHARES.__eq__)] = SHARES
     eval_p: Annotated[float, Field(ge=0, le=1, exclude_if=not_)] = 0.0
     unit: Unit = TokenUnit()
     replace: Replace = Replace()
@@ -47,7 +47,7 @@ class Masked(LanguageModel):
 
     @model_validator(mode="after")
     def _has_levels(self) -> Self:
-        if self.p_levels != LEVELS and not self.p_end:
+        if self.p_levels != SHARES and not self.p_end:
             raise ValueError("p_levels needs p_end", "p_end=15%, the share at the end of the stage")
         return self
 
@@ -91,7 +91,7 @@ class Masked(LanguageModel):
 
     def _at(self, p: float, eval_p: float) -> Self:
         """The same with this ``p`` throughout."""
-        return self.model_copy(update={"p": p, "p_end": 0.0, "p_levels": LEVELS, "eval_p": eval_p})
+        return self.model_copy(update={"p": p, "p_end": 0.0, "p_levels": SHARES, "eval_p": eval_p})
 
     def predictions(self, seq: int) -> int:
         """Predictions per row, the K of the (batch, K) tensors."""

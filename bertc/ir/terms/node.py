@@ -130,12 +130,12 @@ class TermNode(Node):
         return 0
 
     def pieces(self, steps: int) -> tuple[tuple[Self, int], ...]:
-        """What it is during a stage of ``steps`` steps: terms, and the number of steps of each."""
+        """The term in each piece of a stage of ``steps`` steps, with the steps of the piece."""
         return ((self, steps),)
 
     @property
     def held_out(self) -> Self:
-        """What it is in evaluations."""
+        """The term as evaluations have it."""
         return self
 
     def predictions(self, seq: int) -> int:
