@@ -39,7 +39,10 @@ def exit_code(error: BaseException, color: bool) -> int:
             _complain(error.message, error.help)
             return error.exit_code
         case KeyboardInterrupt() | typer.Abort():
-            _complain("interrupted")
+            _complain(
+                "interrupted",
+                "what was saved is kept: go on with --resume, or run the same command again",
+            )
             return INTERRUPTED
         case BrokenPipeError():
             # The reader of our output left: nothing may be flushed into the closed pipe at exit.

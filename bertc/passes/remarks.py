@@ -52,7 +52,8 @@ def _heads_rounded(program: Complete, diagnostics: Diagnostics) -> None:
 def _window_is_whole(program: Complete, diagnostics: Diagnostics) -> None:
     reaches = [program.attention.at(layer).reach for layer in range(program.layers)]
     reach, seq = max((reach or 0 for reach in reaches), default=0), program.longest_seq
-    if reach >= seq - 1:
+    written = program.origins["attention"].kind != "derived"  # else it came with the weights
+    if written and reach >= seq - 1:
         diagnostics.remark(
             "R111",
             f"a window of {2 * reach} covers rows of {seq} tokens from end to end",

@@ -108,6 +108,8 @@ def _shapeless(value: Any, full: bool) -> str:
         case Node() if "weight" in type(value).model_fields:
             (term,) = (name for name in type(value).model_fields if name != "weight")
             return _term(value, SumShape(type(value), term, arguments(type(value))[term]), full)
+        case Node() if value.number_unit:
+            return f"{show_number(getattr(value, value.bare_number[0]))} {value.number_unit}"
         case Node():
             kinds = dict.fromkeys(kinds_of(type(value)), type(value))
             return _node(value, KindShape(kinds, "kind" in type(value).model_fields), full)
