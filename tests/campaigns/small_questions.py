@@ -1,13 +1,11 @@
-"""The questions of ``small.py``: arms as specs, in the order in which they are asked."""
+"""Questions about small models: teachers, students, pruned networks."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-SEEDS = (1, 2, 3)
+from tests.campaigns.question import ONCE, Arm, Question, arms
+
 FOLDERS = {"sst2": "SST-2", "mrpc": "MRPC", "rte": "RTE"}
-ONCE = "precision=fp32 keep=1 eval_every=100k save_every=100k log_every=50"
-"""Settings of all arms: one evaluation and one checkpoint, at the end."""
 RATE = "optimizer=adamw(1e-4, warmup=10%, bias_correction=true)"
 
 
@@ -26,31 +24,6 @@ class Places:
     def teacher(self, name: str) -> Path:
         """The encoder fine-tuned on a task."""
         return self.runs / f"teacher-{name}" / "tuned"
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One spec. Its runs stay where others begin with them."""
-
-    name: str
-    spec: str
-    kept: bool = False
-
-
-@dataclass(frozen=True)
-class Question:
-    """Arms that are compared, and run folders whose latency is measured after them."""
-
-    name: str
-    asks: str
-    arms: tuple[Arm, ...]
-    seeds: tuple[int, ...] = SEEDS
-    timed: tuple[str, ...] = ()
-
-
-def arms(common: str, own: Mapping[str, str]) -> tuple[Arm, ...]:
-    """Arms by name, each with settings of its own beside common ones."""
-    return tuple(Arm(name, f"{ONCE} {common} {text}") for name, text in own.items())
 
 
 EXAMPLES = {"sst2": 16000, "mrpc": 3668, "rte": 2490}

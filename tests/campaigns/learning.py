@@ -1,14 +1,17 @@
-"""Learning experiments with small models: teachers, students, pruned networks.
+"""Learning experiments: what an idea is worth, as specs that are trained side by side.
 
-    OMP_NUM_THREADS=1 nice python -m tests.campaigns.small --data DATA --encoder MODEL --out OUT
-    python -m tests.campaigns.small --data DATA --encoder MODEL --out OUT --only students-sst2
-    python -m tests.campaigns.small --out OUT --table            (Markdown tables so far)
+    OMP_NUM_THREADS=1 nice python -m tests.campaigns.learning --data DATA --encoder MODEL --out OUT
+    python -m tests.campaigns.learning --data DATA --encoder MODEL --out OUT --only students-sst2
+    python -m tests.campaigns.learning --out OUT --only arrangements
+    python -m tests.campaigns.learning --out OUT --table            (Markdown tables so far)
 
 DATA has glue/SST-2, glue/MRPC, glue/RTE and glove/*.txt.gz, MODEL is the Hugging Face folder of a
-BERT. Each arm of a question is a spec that ``bertc train`` trains with three seeds; what came out
-is kept in OUT/QUESTION/ARM.json, and its run folders only where others need them. A campaign that
-was killed goes on by the same command: arms with a file are done, and of an unfinished one the
-finished seeds. ``docs/small.md`` has the questions and the answers of one campaign.
+BERT; what begins from nothing needs neither. Each arm of a question is a spec that
+``bertc train`` trains with three seeds; what came out
+is kept in OUT/QUESTION/ARM.json, and its run folders only where others need
+them. A campaign that was killed goes on by the same command: arms with a file are done, and of
+an unfinished one the finished seeds. ``docs/small.md`` and ``docs/today.md``
+have the answers of one campaign.
 """
 
 import argparse
@@ -19,10 +22,13 @@ import shutil
 import statistics
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.campaigns.small_questions import Arm, Places, Question, questions
+from bertc import api
+from tests.campaigns import modern_questions, small_questions
+from tests.campaigns.question import Arm, Question
 
 
 def bertc(*words: str) -> str:
@@ -39,6 +45,12 @@ def processor_seconds() -> float:
     """Seconds that finished commands have spent."""
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     return spent.ru_utime + spent.ru_stime
+
+
+def with_steps(arm: Arm, flops: float) -> Arm:
+    """An arm that trains for so many FLOPs, to the nearest step."""
+    counted = api.estimate(f"{arm.spec} steps=1000").flops.train_per_step
+    return replace(arm, spec=f"{arm.spec} steps={round(flops / counted)}")
 
 
 def train(arm: Arm, seeds: tuple[int, ...], folder: Path, to: Path) -> None:
@@ -78,7 +90,8 @@ def ask(question: Question, out: Path) -> list[str]:
             continue
         print(f"{question.name}: {arm.name}", flush=True)
         try:
-            train(arm, question.seeds, out / "runs" / question.name / arm.name, to)
+            planned = with_steps(arm, question.flops) if question.flops else arm
+            train(planned, question.seeds, out / "runs" / question.name / arm.name, to)
         except subprocess.CalledProcessError as error:
             failed.append(f"{question.name}/{arm.name}: exit code {error.returncode}")
             print(failed[-1], flush=True)
@@ -104,10 +117,10 @@ def row(name: str, seen: list[float], first: list[float], seconds: float) -> str
     return f"| {name} | {median:.4f} | {spread:.4f} | {each} | {beside} | {seconds:.0f} |"
 
 
-def table(out: Path, places: Places) -> str:
+def table(out: Path, questions: tuple[Question, ...]) -> str:
     """A Markdown table of each question that has answers, and the latencies beside them."""
     lines = []
-    for question in questions(places):
+    for question in questions:
         done = [(arm.name, out / question.name / f"{arm.name}.json") for arm in question.arms]
         done = [(name, path) for name, path in done if path.exists()]
         if not done:
@@ -135,10 +148,11 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME")
     parser.add_argument("--table", action="store_true", help="train nothing")
     options = parser.parse_args()
-    places = Places(options.data, options.encoder, options.out / "runs")
-    chosen = [each for each in questions(places) if each.name in options.only or not options.only]
+    places = small_questions.Places(options.data, options.encoder, options.out / "runs")
+    questions = (*small_questions.questions(places), *modern_questions.questions())
+    chosen = [each for each in questions if each.name in options.only or not options.only]
     failed = [] if options.table else [line for each in chosen for line in ask(each, options.out)]
-    print(table(options.out, places))
+    print(table(options.out, questions))
     print("\n".join(failed))
     return 1 if failed else 0
 
