@@ -5,11 +5,9 @@ Teachers know 500 tokens and have two heads.
 
 from typing import get_args
 
-from bertc.api import points
 from bertc.ir.data import Format
 from bertc.ir.learning.objective import Distillation, Pretraining
 from bertc.ir.terms.masking import Unit
-from bertc.resources import shipped_specs
 
 PAIRS = 'data=pairs(en="a.en", fr="a.fr")'
 XLNET = "attention=relative(untie=true, segments=true) segments=0"
@@ -55,12 +53,3 @@ TEXT_KINDS, FORMAT_KINDS = kinds_of(Pretraining) | kinds_of(Distillation), kinds
 UNIT_KINDS = kinds_of(Unit)
 PARTS_OF_A_STEP = ("embeddings", "attention", "ffn", "head", "optimiser", "loader")
 """Those of a transformer, in the order in which tables have them."""
-
-
-def _reads_text_alone(name: str) -> bool:
-    stages = [stage for point in points(name) for stage in point.stages]
-    return not any(stage.tasks or stage.allocated != stage.learned for stage in stages)
-
-
-PRETRAINING = [name for name in sorted(shipped_specs()) if _reads_text_alone(name)]
-"""Shipped specs without tasks and teachers, of which those above are small examples."""

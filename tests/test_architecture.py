@@ -6,6 +6,7 @@ import re
 import statistics
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -89,6 +90,20 @@ APART = (("nn", "data"), ("objectives", "data"), ("estimate", "nn"))
 MOST_FILES = 20
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of a file's syntax."""
+    return tuple(ast.walk(ast.parse(path.read_text())))
+
+
+@cache
+def names_and_texts(path: Path) -> tuple[set[str], set[object]]:
+    """Names that a file's code uses or imports, and its constants."""
+    names = {node.id for node in nodes(path) if isinstance(node, ast.Name)}
+    names |= {node.name for node in nodes(path) if isinstance(node, ast.alias)}
+    return names, {node.value for node in nodes(path) if isinstance(node, ast.Constant)}
+
+
 def room_of(path: Path) -> str:
     """The folder of a file, as a dotted name."""
     return ".".join(path.parent.relative_to(PACKAGE).parts)
@@ -105,7 +120,7 @@ def room_named(name: str) -> str:
 def imported(path: Path) -> set[str]:
     """Every module a file imports, wherever in the file."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -195,7 +210,7 @@ def test_files_and_functions_stay_small() -> None:
     long = [
         f"{path}:{node.name}"
         for path in FILES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(path)
         if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= 50
     ]
     assert long == []
@@ -226,14 +241,9 @@ def files_naming(kind: type[Node]) -> set[str]:
     """The files that name a kind by its class, or as a spec does, but for those that list some."""
     found = set[str]()
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            match node:
-                case ast.Name(id=name) | ast.alias(name=name) if name == kind.__name__:
-                    found.add(str(path.relative_to(PACKAGE)))
-                case ast.Constant(value=name) if name == kind.model_fields["kind"].default:
-                    found.add(str(path.relative_to(PACKAGE)))
-                case _:
-                    pass
+        names, texts = names_and_texts(path)
+        if kind.__name__ in names or kind.model_fields["kind"].default in texts:
+            found.add(str(path.relative_to(PACKAGE)))
     return {file for file in found if not file.startswith(LISTING)}
 
 
@@ -268,7 +278,7 @@ def test_files_of_others_are_looked_at_and_read_through_storage() -> None:
     for path in FILES:
         if path.parent.name == "storage" or str(path.relative_to(PACKAGE)) in OWN_FILES:
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 used = f"{path}:{node.lineno} calls {node.func.attr}"
                 assert node.func.attr not in OF_STORAGE, used

@@ -20,7 +20,10 @@ MODERN = (
 
 
 def learned(
-    network: str = "", optimizer: str = "adamw", schedule: str = "polynomial", objective: str = "mlm"
+    network: str = "",
+    optimizer: str = "adamw",
+    schedule: str = "polynomial",
+    objective: str = "mlm",
 ) -> str:
     """A spec of BERT's training but for what is given."""
     return f"{network} objective={objective} optimizer={optimizer}({RATE}, schedule={schedule})"

@@ -6,7 +6,8 @@ import pytest
 
 from bertc.api import points, resolve
 from bertc.inference.preview import preview
-from tests.kinds import OBJECTIVES, PRETRAINING
+from tests.kinds import OBJECTIVES
+from tests.shipped import PRETRAINING
 
 TOY = ("layers=1 hidden=16 heads=2 seq=32 batch=4 steps=2 vocab=wordpiece(500) holdout=0.2 "
        "device=cpu")  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 
 from bertc.api import points
 from bertc.train.loop import train
-from tests.kinds import PRETRAINING
+from tests.shipped import PRETRAINING
 
 TOY = ["layers=2", "hidden=32", "heads=2", "head_dim=16", "ffn=64", "seq=32", "batch=16",
        "steps=30", "log_every=1", "eval_every=30", "save_every=30", "eval_examples=32",

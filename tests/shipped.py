@@ -1,0 +1,53 @@
+"""Shipped specs that read text alone, and one of each structure."""
+
+from bertc.api import points
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
+from bertc.resources import shipped_specs
+
+
+def _reads_text_alone(programs: tuple[Resolved, ...]) -> bool:
+    stages = [stage for program in programs for stage in program.stages]
+    return not any(stage.tasks or stage.allocated != stage.learned for stage in stages)
+
+
+_PROGRAMS = {name: points(name) for name in sorted(shipped_specs())}
+PRETRAINING = [name for name, programs in _PROGRAMS.items() if _reads_text_alone(programs)]
+"""Shipped specs without tasks and teachers, of which those in ``kinds`` are small examples."""
+
+
+def _without_numbers(value: object) -> object:
+    """A dumped value in which numbers are alike, and so are members of a list but for numbers."""
+    match value:
+        case dict():
+            return {name: _without_numbers(inner) for name, inner in value.items()}
+        case list():
+            return sorted({repr(_without_numbers(inner)) for inner in value})
+        case int() | float() if not isinstance(value, bool):
+            return "number"
+        case _:
+            return value
+
+
+def _structure(stage: Stage) -> str:
+    """What decides which operations a stage has, but for how large they are."""
+    read = {"encoder", "generator", "objective", "format", "padded", "pack"}
+    without = {"encoder": {"initializer", "dropout", "languages"}}
+    dumped = stage.model_dump(mode="json", include=read, exclude=without)
+    owners = (stage.encoder.attention_owner, stage.encoder.ffn_owner)
+    shared = [len(set(owner)) < len(owner) for owner in owners]
+    return f"{_without_numbers(dumped)} {shared} {stage.memory > 0}"
+
+
+def _smallest_of_each_structure() -> list[str]:
+    found = dict[frozenset[str], tuple[int, str]]()
+    for name in PRETRAINING:
+        first = _PROGRAMS[name][0]
+        key = frozenset(map(_structure, first.stages))
+        size = len(first.encoder.layers) * first.encoder.hidden**2
+        found[key] = min(found.get(key, (size, name)), (size, name))
+    return [name for _, name in found.values()]
+
+
+STRUCTURES = _smallest_of_each_structure()
+"""Of specs whose operations differ in size alone, the smallest."""
