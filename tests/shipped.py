@@ -1,5 +1,7 @@
 """Shipped specs that read text alone, and one of each structure."""
 
+from collections.abc import Callable
+
 from bertc.api import points
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
@@ -29,7 +31,7 @@ def _without_numbers(value: object) -> object:
             return value
 
 
-def _structure(stage: Stage) -> str:
+def _operations(stage: Stage) -> str:
     """What decides which operations a stage has, but for how large they are."""
     read = {"encoder", "generator", "objective", "format", "padded", "pack"}
     without = {"encoder": {"initializer", "dropout", "languages"}}
@@ -39,15 +41,24 @@ def _structure(stage: Stage) -> str:
     return f"{_without_numbers(dumped)} {shared} {stage.memory > 0}"
 
 
-def _smallest_of_each_structure() -> list[str]:
+def _learning(stage: Stage) -> str:
+    """What decides how a stage learns as well."""
+    read = {"grow", "replacements", "data", "mixing", "pairs", "optimizer", "freeze"}
+    return f"{_operations(stage)} {_without_numbers(stage.model_dump(mode='json', include=read))}"
+
+
+def _smallest_of_each(kind: Callable[[Stage], str]) -> list[str]:
+    """Of the specs whose stages are of the same kinds, the smallest."""
     found = dict[frozenset[str], tuple[int, str]]()
     for name in PRETRAINING:
         first = _PROGRAMS[name][0]
-        key = frozenset(map(_structure, first.stages))
         size = len(first.encoder.layers) * first.encoder.hidden**2
+        key = frozenset(map(kind, first.stages))
         found[key] = min(found.get(key, (size, name)), (size, name))
     return [name for _, name in found.values()]
 
 
-STRUCTURES = _smallest_of_each_structure()
-"""Of specs whose operations differ in size alone, the smallest."""
+STRUCTURES = _smallest_of_each(_operations)
+"""One of the specs whose operations differ in size alone."""
+SYSTEMS = _smallest_of_each(_learning)
+"""One of those that learn in the same way too."""

@@ -2,12 +2,14 @@
 
 import re
 import shlex
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
 import typer.main
 
 from bertc import cli, passes, syntax
+from bertc.bench import latency
 from bertc.commands import app
 from bertc.diagnostics import Diagnostics
 
@@ -84,10 +86,12 @@ QUICK = ["--runtime", "torch", "--precision", "fp32", "--seconds", "0.1"]
 
 
 def test_the_commands_of_the_page_on_small_networks_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    processes: ForkServerContext,
+) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BERTC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(latency.multiprocessing, "get_context", lambda method: processes)
     rows = "text\tlabel\n" + "a hen and a duck\tfarm\na pond and a reed\tlake\n" * 12
     for name in ("train.tsv", "dev.tsv"):
         (tmp_path / name).write_text(rows)

@@ -184,10 +184,10 @@ def test_a_model_without_pooler_says_so() -> None:
 @pytest.mark.parametrize(
     ("extra", "graphs"),
     [
-        ("share=all layers=6 E=16", 2),
+        ("share=all layers=4 E=16", 2),
         ("share=attention layers=3", 2),
-        ("layers=5 norm=pre", 3),
-        ("layers=6 ffn=[64, 32, 16, 8, 48, 32]", 6),
+        ("layers=4 norm=pre", 3),
+        ("layers=3 ffn=[64, 32, 16]", 4),
     ],
 )
 def test_layers_alike_are_compiled_once(

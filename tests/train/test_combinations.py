@@ -108,7 +108,7 @@ def test_an_objective_can_be_traced_whole(
     objective, corpus_file, pairs, cache, tmp_path, monkeypatch
 ):
     """As far as code is made of it, which takes longer and is tried elsewhere."""
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
     own = settings(objective, str(corpus_file), pairs)
     (resolved,) = points("layers=2", [*TOY, *own, "compile=on"])
     torch.compiler.reset()

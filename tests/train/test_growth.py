@@ -174,12 +174,12 @@ def test_a_run_that_grows_is_the_same_however_resumed(
     resolved = tiny(stages=STAGES, **settings)
     options = {"cache": tmp_path / "cache", "quiet": True}
     train(resolved, tmp_path / "straight", **options)
+    run = tmp_path / "stopped"
     for step in (8, 10, 12, 20):  # in the first stage, at the boundary, in the second stage
-        run = tmp_path / f"stopped-{step}"
         with monkeypatch.context() as patch:
             _Stop(patch, step)
             with pytest.raises(StoppedError):
-                train(resolved, run, **options)
+                train(resolved, run, resume=step > 8, **options)
         # Until it goes on, the network is as deep as the checkpoint.
         depth = 1 if step <= 10 else 2
         reached, tensors = read_model(run)
@@ -189,8 +189,8 @@ def test_a_run_that_grows_is_the_same_however_resumed(
         )
         assert evaluate_run(run, **options).step == step
         assert fill(run, "hens cackle in the [MASK]").masks
-        train(resolved, run, resume=True, **options)
-        same_run(tmp_path / "straight", run)
+    train(resolved, run, resume=True, **options)
+    same_run(tmp_path / "straight", run)
 
 
 def test_a_kill_between_the_stages_goes_on_from_the_end_of_the_first(tiny, tmp_path, same_run):

@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from bertc.diagnostics import BertcError, UsageError
+from bertc.distributed import parent_watch
 from bertc.distributed import process_group as ranks
 from bertc.host import stuck
 from bertc.host.machine import make_plan
@@ -419,9 +420,7 @@ def test_the_command_starts_processes_and_ends_with_the_code_of_the_run(tmp_path
         assert "Traceback" not in err
         return process.returncode, err
 
-    code, err = stopped(how=lambda launcher, _: launcher.kill())
-    assert code == -signal.SIGKILL, err
-    code, err = stopped("--resume", how=lambda launcher, _: launcher.terminate())
+    code, err = stopped(how=lambda launcher, _: launcher.terminate())
     assert code == 143, err
     assert "stopped after step" in err
     assert err.count("--resume") == 1
@@ -430,6 +429,30 @@ def test_the_command_starts_processes_and_ends_with_the_code_of_the_run(tmp_path
     assert "was killed by signal 9, and the others were stopped" in err
     assert f"--resume goes on from step {newest_step(run):,}, the last checkpoint" in err
     assert err.count("--resume") == 1
+
+
+def begin_and_be_killed(members):
+    """A launcher that ends without a word to the process that it started."""
+    if (member := os.fork()) == 0:
+        os.environ[parent_watch.LAUNCHER] = str(os.getppid())
+        parent_watch.end_with_launcher()
+        time.sleep(SECONDS)
+        os._exit(0)
+    members.put(member)
+    members.close()
+    members.join_thread()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_processes_end_with_a_launcher_that_is_killed(processes):
+    members = processes.Queue()
+    launcher = processes.Process(target=begin_and_be_killed, args=(members,))
+    launcher.start()
+    member, end = members.get(timeout=SECONDS), time.monotonic() + SECONDS / 2
+    launcher.join(SECONDS)
+    while is_alive(member) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not is_alive(member)
 
 
 def members_of(launcher):

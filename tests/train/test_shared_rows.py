@@ -140,14 +140,14 @@ def test_long_examples_have_rows_of_their_own(bert):
 
 @pytest.mark.filterwarnings("ignore")  # The compiler's own.
 def test_compiled_layers_read_batches_of_any_shape(bert, monkeypatch):
-    resolved = bertc.resolve(f"{NETWORK} task={TASKS['labels']}")
+    resolved = bertc.resolve(f"{NETWORK} task={TASKS['labels']}".replace("layers=2", "layers=1"))
     model, stage = bertc.build(resolved).eval(), resolved.stages[0]
     (task,), plain = stage.tasks, make_objective(model, stage, compiled=False)
     rows = encode(task, examples("labels", 60, 24), bert, stage.seq, stage.encoder.segments)
     order = np.argsort(rows.lengths, kind="stable")[::-1]
     read = [
         to_micro_batch(make(task, rows, order[first : first + count], 0), torch.device("cpu"))
-        for first, count in ((0, 20), (17, 31), (40, 1), (8, 30))
+        for first, count in ((0, 20), (40, 1), (8, 30))
         for make in (gather, shared)
     ]
     wanted = [plain(batch, torch.ones(1))[0].item() for batch in read]

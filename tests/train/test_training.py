@@ -123,13 +123,12 @@ def test_training_learns(go, tiny, tmp_path):
     ],
     ids=["adam", "lamb", "accumulated", "packed", "remembering", "reusing", "rising", "falling"],
 )
-@pytest.mark.parametrize("stops", [(4,), (1, 2, 7), (6, 11)])
 def test_resuming_is_never_having_stopped(
-    go, tiny, tmp_path, monkeypatch, settings, stops, straight_and_broken_agree
+    go, tiny, tmp_path, monkeypatch, settings, straight_and_broken_agree
 ):
     resolved = tiny(save_every=100, **settings)
     go(resolved, "straight")
-    for step in stops:
+    for step in (1, 2, 4, 6, 11):
         with pytest.raises(StoppedError):
             stop_after(monkeypatch, step, lambda: go(resolved, "broken", resume=True))
     go(resolved, "broken", resume=True)
@@ -156,7 +155,7 @@ def test_a_compiled_run_compiles_a_layer_once_and_resumes_to_the_same_bits(
     go, tiny, monkeypatch, straight_and_broken_agree
 ):
     # Kernels of the compiler's take as long again, and test_compiled.py holds them.
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
     lamb, every = Lamb(lr=1e-2, warmup=2), {"eval_every": 2, "save_every": 100}
     resolved = tiny(layers=3, steps=4, compile="on", optimizer=lamb, microbatch=4, **every)
     torch.compiler.reset()
