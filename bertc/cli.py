@@ -14,6 +14,8 @@ def main() -> None:
     signals = _Signals()
     try:
         signals.answer()
+        # Looking for plugins reads the metadata of every package that is installed.
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
         from bertc.planning.cores import cpu_times, share_cores
 
         began = cpu_times()

@@ -1,7 +1,10 @@
 """The command-line app, and arguments shared by several commands."""
 
+import gc
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +19,21 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="A compiler for text encoders: check, estimate, build and train a spec.",
 )
+
+
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """Collect no garbage in a command that soon ends: nearly all that it makes is in use till then.
+
+    The collector would walk it again and again.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _quoted(specs: list[str]) -> list[str]:

@@ -19,11 +19,13 @@ from bertc.commands.options import (
     app,
     file_to_write,
     in_color,
+    without_collecting,
 )
 from bertc.diagnostics import DataError, Diagnostics, MissingInputError, SpecError, UnsafeError
 
 
 @app.command()
+@without_collecting()
 def check(specs: SpecsArgument, set: SetOption = None) -> None:
     """Report every mistake of the specs, missing files included.
 
@@ -53,6 +55,7 @@ def check(specs: SpecsArgument, set: SetOption = None) -> None:
 
 
 @app.command("specs")
+@without_collecting()
 def specs_() -> None:
     """List the shipped specs: name, parameters, and what they are; `extends NAME` builds on one."""
     from bertc.api import points
@@ -98,6 +101,7 @@ def fmt(
 
 
 @app.command()
+@without_collecting()
 def estimate(
     specs: SpecsArgument,
     set: SetOption = None,

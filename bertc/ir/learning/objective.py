@@ -40,8 +40,11 @@ Objective = Annotated[
 """The closed union of objectives: pretraining and tasks."""
 
 
-class Term(Node):
-    """One term of the loss and its factor; 0 where another one trains its head."""
+class Term(Node, defer_build=False):
+    """One term of the loss and its factor; 0 where another one trains its head.
+
+    Its schema is built here, so that stages and teachers take it instead of building it again.
+    """
 
     weight: Annotated[float, Field(ge=0, le=1e6)] = 1.0
     objective: Objective
