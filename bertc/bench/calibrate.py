@@ -218,7 +218,8 @@ def _optimizers(timer: _Timer, sizes: Sizes) -> dict[str, float]:
         weights = {w.name: torch.nn.Parameter(torch.ones(w.shape)) for w in table}
         for weight in weights.values():
             weight.grad = torch.full_like(weight, 1e-3)
-        rule = make_rule(optimizer, table, weights, zero_moments(weights), 0)
+        moments = zero_moments(optimizer, table, weights)
+        rule = make_rule(optimizer, table, weights, moments, 0)
         by_kind[name] = tensors * numel / timer.best(partial(rule.update, 1e-6))
     return by_kind
 

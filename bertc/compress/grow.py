@@ -3,7 +3,7 @@
 Names and shapes alone, from the two weight tables; ``train.beginning.growth`` moves tensors.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -42,10 +42,14 @@ class WeightMap:
     zeros: frozenset[str] = frozenset()
     fresh: frozenset[str] = frozenset()
 
-    def moments(self) -> "WeightMap":
-        """The map of the optimiser's moments: copies only, as other weights were never updated."""
-        pairs = self.copies.items()
-        return WeightMap({f"{m}.{new}": f"{m}.{old}" for m in "mv" for new, old in pairs})
+    def moments(self, kept: Iterable[str]) -> "WeightMap":
+        """The map of the moments that the optimiser keeps, called ``m.<weight>``, ``v.<weight>``.
+
+        Copies only, as other weights were never updated.
+        """
+        named = ((name, *name.split(".", 1)) for name in kept)
+        copies = self.copies
+        return WeightMap({name: f"{m}.{copies[new]}" for name, m, new in named if new in copies})
 
     def is_new(self, name: str) -> bool:
         """True if a weight belongs to a new layer."""

@@ -167,13 +167,7 @@ class Sharded(Engine):
 
     def shard(self, tensor: Tensor, name: str) -> Tensor:
         """Cut a tensor like its weight; nothing is sent."""
-        from torch.distributed.tensor import distribute_tensor
-
-        weight: Any = self.parameters[name]
-        # Every process has the same whole tensor: each keeps its shard, nothing is sent.
-        return distribute_tensor(
-            tensor.to(weight.device), weight.device_mesh, weight.placements, src_data_rank=None
-        )
+        return shard_like(tensor, self.parameters[name])
 
 
 def make_engine(model: Model, layout: Layout, device: torch.device) -> Engine:
@@ -198,6 +192,24 @@ def local_shard(tensor: Any) -> Tensor:
     return part
 
 
+def whole(tensor: Any) -> Tensor:
+    """The whole of a sharded tensor, gathered by all processes; a plain tensor is whole."""
+    found: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return found
+
+
+def shard_like(tensor: Tensor, weight: Any) -> Tensor:
+    """Cut a whole tensor as a weight is cut; a plain weight is not."""
+    if not hasattr(weight, "device_mesh"):
+        return tensor
+    from torch.distributed.tensor import distribute_tensor
+
+    # Every process has the same whole tensor: each keeps its shard, nothing is sent.
+    return distribute_tensor(
+        tensor.to(weight.device), weight.device_mesh, weight.placements, src_data_rank=None
+    )
+
+
 def gathered(tensors: Mapping[str, Any], keep: bool = True) -> dict[str, Tensor]:
     """Gather whole tensors into main memory; returns {} unless ``keep``.
 
@@ -206,10 +218,10 @@ def gathered(tensors: Mapping[str, Any], keep: bool = True) -> dict[str, Tensor]
     """
     whole_tensors, devices = {}, set[torch.device]()
     for name, tensor in sorted(tensors.items()):  # loaded dicts are in another order
-        whole = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+        all_of_it = whole(tensor)
         if keep:
-            whole_tensors[name] = whole.detach().to("cpu", non_blocking=True)
-            devices.add(whole.device)
+            whole_tensors[name] = all_of_it.detach().to("cpu", non_blocking=True)
+            devices.add(all_of_it.device)
     for device in devices:
         finish(device)
     return whole_tensors

@@ -60,7 +60,7 @@ def estimate(
     world = World(devices, largest_divisor(devices, PER_HOST))
     target = device if isinstance(device, Device) else device_named(device, world.per_host)
     parameters = count(resolved.stages[-1], resolved.terms())
-    layout = layout_on(resolved, _most_parameters(resolved), target.memory_bytes, world)
+    layout = layout_on(resolved, target.memory_bytes, world)
     budget = DeviceBudget(
         target.memory_bytes,
         target.kind,
@@ -145,12 +145,7 @@ def layout(resolved: Resolved, machine: Machine, world: World) -> Layout:
     Raises:
         UsageError: if there are more processes than examples in a batch.
     """
-    return layout_on(resolved, _most_parameters(resolved), machine.memory_bytes, world)
-
-
-def _most_parameters(resolved: Resolved) -> int:
-    """Parameters of the largest stage; networks grow, and lose layers."""
-    return max(count(stage, resolved.terms()).total for stage in resolved.stages)
+    return layout_on(resolved, machine.memory_bytes, world)
 
 
 def largest_microbatches(

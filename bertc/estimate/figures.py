@@ -54,13 +54,15 @@ class Parameters(_Figures):
 class Flops(_Figures):
     """Floating-point operations in one convention, per mean example and step of all stages.
 
-    ``frozen_per_example`` is what frozen networks take of ``forward_per_example``.
+    ``frozen_per_example`` is what frozen networks take of ``forward_per_example``,
+    ``update_per_step`` what matrix products of the optimiser take of ``train_per_step``.
     """
 
     convention: Convention
     forward_per_example: int
     frozen_per_example: int
     train_per_example: int
+    update_per_step: int
     train_per_step: int
     train_total: int
 
@@ -231,8 +233,11 @@ class Estimate(_Figures):
         if absent:
             left_out["parameters"] = absent
             stages["parameters"] = absent
-        if not self.flops.frozen_per_example:
-            left_out["flops"] = stages["flops"] = {"frozen_per_example"}
+        unused = {
+            n for n in ("frozen_per_example", "update_per_step") if not getattr(self.flops, n)
+        }
+        if unused:
+            left_out["flops"] = stages["flops"] = unused
         if not any(stage.kept_bytes for stage in self.stages):
             stages["kept_bytes"] = True
         left_out["stages"] = {"__all__": stages}

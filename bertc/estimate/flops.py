@@ -8,6 +8,7 @@ from bertc.estimate.blocks import call_of
 from bertc.estimate.execution import ANY
 from bertc.estimate.figures import Convention, Flops, Parameters
 from bertc.estimate.rules import cost
+from bertc.estimate.update import update_products
 from bertc.ir.program.stage import Stage
 
 
@@ -37,9 +38,11 @@ def stage_flops(
     ``executed`` comes from ``executed_flops``. Recomputation is not useful work, so it is excluded
     here and counted only in time.
     """
+    update = 0
     match convention:
         case "exact":
             forward, train, _, frozen = executed
+            update = sum(n * cost(each, ANY).flops for each, n in update_products(stage))
         case "electra":
             costs = [(n, electra.network_flops(n, stage.seq)) for n in stage.networks()]
             forward = sum(cost for _, cost in costs)
@@ -58,8 +61,9 @@ def stage_flops(
         forward_per_example=forward,
         frozen_per_example=frozen,
         train_per_example=train,
-        train_per_step=train * stage.batch,
-        train_total=train * stage.batch * stage.steps,
+        update_per_step=update,
+        train_per_step=train * stage.batch + update,
+        train_total=(train * stage.batch + update) * stage.steps,
     )
 
 
@@ -76,11 +80,15 @@ def run_flops(stages: Sequence[Stage], flops: Sequence[Flops]) -> Flops:
         for stage, cost in zip(stages, flops, strict=True)
     )
     total = sum(cost.train_total for cost in flops)
+    updates = sum(
+        stage.steps * cost.update_per_step for stage, cost in zip(stages, flops, strict=True)
+    )
     return Flops(
         convention=flops[0].convention,
         forward_per_example=_mean(forward, examples),
         frozen_per_example=_mean(frozen, examples),
-        train_per_example=_mean(total, examples),
+        train_per_example=_mean(total - updates, examples),
+        update_per_step=_mean(updates, steps),
         train_per_step=_mean(total, steps),
         train_total=total,
     )

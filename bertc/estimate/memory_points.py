@@ -10,7 +10,6 @@ positions.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import assert_never
 
 from bertc.estimate.batch import batch_bytes, memory_bytes
 from bertc.estimate.blocks import (
@@ -21,19 +20,17 @@ from bertc.estimate.blocks import (
     kept_by,
     largest_scores,
 )  # fmt: skip
-from bertc.estimate.cuda import CUBLAS_BYTES
 from bertc.estimate.execution import FP32
 from bertc.estimate.figures import Parameters
+from bertc.estimate.machines.cuda import CUBLAS_BYTES
+from bertc.estimate.update import state_bytes, temporary_bytes
 from bertc.ir import operation as op
-from bertc.ir.learning.optimizer import Adam, Lamb, StableAdam
 from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
 
 PROJECTED = 3
 """Queries, keys and values of a layer, which one product makes."""
-MOMENTS_BYTES = 8
-"""Bytes per weight of optimiser state: two fp32 moments."""
 CHUNK = {"cpu": 0, "cuda": 2**24, "mps": 2**24}
 """Number of scores that the eager cross entropy casts to fp32 at once.
 
@@ -228,7 +225,8 @@ class Step:
     def _start(self) -> int:
         """Bytes of weights, moments, batch, and the gradients of earlier micro-batches."""
         gradients = FP32 if self.accumulating else 0
-        states = self.parameters.total * (FP32 + MOMENTS_BYTES + gradients)
+        states = self.parameters.total * (FP32 + gradients)
+        states += state_bytes(self.stage, self.parameters.total)
         states += self.parameters.frozen * FP32
         workspace = CUBLAS_BYTES if self.budget.device == "cuda" else 0
         batch = batch_bytes(self.stage, self.budget) + memory_bytes(self.stage, self.budget)
@@ -285,16 +283,7 @@ class Step:
         embedded = self.stage.seq * first.encoder.embedding * FP32
         yield MemoryPoint(self._start + begun + halves * first.table * FP32, embedded)
         held = 0 if self.accumulating else gradients
-        yield MemoryPoint(self._start + held + self._update_bytes(), 0)
-
-    def _update_bytes(self) -> int:
-        """Temporary bytes of the update rule over all weights, if it runs eagerly."""
-        match self.stage.optimizer:
-            case Adam():
-                return 0
-            case Lamb() | StableAdam():
-                # Their updates are compiled on a CPU only.
-                by_tensor = self.budget.compiled and self.budget.device == "cpu"
-                return self.parameters.total * FP32 * (1 if by_tensor else 2)
-            case unreachable:
-                assert_never(unreachable)
+        # Updates are compiled on a CPU only.
+        one_by_one = self.budget.compiled and self.budget.device == "cpu"
+        update = temporary_bytes(self.stage, self.parameters.total, one_by_one)
+        yield MemoryPoint(self._start + held + update, 0)

@@ -1,7 +1,7 @@
 """Weight counts: sums over the weight table, shared tensors once and once per use."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from bertc.estimate.figures import Parameters
 from bertc.ir.base import Weight
@@ -60,6 +60,16 @@ def count(stage: Stage, terms: Iterable[Term], trained: bool = False) -> Paramet
 def weights_of(frozen: Network) -> int:
     """Numbers in a frozen network at work, with the heads that it is asked for."""
     return sum(weight.numel for weight in frozen_weights(frozen))
+
+
+def stored(network: Network) -> Iterator[tuple[Weight, int]]:
+    """Weights of a network without heads, and how often they are stored; tied ones are taken off.
+
+    Layers of equal widths are told once.
+    """
+    for weights, times, _ in network.body.counted_weights():
+        yield from ((weight, times) for weight in weights)
+    yield from ((weight, -1) for weight in _tied(network))
 
 
 def _body(network: Network) -> tuple[Tally, Tally]:

@@ -8,14 +8,13 @@ from bertc.estimate.execution import FP32, Execution
 from bertc.estimate.figures import Memory, Parameters
 from bertc.estimate.machines.device import Device
 from bertc.estimate.memory import USABLE, stage_fit, stage_memory
-from bertc.estimate.memory_points import MOMENTS_BYTES
+from bertc.estimate.parameters import count
+from bertc.estimate.update import state_bytes
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.planning.plan import Fit
 from bertc.planning.world import Layout, World, lay_out
 
-STATE_BYTES = 2 * FP32 + MOMENTS_BYTES
-"""Bytes per weight: itself, its gradient and its moments."""
 NETWORK_BYTES = 50e9
 """Bytes per second, each way, between machines, per device: InfiniBand NDR, 400 Gb/s."""
 LINK_SHARE = 0.8
@@ -27,13 +26,16 @@ TALK_SOURCE = (
 )
 
 
-def layout_on(resolved: Resolved, total: int, memory_bytes: int, world: World) -> Layout:
-    """Distribute the state of ``total`` weights over devices of ``memory_bytes``.
+def layout_on(resolved: Resolved, memory_bytes: int, world: World) -> Layout:
+    """Distribute weights, gradients and optimiser state over devices of ``memory_bytes``.
 
     Raises:
         UsageError: if there are more processes than examples in a batch.
     """
-    return lay_out(resolved, world, total * STATE_BYTES, memory_bytes)
+    # Networks grow, and lose layers.
+    totals = ((stage, count(stage, resolved.terms()).total) for stage in resolved.stages)
+    most = max(2 * FP32 * total + state_bytes(stage, total) for stage, total in totals)
+    return lay_out(resolved, world, most, memory_bytes)
 
 
 def process_memory(
@@ -86,8 +88,9 @@ def _held(stage: Stage, parameters: Parameters, budget: DeviceBudget, layout: La
     Of the two layers, one is in use and the next is being gathered.
     """
     total = parameters.total
+    state = state_bytes(stage, total)
     if not layout.sharded:
-        return _Held(FP32 * total, MOMENTS_BYTES * total, 0)
+        return _Held(FP32 * total, state, 0)
     of_layers = stage.encoder.unshared
     shared = parameters.layers - sum(of_layers)
     # Other networks are sharded too; the two gathered layers are assumed to be the main encoder's.
@@ -96,8 +99,8 @@ def _held(stage: Stage, parameters: Parameters, budget: DeviceBudget, layout: La
     cut = sum(inside) - shared
     gathered = budget.execution.value_bytes * min(cut, 2 * max(of_layers))
     weights = FP32 * (total // layout.shards + total - cut) + gathered
-    moments = MOMENTS_BYTES * (total // layout.shards)
-    return _Held(weights, moments, (FP32 + MOMENTS_BYTES) * total - weights - moments)
+    moments = state // layout.shards
+    return _Held(weights, moments, FP32 * total + state - weights - moments)
 
 
 def step_communication(

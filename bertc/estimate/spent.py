@@ -6,15 +6,14 @@ An operation takes the larger of its arithmetic time and its memory time, plus i
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import assert_never
 
 from bertc.estimate.blocks import call_of
 from bertc.estimate.execution import FP32, Execution
 from bertc.estimate.machines.device import Device
 from bertc.estimate.machines.rates import rate_at
 from bertc.estimate.rules import Cost, cost, is_fused
+from bertc.estimate.update import MOVED_BYTES, moves_as, update_products
 from bertc.ir import operation as op
-from bertc.ir.learning.optimizer import Adam, Lamb, StableAdam
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
 
@@ -25,9 +24,6 @@ STARTS_OF_A_LOSS, STARTS_OF_A_STEP = 43, 120
 update)."""
 NORM_BYTES = FP32
 """Bytes read per weight for the gradient norm."""
-UPDATE_BYTES = {"adam": 7 * FP32, "lamb": 18 * FP32}
-"""Bytes moved per weight: Adam reads four numbers and writes three; LAMB also computes norms, as
-StableAdamW does."""
 OUTSIDE_LAYERS = ("embeddings", "head")
 """Parts outside the layers, which are never recomputed."""
 LOADED_TOKENS = 20e6
@@ -92,22 +88,19 @@ def microbatch_spent(
 
 def step_spent(stage: Stage, weights: int, device: Device) -> ByPart:
     """Update of ``weights`` weights, and preparation of the batch."""
-    match stage.optimizer:
-        case Adam():
-            kind = "adam"
-        case Lamb() | StableAdam():
-            kind = "lamb"
-        case _:
-            assert_never(stage.optimizer)
+    kind = moves_as(stage)
     # An update reads and writes several arrays at once, which is quicker than a copy.
     rates = device.rates
-    update = 1 / rates.optimizers[kind] if rates else UPDATE_BYTES[kind] / device.bandwidth
+    update = 1 / rates.optimizers[kind] if rates else MOVED_BYTES[kind] / device.bandwidth
     update = weights * (update + NORM_BYTES / device.bandwidth)
-    starts = STARTS_OF_A_STEP * device.seconds_a_start
+    spent = Spent(memory=update, starts=STARTS_OF_A_STEP * device.seconds_a_start)
+    how = Execution(device.kind, "bf16", compiled=False)
+    for product, times in update_products(stage):
+        spent += forward_spent(product, how, device).times(times)
     # On a GPU a background thread prefetches, so only a CPU pays for it here.
     tokens = stage.tokens_per_step if device.kind == "cpu" else 0
     return {
-        "optimiser": Spent(memory=update, starts=starts),
+        "optimiser": spent,
         "loader": Spent(arithmetic=tokens / (LOADED_TOKENS * device.cores)),
     }
 

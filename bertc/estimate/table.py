@@ -162,6 +162,7 @@ def _sections(
     columns: Sequence[Estimate | StageEstimate], whole: Estimate
 ) -> list[tuple[str, list[Row]]]:
     spread, devices = whole.spread, whole.spread.devices if whole.spread else 1
+    update: Row = ("optimiser, of it", lambda c: flops_text(c.flops.update_per_step))
     talk: list[Row] = []
     if spread:
         talk = [("messages, a step", lambda c: duration_text(spread.communication_seconds))]
@@ -174,6 +175,7 @@ def _sections(
                 ("forward, an example", lambda c: flops_text(c.flops.forward_per_example)),
                 *(_frozen_flops() if whole.flops.frozen_per_example else []),
                 ("training, a step", lambda c: flops_text(c.flops.train_per_step)),
+                *([update] if whole.flops.update_per_step else []),
                 ("training, in all", lambda c: flops_text(c.flops.train_total)),
             ],
         ),

@@ -7,9 +7,10 @@ from bertc.estimate.blocks import kept_by
 from bertc.estimate.duration import StepTime
 from bertc.estimate.execution import FP32
 from bertc.estimate.figures import Estimate, PartCost, StageEstimate
-from bertc.estimate.memory_points import MOMENTS_BYTES, Step
+from bertc.estimate.memory_points import Step
 from bertc.estimate.spent import Spent
 from bertc.estimate.units import bytes_text, duration_text
+from bertc.estimate.update import state_bytes
 
 TITLES = {"ffn": "feed-forward", "loader": "loader and masking"}
 LABEL, COLUMN = 20, 13
@@ -28,7 +29,7 @@ def part_costs(step: Step, microbatch: int, time: StepTime) -> tuple[PartCost, .
     total = step.parameters.total
     states = {part: 2 * FP32 * count for part, count in weights.items()}
     states["head"] = 2 * FP32 * (total - sum(weights.values()))
-    states["optimiser"] = MOMENTS_BYTES * total
+    states["optimiser"] = state_bytes(step.stage, total)
     states["teacher"] = FP32 * step.parameters.frozen
     taught = ("teacher",) if step.parameters.frozen else ()
     found = []

@@ -1,7 +1,7 @@
 """Update rules, gradient norms and clipping.
 
-All rules keep two moments for each weight, in a flat dict of tensors ``m.<weight>`` and
-``v.<weight>``. A rule is made anew at the start of a stage or after loading, on the same moments.
+A rule keeps one or two moments for each weight, in a flat dict of tensors ``m.<weight>`` and
+``v.<weight>``. It is made anew at the start of a stage or after loading, on the same moments.
 """
 
 import math
@@ -15,9 +15,10 @@ from torch import Tensor
 from bertc.distributed.engines import local_shards
 from bertc.host.parts import profiled_as
 from bertc.ir.base import Weight
-from bertc.ir.learning.optimizer import Adam, Lamb, Optimizer, StableAdam
+from bertc.ir.learning.optimizer import Adam, Lamb, Muon, Optimizer, StableAdam, moments_of
 from bertc.ir.network.body_node import layer_of
 from bertc.optim.by_tensor import Add, ForeachRule, Moments
+from bertc.optim.muon import MuonRule
 
 
 class Guard(NamedTuple):
@@ -41,12 +42,13 @@ class Rule(Protocol):
         """
 
 
-def zero_moments(parameters: Mapping[str, Tensor]) -> Moments:
-    """Moments of zeros, with the shape, dtype and device of the weights."""
+def zero_moments(
+    optimizer: Optimizer, table: tuple[Weight, ...], parameters: Mapping[str, Tensor]
+) -> Moments:
+    """A rule's moments as zeros, with the shape, dtype and device of the weights."""
     return {
-        f"{moment}.{name}": torch.zeros_like(weight, requires_grad=False)
-        for moment in ("m", "v")
-        for name, weight in parameters.items()
+        name: torch.zeros_like(parameters[weight.name], requires_grad=False)
+        for name, weight in moments_of(optimizer, table).items()
     }
 
 
@@ -70,6 +72,12 @@ def make_rule(
             return AdamRule(optimizer, exempt, parameters, moments, updates)
         case Lamb() | StableAdam():
             return ForeachRule(optimizer, exempt, parameters, moments, updates, compiled, add)
+        case Muon():
+            taken = {weight.name for weight in table if optimizer.takes(weight)}
+            matrices = {name: p for name, p in parameters.items() if name in taken}
+            rest = {name: p for name, p in parameters.items() if name not in taken}
+            others = AdamRule(optimizer.of_others, exempt, rest, moments, updates)
+            return MuonRule(optimizer, matrices, moments, others.update)
         case unreachable:
             assert_never(unreachable)
 

@@ -127,10 +127,11 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
         networks = _body(stage, causal, two_streams, texts), _generator(stage)
         begins = isinstance(stage.init, FromRun)
         if stages:
-            # A task stage begins with a new optimiser.
+            # A task begins with a new optimiser, as does a rule that keeps other moments.
             tuned = has_tasks(stage.objective)
             changed = (stages[-1].encoder, stages[-1].generator) != networks
-            begins = changed or stage.begins_told or tuned
+            other = stages[-1].optimizer.keeps != stage.optimizer.keeps
+            begins = changed or stage.begins_told or tuned or other
         if begins and (stages or carried is None):
             counted_from = first
         whole = _stage(stage, networks, begins, first, program.total_steps, counted_from)

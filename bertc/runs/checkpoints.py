@@ -2,7 +2,7 @@
 
     checkpoints/step-00001234/
         weights.safetensors      every weight of the weight table
-        optimizer.safetensors    m.<weight> and v.<weight>
+        optimizer.safetensors    m.<weight> and v.<weight>, as the rule keeps them
         memory.safetensors       what the rows of the next batch go on from, where there is one
         best.safetensors         the weights of the best evaluation, where a stage has patience
         progress.json            where the run stands
@@ -253,13 +253,13 @@ def load_weights(path: Path, table: tuple[Weight, ...]) -> dict[str, Tensor]:
     return _load(path, {weight.name: weight.shape for weight in table})
 
 
-def load_moments(path: Path, table: tuple[Weight, ...]) -> dict[str, Tensor]:
-    """Load the tensors of an optimizer file: two moments for each weight of the table.
+def load_moments(path: Path, kept: Mapping[str, Weight]) -> dict[str, Tensor]:
+    """Load the tensors of an optimizer file: the moments, each of the shape of its weight.
 
     Raises:
         DataError: as ``load_weights``.
     """
-    return _load(path, {f"{m}.{weight.name}": weight.shape for m in "mv" for weight in table})
+    return _load(path, {name: weight.shape for name, weight in kept.items()})
 
 
 def load_memory(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:

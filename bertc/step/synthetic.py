@@ -34,7 +34,8 @@ def first_step(resolved: Resolved, model: Model, plan: Plan) -> TrainStep:
     stage, weights = resolved.stages[0], dict(model.named_parameters())
     for network in model.networks():
         network.recompute = plan.recompute[0]
-    table, moments = model_weights(resolved), zero_moments(weights)
+    table = model_weights(resolved)
+    moments = zero_moments(stage.optimizer, table, weights)
     rule = make_rule(stage.optimizer, table, weights, moments, 0, plan.compile)
     microbatch, seed = plan.microbatches[0], resolved.run.seed
     frozen = frozen_networks(stage, torch.device(plan.device), model.compute_dtype, seed)

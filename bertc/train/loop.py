@@ -22,6 +22,7 @@ from bertc.host.heap import keep_freed_memory
 from bertc.host.machine import kernels
 from bertc.host.out_of_memory import is_out_of_memory, out_of_memory
 from bertc.host.signals import Stop
+from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.objectives import Inputs
@@ -263,4 +264,6 @@ def _compile_rule(session: Session, phase: Phase) -> None:
     copies = {n: nn.Parameter(p.detach().clone()) for n, p in phase.model.named_parameters()}
     for copy in copies.values():
         copy.grad = torch.zeros_like(copy)
-    update_rule(session, phase.stage, copies, zero_moments(copies)).update(0.0)
+    table = model_weights(session.resolved.as_in(phase.stage))
+    moments = zero_moments(phase.stage.optimizer, table, copies)
+    update_rule(session, phase.stage, copies, moments).update(0.0)

@@ -8,6 +8,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from torch import Tensor
 
 from bertc.diagnostics import DataError
+from bertc.ir.learning.optimizer import moments_of
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
@@ -96,13 +97,14 @@ class State:
 
 def begin(resolved: Resolved, stage: Stage, source: Source | None = None) -> State:
     """The initial state of a stage's network, in main memory, from the source or the seed."""
-    model = build(resolved.as_in(stage))
+    resolved = resolved.as_in(stage)
+    model = build(resolved)
     weights = dict(model.named_parameters())
-    moments = zero_moments(weights)
+    moments = zero_moments(stage.optimizer, model_weights(resolved), weights)
     if source:
         move(source.places, source.tensors, weights)
         if source.moments:
-            move(source.places.moments(), source.moments, moments)
+            move(source.places.moments(moments), source.moments, moments)
     return State(model, moments, Progress(), {}, {})
 
 
@@ -112,10 +114,12 @@ def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
     Raises:
         DataError: if its tensors are not those of the weight table.
     """
-    resolved = resolved.as_in(resolved.trained_at(checkpoint.step))
+    trained = resolved.trained_at(checkpoint.step)
+    resolved = resolved.as_in(trained)
     table, folder = model_weights(resolved), checkpoint.folder
     weights = checkpoints.load_weights(folder / checkpoints.WEIGHTS, table)
-    moments = checkpoints.load_moments(folder / checkpoints.OPTIMIZER, table)
+    kept = moments_of(trained.optimizer, table)
+    moments = checkpoints.load_moments(folder / checkpoints.OPTIMIZER, kept)
     model = build(resolved, "meta")
     model.load_state_dict(weights, assign=True)
     progress = Progress.of(checkpoint.progress, str(folder / checkpoints.PROGRESS))

@@ -93,7 +93,9 @@ def _steps(chosen: argparse.Namespace, corpus: Path, pack: bool) -> Callable[[in
     model = build(resolved, plan.device).train()
     model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
     weights = dict(model.named_parameters())
-    rule = make_rule(stage.optimizer, model_weights(resolved), weights, zero_moments(weights), 0)
+    table = model_weights(resolved)
+    moments = zero_moments(stage.optimizer, table, weights)
+    rule = make_rule(stage.optimizer, table, weights, moments, 0)
     objective = make_objective(model, stage, compiled=False)
     vocab = vocab_tensors(text.vocabulary, device)
     step = TrainStep(model, stage, vocab, rule, objective, chosen.batch, seed=0)

@@ -24,6 +24,7 @@ import torch.nn.functional as F
 
 from bertc.api import resolve
 from bertc.data import Silent, TaskData, prepare
+from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.nn import Model, build
@@ -112,7 +113,8 @@ def stepping(resolved: Resolved, frozen: tuple[object, ...]) -> TrainStep:
     """A step of the only stage with weights of its own."""
     (stage,), model = resolved.stages, build(resolved).train()
     weights = dict(model.named_parameters())
-    rule = make_rule(stage.optimizer, (), weights, zero_moments(weights), 0)
+    moments = zero_moments(stage.optimizer, model_weights(resolved), weights)
+    rule = make_rule(stage.optimizer, (), weights, moments, 0)
     objective = make_objective(model, stage, False, frozen)  # type: ignore[arg-type]
     vocab = unlearned_vocab(resolved.encoder.vocab_size, CPU)
     return TrainStep(model, stage, vocab, rule, objective, stage.batch, 0)

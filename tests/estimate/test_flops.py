@@ -11,10 +11,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from bertc.api import resolve
 from bertc.diagnostics import UsageError
 from bertc.estimate import convention_named, electra, estimate
-from bertc.ir.program.model import trained_names
+from bertc.ir.program.model import model_weights, trained_names
 from bertc.nn import build
 from bertc.nn.model import Frozen
 from bertc.objectives import corrupt
+from bertc.optim.optimizers import make_rule, zero_moments
 from bertc.step.feed import to_inputs
 from bertc.step.objective import make_objective
 from bertc.step.synthetic import RandomText, unlearned_vocab
@@ -63,6 +64,26 @@ def test_a_pooler_that_nothing_reads_costs_no_flops() -> None:
     with_pooler, without = (estimate(resolve(f"{line} pooler={p}")) for p in ("true", "false"))
     assert with_pooler.parameters.pooler
     assert with_pooler.flops == without.flops
+
+
+@pytest.mark.parametrize("extra", ["", "share=all E=16", "generator=0.5 objective=rtd*50+mlm"])
+def test_products_of_an_update_are_those_that_torch_counts(extra: str) -> None:
+    resolved = resolve(f"layers=3 hidden=32 heads=2 vocab=100 seq=16 optimizer=muon {extra}")
+    stage, model = resolved.stages[0], build(resolved)
+    weights, names = dict(model.named_parameters()), trained_names(stage)
+    for name, weight in weights.items():
+        weight.grad = torch.ones_like(weight) if name in names else None
+    table = model_weights(resolved)
+    moments = zero_moments(stage.optimizer, table, weights)
+    rule = make_rule(stage.optimizer, table, weights, moments, 0)
+    with FlopCounterMode(display=False) as counter:
+        rule.update(1e-3)
+    found = estimate(resolved)
+    assert found.flops.update_per_step == counter.get_total_flops()
+    assert found.flops.train_per_step == (
+        256 * found.flops.train_per_example + found.flops.update_per_step
+    )
+    assert found.memory.optimizer_bytes == sum(moment.nbytes for moment in moments.values())
 
 
 def test_six_n_counts_applied_weights_outside_the_tables() -> None:

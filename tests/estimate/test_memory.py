@@ -90,6 +90,7 @@ LEDGER = [
     "batch=16 precision=fp32",
     "batch=16 precision=bf16 dropout=0 optimizer=lamb",
     "batch=16 microbatch=4 precision=fp32 share=all E=32",
+    "batch=1 precision=fp32 ffn=1024 optimizer=muon",
     "batch=8 precision=bf16 objective=span+sbo format=single-segment",
     "batch=16 precision=fp32 recompute=on",
     "batch=16 precision=fp32 generator=0.5 objective=rtd*50+mlm",

@@ -53,7 +53,7 @@ def test_a_large_one_is_cut_into_parts_where_that_helps() -> None:
     assert "more than 60%" in machine.reason
     assert largest_microbatches(resolved, CARD, machine)[0].examples > 0
     found = estimate(resolved, "h100", devices=8).memory
-    assert found.optimizer_bytes == 8 * (estimate(resolved).parameters.total // 8)
+    assert found.optimizer_bytes == 8 * estimate(resolved).parameters.total // 8
     assert found.peak_bytes < 79 * GIB
 
 

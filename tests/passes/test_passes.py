@@ -121,6 +121,11 @@ def test_groups_are_exact_for_every_count(depth: int) -> None:
         ("objective=mlm+sbo", "E205"),
         ("objective=mlm+nsp+sop", "E206"),
         ("objective=mlm+span", "E207"),
+        (
+            "grow=stack(moments=carry) stage 'a' {layers=1 steps=5} stage 'b' {layers=2 steps=5 "
+            "optimizer=muon(warmup=1)}",
+            "E370",
+        ),
         ("objective=clm(z=1e-4) table=adaptive([9000]) head=adaptive", "E329"),
         ('objective=mlm(z=1e-4)+tlm data=pairs(en="a", fr="b")+files("c.txt")', "E329"),
         ("batch=32 microbatch=5", "E208"),

@@ -13,6 +13,7 @@ import torch
 
 from bertc.diagnostics import CannotWriteError, DataError
 from bertc.ir.base import Normal, Weight
+from bertc.ir.learning.optimizer import Adam, moments_of
 from bertc.runs import checkpoints
 from bertc.storage import durable
 
@@ -51,7 +52,7 @@ def test_what_was_saved_is_read_back_to_the_bit(tmp_path):
     weights, moments = tensors(1234)
     loaded = checkpoints.load_weights(folder / "weights.safetensors", TABLE)
     assert all(torch.equal(loaded[name], weights[name]) for name in weights)
-    loaded = checkpoints.load_moments(folder / "optimizer.safetensors", TABLE)
+    loaded = checkpoints.load_moments(folder / "optimizer.safetensors", moments_of(Adam(), TABLE))
     assert all(torch.equal(loaded[name], moments[name]) for name in moments)
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bertc.diagnostics import MissingInputError, StoppedError
+from bertc.diagnostics import DataError, MissingInputError, StoppedError
 from bertc.ir.changing.growth import FromRun
-from bertc.ir.learning.optimizer import ConstantRate, StableAdam, WarmupStableDecay
+from bertc.ir.learning.optimizer import ConstantRate, Muon, StableAdam, WarmupStableDecay
 from bertc.train.loop import train
 from tests.train.test_training import stop_after
 
@@ -48,6 +48,16 @@ def test_a_decay_from_a_stable_run_is_that_of_the_run_itself(
     go(decay, "decay", resume=True)
     one, other = final_tensors(tmp_path / "whole"), final_tensors(tmp_path / "decay")
     assert [name for name in one if not one[name].equal(other[name])] == []
+
+
+def test_a_rule_that_keeps_other_moments_does_not_go_on_with_these(tiny, go, tmp_path):
+    go(tiny(steps=2), "run")
+    init = FromRun(path=str(tmp_path / "run"), step=2, moments="carry")
+    with pytest.raises(DataError, match="was trained by adamw, which keeps two moments") as refused:
+        go(tiny(steps=2, init=init, optimizer=Muon(lr=1e-3)), "again")
+    assert refused.value.help == "moments=reset, or optimizer=adamw"
+    init = init.model_copy(update={"moments": "reset"})
+    go(tiny(steps=2, init=init, optimizer=Muon(lr=1e-3)), "again")
 
 
 def test_weights_alone_of_a_step_begin_with_a_new_optimiser(tiny, go, tmp_path):

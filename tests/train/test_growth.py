@@ -9,12 +9,13 @@ from bertc.inference.fill_mask import fill
 from bertc.interop.loading import read_model
 from bertc.ir.changing.growth import Identity, Interleave, Stack, Tile
 from bertc.ir.learning.objective import Clm, Mlm, Rtd, Sop, Term
-from bertc.ir.learning.optimizer import Adam, Lamb
+from bertc.ir.learning.optimizer import Adam, Lamb, Muon
 from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import NoPositions
 from bertc.ir.network.sharing import ShareAll, ShareFfn, ShareGroups, ShareNone
+from bertc.ir.program.model import model_weights
 from bertc.nn import build
 from bertc.optim.optimizers import zero_moments
 from bertc.train import session
@@ -32,11 +33,12 @@ def begun(resolved, seed=3):
     draw = torch.Generator().manual_seed(seed)
     for parameter in old.parameters():
         parameter.data.normal_(std=0.1, generator=draw)
+    table, parameters = model_weights(resolved.as_in(before)), dict(old.named_parameters())
     moments = {
         name: torch.rand(moment.shape, generator=draw)
-        for name, moment in zero_moments(dict(old.named_parameters())).items()
+        for name, moment in zero_moments(before.optimizer, table, parameters).items()
     }
-    return old, moments, *grown(resolved, before, after, dict(old.named_parameters()), moments)
+    return old, moments, *grown(resolved, before, after, parameters, moments)
 
 
 def layer(model, number):
@@ -164,7 +166,8 @@ class _Stop:
          "objective": (Term(objective=Mlm()), Term(objective=Sop())), "embedding": 16,
          "recompute": "on", "share": ShareFfn()},
         {"grow": Identity(), "norm": PreNorm(), "pack": True},
-        {"objective": RTD, "generator": GeneratorNetwork(size=0.5)},
+        {"objective": RTD, "generator": GeneratorNetwork(size=0.5),
+         "optimizer": Muon(lr=1e-2, warmup=2)},
     ],
     ids=["stack", "lamb", "carry", "identity", "electra"],
 )  # fmt: skip
@@ -215,6 +218,8 @@ def _no_second_stage(self, stage):
 def test_the_count_of_updates_begins_again_with_the_moments(tiny):
     stages = {"a": {"layers": 1}, "b": {"layers": 2}, "c": {"seq": 16}}
     assert [s.counted_from for s in tiny(stages=stages).stages] == [0, 12, 12]
+    other = {"a": {}, "b": {"optimizer": Muon()}, "c": {"optimizer": Muon()}, "d": {}}
+    assert [s.counted_from for s in tiny(stages=other).stages] == [0, 12, 12, 36]
 
 
 def test_what_changed_in_growing_is_named(tiny, tmp_path):

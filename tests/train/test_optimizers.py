@@ -2,9 +2,12 @@ import math
 
 import pytest
 import torch
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
 
+from bertc.distributed.engines import shard_like
 from bertc.ir.base import ONES, ZEROS, Normal, Weight
-from bertc.ir.learning.optimizer import Adam, Lamb, StableAdam
+from bertc.ir.learning.optimizer import Adam, Lamb, Muon, StableAdam, moments_of
 from bertc.optim.optimizers import clip, gradient_norm, guard, make_rule, zero_moments
 
 TABLE = (
@@ -31,9 +34,15 @@ def gradients(step):
     }
 
 
+def first_rule(optimizer, weights, table=TABLE):
+    """The rule of these weights before any update."""
+    own = tuple(weight for weight in table if weight.name in weights)
+    return make_rule(optimizer, own, weights, zero_moments(optimizer, own, weights), 0)
+
+
 def run(optimizer, steps=3, resume_at=None):
     weights = parameters()
-    moments = zero_moments(weights)
+    moments = zero_moments(optimizer, TABLE, weights)
     rule = make_rule(optimizer, TABLE, weights, moments, 0)
     for step in range(steps):
         if step == resume_at:
@@ -107,7 +116,7 @@ def test_stable_adamw_is_that_of_optimi(optimizer):
     ]
     table = (Weight("w", (3,), ("hidden",), Normal(), "ffn", "matrix"),)
     weights = {"w": torch.nn.Parameter(torch.tensor(start, dtype=torch.float64))}
-    rule = make_rule(optimizer, table, weights, zero_moments(weights), 0)
+    rule = first_rule(optimizer, weights, table)
     for gradient, after in zip(steps, expected, strict=True):
         weights["w"].grad = torch.tensor(gradient, dtype=torch.float64)
         rule.update(0.01)
@@ -117,9 +126,7 @@ def test_stable_adamw_is_that_of_optimi(optimizer):
 def test_decoupled_decay_takes_its_share_at_the_peak_rate():
     """MosaicBERT: 1e-5 of each weight a step at any rate; less where the rate is lower."""
     weights = {"dense.weight": torch.nn.Parameter(torch.ones(2, 2))}
-    rule = make_rule(
-        Adam(lr=0.5, decay=0.1, decoupled=True), TABLE, weights, zero_moments(weights), 0
-    )
+    rule = first_rule(Adam(lr=0.5, decay=0.1, decoupled=True), weights)
     for rate, left in ((0.5, 0.9), (0.25, 0.9 * 0.95)):
         weights["dense.weight"].grad = torch.zeros(2, 2)
         rule.update(rate)
@@ -137,7 +144,7 @@ def test_smaller_gradients_below_are_those_of_the_layers_times_a_factor():
 
     def trained(optimizer, factors):
         weights = {name: torch.nn.Parameter(torch.ones(2)) for name in names}
-        rule = make_rule(optimizer, table, weights, zero_moments(weights), 0)
+        rule = first_rule(optimizer, weights, table)
         for step, rate in enumerate(RATES):
             for name in names:
                 weights[name].grad = factors[name] * torch.tensor([3e-3, -1e-3 * step])
@@ -164,17 +171,94 @@ def test_adam_with_bias_correction_is_torch_adamw_to_the_bit():
         assert torch.equal(moments[f"v.{name}"], optimizer.state[weight]["exp_avg_sq"])
 
 
-@pytest.mark.parametrize("optimizer", [Adam(), Adam(bias_correction=False), Lamb(), StableAdam()])
+MATRICES = (
+    Weight("wide.weight", (3, 7), ("ffn", "hidden"), Normal(), "ffn", "matrix"),
+    Weight("tall.weight", (7, 3), ("hidden", "ffn"), Normal(), "ffn", "matrix"),
+    Weight("head.weight", (4, 3), ("hidden", "hidden"), Normal(), "head", "matrix"),
+    Weight("words.weight", (5, 3), ("vocab", "hidden"), Normal(), "embeddings", "table"),
+    Weight("norm.weight", (3,), ("hidden",), ONES, "norm", "norm"),
+)
+
+
+def drawn(seed):
+    draw = torch.Generator().manual_seed(seed)
+    return {w.name: torch.randn(w.shape, generator=draw) for w in MATRICES}
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="newer than the oldest torch")
+@pytest.mark.parametrize("settings", [{}, {"adjust": "original", "nesterov": False}])
+def test_muon_is_that_of_torch_to_the_bit(settings):
+    """Wide and tall matrices by torch.optim.Muon, all others by its AdamW at their own rate."""
+    muon = Muon(lr=0.1, adamw_lr=0.05, decay=0.1, decay_exempt="none", momentum=0.9, **settings)
+    own, theirs = ({n: torch.nn.Parameter(w) for n, w in drawn(0).items()} for _ in range(2))
+    rule, matrices = first_rule(muon, own, MATRICES), ("wide.weight", "tall.weight")
+    orthogonal = torch.optim.Muon(
+        [theirs[name] for name in matrices],
+        momentum=0.9,
+        weight_decay=0.1,
+        nesterov=muon.nesterov,
+        adjust_lr_fn=muon.adjust,
+    )
+    others = [weight for name, weight in theirs.items() if name not in matrices]
+    adamw = torch.optim.AdamW(others, eps=1e-6, weight_decay=0.1, fused=True)
+    for step, rate in enumerate(RATES, 1):
+        for name, gradient in drawn(step).items():
+            own[name].grad, theirs[name].grad = gradient, gradient.clone()
+        rule.update(rate)
+        orthogonal.param_groups[0]["lr"], adamw.param_groups[0]["lr"] = rate, rate / 2
+        orthogonal.step()
+        adamw.step()
+        for name, weight in own.items():
+            assert torch.equal(weight, theirs[name]), name
+
+
+@pytest.fixture
+def mesh():
+    """A mesh of this process alone."""
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+    )
+    yield init_device_mesh("cpu", (1,))
+    torch.distributed.destroy_process_group()
+
+
+def test_muon_gathers_sharded_matrices(mesh):
+    muon = Muon(lr=0.1)
+    whole = {name: torch.nn.Parameter(weight) for name, weight in drawn(0).items()}
+    cut = {
+        name: torch.nn.Parameter(distribute_tensor(weight, mesh, [Shard(0)]))
+        for name, weight in drawn(0).items()
+    }
+    for weights in (whole, cut):
+        rule = first_rule(muon, weights, MATRICES)
+        for step, rate in enumerate(RATES, 1):
+            for name, gradient in drawn(step).items():
+                weights[name].grad = shard_like(gradient, weights[name])
+            rule.update(rate)
+    for name, weight in cut.items():
+        assert torch.equal(weight.full_tensor(), whole[name]), name
+
+
+def test_muon_keeps_one_moment_of_matrices():
+    assert set(moments_of(Muon(), MATRICES)) == {
+        *(f"m.{weight.name}" for weight in MATRICES),
+        *(f"v.{name}.weight" for name in ("head", "words", "norm")),
+    }
+
+
+@pytest.mark.parametrize(
+    "optimizer", [Adam(), Adam(bias_correction=False), Lamb(), StableAdam(), Muon()]
+)
 def test_a_rule_made_anew_on_the_same_moments_goes_on_to_the_bit(optimizer):
     straight, resumed = run(optimizer), run(optimizer, resume_at=2)
     for one, other in zip(straight, resumed, strict=True):
         assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-@pytest.mark.parametrize("optimizer", [Adam(), Lamb(), StableAdam()])
+@pytest.mark.parametrize("optimizer", [Adam(), Lamb(), StableAdam(), Muon()])
 def test_a_weight_without_gradient_stays(optimizer):
     weights = parameters()
-    moments = zero_moments(weights)
+    moments = zero_moments(optimizer, TABLE, weights)
     weights["dense.weight"].grad = torch.ones(2, 2)
     make_rule(optimizer, TABLE, weights, moments, 0).update(0.1)
     assert weights["norm.weight"].tolist() == START["norm.weight"]
@@ -184,7 +268,7 @@ def test_a_weight_without_gradient_stays(optimizer):
 def test_lamb_of_zero_weights_takes_the_plain_update():
     weights = {"dense.weight": torch.nn.Parameter(torch.zeros(2, 2))}
     weights["dense.weight"].grad = torch.full((2, 2), 0.5)
-    rule = make_rule(Lamb(betas=(0.0, 0.0)), TABLE, weights, zero_moments(weights), 0)
+    rule = first_rule(Lamb(betas=(0.0, 0.0)), weights)
     rule.update(0.1)
     assert weights["dense.weight"].flatten().tolist() == pytest.approx([-0.1] * 4, rel=1e-5)
 
@@ -207,7 +291,7 @@ def test_clipping_scales_the_whole_gradient_to_the_limit():
 def test_a_guarded_update_is_that_of_clipped_gradients(limit):
     def moved(guarded, bad=False):
         weights = parameters()
-        moments = zero_moments(weights)
+        moments = zero_moments(Adam(), TABLE, weights)
         rule = make_rule(Adam(), TABLE, weights, moments, 0)
         for step, rate in enumerate(RATES):
             for name, gradient in gradients(step).items():

@@ -27,8 +27,8 @@ def made(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[TrainS
     model, kept = build(resolved), list[dict[str, torch.Tensor]]()
     zero_moments = synthetic.zero_moments
 
-    def keep(weights: Any) -> dict[str, torch.Tensor]:
-        kept.append(zero_moments(weights))
+    def keep(*told: Any) -> dict[str, torch.Tensor]:
+        kept.append(zero_moments(*told))
         return kept[0]
 
     monkeypatch.setattr(synthetic, "zero_moments", keep)

@@ -13,7 +13,7 @@ from bertc.diagnostics import DataError, ResumeRefusedError, StoppedError, Usage
 from bertc.ir.data import StreamPair
 from bertc.ir.learning.batch_warmup import RisingBatch
 from bertc.ir.learning.objective import Clm, Mlm, Plm, Sop, Term
-from bertc.ir.learning.optimizer import Adam, Lamb, StableAdam
+from bertc.ir.learning.optimizer import Adam, Lamb, Muon, StableAdam
 from bertc.ir.network.attention import RelativeAttention
 from bertc.runs.checkpoints import newest
 from bertc.runs.folder import RunFolder, identity
@@ -119,9 +119,9 @@ def test_training_learns(go, tiny, tmp_path):
         {"objective": NEXT, "memory": 40, "microbatch": 2, "attention": RelativeAttention()},
         {**IN_ORDER, "memory": 20, "microbatch": 2},
         {"batch_warmup": RisingBatch(rows=3, over=5), "optimizer": StableAdam(warmup=2)},
-        {"objective": FALLING, "eval_every": 3},
+        {"objective": FALLING, "eval_every": 3, "optimizer": Muon(lr=1e-2, warmup=2)},
     ],
-    ids=["adam", "lamb", "accumulated", "packed", "remembering", "reusing", "rising", "falling"],
+    ids=["adam", "lamb", "accumulated", "packed", "remembering", "reusing", "rising", "muon"],
 )
 def test_resuming_is_never_having_stopped(
     go, tiny, tmp_path, monkeypatch, settings, straight_and_broken_agree

@@ -5,8 +5,11 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.ir.base import Count, Node, Tokens
+from bertc.ir import operation as op
+from bertc.ir.base import Count, Node, Tokens, Weight
 
+Moment = Literal["m", "v"]
+"""Running means of a weight's gradients (m), and of their squares (v)."""
 Beta = Annotated[float, Field(ge=0, lt=1)]
 Warmup = Count | Annotated[float, Field(ge=0, lt=1)] | Tokens
 """A number of steps, or a fraction of all steps (``6%``); tokens until they are steps."""
@@ -117,6 +120,15 @@ class _Rule(Node):
 
     by_tensor: ClassVar[bool] = False
     """True if the update of a tensor is scaled by a number of that tensor."""
+    keeps: ClassVar[str] = "two moments of each weight"
+
+    def moments(self, weight: Weight) -> tuple[Moment, ...]:
+        """The moments that it keeps of a weight's gradients."""
+        return ("m", "v")
+
+    def operations(self, weight: Weight) -> tuple[op.Product, ...]:
+        """The matrix products of a weight's update."""
+        return ()
 
     @property
     def decay_by_rate(self) -> float:
@@ -192,4 +204,57 @@ class StableAdam(_Decoupled):
     decoupled: bool = True
 
 
-Optimizer = Annotated[Adam | Lamb | StableAdam, Field(discriminator="kind")]
+class Muon(_Rule):
+    """Momentum of matrices, made orthogonal; AdamW for tables, heads, norms and biases.
+
+    ``ns_steps`` Newton-Schulz iterations in bf16 bring the singular values of a matrix's momentum
+    near 1 (Jordan et al. 2024). ``adjust`` is the factor on its rate: ``match_rms_adamw`` gives the
+    update the size of AdamW's, .2 sqrt(max(rows, columns)) (Liu et al. 2025, section 2.2), so that
+    both have one rate; ``original`` is sqrt(max(1, rows / columns)). Other weights learn at
+    ``adamw_lr``, 0: at ``lr``. Defaults are those of torch.optim.Muon.
+    """
+
+    kind: Literal["muon"] = "muon"
+    keeps: ClassVar[str] = "one moment of each matrix"
+    lr: Annotated[float, Field(gt=0, le=100)] = 1e-3
+    decay: Annotated[float, Field(ge=0, le=10)] = 0.1
+    momentum: Beta = 0.95
+    nesterov: bool = True
+    ns_steps: Annotated[int, Field(ge=1, le=99)] = 5
+    adjust: Literal["match_rms_adamw", "original"] = "match_rms_adamw"
+    adamw_lr: Annotated[float, Field(ge=0, le=100)] = 0.0
+
+    @property
+    def of_others(self) -> Adam:
+        """The rule of the weights whose momentum is not made orthogonal."""
+        shared = {name: getattr(self, name) for name in _Rule.model_fields}
+        return Adam(**{**shared, "warmup_from": 0.0, "lr": self.adamw_lr or self.lr})
+
+    def takes(self, weight: Weight) -> bool:
+        """True if it makes the weight's momentum orthogonal."""
+        matrix = weight.role == "matrix" and len(weight.shape) == 2
+        return matrix and weight.part not in ("pooler", "head")
+
+    def moments(self, weight: Weight) -> tuple[Moment, ...]:
+        """Momentum alone of a matrix."""
+        return ("m",) if self.takes(weight) else ("m", "v")
+
+    def operations(self, weight: Weight) -> tuple[op.Product, ...]:
+        """The products of its iterations: X X^T, the square of that, and the square times X."""
+        if not self.takes(weight):
+            return ()
+        narrow, wide = sorted(weight.shape)
+        shapes = (narrow, wide, narrow), (narrow, narrow, narrow), (narrow, narrow, wide)
+        return tuple(op.Product(*shape, times=self.ns_steps, maps=0) for shape in shapes)
+
+
+Optimizer = Annotated[Adam | Lamb | StableAdam | Muon, Field(discriminator="kind")]
+
+
+def moments_of(optimizer: Optimizer, table: tuple[Weight, ...]) -> dict[str, Weight]:
+    """The weight of each moment that a rule keeps, by ``m.<weight>`` and ``v.<weight>``."""
+    return {
+        f"{moment}.{weight.name}": weight
+        for weight in table
+        for moment in optimizer.moments(weight)
+    }

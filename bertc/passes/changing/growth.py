@@ -18,7 +18,7 @@ from bertc.ir.network.generator import Generator, GeneratorNetwork
 from bertc.ir.network.sharing import SharedPart
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Origin
-from bertc.passes.settings.fixes import fix, fix_kind, note, written
+from bertc.passes.settings.fixes import argument, fix, fix_kind, note, written
 from bertc.passes.settings.layers import layer_values, owners
 
 
@@ -34,6 +34,7 @@ def growth(program: Complete, diagnostics: Diagnostics) -> None:
         _something_grows(program, diagnostics)
     for earlier, later in pairwise(program.stages):
         before, after = earlier.layers, later.layers
+        _moments_go_on(earlier, later, diagnostics)
         match later.grow:
             case _ if after < before and not isinstance(later.prune, Layers):
                 _refuse_shrinking(earlier, later, diagnostics)
@@ -135,6 +136,20 @@ def _refuse_shrinking(
         help=f"layers={before}",
         fix=fix(later.own.get("layers"), f"layers={before}"),
     )
+
+
+def _moments_go_on(earlier: StageSettings, later: StageSettings, diagnostics: Diagnostics) -> None:
+    """Check that the rule of a stage that carries moments keeps those of the stage before."""
+    rules, grow = (earlier.optimizer, later.optimizer), later.origins["grow"]
+    if later.grow.moments == "carry" and rules[0].keeps != rules[1].keeps:
+        diagnostics.error(
+            "E370",
+            f'stage "{later.name}" carries the moments of {rules[0].kind}, which keeps '
+            f"{rules[0].keeps}; {rules[1].kind} keeps {rules[1].keeps}",
+            grow.span,
+            notes=note("the optimizer is set here", later.span("optimizer")),
+            **argument("grow", grow, "moments", "reset"),
+        )
 
 
 def _alike(

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from bertc.compress import WeightMap, weight_map
 from bertc.ir.changing.growth import FromGenerator, Kept, LowRank
+from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.nn import Model, build
@@ -34,9 +35,10 @@ def grown(
     places = weight_map(source, target, after.grow)
     model = build(target)
     move(places, weights, dict(model.named_parameters()))
-    fresh = zero_moments(dict(model.named_parameters()))
+    table, parameters = model_weights(target), dict(model.named_parameters())
+    fresh = zero_moments(after.optimizer, table, parameters)
     if after.grow.moments == "carry":
-        move(places.moments(), moments, fresh)
+        move(places.moments(fresh), moments, fresh)
     return model, fresh
 
 

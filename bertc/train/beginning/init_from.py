@@ -22,6 +22,7 @@ from bertc.ir.changing.growth import (
     LowRank,
 )
 from bertc.ir.learning.answer import Answer, Labels, Tags
+from bertc.ir.learning.optimizer import Optimizer, moments_of
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.runs import checkpoints
@@ -81,7 +82,7 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
         case unreachable:
             assert_never(unreachable)
     first = resolved.stages[0]
-    old, tensors, moments = _read(init, folder)
+    old, tensors, moments = _read(init, folder, first.optimizer)
     if vocabulary is not None:
         _refuse_other_tokens(folder, vocabulary, old.encoder.vocab_size)
     target, sha256 = resolved.as_in(first), digest_of(tensors)
@@ -99,16 +100,23 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
 
 
 def _read(
-    init: FromOther, folder: Path
+    init: FromOther, folder: Path, optimizer: Optimizer
 ) -> tuple[Resolved, Mapping[str, Tensor], Mapping[str, Tensor]]:
-    """Program, weights, and the moments if they are carried on."""
+    """Program, weights, and the moments if ``optimizer`` goes on with them."""
     if not isinstance(init, FromRun) or (not init.step and init.moments == "reset"):
         return *read_model(folder), {}
     old, tensors, checkpoint = read_checkpoint(folder, init.step)
     if init.moments == "reset":
         return old, tensors, {}
-    file = checkpoints.verify(checkpoint).folder / checkpoints.OPTIMIZER
-    return old, tensors, checkpoints.load_moments(file, model_weights(old))
+    found = checkpoints.verify(checkpoint)
+    theirs, file = old.trained_at(found.step).optimizer, found.folder / checkpoints.OPTIMIZER
+    if theirs.keeps != optimizer.keeps:
+        raise DataError(
+            f"{folder} was trained by {theirs.kind}, which keeps {theirs.keeps}; {optimizer.kind} "
+            f"keeps {optimizer.keeps}",
+            help=f"moments=reset, or optimizer={theirs.kind}",
+        )
+    return old, tensors, checkpoints.load_moments(file, moments_of(theirs, model_weights(old)))
 
 
 def _of_tables(path: str, tables: TableStart) -> Source:

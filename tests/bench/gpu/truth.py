@@ -22,7 +22,7 @@ from bertc.ir.learning.optimizer import Adam
 from bertc.nn.attend import attend, can_varlen
 from bertc.nn.masks import AttentionMask, Mask, end_to_end, within_sequences
 from bertc.objectives import corrupt
-from bertc.optim.optimizers import AdamRule, zero_moments
+from bertc.optim.optimizers import AdamRule
 from bertc.step.feed import to_inputs
 from bertc.step.synthetic import RandomText, unlearned_vocab
 from tests.bench.gpu.results import Results
@@ -184,9 +184,9 @@ def adam_without_correction(setting: Setting, results: Results) -> None:
         weight = torch.randn(1000, generator=draws).to(device).requires_grad_()
         slope = torch.randn(1000, generator=draws).to(device)
         named = {"weight": weight}
-        rule = AdamRule(
-            Adam(lr=1e-2, warmup=0, bias_correction=False), set(), named, zero_moments(named), 0
-        )
+        moments = {name: torch.zeros_like(slope) for name in ("m.weight", "v.weight")}
+        optimizer = Adam(lr=1e-2, warmup=0, bias_correction=False)
+        rule = AdamRule(optimizer, set(), named, moments, 0)
         for _ in range(3):
             weight.grad = slope
             rule.update(1e-2)

@@ -1,0 +1,63 @@
+"""The optimiser's update: bytes of its state, temporary bytes, matrix products, memory traffic."""
+
+from collections.abc import Iterator
+from typing import Literal, assert_never
+
+from bertc.estimate.execution import FP32
+from bertc.estimate.parameters import stored
+from bertc.ir import operation as op
+from bertc.ir.learning.optimizer import Adam, Lamb, Muon, StableAdam
+from bertc.ir.program.stage import Stage
+
+MOVED_BYTES = {"adam": 7 * FP32, "lamb": 18 * FP32}
+"""Bytes moved per weight: Adam reads four numbers and writes three; LAMB also computes norms, as
+StableAdamW does."""
+BF16_BYTES = 2
+
+
+def state_bytes(stage: Stage, total: int) -> int:
+    """Bytes of the rule's moments of ``total`` weights: two of each, or of matrices one."""
+    rule, spared = stage.optimizer, 0
+    for network in stage.learned:
+        each = ((2 - len(rule.moments(weight))) * weight.numel * n for weight, n in stored(network))
+        spared += sum(each)
+    return FP32 * (2 * total - spared)
+
+
+def temporary_bytes(stage: Stage, total: int, one_by_one: bool) -> int:
+    """Bytes of an update of ``total`` weights, eager, or compiled for one tensor after the other.
+
+    An iteration of Muon has a matrix three times in bf16, its momentum in fp32, and two squares.
+    """
+    match stage.optimizer:
+        case Adam():
+            return 0
+        case Lamb() | StableAdam():
+            return total * FP32 * (1 if one_by_one else 2)
+        case Muon():
+            sizes = ((p.rows * p.columns, p.rows**2) for p, _ in update_products(stage))
+            each = (
+                (3 * BF16_BYTES + FP32) * all_ + 2 * BF16_BYTES * square for all_, square in sizes
+            )
+            return max(each, default=0)
+        case unreachable:
+            assert_never(unreachable)
+
+
+def moves_as(stage: Stage) -> Literal["adam", "lamb"]:
+    """The rule that moves as many bytes per weight as the stage's does."""
+    match stage.optimizer:
+        case Adam() | Muon():
+            return "adam"
+        case Lamb() | StableAdam():
+            return "lamb"
+        case unreachable:
+            assert_never(unreachable)
+
+
+def update_products(stage: Stage) -> Iterator[tuple[op.Product, int]]:
+    """The matrix products of an update, each with the number of weights that have it."""
+    for network in stage.networks():
+        if network.terms:
+            for weight, times in stored(network):
+                yield from ((each, times) for each in stage.optimizer.operations(weight))
