@@ -55,6 +55,9 @@ RUNS = {
             Term(objective=o) for o in (Rtd(over="masked"), Mlm(unit=SpanUnit()), Sbo(), Sop())
         ),
     },
+    "gdes": {
+        "generator": GeneratorNetwork(size=0.5, tie="gdes"), "objective": ELECTRA, "microbatch": 4,
+    },
     "unigram": {"generator": UnigramGenerator(), "objective": (Term(objective=Rtd()),)},
     "random": {"generator": RandomGenerator(), "objective": (Term(objective=Rtd()),)},
 }  # fmt: skip
