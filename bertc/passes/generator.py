@@ -202,7 +202,9 @@ def _network_possible(program: Complete, node: GeneratorNetwork, diagnostics: Di
 
 def _tables_add(program: Complete, node: GeneratorNetwork, diagnostics: Diagnostics) -> None:
     """Check that both networks have one token table, where one is added to the other's."""
-    unlike = next((stage for stage in program.stages if not isinstance(stage.table, WholeTable)), 0)
+    unlike = next(
+        (stage for stage in program.stages if not isinstance(stage.table, WholeTable)), None
+    )
     if node.encoder_ties and unlike:
         diagnostics.error(
             "E360",

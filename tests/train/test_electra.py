@@ -56,7 +56,8 @@ RUNS = {
         ),
     },
     "gdes": {
-        "generator": GeneratorNetwork(size=0.5, tie="gdes"), "objective": ELECTRA, "microbatch": 4,
+        "generator": GeneratorNetwork(size=0.5, tie="gdes"), "microbatch": 4,
+        "objective": (Term(weight=10, objective=Rtd(add_cls=True)), Term(objective=MASKS)),
     },
     "unigram": {"generator": UnigramGenerator(), "objective": (Term(objective=Rtd()),)},
     "random": {"generator": RandomGenerator(), "objective": (Term(objective=Rtd()),)},
