@@ -4,7 +4,6 @@ from bertc.diagnostics import Diagnostics, Fix
 from bertc.ir.learning.objective import Objective
 from bertc.ir.network.generator import Generator, GeneratorNetwork, NoGenerator
 from bertc.ir.network.sharing import ShareGroups, ShareMap
-from bertc.ir.network.table import WholeTable
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Given, Program
 from bertc.passes.settings.fixes import argument, fix, fix_argument, note
@@ -38,7 +37,6 @@ def generator(program: Complete, diagnostics: Diagnostics) -> None:
         _stage_fits(stage, node, diagnostics)
     if isinstance(node, GeneratorNetwork):
         _network_possible(program, node, diagnostics)
-        _tables_add(program, node, diagnostics)
 
 
 def _complete(node: GeneratorNetwork, encoder: int) -> GeneratorNetwork:
@@ -197,20 +195,4 @@ def _network_possible(program: Complete, node: GeneratorNetwork, diagnostics: Di
             label="the generator shares layers as the encoder does",
             notes=sharing,
             **argument("generator", origin, "layers", str(deepest)),
-        )
-
-
-def _tables_add(program: Complete, node: GeneratorNetwork, diagnostics: Diagnostics) -> None:
-    """Check that both networks have one token table, where one is added to the other's."""
-    unlike = next(
-        (stage for stage in program.stages if not isinstance(stage.table, WholeTable)), None
-    )
-    if node.encoder_ties and unlike:
-        diagnostics.error(
-            "E360",
-            "tie=gdes adds the encoder's token table to the generator's, but table = "
-            f"{unlike.table.kind} is not one table",
-            program.span("generator"),
-            notes=note(f"table = {unlike.table.kind}", unlike.span("table")),
-            **argument("generator", program.origins["generator"], "tie", "tokens"),
         )
