@@ -1,14 +1,20 @@
 """DeBERTa-v3's pretraining: shared tables without a tug of war, and its detector's head."""
 
+from pathlib import Path
+
 import pytest
 import torch
+import transformers
 
 from bertc.api import resolve
 from bertc.estimate import estimate
+from bertc.interop.exporting import export_model
 from bertc.interop.networks import parted, summed, tensors_alone
 from bertc.ir.program.model import model_weights
 from bertc.nn import EncoderInputs, Model, build
 from bertc.nn.heads import Detector
+from tests.interop.programs import Wordless
+from tests.specs.test_flop_counter import BATCH, counted_by_torch
 
 SPEC = """layers=2 hidden=32 heads=4 vocab=300 seq=32 segments=0 norm=post(1e-7) dropout=0
 attention=disentangled(16, 64) objective=rtd(add_cls=true)*10+mlm(replace=100/0/0)
@@ -77,3 +83,38 @@ def test_the_detector_adds_the_first_state() -> None:
     dense = torch.nn.functional.gelu(head.dense(summed_up))
     expected = torch.nn.functional.linear(dense, head.weight, head.bias)[..., 0]
     torch.testing.assert_close(head(x), expected)
+
+
+def test_the_two_are_exported_each_whole(tmp_path: Path) -> None:
+    model = made()
+    tensors = {name: tensor.detach() for name, tensor in model.named_parameters()}
+    exported = export_model(model.resolved, tensors, Wordless(0), tmp_path)
+    assert exported.architecture == "DebertaV2Model"
+    both = tensors[f"encoder.{TABLE}"] + tensors[f"generator.{TABLE}"]
+    mask = torch.arange(20) < torch.tensor([[20], [13]])
+    ids = torch.randint(5, 300, (2, 20)) * mask
+    with torch.no_grad():
+        for name, cls, table in (
+            ("encoder", "DebertaV2Model", both),
+            ("generator", "DebertaV2ForMaskedLM", tensors[f"generator.{TABLE}"]),
+        ):
+            folder = tmp_path if name == "encoder" else tmp_path / name
+            theirs, info = getattr(transformers, cls).from_pretrained(
+                folder, output_loading_info=True
+            )
+            assert not any(info.values()), info
+            base = theirs.eval().base_model
+            assert torch.equal(base.embeddings.word_embeddings.weight, table)
+            states = base(ids, mask.long()).last_hidden_state
+            found = model.read(EncoderInputs(ids, attention_mask=mask), name)
+            torch.testing.assert_close(found[mask], states[mask], atol=1e-4, rtol=1e-4)
+    assert any("rtd" in note for note in exported.notes)
+
+
+@pytest.mark.parametrize("extra", ["", "pack=true"])
+def test_its_products_are_those_that_torch_counts(extra: str) -> None:
+    resolved = resolve(f"{SPEC} steps=10 batch={BATCH} microbatch={BATCH} {extra}")
+    forward, train = counted_by_torch(resolved, resolved.stages[0])
+    found = estimate(resolved).stages[0].flops
+    assert found.forward_per_example == pytest.approx(forward, rel=1e-4)
+    assert found.train_per_example == pytest.approx(train, rel=1e-4)
