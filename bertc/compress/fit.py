@@ -120,6 +120,8 @@ def changed_answers(old: Resolved, new: Resolved) -> dict[str, tuple[Answer, Ans
 def _unlike(old: Resolved, new: Resolved, growth: Beginning) -> str:
     """The reason why nothing of one network can begin the other; empty if something may."""
     kinds = old.encoder.body_kind, new.encoder.body_kind
+    if new.adds_tables and not old.adds_tables:
+        return "its token table is whole, and here it is a difference (generator, tie=gdes)"
     before, after = old.encoder.depth, new.encoder.depth
     if isinstance(growth, FromEmbeddings):
         tables = (each.encoder.table.kind for each in (old, new))

@@ -63,7 +63,7 @@ def weight_map(old: Resolved, new: Resolved, growth: Beginning) -> WeightMap:
     """
     known = {weight.name for weight in model_weights(old)}
     copies, zeros, fresh = dict[str, str](), set[str](), set[str]()
-    sampled = old.stages[-1].sampled
+    sampled, main = old.stages[-1].sampled, new.stages[-1].network(MAIN)
     for name in (weight.name for weight in model_weights(new)):
         source = _source(name, old, new, growth)
         if isinstance(growth, FromEmbeddings) and not (
@@ -73,6 +73,8 @@ def weight_map(old: Resolved, new: Resolved, growth: Beginning) -> WeightMap:
         if isinstance(growth, FromGenerator) and sampled:
             drawn = source.replace(f"{MAIN}.", f"{sampled.name}.", 1)
             source = drawn if drawn in known else source  # what is tied is there already
+            if main.adds(name.removeprefix(f"{MAIN}.")):
+                source = ""  # the sum with the generator's is the generator's
         if source in known:
             copies[name] = source
         elif source == "" or _FIRST_NORM in source:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from bertc.interop.families import family_named
 from bertc.interop.families.config import HfConfig
 from bertc.interop.families.family import Family, transformer
 from bertc.interop.keys import BUFFERS, by_key, keys, part_of, parts_of, plain
-from bertc.interop.networks import GENERATOR, alone, joined
+from bertc.interop.networks import GENERATOR, alone, joined, parted
 from bertc.interop.program import to_program
 from bertc.interop.task_config import TaskOfFolder, read_task, tasks_beside
 from bertc.interop.tensors import (
@@ -90,12 +90,13 @@ def _with_generator(encoder: Imported, generator: Imported, folder: Path) -> Imp
     same = {n for n in tables if n in theirs and torch.equal(mine[n], theirs[n])}
     whole = {n for n in tables if not n.startswith("encoder.embeddings.project.")} <= same
     token = "encoder.embeddings.token.weight" in same
+    untied: Literal["none", "gdes"] = "none" if other.embedding == other.hidden else "gdes"
     network = GeneratorNetwork(
         layers=len(other.layers),
         hidden=other.hidden,
         heads=other.layers[0].heads,
         ffn=other.layers[0].ffn,
-        tie="embeddings" if whole else "tokens" if token else "none",
+        tie="embeddings" if whole else "tokens" if token else untied,
     )
     terms = (
         *(Term(weight=JUDGE_WEIGHT, objective=t.objective) for t in encoder.resolved.terms()),
@@ -111,7 +112,7 @@ def _with_generator(encoder: Imported, generator: Imported, folder: Path) -> Imp
             f"{folder / GENERATOR} does not match the discriminator beside it",
             help="both must have the same settings but for widths and depth; import each by itself",
         )
-    tensors = joined(resolved, mine, theirs)
+    tensors = parted(resolved, joined(resolved, mine, theirs))
     return Imported(encoder.config, program, resolved, tensors, encoder.notes + generator.notes)
 
 

@@ -18,7 +18,7 @@ from bertc.interop.folders import (
 )
 from bertc.interop.importing import check_names, import_model
 from bertc.interop.keys import part_of, parts_of
-from bertc.interop.networks import GENERATOR, joined
+from bertc.interop.networks import GENERATOR, joined, parted, summed
 from bertc.interop.pruned import without_removed
 from bertc.interop.tensors import check_entry, find_weights, read_header, read_tensors
 from bertc.ir.program.model import model_weights
@@ -97,9 +97,11 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
     resolved = read_network(folder)
     model = folder / "model" if is_folder(folder / "model") else folder
     if is_file(model / "config.json"):
-        tensors = import_model(model).tensors
+        imported = import_model(model)
+        tensors = summed(imported.resolved, imported.tensors)
         if is_file(model / GENERATOR / RESOLVED):
             tensors = joined(resolved, tensors, read_model(model / GENERATOR)[1])
+        tensors = parted(resolved, tensors)
         shapes = {weight.name: weight.shape for weight in model_weights(resolved)}
         if any(shapes.get(name) != tuple(tensor.shape) for name, tensor in tensors.items()):
             raise DataError(

@@ -43,11 +43,33 @@ def alone(resolved: Resolved, name: str = MAIN) -> Resolved:
     )
 
 
+def summed(resolved: Resolved, tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
+    """The tensors with the main network's tables whole, where they are differences."""
+    return {**tensors, **{own: tensors[own] + tensors[base] for own, base in _added(resolved)}}
+
+
+def parted(resolved: Resolved, tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
+    """The tensors with the main network's whole tables as differences, where it has those."""
+    return {**tensors, **{own: tensors[own] - tensors[base] for own, base in _added(resolved)}}
+
+
+def _added(resolved: Resolved) -> list[tuple[str, str]]:
+    """Names of the main network's differences, each with the table that it is added to."""
+    main = resolved.stages[-1].network(MAIN)
+    return [
+        (f"{MAIN}.{weight.name}", f"{tie.network}.{weight.name}")
+        for tie in main.ties
+        for weight in main.body.weights()
+        if tie.added and tie.covers(weight.name)
+    ]
+
+
 def tensors_alone(
     resolved: Resolved, tensors: Mapping[str, "Tensor"], name: str = MAIN
 ) -> dict[str, "Tensor"]:
     """The tensors of one network by the names of its own program, tied ones included."""
-    found, network = {}, resolved.stages[-1].network(name)
+    found, network = dict[str, "Tensor"](), resolved.stages[-1].network(name)
+    tensors = summed(resolved, tensors)
     for weight in model_weights(alone(resolved, name)):
         own = weight.name.removeprefix(f"{MAIN}.")
         theirs = weight.name if own == weight.name else f"{network.owner(own)}.{own}"

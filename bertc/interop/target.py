@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from bertc.interop.families import family_for
-from bertc.interop.families.family import Family, HfClass
+from bertc.interop.families.family import Family, HfClass, transformer
 from bertc.interop.families.obstacle import Obstacle
-from bertc.interop.keys import parts_of
+from bertc.interop.keys import keys, part_of, parts_of
 from bertc.interop.task_classes import held_task, task_class
 from bertc.ir.program.resolved import Resolved
 
@@ -22,6 +22,7 @@ def target_of(
     ``names`` are the names of its weights; whole heads may be absent.
     """
     learned = {term.objective.head_name for term in program.terms()} | {"pooler"}
+    names = [*names]
     parts = parts_of(names) & learned
     found = family_for(_holding(program, parts), pad, prefer)
     if isinstance(found, Obstacle):
@@ -30,7 +31,11 @@ def target_of(
     if task is not None:
         holder = task_class(found, task, "pooler" in parts)
         return holder if isinstance(holder, Obstacle) else (found, holder)
-    chosen = found.class_for(parts)
+    # A head that the layout has in part only is none of its own.
+    without = {
+        part_of(name) for name in set(names) - set(keys(found, transformer(program), names, {}))
+    }
+    chosen = found.class_for(parts - without)
     return _no_class(found) if chosen is None else (found, chosen)
 
 

@@ -48,6 +48,7 @@ class _HfTask(BaseModel):
     summary_last_dropout: Probability | None = None
     seq_classif_dropout: Probability | None = None
     qa_dropout: Probability | None = None
+    cls_dropout: Probability | None = None
 
 
 @dataclass(frozen=True)

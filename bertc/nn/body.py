@@ -74,8 +74,11 @@ class BodyModule(nn.Module, ABC):
         """
 
     @abstractmethod
-    def borrow(self, lender: "BodyModule", names: Iterable[str]) -> None:
-        """Use weights of ``lender`` by these names instead of its own, without registering them."""
+    def borrow(self, lender: "BodyModule", names: Iterable[str], *, added: bool) -> None:
+        """Use weights of ``lender`` by these names instead of its own, without registering them.
+
+        ``added``: use them without gradient, in sums with its own.
+        """
 
     @abstractmethod
     def shard_units(self) -> Iterable[nn.Module]:

@@ -96,6 +96,11 @@ class Embeddings(nn.Module):
             delattr(self, name)
             vars(self)[name] = getattr(lender, name)
 
+    def add(self, lender: "Embeddings", names: Iterable[str]) -> None:
+        """Look up sums of another instance's tables and its own, with a gradient of its own."""
+        for name in names:
+            vars(getattr(self, name))["base"] = getattr(lender, name)  # registered by the lender
+
     def forward(self, inputs: EncoderInputs, dtype: torch.dtype) -> torch.Tensor:
         """Ids (b, s) to embeddings (b, s, h) in ``dtype``; no segment ids means segment 0.
 

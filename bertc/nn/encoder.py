@@ -146,11 +146,11 @@ class Encoder(BodyModule):
         x = dropout(x, self.node.dropout.last, self.training)
         return Outputs(x, moved_on, by_layer, projections)
 
-    def borrow(self, lender: BodyModule, names: Iterable[str]) -> None:
-        """Use a lender's embeddings for these names instead of its own."""
+    def borrow(self, lender: BodyModule, names: Iterable[str], *, added: bool) -> None:
+        """Use a lender's embeddings for these names instead of its own, or in sums with them."""
         assert isinstance(lender, Encoder), "tied networks are of the same kind"
         parts = dict.fromkeys(name.removeprefix("embeddings.").split(".")[0] for name in names)
-        self.embeddings.borrow(lender.embeddings, parts)
+        (self.embeddings.add if added else self.embeddings.borrow)(lender.embeddings, parts)
 
     def shard_units(self) -> Iterable[nn.Module]:
         """The layers; parts that several share are in each of them."""

@@ -126,15 +126,24 @@ class Boundary(nn.Module):
 
 
 class Detector(Linear):
-    """Scores per token, above 0 if it looks replaced."""
+    """Scores per token, above 0 if it looks replaced.
+
+    With a norm the state of the first token of an example is added to each of its tokens before.
+    """
 
     def __init__(self, table: Table, name: str, node: Body) -> None:
         super().__init__(table, name)
         self.activation = node.head_activation
         self.dense = Linear(table, f"{name}.dense")
+        normed = f"{name}.norm.weight" in table
+        self.norm = build_norm(table, f"{name}.norm", node.head_norm) if normed else None
 
-    def forward(self, x_bsh: Float[torch.Tensor, "b s h"]) -> torch.Tensor:
-        """States to scores (b, s)."""
+    def forward(
+        self, x_bsh: Float[torch.Tensor, "b s h"], first: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """States to scores (b, s); ``first`` are those of first tokens (b, 1|s, h), None: of x."""
+        if self.norm is not None:
+            x_bsh = self.norm(x_bsh + (x_bsh[:, :1] if first is None else first))
         y_bsh = activate(self.activation, self.dense(x_bsh))
         return super().forward(y_bsh).squeeze(-1)
 

@@ -39,7 +39,8 @@ class Model(nn.Module):
         for network in resolved.learned:  # networks that lend weights come first
             for tie in network.ties:
                 tied = [w.name for w in network.body.weights() if tie.covers(w.name)]
-                self.network(network.name).borrow(self.network(tie.network), tied)
+                lender = self.network(tie.network)
+                self.network(network.name).borrow(lender, tied, added=tie.added)
         last = resolved.stages[-1]
         self.heads = Heads(
             (term.objective, last.learner(term.objective).body) for term in resolved.terms()

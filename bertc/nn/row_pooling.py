@@ -112,7 +112,7 @@ class RowPoolingModule(BodyModule):
         pooled_bp = row_bd if self.pooler is None else torch.relu(self.pooler(row_bd))
         return pooled_bp[:, None]
 
-    def borrow(self, lender: BodyModule, names: Iterable[str]) -> None:
+    def borrow(self, lender: BodyModule, names: Iterable[str], *, added: bool) -> None:
         """Nothing is tied to it: only a transformer's generator shares tables."""
         raise ValueError(f"a {self.node.body_kind} shares no weights with another network")
 

@@ -40,7 +40,12 @@ class Linear(nn.Module):
 
 
 class Embedding(nn.Module):
-    """Rows of a table, looked up by index."""
+    """Rows of a table, looked up by index.
+
+    The table may be the sum of its weight and that of ``base``, which gets no gradient.
+    """
+
+    base: "Embedding | None" = None
 
     def __init__(self, table: Table, name: str) -> None:
         super().__init__()
@@ -48,7 +53,13 @@ class Embedding(nn.Module):
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """Integers (...) to rows (..., width), in the dtype of the table."""
-        return picked(self.weight, ids)
+        rows = picked(self.weight, ids)
+        return rows if self.base is None else rows + picked(self.base.weight.detach(), ids)
+
+    @property
+    def table(self) -> torch.Tensor:
+        """The whole table."""
+        return self.weight if self.base is None else self.weight + self.base.weight.detach()
 
     def extra_repr(self) -> str:
         """Rows and width, for printing."""

@@ -18,9 +18,10 @@ from bertc.ir.network.generator import (
     UnigramGenerator,
 )
 from bertc.ir.terms.rtd import Rtd
-from bertc.nn import EncoderInputs
+from bertc.nn import EncoderInputs, gather_positions
 from bertc.nn.body import BodyModule
 from bertc.nn.heads import Detector
+from bertc.nn.positions import restarting_positions
 from bertc.objectives.mlm import random_tokens
 from bertc.objectives.sampling.draws import bits, unit64
 from bertc.objectives.targets import (
@@ -52,8 +53,13 @@ class RtdTensors(TermTensors[Rtd, ReplacedTokens, Detector]):
         ), own
 
     def positions(self, own: ReplacedTokens, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
-        """Positions (b, k) of the chosen tokens; None if all tokens are classified."""
-        return None if self.node.over == "all" else (own.positions,)
+        """Positions (b, k) of the chosen tokens, with first ones; None: all are classified."""
+        if self.node.over == "all":
+            return None
+        if not self.node.add_cls:
+            return (own.positions,)
+        first_bs = _first_positions(batch)
+        return own.positions, first_bs.expand(len(own.positions), -1).gather(1, own.positions)
 
     def score(
         self,
@@ -65,7 +71,7 @@ class RtdTensors(TermTensors[Rtd, ReplacedTokens, Detector]):
         chances: torch.Tensor | None,
     ) -> Predicted:
         """One score per token."""
-        logits_bs = head(states[0]).float()
+        logits_bs = head(states[0], self._first(states, batch)).float()
         replaced_bs = self._replaced(own, batch)
         labels_bs = replaced_bs.float()
         losses_bs = F.binary_cross_entropy_with_logits(logits_bs, labels_bs, reduction="none")
@@ -101,10 +107,27 @@ class RtdTensors(TermTensors[Rtd, ReplacedTokens, Detector]):
         what = f"{len(replaced)} by a generator's guesses" if guessed else f"{other} by another"
         return [("rtd", f"{classified} tokens classified, replaced: {what}")]
 
+    def _first(self, states: tuple[torch.Tensor, ...], batch: MicroBatch) -> torch.Tensor | None:
+        """States of the first tokens of examples, if the head adds them; None: of the row's."""
+        if self.node.over == "masked":
+            return states[1] if self.node.add_cls else None
+        if not self.node.add_cls or batch.reading.sequence_ids is None:
+            return None
+        return gather_positions(states[0], _first_positions(batch))
+
     def _replaced(self, own: ReplacedTokens, batch: MicroBatch) -> torch.Tensor:
         """True where the input token differs from the original, (b, s) or (b, k)."""
         other_bs = batch.reading.token_ids != batch.originals
         return other_bs if self.node.over == "all" else other_bs.gather(1, own.positions)
+
+
+def _first_positions(batch: MicroBatch) -> Int[torch.Tensor, "#b s"]:
+    """The position of the first token of each token's example."""
+    tokens_bs, numbers_bs = batch.originals, batch.reading.sequence_ids
+    if numbers_bs is None:
+        return torch.zeros_like(tokens_bs[:1])
+    lane_s = torch.arange(tokens_bs.shape[1], device=tokens_bs.device)
+    return lane_s - restarting_positions(numbers_bs)
 
 
 def choose_replaced(

@@ -77,4 +77,4 @@ def table_of(network: BodyModule, head: TokenHead | None = None) -> Float[torch.
         return head.weight
     token = network.tokens
     assert isinstance(token, Embedding), "the checks allow one table only"
-    return token.weight
+    return token.table

@@ -9,6 +9,7 @@ from bertc.data import Vocabulary, differing_token, vocabulary_of
 from bertc.diagnostics import DataError, UsageError
 from bertc.distributed.process_group import ALONE, ProcessGroup
 from bertc.interop.loading import digest_of, read_model
+from bertc.interop.networks import summed
 from bertc.ir.learning.answer import alike
 from bertc.ir.learning.task import Task
 from bertc.ir.program.model import frozen_weights
@@ -85,6 +86,7 @@ def _at_work(stage: Stage) -> list[tuple[Network, Teacher]]:
 
 def _load(frozen: Frozen, folder: Path, tasks: Sequence[Task]) -> None:
     resolved, tensors = read_model(folder)
+    tensors = summed(resolved, tensors)
     if resolved.encoder != frozen.network.body:
         raise DataError(
             f"the network in {folder} is not the one that this run was made for",

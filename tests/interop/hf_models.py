@@ -49,6 +49,20 @@ MODERN = {
     "intermediate_size": 40,
     "pad_token_id": 0,
 }
+DEBERTA = {
+    "vocab_size": 97,
+    "hidden_size": 24,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 3,
+    "intermediate_size": 40,
+    "max_position_embeddings": 32,
+    "relative_attention": True,
+    "position_buckets": 8,
+    "pos_att_type": "p2c|c2p",
+    "share_att_key": True,
+    "norm_rel_ebd": "layer_norm",
+    "position_biased_input": False,
+}
 
 
 @dataclass(frozen=True)
@@ -138,4 +152,7 @@ CASES = [
     case("NomicBertForMaskedLM", MODERN, type_vocab_size=1, hidden_act="gelu", head_dim=6,
          rope_parameters={"rope_type": "default", "rope_theta": 20.0}),
     case("NomicBertModel", MODERN, num_hidden_layers=1, hidden_size=32, num_attention_heads=2),
+    case("DebertaV2ForMaskedLM", DEBERTA, legacy=False),
+    case("DebertaV2Model", DEBERTA, hidden_size=32, num_attention_heads=2, hidden_act="relu",
+         max_relative_positions=20, position_buckets=6, pos_att_type=["c2p", "p2c"]),
 ]  # fmt: skip

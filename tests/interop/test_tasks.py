@@ -28,7 +28,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.nn import Model
 from bertc.objectives import TaskTargets
 from bertc.objectives.answers import answer_scores, span_scores
-from tests.interop.hf_models import DISTIL, MODERN, SMALL, XLM, XLNET, Case, case
+from tests.interop.hf_models import DEBERTA, DISTIL, MODERN, SMALL, XLM, XLNET, Case, case
 from tests.interop.programs import Wordless, program, tensors, words
 from tests.interop.test_round_trip import close, encoded, inputs
 
@@ -90,6 +90,8 @@ CASES = [
     case("EuroBertForTokenClassification", MODERN, num_attention_heads=6, **THREE),
     case("NomicBertForSequenceClassification", MODERN, **THREE),
     case("NomicBertForTokenClassification", MODERN, **THREE),
+    case("DebertaV2ForTokenClassification", DEBERTA, **THREE),
+    case("DebertaV2ForQuestionAnswering", DEBERTA),
 ]  # fmt: skip
 
 

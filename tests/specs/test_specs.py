@@ -46,6 +46,7 @@ def test_every_promised_system_is_there() -> None:
     promised += [f"ettin-{size}" for size in ("17m", "32m", "68m", "150m", "400m", "1b")]
     promised += ["mmbert-small", "mmbert-base", "mosaicbert-base", "nomic-bert"]
     promised += ["eurobert-210m", "eurobert-610m"]
+    promised += [f"deberta-v3-{size}" for size in ("xsmall", "small", "base", "large")]
     promised += [f"transformer-xl-enwik8-{layers}" for layers in (12, 24)]
     promised += [
         "gpt-small",

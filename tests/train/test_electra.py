@@ -55,6 +55,10 @@ RUNS = {
             Term(objective=o) for o in (Rtd(over="masked"), Mlm(unit=SpanUnit()), Sbo(), Sop())
         ),
     },
+    "gdes": {
+        "generator": GeneratorNetwork(size=0.5, tie="gdes"), "microbatch": 4,
+        "objective": (Term(weight=10, objective=Rtd(add_cls=True)), Term(objective=MASKS)),
+    },
     "unigram": {"generator": UnigramGenerator(), "objective": (Term(objective=Rtd()),)},
     "random": {"generator": RandomGenerator(), "objective": (Term(objective=Rtd()),)},
 }  # fmt: skip

@@ -5,6 +5,7 @@ from typing import Any
 
 from bertc.interop.families.albert import ALBERT
 from bertc.interop.families.bert import BERT
+from bertc.interop.families.deberta import DEBERTA
 from bertc.interop.families.distilbert import DISTILBERT
 from bertc.interop.families.electra import ELECTRA
 from bertc.interop.families.eurobert import EUROBERT
@@ -22,8 +23,8 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.run import layout_of
 
 FAMILIES: tuple[Family[Any], ...] = (
-    XLNET, NEOBERT, MODERNBERT, EUROBERT, NOMIC, ELECTRA, DISTILBERT, XLM, ALBERT, XLM_ROBERTA,
-    CAMEMBERT, ROBERTA, BERT,
+    XLNET, DEBERTA, NEOBERT, MODERNBERT, EUROBERT, NOMIC, ELECTRA, DISTILBERT, XLM, ALBERT,
+    XLM_ROBERTA, CAMEMBERT, ROBERTA, BERT,
 )  # fmt: skip
 """Order in which families are tried for a program; the last accepts all that remain."""
 

@@ -6,15 +6,22 @@ from pydantic import Field
 
 from bertc.ir.base import Node
 
+TOKENS = "embeddings.token."
 Extent = Annotated[int, Field(ge=0, le=1_000_000)]
 
 
 class Tie(NamedTuple):
-    """Weights with the prefix ``weights``, except ``but``, that belong to another network."""
+    """Weights with the prefix ``weights``, except ``but``, that belong to another network.
+
+    ``added``: they are a difference of the network's own, which begins at zero, and is added to the
+    other's weights; these get no gradient from the sum (gradient-disentangled embedding sharing, He
+    et al. 2023, 3.2).
+    """
 
     network: str
     weights: str
     but: tuple[str, ...] = ()
+    added: bool = False
 
     def covers(self, name: str) -> bool:
         """True if a weight is tied, by its name within either network."""
@@ -32,8 +39,9 @@ class GeneratorNetwork(Node):
 
     ``size`` is its width as a fraction of the encoder's. A width of 0 is derived from the encoder
     by a pass; a depth of 0 means the encoder's, stage by stage. ``tie`` names what it shares with
-    the encoder: all embeddings with their norm, the token table, or nothing. Its other settings are
-    the encoder's.
+    the encoder: all embeddings with their norm, the token table, or nothing. With ``gdes`` the
+    encoder's token table is the generator's, without gradient, and a difference (DeBERTa-v3). Its
+    other settings are the encoder's.
     """
 
     kind: Literal["network"] = "network"
@@ -42,20 +50,27 @@ class GeneratorNetwork(Node):
     hidden: Extent = 0  # run_pretraining.py get_generator_config: round(size x hidden)
     heads: Annotated[int, Field(ge=0, le=10_000)] = 0  # ditto: max(1, hidden // 64)
     ffn: Extent = 0  # ditto: 4 x hidden
-    tie: Literal["embeddings", "tokens", "none"] = "embeddings"  # modeling.py: one scope for both
+    tie: Literal["embeddings", "tokens", "none", "gdes"] = (
+        "embeddings"  # modeling.py: one scope for both
+    )
     positional = ("size",)
     bare_number = ("size",)
 
     @property
     def ties(self) -> tuple[Tie, ...]:
-        """The weights shared with the encoder."""
+        """The weights that are the encoder's."""
         match self.tie:
             case "embeddings":
                 return (Tie("encoder", "embeddings.", but=("embeddings.project.",)),)
             case "tokens":
-                return (Tie("encoder", "embeddings.token."),)
-            case "none":
+                return (Tie("encoder", TOKENS),)
+            case "none" | "gdes":
                 return ()
+
+    @property
+    def encoder_ties(self) -> tuple[Tie, ...]:
+        """The weights that the encoder adds to the generator's."""
+        return (Tie("generator", TOKENS, added=True),) if self.tie == "gdes" else ()
 
 
 class UnigramGenerator(Node):

@@ -1,11 +1,11 @@
 """A network of a stage: body, role, ties, and the terms it learns."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from bertc.ir import operation as op
-from bertc.ir.base import Weight
+from bertc.ir.base import ZEROS, Weight
 from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Tie
@@ -30,7 +30,7 @@ def teacher_name(number: int) -> str:
 
 @dataclass(frozen=True)
 class Network:
-    """A network of a stage; weights in ``ties`` belong to another network.
+    """A network of a stage; weights in ``ties`` belong to another network, or are added to its.
 
     The other fields apply while it is in use on rows of shape ``rows``. ``terms`` are those it
     learns; without any it is not trained. ``scored`` has one objective per head, the widest of
@@ -61,11 +61,20 @@ class Network:
 
     def owner(self, name: str) -> str:
         """The name of the network that owns a weight of this body."""
-        return next((tie.network for tie in self.ties if tie.covers(name)), self.name)
+        owners = (tie.network for tie in self.ties if tie.covers(name) and not tie.added)
+        return next(owners, self.name)
+
+    def adds(self, name: str) -> bool:
+        """True for a weight that is a difference, added to another network's weight."""
+        return any(tie.added and tie.covers(name) for tie in self.ties)
 
     def own_weights(self) -> tuple[Weight, ...]:
-        """The weights of its body, without tied ones."""
-        return tuple(w for w in self.body.weights() if self.owner(w.name) == self.name)
+        """The weights of its body, without those of other networks; differences begin at zero."""
+        return tuple(
+            replace(w, init=ZEROS) if self.adds(w.name) else w
+            for w in self.body.weights()
+            if self.owner(w.name) == self.name
+        )
 
     @property
     def pooled(self) -> bool:

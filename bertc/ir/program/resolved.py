@@ -34,6 +34,11 @@ class Resolved(Node):
         return self.stages[-1].encoder
 
     @property
+    def adds_tables(self) -> bool:
+        """True if tables of the main network are differences, added to another network's."""
+        return any(tie.added for network in self.learned for tie in network.ties)
+
+    @property
     def learned(self) -> tuple[Network, ...]:
         """Networks that the run changes, saves and exports, after the last stage."""
         return self.stages[-1].learned

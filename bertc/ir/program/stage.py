@@ -183,8 +183,10 @@ class Stage(Node):
     def allocated(self) -> tuple[Network, ...]:
         """All its networks, the main one first."""
         found = [Network(MAIN, self.encoder, "trained")]
-        if self.generator is not None and isinstance(self.replacements, GeneratorNetwork):
-            found.append(Network("generator", self.generator, "sampled", self.replacements.ties))
+        source = self.replacements
+        if self.generator is not None and isinstance(source, GeneratorNetwork):
+            found = [Network(MAIN, self.encoder, "trained", source.encoder_ties)]
+            found.append(Network("generator", self.generator, "sampled", source.ties))
         for number, each in enumerate(self.teacher):
             if each.shape:
                 name = teacher_name(number)

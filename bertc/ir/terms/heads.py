@@ -86,21 +86,30 @@ class BoundaryHead:
 
 @dataclass(frozen=True)
 class DetectorHead:
-    """Dense layer and score per token (ELECTRA run_pretraining.py _get_discriminator_output)."""
+    """Dense layer and score per token (ELECTRA run_pretraining.py _get_discriminator_output).
+
+    ``normed``: the first token's state is added to each before, and the sum normed (DeBERTa).
+    """
+
+    normed: bool = False
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        """Two matrices, each with a bias."""
+        """Two matrices, each with a bias, and a norm before them."""
         hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
+        norm = encoder.head_norm.weights(f"{name}.norm", *hidden, part="head")
         return (
+            *(norm if self.normed else ()),
             *affine(f"{name}.dense", hidden, hidden, encoder.initializer, "head"),
             *affine(name, ("labels", 1), hidden, unstated(encoder.initializer), "head"),
         )
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
-        """Two products of states that the network saves, and the loss."""
+        """Two products of states that the network saves, and the loss; perhaps a normed sum."""
         hidden = encoder.hidden
+        summed = op.Pointwise("add", rows * hidden), op.Norm(rows, hidden)
         return (
-            op.Product(rows, hidden, hidden, keeps_rows=False),
+            *(summed if self.normed else ()),
+            op.Product(rows, hidden, hidden, keeps_rows=self.normed),
             op.Pointwise("gelu", rows * hidden, kept=rows * hidden),
             op.Product(rows, hidden, 1),
             op.Loss(rows, kept=3 * rows),

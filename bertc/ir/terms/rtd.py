@@ -1,9 +1,11 @@
 """Replaced token detection (``rtd``)."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
+from bertc.ir.base import Off
 from bertc.ir.terms.heads import DetectorHead
 from bertc.ir.terms.masked import Mlm
 from bertc.ir.terms.masking import Replace
@@ -13,6 +15,9 @@ from bertc.ir.terms.node import FP32, LONG, RowShape, TextTerm
 class Rtd(TextTerm):
     """Classify every token as original (0) or replaced (1) (ELECTRA 3).
 
+    ``add_cls``: the state of a row's first token is added to each, and the sum normed, before the
+    head (DeBERTa-v3).
+
     ``over``: all real tokens, or only those chosen for replacement. The chosen ones are those that
     ``mlm`` predicts, or without mlm a fraction ``p`` of the tokens.
     """
@@ -20,6 +25,7 @@ class Rtd(TextTerm):
     kind: Literal["rtd"] = "rtd"
     over: Literal["all", "masked"] = "all"  # run_pretraining.py: all that input_mask covers
     p: Annotated[float, Field(gt=0, le=1)] = 0.15  # configure_pretraining.py mask_prob
+    add_cls: Off = False
     positional = ("over",)
     scored = "binary"
     needs_replacements = True
@@ -28,7 +34,12 @@ class Rtd(TextTerm):
     @property
     def head_node(self) -> DetectorHead:
         """A dense layer and one score per token."""
-        return DetectorHead()
+        return DetectorHead(self.add_cls)
+
+    @classmethod
+    def of_head(cls, shapes: Mapping[str, tuple[int, ...]]) -> Self:
+        """With a norm before the head if it has one."""
+        return cls(add_cls="heads.rtd.norm.weight" in shapes)
 
     @property
     def masks_alone(self) -> Mlm:
@@ -40,8 +51,8 @@ class Rtd(TextTerm):
         return rows.seq if self.over == "all" else rows.predictions
 
     def outputs(self, rows: RowShape) -> int | None:
-        """All states, or those of the chosen tokens."""
-        return None if self.over == "all" else rows.predictions
+        """All states, or those of the chosen tokens, and the first of the example of each."""
+        return None if self.over == "all" else (1 + self.add_cls) * rows.predictions
 
     def target_bytes(self, rows: RowShape) -> int:
         """The random number of each guess, and the mask of classified tokens."""

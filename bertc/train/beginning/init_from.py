@@ -11,6 +11,7 @@ from bertc.compress import WeightMap, begins_as, changed_answers, fit, refusal
 from bertc.data import Vocabulary, differing_token, vocabulary_of
 from bertc.diagnostics import DataError
 from bertc.interop.loading import digest_of, read_checkpoint, read_model
+from bertc.interop.networks import summed
 from bertc.ir.changing.growth import (
     TEACHER,
     Drawn,
@@ -86,6 +87,8 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
     if vocabulary is not None:
         _refuse_other_tokens(folder, vocabulary, old.encoder.vocab_size)
     target, sha256 = resolved.as_in(first), digest_of(tensors)
+    if not target.adds_tables:
+        tensors = summed(old, tensors)
     if isinstance(first.grow, LowRank):
         old, tensors = factorised(old, tensors, target)
     places, mismatches = fit(old, tensors.keys(), target, begins_as(resolved))

@@ -1,0 +1,196 @@
+"""DeBERTa's Hugging Face layout as of its third version: disentangled attention, no positions."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from bertc.interop.families import bert_like
+from bertc.interop.families.config import NO_CLASS, HfConfig, Layers, VocabularySize
+from bertc.interop.families.family import Candidate, Family, HfClass, TaskHeads, Tokens, hf_class
+from bertc.interop.families.obstacle import Obstacle, first_of
+from bertc.ir.base import Node, Width
+from bertc.ir.network.attention import DisentangledAttention
+from bertc.ir.network.encoder import Dropout, Encoder, LayerWidths
+from bertc.ir.network.ffn import Mlp
+from bertc.ir.network.head import TransformHead
+from bertc.ir.network.norm import Epsilon, PostNorm
+from bertc.ir.network.positions import NoPositions
+from bertc.ir.network.table import WholeTable
+from bertc.ir.program.settings import Heads
+from bertc.ir.vocabulary import Unigram
+
+TITLE = "DeBERTa"
+SAYS: Mapping[type[Node], Collection[str]] = {
+    Encoder: bert_like.NETWORK,
+    WholeTable: (),
+    NoPositions: (),
+    DisentangledAttention: ("buckets", "distance"),
+    Mlp: ("activation",),
+    PostNorm: ("eps",),
+    LayerWidths: ("heads", "head_dim", "ffn"),
+    Dropout: ("hidden", "attention"),
+    TransformHead: (),
+}
+ATTENTION = {
+    f"encoder.attention.{{n}}.{part}": f"encoder.layer.{{n}}.attention.self.{part}_proj"
+    for part in ("query", "key", "value")
+}
+
+
+class HfDeberta(HfConfig):
+    """DebertaV2Config with the settings of the third version's releases."""
+
+    ignored = {
+        "legacy": "names the weights of the masked-LM head, not what they compute",
+        **dict.fromkeys(
+            ("cls_dropout", "pooler_dropout", "pooler_hidden_act", "pooler_hidden_size"),
+            "belongs to classes of tasks",
+        ),
+    }
+    kept = frozenset({"cls_dropout"})
+    only = {"conv_kernel_size": 0}
+
+    model_type: Literal["deberta-v2"] = "deberta-v2"
+    vocab_size: VocabularySize = 128_100
+    hidden_size: Width = 1536
+    num_hidden_layers: Layers = 24
+    num_attention_heads: Heads = 24
+    intermediate_size: Width = 6144
+    type_vocab_size: Literal[0] = 0
+    layer_norm_eps: Epsilon = 1e-7
+    # DebertaV2Config has other values for these where a file does not say them.
+    relative_attention: Literal[True]
+    position_biased_input: Literal[False]
+    share_att_key: Literal[True]
+    norm_rel_ebd: Literal["layer_norm"]
+    position_buckets: Annotated[int, Field(ge=4, le=100_000)]
+    max_relative_positions: Annotated[int, Field(ge=-1, le=1_000_000)] = -1
+    pos_att_type: str | list[str]
+
+    @model_validator(mode="after")
+    def _both_directions(self) -> Self:
+        said = self.pos_att_type
+        kinds = said.lower().split("|") if isinstance(said, str) else said
+        if {kind.strip() for kind in kinds} != {"c2p", "p2c"}:
+            raise ValueError(
+                f"pos_att_type = {said}", "bertc scores distances by queries and by keys"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _has_ranges(self) -> Self:
+        if self.attention.distance_problem is not None:
+            reason = f"max_relative_positions is too short for {self.position_buckets} buckets"
+            raise ValueError(reason, NO_CLASS)
+        return self
+
+    @property
+    def attention(self) -> DisentangledAttention:
+        """Its attention; without a largest distance it is that of the longest row."""
+        longest = self.max_relative_positions
+        distance = self.max_position_embeddings if longest < 1 else longest
+        # Unchecked: what is wrong is told in the file's own names.
+        return DisentangledAttention.model_construct(
+            kind="disentangled", buckets=self.position_buckets, distance=distance
+        )
+
+
+def _claims(candidate: Candidate) -> bool:
+    """True for disentangled attention, which no other layout has."""
+    return isinstance(candidate.encoder.attention, DisentangledAttention)
+
+
+def _obstacle(candidate: Candidate) -> Obstacle | None:
+    encoder = candidate.encoder
+    return bert_like.unlike_encoders(encoder) or first_of(
+        [
+            *_differences(candidate),
+            *bert_like.unequal(encoder),
+            *bert_like.unfilled(encoder),
+        ]
+    )
+
+
+def _differences(candidate: Candidate) -> Iterator[Obstacle]:
+    """Settings that differ from DebertaV2Model's."""
+    encoder, rates = candidate.encoder, candidate.encoder.dropout
+    post = f"norm=post({encoder.norm.eps:g})"
+    plain = encoder.norm.kind == "post" and encoder.norm.embeddings
+    rate = f"dropout=dropout({rates.hidden:g}, {rates.attention:g})"
+    rows = (
+        (encoder.positions.kind != "none", "adds no positions to tokens", "positions=none"),
+        (encoder.segments > 0, "is written here without token types", "segments=0"),
+        (bool(encoder.languages), "adds no language to a token", "language_embeddings=false"),
+        (encoder.factorised, "is written here with a whole table", f"embedding={encoder.hidden}"),
+        (candidate.shares, "shares no layer", "share=none"),
+        (not plain, "norms embeddings and after each part", post),
+        (rates.ffn > 0 or rates.last > 0, "has two rates of dropout", rate),
+        (
+            candidate.predicts and encoder.head.kind != "transform",
+            "has a dense layer and a norm before scores",
+            "head=transform",
+        ),
+    )
+    for differs, why, mend in rows:
+        if differs:
+            yield Obstacle(mend.partition("=")[0], f"the {TITLE} layout {why}", mend)
+
+
+def _settings(config: HfDeberta) -> dict[str, Any]:
+    return {
+        **bert_like.settings_of(config),
+        "positions": NoPositions(),
+        "attention": config.attention,
+    }
+
+
+def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+    attention = encoder.attention
+    assert isinstance(attention, DisentangledAttention), "as claimed"
+    return {
+        **bert_like.config_of(encoder, tokens),
+        "relative_attention": True,
+        "position_biased_input": False,
+        "share_att_key": True,
+        "norm_rel_ebd": "layer_norm",
+        "max_position_embeddings": attention.distance,
+        "max_relative_positions": -1,
+        "position_buckets": attention.buckets,
+        "pos_att_type": ["p2c", "c2p"],
+    }
+
+
+DEBERTA = Family(
+    model_type="deberta-v2",
+    title=TITLE,
+    config=HfDeberta,
+    prefix="deberta",
+    names={
+        **bert_like.BODY,
+        **ATTENTION,
+        "encoder.relative.distance": "encoder.rel_embeddings",
+        "encoder.relative.norm": "encoder.LayerNorm",
+        "heads.mlm.dense": "lm_predictions.lm_head.dense",
+        "heads.mlm.norm": "lm_predictions.lm_head.LayerNorm",
+        "heads.mlm": "lm_predictions.lm_head",
+    },
+    copies={},
+    classes=(
+        # The older head of the class has names that no release has.
+        HfClass("DebertaV2ForMaskedLM", frozenset({"mlm"}), settings={"legacy": False}),
+        hf_class("DebertaV2Model"),
+    ),
+    tasks=TaskHeads(
+        bert_like.token_classes("DebertaV2", "ForQuestionAnswering"),
+        dropout="cls_dropout",
+        otherwise="the classes of DeBERTa for labels add a dense layer with gelu before the scores",
+    ),
+    says=SAYS,
+    claims=_claims,
+    obstacle=_obstacle,
+    settings=_settings,
+    config_of=_config_of,
+    recipe="bert",
+    vocabulary=Unigram,
+)

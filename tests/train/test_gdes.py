@@ -1,0 +1,120 @@
+"""DeBERTa-v3's pretraining: shared tables without a tug of war, and its detector's head."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+
+from bertc.api import resolve
+from bertc.estimate import estimate
+from bertc.interop.exporting import export_model
+from bertc.interop.networks import parted, summed, tensors_alone
+from bertc.ir.program.model import model_weights
+from bertc.nn import EncoderInputs, Model, build
+from bertc.nn.heads import Detector
+from tests.interop.programs import Wordless
+from tests.specs.test_flop_counter import BATCH, counted_by_torch
+
+SPEC = """layers=2 hidden=32 heads=4 vocab=300 seq=32 segments=0 norm=post(1e-7) dropout=0
+attention=disentangled(16, 64) objective=rtd(add_cls=true)*10+mlm(replace=100/0/0)
+generator=network(1, layers=1, tie=gdes)"""
+TABLE = "embeddings.token.weight"
+GOLDEN = {"xsmall": 148_993, "small": 592_897, "base": 592_897, "large": 1_052_673}
+WIDTHS = {"xsmall": 384, "small": 768, "base": 768, "large": 1024}
+
+
+def made() -> Model:
+    model = build(resolve(SPEC))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(
+            parameter, std=0.3, generator=torch.Generator().manual_seed(parameter.numel())
+        )
+    return model
+
+
+def test_the_difference_begins_at_zero_and_has_the_only_gradient() -> None:
+    model = build(resolve(SPEC))
+    own, other = (model.network(name).embeddings.token for name in ("encoder", "generator"))
+    assert not own.weight.any()
+    assert other.weight.any()
+    ids = torch.arange(5, 21)[None]
+    assert torch.equal(own(ids), other(ids))
+    model.read(EncoderInputs(ids)).square().sum().backward()
+    assert other.weight.grad is None
+    assert own.weight.grad[5:21].abs().sum(1).min() > 0
+
+
+def test_the_encoder_alone_has_the_sum() -> None:
+    model = made()
+    tensors = {name: tensor.detach() for name, tensor in model.named_parameters()}
+    alone = tensors_alone(model.resolved, tensors)
+    both = tensors[f"encoder.{TABLE}"] + tensors[f"generator.{TABLE}"]
+    assert torch.equal(alone[f"encoder.{TABLE}"], both)
+    of_generator = tensors_alone(model.resolved, tensors, "generator")
+    assert torch.equal(of_generator[f"encoder.{TABLE}"], tensors[f"generator.{TABLE}"])
+    again = parted(model.resolved, summed(model.resolved, tensors))
+    torch.testing.assert_close(again, tensors)
+
+
+def test_both_tables_are_counted() -> None:
+    resolved = resolve(SPEC)
+    counted = estimate(resolved).stages[0].parameters
+    assert counted.total == sum(weight.numel for weight in model_weights(resolved))
+    assert counted.by_part["embeddings"] == 2 * (300 * 32 + 2 * 32)
+
+
+@pytest.mark.parametrize("size", GOLDEN)
+def test_the_detector_has_the_published_size(size: str) -> None:
+    width = WIDTHS[size]
+    spec = SPEC.replace("hidden=32", f"hidden={width}")
+    weights = model_weights(resolve(spec))
+    assert sum(w.numel for w in weights if w.name.startswith("heads.rtd.")) == GOLDEN[size]
+
+
+@torch.no_grad()
+def test_the_detector_adds_the_first_state() -> None:
+    head = made().heads["rtd"]
+    assert isinstance(head, Detector)
+    x = torch.randn(2, 7, 32)
+    summed_up = torch.nn.functional.layer_norm(
+        x + x[:, :1], (32,), head.norm.weight, head.norm.bias, 1e-7
+    )
+    dense = torch.nn.functional.gelu(head.dense(summed_up))
+    expected = torch.nn.functional.linear(dense, head.weight, head.bias)[..., 0]
+    torch.testing.assert_close(head(x), expected)
+
+
+def test_the_two_are_exported_each_whole(tmp_path: Path) -> None:
+    model = made()
+    tensors = {name: tensor.detach() for name, tensor in model.named_parameters()}
+    exported = export_model(model.resolved, tensors, Wordless(0), tmp_path)
+    assert exported.architecture == "DebertaV2Model"
+    both = tensors[f"encoder.{TABLE}"] + tensors[f"generator.{TABLE}"]
+    mask = torch.arange(20) < torch.tensor([[20], [13]])
+    ids = torch.randint(5, 300, (2, 20)) * mask
+    with torch.no_grad():
+        for name, cls, table in (
+            ("encoder", "DebertaV2Model", both),
+            ("generator", "DebertaV2ForMaskedLM", tensors[f"generator.{TABLE}"]),
+        ):
+            folder = tmp_path if name == "encoder" else tmp_path / name
+            theirs, info = getattr(transformers, cls).from_pretrained(
+                folder, output_loading_info=True
+            )
+            assert not any(info.values()), info
+            base = theirs.eval().base_model
+            assert torch.equal(base.embeddings.word_embeddings.weight, table)
+            states = base(ids, mask.long()).last_hidden_state
+            found = model.read(EncoderInputs(ids, attention_mask=mask), name)
+            torch.testing.assert_close(found[mask], states[mask], atol=1e-4, rtol=1e-4)
+    assert any("rtd" in note for note in exported.notes)
+
+
+@pytest.mark.parametrize("extra", ["", "pack=true"])
+def test_its_products_are_those_that_torch_counts(extra: str) -> None:
+    resolved = resolve(f"{SPEC} steps=10 batch={BATCH} microbatch={BATCH} {extra}")
+    forward, train = counted_by_torch(resolved, resolved.stages[0])
+    found = estimate(resolved).stages[0].flops
+    assert found.forward_per_example == pytest.approx(forward, rel=1e-4)
+    assert found.train_per_example == pytest.approx(train, rel=1e-4)
