@@ -3,10 +3,10 @@
     nice -n -15 python -m tests.bench.teaching --json tests/bench/results/teaching-cpu.json
 
 Text: DistilBERT's three losses, against the student's step with the teacher's outputs at hand plus
-the teacher's forward pass, and against a plain loop with the models of transformers. A task:
-logits of a teacher read from disk, against the task without a teacher. Weights are untrained and
-tokens random: time is all that is measured. The ways take turns, a step each; ratios are medians
-over rounds, fp32.
+the teacher's forward pass, and against a plain loop with the models of transformers. Tasks: logits
+and [CLS] states of a teacher read from disk, against the task without a teacher. Weights are
+untrained and tokens random: time is all that is measured. The ways take turns, a step each; ratios
+are medians over rounds, fp32.
 """
 
 import argparse
@@ -63,6 +63,7 @@ def main() -> None:
         "seconds": {name: statistics.median(each) for name, each in times.items()},
         "taught_to_student_and_teacher": ratio(times["taught"], apart),
         "kept_to_alone": ratio(times["kept"], times["alone"]),
+        "kept_cls_to_alone": ratio(times["kept cls"], times["alone"]),
         "asked_to_alone": ratio(times["asked"], times["alone"]),
         "transformers_to_taught": ratio(times["transformers"], times["taught"]),
     }
@@ -130,20 +131,27 @@ def of_task(folder: Path, steps: int) -> dict[str, Way]:
     task = f'classify("{train}", labels=[bad, good])'
     own = f"layers=3 {WIDTHS} vocab=bytes batch={BATCH} steps={steps} recipe=bert"
     alone = resolve(f"{own} objective={task}")
-    asked = resolve(f"{own} objective={task} + kd(logits, T=2) {TEACHER % 'vocab=bytes'}")
-    (stage,), corpus = asked.stages, prepare(asked, folder, Silent())
-    (data,) = corpus.stages
+    data = task_data(alone, folder)
+    ways = {"alone": fed(stepping(alone, ()), data, alone.stages[0])}
+    for name, term in (("", "kd(logits, T=2)"), (" cls", "100*kd(cls, normalize=true)")):
+        asked = resolve(f"{own} objective={task} + {term} {TEACHER % 'vocab=bytes'}")
+        (stage,), data = asked.stages, task_data(asked, folder)
+        frozen = frozen_networks(stage, CPU, torch.float32, 0)
+        ways[f"asked{name}"] = fed(stepping(asked, frozen), data, stage)
+        lessons = folder / f"lessons{name}"
+        said = obtain_lessons(lessons, stage, data, data.sets[0], frozen, "fp32", Silent())
+        kept = TaskData(
+            data.vocabulary, data.seed, data.batch, data.seq, data.sets, data.smoothing, 0, (said,)
+        )
+        ways[f"kept{name}"] = fed(stepping(asked, ()), kept, stage)
+    return ways
+
+
+def task_data(resolved: Resolved, folder: Path) -> TaskData:
+    """The examples of the only stage."""
+    (data,) = prepare(resolved, folder, Silent()).stages
     assert isinstance(data, TaskData)
-    frozen = frozen_networks(stage, CPU, torch.float32, 0)
-    said = obtain_lessons(folder / "lessons", stage, data, data.sets[0], frozen, "fp32", Silent())
-    kept = TaskData(
-        data.vocabulary, data.seed, data.batch, data.seq, data.sets, data.smoothing, 0, (said,)
-    )
-    return {
-        "alone": fed(stepping(alone, ()), data, alone.stages[0]),
-        "asked": fed(stepping(asked, frozen), data, stage),
-        "kept": fed(stepping(asked, ()), kept, stage),
-    }
+    return data
 
 
 def fed(step: TrainStep, data: TaskData, stage: Stage) -> Way:

@@ -6,7 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from bertc.api import resolve
 from bertc.nn import Model, build
+from bertc.nn.model import drawn
 from bertc.objectives import (
     MicroBatch,
     TermLoss,
@@ -15,6 +17,7 @@ from bertc.objectives import (
     with_output_positions,
 )
 from bertc.objectives.softmax import cross_entropy
+from bertc.step.objective import make_objective
 from tests.objectives.material import losses, program, rows, vocab
 
 Activation = Callable[[torch.Tensor], torch.Tensor]
@@ -66,6 +69,36 @@ def test_states_that_were_asked_for_give_the_losses_of_all_states() -> None:
     found = losses(model, asked, states)
     for kind, term in losses(model, batch, hidden).items():
         assert torch.equal(found[kind].sum, term.sum)
+
+
+@pytest.mark.parametrize(
+    ("terms", "few"),
+    [
+        ("kd(cls, layers=[1])", True),
+        ("kd(embeddings) + kd(attention, layers=[1])", True),
+        ("kd(cls, layers=last)", False),
+        ("kd(relations, heads=2)", False),
+    ],
+)
+def test_terms_of_lower_layers_leave_the_last_one_to_the_tokens_that_others_read(
+    terms: str, few: bool
+) -> None:
+    teacher = "teacher=spec('layers=2 hidden=16 heads=2 ffn=32 vocab=1000 seq=40')"
+    size = "layers=2 hidden=16 heads=2 ffn=32 vocab=1000 dropout=0 seq=40"
+    resolved = resolve(f"{size} objective=mlm+{terms} {teacher}")
+    (stage,), model = resolved.stages, build(resolved)
+    frozen, own = stage.networks()
+    assert (own.num_outputs == stage.predictions()) == few
+    assert (own.num_outputs is None) == (not few)
+    batch = corrupt(stage, rows(6, 40), vocab(), 0)
+    objective = make_objective(model, stage, compiled=False, frozen=(drawn(frozen, 3),))
+    gradients = []
+    for each in (batch, everywhere(batch)):
+        model.zero_grad()
+        loss, *_ = objective(each, torch.ones(len(stage.objective)))
+        loss.backward()
+        gradients.append({n: w.grad for n, w in model.named_parameters() if w.grad is not None})
+    torch.testing.assert_close(*gradients)
 
 
 @pytest.mark.parametrize(("name", "f"), [("gelu", F.gelu), ("relu", F.relu), ("tanh", torch.tanh)])

@@ -223,14 +223,16 @@ class Stage(Node):
             if scored:
                 main = network.role == "trained"
                 memory = self.memory if main else 0
+                wanted, depth = wanted_by(scored, network, memory), network.body.depth
+                every = network.body.pools_rows or wanted.reads_all_of(depth)
                 found.append(
                     replace(
                         network,
                         terms=terms,
                         scored=scored,
                         rows=self.row,
-                        num_outputs=None if network.body.pools_rows else self._outputs(scored),
-                        wanted=wanted_by(scored, network, memory),
+                        num_outputs=None if every else self._outputs(scored),
+                        wanted=wanted,
                         query_states=self.query_states() if main else 0,
                         directions=self.directions,
                         memory=memory,
@@ -249,13 +251,13 @@ class Stage(Node):
         return one_a_head(own, self.row)
 
     def _outputs(self, scored: tuple[Objective, ...]) -> int | None:
-        """Number of states per row that these objectives read; None: all."""
+        """Number of last states per row that these objectives read; None: all."""
         each = list({one.states_name: one.outputs(self.row) for one in scored}.values())
         few = [number for number in each if number is not None]
         if len(few) < len(each):
             return None
         read = max(few) if self.rows_vary else sum(few)  # a batch is of one task
-        return read if read < self.seq + self.query_states() else None
+        return read if 0 < read < self.seq + self.query_states() else None
 
 
 class TextStage(Stage):

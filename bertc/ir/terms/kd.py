@@ -59,8 +59,8 @@ class OfLayers(Distilled):
         return self.compares != "first"
 
     def outputs(self, rows: RowShape) -> int | None:
-        """All states: the last layer may be among those that are compared."""
-        return None
+        """None of the last states by themselves: it reads outputs by layer (``wanted``)."""
+        return 0
 
     def head_rows(self, rows: RowShape) -> int:
         """Every token."""

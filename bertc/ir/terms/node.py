@@ -156,7 +156,7 @@ class TermNode(Node):
         """States per example that its head scores."""
 
     def outputs(self, rows: RowShape) -> int | None:
-        """States per row that the network outputs for it; None: all of them."""
+        """Last states per row that the network outputs for it; None: all of them."""
         return self.head_rows(rows)
 
     def wanted(self, *, learned: bool) -> Wanted:
