@@ -28,7 +28,7 @@ def target_of(
         return found
     task = held_task(program, parts)
     if task is not None:
-        holder = task_class(found, task, "pooler" in parts)
+        holder = task_class(found, task, "pooler" in parts and program.encoder.pooler)
         return holder if isinstance(holder, Obstacle) else (found, holder)
     chosen = found.class_for(parts)
     return _no_class(found) if chosen is None else (found, chosen)
