@@ -133,6 +133,8 @@ def _system(resolved: Resolved) -> System:
         return recipe
     if not encoder.norm.of_layers.affine:
         return "stackingbert"
+    if encoder.positions.kind == "rotary" and encoder.norm.kind != "post":
+        return "eurobert" if encoder.norm.function == "rms" else "modernbert"
     alone = not encoder.segments and not encoder.causal and not encoder.attention.knows_distances
     if encoder.languages or (alone and encoder.head.kind == "linear"):
         return "xlm"

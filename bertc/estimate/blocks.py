@@ -10,7 +10,6 @@ from bertc.ir import operation as op
 from bertc.ir.base import DeviceKind
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
-from bertc.passes.settings.stages import reads_pooler
 from bertc.planning.world import Strategy
 
 
@@ -87,11 +86,17 @@ def call_of(stage: Stage, network: Network, rows: int) -> op.Call:
         query_states=network.query_states,
         directions=network.directions,
         sequences=stage.texts + 1 if stage.pack else 0,
-        # The pooler runs only if a term reads it, and then on every example of a row.
-        pooled=stage.texts if reads_pooler(network.terms) else 0,
+        pooled=_pooled(stage, network),
         layers=network.wanted.whole_layers(depth),
         projects=network.wanted.projects_next(depth),
     )
+
+
+def _pooled(stage: Stage, network: Network) -> int:
+    """States of a row that go through the pooler: one of each example, or all that tasks score."""
+    terms = [term.objective for term in network.terms]
+    read = [each.pooled for each in terms if each.reads_pooler(network.body)]
+    return (stage.texts if all(read) else stage.seq) if read else 0
 
 
 def kept_by(operations: op.Operations, how: Execution) -> int:

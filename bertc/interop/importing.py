@@ -207,7 +207,9 @@ def _adopt_copies(file: _File, family: Family[Any]) -> dict[str, str]:
 
 def _parts(file: _File, family: Family[Any], named: Mapping[str, str]) -> frozenset[str]:
     """Pooler and heads of which the file has a tensor."""
-    known = {**family.names, **named}
+    taken = set(named.values())  # a task's layer may have the name of a pretraining head's
+    known = {ours: theirs for ours, theirs in family.names.items() if theirs not in taken}
+    known |= named
     modules = file.modules()
     return parts_of(f"{ours}.weight" for ours, theirs in known.items() if theirs in modules)
 

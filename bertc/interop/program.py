@@ -70,7 +70,7 @@ def _network(
     judges = any(one.needs_replacements for one in text)
     return {
         **family.settings(config),
-        "pooler": family.pooler if pooler or any(one.pooled for one in text) else False,
+        "pooler": family.pooler_of(config) if pooler or any(one.pooled for one in text) else False,
         # A discriminator's folder has no generator; one in a subfolder replaces this default.
         "generator": UnigramGenerator() if judges else NoGenerator(),
         "seq": min(LONGEST_ROW, config.max_position_embeddings - config.offset),

@@ -29,7 +29,7 @@ def target_of(
         return found
     task = held_task(program, parts)
     if task is not None:
-        holder = task_class(found, task, "pooler" in parts)
+        holder = task_class(found, task, "pooler" in parts and program.encoder.pooler)
         return holder if isinstance(holder, Obstacle) else (found, holder)
     # A head that the layout has in part only is none of its own.
     without = {

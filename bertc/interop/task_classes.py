@@ -7,6 +7,7 @@ from bertc.interop.families.family import Family, HfClass
 from bertc.interop.families.obstacle import Obstacle
 from bertc.ir.learning.answer import Labels, Score, Span, Tags
 from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.network.head import PoolerKind
 from bertc.ir.program.resolved import Resolved
 
 
@@ -16,8 +17,8 @@ def held_task(program: Resolved, parts: frozenset[str]) -> AnyTask | None:
     return next((task for task in tasks if task.title in parts), None)
 
 
-def task_class(family: Family[Any], task: AnyTask, pooled: bool) -> HfClass | Obstacle:
-    """The class for a task on an encoder with or without pooler, or the obstacle."""
+def task_class(family: Family[Any], task: AnyTask, pooler: PoolerKind) -> HfClass | Obstacle:
+    """The class for a task on an encoder with such a pooler or without, or the obstacle."""
     answer = task.answer
     if isinstance(answer, Span) and answer.head.kind == "conditioned":
         return Obstacle(
@@ -29,13 +30,15 @@ def task_class(family: Family[Any], task: AnyTask, pooled: bool) -> HfClass | Ob
     found = next((each for each in heads.classes if answer.kind in each.kinds), None)
     if found is None:
         return Obstacle(f"task={task.kind}", heads.otherwise)
-    if found.pooler == "read" and not pooled:
-        return Obstacle("pooler=false", f"{found.name} reads the pooler", "pooler=true")
-    if found.pooler == "refused" and pooled:
+    if found.pooler == "read" and not pooler:
+        usual = f"pooler={family.usual_pooler}"
+        return Obstacle("pooler=false", f"{found.name} reads the pooler", usual)
+    if found.pooler == "refused" and pooler:
         return Obstacle("pooler=true", f"{found.name} has no pooler", "pooler=false")
-    chosen = found.holding(task.title, pooled)
+    chosen = found.holding(task.title, bool(pooler))
     rate = {found.dropout or heads.dropout: task.dropout}
-    return chosen.saying({**told(task), **rate, **chosen.settings})
+    said = family.poolers[pooler] if pooler else {}
+    return chosen.saying({**told(task), **rate, **said, **chosen.settings})
 
 
 def told(task: AnyTask) -> Mapping[str, Any]:

@@ -73,6 +73,10 @@ class BodyModule(nn.Module, ABC):
         A body that pools rows makes one state a row (b, 1, p) of all states and their inputs.
         """
 
+    def pool_tokens(self, states: torch.Tensor) -> torch.Tensor:
+        """States (..., h) of tokens after a pooler that they go through too."""
+        raise ValueError("the pooler is of rows alone")
+
     @abstractmethod
     def borrow(self, lender: "BodyModule", names: Iterable[str], *, added: bool) -> None:
         """Use weights of ``lender`` by these names instead of its own, without registering them.

@@ -22,9 +22,10 @@ from bertc.nn.body import LAST_STATES, BodyModule, Outputs, Projected
 from bertc.nn.dropout import dropout
 from bertc.nn.embeddings import Embeddings, Tokens
 from bertc.nn.ffn import FeedForward, build_ffn
+from bertc.nn.heads import Pooler
 from bertc.nn.inputs import EncoderInputs, gather_positions
 from bertc.nn.norm import Norm, norm_if_any, norm_of_sum
-from bertc.nn.weights import Linear, add_parameters
+from bertc.nn.weights import add_parameters
 
 Computed = tuple[torch.Tensor, Projected | None]
 """New states of a layer, and its queries, keys and values if they are wanted."""
@@ -99,7 +100,7 @@ class Encoder(BodyModule):
         self._layers = tuple(Layer(self.attention[str(a)], self.ffn[str(f)]) for a, f in owners)
         last = node.norm.of_layers if node.norm.residual_free else None
         self.norm = norm_if_any(table, "norm", last)
-        self.pooler = Linear(table, "pooler") if node.pooler else None
+        self.pooler = Pooler(table, node) if node.pooler else None
         self.recompute = False
         self._regions = self._plain()
 
@@ -211,17 +212,16 @@ class Encoder(BodyModule):
     def pool(
         self, first_h: Float[torch.Tensor, "*batch h"], inputs: EncoderInputs | None = None
     ) -> Float[torch.Tensor, "*batch h"]:
-        """tanh(W h + b) of first tokens (..., h) (BERT 3), or ReLU in place of tanh or after it."""
+        """Pooled first states (..., h), as tanh(W h + b) (BERT 3); with a mean one a row."""
         if self.pooler is None:
             raise ValueError("this encoder has no pooler (pooler=false)")
-        pooled_h: torch.Tensor = self.pooler(first_h)
-        match self.node.pooler:
-            case "relu":
-                return pooled_h.relu()
-            case "tanh-relu":
-                return pooled_h.tanh().relu()
-            case _:
-                return pooled_h.tanh()
+        return self.pooler.of_rows(first_h, None if inputs is None else inputs.attention_mask)
+
+    def pool_tokens(self, states: torch.Tensor) -> torch.Tensor:
+        """States (..., h) of tokens after its layer."""
+        assert self.pooler is not None, "only a pooler is of tokens too"
+        pooled: torch.Tensor = self.pooler(states)
+        return pooled
 
     def _recomputed(
         self,

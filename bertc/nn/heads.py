@@ -1,4 +1,4 @@
-"""Heads of terms: a module for each node of ``ir.terms.heads``, built from the weight table.
+"""Poolers and heads of terms: a module for each node of ``ir.terms.heads``, from its weights.
 
 Axes: b rows, s positions, n states, p starts, m examples of a row, h hidden, e embedding, w units
 of a conditioned head, f features, v token ids.
@@ -9,7 +9,7 @@ from typing import assert_never
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import nn
 
 from bertc.ir.network.body import Body
@@ -44,6 +44,41 @@ class Heads(nn.Module):
         found = self._modules[name]
         assert found is not None, "heads are modules"
         return found
+
+
+class Pooler(Linear):
+    """A dense layer and what follows it: one state a row, or a new state of each token."""
+
+    def __init__(self, table: Table, node: Body) -> None:
+        super().__init__(table, "pooler")
+        assert node.pooling is not None, "it has a pooler"
+        self.mean = node.pooling.mean
+        self.units = node.pooling.units or (node.head_activation,)
+        normed = node.pooling.transforms
+        self.norm = build_norm(table, "pooler.norm", node.head_norm) if normed else None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Dense layer, activations and norm of states (..., h)."""
+        y: torch.Tensor = super().forward(x)
+        for unit in self.units:
+            y = activate(unit, y)
+        return y if self.norm is None else self.norm(y)
+
+    def of_rows(
+        self, x_bkh: Float[torch.Tensor, "*b h"], real_bs: Bool[torch.Tensor, "b s"] | None
+    ) -> Float[torch.Tensor, "*b h"]:
+        """Of first states, or with a mean one state (b, 1, h) of all those of real tokens."""
+        read: torch.Tensor = self(_mean(x_bkh, real_bs) if self.mean == "before" else x_bkh)
+        return _mean(read, real_bs) if self.mean == "after" else read
+
+
+def _mean(
+    x_bsh: Float[torch.Tensor, "b s h"], real_bs: Bool[torch.Tensor, "b s"] | None
+) -> Float[torch.Tensor, "b 1 h"]:
+    if real_bs is None:
+        return x_bsh.mean(1, keepdim=True)
+    real_bs1 = real_bs[..., None].to(x_bsh.dtype)
+    return (x_bsh * real_bs1).sum(1, keepdim=True) / real_bs1.sum(1, keepdim=True)
 
 
 class TokenHead(nn.Module):

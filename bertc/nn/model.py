@@ -107,13 +107,22 @@ class Model(nn.Module):
         """All networks, the main one first."""
         return tuple(map(self.network, self._names))
 
-    def pool(self, hidden: torch.Tensor) -> torch.Tensor:
-        """The pooled first token (batch, hidden) of hidden states (batch, seq, hidden).
+    def pool(
+        self, hidden: torch.Tensor, attention_mask: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """One pooled state a row (batch, hidden) of hidden states (batch, seq, hidden).
+
+        It is of the first token, or with such a pooler of the mean of those in ``attention_mask``.
 
         Raises:
             ValueError: if the encoder has no pooler.
         """
-        return self.encoder.pool(hidden[:, 0])
+        if not self.encoder.node.pools_rows:
+            return self.encoder.pool(hidden[:, 0])
+        nothing_bs = torch.zeros(hidden.shape[:2], dtype=torch.long, device=hidden.device)
+        real_bs = None if attention_mask is None else attention_mask.bool()
+        inputs = EncoderInputs(nothing_bs, attention_mask=real_bs)
+        return self.encoder.pool(hidden, inputs)[:, 0]
 
 
 class Frozen(nn.Module):

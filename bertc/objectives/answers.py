@@ -61,11 +61,9 @@ class TaskTensors(TermTensors[Task, TaskTargets, nn.Module]):
 
         For spans all states (b, s, h), without dropout (BERT run_squad.py, create_model).
         """
+        states = read_by_task(states, network, reading, whole=self.node.pooled)
         if isinstance(self.node.answer, Span):
             return states
-        pools = network.node.pooler or network.node.pools_rows
-        if pools and not isinstance(self.node.answer, Tags):
-            states = network.pool(states, reading)
         return dropout(states, self.node.dropout, network.training)
 
     def score(
@@ -90,6 +88,20 @@ class TaskTensors(TermTensors[Task, TaskTargets, nn.Module]):
     def count(self, own: TaskTargets) -> torch.Tensor:
         """Number of labelled examples, words or windows (0-d)."""
         return answer_count(self.node.answer, own)
+
+
+def read_by_task(
+    states: Float[torch.Tensor, "b k h"],
+    network: BodyModule,
+    reading: EncoderInputs,
+    *,
+    whole: bool,
+) -> Float[torch.Tensor, "b k h"]:
+    """States through the pooler, if the network has one for them; ``whole``: one for each row."""
+    node = network.node
+    if whole:
+        return network.pool(states, reading) if node.pooler or node.pools_rows else states
+    return network.pool_tokens(states) if node.pools_tokens else states
 
 
 def answer_scores(

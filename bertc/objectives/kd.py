@@ -14,7 +14,7 @@ from bertc.ir.terms.kd import KdLogits
 from bertc.nn import EncoderInputs, dropout
 from bertc.nn.body import BodyModule
 from bertc.nn.heads import TokenHead
-from bertc.objectives.answers import tokens_of_examples
+from bertc.objectives.answers import read_by_task, tokens_of_examples
 from bertc.objectives.softmax.relations import ABSENT
 from bertc.objectives.softmax.soft_targets import Comparison, Logits, compared, soft_target_loss
 from bertc.objectives.targets import MicroBatch, TaskTargets
@@ -142,11 +142,10 @@ class KdAnswersTensors(TermTensors[KdLogits, TaskTargets, nn.Module]):
         network: BodyModule,
     ) -> torch.Tensor:
         """Logits in fp32, as the task's own term makes them: (n, c), or of spans (b, k, 2)."""
+        states_bkh = read_by_task(states_bkh, network, batch.reading, whole=self.node.pools)
         if self.node.spans:
             scores_bs2: torch.Tensor = head(states_bkh).float()
             return scores_bs2
-        if (network.node.pooler or network.node.pools_rows) and self.node.pools:
-            states_bkh = network.pool(states_bkh, batch.reading)
         read_bkh = dropout(states_bkh, self.node.dropout, network.training)
         scores_bkc: torch.Tensor = head(read_bkh).float()
         if self.node.choices:

@@ -1,8 +1,11 @@
 """Cross-checks: settings that are valid one by one but contradict each other."""
 
+from collections.abc import Sequence
+
 from bertc.diagnostics import Diagnostics
 from bertc.ir.changing.growth import FromOther
 from bertc.ir.data import FILLED, PAIRED
+from bertc.ir.network.head import POOLINGS
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.terms.heads import VocabularyHead
 from bertc.ir.vocabulary import table_rows
@@ -169,14 +172,7 @@ def _objective_fits_format(stage: StageSettings, diagnostics: Diagnostics) -> No
             help="format=segment-pair",
             fix=fix(stage.origins["format"], "format=segment-pair"),
         )
-    if asking and not stage.pooler:
-        diagnostics.error(
-            "E215",
-            f"{asking[0]} needs the pooler, but pooler = false",
-            span,
-            notes=note("the pooler is switched off here", stage.span("pooler")),
-            help="pooler=true",
-        )
+    _pooler_of_pairs(stage, asking, diagnostics)
     filled = stage.format.kind in FILLED and not stage.translation_term
     if stage.pack and filled and stage.memory:
         diagnostics.error(
@@ -201,6 +197,29 @@ def _objective_fits_format(stage: StageSettings, diagnostics: Diagnostics) -> No
             else fix(stage.origins["format"], "format=doc-sentences"),
         )
     _segments_fit(stage, diagnostics)
+
+
+def _pooler_of_pairs(stage: StageSettings, asking: Sequence[str], diagnostics: Diagnostics) -> None:
+    if not asking:
+        return
+    span = stage.span("objective")
+    if not stage.pooler:
+        diagnostics.error(
+            "E215",
+            f"{asking[0]} needs the pooler, but pooler = false",
+            span,
+            notes=note("the pooler is switched off here", stage.span("pooler")),
+            help="pooler=true",
+        )
+    elif POOLINGS[stage.pooler].mean != "none":
+        diagnostics.error(
+            "E215",
+            f"{asking[0]} reads the first state of each pair, but pooler = {stage.pooler}",
+            span,
+            notes=note("the pooler makes one state of a whole row", stage.span("pooler")),
+            help="pooler=true",
+            fix=fix(stage.origins["pooler"], "pooler=true"),
+        )
 
 
 def _segments_fit(stage: StageSettings, diagnostics: Diagnostics) -> None:

@@ -6,7 +6,7 @@ from bertc.ir.learning.answer import Conditioned
 from bertc.ir.learning.custom_task import Choose, Read, Tag
 from bertc.ir.learning.optimizer import Adam, ConstantRate, Polynomial
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Task, Xnli
-from bertc.ir.network.body_node import PoolerKind
+from bertc.ir.network.head import PoolerKind
 from bertc.ir.terms.node import System
 
 
@@ -48,6 +48,16 @@ STACKED_GLUE = {  # StackingBERT/reproduce_glue.sh: passes, batch, rate
     "qqp": (4.0, 32, 5e-5),
     "qnli": (3.0, 32, 5e-5),
 }
+MODERNBERT_GLUE = {  # ModernBERT src/evals/glue_jobs.py: rate, decay, passes, batch
+    "mnli": (5e-5, 1e-6, 2.0, 64),
+    "rte": (1e-5, 1e-5, 3.0, 16),
+    "qqp": (3e-5, 3e-6, 5.0, 16),
+    "cola": (5e-5, 5e-6, 10.0, 32),
+    "mrpc": (8e-5, 8e-6, 10.0, 32),
+    "qnli": (1e-5, 1e-6, 10.0, 16),
+    "sst2": (3e-5, 3e-6, 3.0, 16),
+    "stsb": (3e-5, 3e-6, 10.0, 32),
+}
 SYMMETRIC = ("mrpc", "stsb", "qqp")  # StackingBERT/reproduce_glue.sh, --symmetric
 
 
@@ -79,6 +89,10 @@ def recipe(system: System, hidden: int, task: Task, body: str = "transformer") -
             return _stackingbert(task, chooses)
         case "distilbert":  # the paper says no rates; modeling_distilbert.py, pre_classifier
             return {**_bert(task, reads, chooses), "pooler": "relu"}
+        case "modernbert":
+            return _modernbert(task, reads, chooses)
+        case "eurobert":  # rates not known here; EuroBertConfig, classifier_pooling: late
+            return {**_bert(task, reads, chooses), "pooler": "gelu-mean"}
         case _:
             assert_never(system)
 
@@ -102,6 +116,8 @@ def task_arguments(system: System, task: Task) -> TaskArguments:
         case "distilbert" if task.pooled:  # configuration_distilbert.py, seq_classif_dropout
             return {"dropout": 0.2}
         case "xlm":  # glue-xnli.py, --dropout
+            return {"dropout": 0.0}
+        case "modernbert" | "eurobert":  # configuration_modernbert.py; EuroBERT's has none
             return {"dropout": 0.0}
         case "stackingbert":  # fairseq_model.py, FairseqClassifierModel
             both: TaskArguments = {"both_orders": True} if glue in SYMMETRIC else {}
@@ -238,6 +254,29 @@ def _stackingbert(task: Task, chooses: bool) -> Recipe:
     rule = Adam(lr=lr, warmup=0.1, decay_exempt="none", clip=0.0)
     seq = 512 if chooses else 384
     return {"optimizer": rule, "batch": batch, "seq": seq, "epochs": passes, "pooler": False}
+
+
+def _modernbert(task: Task, reads: bool, chooses: bool) -> Recipe:
+    """glue_jobs.py, and misc_jobs.py's SWAG for choices; the scheduler of its finetuning files.
+
+    Other texts and tags as MNLI; spans are bertc's own, which has longer rows for them.
+    """
+    glue = task.task if isinstance(task, Glue) else "mnli"
+    lr, decay, passes, batch = MODERNBERT_GLUE.get(glue, MODERNBERT_GLUE["mnli"])
+    if chooses:
+        lr, decay, passes, batch = 1e-5, 5e-6, 1.0, 32
+    rule = Adam(
+        lr=lr,
+        warmup=0.06,
+        betas=(0.9, 0.98),
+        decay=decay,
+        decoupled=True,
+        decay_exempt="none",
+        clip=0.0,
+    )
+    seq = 512 if reads or chooses else 256
+    kind: PoolerKind = "transform"  # configuration_bert.py, pooling_type
+    return {"optimizer": rule, "batch": batch, "seq": seq, "epochs": passes, "pooler": kind}
 
 
 def _recurrent(task: Task) -> Recipe:

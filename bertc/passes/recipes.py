@@ -10,6 +10,7 @@ from bertc.ir.learning.augmentation import UNCHANGED, with_copies
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.optimizer import Optimizer
 from bertc.ir.learning.task import Task
+from bertc.ir.network.head import POOLINGS
 from bertc.ir.program.settings import STAGE_SETTINGS
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.ir.terms.node import System
@@ -112,7 +113,8 @@ def _with_their_pooler(program: Program, published: _Published) -> Program:
     tasks = [task for objective in objectives if objective for task in _tasks(objective)]
     pairs = any(asks_about_pairs(objective.value) for objective in objectives if objective)
     whole = {published.of(task).get("pooler", True) for task in tasks}
-    unread = whole == {"relu"} and not any(task.pooled for task in tasks)
+    of_rows = all(kind and not POOLINGS[kind].transforms for kind in whole)
+    unread = of_rows and not any(task.pooled for task in tasks)
     if "pooler" in program.settings or pairs or unread or len(whole - {True}) != 1:
         return program
     origin = Origin("default", source=f"{published.whose} recipe for {tasks[0].title}")

@@ -18,11 +18,12 @@ from bertc.ir.learning.answer import Answer, Choice, Conditioned, Labels, Span, 
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.objective import Mlm, Nsp, Plm, Term
 from bertc.ir.learning.task import Glue, Squad
-from bertc.ir.network.attention import RelativeAttention
+from bertc.ir.network.attention import FullAttention, RelativeAttention
 from bertc.ir.network.encoder import Dropout
-from bertc.ir.network.head import LinearHead
-from bertc.ir.network.norm import PostNorm
-from bertc.ir.network.positions import LearnedPositions, NoPositions
+from bertc.ir.network.ffn import Glu
+from bertc.ir.network.head import LinearHead, TransformHead
+from bertc.ir.network.norm import PostNorm, PreNorm
+from bertc.ir.network.positions import LearnedPositions, NoPositions, RotaryPositions
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import Model
@@ -46,6 +47,23 @@ RELATIVE: dict[str, Any] = {
     "norm": PostNorm(embeddings=False),
     "head": LinearHead(),
     "dropout": Dropout(hidden=0.1, attention=0.1, ffn=0.1, last=0.1),
+}
+
+GATED: dict[str, Any] = {
+    "positions": RotaryPositions(),
+    "attention": FullAttention(bias=False),
+    "activation": Glu(bias=False),
+    "dropout": Dropout(hidden=0, attention=0),
+    "segments": 0,
+}
+ROTARY = GATED | {
+    "norm": PreNorm(eps=1e-5, bias=False, embeddings=True, first=False),
+    "head": TransformHead(bias=False),
+}
+RMS = GATED | {
+    "activation": Glu(kind="swiglu", bias=False),
+    "norm": PreNorm(eps=1e-5, function="rms"),
+    "head": LinearHead(bias=False, tied=False),
 }
 
 CASES = [
@@ -88,6 +106,15 @@ CASES = [
     case("DistilBertForTokenClassification", DISTIL, **THREE),
     case("DistilBertForQuestionAnswering", DISTIL, qa_dropout=0.2),
     case("EuroBertForTokenClassification", MODERN, num_attention_heads=6, **THREE),
+    case("EuroBertForSequenceClassification", MODERN, num_attention_heads=6, **THREE),
+    case("EuroBertForSequenceClassification", MODERN, **ONE, classifier_pooling="mean"),
+    case("EuroBertForSequenceClassification", MODERN, num_labels=2, classifier_pooling="bos"),
+    case("ModernBertForSequenceClassification", MODERN, **THREE, classifier_dropout=0.2),
+    case("ModernBertForSequenceClassification", MODERN, **ONE, classifier_pooling="mean",
+         classifier_bias=True, norm_bias=True),
+    case("ModernBertForMultipleChoice", MODERN),
+    case("ModernBertForTokenClassification", MODERN, **THREE, classifier_pooling="mean"),
+    case("ModernBertForQuestionAnswering", MODERN),
     case("NomicBertForSequenceClassification", MODERN, **THREE),
     case("NomicBertForTokenClassification", MODERN, **THREE),
     case("DebertaV2ForTokenClassification", DEBERTA, **THREE),
@@ -108,6 +135,8 @@ def task_of(model: Model) -> AnyTask:
 def said(model: Model, task: AnyTask, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """What our head says of some rows, as the training step and ``predict`` compute it."""
     states, head, answer = encoded(model, batch), model.heads[task.title], task.answer
+    if not task.pooled and model.encoder.node.pools_tokens:
+        states = model.encoder.pool_tokens(states)
     if isinstance(answer, Span):
         one_bs = torch.ones_like(batch["input_ids"])
         first_b1, none = one_bs[:, :1] * 0, torch.zeros(0)
@@ -119,7 +148,10 @@ def said(model: Model, task: AnyTask, batch: dict[str, torch.Tensor]) -> tuple[t
     last = model.resolved.encoder.attention.kind == "relative"
     whole = batch["attention_mask"].sum(1) - 1 if last else torch.zeros(len(states)).long()
     one = states[torch.arange(len(states)), whole][:, None]
-    one = model.encoder.pool(one) if model.encoder.pooler is not None else one
+    if model.encoder.pooler is not None and last:
+        one = model.encoder.pool(one)
+    elif model.encoder.pooler is not None:
+        one = model.pool(states, batch["attention_mask"])[:, None]
     if isinstance(answer, Choice):
         answer = Choice(most=CHOICES)
     return (answer_scores(answer, one, head),)
@@ -175,6 +207,36 @@ def test_heads_come_in_and_go_out(chosen: Case, tmp_path: Path) -> None:
     assert dropout_of(again) == dropout_of(theirs)
 
 
+WHOLE = [each for each in CASES if each.cls.startswith(("ModernBert", "EuroBert"))]
+
+
+LAYERS = {"head.dense": "encoder.pooler", "head.norm": "encoder.pooler.norm"}
+LAYERS |= {"dense": "encoder.pooler"}
+
+
+@pytest.mark.parametrize("kernel", ["eager", "sdpa"])
+@pytest.mark.parametrize("chosen", WHOLE, ids=named)
+def test_gradients_through_a_head_agree(chosen: Case, kernel: str, tmp_path: Path) -> None:
+    theirs = chosen.save(tmp_path)
+    theirs.set_attn_implementation(kernel)
+    ours, batch = load(tmp_path), inputs(theirs, 16)
+    task, mask_bs = task_of(ours), batch["attention_mask"].bool()
+    for logits in said(ours, task, batch), theirs_says(theirs, batch):
+        real = [each[mask_bs] if each.shape[:2] == mask_bs.shape else each for each in logits]
+        sum((each.sin().sum() for each in real), torch.zeros(())).backward()
+    own = {name: weight.grad for name, weight in ours.named_parameters()}
+    layers = {**LAYERS, "classifier": f"heads.{task.title}"}
+    for name, weight in theirs.named_parameters():
+        layer, kind = name.rsplit(".", 1)
+        if layer in layers:
+            torch.testing.assert_close(
+                own[f"{layers[layer]}.{kind}"], weight.grad, atol=1e-4, rtol=1e-4
+            )
+    table_vh = theirs.get_input_embeddings().weight.grad
+    own_vh = own["encoder.embeddings.token.weight"]
+    torch.testing.assert_close(own_vh[1:], table_vh[1:], atol=1e-4, rtol=1e-4)
+
+
 def dropout_of(model: Any) -> float:
     return next(
         (m.p for n, m in model.named_modules()
@@ -213,6 +275,20 @@ OWN: list[tuple[dict[str, Any], AnyTask, str, str]] = [
     ({"recipe": "electra"}, Glue(task="rte", data="x"), "", "task=glue stands in the way: Electra"),
     ({"segments": 0, "head": LinearHead(), "ffn": 96}, Choose(), "", "task=choose stands in the"),
     ({"segments": 0, "head": LinearHead(), "ffn": 96}, Regress(), "", "pooler=true stands in"),
+    (ROTARY | {"pooler": "transform"}, Glue(task="mnli", data="x", dropout=0.0),
+     "ModernBertForSequenceClassification", ""),
+    (ROTARY | {"pooler": "mean-transform"}, Regress(dropout=0.2),
+     "ModernBertForSequenceClassification", ""),
+    (ROTARY | {"pooler": "transform"}, Choose(dropout=0.0), "ModernBertForMultipleChoice", ""),
+    (ROTARY | {"pooler": "transform"}, Tag(labels=("a", "b"), dropout=0.0),
+     "ModernBertForTokenClassification", ""),
+    (ROTARY | {"pooler": "transform"}, Squad(data="x"), "ModernBertForQuestionAnswering", ""),
+    (ROTARY | {"pooler": True}, Glue(task="rte", data="x"), "", "pooler=true stands in the way"),
+    (ROTARY | {"pooler": False}, Tag(labels=("a", "b")), "", "pooler=false stands in the way"),
+    (RMS | {"pooler": "gelu-mean"}, Glue(task="rte", data="x", dropout=0.0),
+     "EuroBertForSequenceClassification", ""),
+    (RMS | {"pooler": "gelu"}, Regress(dropout=0.0), "EuroBertForSequenceClassification", ""),
+    (RMS | {"pooler": "gelu"}, Choose(), "", "task=choose stands in the way: EuroBERT"),
     ({}, Squad(data="x", head=Conditioned()), "", "head=conditioned stands in the way"),
 ]  # fmt: skip
 

@@ -40,6 +40,10 @@ SHAPES = [
     "norm=pre(affine=false) positions=sinusoidal",
     "pooler=relu",
     "pooler=tanh-relu",
+    "pooler=mean-gelu",
+    "pooler=gelu-mean",
+    "pooler=transform head=transform(bias=false)",
+    "pooler=mean-transform",
 ]
 
 
@@ -69,6 +73,15 @@ def test_a_pooler_applies_its_functions_in_order(pooler: str) -> None:
     tanh = dense if pooler == "relu" else (dense.exp() - (-dense).exp()) / (2 * dense.cosh())
     wanted = tanh if pooler == "true" else tanh * (tanh > 0)
     torch.testing.assert_close(model.pool(hidden), wanted)
+
+
+@pytest.mark.parametrize("pooler", ["mean-gelu", "gelu-mean", "mean-transform"])
+def test_a_mean_is_of_real_tokens(pooler: str) -> None:
+    model = build(tiny(f"pooler={pooler}"))
+    short_bsh, garbage_bsh = torch.randn(2, 7, 32), torch.randn(2, 5, 32)
+    real_bs = torch.arange(12).expand(2, 12) < 7
+    padded = model.pool(torch.cat([short_bsh, garbage_bsh], 1), real_bs)
+    torch.testing.assert_close(padded, model.pool(short_bsh))
 
 
 def reference(model: Model, token_ids: torch.Tensor) -> torch.Tensor:

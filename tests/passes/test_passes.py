@@ -136,6 +136,7 @@ def test_groups_are_exact_for_every_count(depth: int) -> None:
         ('vocab="nowhere/vocab.txt"', "E212"),
         ("layers=1000 hidden=1M heads=1k ffn=1M", "E214"),
         ("objective=mlm+nsp pooler=false", "E215"),
+        ("objective=mlm+nsp pooler=mean-gelu", "E215"),
         ("objective=mlm+tlm", "E240"),
         ('objective=tlm data=pairs(en="a", fr="b")+files("c.txt")', "E241"),
         ('objective=mlm+tlm+sop data=pairs(en="a", fr="b")', "E242"),

@@ -97,6 +97,18 @@ def test_distilbert_reads_the_first_state_through_relu():
     assert found.encoder.pooler is False
 
 
+def test_poolers_of_todays_encoders_are_those_of_their_classes():
+    rte, tags = 'glue(rte, "a", examples=90)', 'tag("a", labels=[x, y], examples=90)'
+    (found,) = points(f"recipe=modernbert task={rte}")
+    assert (found.encoder.pooler, found.stages[0].tasks[0].dropout) == ("transform", 0)
+    assert (found.stages[0].optimizer.lr, found.stages[0].batch) == (1e-5, 16)
+    for system, task, pooler in (
+        ("modernbert", tags, "transform"), ("eurobert", rte, "gelu-mean"), ("eurobert", tags, False)
+    ):  # fmt: skip
+        (found,) = points(f"recipe={system} task={task}")
+        assert found.encoder.pooler == pooler
+
+
 def test_multilingual_bert_reads_xnli_twice():
     assert recipe("bert", 768, Xnli(data="-"))["epochs"] == 2
 
@@ -136,6 +148,8 @@ def test_what_a_task_leaves_open_is_as_its_authors_had_it(family, task, wanted):
         ("electra-small", "electra"), ("xlnet-base", "xlnet"), ("spanbert-base", "spanbert"),
         ("xlm-15", "xlm"), ("xlm-en", "xlm"), ("bert-stacked", "stackingbert"),
         ("distilbert", "distilbert"),
+        ("modernbert-base", "modernbert"), ("ettin-17m", "modernbert"),
+        ("eurobert-210m", "eurobert"), ("nomic-bert", "bert"),
         ("gpt-small", "bert"), ("transformer-xl", "bert"),
         ("extends bert-mini recipe=electra", "electra"),
     ],

@@ -97,8 +97,7 @@ def read_tasks(
     """
     sets, encoder = [], stage.encoder
     for task in stage.tasks:
-        packs = all(network.body.packs for network in stage.networks())
-        key = task, stage.seq, stage.augment, encoder.kinds_of_segments, packs
+        key = task, stage.seq, stage.augment, encoder.kinds_of_segments, _one_per_row(stage)
         if key not in known:
             known[key] = _read_task(task, stage, vocabulary, copier, progress)
         task_set = known[key]
@@ -110,6 +109,12 @@ def read_tasks(
             )
         sets.append(task_set)
     return TaskData(vocabulary, seed, stage.batch, stage.seq, tuple(sets), stage.smoothing, 0)
+
+
+def _one_per_row(stage: Stage) -> bool:
+    """True if a network of the stage reads one example at a time, or makes one state of a row."""
+    bodies = [network.body for network in stage.networks()]
+    return any(body.pools_rows or not body.packs for body in bodies)
 
 
 def _read_task(
@@ -130,7 +135,7 @@ def _read_task(
             part: (examples, encode(task, examples, vocabulary, stage.seq, segments))
             for part, examples in parts.items()
         },
-        one_per_row=not all(network.body.packs for network in stage.networks()),
+        one_per_row=_one_per_row(stage),
         originals=originals,
     )
     progress.end()

@@ -39,7 +39,7 @@ def _operations(stage: AnyStage, shape: Shape) -> Iterator[op.Operation]:
         rows=shape.batch,
         tokens=shape.length,
         queries=1 if of_first else shape.length,
-        pooled=int(body.pooler),
+        pooled=1 if body.pooler else 0,
         causal=body.causal,
     )
     yield from body.operations(call).operations()

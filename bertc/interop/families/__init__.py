@@ -19,6 +19,7 @@ from bertc.interop.families.xlm import XLM
 from bertc.interop.families.xlnet import XLNET
 from bertc.ir.base import Node
 from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.head import POOLINGS
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.run import layout_of
 
@@ -59,11 +60,10 @@ def _unsaid(family: Family[Any], candidate: Candidate) -> Iterator[Obstacle]:
     """Obstacles from kinds of parts, or arguments, that the family does not list."""
     no_setting = f"the {family.title} layout has no setting for it"
     pooler = candidate.encoder.pooler
-    if pooler and pooler != family.pooler:
-        ours, theirs = (str(each).lower() for each in (pooler, family.pooler))
-        unit = "ReLU" if theirs == "relu" else "tanh"
-        why = f"the {family.title} layout has {unit} there"
-        yield Obstacle(f"pooler={ours}", why, f"pooler={theirs}")
+    if pooler and pooler not in family.poolers:
+        units = POOLINGS[next(iter(family.poolers))].units or ("a norm",)
+        why = f"the {family.title} layout has {' and '.join(map(_titled, units))} there"
+        yield Obstacle(f"pooler={str(pooler).lower()}", why, f"pooler={family.usual_pooler}")
     for name, about in type(candidate.encoder).model_fields.items():
         value = getattr(candidate.encoder, name)
         values = value if isinstance(value, tuple) else (value,)
@@ -76,6 +76,11 @@ def _unsaid(family: Family[Any], candidate: Candidate) -> Iterator[Obstacle]:
             yield from _unsaid_of_part(family, name, part, no_setting)
     if (body := type(candidate.encoder)) not in family.says:  # even if its fields are the same
         yield Obstacle(f"kind={body.__name__.lower()}", no_setting)
+
+
+def _titled(unit: str) -> str:
+    """A unit as texts name it."""
+    return {"relu": "ReLU", "gelu": "GELU"}.get(unit, unit)
 
 
 def _unsaid_of_part(

@@ -146,5 +146,5 @@ DISTILBERT = Family(
     config_of=_config_of,
     recipe="distilbert",
     vocabulary=WordPiece,
-    pooler="relu",
+    poolers={"relu": {}},
 )

@@ -50,8 +50,7 @@ class HfEuroBert(HfConfig):
         "attention_dropout": "attention_probs_dropout_prob",
     }
     missing = frozenset({"type_vocab_size", "hidden_dropout_prob"})
-    ignored = {"classifier_pooling": "belongs to the head of a task, which is not imported"}
-    kept = frozenset({"max_position_embeddings"})
+    kept = frozenset({"max_position_embeddings", "classifier_pooling"})
     only = {"pretraining_tp": 1, "rope_scaling": None}
 
     model_type: Literal["eurobert"] = "eurobert"
@@ -70,6 +69,7 @@ class HfEuroBert(HfConfig):
     tie_word_embeddings: bool = False
     rope_parameters: Rope | None = None
     rope_theta: Theta = 10_000.0
+    classifier_pooling: Literal["bos", "mean", "late"] = "late"
 
     @model_validator(mode="after")
     def _keys_divide(self) -> Self:
@@ -184,16 +184,31 @@ EUROBERT = Family(
     copies={"lm_head.weight": "embed_tokens.weight"},
     classes=(hf_class("EuroBertForMaskedLM", "mlm"), hf_class("EuroBertModel")),
     tasks=TaskHeads(
-        (TaskClass("EuroBertForTokenClassification", ("tags",), "classifier", "unread"),),
+        (
+            TaskClass(
+                "EuroBertForSequenceClassification",
+                ("labels", "score"),
+                "classifier",
+                "read",
+                own_pooler="dense",
+            ),
+            TaskClass("EuroBertForTokenClassification", ("tags",), "classifier", "unread"),
+        ),
         dropout="classifier_dropout",
         default=0.0,
-        otherwise="EuroBertForSequenceClassification adds a dense layer before the scores",
+        otherwise="EuroBERT has no class for choices and spans",
     ),
     says=SAYS,
     claims=_claims,
     obstacle=_obstacle,
     settings=_settings,
     config_of=_config_of,
-    recipe="bert",
+    recipe="eurobert",
     vocabulary=ByteBpe,
+    # The mean of logits is that of the states before their linear layer.
+    poolers={
+        "gelu-mean": {"classifier_pooling": "late"},
+        "mean-gelu": {"classifier_pooling": "mean"},
+        "gelu": {"classifier_pooling": "bos"},
+    },
 )

@@ -9,9 +9,9 @@ from bertc.interop.families.config import HfConfig
 from bertc.interop.families.obstacle import Obstacle
 from bertc.ir.base import Node
 from bertc.ir.learning import task
-from bertc.ir.network.body_node import PoolerKind
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Activation
+from bertc.ir.network.head import PoolerKind
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.node import System
 from bertc.ir.vocabulary import Vocabulary
@@ -57,8 +57,9 @@ class TaskClass:
     """A class for some kinds of answers, with one linear layer as head.
 
     ``head`` is the name of that layer. The pooler is the encoder's, or part of the head under the
-    name ``own_pooler``. Both have keys without prefix. ``dropout`` is the setting of the dropout
-    before the head where it is not that of the family; if absent, it is the encoder's.
+    name ``own_pooler``, and its norm, if it has one, under ``own_norm``. All have keys without
+    prefix. ``dropout`` is the setting of the dropout before the head where it is not that of the
+    family; if absent, it is the encoder's.
     """
 
     name: str
@@ -68,13 +69,14 @@ class TaskClass:
     own_pooler: str = ""
     summary_type: Literal["first", "last"] = "first"
     dropout: str = ""
+    own_norm: str = ""
 
     def holding(self, title: str, pooled: bool) -> HfClass:
         """The class with the names of a task's head."""
         named = {f"heads.{title}": self.head}
         reads = pooled and self.pooler in ("read", "perhaps")
         if reads and self.own_pooler:
-            named["encoder.pooler"] = self.own_pooler
+            named |= {"encoder.pooler": self.own_pooler, "encoder.pooler.norm": self.own_norm}
         parts = frozenset({title, "pooler"} if reads else {title})
         return HfClass(self.name, parts, named, self.summary(pooled))
 
@@ -245,13 +247,26 @@ class Family(Generic[C]):
     """The argument of ``forward`` for the labels of each head; for a single head ``labels``."""
     head_activation: Activation | None = None
     """The activation of its masked-LM head, if it differs from the layers'."""
-    pooler: PoolerKind = True
-    """The kind of its pooler, where it has one."""
+    poolers: Mapping[PoolerKind, Mapping[str, Any]] = field(default_factory=lambda: {True: {}})
+    """The kinds of its pooler, each with the settings that say it, the usual one first."""
     unread: frozenset[str] = frozenset()
     """Keys in files of task classes that no task reads."""
     unused: Callable[[Encoder], Mapping[str, Shape]] = lambda encoder: {}
     """Keys that its classes have and bertc's encoder does not use, with their shapes."""
     reshape: Reshape = field(default_factory=Reshape)
+
+    def pooler_of(self, config: C) -> PoolerKind:
+        """The kind of pooler that a configuration says."""
+        return next(
+            kind
+            for kind, said in self.poolers.items()
+            if all(getattr(config, name) == value for name, value in said.items())
+        )
+
+    @property
+    def usual_pooler(self) -> str:
+        """Its usual kind of pooler, as a value of the setting."""
+        return str(next(iter(self.poolers))).lower()
 
     def class_for(self, parts: frozenset[str]) -> HfClass | None:
         """The largest class all of whose parts are present."""

@@ -14,7 +14,15 @@ from bertc.interop.families.config import (
     Layers,
     VocabularySize,
 )
-from bertc.interop.families.family import Candidate, Family, TaskHeads, Tokens, hf_class
+from bertc.interop.families.family import (
+    AnswerKind,
+    Candidate,
+    Family,
+    TaskClass,
+    TaskHeads,
+    Tokens,
+    hf_class,
+)
 from bertc.interop.families.obstacle import Obstacle, first_of
 from bertc.interop.families.rotary_like import GateActivation, PadId, Rope
 from bertc.ir.base import Node, Probability, TruncatedNormal, Width
@@ -44,6 +52,13 @@ SAYS: Mapping[type[Node], Collection[str]] = {
     Dropout: ("hidden", "attention", "ffn", "last"),
     TransformHead: ("bias",),
 }
+CLASSES: Mapping[str, tuple[AnswerKind, ...]] = {
+    "SequenceClassification": ("labels", "score"),
+    "MultipleChoice": ("choice",),
+    "TokenClassification": ("tags",),
+    "QuestionAnswering": ("span",),
+}
+"""Classes for tasks; states of tokens go through the layers before the scores too."""
 NoDropout = Annotated[float, Field(ge=0, le=0)]
 
 
@@ -62,7 +77,7 @@ class HfModernBert(HfConfig):
          "reference_compile", "repad_logits_with_grad"),
         "changes how a result is computed or returned, not the result",
     )  # fmt: skip
-    kept = frozenset({"max_position_embeddings"})
+    kept = frozenset({"max_position_embeddings", "classifier_pooling"})
     only = {"decoder_bias": True, "rope_scaling": None}
 
     model_type: Literal["modernbert"] = "modernbert"
@@ -83,6 +98,7 @@ class HfModernBert(HfConfig):
     mlp_bias: bool = False
     classifier_bias: bool = False
     classifier_activation: GateActivation = "gelu"
+    classifier_pooling: Literal["cls", "mean"] = "cls"
     initializer_cutoff_factor: Annotated[float, Field(gt=0, le=10)] = 2.0
     local_attention: Annotated[int, Field(ge=2, le=1_000_000)] = 128
     layer_types: list[Literal["full_attention", "sliding_attention"]] | None = None
@@ -249,16 +265,29 @@ MODERNBERT = Family(
     copies={"decoder.weight": "embeddings.tok_embeddings.weight"},
     classes=(hf_class("ModernBertForMaskedLM", "mlm"), hf_class("ModernBertModel")),
     tasks=TaskHeads(
-        (),
+        tuple(
+            TaskClass(
+                f"ModernBertFor{name}",
+                kinds,
+                "classifier",
+                "read",
+                own_pooler="head.dense",
+                own_norm="head.norm",
+            )
+            for name, kinds in CLASSES.items()
+        ),
         dropout="classifier_dropout",
         default=0.0,
-        otherwise="the classes of ModernBERT for tasks add a dense layer and a norm before scores",
     ),
     says=SAYS,
     claims=_claims,
     obstacle=_obstacle,
     settings=_settings,
     config_of=_config_of,
-    recipe="bert",
+    recipe="modernbert",
     vocabulary=ByteBpe,
+    poolers={
+        "transform": {"classifier_pooling": "cls"},
+        "mean-transform": {"classifier_pooling": "mean"},
+    },
 )

@@ -105,6 +105,10 @@ class Task(TermNode):
         """True if one state represents a whole row."""
         return isinstance(self.answer, Labels | Score | Choice)
 
+    def reads_pooler(self, body: Body) -> bool:
+        """Where one state represents a row, and for tokens that go through the pooler too."""
+        return self.pooled or body.pools_tokens
+
     def head_rows(self, rows: RowShape) -> int:
         """States per example that its head scores, by kind of answer."""
         return answer_rows(self.answer, rows.choices, rows.seq)

@@ -2,21 +2,15 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 from bertc.ir import operation as op
 from bertc.ir.base import Initializer, Node, Weight, Width
 from bertc.ir.network.ffn import Activation
-from bertc.ir.network.head import AdaptiveHead, Head
+from bertc.ir.network.head import POOLINGS, AdaptiveHead, Head, PoolerKind, Pooling
 from bertc.ir.network.norm import NormFunction
 from bertc.ir.network.table import AdaptiveTable, Cluster, FactorisedTable, TokenTable
 from bertc.ir.network.wanted import Wanted
-
-PoolerKind = bool | Literal["relu", "tanh-relu"]
-"""False for none, True for BERT's, with tanh; DistilBERT's pre_classifier has ReLU.
-
-TinyBERT's classifier applies ReLU to what tanh gives (transformer/modeling.py).
-"""
 
 
 def layer_of(name: str) -> int | None:
@@ -38,9 +32,8 @@ class BodyNode(Node):
     ``body_kind`` is its kind as a setting. In a ``causal`` one no state depends on later tokens.
     Each of ``languages`` has a vector in a table of its own. ``unshaped`` names those of its
     settings that change what is computed, and no weight's shape. ``packs``: a row may hold several
-    examples, each read by itself. ``compiles``: its functions can be compiled. ``pools_rows``: one
-    state of a row is made of all its states, not of the first alone. ``attends``: every token
-    attends to others, so that the first may stand for its row, and embeddings are as wide as
+    examples, each read by itself. ``compiles``: its functions can be compiled. ``attends``: every
+    token attends to others, so that the first may stand for its row, and embeddings are as wide as
     states.
     """
 
@@ -58,7 +51,6 @@ class BodyNode(Node):
     unshaped: ClassVar[tuple[str, ...]] = ()
     packs: ClassVar[bool] = False
     compiles: ClassVar[bool] = False
-    pools_rows: ClassVar[bool] = False
     attends: ClassVar[bool] = False
 
     @property
@@ -111,6 +103,21 @@ class BodyNode(Node):
     def scores_content_alone(self, layer: int) -> bool:
         """True if the attention scores of a layer are products of queries and keys, no more."""
         return False
+
+    @property
+    def pooling(self) -> Pooling | None:
+        """The steps of its pooler, if it has one."""
+        return POOLINGS[self.pooler] if self.pooler else None
+
+    @property
+    def pools_rows(self) -> bool:
+        """True if the state of a row is made of all its states, not of the first alone."""
+        return self.pooling is not None and self.pooling.mean != "none"
+
+    @property
+    def pools_tokens(self) -> bool:
+        """True if states of tokens go through the pooler too before a task scores them."""
+        return self.pooling is not None and self.pooling.transforms
 
     @property
     def directions(self) -> int:

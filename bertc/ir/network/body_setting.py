@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from bertc.ir.base import Initializer, Node
-from bertc.ir.network.body_node import BodyNode, PoolerKind
+from bertc.ir.network.body_node import BodyNode
 from bertc.ir.network.encoder import Dropout
-from bertc.ir.network.head import Head
+from bertc.ir.network.head import Head, PoolerKind
 from bertc.ir.network.table import TokenTable
 
 Ability = Literal["causal", "permuted", "packed", "remembering", "backward", "generating"]

@@ -262,18 +262,16 @@ class Encoder(BodyNode):
         return self.attention.common_weights(self.widths(0), self.initializer)
 
     def pooler_weights(self) -> tuple[Weight, ...]:
-        """Dense layer over the first token, if the encoder has a pooler."""
-        if not self.pooler:
+        """Weights of the pooler, if the encoder has one."""
+        if self.pooling is None:
             return ()
-        hidden: tuple[Axis, int] = ("hidden", self.hidden)
-        return affine("pooler", hidden, hidden, self.initializer, "pooler")
+        return self.pooling.weights(self.hidden, self.head, self.head_norm, self.initializer)
 
     def pooled_operations(self, rows: int) -> op.Operations:
-        """Its tanh or ReLU, or both."""
-        states = rows * self.hidden
-        first = op.Pointwise("relu" if self.pooler == "relu" else "tanh", states, kept=2 * states)
-        twice = self.pooler == "tanh-relu"
-        return (first, op.Pointwise("relu", states, kept=states)) if twice else (first,)
+        """Its activations and its norm; before a mean they belong to the forward pass."""
+        if self.pooling is None or self.pooling.mean == "after":
+            return ()
+        return self.pooling.operations(rows, self.hidden, self.head_activation)
 
     def final_weights(self) -> tuple[Weight, ...]:
         """The norm after the last layer, where no other stands on the residual path."""

@@ -126,12 +126,16 @@ def _block(
 
 
 def _last(encoder: "Encoder", call: op.Call) -> op.Operations:
-    """Norm and dropout of the last states, and the pooler."""
+    """Norm and dropout of the last states, and the pooler up to a mean at its end."""
     hidden, pooled = encoder.hidden, call.rows * call.pooled if encoder.pooler else 0
+    late: op.Operations = ()
+    if encoder.pooling and encoder.pooling.mean == "after":
+        pooled *= call.tokens
+        late = encoder.pooling.operations(pooled, hidden, encoder.head_activation)
     normed = encoder.norm.residual_free and call.layers in (None, encoder.depth)
     return (
         *((op.Norm(call.states, hidden),) if normed else ()),
         *((op.Dropout(call.states, hidden),) if encoder.dropout.last else ()),
         # The head that reads the pooler saves its input.
-        *((op.Product(pooled, hidden, hidden, keeps_rows=False),) if pooled else ()),
+        *((op.Product(pooled, hidden, hidden, keeps_rows=False), *late) if pooled else ()),
     )

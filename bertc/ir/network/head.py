@@ -1,9 +1,11 @@
-"""Heads over the vocabulary: scores of every token from hidden states.
+"""Heads over the vocabulary: scores of every token from hidden states; and poolers.
 
 The output table is the encoder's token table, of width e, unless a head has its own; states have
 width h.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -20,6 +22,7 @@ from bertc.ir.base import (
     bias,
     matrix,
 )
+from bertc.ir.network.ffn import Activation
 from bertc.ir.network.norm import NormFunction
 from bertc.ir.network.table import AdaptiveTable, share_by_zipf
 
@@ -136,3 +139,68 @@ class AdaptiveHead(Node):
 
 Head = Annotated[TransformHead | LinearHead | AdaptiveHead, Field(discriminator="kind")]
 """The closed union of heads over the vocabulary."""
+
+
+PoolerKind = (
+    bool
+    | Literal["relu", "tanh-relu", "gelu", "mean-gelu", "gelu-mean", "transform", "mean-transform"]
+)
+"""False for none, True for BERT's, with tanh; DistilBERT's pre_classifier has ReLU.
+
+TinyBERT's classifier applies ReLU to what tanh gives (transformer/modeling.py). EuroBERT's has GELU
+on the first state, on the mean of all, or on each of them before the mean. ``transform`` is what a
+masked-LM head does before its table; words that are tagged go through it too (modeling_modernbert).
+"""
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """The steps of a pooler after its dense layer, and the states that it reads.
+
+    ``units`` are activations in order; none: the encoder's for heads, and a norm. ``mean`` is over
+    the tokens of a row, before the dense layer or at the end; without it the first state is read.
+    """
+
+    units: tuple[Activation, ...] = ()
+    mean: Literal["none", "before", "after"] = "none"
+
+    def weights(
+        self, hidden: int, head: "Head", norm: NormFunction, init: Drawn
+    ) -> tuple[Weight, ...]:
+        """The dense layer, and the norm; with a bias as the head over the vocabulary has it."""
+        width: tuple[Axis, int] = ("hidden", hidden)
+        dense = affine("pooler", width, width, init, "pooler")
+        if not self.transforms:
+            return dense
+        plain = isinstance(head, TransformHead) and not head.bias
+        return (
+            *(dense[:1] if plain else dense),
+            *norm.weights("pooler.norm", *width, part="pooler"),
+        )
+
+    @property
+    def transforms(self) -> bool:
+        """True for the steps of a masked-LM head."""
+        return not self.units
+
+    def operations(self, states: int, width: int, unit: Activation) -> op.Operations:
+        """Those after the dense layer; ``unit`` is the activation of heads."""
+        values = states * width
+        if self.transforms:
+            return (op.Pointwise(unit, values, kept=values), op.Norm(states, width))
+        first, *others = self.units
+        after = (op.Pointwise(each, values, kept=values) for each in others)
+        return (op.Pointwise(first, values, kept=2 * values), *after)
+
+
+POOLINGS: Mapping[PoolerKind, Pooling] = {
+    True: Pooling(("tanh",)),
+    "relu": Pooling(("relu",)),
+    "tanh-relu": Pooling(("tanh", "relu")),
+    "gelu": Pooling(("gelu",)),
+    "mean-gelu": Pooling(("gelu",), mean="before"),
+    "gelu-mean": Pooling(("gelu",), mean="after"),
+    "transform": Pooling(),
+    "mean-transform": Pooling(mean="before"),
+}
+"""The steps of each kind of pooler."""

@@ -41,7 +41,15 @@ class RowPoolingBody(BodyNode):
     dropout: Dropout
     texts: Annotated[int, Field(ge=1, le=2)]
 
-    pools_rows = True
+    @property
+    def pools_rows(self) -> bool:
+        """Always: of each text."""
+        return True
+
+    @property
+    def pools_tokens(self) -> bool:
+        """Never: its units are of a row."""
+        return False
 
     @property
     @abstractmethod

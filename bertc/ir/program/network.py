@@ -78,8 +78,8 @@ class Network:
 
     @property
     def pooled(self) -> bool:
-        """True if a term reads the pooled first token."""
-        return any(one.pooled for one in self.scored)
+        """True if a term reads what the pooler makes."""
+        return any(one.reads_pooler(self.body) for one in self.scored)
 
     def head_operations(self, examples: int) -> op.Operations:
         """Operations of its heads on ``examples`` examples."""

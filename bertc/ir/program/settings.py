@@ -18,12 +18,11 @@ from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Optimizer
 from bertc.ir.network.attention import Attention, FullAttention
 from bertc.ir.network.body import BodyKind
-from bertc.ir.network.body_node import PoolerKind
 from bertc.ir.network.body_setting import Transformer
 from bertc.ir.network.encoder import Dropout
 from bertc.ir.network.ffn import Activation, Glu
 from bertc.ir.network.generator import Generator, NoGenerator
-from bertc.ir.network.head import Head
+from bertc.ir.network.head import Head, PoolerKind
 from bertc.ir.network.norm import Norm, PostNorm
 from bertc.ir.network.positions import Positions
 from bertc.ir.network.sharing import ShareNone, Sharing
@@ -94,7 +93,8 @@ class Settings(Node):
     )
     pooler: PoolerKind = derived(
         "whether an objective reads it",
-        "dense + tanh over the first token, or dense + ReLU, or tanh and then ReLU",
+        "dense + tanh over the first token; or ReLU, both, GELU, or the layers of a masked-LM "
+        "head, of it or of the mean of all",
     )
     head: Head = derived(
         "adaptive with such a table, else linear where every next token is predicted, else "

@@ -155,6 +155,10 @@ class KdLogits(Distilled):
         """True for a task that reads one state per row."""
         return self.pools
 
+    def reads_pooler(self, body: Body) -> bool:
+        """As its task."""
+        return self.pools or (bool(self.labels) and body.pools_tokens)
+
     @property
     def asks_head(self) -> bool:
         """Always."""

@@ -34,7 +34,7 @@ Order = Literal["none", "forward", "permuted"]
 """The order in which tokens are predicted, each from those before it; none: all at once."""
 System = Literal[
     "bert", "roberta", "albert", "electra", "xlnet", "spanbert", "xlm", "stackingbert",
-    "distilbert",
+    "distilbert", "modernbert", "eurobert",
 ]  # fmt: skip
 """The systems with published fine-tuning recipes."""
 
@@ -199,7 +199,11 @@ class TermNode(Node):
         states = examples * self.head_rows(rows)
         pooled = encoder.pooled_operations(states)
         head = self.head_node.operations(encoder, states, examples)
-        return (*(pooled if self.pooled else ()), *head)
+        return (*(pooled if self.reads_pooler(encoder) else ()), *head)
+
+    def reads_pooler(self, body: Body) -> bool:
+        """True if the pooler of a body that has one makes the states that its head scores."""
+        return self.pooled
 
 
 class TextTerm(TermNode):
