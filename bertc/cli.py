@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import signal
 import sys
@@ -14,6 +16,8 @@ def main() -> None:
     signals = _Signals()
     try:
         signals.answer()
+        # The interpreter would look through all that was made once more when it ends.
+        atexit.register(gc.freeze)
         # Looking for plugins reads the metadata of every package that is installed.
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
         from bertc.planning.cores import cpu_times, share_cores

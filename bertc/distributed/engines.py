@@ -194,8 +194,8 @@ def local_shard(tensor: Any) -> Tensor:
 
 def whole(tensor: Any) -> Tensor:
     """The whole of a sharded tensor, gathered by all processes; a plain tensor is whole."""
-    found: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-    return found
+    full: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return full
 
 
 def shard_like(tensor: Tensor, weight: Any) -> Tensor:

@@ -212,7 +212,7 @@ class Encoder(BodyModule):
     def pool(
         self, first_h: Float[torch.Tensor, "*batch h"], inputs: EncoderInputs | None = None
     ) -> Float[torch.Tensor, "*batch h"]:
-        """Pooled first states (..., h), as tanh(W h + b) (BERT 3); with a mean one a row."""
+        """Pool first states (..., h), as tanh(W h + b) (BERT 3), or the states of each row."""
         if self.pooler is None:
             raise ValueError("this encoder has no pooler (pooler=false)")
         return self.pooler.of_rows(first_h, None if inputs is None else inputs.attention_mask)

@@ -67,7 +67,7 @@ class Pooler(Linear):
     def of_rows(
         self, x_bkh: Float[torch.Tensor, "*b h"], real_bs: Bool[torch.Tensor, "b s"] | None
     ) -> Float[torch.Tensor, "*b h"]:
-        """Of first states, or with a mean one state (b, 1, h) of all those of real tokens."""
+        """Pool first states, or with a mean all those of real tokens to one state (b, 1, h)."""
         read: torch.Tensor = self(_mean(x_bkh, real_bs) if self.mean == "before" else x_bkh)
         return _mean(read, real_bs) if self.mean == "after" else read
 

@@ -98,10 +98,10 @@ def read_by_task(
     whole: bool,
 ) -> Float[torch.Tensor, "b k h"]:
     """States through the pooler, if the network has one for them; ``whole``: one for each row."""
-    node = network.node
     if whole:
-        return network.pool(states, reading) if node.pooler or node.pools_rows else states
-    return network.pool_tokens(states) if node.pools_tokens else states
+        pools = network.node.pooler or network.node.pools_rows
+        return network.pool(states, reading) if pools else states
+    return network.pool_tokens(states) if network.node.pools_tokens else states
 
 
 def answer_scores(

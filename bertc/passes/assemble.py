@@ -130,8 +130,8 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
             # A task begins with a new optimiser, as does a rule that keeps other moments.
             tuned = has_tasks(stage.objective)
             changed = (stages[-1].encoder, stages[-1].generator) != networks
-            other = stages[-1].optimizer.keeps != stage.optimizer.keeps
-            begins = changed or stage.begins_told or tuned or other
+            new_rule = stages[-1].optimizer.keeps != stage.optimizer.keeps
+            begins = changed or stage.begins_told or tuned or new_rule
         if begins and (stages or carried is None):
             counted_from = first
         whole = _stage(stage, networks, begins, first, program.total_steps, counted_from)

@@ -285,7 +285,8 @@ def test_starts_and_ends_are_compared_within_their_examples(classes: str) -> Non
         EncoderInputs(examples), examples, {}, taught={node.title: (Lesson(1.0, (told,)),)}
     )
     tensors: Any = tensors_of(node)
-    predicted = tensors.score((states,), own, batch, head, SimpleNamespace(training=False), None)
+    network = SimpleNamespace(training=False, node=SimpleNamespace(pools_tokens=False))
+    predicted = tensors.score((states,), own, batch, head, network, None)
     found = tensors.loss(predicted, own).sum
 
     scores, each = head(states), []

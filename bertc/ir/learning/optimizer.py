@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from bertc.ir import operation as op
 from bertc.ir.base import Count, Node, Tokens, Weight
 
-Moment = Literal["m", "v"]
+MomentName = Literal["m", "v"]
 """Running means of a weight's gradients (m), and of their squares (v)."""
 Beta = Annotated[float, Field(ge=0, lt=1)]
 Warmup = Count | Annotated[float, Field(ge=0, lt=1)] | Tokens
@@ -122,7 +122,7 @@ class _Rule(Node):
     """True if the update of a tensor is scaled by a number of that tensor."""
     keeps: ClassVar[str] = "two moments of each weight"
 
-    def moments(self, weight: Weight) -> tuple[Moment, ...]:
+    def moments(self, weight: Weight) -> tuple[MomentName, ...]:
         """The moments that it keeps of a weight's gradients."""
         return ("m", "v")
 
@@ -235,7 +235,7 @@ class Muon(_Rule):
         matrix = weight.role == "matrix" and len(weight.shape) == 2
         return matrix and weight.part not in ("pooler", "head")
 
-    def moments(self, weight: Weight) -> tuple[Moment, ...]:
+    def moments(self, weight: Weight) -> tuple[MomentName, ...]:
         """Momentum alone of a matrix."""
         return ("m",) if self.takes(weight) else ("m", "v")
 

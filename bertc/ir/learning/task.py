@@ -106,7 +106,7 @@ class Task(TermNode):
         return isinstance(self.answer, Labels | Score | Choice)
 
     def reads_pooler(self, body: Body) -> bool:
-        """Where one state represents a row, and for tokens that go through the pooler too."""
+        """True if the pooler reads one state of a row, or its tokens."""
         return self.pooled or body.pools_tokens
 
     def head_rows(self, rows: RowShape) -> int:

@@ -156,7 +156,7 @@ class KdLogits(Distilled):
         return self.pools
 
     def reads_pooler(self, body: Body) -> bool:
-        """As its task."""
+        """True if its task reads the pooler."""
         return self.pools or (bool(self.labels) and body.pools_tokens)
 
     @property

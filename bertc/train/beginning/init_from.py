@@ -111,8 +111,8 @@ def _read(
     old, tensors, checkpoint = read_checkpoint(folder, init.step)
     if init.moments == "reset":
         return old, tensors, {}
-    found = checkpoints.verify(checkpoint)
-    theirs, file = old.trained_at(found.step).optimizer, found.folder / checkpoints.OPTIMIZER
+    sound = checkpoints.verify(checkpoint)
+    theirs, file = old.trained_at(sound.step).optimizer, sound.folder / checkpoints.OPTIMIZER
     if theirs.keeps != optimizer.keeps:
         raise DataError(
             f"{folder} was trained by {theirs.kind}, which keeps {theirs.keeps}; {optimizer.kind} "
