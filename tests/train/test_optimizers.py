@@ -7,7 +7,7 @@ from torch.distributed.tensor import Shard, distribute_tensor
 
 from bertc.distributed.engines import shard_like
 from bertc.ir.base import ONES, ZEROS, Normal, Weight
-from bertc.ir.learning.optimizer import Adam, Lamb, Muon, StableAdam, moments_of
+from bertc.ir.learning.optimizer import Adam, Lamb, Muon, Polynomial, StableAdam, moments_of
 from bertc.optim.optimizers import clip, gradient_norm, guard, make_rule, zero_moments
 
 TABLE = (
@@ -237,6 +237,11 @@ def test_muon_gathers_sharded_matrices(mesh):
             rule.update(rate)
     for name, weight in cut.items():
         assert torch.equal(weight.full_tensor(), whole[name]), name
+
+
+def test_the_other_rate_of_muon_may_be_below_the_end_of_its_schedule():
+    muon = Muon(lr=0.02, adamw_lr=3e-4, schedule=Polynomial(end_lr=1e-3))
+    assert muon.of_others.lr == 3e-4
 
 
 def test_muon_keeps_one_moment_of_matrices():

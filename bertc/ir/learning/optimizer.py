@@ -228,7 +228,9 @@ class Muon(_Rule):
     def of_others(self) -> Adam:
         """The rule of the weights whose momentum is not made orthogonal."""
         shared = {name: getattr(self, name) for name in _Rule.model_fields}
-        return Adam(**{**shared, "warmup_from": 0.0, "lr": self.adamw_lr or self.lr})
+        # Their rate is told at each update: a schedule's limits are those of ``lr``.
+        own = {"lr": self.adamw_lr or self.lr, "schedule": ConstantRate(), "warmup_from": 0.0}
+        return Adam(**{**shared, **own})
 
     def takes(self, weight: Weight) -> bool:
         """True if it makes the weight's momentum orthogonal."""
