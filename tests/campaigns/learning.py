@@ -10,8 +10,8 @@ BERT; what begins from nothing needs neither. Each arm of a question is a spec t
 ``bertc train`` trains with three seeds; what came out
 is kept in OUT/QUESTION/ARM.json, and its run folders only where others need
 them. A campaign that was killed goes on by the same command: arms with a file are done, and of
-an unfinished one the finished seeds. ``docs/small.md`` and ``docs/today.md``
-have the answers of one campaign.
+an unfinished one the finished seeds. ``docs/small.md`` has the answers of one
+campaign.
 """
 
 import argparse

@@ -184,7 +184,7 @@ class Pooling:
         return not self.units
 
     def operations(self, states: int, width: int, unit: Activation) -> op.Operations:
-        """Those after the dense layer; ``unit`` is the activation of heads."""
+        """Operations after the dense layer; ``unit`` is the activation of heads."""
         values = states * width
         if self.transforms:
             return (op.Pointwise(unit, values, kept=values), op.Norm(states, width))
