@@ -9,7 +9,7 @@ from bertc.estimate.latency.cases import Case, Choices
 from bertc.estimate.latency.predicted import predicted
 from bertc.estimate.latency.table import Figures, Latencies, Row
 from bertc.estimate.machines.devices import this_cpu
-from bertc.interop.folders import RESOLVED, checkpoint_folders, read_resolved, refuse_several
+from bertc.interop.folders import RESOLVED, checkpoint_folders, read_network, refuse_several
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 from bertc.planning.cores import NOTABLE_CORES, available_cores
@@ -38,7 +38,7 @@ def of_folder(folder: Path) -> Subject:
         from bertc.interop.loading import read_model  # only weights say what some folders hold
 
         return Subject(str(folder), read_model(folder)[0], folder, {})
-    resolved = read_resolved(folder / RESOLVED)
+    resolved = read_network(folder)
     if checkpoints := checkpoint_folders(folder / "checkpoints"):
         step, _ = checkpoints[0]
         resolved = resolved.as_in(resolved.trained_at(step))  # as deep as its weights

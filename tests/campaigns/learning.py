@@ -101,9 +101,11 @@ def ask(question: Question, out: Path) -> list[str]:
 
 
 def values(path: Path) -> list[float]:
-    """The last scores of an arm, one a seed: of the first metric, or the held-out loss."""
+    """The last scores of an arm, one a seed: held-out loss of masked tokens, or a task's metric."""
     runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
-    return [float(run["last"]["values"][0]["value"]) for run in runs]
+    each = [run["last"]["values"] for run in runs]
+    masked = [[value for value in seen if value.get("loss") == "mlm"] for seen in each]
+    return [float((own or seen)[0]["value"]) for own, seen in zip(masked, each, strict=True)]
 
 
 def row(name: str, seen: list[float], first: list[float], seconds: float) -> str:

@@ -195,7 +195,9 @@ def distilbert(places: Places) -> Question:
     start = "init=layers(teacher, [0, 2])"
 
     def objective(without: str = "") -> str:
-        return "objective=" + " + ".join(text for n, text in losses.items() if n != without)
+        # All are compared by the loss of masked tokens.
+        left = {name: text for name, text in losses.items() if name != without}
+        return "objective=" + " + ".join(({"mlm": "0*mlm"} | left).values())
 
     each = {
         "all": f"{start} {objective()}",

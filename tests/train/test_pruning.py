@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from bertc.bench.latencies import of_folder
 from bertc.compress.prune import chosen_by_score, expected, without
 from bertc.diagnostics import DataError, StoppedError
 from bertc.estimate import estimate
@@ -111,6 +112,7 @@ def test_a_pruned_run_is_evaluated_exported_and_begun_from(
     assert config["intermediate_size"] == 12
     network = network_of(run)
     assert (network["heads"], network["ffn"]) == (4, 12)
+    assert of_folder(run).resolved.encoder.layers[0].ffn == 12  # what latency is predicted of
     widths = {"heads": 4, "ffn": 12}
     further = tiny(**widths, init=FromRun(path=str(run)), steps=4)
     train(further, tmp_path / "further", cache=cache, quiet=True)
