@@ -90,6 +90,7 @@ def _with_generator(encoder: Imported, generator: Imported, folder: Path) -> Imp
     same = {n for n in tables if n in theirs and torch.equal(mine[n], theirs[n])}
     whole = {n for n in tables if not n.startswith("encoder.embeddings.project.")} <= same
     token = "encoder.embeddings.token.weight" in same
+    # A table narrower than the states it is read to is the discriminator's as well.
     untied: Literal["none", "gdes"] = "none" if other.embedding == other.hidden else "gdes"
     network = GeneratorNetwork(
         layers=len(other.layers),

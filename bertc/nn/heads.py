@@ -78,7 +78,8 @@ def _mean(
     if real_bs is None:
         return x_bsh.mean(1, keepdim=True)
     real_bs1 = real_bs[..., None].to(x_bsh.dtype)
-    return (x_bsh * real_bs1).sum(1, keepdim=True) / real_bs1.sum(1, keepdim=True)
+    # A row that fills up a batch may have no token.
+    return (x_bsh * real_bs1).sum(1, keepdim=True) / real_bs1.sum(1, keepdim=True).clamp(min=1)
 
 
 class TokenHead(nn.Module):

@@ -66,7 +66,7 @@ def in_the_farm(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One cache for the runs of tiny programs."""
-    return tmp_path_factory.mktemp("farm-cache")
+    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture(scope="session")
