@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from einops import rearrange
 from torch import Tensor
 
 from bertc.diagnostics import DataError
@@ -15,6 +14,7 @@ from bertc.ir.network.encoder import Encoder as EncoderNode
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.network import MAIN
 from bertc.nn import EncoderInputs, Model
+from bertc.nn.attend import split_heads
 from bertc.nn.encoder import Encoder
 
 MOST = 0.5
@@ -81,7 +81,7 @@ def maps(model: Model, reading: EncoderInputs) -> Iterator[Tensor]:
     for layer in layers:
         heads, reach = body.node.layers[layer - 1].heads, body.node.attention.at(layer - 1).reach
         query, key = (
-            rearrange(each.float(), "b s (n d) -> b n s d", n=heads)
+            split_heads(each.float(), heads)
             for each in (projections[layer].queries, projections[layer].keys)
         )
         scores_bnqk = query @ key.mT * query.shape[-1] ** -0.5

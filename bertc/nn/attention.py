@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, assert_never
 
 import torch
 import torch.nn.functional as F
-from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import nn
 from torch.autograd.function import once_differentiable
@@ -20,7 +19,7 @@ from bertc.ir.network.attention import LocalAttention as LocalNode
 from bertc.ir.network.attention import RelativeAttention as RelativeNode
 from bertc.ir.network.attention_node import ContentAttention as ContentNode
 from bertc.ir.network.encoder import Encoder
-from bertc.nn.attend import attend, can_varlen, rows_at_once
+from bertc.nn.attend import attend, can_varlen, join_heads, rows_at_once, split_heads
 from bertc.nn.attention_part import AttentionPart, ProjectedAttention, fused_linear
 from bertc.nn.body import Projected
 from bertc.nn.dropout import dropout
@@ -117,7 +116,7 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
         if keys_bkh is not None and context.of_all_queries:
             return self.project(keys_bkh, None, context)
         query_bqnd, key, value = (
-            y.unflatten(2, (-1, self.head_dim))  # type: ignore[no-untyped-call]
+            torch.unflatten(y, 2, (-1, self.head_dim))
             for y in super().project(x_bqh, keys_bkh, context)
         )
         if self.query_norm is not None and self.key_norm is not None:
@@ -132,13 +131,13 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
 
     def mix(self, projected: Projected, context: ContentContext) -> Float[torch.Tensor, "b q h"]:
         """New states (b, q, h) of the queries."""
-        query, key, value = (rearrange(y, "b s (n d) -> b n s d", n=self.heads) for y in projected)
+        query, key, value = (split_heads(y, self.heads) for y in projected)
         rate, mask = self.dropout if self.training else 0.0, context.mask
         if isinstance(context.related, Distances):
             assert not isinstance(mask, VarlenOffsets), "that kernel takes no biases"
             mask = context.related.added(self.heads, mask, query.dtype)
         mixed_bnqd = attend(query, key, value, mask, rate)
-        y_bqh: torch.Tensor = self.output(rearrange(mixed_bnqd, "b n q d -> b q (n d)"))
+        y_bqh: torch.Tensor = self.output(join_heads(mixed_bnqd))
         return y_bqh
 
 
@@ -196,12 +195,12 @@ class DisentangledAttention(ProjectedAttention[DisentangledNode, DisentangledCon
         self, projected: Projected, context: DisentangledContext
     ) -> Float[torch.Tensor, "b q h"]:
         """New states (b, q, h) of the queries."""
-        query, key, value = (rearrange(y, "b s (n d) -> b n s d", n=self.heads) for y in projected)
+        query, key, value = (split_heads(y, self.heads) for y in projected)
         # Of sqrt(3 d) attention divides by sqrt(d), and each of the two factors by what is left.
         query, key = query * 3**-0.25, key * 3**-0.25
         table_rh = dropout(context.table, self.hidden_dropout, self.training)
         far_query, far_key = (
-            rearrange(y, "r (n d) -> n d r", n=self.heads) * 3**-0.25 * query.shape[3] ** -0.5
+            split_heads(y, self.heads).mT * 3**-0.25 * query.shape[3] ** -0.5
             for y in fused_linear((self.query, self.key), table_rh)
         )
         scores = self.heads * query.shape[2] * max(key.shape[2], len(table_rh))
@@ -212,7 +211,7 @@ class DisentangledAttention(ProjectedAttention[DisentangledNode, DisentangledCon
             for rows in rows_at_once(len(key), scores, query)
         ]
         mixed_bnqd = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
-        y_bqh: torch.Tensor = self.output(rearrange(mixed_bnqd, "b n q d -> b q (n d)"))
+        y_bqh: torch.Tensor = self.output(join_heads(mixed_bnqd))
         return y_bqh
 
     def _mixed(
@@ -241,8 +240,8 @@ def _of_all_rows(
     x_bnsd: Float[torch.Tensor, "b n s d"], far_ndr: Float[torch.Tensor, "n d r"]
 ) -> Float[torch.Tensor, "b n s r"]:
     """Products with every row of the table, one product per head for the whole batch."""
-    found = rearrange(x_bnsd, "b n s d -> n (b s) d") @ far_ndr
-    return rearrange(found, "n (b s) r -> b n s r", b=len(x_bnsd))
+    found = x_bnsd.transpose(0, 1).flatten(1, 2) @ far_ndr
+    return torch.unflatten(found, 1, (len(x_bnsd), -1)).transpose(0, 1)
 
 
 def _picked(

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from einops import rearrange
 from jaxtyping import Bool, Int, Shaped
 
 from bertc.ir.operation import block_size, in_blocks
@@ -81,14 +80,12 @@ class Blocks(NamedTuple):
         self, x: Shaped[torch.Tensor, "blocks n z d"], b: int, seq: int
     ) -> Shaped[torch.Tensor, "b s n d"]:
         """The rows of blocks (blocks, n, z, d)."""
-        return rearrange(x, "(b m) n z d -> b (m z) n d", b=b)[:, :seq]
+        return torch.unflatten(x, 0, (b, -1)).transpose(2, 3).flatten(1, 2)[:, :seq]
 
 
 def _filled(x: Shaped[torch.Tensor, "b s n d"], size: int) -> Shaped[torch.Tensor, "b m z n d"]:
     """Rows filled up with zeros, in blocks of ``size``."""
-    return rearrange(
-        F.pad(x, (0, 0, 0, 0, 0, -x.shape[1] % size)), "b (m z) n d -> b m z n d", z=size
-    )
+    return torch.unflatten(F.pad(x, (0, 0, 0, 0, 0, -x.shape[1] % size)), 1, (-1, size))
 
 
 def _with_sides(

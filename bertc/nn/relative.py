@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from einops import rearrange
 from jaxtyping import Bool, Float, Int
 
 from bertc.ir.network.attention import RelativeAttention as RelativeNode
 from bertc.ir.network.attention import strips
 from bertc.ir.network.encoder import Encoder
-from bertc.nn.attend import attend, rows_at_once
+from bertc.nn.attend import attend, join_heads, rows_at_once, split_heads
 from bertc.nn.attention_part import ProjectedAttention
 from bertc.nn.body import Projected
 from bertc.nn.dropout import dropout
@@ -115,14 +114,14 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
     def mix(self, projected: Projected, context: RelativeContext) -> Float[torch.Tensor, "b q h"]:
         """New states (b, q, h) of the queries."""
         n, (query_bqw, key_bkw, value_bkw) = self.heads, projected
-        key, value = (rearrange(y, "b k (n d) -> b n k d", n=n) for y in (key_bkw, value_bkw))
-        distance = rearrange(self.distance(context.distances), "... l (n d) -> ... n d l", n=n)
+        key, value = (split_heads(y, n) for y in (key_bkw, value_bkw))
+        distance = split_heads(self.distance(context.distances), n).mT
         mixed = [
             self._mixed(query_bqw[rows], key[rows], value[rows], distance, context.of_rows(rows))
             for rows in rows_at_once(len(key), n * query_bqw.shape[1] * key.shape[2], query_bqw)
         ]
         mixed_bnqd = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
-        y_bqh: torch.Tensor = self.output(rearrange(mixed_bnqd, "b n q d -> b q (n d)"))
+        y_bqh: torch.Tensor = self.output(join_heads(mixed_bnqd))
         return y_bqh
 
     def _mixed(
@@ -154,9 +153,7 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
     ) -> Float[torch.Tensor, "b n q d"]:
         bias_w = common if own is None else own
         assert bias_w is not None, "the biases are the layer's own or shared"
-        return rearrange(
-            query_bqw + bias_w.to(query_bqw.dtype), "b q (n d) -> b n q d", n=self.heads
-        )
+        return split_heads(query_bqw + bias_w.to(query_bqw.dtype), self.heads)
 
     def _distance_scores(
         self,
@@ -176,8 +173,8 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
             query, entries = biased_bnqd[:, :, first:end], distance[..., nearest:farthest]
             if context.reversed_rows is None:
                 # One product per head for all rows, which have the same distances.
-                scores = rearrange(query, "b n q d -> n (b q) d") @ entries
-                scores_nbql: torch.Tensor = rearrange(scores, "n (b q) l -> n b q l", b=b)
+                scores = query.transpose(0, 1).flatten(1, 2) @ entries
+                scores_nbql: torch.Tensor = torch.unflatten(scores, 1, (b, -1))
             else:
                 scores_nbql = (query @ entries).transpose(0, 1)
             return scores_nbql
@@ -199,7 +196,7 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
         """Scores (b, n, q, 1): the bonus of keys in the query's own segment."""
         assert self.segment is not None, "called only where there are segments"
         table_2w = self.segment.to(query_bqw.dtype)
-        table_nd1 = rearrange(table_2w[0] - table_2w[1], "(n d) -> n d 1", n=self.heads)
+        table_nd1 = (table_2w[0] - table_2w[1]).view(self.heads, -1, 1)
         biased_bnqd = self._biased(query_bqw, self.segment_bias, None)
         favour_bnq1: torch.Tensor = (biased_bnqd * biased_bnqd.shape[3] ** -0.5) @ table_nd1
         return favour_bnq1
@@ -227,7 +224,7 @@ def relative_shift(
     _, _, q, l = scores_nbql.shape
     # Rows concatenated and cut one shorter: each moves one place against the one before.
     flat = scores_nbql.flatten(2)[..., q - 1 : q - 1 + q * (l - 1)]
-    return flat.unflatten(2, (q, l - 1))[..., :keys]  # type: ignore[no-untyped-call, no-any-return]
+    return torch.unflatten(flat, 2, (q, l - 1))[..., :keys]
 
 
 @torch.library.custom_op("bertc::gather_distances", mutates_args=())

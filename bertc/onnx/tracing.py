@@ -80,13 +80,15 @@ def to_onnx(graph: Graph) -> bytes:
             kwargs=inputs,
             dynamo=True,
             verbose=False,
+            optimize=False,
             opset_version=OPSET,
             input_names=list(graph.inputs),
             output_names=[output.name for output in graph.outputs],
             dynamic_shapes=dict.fromkeys(inputs, axes),
         )
         assert program is not None, "it is given no file"
-        # Maps that are laid side by side become one matrix: within a graph none is quantised.
+        # With limits of our own: maps that are laid side by side become one matrix, as a matrix
+        # that is made within a graph is not quantised.
         limits = dict.fromkeys(("input_size_limit", "output_size_limit"), MOST_GRAPH_BYTES)
         package("onnxscript.optimizer").optimize_ir(program.model, **limits)
         content: bytes = program.model_proto.SerializeToString()

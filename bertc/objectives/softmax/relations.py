@@ -9,9 +9,10 @@ Axes: b rows, p some of them, q queries, k keys, w widths of all heads, n heads,
 from typing import Any, Literal, NamedTuple, assert_never
 
 import torch
-from einops import rearrange
 from jaxtyping import Bool, Float
 from torch.autograd.function import once_differentiable
+
+from bertc.nn.attend import join_heads, split_heads
 
 CPU_SCORES, GPU_SCORES = 2**20, 2**26
 """Scores of a network at once: on a CPU as many as its caches hold."""
@@ -27,9 +28,7 @@ class Factors(NamedTuple):
 
     def of_heads(self, part: slice, heads: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The factors of some rows, (p, n, q, d) over sqrt(d) and (p, n, k, d)."""
-        queries_pnqd, keys_pnkd = (
-            rearrange(each[part], "p s (n d) -> p n s d", n=heads) for each in self
-        )
+        queries_pnqd, keys_pnkd = (split_heads(each[part], heads) for each in self)
         return queries_pnqd * queries_pnqd.shape[3] ** -0.5, keys_pnkd
 
 
@@ -138,7 +137,7 @@ class _Relation(torch.autograd.Function):
                 slope_pnqk = (slope_pnqk * share_p1q[..., None]).to(dtype)
                 scale = query_pnqd.shape[3] ** -0.5
                 to_queries, to_keys = (slope_pnqk @ key_pnkd) * scale, slope_pnqk.mT @ query_pnqd
-                gradients.append((_joined(to_queries), _joined(to_keys)))
+                gradients.append((join_heads(to_queries), join_heads(to_keys)))
         if differentiated:
             ctx.save_for_backward(*(torch.cat(parts) for parts in zip(*gradients, strict=True)))
         return total
@@ -149,7 +148,3 @@ class _Relation(torch.autograd.Function):
         to_queries_bqw, to_keys_bkw = ctx.saved_tensors
         upstream = upstream.to(to_queries_bqw.dtype)
         return to_queries_bqw * upstream, to_keys_bkw * upstream, None, None, None, None, None
-
-
-def _joined(x_pnsd: Float[torch.Tensor, "p n s d"]) -> Float[torch.Tensor, "p s w"]:
-    return rearrange(x_pnsd, "p n s d -> p s (n d)")
