@@ -1,10 +1,12 @@
 """What the compiler makes of a spec, as plain text by stable names: nothing here runs a step."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from bertc.api import points
-from bertc.estimate import convention_named, estimate
+from bertc.estimate import Estimate, convention_named, estimate
+from bertc.estimate.flops import Convention, executed_flops, run_flops, stage_flops
 from bertc.external import row_lengths
 from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.foreseen import padding
@@ -12,6 +14,7 @@ from bertc.interop.hf_config import hf_config
 from bertc.interop.keys import keys
 from bertc.interop.networks import alone
 from bertc.interop.target import target_of
+from bertc.ir.program.lessons import expected_lessons
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.resources import shipped_specs
@@ -72,23 +75,30 @@ def figures(found: dict[str, Resolved]) -> tuple[dict[str, Any], dict[str, Any]]
     fixed, improvable = {}, {}
     lengths = row_lengths(list(found.values()))
     for (name, resolved), own in zip(found.items(), lengths, strict=True):
-        told = {
-            convention: estimate(resolved, "h200", convention_named(convention), 1, own).as_json()
-            for convention in CONVENTIONS
-        }
+        told = estimate(resolved, "h200", lengths=own)
         fixed[name] = {
-            "parameters": told["exact"]["parameters"],
-            "stages": [each["parameters"]["total"] for each in told["exact"]["stages"]],
-            **{convention: _flops(told[convention]) for convention in CONVENTIONS},
+            "parameters": told.as_json()["parameters"],
+            "stages": [each.parameters.total for each in told.stages],
+            **{each: _flops(resolved, own, told, convention_named(each)) for each in CONVENTIONS},
         }
         improvable[name] = {
-            "memory": told["exact"]["memory"],
-            "seconds_per_step": told["exact"]["time"]["seconds_per_step"],
+            "memory": told.as_json()["memory"],
+            "seconds_per_step": told.time.seconds_per_step,
         }
     return fixed, improvable
 
 
-def _flops(told: dict[str, Any]) -> list[int]:
-    """A number for each stage, and the total."""
-    stages = [each["flops"]["train_per_step"] for each in told["stages"]]
-    return [*stages, told["flops"]["forward_per_example"], told["flops"]["train_total"]]
+def _flops(
+    resolved: Resolved, lengths: Sequence[int], told: Estimate, convention: Convention
+) -> list[int]:
+    """A number for each stage, one for a forward pass, and the total; memory is told once."""
+    stages = []
+    for stage, length, known in zip(resolved.stages, lengths, told.stages, strict=True):
+        read = stage.model_copy(update={"seq": length})
+        asked, _ = expected_lessons(read, length)
+        executed = executed_flops(read, known.memory.microbatch).with_frozen(asked)
+        stages.append(stage_flops(read, known.parameters, executed, convention))
+    run = run_flops(resolved.stages, stages)
+    if convention == "exact":
+        assert run == told.flops
+    return [*(each.train_per_step for each in stages), run.forward_per_example, run.train_total]
