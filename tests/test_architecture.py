@@ -193,7 +193,7 @@ def test_estimating_reads_no_hugging_face_layouts() -> None:
 
 def test_looking_at_model_folders_and_files_of_tasks_never_loads_torch() -> None:
     code = (
-        "import sys, bertc.external, bertc.interop.config, bertc.interop.program;"
+        "import sys, bertc.diff, bertc.external, bertc.interop.config, bertc.interop.program;"
         "import bertc.data.layouts, bertc.data.examples.task_sets;"
         "assert 'torch' not in sys.modules;"
         "import bertc.inference.predict, bertc.train.loop, bertc.nn;"

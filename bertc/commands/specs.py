@@ -138,6 +138,24 @@ def estimate(
 
 
 @app.command()
+@without_collecting()
+def diff(
+    first: Annotated[str, typer.Argument(help="a spec as in estimate, or a run folder")],
+    second: Annotated[str, typer.Argument(help="what it is compared with")],
+    set: SetOption = None,
+    device: Annotated[str, typer.Option(help="as in estimate")] = "h200",
+    json: JsonOption = False,
+) -> None:
+    """Compare two specs or runs: settings that differ, and what each costs. Exit 1 if any does."""
+    from bertc.diff import diff as run
+
+    difference = run(first, second, set or (), device)
+    typer.echo(difference.as_json() if json else difference.as_table())
+    if difference.lines:
+        raise typer.Exit(1)
+
+
+@app.command()
 def build(
     spec: SpecArgument,
     set: SetOption = None,

@@ -41,8 +41,17 @@ class Change:
     stage: str = ""
 
     def __str__(self) -> str:
-        name = f"{self.stage}.{self.setting}" if self.stage else self.setting
-        return f"{name}: {written(self.setting, self.was)} -> {written(self.setting, self.now)}"
+        was, now = self.texts()
+        return f"{self.name}: {was} -> {now}"
+
+    @property
+    def name(self) -> str:
+        """The setting, after its stage if it differs in that alone."""
+        return f"{self.stage}.{self.setting}" if self.stage else self.setting
+
+    def texts(self) -> tuple[str, str]:
+        """The old and the new value in the notation of specs."""
+        return written(self.setting, self.was), written(self.setting, self.now)
 
     def undone(self) -> str:
         """The ``--set`` option with the old value; empty if no option can set it."""
@@ -62,7 +71,7 @@ def refuse_another_program(old: Resolved, new: Resolved, run: Path | None = None
         ResumeRefusedError: listing old and new values, and the options for the old ones.
     """
     every = changed(old, new)
-    changes = [change for change in every if not _follows(change, old, new)]
+    changes = [change for change in every if not follows(change, old, new)]
     # Steps that were counted from epochs are all there is to see of those.
     changes = changes or [change for change in every if change.setting == "steps"]
     if [change.setting for change in changes] == ["steps"] and new.steps > old.steps:
@@ -87,17 +96,19 @@ def _refuse_more_steps(old: Resolved, new: Resolved, run: Path | None) -> None:
 def _training_on(run: Path | None, steps: int) -> str:
     """The command for a new run of the same spec that begins with this run's weights."""
     folder = run or Path("RUN")
-    spec, overrides = folder / "spec.bertc", list[str]()
-    if is_file(spec):
-        text = read_text(spec, 4 * LARGEST_TEXT)
-        point = [line for line in text.splitlines() if line.startswith(POINT)][-1:]
-        overrides = [
-            *overrides_in(text),
-            *(v for line in point for v in values_of(line[len(POINT) :])),
-        ]
-    overrides = [*overrides, f'init="{folder}"', f"steps={steps}"]
+    spec = folder / "spec.bertc"
+    overrides = [*overrides_of(spec), f'init="{folder}"', f"steps={steps}"]
     words = ["bertc", "train", str(spec), *(word for each in overrides for word in ("--set", each))]
     return shlex.join([*words, "--out", f"{folder}-on"])
+
+
+def overrides_of(spec: Path) -> list[str]:
+    """The overrides that a run's spec file keeps, and the values of its point of a grid."""
+    if not is_file(spec):
+        return []
+    text = read_text(spec, 4 * LARGEST_TEXT)
+    point = [line for line in text.splitlines() if line.startswith(POINT)][-1:]
+    return [*overrides_in(text), *(v for line in point for v in values_of(line[len(POINT) :]))]
 
 
 def values_of(point: str) -> list[str]:
@@ -176,7 +187,7 @@ def _shared_out(old: Resolved, new: Resolved) -> bool:
     return all(abs(a.steps / old.steps - b.steps / new.steps) <= rounding for a, b in pairs)
 
 
-def _follows(change: Change, old: Resolved, new: Resolved) -> bool:
+def follows(change: Change, old: Resolved, new: Resolved) -> bool:
     """True if a value differs only because another setting does."""
     if change.setting == "share" and old.encoder.depth != new.encoder.depth:
         return True

@@ -1,0 +1,215 @@
+"""Differences between two programs, and what each setting costs. Loads no torch."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertc.api import points, resolve
+from bertc.diagnostics import SpecError
+from bertc.estimate import Estimate, estimate
+from bertc.estimate.latency.cases import Case, Setup, Shape
+from bertc.estimate.latency.predicted import predicted
+from bertc.estimate.units import bytes_text, change_text, count_text, duration_text, flops_text
+from bertc.external import row_lengths
+from bertc.ir.program.resolved import Resolved
+from bertc.planning.cores import available_cores
+from bertc.runs.changes import STAGES, Change, changed, follows, overrides_of
+from bertc.runs.folder import RunFolder
+from bertc.storage.paths import is_folder
+
+TEXT_TOKENS = 128
+"""Length of the text that is timed, where both networks read as many tokens."""
+REFUSED = "not alone"
+NOTE = (
+    "Each setting alone, in the first program; one without figures follows from others. Not alone: "
+    "it needs\nanother beside it, or is of one stage, and no option sets that.\n"
+    "Memory and time of training on {device}; a text: predicted for this CPU, {cores} threads, "
+    "fp32, {tokens} tokens."
+)
+OTHER_STAGES = "Their stages have other names: settings of stages are those of the last."
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Figures of a program, one for each column of the table."""
+
+    parameters: int
+    forward_flops: int
+    train_flops: int
+    peak_bytes: int
+    seconds_per_step: float
+    seconds_per_text: float
+
+
+COLUMNS: tuple[tuple[str, Callable[[Cost], float], Callable[[float], str]], ...] = (
+    ("parameters", lambda cost: cost.parameters, count_text),
+    ("FLOPs forward", lambda cost: cost.forward_flops, flops_text),
+    ("in training", lambda cost: cost.train_flops, flops_text),
+    ("peak memory", lambda cost: cost.peak_bytes, bytes_text),
+    ("a step", lambda cost: cost.seconds_per_step, duration_text),
+    ("a text", lambda cost: cost.seconds_per_text, duration_text),
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One difference; ``alone`` is the first program's cost with no other, if that is a program.
+
+    ``follows`` is true of a value that no one wrote, and that another setting decides.
+    """
+
+    change: Change
+    follows: bool
+    alone: Cost | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Two programs by name with their costs, and the settings in which they differ."""
+
+    names: tuple[str, str]
+    costs: tuple[Cost, Cost]
+    lines: tuple[Line, ...]
+    note: str
+
+    def as_table(self) -> str:
+        """Both programs, then each setting alone, with differences to the first program."""
+        first, second = self.costs
+        rows = [
+            [title for title, _, _ in COLUMNS],
+            *([text(of(cost)) for _, of, text in COLUMNS] for cost in self.costs),
+            _changes(second, first),
+        ]
+        names = ["", *self.names, ""]
+        for line in self.lines:
+            rows.append([] if line.follows else [REFUSED])
+            if line.alone:
+                rows[-1] = _changes(line.alone, first)
+            names.append(str(line.change))
+        table = [
+            f"{cells}  {name}".rstrip() for cells, name in zip(_cells(rows), names, strict=True)
+        ]
+        table.insert(4, "" if self.lines else "no setting differs")
+        return "\n".join((*table, "", self.note))
+
+    def as_json(self) -> str:
+        """All figures as JSON, in bytes, FLOPs and seconds."""
+        found: dict[str, Any] = {
+            "schema": 1,
+            "programs": [
+                {"name": name, **vars(cost)}
+                for name, cost in zip(self.names, self.costs, strict=True)
+            ],
+            "settings": [
+                {
+                    "setting": line.change.name,
+                    "values": [*line.change.texts()],
+                    "follows": line.follows,
+                    "alone": vars(line.alone) if line.alone else None,
+                }
+                for line in self.lines
+            ],
+        }
+        return json.dumps(found, indent=2)
+
+
+def diff(
+    first: str, second: str, overrides: Sequence[str] = (), device: str = "h200"
+) -> Difference:
+    """Compare two programs, each a spec as in ``estimate`` or a run folder.
+
+    ``overrides`` apply to both, but not to run folders.
+
+    Raises:
+        SpecError, UsageError: of either spec; grids are several programs.
+        MissingInputError, DataError: of a run folder, or a file that a spec reads.
+    """
+    programs = [_program(spec, overrides) for spec in (first, second)]
+    tokens = min(TEXT_TOKENS, *(each.encoder.room or TEXT_TOKENS for each in programs))
+    spec, own = _as_written(first, overrides)
+    lines = []
+    for change in _differing(*programs):
+        derived = follows(change, *programs)
+        changed_in = None if derived else _with_change(spec, own, change)
+        cost = _cost(changed_in, device, tokens) if changed_in else None
+        lines.append(Line(change, derived, cost))
+    names = [each.name for each in programs]
+    costs = [_cost(each, device, tokens) for each in programs]
+    return Difference(
+        names=(first, second) if names[0] == names[1] else (names[0], names[1]),
+        costs=(costs[0], costs[1]),
+        lines=tuple(lines),
+        note=_note(device, tokens, any(line.change.setting == STAGES for line in lines)),
+    )
+
+
+def _program(spec: str, overrides: Sequence[str]) -> Resolved:
+    if is_folder(spec):
+        return RunFolder(Path(spec)).read_resolved()
+    return resolve(spec, overrides)
+
+
+def _differing(first: Resolved, second: Resolved) -> list[Change]:
+    """The settings that differ; those of the last stages where stages have other names."""
+    found = changed(first, second)
+    if any(change.setting == STAGES for change in found):
+        ends = (each.as_in(each.stages[-1]) for each in (first, second))
+        unnamed = (
+            end.model_copy(update={"stages": (end.stages[-1].model_copy(update={"name": ""}),)})
+            for end in ends
+        )
+        known = {change.name for change in found}
+        found += [each for each in changed(*unnamed) if each.name not in known]
+    return found
+
+
+def _as_written(spec: str, overrides: Sequence[str]) -> tuple[str, list[str]]:
+    """A spec and its overrides; those of a run are in its folder."""
+    if is_folder(spec):
+        kept = RunFolder(Path(spec)).spec
+        return str(kept), overrides_of(kept)
+    return spec, [*overrides]
+
+
+def _with_change(spec: str, overrides: Sequence[str], change: Change) -> Resolved | None:
+    """The program of a spec with one setting changed; None if there is none."""
+    _, now = change.texts()
+    try:
+        (found,) = points(spec, [*overrides, f"{change.name}={now}"])
+    except SpecError:
+        return None
+    return found
+
+
+def _cost(resolved: Resolved, device: str, tokens: int) -> Cost:
+    (lengths,) = row_lengths([resolved])
+    told: Estimate = estimate(resolved, device, lengths=lengths)
+    case = Case(Setup(resolved.name, "torch", "fp32", available_cores()), Shape(1, tokens))
+    text = predicted(resolved.stages[-1], case)
+    assert text is not None, "torch in fp32 is always predicted"
+    return Cost(
+        parameters=told.parameters.total,
+        forward_flops=told.flops.forward_per_example,
+        train_flops=told.flops.train_total,
+        peak_bytes=told.memory.peak_bytes,
+        seconds_per_step=told.time.seconds_per_step,
+        seconds_per_text=text.seconds,
+    )
+
+
+def _note(device: str, tokens: int, other_stages: bool) -> str:
+    note = NOTE.format(device=device, cores=available_cores(), tokens=tokens)
+    return f"{note}\n{OTHER_STAGES}" if other_stages else note
+
+
+def _cells(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The columns of each row as one text; of short rows the last are empty."""
+    full = [[*row, *[""] * (len(COLUMNS) - len(row))] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*full, strict=True)]
+    return ["  ".join(map(str.rjust, row, widths)) for row in full]
+
+
+def _changes(cost: Cost, first: Cost) -> list[str]:
+    return [change_text(of(cost), of(first)) for _, of, _ in COLUMNS]
