@@ -155,6 +155,39 @@ def diff(
         raise typer.Exit(1)
 
 
+@app.command("fit")
+@without_collecting()
+def fit_(
+    spec: Annotated[
+        str, typer.Argument(help="a spec with free settings: layers=? hidden={256, 512}")
+    ],
+    set: SetOption = None,
+    params: Annotated[str | None, typer.Option(help="most parameters, heads included: 14M")] = None,
+    flops: Annotated[str | None, typer.Option(help="most FLOPs of training: 1e18, 3E")] = None,
+    time: Annotated[str | None, typer.Option(help="longest training: 90min, 8h, 2d")] = None,
+    memory: Annotated[str | None, typer.Option(help="most memory of a device: 16GiB")] = None,
+    latency: Annotated[
+        str | None, typer.Option(help="longest answer to 128 tokens on this CPU: 5ms")
+    ] = None,
+    device: Annotated[str, typer.Option(help="as in estimate")] = "h200",
+    world: Annotated[int, typer.Option(min=1, help="number of devices of the run")] = 1,
+    json: JsonOption = False,
+) -> None:
+    """Choose free settings for a budget, and print the spec; exit 1 if none is within it.
+
+    Of several budgets the first in this order is used up, and the others are kept:
+    parameters, FLOPs, time, memory, latency.
+    """
+    from bertc.budget import budget, choose
+
+    given = {"params": params, "flops": flops, "time": time, "memory": memory, "latency": latency}
+    budgets = [budget(kind, text) for kind, text in given.items() if text is not None]
+    choice = choose(spec, budgets, set or (), device, world)
+    typer.echo(choice.as_json() if json else choice.as_table())
+    if not choice.fits:
+        raise typer.Exit(1)
+
+
 @app.command()
 def build(
     spec: SpecArgument,

@@ -1,0 +1,144 @@
+"""``bertc fit``: the best of every candidate, or the nearest, and what it says and prints."""
+
+import itertools
+import json
+import random
+
+import pytest
+
+from bertc import budget as module
+from bertc import cli
+from bertc.api import points, resolve
+from bertc.budget import Budget, budget, choose
+from bertc.diagnostics import SpecError, UsageError
+from bertc.estimate import estimate
+from bertc.syntax import show
+
+LISTS = "layers={1, 2, 4} hidden={64, 128} vocab=1k seq=64 steps=200"
+
+
+@pytest.fixture(scope="module")
+def costs() -> dict[str, dict[str, float]]:
+    """The figures of each candidate, estimated by itself."""
+    found = {}
+    for layers, hidden in itertools.product((1, 2, 4), (64, 128)):
+        told = estimate(resolve(f"layers={layers} hidden={hidden} vocab=1k seq=64 steps=200"))
+        found[f"layers={layers} hidden={hidden}"] = {
+            "params": told.parameters.total,
+            "flops": told.flops.train_total,
+            "time": told.time.seconds_total,
+            "memory": told.memory.peak_bytes,
+        }
+    return found
+
+
+def test_the_best_of_all_candidates_or_the_nearest_is_found(
+    costs: dict[str, dict[str, float]],
+) -> None:
+    draw, fitting = random.Random(3), 0
+    for _ in range(20):
+        kinds = draw.sample(["params", "flops", "time", "memory"], 2)
+        budgets = [
+            Budget(kind, draw.choice([*costs.values()])[kind] * draw.uniform(0.4, 1.6))
+            for kind in kinds
+        ]
+        choice = choose(LISTS, budgets)
+        shares = {
+            name: tuple(figures[each.kind] / each.most for each in budgets)
+            for name, figures in costs.items()
+        }
+        within = {name: each for name, each in shares.items() if max(each) <= 1}
+        assert choice.within == len(within)
+        assert choice.tried == len(costs)
+        best = choice.candidates[0]
+        chosen = best.shares(budgets)
+        if within:
+            assert chosen == max(within.values())
+        else:
+            assert max(chosen) == min(map(max, shares.values()))
+        fitting += choice.fits
+        assert dict(best.figures).items() <= costs[best.program.name].items()
+    assert 0 < fitting < 20
+
+
+def test_steps_use_up_what_they_may() -> None:
+    spent = Budget("flops", 5e12)
+    choice = choose("layers=2 hidden={64, 128} vocab=1k seq=64 batch=8 steps=?", [spent])
+    for candidate in choice.candidates:
+        steps = candidate.resolved.steps
+        (longer,) = points(show(candidate.program), [f"steps={steps + 1}"])
+        assert candidate.figures["flops"] <= spent.most < estimate(longer).flops.train_total
+        (again,) = points(show(candidate.program))
+        assert estimate(again).flops.train_total == candidate.figures["flops"]
+
+
+def test_shapes_that_nobody_trains_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CANDIDATES", {"layers": (1, 2, 8), "hidden": (64, 256)})
+    choice = choose("layers=? hidden=? vocab=1k seq=64 steps=100", [budget("params", "10M")])
+    shapes = {(e.hidden, e.depth) for e in (each.resolved.encoder for each in choice.candidates)}
+    assert shapes == {(64, 1), (64, 2), (256, 2), (256, 8)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "most"),
+    [
+        ("params", "14M", 14e6),
+        ("flops", "1e18", 1e18),
+        ("flops", "3 EFLOP", 3e18),
+        ("time", "8h", 28_800),
+        ("memory", "16GiB", 2**34),
+        ("latency", "5ms", 5e-3),
+    ],
+)
+def test_budgets_are_read_with_their_units(kind: str, text: str, most: float) -> None:
+    assert budget(kind, text) == Budget(kind, most)
+
+
+@pytest.mark.parametrize(("kind", "text"), [("time", "8"), ("params", "1X"), ("memory", "-1GiB")])
+def test_other_units_are_refused_with_one_that_is_read(kind: str, text: str) -> None:
+    with pytest.raises(UsageError) as error:
+        budget(kind, text)
+    option, own = error.value.help.split()
+    assert budget(option.removeprefix("--"), own).most > 0
+
+
+@pytest.mark.parametrize(
+    ("spec", "kinds", "message"),
+    [
+        (LISTS, [], "no budget"),
+        ("layers=2", ["params"], "nothing is free"),
+        ("heads=?", ["params"], "no usual values"),
+        ("steps=?", ["params"], "needs a budget that steps spend"),
+    ],
+)
+def test_what_cannot_be_chosen_is_refused(spec: str, kinds: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message) as error:
+        choose(spec, [Budget(kind, 1e9) for kind in kinds])
+    assert error.value.help
+
+
+def test_without_any_program_the_mistakes_are_those_of_the_first() -> None:
+    with pytest.raises(SpecError, match="E"):
+        choose("heads=5 hidden={64, 128}", [Budget("params", 1e9)])
+    choice = choose("heads=6 hidden={64, 96}", [Budget("params", 1e9)])
+    assert (choice.tried, choice.refused) == (1, 1)
+
+
+@pytest.mark.parametrize(("most", "code"), [("1M", 0), ("1k", 1)])
+def test_the_command_prints_the_spec_and_ends_with_1_where_none_fits(
+    most: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["bertc", "fit", LISTS, "--params", most, "--json"])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert (end.value.code or 0) == code
+    told = json.loads(capsys.readouterr().out)
+    assert told["fits"] == (not code)
+    first = told["candidates"][0]
+    assert estimate(resolve(first["spec"])).parameters.total == first["params"]
+    monkeypatch.setattr("sys.argv", ["bertc", "fit", LISTS, "--params", most])
+    with pytest.raises(SystemExit):
+        cli.main()
+    said = capsys.readouterr().out
+    assert first["spec"].strip() in said
+    assert ("fit; the first uses the most" in said) == (not code)
