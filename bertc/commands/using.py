@@ -114,6 +114,33 @@ def predict(
     typer.echo(predictions.summary(), err=True)
 
 
+@app.command("embed")
+def embed_(
+    run: RunArgument,
+    file: Annotated[Path, typer.Argument(help="one text a line")],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", help="vectors.npy, or vectors.parquet with the texts")
+    ],
+    pooling: Annotated[
+        str, typer.Option(help="mean, cls, max, last4 (side by side) or last4-sum")
+    ] = "mean",
+    normalise: Annotated[
+        bool, typer.Option("--normalise", help="make vectors of length 1")
+    ] = False,
+    batch: Annotated[int, typer.Option(min=1, help="maximum texts at once")] = 256,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps")] = "auto",
+) -> None:
+    """Write a vector for each line of a file, from the hidden states of a model."""
+    from bertc.inference.embed import embed_file, refuse_other_files, write_vectors
+
+    refuse_other_files(out)
+    texts, embedded = embed_file(
+        run, file, pooling, normalise=normalise, at_once=batch, device=device
+    )
+    write_vectors(texts, embedded, out)
+    typer.echo(f"{embedded.summary()}\n{out}")
+
+
 @app.command("heads")
 def heads_(
     run: RunArgument,
@@ -173,6 +200,9 @@ def export_(
     examples: Annotated[
         int, typer.Option(min=0, help="with --int8: examples of dev parts to score on [0: all]")
     ] = 1000,
+    pooling: Annotated[
+        str, typer.Option(help="with --to: for sentence-transformers too, by mean, cls or max")
+    ] = "",
 ) -> None:
     """Write a run's model as a Hugging Face folder or ONNX graph, or name what is in the way."""
     from bertc.diagnostics import UsageError
@@ -182,10 +212,12 @@ def export_(
             "--int8 is of an ONNX graph" if int8 else "export needs a folder to write",
             help="--onnx FOLDER" if int8 else "--to FOLDER, --onnx FOLDER, or both",
         )
+    if pooling and to is None:
+        raise UsageError("--pooling is of a Hugging Face folder", help="--to FOLDER")
     if to is not None:
         from bertc.interop.runs import export_run
 
-        typer.echo(export_run(run, to).summary())
+        typer.echo(export_run(run, to, pooling).summary())
     if onnx is not None:
         from bertc.onnx.folder import export_onnx
 

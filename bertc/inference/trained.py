@@ -8,7 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, assert_never
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bertc.data import Vocabulary, encode, vocabulary_of
@@ -21,6 +23,7 @@ from bertc.data.layouts.example import (
     TaggedExample,
 )
 from bertc.evaluation.task_lookup import imported, task_of
+from bertc.inference.embed import embed
 from bertc.inference.fill_mask import filled
 from bertc.inference.filled import Filled
 from bertc.inference.predict import answered
@@ -98,6 +101,19 @@ class Trained(Model):
             DataError: if no objective of the model predicts tokens.
         """
         return filled(self, self.tokenizer.vocabulary, text, top, language)
+
+    def embed(
+        self, texts: Sequence[str], pooling: str = "mean", *, normalise: bool = False
+    ) -> NDArray[np.float32]:
+        """A vector for each text (texts, width), as ``bertc embed``.
+
+        Raises:
+            TypeError: if ``texts`` is a str.
+            UsageError: if there is no such pooling, or no layers for it.
+        """
+        if isinstance(texts, str):
+            raise TypeError("texts is a str: a list of texts expected, embed([text])")
+        return embed(self, self.folder, texts, pooling, normalise=normalise).vectors
 
     def predict(self, rows: Sequence[Any], task: str = "") -> list[dict[str, Any]]:
         """Answers of a fine-tuned model to each row, as ``bertc predict`` prints them.

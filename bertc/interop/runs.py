@@ -11,8 +11,12 @@ from bertc.interop.folders import RESOLVED
 from bertc.interop.hf_config import kept_settings
 from bertc.interop.importing import Imported, import_model
 from bertc.interop.loading import read_model
+from bertc.interop.sentences import add_pooling, refuse_other_poolings
 from bertc.storage.paths import is_file
 from bertc.syntax import show
+
+LONGEST_TEXT = 1 << 14
+"""Maximum tokens of a text in sentence-transformers, if positions set no limit."""
 
 
 @dataclass(frozen=True)
@@ -33,24 +37,32 @@ class ImportedRun:
         return "\n".join([first, *(f"note: {note}" for note in self.imported.notes)])
 
 
-def export_run(run: Path, folder: Path) -> Exported:
+def export_run(run: Path, folder: Path, pooling: str = "") -> Exported:
     """Export a run's model to the Hugging Face layout that fits it.
+
+    With a ``pooling``, mean, cls or max, sentence-transformers loads the folder too.
 
     Raises:
         DataError: naming the setting that no layout supports, or a damaged file.
         MissingInputError: if the run has no model.
-        UsageError, CannotWriteError: as ``export_model``.
+        UsageError, CannotWriteError: as ``export_model``, and of another pooling.
     """
+    if pooling:
+        refuse_other_poolings(pooling)
     resolved, tensors = read_model(run)
     words = vocabulary_of(run, resolved.encoder.vocab_size)
     config = run / "model" / "config.json"
     there = is_file(config)
-    return export_model(
+    exported = export_model(
         resolved, tensors, words, folder,
         strict=True,
         prefer=read_config(config).model_type if there else None,
         kept=kept_settings(config) if there else {},
     )  # fmt: skip
+    if pooling:
+        body = resolved.encoder
+        add_pooling(folder, pooling, body.hidden, body.room or LONGEST_TEXT)
+    return exported
 
 
 def import_run(folder: Path, run: Path) -> ImportedRun:

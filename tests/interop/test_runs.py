@@ -10,7 +10,7 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import save_file
-from tokenizers import Tokenizer, models
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from bertc.diagnostics import DataError, MissingInputError, UsageError
 from bertc.interop.exporting import export_model
@@ -59,6 +59,7 @@ def write_tokenizer(folder: Path, special: tuple[str, ...] = BERT_WORDS) -> None
     made = Tokenizer(
         models.WordLevel({token: n for n, token in enumerate(tokens)}, unk_token=unknown)
     )
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     made.add_special_tokens(list(special))
     made.save(str(folder / "tokenizer.json"))
     config = {"tokenizer_class": "PreTrainedTokenizerFast"}

@@ -1,0 +1,244 @@
+"""``bertc embed``: a vector for each text, from a model's hidden states.
+
+Axes: n texts, b rows of a batch, s tokens, h hidden, e embedding.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertc.data import Progress, Silent, encode, vocabulary_of
+from bertc.data.layouts.example import LabelledExample
+from bertc.diagnostics import DataError, UsageError
+from bertc.evaluation.device import placed
+from bertc.host.display import choose
+from bertc.interop.loading import load
+from bertc.ir.learning.custom_task import Classify
+from bertc.ir.network.wanted import Wanted
+from bertc.ir.program.network import MAIN
+from bertc.nn import EncoderInputs, Model
+from bertc.storage import durable
+from bertc.storage.plain_file import opened
+
+ROWS_AT_ONCE, TOKENS_AT_ONCE = 256, 1 << 14
+LONGEST = 1 << 14
+"""Maximum tokens of a text if positions set no limit."""
+LAST_LAYERS = 4
+"""Layers that the poolings of several layers take, the last ones."""
+PoolStates = Callable[[Tensor, Tensor], Tensor]
+
+
+def _mean(states_bsh: Tensor, lengths_b: Tensor) -> Tensor:
+    return _real(states_bsh, lengths_b, 0.0).sum(1) / lengths_b[:, None]
+
+
+def _max(states_bsh: Tensor, lengths_b: Tensor) -> Tensor:
+    return _real(states_bsh, lengths_b, -torch.inf).amax(1)
+
+
+def _first(states_bsh: Tensor, lengths_b: Tensor) -> Tensor:
+    return states_bsh[:, 0]
+
+
+def _real(states_bsh: Tensor, lengths_b: Tensor, padding: float) -> Tensor:
+    """States with another value at padding."""
+    places_s = torch.arange(states_bsh.shape[1], device=states_bsh.device)
+    return states_bsh.masked_fill((places_s >= lengths_b[:, None])[..., None], padding)
+
+
+VECTORS_BY: Mapping[str, tuple[PoolStates, str]] = {
+    "mean": (_mean, ""),
+    "cls": (_first, ""),
+    "max": (_max, ""),
+    "last4": (_mean, "concatenated"),
+    "last4-sum": (_mean, "summed"),
+}
+"""Poolings by name: of one layer's states, and what is done with those of several."""
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Vectors (n, e) in fp32, in the order of the texts; ``cut`` of these were too long."""
+
+    vectors: NDArray[np.float32]
+    cut: int
+    longest: int
+    seconds: float
+
+    def summary(self) -> str:
+        """Number of texts, width and speed; a second line if texts were cut."""
+        count, width = self.vectors.shape
+        speed = f", {count / self.seconds:,.0f} a second" if self.seconds else ""
+        line = f"{count:,} texts, {width:,} numbers each, in {self.seconds:.1f} s{speed}"
+        cut = f"{self.cut:,} texts are longer than {self.longest:,} tokens and were cut"
+        return f"{line}\n{cut}" if self.cut else line
+
+
+def embed_file(
+    run: Path,
+    file: Path,
+    pooling: str = "mean",
+    *,
+    normalise: bool = False,
+    at_once: int = ROWS_AT_ONCE,
+    device: str = "auto",
+    quiet: bool = False,
+) -> tuple[list[str], Embedded]:
+    """Texts of a file, the lines, with their vectors.
+
+    Raises:
+        UsageError: of another pooling, or one that the network has too few layers for.
+        MissingInputError, DataError: if there is no model or file, or it has no lines.
+    """
+    with opened(file) as stream:
+        texts = stream.read().decode("utf-8", errors="replace").splitlines()
+    if not texts:
+        raise DataError(f"{file} has no lines", help="a text file with one text a line")
+    model = load(run)
+    placed(model, device)
+    with closing(choose(quiet)) as display:
+        return texts, embed(
+            model, run, texts, pooling, normalise=normalise, at_once=at_once, progress=display
+        )
+
+
+@torch.no_grad()
+def embed(
+    model: Model,
+    folder: Path,
+    texts: Sequence[str],
+    pooling: str = "mean",
+    *,
+    normalise: bool = False,
+    at_once: int = ROWS_AT_ONCE,
+    progress: Progress | None = None,
+) -> Embedded:
+    """A vector for each text: the mean or the maximum over tokens, or the first token's state.
+
+    ``last4`` are the means of the last four layers side by side, ``last4-sum`` their sum. Special
+    tokens count, as in sentence-transformers. Texts are read in order of length.
+    """
+    pool = _pooling_of(model, pooling)
+    node = model.encoder.node
+    started, progress = time.perf_counter(), progress or Silent()
+    vocabulary = vocabulary_of(folder, node.vocab_size)
+    longest = node.room or LONGEST
+    examples = [LabelledExample(str(n), (text,), None) for n, text in enumerate(texts)]
+    rows = encode(Classify(), examples, vocabulary, longest, node.kinds_of_segments)
+    order_n = np.argsort(-rows.lengths, kind="stable")
+    vectors: NDArray[np.float32] | None = None
+    progress.begin(f"embedding {len(texts):,} texts", len(texts), "texts")
+    begin = 0
+    while begin < len(order_n):
+        fitting = max(1, TOKENS_AT_ONCE // int(rows.lengths[order_n[begin]]))
+        chosen = order_n[begin : begin + min(at_once, fitting)]
+        lengths = torch.from_numpy(rows.lengths[chosen]).long()
+        shape = len(chosen), int(lengths[0])
+        ids_bs, segments_bs = (
+            torch.full(shape, vocabulary.pad),
+            torch.zeros(shape, dtype=torch.long),
+        )
+        for row, at in enumerate(chosen):
+            place = slice(rows.begins[at], rows.begins[at] + rows.lengths[at])
+            ids_bs[row, : rows.lengths[at]] = torch.from_numpy(rows.token_ids[place]).long()
+            segments_bs[row, : rows.lengths[at]] = torch.from_numpy(rows.segment_ids[place]).long()
+        vectors_be = pool(ids_bs, segments_bs, lengths)
+        if normalise:
+            vectors_be = torch.nn.functional.normalize(vectors_be, dim=1)
+        if vectors is None:
+            vectors = np.empty((len(texts), vectors_be.shape[1]), np.float32)
+        vectors[chosen] = vectors_be.cpu().numpy()
+        begin += len(chosen)
+        progress.advance(len(chosen))
+    progress.end()
+    assert vectors is not None, "there is a text"
+    return Embedded(vectors, rows.num_cut, longest, time.perf_counter() - started)
+
+
+def _pooling_of(model: Model, pooling: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """The function of ids, segments and lengths that makes vectors.
+
+    Raises:
+        UsageError: if there is no such pooling, or no layers for it.
+    """
+    if pooling not in VECTORS_BY:
+        raise UsageError(
+            f"--pooling {pooling}: there is none", help=f"one of {', '.join(VECTORS_BY)}"
+        )
+    pool, several = VECTORS_BY[pooling]
+    node = model.encoder.node
+    if several and node.depth < LAST_LAYERS:
+        raise UsageError(
+            f"--pooling {pooling} takes {LAST_LAYERS} layers, and there are {node.depth}",
+            help="--pooling mean",
+        )
+    layers = tuple(range(node.depth - LAST_LAYERS + 1, node.depth + 1)) if several else ()
+    return partial(_vectors, model, pool, layers, several == "summed")
+
+
+def _vectors(
+    model: Model,
+    pool: PoolStates,
+    layers: tuple[int, ...],
+    summed: bool,
+    ids_bs: Tensor,
+    segments_bs: Tensor,
+    lengths_b: Tensor,
+) -> Tensor:
+    device = next(model.parameters()).device
+    ids_bs, segments_bs, lengths_b = (x.to(device) for x in (ids_bs, segments_bs, lengths_b))
+    mask_bs = torch.arange(ids_bs.shape[1], device=device) < lengths_b[:, None]
+    inputs = EncoderInputs(ids_bs, segments_bs, mask_bs)
+    outputs = model.read_on(inputs, MAIN, Wanted(states=layers))
+    if not layers:
+        return pool(outputs.last.float(), lengths_b)
+    assert outputs.by_layer is not None, "they are wanted"
+    each = [pool(outputs.by_layer[layer].float(), lengths_b) for layer in layers]
+    return torch.stack(each).sum(0) if summed else torch.cat(each, 1)
+
+
+def _npy(texts: Sequence[str], vectors: NDArray[np.float32], stream: BytesIO) -> None:
+    np.save(stream, vectors)
+
+
+def _parquet(texts: Sequence[str], vectors: NDArray[np.float32], stream: BytesIO) -> None:
+    import pyarrow as pa
+    from pyarrow.parquet import write_table
+
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
+    write_table(pa.table({"text": pa.array(texts, pa.string()), "vector": lists}), stream)
+
+
+WRITERS = {".npy": _npy, ".parquet": _parquet}
+
+
+def refuse_other_files(to: Path) -> None:
+    """Refuse to write vectors to a file of another kind, before they are made.
+
+    Raises:
+        UsageError: if its name ends neither in .npy nor in .parquet.
+    """
+    if to.suffix not in WRITERS:
+        raise UsageError(f"{to}: vectors are written as .npy or .parquet", help="-o vectors.npy")
+
+
+def write_vectors(texts: Sequence[str], embedded: Embedded, to: Path) -> None:
+    """Write vectors to a ``.npy`` file, or with their texts to a ``.parquet`` file.
+
+    Raises:
+        UsageError: of another file.
+        CannotWriteError: if the file cannot be written.
+    """
+    refuse_other_files(to)
+    stream = BytesIO()
+    WRITERS[to.suffix](texts, embedded.vectors, stream)
+    durable.replace(to, stream.getvalue())

@@ -1,0 +1,130 @@
+"""Vectors of texts: from states of the model itself, in any order, and where they are written."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pyarrow.parquet import read_table
+
+import bertc
+from bertc import cli
+from bertc.diagnostics import DataError, UsageError
+from bertc.inference import embed as module
+from bertc.inference.embed import VECTORS_BY, embed_file
+from bertc.inference.trained import Trained
+from bertc.interop.sentences import MODES
+from bertc.ir.network.wanted import Wanted
+from bertc.ir.program.network import MAIN
+from bertc.nn import EncoderInputs
+from tests.onnx.conftest import NETWORK, TEXTS, run_of
+
+WAYS = {
+    "mean": lambda states: states[-1].mean(0),
+    "cls": lambda states: states[-1][0],
+    "max": lambda states: states[-1].amax(0),
+    "last4": lambda states: torch.cat([each.mean(0) for each in states]),
+    "last4-sum": lambda states: sum(each.mean(0) for each in states),
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    network = NETWORK.replace("layers=2", "layers=5")
+    return run_of(tmp_path_factory.mktemp("embed") / "run", f"{network} objective=mlm")
+
+
+@pytest.fixture(scope="module")
+def model(run: Path) -> Trained:
+    return bertc.load(run)
+
+
+@pytest.mark.parametrize("pooling", VECTORS_BY)
+@torch.no_grad()
+def test_each_text_has_the_vector_that_it_has_alone(
+    pooling: str, model: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TOKENS_AT_ONCE", 20)  # several batches, of texts by length
+    found = model.embed(TEXTS, pooling)
+    for text, vector in zip(TEXTS, found, strict=True):
+        row = model.tokenizer(text)
+        inputs = EncoderInputs(row["token_ids"], row["segment_ids"], row["attention_mask"])
+        outputs = model.read_on(inputs, MAIN, Wanted(states=(2, 3, 4, 5)))
+        assert outputs.by_layer is not None
+        expected = WAYS[pooling]([outputs.by_layer[n][0] for n in (2, 3, 4, 5)])
+        np.testing.assert_allclose(vector, expected, atol=1e-5)
+    long = np.linalg.norm(model.embed(TEXTS, pooling, normalise=True), axis=1)
+    np.testing.assert_allclose(long, 1, atol=1e-6)
+
+
+def test_lines_are_embedded_in_their_order_and_written(
+    run: Path, model: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    texts = [TEXTS[0], "", " ".join(TEXTS)]  # the last is longer than a row
+    (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n")
+    for name in ("vectors.npy", "vectors.parquet"):
+        arguments = ["embed", str(run), str(tmp_path / "texts.txt"), "-o", str(tmp_path / name)]
+        monkeypatch.setattr("sys.argv", ["bertc", *arguments])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        assert not end.value.code
+        assert "1 texts are longer than 24 tokens" in capsys.readouterr().out
+    expected = model.embed(texts)
+    np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, atol=1e-6)
+    table = read_table(tmp_path / "vectors.parquet").to_pydict()
+    assert table["text"] == texts
+    np.testing.assert_allclose(np.array(table["vector"]), expected, atol=1e-6)
+
+
+def test_what_cannot_be_embedded_is_refused(run: Path, model: Trained, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").touch()
+    with pytest.raises(DataError, match="no lines"):
+        embed_file(run, tmp_path / "empty.txt", quiet=True)
+    with pytest.raises(UsageError, match="there is none") as error:
+        model.embed(TEXTS, "median")
+    assert "last4-sum" in error.value.help
+    with pytest.raises(TypeError, match="list of texts"):
+        model.embed(TEXTS[0])
+    with pytest.raises(UsageError, match=r"\.npy or \.parquet"):
+        module.refuse_other_files(tmp_path / "vectors.csv")
+    shallow = bertc.load(run_of(tmp_path / "shallow", f"{NETWORK} objective=mlm"))
+    with pytest.raises(UsageError, match="takes 4 layers, and there are 2"):
+        shallow.embed(TEXTS, "last4")
+
+
+@pytest.mark.parametrize("pooling", MODES)
+def test_sentence_transformers_is_told_the_pooling(
+    pooling: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That it loads the folder is tried in tests/campaigns/sentences.py."""
+    to = tmp_path / "out"
+    monkeypatch.setattr(
+        "sys.argv", ["bertc", "export", str(run), "--to", str(to), "--pooling", pooling]
+    )
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert not end.value.code
+    config = json.loads((to / "1_Pooling" / "config.json").read_text())
+    assert [mode for mode, chosen in config.items() if chosen is True] == [
+        f"pooling_mode_{MODES[pooling]}"
+    ]
+    assert config["word_embedding_dimension"] == 24
+    assert json.loads((to / "sentence_bert_config.json").read_text())["max_seq_length"] == 24
+    assert [each["path"] for each in json.loads((to / "modules.json").read_text())] == [
+        "",
+        "1_Pooling",
+    ]
+
+
+def test_poolings_of_others_are_refused_before_anything_is_written(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["export", str(run), "--to", str(tmp_path / "out"), "--pooling", "last4"]
+    monkeypatch.setattr("sys.argv", ["bertc", *arguments])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 2
+    assert "one of mean, cls, max" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
