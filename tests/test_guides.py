@@ -2,11 +2,15 @@
 
 import re
 import shlex
+import textwrap
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import typer.main
+from safetensors.torch import load_file
 
 from bertc import cli, passes, syntax
 from bertc.bench import latency
@@ -15,6 +19,7 @@ from bertc.diagnostics import Diagnostics
 
 ROOT = Path(__file__).parents[1]
 TUTORIAL = ROOT / "docs" / "tutorial.md"
+MODERN = ROOT / "docs" / "how-to" / "modern.md"
 GUIDES = [TUTORIAL, *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TAKES_SPECS = {"check", "estimate", "build", "show-batch", "train", "bench", "slurm"}
@@ -29,16 +34,44 @@ def commands(page: Path) -> list[list[str]]:
     return [shlex.split(line)[1:] for line in words]
 
 
+def blocks(page: Path, language: str) -> list[str]:
+    """Blocks of a language, without their indentation."""
+    text = page.read_text(encoding="utf-8")
+    found = re.findall(rf"^ *```{language}\n(.*?)```", text, re.DOTALL | re.MULTILINE)
+    return [textwrap.dedent(block) for block in found]
+
+
 def tutorial_spec() -> str:
-    (spec,) = re.findall(r"```bertc\n(.*?)```", TUTORIAL.read_text(encoding="utf-8"), re.DOTALL)
-    return str(spec)
+    (spec,) = blocks(TUTORIAL, "bertc")
+    return spec
 
 
-COMMANDS = [(page.stem, command) for page in GUIDES for command in commands(page)]
+def files_of(page: Path) -> dict[str, str]:
+    """Specs that the commands of a page read: its own, or the tutorial's as mine.bertc."""
+    own = blocks(page, "bertc") if page == MODERN else [tutorial_spec()]
+    return dict(zip(("mine.bertc", "decay.bertc"), own, strict=False))
+
+
+def run(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Run a command, which has to succeed."""
+    monkeypatch.setattr("sys.argv", ["bertc", *arguments])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert not end.value.code, (arguments, capsys.readouterr().err)
+
+
+COMMANDS = [(page, command) for page in GUIDES for command in commands(page)]
 
 
 @pytest.mark.parametrize(("page", "arguments"), COMMANDS)
-def test_commands_are_understood(page: str, arguments: list[str]) -> None:
+def test_commands_are_understood(
+    page: Path, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for file, text in files_of(page).items():
+        (tmp_path / file).write_text(text)
     name, *rest = arguments
     command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
     given = command.make_context(name, rest).params
@@ -47,8 +80,7 @@ def test_commands_are_understood(page: str, arguments: list[str]) -> None:
     specs = given.get("specs") or [given["spec"]]
     for spec in specs:
         found = Diagnostics()
-        text = tutorial_spec() if spec == "mine.bertc" else spec
-        assert list(syntax.load(text, tuple(given.get("set") or ()), found))
+        assert list(syntax.load(spec, tuple(given.get("set") or ()), found))
         assert found.found == [], page
 
 
@@ -70,10 +102,7 @@ def test_the_commands_of_the_tutorial_run(
     smaller = [word for setting in SMALLER.split() for word in ("--set", setting)]
     for arguments in commands(TUTORIAL):
         more = smaller if arguments[0] in TAKES_SPECS and "--resume" not in arguments else []
-        monkeypatch.setattr("sys.argv", ["bertc", *arguments, *more])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        assert not end.value.code, (arguments, capsys.readouterr().err)
+        run([*arguments, *more], monkeypatch, capsys)
     assert (tmp_path / "mine-hf" / "config.json").is_file()
 
 
@@ -107,12 +136,44 @@ def test_the_commands_of_the_page_on_small_networks_run(
     for arguments in [["train", TOY, "--out", "minilm"], *page]:
         more = {"train": FEWER, "latency": QUICK}.get(arguments[0], [])
         more = [] if arguments[1] == TOY else more
-        monkeypatch.setattr("sys.argv", ["bertc", *arguments, *more])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        assert not end.value.code, (arguments, capsys.readouterr().err)
+        run([*arguments, *more], monkeypatch, capsys)
     assert (tmp_path / "small" / "model.int8.onnx").is_file()
     assert (tmp_path / "runs" / "pruned" / "pruned.json").is_file()
+
+
+SMALL_NUMBERS = {
+    "50368": "300", "batch = 1152": "batch = 16", "batch = 144": "batch = 8", "1024": "32",
+    "8192": "64", "384, 1G": "8, 512", "1G": "512", "40G": "2048", "8G": "1024", "4G": "1024",
+    "save_every = 1000": "save_every = 4 eval_every = 9 log_every = 9",
+}  # fmt: skip
+SHALLOW = [w for s in ("layers=4", "hidden=16", "heads=2", "ffn=24") for w in ("--set", s)]
+
+
+def test_the_commands_of_the_page_on_an_encoder_like_modernbert_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BERTC_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "farm.txt").write_text("a hen and a duck.\n\na pond by a reed.\n\n" * 60)
+    for name in ("train.tsv", "dev.tsv"):
+        (tmp_path / name).write_text("text\tlabel\n" + "a hen\tfarm\na reed\tlake\n" * 8)
+    for name, text in files_of(MODERN).items():
+        for number, small in SMALL_NUMBERS.items():
+            text = text.replace(number, small)
+        (tmp_path / name).write_text(text)
+    for arguments in commands(MODERN):
+        words = shlex.split(shlex.join(arguments).replace("--nproc 8", ""))
+        more = SHALLOW if arguments[0] in TAKES_SPECS else []
+        more = ["--set", "seq=64", "--set", "epochs=1"] if "task=" in arguments[1] else more
+        run([*words, *more], monkeypatch, capsys)
+    assert "the pooler starts as its masked-LM head" in capsys.readouterr().err
+    learned = load_file(tmp_path / "runs" / "decayed" / "model" / "model.safetensors")
+    told: dict[str, Any] = {}
+    exec("\n".join(blocks(MODERN, "python")), told)
+    assert told["scores"].shape == (1, 2)
+    for name, weight in told["encoder"].state_dict().items():
+        assert name == "decoder.weight" or torch.equal(weight, learned[name])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

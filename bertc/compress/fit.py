@@ -44,7 +44,7 @@ def fit(
     ``saved`` are the weights that the old model has. Its pooler, heads and other networks may be
     absent, its heads may have other shapes or labels; these are then not copied. The new encoder
     has to come from the old one, and, where not some layers or the embeddings alone are asked for,
-    has to use it completely.
+    has to use it completely. A pooler that it lacks may be the masked-LM head's layers.
     """
     if reason := _unlike(old, new, growth):
         return WeightMap({}), (reason,)
@@ -63,6 +63,7 @@ def fit(
         if not (name.startswith("heads.") and _part(name) in other_parts)
     }
     copies = {name: source for name, source in full_map.copies.items() if source in old_shapes}
+    copies |= _pooler_of_head(old, new, old_shapes, growth)
     mismatches = (
         *_not_identity(old, new, growth),
         *_sharing_split(old, new, growth),
@@ -132,6 +133,26 @@ def _unlike(old: Resolved, new: Resolved, growth: Beginning) -> str:
         return growth.misfit(before, after)
     shrinks = before > after and not isinstance(growth, Kept)
     return f"it has {before} layers, but this network {after}" if shrinks else ""
+
+
+def _pooler_of_head(
+    old: Resolved, new: Resolved, old_shapes: ShapesByName, growth: Beginning
+) -> dict[str, str]:
+    """Map a pooler with the layers of a masked-LM head to that head, where there is no pooler.
+
+    Both are ``head`` of ModernBertForMaskedLM and ModernBertForSequenceClassification.
+    """
+    pooling, stage = new.encoder.pooling, old.stages[-1]
+    masked = [t.objective for t in old.terms() if t.objective.predicts_masked]
+    heads = [each.head_name for each in masked if stage.learner(each).name == MAIN]
+    if pooling is None or not pooling.transforms or not heads or isinstance(growth, FromEmbeddings):
+        return {}
+    head = f"heads.{heads[0]}."
+    shapes = {f"{MAIN}.{weight.name}": weight.shape for weight in new.encoder.pooler_weights()}
+    parts = {name: head if ".norm." in name else f"{head}dense." for name in shapes}
+    sources = {name: name.replace(f"{MAIN}.pooler.", part) for name, part in parts.items()}
+    alike = all(old_shapes.get(source) == shapes[name] for name, source in sources.items())
+    return sources if alike and not old_shapes.keys() & shapes.keys() else {}
 
 
 def _widths(old: Resolved, new: Resolved, growth: Beginning) -> list[str]:

@@ -77,11 +77,12 @@ def details(estimate: Estimate) -> list[str]:
     columns: tuple[Estimate | StageEstimate, ...] = (estimate, *stages)
     titles = ["whole run", *(f"stage {stage.name}" for stage in stages)]
     lines = [f"{estimate.name}  {estimate.fingerprint[:12]}"]
-    lines.append(" " * LABEL + "".join(title.rjust(COLUMN) for title in titles))
+    width = max(COLUMN, 2 + max(map(len, titles)))
+    lines.append(" " * LABEL + "".join(title.rjust(width) for title in titles))
     for title, rows in _sections(columns, estimate):
         lines += ["", title]
         for label, text in rows:
-            cells = "".join(text(column).rjust(COLUMN) for column in columns)
+            cells = "".join(text(column).rjust(width) for column in columns)
             lines.append(f"  {label}".ljust(LABEL) + cells)
     return lines + _beside_from_start(estimate) + _left_after_pruning(estimate)
 

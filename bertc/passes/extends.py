@@ -5,8 +5,14 @@ from dataclasses import replace
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.base import Tokens
+from bertc.ir.changing.growth import TEACHER, FromOther
+from bertc.ir.program.settings import STAGE_SETTINGS
 from bertc.ir.program.written import Given, Program, StageGiven
 from bertc.passes.lengths import shares
+from bertc.passes.settings.stages import has_tasks
+
+TEXT = ("data", "smoothing", "mixing")
+"""Stage settings that say what a vocabulary is learned from, and what languages there are."""
 
 
 def extends(program: Program, diagnostics: Diagnostics) -> Program:
@@ -16,9 +22,14 @@ def extends(program: Program, diagnostics: Diagnostics) -> Program:
     also override the base's stages, and ``--set`` overrides every stage: ``extends bert-base
     seq=64`` has two stages with rows of 64 tokens. ``steps`` is the length of the run: ``extends
     bert-base  steps=1000`` has stages of 900 and 100 steps, in the base's ratio of 9 : 1.
+
+    A task takes the network of a base that learns from text, and not how that is trained: ``extends
+    roberta-base  task=...`` has no batches of 8,192 rows and no 500,000 steps.
     """
     from_command_line = {n: g for n, g in program.settings.items() if g.origin.kind == "set"}
     base = extends(program.base, diagnostics) if program.base else None
+    if base is not None and _learns_task(program.settings) and _learns_text(base):
+        base = _network_of(base)
     inherited = {} if base is None else _from(base)
     written = {
         name: given.instead_of(inherited[name]) if name in inherited else given
@@ -30,6 +41,33 @@ def extends(program: Program, diagnostics: Diagnostics) -> Program:
         return replace(program, stages=stages)
     stages = stages or _overruled(base.stages, base.settings, program.settings)
     return Program(name=program.name, settings=settings, stages=stages)
+
+
+def _learns_task(settings: Mapping[str, Given]) -> bool:
+    """True if these settings name a task."""
+    objective = settings.get("objective")
+    return objective is not None and has_tasks(objective.value)
+
+
+def _learns_text(base: Program) -> bool:
+    """True if the base names what it learns, and no task."""
+    blocks = (base.settings, *(stage.settings for stage in base.stages))
+    named = any("objective" in settings for settings in blocks)
+    return named and not any(map(_learns_task, blocks))
+
+
+def _network_of(base: Program) -> Program:
+    """The network of a base, as deep as its last stage has it, and the text of its vocabulary."""
+    last = base.stages[-1].settings if base.stages else {}
+    settings = {**base.settings, **last}
+    kept = {n: g for n, g in settings.items() if n in TEXT or n not in STAGE_SETTINGS}
+    if "layers" in settings:
+        kept["layers"] = settings["layers"]
+    init = settings["init"].value if "init" in settings else None
+    if isinstance(init, FromOther) and init.path == TEACHER:
+        del kept["init"]  # the teacher is one of its stages
+    kept.pop("generator", None)  # which is of text too
+    return Program(name=base.name, settings=kept)
 
 
 def _from(base: Program) -> dict[str, Given]:

@@ -51,7 +51,8 @@ def _heads_rounded(program: Complete, diagnostics: Diagnostics) -> None:
 
 def _window_is_whole(program: Complete, diagnostics: Diagnostics) -> None:
     reaches = [program.attention.at(layer).reach for layer in range(program.layers)]
-    reach, seq = max((reach or 0 for reach in reaches), default=0), program.longest_seq
+    longest = max(program.stages, key=lambda stage: stage.seq)
+    reach, seq = max((reach or 0 for reach in reaches), default=0), longest.seq
     written = program.origins["attention"].kind != "derived"  # else it came with the weights
     if written and reach >= seq - 1:
         diagnostics.remark(
@@ -59,7 +60,7 @@ def _window_is_whole(program: Complete, diagnostics: Diagnostics) -> None:
             f"a window of {2 * reach} covers rows of {seq} tokens from end to end",
             program.span("attention"),
             label="every layer attends to whole rows",
-            notes=note(f"seq = {seq}", program.span("seq")),
+            notes=note(f"seq = {seq}", longest.span("seq")),
             help=f"attention=local({max(2, seq // 2)}) or attention=full",
         )
 

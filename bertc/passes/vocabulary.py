@@ -8,7 +8,7 @@ from pathlib import Path
 from bertc.diagnostics import BertcError, DataError, Diagnostics, MissingInputError, Span
 from bertc.ir.changing.growth import TEACHER, FromOther, FromTokens
 from bertc.ir.program.teacher import FromSpec
-from bertc.ir.program.written import Given, Program
+from bertc.ir.program.written import Given, OriginKind, Program
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.storage.paths import is_folder, user_path
 from bertc.storage.plain_file import read_bytes, read_text
@@ -26,6 +26,7 @@ WHITE_SPACE = (
     "\u2028\u2029\u202f\u205f\u3000"
 )
 """Unicode's White_Space."""
+EARLIER_FIRST: tuple[OriginKind, ...] = ("default", "derived", "extends", "written", "set")
 
 
 def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
@@ -33,7 +34,8 @@ def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
 
     ``vocab="bert/vocab.txt"`` becomes ``vocab=tokenizer("bert/vocab.txt", size=30522)``; a run
     stands for the tokenizer in it. A run with ``init`` uses that vocabulary unless another is
-    written, one with a teacher that of the teacher.
+    written, one with a teacher that of the teacher. ``extends modernbert-base  init="runs/mine"``
+    learns none either.
     """
     given, init = program.settings["vocab"], program.settings["init"]
     begins = isinstance(init.value, FromOther | FromTokens) and init.value.path != TEACHER
@@ -42,7 +44,7 @@ def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
         teachers = (program.settings["teacher"], *(each for each in taught if each))
         given = next(filter(None, map(_of_teacher, teachers)), given)
         program = program.with_settings({"vocab": given})
-    if begins and given.origin.kind == "default":
+    if begins and _gives_way(given, init):
         if not is_folder(init.value.path):
             nowhere_to_begin(init.value, init.origin.span, diagnostics)
             return program
@@ -67,6 +69,13 @@ def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
         return _unreadable(program, error, given, diagnostics)
     value = given.value.model_copy(update={"size": size})
     return program.with_settings({"vocab": Given(value, given.origin)})
+
+
+def _gives_way(vocab: Given, init: Given) -> bool:
+    """True for a default, and for one to learn of the spec that ``init`` extends or is set on."""
+    earlier, later = (EARLIER_FIRST.index(given.origin.kind) for given in (vocab, init))
+    learned = not isinstance(vocab.value, TokenizerFile)
+    return vocab.origin.kind == "default" or (learned and earlier < later)
 
 
 def _of_teacher(given: Given) -> Given | None:

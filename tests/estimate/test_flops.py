@@ -11,10 +11,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from bertc.api import resolve
 from bertc.diagnostics import UsageError
 from bertc.estimate import convention_named, electra, estimate
+from bertc.ir.network.head import POOLINGS, PoolerKind
 from bertc.ir.program.model import model_weights, trained_names
-from bertc.nn import build
+from bertc.nn import EncoderInputs, build
 from bertc.nn.model import Frozen
-from bertc.objectives import corrupt
+from bertc.objectives import MicroBatch, TaskTargets, corrupt
 from bertc.optim.optimizers import make_rule, zero_moments
 from bertc.step.feed import to_inputs
 from bertc.step.objective import make_objective
@@ -64,6 +65,27 @@ def test_a_pooler_that_nothing_reads_costs_no_flops() -> None:
     with_pooler, without = (estimate(resolve(f"{line} pooler={p}")) for p in ("true", "false"))
     assert with_pooler.parameters.pooler
     assert with_pooler.flops == without.flops
+
+
+@pytest.mark.parametrize("pooler", [False, *POOLINGS])
+@pytest.mark.parametrize(("task", "read"), [("classify", 1), ("tag", 16)])
+def test_torch_counts_the_same_of_every_pooler(task: str, read: int, pooler: PoolerKind) -> None:
+    line = "layers=2 hidden=32 heads=2 vocab=100 seq=16 batch=2 dropout=0"
+    written = str(pooler).lower()
+    resolved = resolve(f'{line} pooler={written} task={task}("-", labels=[x, y], examples=9)')
+    (stage,) = resolved.stages
+    with torch.device("meta"):
+        ids_bs, at_bk = (torch.zeros(2, n, dtype=torch.long) for n in (16, read))
+        answers = TaskTargets(at_bk, at_bk.float(), at_bk.float(), ids_bs[:, :0].bool(), ids_bs)
+        reading = EncoderInputs(ids_bs, attention_mask=ids_bs.bool(), output_positions=at_bk)
+        objective = make_objective(build(resolved, device="meta"), stage, False)
+        with FlopCounterMode(display=False) as counter:
+            loss, *_ = objective(MicroBatch(reading, ids_bs, {task: answers}), torch.ones(1))
+            forward = counter.get_total_flops()
+            loss.backward()  # type: ignore[no-untyped-call]
+    found = estimate(resolved).flops
+    assert 2 * found.forward_per_example == forward
+    assert 2 * found.train_per_example == counter.get_total_flops()
 
 
 @pytest.mark.parametrize("extra", ["", "share=all E=16", "generator=0.5 objective=rtd*50+mlm"])

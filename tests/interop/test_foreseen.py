@@ -114,7 +114,7 @@ def test_nothing_is_said_of_what_a_layout_holds(spec: str) -> None:
         ("xlm-r-base", "XLMRobertaForMaskedLM"),
         ("camembert-base", "CamembertForMaskedLM"),
         ("roberta-base", "RobertaForMaskedLM"),
-        ("extends roberta-base task=classify(labels=['a', 'b']) layout=xlm-roberta",
+        ("extends roberta-base task=classify(labels=['a', 'b']) steps=9 layout=xlm-roberta",
          "XLMRobertaForSequenceClassification"),
     ],
 )  # fmt: skip

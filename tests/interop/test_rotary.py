@@ -7,13 +7,16 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+import transformers
 from safetensors.torch import save_file
 
+import bertc
 from bertc.diagnostics import DataError, UnsafeError
 from bertc.interop.importing import import_model
 from bertc.interop.loading import load
 from bertc.ir.network.attention import LocalAttention
 from bertc.ir.network.positions import RotaryPositions
+from bertc.train.beginning.init_from import source_of
 from tests.interop.hf_models import MODERN, Case, case
 
 SEQ = 40
@@ -158,3 +161,20 @@ def test_other_layouts_that_name_code_are_refused(tmp_path: Path) -> None:
     respelled(tmp_path, auto_map={"AutoModel": "model.Other"})
     with pytest.raises(UnsafeError):
         import_model(tmp_path)
+
+
+def test_a_classifier_begins_with_the_layers_of_the_masked_lm_head(tmp_path: Path) -> None:
+    case("ModernBertForMaskedLM", MODERN, local_attention=8).save(tmp_path)
+    theirs = transformers.ModernBertForSequenceClassification.from_pretrained(tmp_path)
+    task = 'task=classify("a.tsv", labels=[x, y], examples=9)'
+    source = source_of(bertc.resolve(f"init='{tmp_path}' vocab=wordpiece(97) {task}"))
+    assert source is not None
+    told = "the pooler starts as its masked-LM head up to the table"
+    assert any(told in line for line in source.lines())
+    of_pooler = {"weight": theirs.head.dense.weight, "norm.weight": theirs.head.norm.weight}
+    for name, weight in of_pooler.items():
+        ours = source.tensors[source.places.copies[f"encoder.pooler.{name}"]]
+        assert torch.equal(ours, weight), name
+    other = source_of(bertc.resolve(f"init='{tmp_path}' vocab=wordpiece(97) {task} pooler=true"))
+    assert other is not None
+    assert "encoder.pooler.weight" not in other.places.copies

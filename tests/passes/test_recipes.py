@@ -1,5 +1,6 @@
 """What a task takes from the authors of its system, and what a spec says instead."""
 
+import math
 from typing import get_args
 
 import pytest
@@ -262,3 +263,26 @@ def test_a_task_needs_its_examples_counted():
     (program,) = load('task=glue(rte, data="glue/RTE")', (), Diagnostics())
     with pytest.raises(SpecError, match="E270"):
         resolve(program)
+
+
+def test_a_task_takes_the_network_of_a_base_and_not_its_training():
+    """Of stages the deepest network; no generator, teacher, or batches that rise."""
+    for name, layers, system in (
+        ("modernbert-base", 22, "modernbert"), ("bert-stacked", 12, "bert"),
+        ("electra-small", 12, "bert"), ("distilbert", 6, "distilbert"),
+    ):  # fmt: skip
+        (found,) = points(f"extends {name} {RTE}")
+        (stage,) = found.stages
+        assert (len(found.encoder.layers), found.run.recipe) == (layers, system)
+        theirs = recipe(system, 768, stage.tasks[0])
+        assert (stage.optimizer, stage.batch) == (theirs["optimizer"], theirs["batch"])
+        assert stage.steps == math.ceil(theirs["epochs"] * 2490 / stage.batch)
+
+
+def test_a_task_keeps_the_training_of_a_base_that_names_tasks_or_nothing(tmp_path):
+    (tmp_path / "mine.bertc").write_text(f"{RTE} batch=8 epochs=5")
+    (tmp_path / "a.bertc").write_text("extends './mine.bertc' task=glue(cola, 'a', examples=80)")
+    (stage,) = points(str(tmp_path / "a.bertc"))[0].stages
+    assert (stage.batch, stage.steps) == (8, 50)
+    (found,) = points(f"extends prune-ffn init=random {RTE}")
+    assert [stage.name for stage in found.stages] == ["prune", "again"]

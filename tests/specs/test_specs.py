@@ -15,6 +15,10 @@ from bertc.syntax import format_text
 SPECS = shipped_specs()
 SETTING = re.compile(r"(?:^|[{ ])([a-z_]+) ?= ?(?![=])")
 MOST_SETTINGS = 11
+ETTIN = {  # ModernBertDecoderForCausalLM, as many weights as the encoder with its head
+    "17m": 16_913_600, "32m": 32_081_344, "68m": 68_457_664, "150m": 149_655_232,
+    "400m": 395_881_664, "1b": 1_031_314_112,
+}  # fmt: skip
 
 
 def lines(name: str) -> list[str]:
@@ -43,8 +47,14 @@ def test_every_promised_system_is_there() -> None:
     promised += ["minilm-6", "minilmv2-6", "tinybert-general", "tinybert-6", "tinybert-4"]
     promised += ["xlm-r-base", "xlm-r-large", "camembert-base"]
     promised += ["modernbert-base", "modernbert-base-8k", "modernbert-large", "neobert"]
-    promised += [f"ettin-{size}" for size in ("17m", "32m", "68m", "150m", "400m", "1b")]
-    promised += ["mmbert-small", "mmbert-base", "mosaicbert-base", "nomic-bert"]
+    promised += [f"ettin-{size}" for size in ETTIN]
+    promised += [f"ettin-decoder-{size}" for size in ETTIN]
+    promised += [f"ettin-{size}-{phase}" for size in ETTIN for phase in ("8k", "decay")]
+    promised += [f"mmbert-{size}" for size in ("small", "base", "base-paper")]
+    promised += [
+        f"mmbert-{size}-{phase}" for size in ("small", "base") for phase in ("8k", "decay")
+    ]
+    promised += ["mosaicbert-base", "nomic-bert", "neobert-4k"]
     promised += ["eurobert-210m", "eurobert-610m"]
     promised += [f"deberta-v3-{size}" for size in ("xsmall", "small", "base", "large")]
     promised += [f"transformer-xl-enwik8-{layers}" for layers in (12, 24)]
@@ -300,3 +310,36 @@ def test_stacking_as_printed_is_of_bert() -> None:
     assert resolved.encoder.layers == resolve("bert-base").encoder.layers
     assert resolved.encoder.norm.kind == "post"
     assert resolved.steps == 400_000
+
+
+@pytest.mark.parametrize("size", ETTIN)
+def test_ettin_s_decoders_and_phases(size: str) -> None:
+    decoder, *encoders = (
+        resolve(f"ettin-{name}")
+        for name in (f"decoder-{size}", size, f"{size}-8k", f"{size}-decay")
+    )
+    for resolved in (decoder, *encoders):
+        assert sum(weight.numel for weight in model_weights(resolved)) == ETTIN[size]
+        (stage,) = resolved.stages
+        assert (stage.batch, stage.pack, stage.format.kind) == (4608, False, "doc-sentences")
+    assert decoder.encoder.causal
+    assert decoder.encoder.attention.at(1).reach == 64
+    first, long, last = (resolved.stages[0] for resolved in encoders)
+    assert (first.seq, long.seq, last.seq) == (1024, 7999, 7999)
+    assert long.optimizer.lr == first.optimizer.lr == 2 * last.optimizer.lr
+    assert [stage.objective[0].objective.p for stage in (first, long, last)] == [0.3, 0.3, 0.15]
+    thetas = [
+        (each.encoder.positions.theta, each.encoder.positions.local_theta) for each in encoders
+    ]
+    assert thetas == [(10_000, 10_000), (160_000, 10_000), (160_000, 160_000)]
+
+
+def test_mmbert_s_batches_rise_and_its_masks_fall() -> None:
+    base, long, last = (resolve(f"mmbert-base{name}") for name in ("", "-8k", "-decay"))
+    assert [stage.batch for stage in base.stages] == list(range(384, 4609, 384))
+    rising = sum(stage.batch * stage.seq * stage.steps for stage in base.stages[:-1])
+    assert rising == pytest.approx(60e9, rel=1e-3)
+    masked = [each.stages[-1].objective[0].objective.p for each in (base, long, last)]
+    assert masked == [0.25, 0.15, 0.05]
+    tokens = [sum(s.batch * s.seq * s.steps for s in each.stages) for each in (base, long, last)]
+    assert tokens == pytest.approx([400e9, 600e9, 100e9], rel=1e-3)

@@ -131,7 +131,14 @@ def test_the_vocabulary_is_that_of_the_source_unless_written(tiny, tmp_path, opt
     resolved = resolve(f'init="{tmp_path / "first"}" hidden=32')
     assert resolved.vocabulary.path == str(tmp_path / "first" / "tokenizer")
     assert resolved.vocabulary.size == 120
-    assert resolve(f'init="{tmp_path / "first"}" vocab=wordpiece(99)').vocabulary.size == 99
+    first = f'init="{tmp_path / "first"}"'
+    assert resolve(f"{first} vocab=wordpiece(99)").vocabulary.size == 99
+    assert resolve(f"extends bert-mini seq=24 {first}").vocabulary.size == 120
+    (tmp_path / "mine.bertc").write_text("hidden=32 vocab=wordpiece(99)")
+    mine = str(tmp_path / "mine.bertc")
+    assert resolve(mine).vocabulary.size == 99
+    assert resolve(mine, (first,)).vocabulary.size == 120
+    assert resolve(mine, (first, "vocab=wordpiece(99)")).vocabulary.size == 99
 
 
 @pytest.mark.parametrize(

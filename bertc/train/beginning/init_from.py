@@ -152,7 +152,7 @@ def _differences(old: Resolved, new: Resolved) -> list[str]:
 
 
 def _new(places: WeightMap, old: Resolved, new: Resolved) -> list[str]:
-    """Lines about heads that begin with random initial values."""
+    """Lines about a pooler that a head begins, and heads with random initial values."""
     copied = {".".join(name.split(".")[:2]) for name in places.copies}
     parts = (weight.name.split(".") for weight in model_weights(new))
     heads = dict.fromkeys(name[1] for name in parts if name[0] == "heads")
@@ -162,9 +162,13 @@ def _new(places: WeightMap, old: Resolved, new: Resolved) -> list[str]:
         title: f"its {title} head predicts {_tells(there)}, but this one {_tells(here)}"
         for title, (there, here) in changed.items()
     }
+    pooled = [n for n, at in places.copies.items() if ".pooler." in n and at.startswith("heads.")]
     return [
-        f"{reasons.get(head, f'it has no {head} head')}: it starts from random values"
-        for head in missing
+        *(["the pooler starts as its masked-LM head up to the table"] if pooled else []),
+        *(
+            f"{reasons.get(head, f'it has no {head} head')}: it starts from random values"
+            for head in missing
+        ),
     ]
 
 
