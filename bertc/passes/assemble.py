@@ -181,6 +181,7 @@ def _stage(
         schedule_start=first if own_schedule else 0,
         schedule_steps=schedule_steps,
         counted_from=counted_from,
+        average=stage.average.of_stage(first, first + stage.steps),
         freeze=stage.freeze,
         # Settings of the whole run may apply to its task stages only.
         patience=stage.patience if tuned else 0,
