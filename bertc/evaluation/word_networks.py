@@ -123,10 +123,11 @@ def _tagging(resolved: Resolved, folder: str) -> tuple[Stage, AnyTask]:
 
 
 def _predicting(model: Model, folder: str) -> Objective:
-    fresh = set(model.lacking())
+    fresh, body = set(model.lacking()), model.resolved.encoder
     for term in model.resolved.terms():
-        if term.objective.fills == "masks" and term.name not in fresh:
-            return term.objective
+        one = term.objective
+        if one.fills == "masks" and one.answered_by(body) and term.name not in fresh:
+            return one
     raise DataError(
         f"{folder} has no head that predicts masked tokens",
         help='replace(MODEL) names a network that learned mlm, as in replace("runs/bert")',

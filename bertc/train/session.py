@@ -67,12 +67,13 @@ class Session:
         """Enter a stage; if its network differs, grow it from the current one.
 
         The last checkpoint stays of the old network; a resumed run grows it again, to the same
-        weights. It begins with the average of the weights, if there is one; a stage that goes on
-        with the optimiser goes on with the weights that its moments are of.
+        weights. It begins with the average of the weights, if there is one, unless it goes on with
+        the moments, which are those of the weights themselves.
         """
         if stage.grow is not None and stage is not self.stage:
             # Each process makes the whole of the new network from the whole of the old one.
-            weights, moments = gathered(self.evaluated), gathered(self.moments)
+            old = self.engine.parameters if stage.grow.moments == "carry" else self.evaluated
+            weights, moments = gathered(old), gathered(self.moments)
             model, moments = grown(self.resolved, self.stage, stage, weights, moments)
             self.display.note(described(self.stage, stage, weights, model))
             self.model, self.engine, self.moments = laid_out(

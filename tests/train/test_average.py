@@ -85,9 +85,9 @@ def test_averages_are_those_of_torch(run: Path, tiny: Any, steps: Any, function:
         assert torch.allclose(ours[name], mean, rtol=1e-6, atol=1e-7), name
 
 
-def stood_at(run: Path, step: int) -> Path:
+def stood_at(run: Path, step: int, name: str = "at") -> Path:
     """The run as it was after a step."""
-    copy = run.with_name(f"at-{step}")
+    copy = run.with_name(f"{name}-{step}")
     if not copy.exists():
         shutil.copytree(run, copy, ignore=shutil.ignore_patterns("checkpoints", "model", "*.png"))
         name = f"step-{step:08d}"
@@ -111,8 +111,9 @@ def test_the_average_is_what_is_evaluated_and_loaded(run: Path, folder: Path) ->
 def test_resumed_at_any_step_it_is_the_same(
     run: Path, tiny: Any, folder: Path, same_run: Any, step: int
 ) -> None:
-    train(made(tiny), stood_at(run, step), cache=folder / "cache", quiet=True, resume=True)
-    same_run(run, stood_at(run, step))
+    resumed = stood_at(run, step, "resumed")
+    train(made(tiny), resumed, cache=folder / "cache", quiet=True, resume=True)
+    same_run(run, resumed)
 
 
 @pytest.mark.parametrize(
