@@ -18,9 +18,8 @@ def update_average(session: Session) -> None:
     """Move the average towards the weights after the last step, by the share that they have."""
     share = session.stage.average.share_at(session.progress.step)
     if share:
-        names = sorted(session.average)
-        means = local_shards(session.average[name] for name in names)
-        weights = local_shards(session.engine.parameters[name] for name in names)
+        means = local_shards(session.average.values())
+        weights = local_shards(session.engine.parameters[name] for name in session.average)
         with profiled_as("optimiser"):
             torch._foreach_lerp_(means, weights, share)
 
