@@ -32,7 +32,7 @@ def average_bytes(stage: Stage, total: int) -> int:
 
 
 def averages_a_step(stage: Stage) -> float:
-    """How often a step updates the averages, on average over the stage."""
+    """Number of updates of the averages in a step, a mean over the stage."""
     first = stage.first_step
     return stage.average.updates(first, first + stage.steps) / stage.steps
 
