@@ -125,9 +125,10 @@ def _tagging(resolved: Resolved, folder: str) -> tuple[Stage, AnyTask]:
 def _predicting(model: Model, folder: str) -> Objective:
     fresh, body = set(model.lacking()), model.resolved.encoder
     for term in model.resolved.terms():
-        one = term.objective
-        if one.fills == "masks" and one.answered_by(body) and term.name not in fresh:
-            return one
+        objective = term.objective
+        fills = objective.fills == "masks" and objective.answered_by(body)
+        if fills and term.name not in fresh:
+            return objective
     raise DataError(
         f"{folder} has no head that predicts masked tokens",
         help='replace(MODEL) names a network that learned mlm, as in replace("runs/bert")',

@@ -41,8 +41,8 @@ def in_average(session: Session) -> Iterator[None]:
 def _exchange(session: Session) -> None:
     """Exchange all tensors in place, one at a time."""
     for name, mean in session.average.items():
-        one, other = local_shards((session.engine.parameters[name], mean))
-        held = one.clone()
-        one.copy_(other)
-        other.copy_(held)
+        weight_shard, mean_shard = local_shards((session.engine.parameters[name], mean))
+        held = weight_shard.clone()
+        weight_shard.copy_(mean_shard)
+        mean_shard.copy_(held)
     session.engine.forget_gathered()
