@@ -127,7 +127,7 @@ class Ema(_Average):
 
 
 class Checkpoints(_Average):
-    """The mean of ``last`` snapshots of a stage's weights, ``every`` so many steps back from its end.
+    """The mean of the ``last`` snapshots of a stage, ``every`` steps apart, the last at its end.
 
     It is a running mean, so that snapshots need no memory of their own (Izmailov et al. 2018,
     section 3.2; torch.optim.swa_utils, AveragedModel).
