@@ -18,6 +18,7 @@ from bertc.ir.changing.growth import (
     LowRank,
     Stack,
     Tile,
+    Turned,
 )
 from bertc.ir.network.body import Body
 from bertc.ir.network.sharing import OUTPUTS
@@ -106,7 +107,7 @@ def _is_zero_output(name: str, growth: Beginning) -> bool:
             return name.split(".")[-2] in OUTPUTS.values()
         case Stack() | Interleave() | Tile() | FromGenerator():
             return False
-        case Kept() | LowRank() | FromLayers() | FromEmbeddings():
+        case Kept() | LowRank() | Turned() | FromLayers() | FromEmbeddings():
             return False
         case unreachable:
             assert_never(unreachable)

@@ -69,6 +69,9 @@ class Engine:
         """True if gradients must be zeroed in place instead of being set to None."""
         return False
 
+    def forget_gathered(self) -> None:
+        """Gather weights anew when they are next used: they changed outside an update."""
+
     def shard(self, tensor: Tensor, name: str) -> Tensor:
         """Cut out this process's shard of a tensor shaped like the weight ``name``.
 
@@ -130,6 +133,7 @@ class Sharded(Engine):
             param_dtype=model.compute_dtype, reduce_dtype=torch.float32, cast_forward_inputs=False
         )
         units = [unit for unit in units if not shared.issuperset(unit.parameters())]
+        self._sharded: list[Any] = [self._whole, *units]
         for unit in units:
             fully_shard(unit, mesh=mesh, mp_policy=policy, ignored_params=shared)
         # FSDP looks for units below the root; the model's own names of weights are others.
@@ -164,6 +168,11 @@ class Sharded(Engine):
             yield
         finally:
             self._root.set_requires_gradient_sync(True)
+
+    def forget_gathered(self) -> None:
+        """An evaluation leaves what no layer has alone gathered for the next forward pass."""
+        for unit in self._sharded:
+            unit.reshard()
 
     def shard(self, tensor: Tensor, name: str) -> Tensor:
         """Cut a tensor like its weight; nothing is sent."""

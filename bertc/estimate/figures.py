@@ -70,6 +70,7 @@ class Flops(_Figures):
 class Memory(_Figures):
     """Bytes on the device; ``peak_bytes`` is the maximum during a training step.
 
+    ``average_bytes`` is what averages of weights take of ``optimizer_bytes``, beside moments.
     ``activations_bytes`` is what forward saves for backward. The peak can be lower than the sum,
     since backward frees activations while it allocates gradients, or higher, by temporaries, copies
     of weights and the batch. ``recompute``: only the input of each layer is saved.
@@ -82,6 +83,7 @@ class Memory(_Figures):
     weights_bytes: int
     gradients_bytes: int
     optimizer_bytes: int
+    average_bytes: int = 0
     activations_bytes: int
     peak_bytes: int
     microbatch: int
@@ -129,9 +131,9 @@ class Spread(_Figures):
 class PartCost(_Figures):
     """Cost of one part of a network or step: seconds by bound, and bytes.
 
-    ``state_bytes`` is weights and gradients, for the optimiser its moments; ``activations_bytes``
-    is what forward saves for backward. On a GPU ``start_seconds`` is launch time beyond the
-    device's own work.
+    ``state_bytes`` is weights and gradients, for the optimiser moments and averages of weights;
+    ``activations_bytes`` is what forward saves for backward. On a GPU ``start_seconds`` is launch
+    time beyond the device's own work.
     """
 
     part: str
@@ -238,6 +240,8 @@ class Estimate(_Figures):
         }
         if unused:
             left_out["flops"] = stages["flops"] = unused
+        if not any(stage.memory.average_bytes for stage in self.stages):
+            left_out["memory"] = stages["memory"] = {"average_bytes"}
         if not any(stage.kept_bytes for stage in self.stages):
             stages["kept_bytes"] = True
         left_out["stages"] = {"__all__": stages}

@@ -7,7 +7,7 @@ from bertc.estimate.execution import FP32
 from bertc.estimate.figures import Memory, Parameters
 from bertc.estimate.machines.cuda import CONTEXT_BYTES, NCCL_BYTES
 from bertc.estimate.memory_points import MemoryPoint, Step
-from bertc.estimate.update import state_bytes
+from bertc.estimate.update import average_bytes, state_bytes
 from bertc.ir.program.stage import Stage
 from bertc.planning.plan import Fit, choose_fit, largest_divisor
 
@@ -29,6 +29,7 @@ def stage_memory(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> 
         weights_bytes=parameters.total * FP32,
         gradients_bytes=parameters.total * FP32,
         optimizer_bytes=state_bytes(stage, parameters.total),
+        average_bytes=average_bytes(stage, parameters.total),
         activations_bytes=microbatch * step.kept,
         peak_bytes=max(point.at(microbatch) for point in step.points()),
         microbatch=microbatch,

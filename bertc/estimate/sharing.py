@@ -47,7 +47,8 @@ def process_memory(
     return memory.model_copy(
         update={
             "weights_bytes": held.weights,
-            "optimizer_bytes": held.moments,
+            "optimizer_bytes": held.state,
+            "average_bytes": memory.average_bytes // layout.shards,
             "peak_bytes": memory.peak_bytes - held.spared,
         }
     )
@@ -60,13 +61,13 @@ def process_fit(stage: Stage, parameters: Parameters, budget: DeviceBudget, layo
 
 
 class _Held(NamedTuple):
-    """Bytes of weights and moments in one process, and bytes that sharding spares it.
+    """Bytes of weights and optimiser state in one process, and bytes that sharding spares it.
 
     Gradients are counted unsharded: exact while micro-batches accumulate, else an upper bound.
     """
 
     weights: int
-    moments: int
+    state: int
     spared: int
 
     def wider(self, budget: DeviceBudget) -> DeviceBudget:
@@ -99,8 +100,8 @@ def _held(stage: Stage, parameters: Parameters, budget: DeviceBudget, layout: La
     cut = sum(inside) - shared
     gathered = budget.execution.value_bytes * min(cut, 2 * max(of_layers))
     weights = FP32 * (total // layout.shards + total - cut) + gathered
-    moments = state // layout.shards
-    return _Held(weights, moments, FP32 * total + state - weights - moments)
+    cut_state = state // layout.shards
+    return _Held(weights, cut_state, FP32 * total + state - weights - cut_state)
 
 
 def step_communication(

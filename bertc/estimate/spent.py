@@ -12,7 +12,13 @@ from bertc.estimate.execution import FP32, Execution
 from bertc.estimate.machines.device import Device
 from bertc.estimate.machines.rates import rate_at
 from bertc.estimate.rules import Cost, cost, is_fused
-from bertc.estimate.update import MOVED_BYTES, moves_as, update_products
+from bertc.estimate.update import (
+    AVERAGE_BYTES,
+    MOVED_BYTES,
+    averages_a_step,
+    moves_as,
+    update_products,
+)
 from bertc.ir import operation as op
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
@@ -92,7 +98,8 @@ def step_spent(stage: Stage, weights: int, device: Device) -> ByPart:
     # An update reads and writes several arrays at once, which is quicker than a copy.
     rates = device.rates
     update = 1 / rates.optimizers[kind] if rates else MOVED_BYTES[kind] / device.bandwidth
-    update = weights * (update + NORM_BYTES / device.bandwidth)
+    beside = NORM_BYTES + AVERAGE_BYTES * averages_a_step(stage)
+    update = weights * (update + beside / device.bandwidth)
     spent = Spent(memory=update, starts=STARTS_OF_A_STEP * device.seconds_a_start)
     how = Execution(device.kind, "bf16", compiled=False)
     for product, times in update_products(stage):

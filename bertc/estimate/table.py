@@ -164,6 +164,8 @@ def _sections(
 ) -> list[tuple[str, list[Row]]]:
     spread, devices = whole.spread, whole.spread.devices if whole.spread else 1
     update: Row = ("optimiser, of it", lambda c: flops_text(c.flops.update_per_step))
+    average: Row = ("averages, of it", lambda c: bytes_text(c.memory.average_bytes))
+    averaged = any(stage.memory.average_bytes for stage in whole.stages)
     talk: list[Row] = []
     if spread:
         talk = [("messages, a step", lambda c: duration_text(spread.communication_seconds))]
@@ -186,6 +188,7 @@ def _sections(
                 ("weights", lambda c: bytes_text(c.memory.weights_bytes)),
                 ("gradients", lambda c: bytes_text(c.memory.gradients_bytes)),
                 ("optimiser", lambda c: bytes_text(c.memory.optimizer_bytes)),
+                *([average] if averaged else []),
                 ("activations", lambda c: bytes_text(c.memory.activations_bytes)),
                 ("peak", lambda c: bytes_text(c.memory.peak_bytes)),
                 ("micro-batch", lambda c: f"{c.memory.microbatch:,}"),

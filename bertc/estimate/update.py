@@ -12,16 +12,29 @@ from bertc.ir.program.stage import Stage
 MOVED_BYTES = {"adam": 7 * FP32, "lamb": 18 * FP32}
 """Bytes moved per weight: Adam reads four numbers and writes three; LAMB also computes norms, as
 StableAdamW does."""
+AVERAGE_BYTES = 3 * FP32
+"""Bytes moved per weight whose average is updated: both are read, the average is written."""
 BF16_BYTES = 2
 
 
 def state_bytes(stage: Stage, total: int) -> int:
-    """Bytes of the rule's moments of ``total`` weights: two of each, or of matrices one."""
+    """Bytes of moments of ``total`` weights, two of each or of matrices one, and of averages."""
     rule, spared = stage.optimizer, 0
     for network in stage.learned:
         each = ((2 - len(rule.moments(weight))) * weight.numel * n for weight, n in stored(network))
         spared += sum(each)
-    return FP32 * (2 * total - spared)
+    return FP32 * (2 * total - spared) + average_bytes(stage, total)
+
+
+def average_bytes(stage: Stage, total: int) -> int:
+    """Bytes of the averages of ``total`` weights."""
+    return FP32 * total if stage.average.kept else 0
+
+
+def averages_a_step(stage: Stage) -> float:
+    """Number of updates of the averages in a step, a mean over the stage."""
+    first = stage.first_step
+    return stage.average.updates(first, first + stage.steps) / stage.steps
 
 
 def temporary_bytes(stage: Stage, total: int, one_by_one: bool) -> int:

@@ -18,8 +18,8 @@ LEGEND = (
     "Parts, forward and backward: attention and feed-forward of all layers with norms and dropout;",
     "head is all that makes losses of the last states, optimiser norm, clipping and update.",
     "What bounds them: arithmetic, memory traffic, or the start of operations.",
-    "State: weights with gradients, of the optimiser its moments. Activations: what forward of a",
-    "micro-batch leaves for backward.",
+    "State: weights with gradients, of the optimiser moments and averages of weights. Activations:",
+    "what forward of a micro-batch leaves for backward.",
 )
 
 

@@ -123,10 +123,12 @@ def _tagging(resolved: Resolved, folder: str) -> tuple[Stage, AnyTask]:
 
 
 def _predicting(model: Model, folder: str) -> Objective:
-    fresh = set(model.lacking())
+    fresh, body = set(model.lacking()), model.resolved.encoder
     for term in model.resolved.terms():
-        if term.objective.fills == "masks" and term.name not in fresh:
-            return term.objective
+        objective = term.objective
+        fills = objective.fills == "masks" and objective.answered_by(body)
+        if fills and term.name not in fresh:
+            return objective
     raise DataError(
         f"{folder} has no head that predicts masked tokens",
         help='replace(MODEL) names a network that learned mlm, as in replace("runs/bert")',

@@ -87,7 +87,9 @@ def _learned(model: Model) -> list[Objective]:
     Raises:
         DataError: if there are none.
     """
-    terms, fresh = model.resolved.terms(), set(model.lacking())
+    body, fresh = model.resolved.encoder, set(model.lacking())
+    # It may have read in another direction in earlier stages.
+    terms = [term for term in model.resolved.terms() if term.objective.answered_by(body)]
     ranked = sorted(terms, key=lambda term: term.objective.output_rank)
     if learned := [t.objective for t in ranked if t.name not in fresh and _answers(t.objective)]:
         return learned

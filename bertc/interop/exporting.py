@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertc.diagnostics import DataError
+from bertc.diagnostics import DataError, listed
 from bertc.interop.families.family import Tokens, transformer
 from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.folder import replacing
@@ -78,12 +78,14 @@ def export_model(
     target = target_of(alone(resolved), tensors, vocabulary.pad, prefer)
     if strict and isinstance(target, Obstacle):
         raise DataError(str(target), help=target.way_out)
+    turned = _turned(resolved)
     with replacing(folder) as fresh:
         if isinstance(target, Obstacle):
-            return _write_own(resolved, tensors, vocabulary, fresh, target).at(folder)
+            own_layout = _write_own(resolved, tensors, vocabulary, fresh, target).at(folder)
+            return replace(own_layout, notes=(*own_layout.notes, *turned))
         own = tensors_alone(resolved, tensors)
         written = _write_hf(transformer(resolved), own, vocabulary, fresh, target, kept or {})
-        written = written.at(folder)
+        written = replace(written, notes=(*written.notes, *turned)).at(folder)
         for name in names_beside(resolved):
             program, own = alone(resolved, name), tensors_alone(resolved, tensors, name)
             (fresh / name).mkdir()
@@ -96,6 +98,15 @@ def export_model(
             notes = (*written.notes, f"the {name}: {first}", *other.notes)
             written = replace(written, notes=notes)
         return written
+
+
+def _turned(resolved: Resolved) -> tuple[str, ...]:
+    """A note on a network whose stages read in unlike directions; empty for others."""
+    body = resolved.encoder
+    others = [t.name for t in resolved.terms() if not t.objective.answered_by(body)]
+    seen = "earlier tokens alone" if body.causal else "all tokens of a row"
+    last = f"each token attends to {seen}, as in the last stage; {listed(others)} learned otherwise"
+    return (last,) if others else ()
 
 
 def _write_own(

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -30,7 +31,7 @@ from bertc.storage.paths import is_file, is_folder, is_taken
 from bertc.storage.plain_file import size_bytes
 
 MAX_JSON_BYTES = 16 * 2**20
-WEIGHTS = "weights.safetensors"
+MANIFEST, WEIGHTS, AVERAGE = "manifest.json", "weights.safetensors", "average.safetensors"
 
 
 def load(folder: Path) -> Model:
@@ -48,8 +49,12 @@ def load(folder: Path) -> Model:
     return model.eval()
 
 
-def read_checkpoint(folder: Path, step: int) -> tuple[Resolved, dict[str, Tensor], Path]:
+def read_checkpoint(
+    folder: Path, step: int, *, raw: bool
+) -> tuple[Resolved, dict[str, Tensor], Path]:
     """Program, weights and folder of a run's checkpoint after ``step`` steps, 0: the newest.
+
+    The weights are those that the run evaluated, an average where it has one, unless ``raw``.
 
     Raises:
         MissingInputError: if there is none; tells of those there are.
@@ -67,7 +72,8 @@ def read_checkpoint(folder: Path, step: int) -> tuple[Resolved, dict[str, Tensor
         raise DataError(f"the weights of {checkpoint} are damaged", help="name another step")
     resolved = read_resolved(folder / RESOLVED)
     resolved = resolved.as_in(resolved.trained_at(number))
-    return resolved, _read_own(checkpoint / WEIGHTS, resolved), checkpoint
+    weights = checkpoint / (WEIGHTS if raw else _evaluated(checkpoint))
+    return resolved, _read_own(weights, resolved), checkpoint
 
 
 def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
@@ -90,7 +96,7 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
     if newest := _newest_checkpoint(folder / "checkpoints"):
         step, checkpoint = newest
         resolved = resolved.as_in(resolved.trained_at(step))
-        tensors = _read_own(checkpoint / WEIGHTS, resolved)
+        tensors = _read_own(checkpoint / _evaluated(checkpoint), resolved)
         return (
             without_removed(resolved, tensors) if is_taken(folder / PRUNED) else (resolved, tensors)
         )
@@ -137,7 +143,7 @@ def _read_own(path: Path, resolved: Resolved) -> dict[str, Tensor]:
 
 
 def _newest_checkpoint(parent: Path) -> tuple[int, Path] | None:
-    """The newest checkpoint whose weights match the checksum in its manifest."""
+    """The newest checkpoint whose weights match the checksums in its manifest."""
     steps = checkpoint_folders(parent)
     for step, folder in steps:
         if _is_sound(folder):
@@ -149,11 +155,24 @@ def _newest_checkpoint(parent: Path) -> tuple[int, Path] | None:
     return None
 
 
+def _stated(checkpoint: Path) -> Any:
+    """The size and sha256 of each file of a checkpoint, as its manifest states them."""
+    return read_json(checkpoint / MANIFEST, MAX_JSON_BYTES)["content"]["files"]
+
+
+def _evaluated(checkpoint: Path) -> str:
+    """The file of a sound checkpoint with the weights that the run evaluated."""
+    return AVERAGE if AVERAGE in _stated(checkpoint) else WEIGHTS
+
+
 def _is_sound(folder: Path) -> bool:
+    """True if its weights, and their average if there is one, are what its manifest states."""
     try:
-        manifest = read_json(folder / "manifest.json", MAX_JSON_BYTES)
-        stated, path = manifest["content"]["files"][WEIGHTS], folder / WEIGHTS
-        right = size_bytes(path) == stated["bytes"] and durable.digest(path) == stated["sha256"]
-        return bool(right)
+        stated = _stated(folder)
+        return all(
+            size_bytes(folder / name) == stated[name]["bytes"]
+            and durable.digest(folder / name) == stated[name]["sha256"]
+            for name in (WEIGHTS, _evaluated(folder))
+        )
     except (KeyError, TypeError, DataError, MissingInputError):
         return False

@@ -187,7 +187,8 @@ def _terms(model: Model) -> Iterator[Objective]:
     """The objectives of the last stage whose heads have trained weights."""
     for term in model.resolved.stages[-1].objective:
         one = term.objective
-        if not one.only_for_teachers and one.head_name not in model.untrained:
+        answered = one.answered_by(model.resolved.encoder) and not one.only_for_teachers
+        if answered and one.head_name not in model.untrained:
             yield one
 
 

@@ -1,6 +1,6 @@
 """From a complete, checked program to a ``Resolved``."""
 
-from bertc.ir.changing.growth import FromRun, Kept, LowRank, NetworkChange
+from bertc.ir.changing.growth import FromRun, Kept, LowRank, NetworkChange, Turned
 from bertc.ir.changing.pruning import Layers, Rank
 from bertc.ir.data import FULL, PAIRED
 from bertc.ir.learning.augmentation import UNCHANGED
@@ -120,21 +120,24 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
     carried = init if isinstance(init, FromRun) and init.moments == "carry" else None
     if carried:
         counted_from = -carried.updates
-    # The checks ensure that all stages agree.
-    causal, two_streams = reads_on(program.stages[0].objective), _permutes(program)
-    texts = _texts(program)
+    two_streams, texts = _permutes(program), _texts(program)
     for stage in program.stages:
+        causal = reads_on(stage.objective)
         networks = _body(stage, causal, two_streams, texts), _generator(stage)
-        begins = isinstance(stage.init, FromRun)
+        begins, turns = isinstance(stage.init, FromRun), False
         if stages:
+            before = stages[-1].encoder
+            turns = before.causal != causal
+            facing = _body(stage, before.causal, two_streams, texts)
             # A task begins with a new optimiser, as does a rule that keeps other moments.
             tuned = has_tasks(stage.objective)
-            changed = (stages[-1].encoder, stages[-1].generator) != networks
+            changed = (before, stages[-1].generator) != (facing, networks[1])
             new_rule = stages[-1].optimizer.keeps != stage.optimizer.keeps
             begins = changed or stage.begins_told or tuned or new_rule
         if begins and (stages or carried is None):
             counted_from = first
-        whole = _stage(stage, networks, begins, first, program.total_steps, counted_from)
+        change = _change(stage) if begins else Turned() if turns else None
+        whole = _stage(stage, networks, change, first, program.total_steps, counted_from)
         rows_read = carried.rows if carried and not stages else 0
         stages += in_pieces(stage.batch_warmup, whole, rows_read)
         first += stage.steps
@@ -144,7 +147,7 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
 def _stage(
     stage: StageSettings,
     networks: tuple[Body, Body | None],
-    begins: bool,
+    change: NetworkChange | None,
     first: int,
     total: int,
     counted_from: int,
@@ -159,7 +162,7 @@ def _stage(
         encoder=encoder,
         generator=generator,
         replacements=stage.generator,
-        grow=_change(stage) if begins else None,
+        grow=change,
         steps=stage.steps,
         first_step=first,
         batch=stage.batch,
@@ -181,6 +184,7 @@ def _stage(
         schedule_start=first if own_schedule else 0,
         schedule_steps=schedule_steps,
         counted_from=counted_from,
+        average=stage.average.of_stage(first, first + stage.steps),
         freeze=stage.freeze,
         # Settings of the whole run may apply to its task stages only.
         patience=stage.patience if tuned else 0,

@@ -33,7 +33,7 @@ def checks(program: Complete, diagnostics: Diagnostics) -> None:
     check_attention(program, diagnostics)
     _not_absurd(program, diagnostics)
     check_languages(program, diagnostics)
-    _causal_throughout(program, diagnostics)
+    _turns(program, diagnostics)
     _clusters_fit(program, diagnostics)
     check_table(program, diagnostics)
     for stage in program.stages:
@@ -145,17 +145,18 @@ def _clusters_fit(program: Complete, diagnostics: Diagnostics) -> None:
     diagnostics.error("E220", problem, span, help=rule or "fewer clusters or more tokens")
 
 
-def _causal_throughout(program: Complete, diagnostics: Diagnostics) -> None:
+def _turns(program: Complete, diagnostics: Diagnostics) -> None:
     stages, causal = program.stages, reads_on(program.stages[0].objective)
     unlike = next((s for s in stages if reads_on(s.objective) != causal), None)
-    if unlike is not None:
+    if unlike is not None and "turning" not in program.body.able:
         diagnostics.error(
             "E218",
-            "some stages train a causal encoder, others a bidirectional one",
+            "some stages predict each next token, others read in both directions, which body = "
+            f"{program.body.kind} cannot do with the same weights",
             unlike.span("objective"),
             label=f"stage {unlike.name}",
             notes=note(f"stage {stages[0].name}", stages[0].span("objective")),
-            help="use clm in every stage or in none; or start a second run with init",
+            help="use clm in every stage or in none, or body=transformer",
         )
 
 

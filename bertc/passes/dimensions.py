@@ -65,7 +65,8 @@ def _positions(program: Complete) -> LearnedPositions | NoPositions:
 def _head(program: Complete) -> TransformHead | LinearHead | AdaptiveHead:
     if program.table.kind == "adaptive":
         return AdaptiveHead()
-    return LinearHead() if reads_on(program.stages[0].objective) else TransformHead()
+    forward = all(reads_on(stage.objective) for stage in program.stages)
+    return LinearHead() if forward else TransformHead()
 
 
 def _now_and_then(program: Complete) -> int:

@@ -38,7 +38,7 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
         for block, of_stage in zip(blocks, paces, strict=True)
     )
     whole = _timed(program.settings, [pace for of_stage in paces for pace in of_stage])
-    counted = {name: every[0][name] for name in ("steps", "batch_warmup")}
+    counted = {name: every[0][name] for name in ("steps", "batch_warmup", "average")}
     if not program.stages:
         return replace(program, settings={**whole, **blocks[0].settings})
     written = {n: given for n, given in counted.items() if _in_tokens(whole[n].value)}
@@ -60,12 +60,13 @@ def shares(stages: Sequence[StageGiven], run: Mapping[str, Given], tokens: bool)
 
 
 def _in_tokens(value: Any) -> bool:
-    """True of a number of steps, or a warm-up of batches, in tokens."""
-    return isinstance(value, Tokens) or isinstance(getattr(value, "over", None), Tokens)
+    """True of a number of steps, a warm-up of batches, or an average, in tokens."""
+    measure = getattr(value, "measure", "over")
+    return isinstance(value, Tokens) or isinstance(getattr(value, measure, None), Tokens)
 
 
 def _counted(block: StageGiven, run: Mapping[str, Given]) -> StageGiven:
-    """The stage with its ``steps`` and ``batch_warmup`` in steps, if they are in tokens."""
+    """The stage with its ``steps``, ``batch_warmup`` and ``average`` in steps, not in tokens."""
     settings, in_block = {**run, **block.settings}, dict(block.settings)
     batch, seq = settings["batch"].value, settings["seq"].value
     if has_tasks(settings["objective"].value):  # what is told of the run is about its text
@@ -80,7 +81,12 @@ def _counted(block: StageGiven, run: Mapping[str, Given]) -> StageGiven:
         pieces = rising.value.pieces(batch, FOREVER)
         paces = [(steps, rows * seq) for rows, steps in pieces]
         steps = max(1, _steps_of(settings["steps"].value, paces))
-        in_block["steps"] = replace(settings["steps"], value=steps)
+        settings["steps"] = in_block["steps"] = replace(settings["steps"], value=steps)
+    average = settings["average"]
+    if _in_tokens(average.value):
+        of_stage = _paces(settings)
+        value = average.value.in_steps(lambda tokens: _steps_of(tokens, of_stage))
+        in_block["average"] = replace(average, value=value)
     return replace(block, settings=in_block)
 
 
@@ -134,6 +140,15 @@ def _refuse_tasks(settings: Mapping[str, Given], diagnostics: Diagnostics) -> No
             help="epochs=3",
             fix=fix(steps.origin, "epochs=3"),
         )
+    average = settings.get("average")
+    if average is not None and _in_tokens(average.value):
+        name = average.value.measure
+        diagnostics.error(
+            "E327",
+            f"{name} of a task is not counted in tokens: its rows are as long as its examples",
+            average.origin.span,
+            **argument("average", average.origin, name, "1%"),
+        )
     if rising.value.kind != "none":
         diagnostics.error(
             "E327",
@@ -145,8 +160,9 @@ def _refuse_tasks(settings: Mapping[str, Given], diagnostics: Diagnostics) -> No
 
 
 def check_lengths(stage: StageSettings, program: Complete, diagnostics: Diagnostics) -> None:
-    """Report warm-ups and decays that do not fit in the steps there are."""
+    """Report warm-ups, decays and averages that do not fit in the steps there are."""
     _warmup_fits(stage, program, diagnostics)
+    _average_fits(stage, diagnostics)
     if isinstance(stage.batch_warmup, RisingBatch):
         _batch_rises(stage, stage.batch_warmup, diagnostics)
 
@@ -180,6 +196,29 @@ def _warmup_fits(stage: StageSettings, program: Complete, diagnostics: Diagnosti
                 str(length - warmup),
                 ("schedule",),
             ),
+        )
+
+
+def _average_fits(stage: StageSettings, diagnostics: Diagnostics) -> None:
+    """Check that an average has the steps it needs, and no best weights beside it."""
+    written = stage.origins["average"]
+    if misfit := stage.average.of_stage(0, stage.steps).misfit:
+        diagnostics.error(
+            "E380",
+            f"average = {stage.average.kind}: {misfit.why}",
+            written.span,
+            notes=note(f"steps = {stage.steps}", stage.span("steps")),
+            **argument("average", written, misfit.argument, str(misfit.value)),
+        )
+    if stage.average.kept and stage.patience and has_tasks(stage.objective):
+        diagnostics.error(
+            "E381",
+            f"patience = {stage.patience} ends with the weights of the best evaluation, not with "
+            "an average",
+            written.span,
+            notes=note("patience is set here", stage.span("patience")),
+            help="average=none, or patience=0",
+            fix=fix(written, "average=none"),
         )
 
 

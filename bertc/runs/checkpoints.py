@@ -5,6 +5,7 @@
         optimizer.safetensors    m.<weight> and v.<weight>, as the rule keeps them
         memory.safetensors       what the rows of the next batch go on from, where there is one
         best.safetensors         the weights of the best evaluation, where a stage has patience
+        average.safetensors      the average of every weight, where a stage has one
         progress.json            where the run stands
         manifest.json            size and sha256 of the others, and what they belong to
 
@@ -34,11 +35,12 @@ from bertc.storage.json_file import parse_json, read_json
 from bertc.storage.paths import is_file, is_taken
 from bertc.storage.plain_file import read_bytes, reason
 
-WEIGHTS, OPTIMIZER, MEMORY, BEST, PROGRESS, MANIFEST = (
+WEIGHTS, OPTIMIZER, MEMORY, BEST, AVERAGE, PROGRESS, MANIFEST = (
     "weights.safetensors",
     "optimizer.safetensors",
     "memory.safetensors",
     "best.safetensors",
+    "average.safetensors",
     "progress.json",
     "manifest.json",
 )
@@ -76,6 +78,7 @@ def save(
     keep: int | Literal["all"],
     memory: Mapping[str, Tensor] | None = None,
     best: Mapping[str, Tensor] | None = None,
+    average: Mapping[str, Tensor] | None = None,
 ) -> Path:
     """Write one checkpoint, verify it, then remove all but the newest ``keep``.
 
@@ -83,7 +86,7 @@ def save(
         CannotWriteError: if the disk has no room; checkpoints that were there stay.
     """
     final, temporary = parent / checkpoint_name(step), parent / f"{_TEMPORARY}{step:08d}"
-    parts = {WEIGHTS: weights, OPTIMIZER: moments, MEMORY: memory, BEST: best}
+    parts = {WEIGHTS: weights, OPTIMIZER: moments, MEMORY: memory, BEST: best, AVERAGE: average}
     content = {name: tensors for name, tensors in parts.items() if tensors}
     needed = 65_536 + sum(t.nbytes for tensors in content.values() for t in tensors.values())
     with durable.writing(final, needed):
@@ -209,7 +212,7 @@ def _faults(folder: Path) -> Iterator[str]:
         names = {path.name for path in folder.iterdir()}
         for name in sorted({*CONTENT, MANIFEST} - names):
             yield f"{name} is missing"
-        for name in sorted(names - {*CONTENT, MEMORY, BEST, MANIFEST}):
+        for name in sorted(names - {*CONTENT, MEMORY, BEST, AVERAGE, MANIFEST}):
             yield f"{name} does not belong there"
         for name in sorted(names):
             if (folder / name).is_symlink() or not is_file(folder / name):

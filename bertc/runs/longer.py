@@ -51,7 +51,13 @@ def longer(old: Resolved, steps: int) -> Resolved:
     stage_steps = last.steps + steps - old.steps
     total = last.optimizer.schedule_steps(stage_steps if last.schedule_start else steps)
     warmup = last.optimizer.warmup_steps(total)
-    update = {"steps": stage_steps, "schedule_steps": total, "warmup_steps": warmup}
+    average = last.average.of_stage(last.first_step, last.first_step + stage_steps)
+    update = {
+        "steps": stage_steps,
+        "schedule_steps": total,
+        "warmup_steps": warmup,
+        "average": average,
+    }
     return old.model_copy(update={"stages": (*before, last.model_copy(update=update))})
 
 
@@ -64,9 +70,12 @@ def why_not_longer(old: Resolved, new: Resolved) -> str:
         return "it ends with the weights of its best evaluation (patience)"
     if stage.memory:
         return "what its rows remember ends with it (memory)"
-    compared = range(0, old.steps, max(1, old.steps // RATES_COMPARED))
-    if any(rate(stage, step) != rate(new_stage, step) for step in (*compared, old.steps - 1)):
+    compared = (*range(0, old.steps, max(1, old.steps // RATES_COMPARED)), old.steps - 1)
+    if any(rate(stage, step) != rate(new_stage, step) for step in compared):
         kind = stage.optimizer.schedule.kind
         warmup = " and a warm-up that is a part of them" * isinstance(stage.optimizer.warmup, float)
         return f"its learning rate is made for {old.steps:,} steps (schedule={kind}{warmup})"
+    before, after = stage.average, new_stage.average
+    if any(before.share_at(step + 1) != after.share_at(step + 1) for step in compared):
+        return f"its average is made for {old.steps:,} steps (average={before.kind})"
     return ""

@@ -5,6 +5,7 @@ from dataclasses import fields
 
 from torch import Tensor
 
+from bertc.distributed.engines import gathered
 from bertc.evaluation.held_out import Evaluation
 from bertc.interop.exporting import export_model
 from bertc.interop.pruned import without_removed
@@ -23,7 +24,7 @@ def finish(session: Session) -> Report:
         CannotWriteError: if the disk has no room.
     """
     folder, progress = session.folder, session.progress
-    tensors = session.weights()
+    tensors = gathered(session.evaluated, session.ranks.is_main)
     lines: list[metrics.Line] = []
     notes: tuple[str, ...] = ()
     if session.ranks.is_main:

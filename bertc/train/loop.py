@@ -34,6 +34,7 @@ from bertc.step.feed import Batch, Feed
 from bertc.step.step import StepResult
 from bertc.step.task_feed import TaskFeed
 from bertc.storage.paths import cache_folder
+from bertc.train.averaging import in_average, update_average
 from bertc.train.clock import Clock, Laps
 from bertc.train.finish import finish
 from bertc.train.lessons import with_lessons
@@ -145,6 +146,7 @@ def _train_stage(session: Session, index: int, profile: Path | None) -> None:
             learning_rate = rate(stage, progress.step)
             result = _step(session, phase, feed, batch, learning_rate)
             progress.step += 1
+            update_average(session)
             progress.tokens += phase.tokens(session, batch)
             progress.sums.add(result.loss, result.losses, result.grad_norm)
             progress.seconds += lap()
@@ -191,7 +193,7 @@ def _saved_when_stopped(session: Session) -> Iterator[None]:
 def _evaluate(session: Session, phase: Phase) -> Evaluation:
     """Evaluate on the held-out data, and write a line of metrics."""
     progress, stage = session.progress, phase.stage
-    with session.ranks.stop.collective("evaluation"):
+    with session.ranks.stop.collective("evaluation"), in_average(session):
         evaluation = phase.evaluate(session, session.resolved.run.eval_examples, session.display)
     bad = [name for name, value in evaluation.losses.items() if not math.isfinite(value)]
     if bad:

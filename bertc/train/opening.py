@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 
 import torch
+from torch import Tensor
 
 from bertc.distributed.process_group import ProcessGroup
 from bertc.estimate import Estimate
@@ -13,6 +14,7 @@ from bertc.host.display import SHORTEST_FORECAST_SECONDS, Display
 from bertc.host.exact import preparing
 from bertc.ir.changing.growth import Drawn
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
 from bertc.runs import checkpoints
 from bertc.runs.folder import RunFolder
 from bertc.runs.metrics import Metrics, NoMetrics
@@ -46,6 +48,7 @@ def open_session(
     model, progress = state.model, Progress.of(ranks.share(asdict(state.progress)))
     if progress.step or not isinstance(resolved.run.init, Drawn):
         ranks.share_tensors({**dict(model.named_parameters()), **state.moments})
+    average = _average(state, stage, progress.step, ranks)
     model, engine, moments = laid_out(model, state.moments, plan, ranks.world)
     remembered = _taken_up(resolved, state, progress.step, ranks, device)
     lines = Metrics(folder.metrics, progress.metrics_bytes) if ranks.is_main else NoMetrics()
@@ -68,6 +71,7 @@ def open_session(
             engine=engine,
             remembered=remembered,
             best=state.best if ranks.is_main else {},
+            average={name: engine.shard(mean, name) for name, mean in average.items()},
             saved=ranks.share(progress.step if checkpoint else -1),
         )
 
@@ -78,6 +82,15 @@ def _note_duration(resolved: Resolved, cost: Estimate, display: Display) -> None
     if time.seconds_total > SHORTEST_FORECAST_SECONDS:
         duration = duration_text(time.seconds_total)
         display.note(f"{resolved.steps:,} steps are estimated to take {duration} on {time.device}")
+
+
+def _average(state: State, stage: Stage, step: int, ranks: ProcessGroup) -> dict[str, Tensor]:
+    """The average of the first process's checkpoint, in all; {} if none has begun."""
+    if not stage.average.begun(step):
+        return {}
+    means = state.average or {n: torch.empty(w.shape) for n, w in state.model.named_parameters()}
+    ranks.share_tensors(means)
+    return means
 
 
 def _taken_up(

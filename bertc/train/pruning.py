@@ -19,6 +19,7 @@ from bertc.ir.network.encoder import Encoder
 from bertc.runs.results import mean_score
 from bertc.step.gates import gate_gradients
 from bertc.storage import durable
+from bertc.train.averaging import in_average
 from bertc.train.phase import Phase
 from bertc.train.session import Session
 
@@ -81,7 +82,7 @@ def _is_above_floor(session: Session, phase: Phase, kind: Units, gone: ByLayer) 
     """
     if not kind.floor:
         return True
-    with session.ranks.stop.collective("evaluation"):
+    with session.ranks.stop.collective("evaluation"), in_average(session):
         evaluation = phase.evaluate(session, session.resolved.run.eval_examples, Silent())
     scores = evaluation.scores
     score = session.ranks.share(mean_score(phase.stage, scores) if scores else 0.0)
@@ -131,11 +132,12 @@ def _of_weights(
 def _zero(session: Session, encoder: Encoder, kind: Units, removed: ByLayer) -> None:
     """Set the weights of what is removed to zero, and their moments."""
     places = entries(encoder)
-    held = {**session.engine.parameters, **session.moments}
-    for held_name, tensor in held.items():
-        name = (
-            held_name if held_name in places else held_name[2:]
-        )  # moments are called m.<weight>, v.<weight>
+    moments = ((name[2:], moment) for name, moment in session.moments.items())
+    for name, tensor in (
+        *session.engine.parameters.items(),
+        *session.average.items(),
+        *moments,  # they are called m.<weight>, v.<weight>
+    ):
         place = places.get(name)
         if place and place.part == kind.part and removed[place.layer]:
             gone = session.engine.shard(entries_of(tensor, place, removed[place.layer]), name)

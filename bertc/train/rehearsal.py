@@ -19,8 +19,8 @@ def try_to_write(resolved: Resolved, out: Path) -> None:
     Raises:
         CannotWriteError: if the disk has no room for the run, or the folder cannot be made.
     """
-    # Weights, moments, perhaps the best weights, and a checkpoint written before one is removed.
-    copies = 3 + any(stage.patience for stage in resolved.stages)
+    # Weights, moments, the best weights or an average, and a checkpoint before one is removed.
+    copies = 3 + any(stage.patience or stage.average.kept for stage in resolved.stages)
     run = resolved.run
     kept = -(-resolved.steps // run.save_every) if run.keep == "all" else run.keep
     models = (build(resolved.as_in(stage), "meta") for stage in resolved.stages)

@@ -1,5 +1,6 @@
 """A run in progress: opening or resuming it, entering stages, saving checkpoints."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 import torch
@@ -31,7 +32,8 @@ from bertc.train.state import Progress
 class Session:
     """The state that the loop works on; ``stage`` is the one whose network ``model`` is.
 
-    ``best`` are the weights of the best evaluation, in the first process's main memory.
+    ``best`` are the weights of the best evaluation, in the first process's main memory; ``average``
+    are the averages of weights, as this process holds those, {} in a stage without.
     """
 
     resolved: Resolved
@@ -51,6 +53,7 @@ class Session:
     engine: Engine
     remembered: Remembered
     best: dict[str, Tensor]
+    average: dict[str, Tensor]
     saved: int
     measured: dict[str, Measured] = field(default_factory=dict)
     """Time and memory of a step's parts, of stages that were profiled."""
@@ -64,17 +67,34 @@ class Session:
         """Enter a stage; if its network differs, grow it from the current one.
 
         The last checkpoint stays of the old network; a resumed run grows it again, to the same
-        weights.
+        weights. It begins with the average of the weights, if there is one, unless it goes on with
+        the moments, which are those of the weights themselves.
         """
         if stage.grow is not None and stage is not self.stage:
             # Each process makes the whole of the new network from the whole of the old one.
-            weights, moments = gathered(self.engine.parameters), gathered(self.moments)
+            old = self.engine.parameters if stage.grow.moments == "carry" else self.evaluated
+            weights, moments = gathered(old), gathered(self.moments)
             model, moments = grown(self.resolved, self.stage, stage, weights, moments)
             self.display.note(described(self.stage, stage, weights, model))
             self.model, self.engine, self.moments = laid_out(
                 model, moments, self.plan, self.ranks.world
             )
+        if stage.average != self.stage.average:
+            self.average = {}
+        if stage.average.kept and not self.average:
+            weights_now = self.engine.parameters.items()
+            self.average = {name: weight.detach().clone() for name, weight in weights_now}
         self.stage = stage
+
+    @property
+    def averages(self) -> bool:
+        """True if there is an average of the weights by now."""
+        return self.stage.average.begun(self.progress.step)
+
+    @property
+    def evaluated(self) -> Mapping[str, Tensor]:
+        """The weights that are evaluated, as this process holds them: their average, if any."""
+        return self.average if self.averages else self.engine.parameters
 
     def weights(self) -> dict[str, Tensor]:
         """Gather all weights in the first process's main memory; every process takes part."""
@@ -92,6 +112,7 @@ class Session:
         self.ranks.share_tensors(best)
         for name, parameter in parameters.items():
             local_shard(parameter).copy_(local_shard(self.engine.shard(best[name], name)))
+        self.engine.forget_gathered()
         self.best, self.saved = {}, -1
 
     def address(self, stage: Stage, kind: str) -> dict[str, object]:
@@ -122,13 +143,18 @@ class Session:
         stage, memory = self.resolved.stage_at(self.progress.step), dict[str, Tensor]()
         if stage.remembers(self.progress.step):
             memory = self.remembered.gathered(stage, self.ranks)
+        average = gathered(self.average, self.ranks.is_main) if self.averages else {}
         if self.ranks.is_main:
-            self._write(weights, moments, memory)
+            self._write(weights, moments, memory, average)
         # No process continues, or ends, before there is a checkpoint to resume from.
         self.ranks.wait()
 
     def _write(
-        self, weights: dict[str, Tensor], moments: dict[str, Tensor], memory: dict[str, Tensor]
+        self,
+        weights: dict[str, Tensor],
+        moments: dict[str, Tensor],
+        memory: dict[str, Tensor],
+        average: dict[str, Tensor],
     ) -> None:
         self.progress.metrics_bytes = self.metrics.synced_bytes()
         facts = {
@@ -148,6 +174,7 @@ class Session:
             self.resolved.run.keep,
             memory,
             self.best,
+            average,
         )
 
 

@@ -84,8 +84,8 @@ def _damaged(place: str, part: str) -> DataError:
 class State:
     """The model with its weights, the optimiser's moments, and the progress.
 
-    ``memory`` is the memory of the rows, ``best`` the weights of the best evaluation; {} without
-    any.
+    ``memory`` is the memory of the rows, ``best`` the weights of the best evaluation, ``average``
+    their average; {} without any.
     """
 
     model: Model
@@ -93,6 +93,7 @@ class State:
     progress: Progress
     memory: dict[str, Tensor]
     best: dict[str, Tensor]
+    average: dict[str, Tensor]
 
 
 def begin(resolved: Resolved, stage: Stage, source: Source | None = None) -> State:
@@ -105,7 +106,7 @@ def begin(resolved: Resolved, stage: Stage, source: Source | None = None) -> Sta
         move(source.places, source.tensors, weights)
         if source.moments:
             move(source.places.moments(moments), source.moments, moments)
-    return State(model, moments, Progress(), {}, {})
+    return State(model, moments, Progress(), {}, {}, {})
 
 
 def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
@@ -128,4 +129,7 @@ def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
     if stage.remembers(progress.step):
         memory = checkpoints.load_memory(folder / checkpoints.MEMORY, shapes(stage))
     best = checkpoints.load_weights(folder / checkpoints.BEST, table) if progress.best else {}
-    return State(model, moments, progress, memory, best)
+    average = dict[str, Tensor]()
+    if trained.average.begun(progress.step):
+        average = checkpoints.load_weights(folder / checkpoints.AVERAGE, table)
+    return State(model, moments, progress, memory, best, average)

@@ -6,6 +6,7 @@ import pytest
 
 from bertc.api import resolve
 from bertc.diagnostics import SpecError
+from bertc.ir.learning.average import Ema
 from bertc.ir.learning.optimizer import Adam, WarmupStableDecay
 from bertc.planning.schedules import rate
 from bertc.syntax.read.shapes import setting_shape
@@ -59,6 +60,20 @@ def test_a_size_reads_on_where_the_one_before_ended() -> None:
         read = (stage.first_batch + stage.steps) * stage.batch
 
 
+def test_an_average_is_of_its_stage_and_counts_its_tokens() -> None:
+    a, b, c = resolve(
+        'batch=8 average=ema(51200 tokens) stage "a" { seq=64 steps=100 } '
+        'stage "b" { seq=128 steps=50 average=none } stage "c" { seq=256 steps=90 batch=16 }'
+    ).stages
+    assert (a.average, b.average.kept) == (Ema(half_life=100, end=100), False)
+    assert c.average == Ema(half_life=12, begin=150, end=240)
+    rising = "batch=8 batch_warmup=rising(2, 9) steps=50"
+    pieces = resolve(f"{rising} average=checkpoints(3, 20%)").stages
+    assert len(pieces) == 4
+    (mean,) = {stage.average for stage in pieces}
+    assert list(mean.snapshots) == [30, 40, 50]
+
+
 def test_a_schedule_over_stages_counts_the_tokens_of_each() -> None:
     """Warm-up from the start, the decay back from the end: rows of 64 tokens, then of 256."""
     first, second = resolve(
@@ -88,6 +103,11 @@ def test_a_base_in_tokens_is_shortened_in_proportion() -> None:
         ("optimizer=adamw(lr=3 tokens)", "E326"),
         ('objective=glue(rte, "RTE", examples=99) steps=1M tokens', "E327"),
         ('objective=glue(rte, "RTE", examples=99) batch_warmup=rising(4, 10)', "E327"),
+        ('objective=glue(rte, "RTE", examples=99) average=ema(1M tokens)', "E327"),
+        ("steps=100 average=ema(0)", "E380"),
+        ("steps=20 average=checkpoints", "E380"),
+        ("steps=100 average=checkpoints(5, every=50)", "E380"),
+        ("steps=9 average=checkpoints(10, every=2)", "E380"),
         ("batch=32 batch_warmup=rising(32, 10)", "E328"),
         ("batch=32 batch_warmup=rising(8, 10) steps=10", "E328"),
         ("batch=32 batch_warmup=rising(6, 10) microbatch=4 steps=99", "E328"),

@@ -125,13 +125,16 @@ def tiny(corpus_file: Path) -> Callable[..., Resolved]:
 
 @pytest.fixture
 def final_tensors() -> Callable[[Path], dict[str, torch.Tensor]]:
-    """Weights and moments of the newest checkpoint of a run."""
+    """Weights, moments and averages of the newest checkpoint of a run."""
 
     def read(run: Path) -> dict[str, torch.Tensor]:
         step = max((run / "checkpoints").glob("step-*"))
+        average = step / "average.safetensors"
+        means = load_file(average) if average.exists() else {}
         return {
             **load_file(step / "weights.safetensors"),
             **load_file(step / "optimizer.safetensors"),
+            **{f"average.{name}": mean for name, mean in means.items()},
         }
 
     return read

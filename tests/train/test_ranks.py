@@ -24,6 +24,7 @@ from bertc.host.machine import make_plan
 from bertc.ir.changing.growth import FromRun, Stack
 from bertc.ir.changing.pruning import Heads
 from bertc.ir.data import StreamPair
+from bertc.ir.learning.average import Ema
 from bertc.ir.learning.objective import Clm, Mlm, Plm, Rtd, Sop, Term
 from bertc.ir.learning.optimizer import Lamb, StableAdam
 from bertc.ir.network.attention import RelativeAttention
@@ -128,7 +129,12 @@ def straight(resolved, tmp_path, name="one"):
     [
         {"steps": 50, "log_every": 1, "eval_every": 25, "microbatch": 4},
         {"optimizer": Lamb(lr=1e-2, warmup=2), "share": ShareAll(), "norm": PreNorm()},
-        {"objective": ELECTRA, "generator": GeneratorNetwork(size=0.5), "microbatch": 2},
+        {
+            "objective": ELECTRA,
+            "generator": GeneratorNetwork(size=0.5),
+            "microbatch": 2,
+            "average": Ema(half_life=2),
+        },
         {
             "generator": GeneratorNetwork(size=1),
             "stages": IN_TURN,

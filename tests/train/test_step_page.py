@@ -53,6 +53,7 @@ def test_functions_run_in_the_order_of_the_page(
     spec = (
         "layers=1 hidden=16 heads=1 seq=24 batch=64 steps=1 vocab=wordpiece(120) holdout=0.2 "
         "precision=fp32 compile=off device=cpu objective=rtd*50+mlm generator=0.5 "
+        "average=ema(1) "
         f"optimizer={rule}(clip=0.001) data=files({json.dumps(str(corpus_file))}, sentences=lines)"
     )
     rows = [row for row in ROWS if row[0] not in ELSEWHERE | of_another]

@@ -106,11 +106,23 @@ class LowRank(Node):
         return layer
 
 
+class Turned(Node):
+    """The same weights and moments, where a stage reads in another direction than that before."""
+
+    kind: Literal["turned"] = "turned"
+
+    moments: ClassVar[Literal["carry"]] = "carry"
+
+    def source(self, layer: int, before: int, after: int) -> int:
+        """The same layer."""
+        return layer
+
+
 Growth = Annotated[
     Stack | Interleave | Tile | Identity | FromGenerator, Field(discriminator="kind")
 ]
 NetworkChange = Annotated[
-    Stack | Interleave | Tile | Identity | FromGenerator | Kept | LowRank,
+    Stack | Interleave | Tile | Identity | FromGenerator | Kept | LowRank | Turned,
     Field(discriminator="kind"),
 ]
 """Ways in which a stage's network comes from the one before."""
@@ -268,7 +280,7 @@ Init = Annotated[
     Field(discriminator="kind"),
 ]
 Beginning = (
-    Stack | Interleave | Tile | Identity | FromGenerator | Kept | LowRank
+    Stack | Interleave | Tile | Identity | FromGenerator | Kept | LowRank | Turned
     | FromLayers | FromEmbeddings
 )  # fmt: skip
 """Ways for a network to begin with the layers of another."""

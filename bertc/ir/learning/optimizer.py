@@ -83,7 +83,8 @@ Schedule = Annotated[
 ]
 
 
-def _of(length: int | float | Tokens, steps: int) -> int:
+def steps_of(length: int | float | Tokens, steps: int) -> int:
+    """A length in steps, of a share of ``steps``."""
     assert not isinstance(length, Tokens), "a pass has made them steps"
     return length if isinstance(length, int) else round(length * steps)
 
@@ -137,16 +138,18 @@ class _Rule(Node):
 
     def schedule_steps(self, steps: int) -> int:
         """Length of the schedule in steps, given ``steps`` steps of training."""
-        return _of(self.schedule.over if isinstance(self.schedule, Decay) else 0, steps) or steps
+        return (
+            steps_of(self.schedule.over if isinstance(self.schedule, Decay) else 0, steps) or steps
+        )
 
     def warmup_steps(self, steps: int) -> int:
         """Warm-up in steps, for a schedule of ``steps`` steps."""
-        return _of(self.warmup, steps)
+        return steps_of(self.warmup, steps)
 
     def decay_steps(self, steps: int) -> int:
         """Steps of the decay that ends a schedule of ``steps`` steps (wsd); 0 for others."""
         schedule = self.schedule
-        return _of(schedule.decay, steps) if isinstance(schedule, WarmupStableDecay) else 0
+        return steps_of(schedule.decay, steps) if isinstance(schedule, WarmupStableDecay) else 0
 
 
 class _Decoupled(_Rule):

@@ -13,6 +13,7 @@ from bertc.ir.changing.growth import Drawn, Growth, Init, Stack
 from bertc.ir.changing.pruning import NOTHING, Pruning
 from bertc.ir.data import Docstrings, Format, Language, MixedRows, Mixing, Share
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
+from bertc.ir.learning.average import NO_AVERAGE, Average
 from bertc.ir.learning.batch_warmup import FULL_BATCH, BatchWarmup
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Optimizer
@@ -138,6 +139,9 @@ class Settings(Node):
 
     # how
     optimizer: Optimizer = default(Adam(), BERT, "update rule and learning rate")
+    average: Average = default(
+        NO_AVERAGE, HOUSE, "mean of weights that a stage is evaluated, exported and handed on with"
+    )
     init: Init = default(Drawn(), HOUSE, "initial weights of a run")
     grow: Growth = default(
         Stack(),
@@ -220,7 +224,7 @@ STAGE_SETTINGS = (
     "layers", "grow", "prune", "epochs", "steps", "freeze", "patience", "seq", "batch",
     "batch_warmup", "microbatch", "objective", "teacher", "teacher_cache", "augment", "data",
     "smoothing", "mixing",
-    "format", "pack", "memory", "optimizer",
+    "format", "pack", "memory", "optimizer", "average",
 )  # fmt: skip
 """The settings a ``stage`` block may change; all others hold for the whole run."""
 

@@ -13,6 +13,7 @@ from bertc.ir.changing.pruning import NOTHING, Pruning
 from bertc.ir.data import Format, Mixing, Share, StreamPair
 from bertc.ir.learning.answer import Choice
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
+from bertc.ir.learning.average import NO_AVERAGE, Average
 from bertc.ir.learning.custom_task import TASKS, AnyTask
 from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.learning.optimizer import Optimizer
@@ -85,6 +86,7 @@ class Stage(Node):
     prune: Annotated[Pruning, Field(exclude_if=NOTHING.__eq__)] = NOTHING
     augment: Annotated[tuple[Augmentation, ...], Field(exclude_if=UNCHANGED.__eq__)] = UNCHANGED
     first_batch: Annotated[int, Field(exclude_if=not_)] = 0
+    average: Annotated[Average, Field(exclude_if=NO_AVERAGE.__eq__)] = NO_AVERAGE
 
     rows_vary: ClassVar[bool] = False
     """True if rows are as long as the longest of their batch, not ``seq`` tokens."""

@@ -84,6 +84,10 @@ class TermNode(Node):
     def title(self) -> str:
         """The name of its loss and scores."""
 
+    def answered_by(self, body: Body) -> bool:
+        """True if a body with this direction of reading can answer it."""
+        return (self.order == "forward") == body.causal
+
     @property
     def head_name(self) -> str:
         """The name of its head; terms with one name share the head."""

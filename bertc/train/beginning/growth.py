@@ -1,15 +1,18 @@
 """Growing: the weights and moments of a new network from those of the previous one."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from bertc.compress import WeightMap, weight_map
-from bertc.ir.changing.growth import FromGenerator, Kept, LowRank
+from bertc.ir.changing.growth import FromGenerator, Kept, LowRank, Turned
 from bertc.ir.program.model import model_weights
+from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
+from bertc.ir.terms.node import LanguageModel
 from bertc.nn import Model, build
 from bertc.optim.by_tensor import Moments
 from bertc.optim.optimizers import zero_moments
@@ -33,6 +36,8 @@ def grown(
     if isinstance(after.grow, LowRank):
         source, weights = factorised(source, weights, target)
     places = weight_map(source, target, after.grow)
+    if before.encoder.causal != after.encoder.causal:
+        places = _with_head(places, before, after)
     model = build(target)
     move(places, weights, dict(model.named_parameters()))
     table, parameters = model_weights(target), dict(model.named_parameters())
@@ -40,6 +45,21 @@ def grown(
     if after.grow.moments == "carry":
         move(places.moments(fresh), moments, fresh)
     return model, fresh
+
+
+def _with_head(places: WeightMap, before: Stage, after: Stage) -> WeightMap:
+    """The same map, where the head over the vocabulary goes on under another objective's name."""
+    heads = [
+        f"heads.{term.objective.head_name}."
+        for stage in (before, after)
+        for term in stage.objective
+        if isinstance(term.objective, LanguageModel) and stage.learner(term.objective).name == MAIN
+    ]
+    if len(heads) < 2:
+        return places
+    old, new = heads[0], heads[-1]
+    moved = {name: name.replace(new, old) for name in places.copies if name.startswith(new)}
+    return replace(places, copies={**places.copies, **moved})
 
 
 def described(before: Stage, after: Stage, old: Mapping[str, Tensor], new: Model) -> str:
@@ -53,6 +73,9 @@ def described(before: Stage, after: Stage, old: Mapping[str, Tensor], new: Model
     if isinstance(after.grow, Kept):
         left = ", ".join(map(str, after.grow.layers))
         return f"{after.layers} of {before.layers} layers are left: {left}"
+    if isinstance(after.grow, Turned):
+        seen = "earlier tokens alone" if after.encoder.causal else "all tokens of a row"
+        return f"stage {after.name} goes on with these weights, each token attending to {seen}"
     assert after.grow is not None, "only a stage whose network differs grows"
     if before.layers == after.layers:
         return f"stage {after.name} continues with these weights and a new optimiser"

@@ -108,7 +108,7 @@ def _read(
     """Program, weights, and the moments if ``optimizer`` goes on with them."""
     if not isinstance(init, FromRun) or (not init.step and init.moments == "reset"):
         return *read_model(folder), {}
-    old, tensors, checkpoint = read_checkpoint(folder, init.step)
+    old, tensors, checkpoint = read_checkpoint(folder, init.step, raw=init.moments == "carry")
     if init.moments == "reset":
         return old, tensors, {}
     sound = checkpoints.verify(checkpoint)

@@ -1,0 +1,164 @@
+"""``average``: means of weights equal their closed forms, and stand where they are to be used."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from bertc.api import resolve
+from bertc.estimate import estimate
+from bertc.inference.evaluate import evaluate_run
+from bertc.interop.loading import read_checkpoint, read_model
+from bertc.ir.changing.pruning import Neurons
+from bertc.ir.learning.average import Checkpoints, Ema
+from bertc.ir.learning.optimizer import Adam, ConstantRate
+from bertc.nn import build
+from bertc.train.loop import train
+
+STAGES: dict[str, dict[str, object]] = {
+    "moving": {"steps": 6, "layers": 1, "average": Ema(half_life=1.5 / 6)},
+    "mean": {"steps": 7, "average": Checkpoints(last=3, every=2)},
+    "plain": {"steps": 1},
+}
+FAST = Adam(lr=1e-2, warmup=0, schedule=ConstantRate())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("average")
+
+
+def made(tiny: Any) -> Any:
+    return tiny(stages=STAGES, optimizer=FAST, save_every=1, keep="all", eval_every=1)
+
+
+@pytest.fixture
+def run(tiny: Any, folder: Path) -> Path:
+    """A run with an average of each kind, a checkpoint a step."""
+    found = folder / "run"
+    if not found.exists():
+        train(made(tiny), found, cache=folder / "cache", quiet=True)
+    return found
+
+
+def tensors(run: Path, step: int, name: str = "weights") -> dict[str, torch.Tensor]:
+    return load_file(run / "checkpoints" / f"step-{step:08d}" / f"{name}.safetensors")
+
+
+def averaged_steps(run: Path) -> list[int]:
+    found = (run / "checkpoints").glob("*/average.safetensors")
+    return sorted(int(path.parent.name[5:]) for path in found)
+
+
+def test_averages_equal_their_closed_forms(run: Path) -> None:
+    """In fp64; with a half-life of h, weights count 2^(-1/h) of those a step later."""
+    assert averaged_steps(run) == [1, 2, 3, 4, 5, 6, 9, 10, 11, 12, 13]
+    keep = 0.5 ** (1 / 2)  # 1.5 steps are 2
+    for name, last in tensors(run, 6, "average").items():
+        steps = [tensors(run, step)[name].double() for step in range(1, 7)]
+        wanted = keep**5 * steps[0]
+        wanted += sum((1 - keep) * keep ** (6 - step) * steps[step - 1] for step in range(2, 7))
+        assert torch.allclose(last.double(), wanted, rtol=0, atol=1e-6), name
+    for name, last in tensors(run, 13, "average").items():
+        mean = sum(tensors(run, step)[name].double() for step in (9, 11, 13)) / 3
+        assert torch.allclose(last.double(), mean, rtol=0, atol=1e-6), name
+        assert torch.equal(tensors(run, 10, "average")[name], tensors(run, 9, "average")[name])
+
+
+@pytest.mark.parametrize(
+    ("steps", "function"), [(range(1, 7), get_ema_multi_avg_fn(0.5**0.5)), ((9, 11, 13), None)]
+)
+def test_averages_are_those_of_torch(run: Path, tiny: Any, steps: Any, function: Any) -> None:
+    resolved = made(tiny)
+    model = build(resolved.as_in(resolved.trained_at(steps[-1])))
+    theirs = AveragedModel(model, multi_avg_fn=function)
+    for step in steps:
+        model.load_state_dict(tensors(run, step))
+        theirs.update_parameters(model)
+    ours = tensors(run, steps[-1], "average")
+    for name, mean in theirs.module.named_parameters():
+        assert torch.allclose(ours[name], mean, rtol=1e-6, atol=1e-7), name
+
+
+def stood_at(run: Path, step: int, name: str = "at") -> Path:
+    """The run as it was after a step."""
+    copy = run.with_name(f"{name}-{step}")
+    if not copy.exists():
+        shutil.copytree(run, copy, ignore=shutil.ignore_patterns("checkpoints", "model", "*.png"))
+        name = f"step-{step:08d}"
+        shutil.copytree(run / "checkpoints" / name, copy / "checkpoints" / name)
+    return copy
+
+
+def test_the_average_is_what_is_evaluated_and_loaded(run: Path, folder: Path) -> None:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    shown = {line["step"]: line["losses"] for line in lines if line["kind"] == "eval"}
+    for step, kind in ((6, "average"), (8, "weights"), (11, "average")):
+        read = read_model(stood_at(run, step))[1]
+        assert all(torch.equal(read[n], t) for n, t in tensors(run, step, kind).items())
+        again = evaluate_run(stood_at(run, step), cache=folder / "cache", quiet=True)
+        assert again.evaluation.losses == pytest.approx(shown[step], rel=1e-6)
+    raw = read_checkpoint(run, 6, raw=True)[1]
+    assert all(torch.equal(raw[name], weight) for name, weight in tensors(run, 6).items())
+
+
+@pytest.mark.parametrize("step", [6, 11])
+def test_resumed_at_any_step_it_is_the_same(
+    run: Path, tiny: Any, folder: Path, same_run: Any, step: int
+) -> None:
+    resumed = stood_at(run, step, "resumed")
+    train(made(tiny), resumed, cache=folder / "cache", quiet=True, resume=True)
+    same_run(run, resumed)
+
+
+@pytest.mark.parametrize(
+    ("settings", "average", "kind"),
+    [({"layers": 2}, Ema(half_life=3), "average"), ({}, Checkpoints(last=2, every=3), "weights")],
+)
+def test_a_stage_begins_anew_with_the_average_and_goes_on_with_the_weights(
+    tiny: Any, folder: Path, run: Path, settings: Any, average: Any, kind: str
+) -> None:
+    """Its rate is too small to move a weight; those of the stage before are no average's."""
+    first = {**STAGES["moving"], "average": average, "optimizer": FAST}
+    still = {"layers": 1, "steps": 1, "optimizer": Adam(lr=1e-30, warmup=0)}
+    stages = {"moving": first, "next": {**still, **settings}}
+    resolved = tiny(stages=stages, save_every=6, keep="all", eval_every=9)
+    train(resolved, folder / kind, cache=folder / "cache", quiet=True)
+    before, after = tensors(folder / kind, 6, kind), tensors(folder / kind, 7)
+    assert all(torch.equal(after[name], weight) for name, weight in before.items())
+    assert averaged_steps(folder / kind) == [6]
+    raw = tensors(folder / kind, 6)
+    assert all(torch.equal(raw[name], weight) for name, weight in tensors(run, 6).items())
+
+
+def test_what_is_pruned_is_gone_of_the_average_too(tiny: Any, folder: Path) -> None:
+    prune = Neurons(share=0.5, every=0.25, examples=8)
+    resolved = tiny(prune=prune, average=Ema(half_life=3), steps=6, save_every=6)
+    report = train(resolved, folder / "pruned", cache=folder / "cache", quiet=True)
+    again = evaluate_run(folder / "pruned", cache=folder / "cache", quiet=True)
+    assert again.evaluation.loss == pytest.approx(report.evaluation.loss, rel=1e-5)
+    assert "parameters are left" in report.notes[0]
+
+
+def test_an_average_takes_what_the_estimate_says(run: Path, tiny: Any) -> None:
+    with_it, without = estimate(tiny(average=Ema(half_life=2))), estimate(tiny())
+    held = sum(mean.nbytes for mean in tensors(run, 13, "average").values())
+    assert with_it.memory.average_bytes == held
+    assert with_it.memory.peak_bytes - without.memory.peak_bytes == held
+    assert "averages, of it" in str(with_it)
+    assert "average" not in json.dumps(without.as_json())
+
+
+def test_the_pass_over_an_average_takes_time() -> None:
+    """Weights and averages are read, averages written, after every step or every snapshot."""
+    specs = ("average=none", "average=ema(200)", "average=checkpoints(5)")
+    none, each, few = (estimate(resolve("bert-base", [spec]), "a100") for spec in specs)
+    passes = each.time.seconds_total - none.time.seconds_total
+    seconds = 12 * none.parameters.total / 1.6e12
+    assert passes == pytest.approx(1_000_000 * seconds, rel=0.05)
+    assert few.time.seconds_total - none.time.seconds_total == pytest.approx(10 * seconds, rel=0.05)

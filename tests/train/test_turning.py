@@ -1,0 +1,109 @@
+"""Stages that predict each next token, and stages that read in both directions, of one network."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bertc.estimate import estimate
+from bertc.inference.evaluate import evaluate_run
+from bertc.inference.fill_mask import fill
+from bertc.interop.loading import load
+from bertc.interop.runs import export_run
+from bertc.ir.changing.growth import Turned
+from bertc.ir.learning.objective import Clm, Mlm, Term
+from bertc.ir.network.head import TransformHead
+from bertc.train.loop import train
+from tests.train.test_average import stood_at
+from tests.train.test_growth import begun
+
+NEXT, MASKED = (Term(objective=Clm()),), (Term(objective=Mlm()),)
+STAGES = {
+    "decoder": {"objective": NEXT, "steps": 3},
+    "encoder": {"objective": MASKED, "steps": 3},
+    "back": {"objective": NEXT, "steps": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("turning")
+
+
+@pytest.fixture
+def run(tiny: Any, folder: Path) -> Path:
+    """clm, mlm and clm again, three steps each, with a checkpoint at each seam."""
+    if not (folder / "run").exists():
+        train(made(tiny), folder / "run", cache=folder / "cache", quiet=True)
+    return folder / "run"
+
+
+def made(tiny: Any) -> Any:
+    return tiny(stages=STAGES, save_every=1, eval_every=3, keep="all")
+
+
+def test_only_directions_differ_and_the_optimiser_goes_on(tiny: Any) -> None:
+    stages = made(tiny).stages
+    assert [stage.encoder.causal for stage in stages] == [True, False, True]
+    assert [stage.grow for stage in stages] == [None, Turned(), Turned()]
+    assert {stage.counted_from for stage in stages} == {0}
+    assert len({stage.encoder.weights() for stage in stages}) == 1
+
+
+@pytest.mark.parametrize(("step", "causal"), [(3, True), (6, False), (9, True)])
+def test_tokens_see_later_ones_in_stages_of_both_directions_alone(
+    run: Path, step: int, causal: bool
+) -> None:
+    model = load(stood_at(run, step))
+    ids = torch.randint(5, 100, (2, 12), generator=torch.Generator().manual_seed(0))
+    other = ids.clone()
+    other[:, 8:] += 1
+    with torch.no_grad():
+        states, changed = model.encode(ids), model.encode(other)
+    assert torch.equal(states[:, :8], changed[:, :8]) is causal
+    assert not torch.allclose(states[:, 8:], changed[:, 8:])
+
+
+@pytest.mark.parametrize("step", [3, 6])
+def test_resumed_at_a_seam_it_is_the_same(
+    run: Path, tiny: Any, folder: Path, same_run: Any, step: int
+) -> None:
+    resumed = stood_at(run, step, "resumed")
+    train(made(tiny), resumed, cache=folder / "cache", quiet=True, resume=True)
+    same_run(run, resumed)
+
+
+def test_each_stage_is_evaluated_used_and_exported_in_its_direction(
+    run: Path, folder: Path, tmp_path: Path
+) -> None:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    shown = {line["step"]: line["losses"] for line in lines if line["kind"] == "eval"}
+    assert [[*losses] for losses in shown.values()] == [["clm"], ["mlm"], ["clm"]]
+    for step in (3, 6):
+        again = evaluate_run(stood_at(run, step), cache=folder / "cache", quiet=True)
+        assert again.evaluation.losses == pytest.approx(shown[step], rel=1e-6)
+    assert len(fill(stood_at(run, 6), "old hens [MASK] in [MASK]").masks) == 2
+    assert len(fill(run, "old hens cackle").masks) == 1
+    both = export_run(stood_at(run, 6), tmp_path / "both")
+    assert (both.layout, both.architecture) == ("bert", "BertForMaskedLM")
+    assert any("all tokens of a row" in note and "clm" in note for note in both.notes)
+
+
+def test_the_head_over_the_vocabulary_goes_on_under_its_other_name(tiny: Any) -> None:
+    old, moments, new, after = begun(tiny(stages={n: STAGES[n] for n in ("decoder", "encoder")}))
+    before, now = dict(old.named_parameters()), dict(new.named_parameters())
+    assert before.keys() == now.keys()
+    for name, weight in now.items():
+        source = name.replace("heads.mlm", "heads.clm")
+        assert torch.equal(weight, before[source]), name
+        assert torch.equal(after[f"v.{name}"], moments[f"v.{source}"]), name
+
+
+def test_a_stage_costs_what_its_objective_does(tiny: Any) -> None:
+    stages = estimate(made(tiny)).stages
+    for stage, objective in zip(stages, (NEXT, MASKED, NEXT), strict=True):
+        alone = estimate(tiny(objective=objective, head=TransformHead())).stages[0]
+        assert stage.flops.forward_per_example == alone.flops.forward_per_example
+        assert stage.parameters.encoder == alone.parameters.encoder
