@@ -142,7 +142,7 @@ def forward_spent(operation: op.Operation, how: Execution, device: Device) -> Sp
     """Time of one operation in evaluation: forward alone, no dropout, no loss."""
     joined = 0
     match operation:
-        case op.Dropout() | op.Loss() | op.VocabularyLoss():
+        case op.Dropout() | op.Loss() | op.LossInBlocks() | op.VocabularyLoss():
             return Spent()
         case op.Attention() | op.Norm():
             operation = replace(operation, dropout=False)

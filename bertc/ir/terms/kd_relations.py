@@ -35,6 +35,11 @@ class KdRelated(OfLayers):
     def related(self) -> tuple[Related, ...]:
         """Its relations."""
 
+    @property
+    @abstractmethod
+    def held(self) -> float:
+        """Numbers in fp32 for each score of a block, while it is compared."""
+
     @abstractmethod
     def split(self, body: BodyNode, layer: int) -> int:
         """Number of heads by which the vectors of a layer, counted from 1, are compared."""
@@ -61,7 +66,9 @@ class KdRelated(OfLayers):
             scores = product.rows * product.columns * product.times
             kept = (product.rows + product.columns) * product.inner * product.times
             for _ in self.related:
-                found += (product, op.Loss(scores, kept=kept))
+                row = scores // (examples * rows.choices)
+                loss = op.LossInBlocks(scores, row, op.RELATIONS, self.held, kept)
+                found += (product, loss)
         return tuple(found)
 
     def taught_operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
@@ -110,6 +117,13 @@ class KdAttention(KdRelated):
         """Queries and keys."""
         return ("attention",)
 
+    @property
+    def held(self) -> float:
+        """Of scores those that count, as bytes; of probabilities what their softmaxes need."""
+        if self.of == "scores":
+            return 4.5
+        return 7 if self.loss == "kl" else 8
+
     def split(self, body: BodyNode, layer: int) -> int:
         """The heads of the layer."""
         widths = body.attention_widths(layer)
@@ -148,6 +162,11 @@ class KdRelations(KdRelated):
     def related(self) -> tuple[Related, ...]:
         """The argument ``of``."""
         return self.of
+
+    @property
+    def held(self) -> float:
+        """What both softmaxes need."""
+        return 7
 
     def split(self, body: BodyNode, layer: int) -> int:
         """The argument ``heads``."""
