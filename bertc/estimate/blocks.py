@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from bertc.estimate.execution import FP32, DeviceBudget, Execution
+from bertc.estimate.execution import FP32, DeviceBudget, Execution, execution_of
 from bertc.estimate.rules import cost, is_fused
 from bertc.ir import operation as op
 from bertc.ir.network.body import Body
@@ -143,6 +143,11 @@ class NetworkPass:
     recompute: bool
 
     @property
+    def how(self) -> Execution:
+        """How its operations run."""
+        return execution_of(self.network, self.budget.execution)
+
+    @property
     def encoder(self) -> Body:
         """The network's body."""
         return self.network.body
@@ -154,14 +159,14 @@ class NetworkPass:
             return self.handed_on.per_example
         if not self.network.terms:
             return self.body_kept
-        return self.body_kept + kept_by(self.network.head_operations(1), self.budget.execution)
+        return self.body_kept + kept_by(self.network.head_operations(1), self.how)
 
     @cached_property
     def body_kept(self) -> int:
         """The same without the heads, in bytes."""
         if not self.network.terms:
             return 0
-        how, forward = self.budget.execution, self.forward
+        how, forward = self.how, self.forward
         around = kept_by((*forward.embeddings, *forward.last), how) + self.states
         if self.recompute:
             return around + len(self.layers) * self.input
@@ -175,7 +180,7 @@ class NetworkPass:
     @cached_property
     def in_blocks(self) -> tuple[LossBytes, ...]:
         """The losses that are made in blocks, in the order of forward."""
-        how, kept, found = self.budget.execution, self.body_kept, []
+        how, kept, found = self.how, self.body_kept, []
         examples = self.stage.microbatch or self.stage.batch
         of_one, of_all = (self.network.head_operations(many) for many in (1, examples))
         for one, all_at_once in zip(of_one, of_all, strict=True):
@@ -191,12 +196,12 @@ class NetworkPass:
         if self.budget.precision != "bf16":
             return self.copies
         numbers = self.heads + self.reads * self.table
-        return self.copies + numbers * self.budget.execution.value_bytes
+        return self.copies + numbers * self.how.value_bytes
 
     @cached_property
     def handed_on(self) -> MemoryPoint:
         """Bytes of outputs for terms that are there until all losses are, and not saved anyway."""
-        stage, how, wanted = self.stage, self.budget.execution, self.network.wanted
+        stage, how, wanted = self.stage, self.how, self.network.wanted
         layers = [layer for layer in wanted.projections if not self._saves_projected(layer)]
         each = (self.encoder.attention_widths(layer) for layer in layers)
         states = sum(PROJECTED * stage.seq * widths.inner for widths in each if widths)
@@ -219,7 +224,7 @@ class NetworkPass:
             return False
         operations = (each for block in self.forward.layers[layer - 1] for each in block.operations)
         attention = [each for each in operations if isinstance(each, op.Attention)]
-        return all(is_fused(each, self.budget.execution) for each in attention)
+        return all(is_fused(each, self.how) for each in attention)
 
     @property
     def states(self) -> int:
@@ -228,15 +233,13 @@ class NetworkPass:
         if outputs is not None and len(self.network.terms) == 1:
             return 0
         states = stage.seq + self.network.query_states if outputs is None else outputs
-        return (
-            stage.rows_an_example * states * self.encoder.hidden * self.budget.execution.value_bytes
-        )
+        return stage.rows_an_example * states * self.encoder.hidden * self.how.value_bytes
 
     @property
     def input(self) -> int:
         """Bytes of a layer's input, per example."""
         rows = self.stage.rows_an_example
-        return rows * self.stage.seq * self.encoder.hidden * self.budget.execution.value_bytes
+        return rows * self.stage.seq * self.encoder.hidden * self.how.value_bytes
 
     @cached_property
     def copies(self) -> int:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from bertc.ir.base import DeviceKind
+from bertc.ir.program.network import Network
 from bertc.planning.world import Strategy
 
 FP32 = 4
@@ -27,6 +28,11 @@ class Execution(NamedTuple):
         if self.device != "cpu":
             return 1
         return self.value_bytes if self.compiled else 0
+
+
+def execution_of(network: Network, how: Execution) -> Execution:
+    """The settings of a network, which may have a precision of its own."""
+    return how if network.precision == "auto" else how._replace(precision=network.precision)
 
 
 ANY = Execution("cpu", "fp32", compiled=False)
@@ -57,5 +63,5 @@ class DeviceBudget:
 
     @property
     def execution(self) -> Execution:
-        """The execution settings shared by all operations."""
+        """The execution settings of all operations, but those of networks with a precision."""
         return Execution(self.device, self.precision, self.compiled)

@@ -19,7 +19,7 @@ from bertc.estimate.blocks import (
     block_bytes,
     largest_scores,
 )  # fmt: skip
-from bertc.estimate.execution import FP32, DeviceBudget
+from bertc.estimate.execution import FP32, DeviceBudget, execution_of
 from bertc.estimate.figures import Parameters
 from bertc.estimate.machines.cuda import CUBLAS_BYTES
 from bertc.estimate.update import state_bytes, temporary_bytes
@@ -56,7 +56,7 @@ class Step:
                 network,
                 self.budget,
                 forward,
-                block_bytes(forward, self.budget.execution),
+                block_bytes(forward, execution_of(network, self.budget.execution)),
                 self.recompute,
             )
             for network, forward in zip(self.stage.networks(), self.forwards, strict=True)
@@ -93,6 +93,10 @@ class Step:
                 key=lambda point: point.per_example,
                 default=MemoryPoint(0, 0),
             )
+            at_once = one.network.at_once
+            if 0 < at_once < (self.stage.microbatch or self.stage.batch):
+                largest = MemoryPoint(largest.at(at_once), 0)
+                yield handed_on + MemoryPoint(0, one.handed_on.per_example)  # parts, then joined
             yield handed_on + largest
             return
         yield from (handed_on + point for point in self._losses(one))

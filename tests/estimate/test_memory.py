@@ -111,6 +111,8 @@ TAUGHT = [
     f"batch=16 microbatch=4 precision=bf16 objective=kd(logits,loss=mse)+mlm {TEACHER}",
     f"batch=16 precision=fp32 objective=kd(hidden)+kd(attention) {TEACHER}",
     f"batch=16 precision=bf16 objective=mlm+kd(relations,heads=16) {TEACHER}",
+    "batch=16 precision=fp32 dropout=0 objective=kd(cls,layers=last) "
+    "teacher=spec('layers=4 hidden=256 vocab=2k seq=64', precision=bf16, microbatch=4)",
 ]
 
 

@@ -65,10 +65,11 @@ class KdRelated(OfLayers):
             product = self._product(encoder, here, rows, examples)
             scores = product.rows * product.columns * product.times
             kept = (product.rows + product.columns) * product.inner * product.times
-            for _ in self.related:
-                row = scores // (examples * rows.choices)
-                loss = op.LossInBlocks(scores, row, op.RELATIONS, self.held, kept)
-                found += (product, loss)
+            row = scores // (examples * rows.choices)
+            # Beside scores, queries of both networks are scaled, as if both were as wide.
+            held = self.held + 2 * product.inner / product.columns
+            loss = op.LossInBlocks(scores, row, op.RELATIONS, held, kept)
+            found += len(self.related) * (product, loss)
         return tuple(found)
 
     def taught_operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:

@@ -27,10 +27,12 @@ class Factors(NamedTuple):
     queries: Float[torch.Tensor, "b q w"]
     keys: Float[torch.Tensor, "b k w"]
 
-    def of_heads(self, part: slice, heads: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def of_heads(
+        self, part: slice, heads: int, dtype: torch.dtype
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """The factors of some rows, (p, n, q, d) over sqrt(d) and (p, n, k, d)."""
         queries_pnqd, keys_pnkd = (
-            rearrange(each[part], "p s (n d) -> p n s d", n=heads) for each in self
+            rearrange(each[part].to(dtype), "p s (n d) -> p n s d", n=heads) for each in self
         )
         return queries_pnqd * queries_pnqd.shape[3] ** -0.5, keys_pnkd
 
@@ -125,8 +127,8 @@ class _Relation(torch.autograd.Function):
         rows = max(1, at_once // each)
         for start in range(0, len(queries_bqw), rows):
             part = slice(start, start + rows)
-            query_pnqd, key_pnkd = own.of_heads(part, how.heads)
-            told_pnqd, told_pnkd = taught.of_heads(part, how.heads)
+            query_pnqd, key_pnkd = own.of_heads(part, how.heads, dtype)
+            told_pnqd, told_pnkd = taught.of_heads(part, how.heads, dtype)
             losses_pnq, slope_pnqk = compared(
                 (query_pnqd @ key_pnkd.mT).float(),
                 (told_pnqd @ told_pnkd.mT).float(),
