@@ -111,8 +111,6 @@ TAUGHT = [
     f"batch=16 microbatch=4 precision=bf16 objective=kd(logits,loss=mse)+mlm {TEACHER}",
     f"batch=16 precision=fp32 objective=kd(hidden)+kd(attention) {TEACHER}",
     f"batch=16 precision=bf16 objective=mlm+kd(relations,heads=16) {TEACHER}",
-    "batch=16 precision=fp32 dropout=0 objective=kd(cls,layers=last) "
-    "teacher=spec('layers=4 hidden=256 vocab=2k seq=64', precision=bf16, microbatch=4)",
 ]
 
 
@@ -126,6 +124,22 @@ def test_the_peak_is_what_the_allocator_gave_out(extra: str) -> None:
     assert estimated == pytest.approx(
         allocated_bytes(resolved), rel=0.05 if extra in TAUGHT else 0.1
     )
+
+
+def test_a_teacher_holds_its_own_micro_batch_in_its_own_precision() -> None:
+    own = "layers=1 hidden=32 heads=2 seq=64 vocab=500 batch=64 microbatch=64 precision=fp32"
+    shape = "layers=2 hidden=128 vocab=500 seq=64"
+    peaks = [
+        estimate(
+            resolve(f"{own} objective=kd(cls, 1) teacher=spec('{shape}'{asked})"), "cpu"
+        ).memory
+        for asked in ("", ", microbatch=64", ", microbatch=32", ", precision=bf16")
+    ]
+    whole, same, half, narrow = (memory.peak_bytes for memory in peaks)
+    tokens, widths = 64 * 64, 128 + 4 * 128 + 4 * 128  # the states, and around the activation
+    assert whole == same
+    assert whole - half == pytest.approx(tokens / 2 * widths * 4, rel=0.2)
+    assert whole - narrow == pytest.approx(tokens * widths * 2, rel=0.25)
 
 
 KEPT = [
