@@ -144,7 +144,7 @@ class NetworkPass:
 
     @property
     def how(self) -> Execution:
-        """How its operations run."""
+        """The settings of its operations."""
         return execution_of(self.network, self.budget.execution)
 
     @property

@@ -67,11 +67,12 @@ def refuse_compared_layers(stage: Stage, left_out: LeftOut, run: Path) -> None:
     wanted = {t.name: t.objective.wanted(learned=True) for t in stage.objective}
     compared = [n for n, each in wanted.items() if max((0, *each.states, *each.projections))]
     if left_out.layers and compared:
-        rest = "+".join(name for name in wanted if name not in compared) or "mlm"
+        rest = "+".join(name for name in wanted if name not in compared)
+        objective = f" objective={rest}" if rest else ""
         raise UsageError(
             f"{' and '.join(compared)} holds its layers against a teacher's: without some of them "
             "its loss would be of other layers",
-            help=f'train on without it, and evaluate that run: init="{run}" objective={rest}',
+            help=f'train on without it, and evaluate that run: init="{run}"{objective}',
         )
 
 

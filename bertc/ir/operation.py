@@ -17,7 +17,7 @@ Mask = Literal["keys", "causal", "pairs", "targets", "bias", "scores"]
 head is added to the scores; ``scores``: such a bias that has a gradient."""
 
 
-SOFT_TARGETS, RELATIONS = (2**23, 2**26), (2**20, 2**26)
+SOFT_TARGETS, TOKEN_PAIRS = (2**23, 2**26), (2**20, 2**26)
 """Scores of a block, on a CPU and elsewhere: of tokens in the vocabulary, of tokens in a row."""
 
 

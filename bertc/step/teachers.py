@@ -19,8 +19,8 @@ from bertc.ir.program.stage import Stage
 from bertc.ir.program.teacher import FromFolder, FromSpec, Teacher
 from bertc.nn.model import Frozen, drawn
 
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-"""What a teacher with a precision of its own computes in."""
+OWN_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+"""The dtypes of teachers with a precision of their own."""
 
 
 def digests(resolved: Resolved, vocabulary: Vocabulary) -> dict[str, str]:
@@ -77,7 +77,7 @@ def frozen_networks(
             if ranks.is_main and isinstance(teacher.source, FromFolder):
                 _load(frozen, Path(teacher.source.path), stage.tasks)
         ranks.share_tensors(dict(frozen.named_parameters()))
-        frozen.compute_dtype = DTYPES.get(network.precision, dtype)
+        frozen.compute_dtype = OWN_DTYPES.get(network.precision, dtype)
         networks.append(frozen.to(device))
     return tuple(networks)
 

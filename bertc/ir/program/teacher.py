@@ -24,14 +24,10 @@ class Shape(Node):
     vocabulary: Vocabulary
 
 
-Precision = Literal["auto", "fp32", "bf16"]
-"""What a teacher computes in; ``auto``: what the run computes in."""
-
-
 class Asked(Node):
-    """A network and how it is asked: in ``precision``, ``microbatch`` examples at once, 0: all."""
+    """A network and how it is asked: in ``precision``, auto: the run's, ``microbatch`` at once."""
 
-    precision: Annotated[Precision, Field(exclude_if="auto".__eq__)] = "auto"
+    precision: Annotated[Literal["auto", "fp32", "bf16"], Field(exclude_if="auto".__eq__)] = "auto"
     microbatch: Annotated[int, Field(ge=0, le=2**20, exclude_if=not_)] = 0
 
 

@@ -68,7 +68,7 @@ class KdRelated(OfLayers):
             row = scores // (examples * rows.choices)
             # Beside scores, queries of both networks are scaled, as if both were as wide.
             held = self.held + 2 * product.inner / product.columns
-            loss = op.LossInBlocks(scores, row, op.RELATIONS, held, kept)
+            loss = op.LossInBlocks(scores, row, op.TOKEN_PAIRS, held, kept)
             found += len(self.related) * (product, loss)
         return tuple(found)
 
@@ -120,7 +120,7 @@ class KdAttention(KdRelated):
 
     @property
     def held(self) -> float:
-        """Of scores those that count, as bytes; of probabilities what their softmaxes need."""
+        """Scores and those that count, as bytes; or probabilities and their logarithms."""
         if self.of == "scores":
             return 4.5
         return 7 if self.loss == "kl" else 8
@@ -166,7 +166,7 @@ class KdRelations(KdRelated):
 
     @property
     def held(self) -> float:
-        """What both softmaxes need."""
+        """Probabilities of both networks and their logarithms."""
         return 7
 
     def split(self, body: BodyNode, layer: int) -> int:

@@ -13,9 +13,9 @@ from einops import rearrange
 from jaxtyping import Bool, Float
 from torch.autograd.function import once_differentiable
 
-from bertc.ir.operation import RELATIONS
+from bertc.ir.operation import TOKEN_PAIRS
 
-CPU_SCORES, GPU_SCORES = RELATIONS
+CPU_SCORES, GPU_SCORES = TOKEN_PAIRS
 """Scores of a network at once: on a CPU as many as its caches hold."""
 ABSENT = -1e4
 """The score of a key that does not count: its chance is 0, and finite products with it too."""
