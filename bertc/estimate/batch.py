@@ -1,6 +1,6 @@
 """Device memory of a step's batch: the rows as fetched, and the targets made from them."""
 
-from bertc.estimate.blocks import DeviceBudget
+from bertc.estimate.execution import DeviceBudget
 from bertc.ir.program.stage import Stage, TaskStage
 from bertc.ir.terms.node import FP32, LONG
 from bertc.planning.plan import batches_at_once

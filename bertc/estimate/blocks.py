@@ -1,44 +1,19 @@
-"""Memory per block of a network, and the device budget that it has to fit."""
+"""Memory of a network and of its blocks, and the device budget that it has to fit."""
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 
-from bertc.estimate.execution import FP32, Execution
-from bertc.estimate.rules import cost
+from bertc.estimate.execution import FP32, DeviceBudget, Execution, execution_of
+from bertc.estimate.rules import cost, is_fused
 from bertc.ir import operation as op
-from bertc.ir.base import DeviceKind
+from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
-from bertc.planning.world import Strategy
 
-
-@dataclass(frozen=True)
-class DeviceBudget:
-    """Device and settings of a step: memory in bytes, device kind, precision, compiled or not.
-
-    With ``strategy="ddp"`` gradients persist between steps. ``begun``: this process already has a
-    CUDA context, and ``memory_bytes`` excludes it. ``fast_bf16``: its products take bf16.
-    """
-
-    memory_bytes: int
-    device: DeviceKind
-    precision: Literal["fp32", "bf16"]
-    compiled: bool
-    recompute: Literal["auto", "on", "off"]
-    strategy: Strategy = "single"
-    begun: bool = False
-    fast_bf16: bool = True
-
-    @property
-    def unrounded_bytes(self) -> int:
-        """Bytes beside each score of a bf16 product that the device makes in fp32 and rounds."""
-        return 0 if self.precision == "fp32" or self.fast_bf16 else FP32
-
-    @property
-    def execution(self) -> Execution:
-        """The execution settings shared by all operations."""
-        return Execution(self.device, self.precision, self.compiled)
+PROJECTED = 3
+"""Queries, keys and values of a layer, which one product makes."""
 
 
 class BlockBytes(NamedTuple):
@@ -49,6 +24,34 @@ class BlockBytes(NamedTuple):
     copies: int
     kept: int
     transient: int
+
+
+@dataclass(frozen=True)
+class MemoryPoint:
+    """Bytes in use at one point of a step: a fixed part, and a part per example."""
+
+    fixed: int
+    per_example: int
+
+    def __add__(self, other: "MemoryPoint") -> "MemoryPoint":
+        return MemoryPoint(self.fixed + other.fixed, self.per_example + other.per_example)
+
+    def at(self, examples: int) -> int:
+        """Bytes with ``examples`` at once."""
+        return self.fixed + examples * self.per_example
+
+
+class LossBytes(NamedTuple):
+    """Bytes at a loss in blocks: saved for backward by it, its body and the losses before it.
+
+    ``kept`` and ``saved``, by itself alone, are per example; ``block`` while forward computes it,
+    and ``table`` of a table's gradient are not.
+    """
+
+    kept: int
+    saved: int
+    block: int
+    table: int
 
 
 class Gradients:
@@ -126,3 +129,152 @@ def _of_block(block: op.Block, how: Execution) -> BlockBytes:
         kept=sum(each.kept for each in costs),
         transient=sum(each.transient for each in costs),
     )
+
+
+@dataclass(frozen=True)
+class NetworkPass:
+    """Memory of one network from its forward to its backward pass."""
+
+    stage: Stage
+    network: Network
+    budget: DeviceBudget
+    forward: op.Forward
+    layers: tuple[tuple[BlockBytes, ...], ...]
+    recompute: bool
+
+    @property
+    def how(self) -> Execution:
+        """The settings of its operations."""
+        return execution_of(self.network, self.budget.execution)
+
+    @property
+    def encoder(self) -> Body:
+        """The network's body."""
+        return self.network.body
+
+    @cached_property
+    def kept(self) -> int:
+        """Bytes that forward saves for backward, per example."""
+        if not self.network.learned:
+            return self.handed_on.per_example
+        if not self.network.terms:
+            return self.body_kept
+        return self.body_kept + kept_by(self.network.head_operations(1), self.how)
+
+    @cached_property
+    def body_kept(self) -> int:
+        """The same without the heads, in bytes."""
+        if not self.network.terms:
+            return 0
+        how, forward = self.how, self.forward
+        around = kept_by((*forward.embeddings, *forward.last), how) + self.states
+        if self.recompute:
+            return around + len(self.layers) * self.input
+        return around + sum(block.kept for layer in self.layers for block in layer)
+
+    @property
+    def saved(self) -> int:
+        """The same, of a network that has a backward pass; else 0."""
+        return self.kept if self.network.learned else 0
+
+    @cached_property
+    def in_blocks(self) -> tuple[LossBytes, ...]:
+        """The losses that are made in blocks, in the order of forward."""
+        how, kept, found = self.how, self.body_kept, []
+        examples = self.stage.microbatch or self.stage.batch
+        of_one, of_all = (self.network.head_operations(many) for many in (1, examples))
+        for one, all_at_once in zip(of_one, of_all, strict=True):
+            own, whole = cost(one, how), cost(all_at_once, how)
+            kept += own.kept
+            if whole.block:
+                found.append(LossBytes(kept, own.kept, whole.block, whole.table))
+        return tuple(found)
+
+    @property
+    def cast(self) -> int:
+        """Bytes of weights that are cast when the losses are made."""
+        if self.budget.precision != "bf16":
+            return self.copies
+        numbers = self.heads + self.reads * self.table
+        return self.copies + numbers * self.how.value_bytes
+
+    @cached_property
+    def handed_on(self) -> MemoryPoint:
+        """Bytes of outputs for terms that are there until all losses are, and not saved anyway."""
+        stage, how, wanted = self.stage, self.how, self.network.wanted
+        layers = [layer for layer in wanted.projections if not self._saves_projected(layer)]
+        each = (self.encoder.attention_widths(layer) for layer in layers)
+        states = sum(PROJECTED * stage.seq * widths.inner for widths in each if widths)
+        if self.network.learned:
+            return MemoryPoint(0, stage.rows_an_example * states * how.value_bytes)
+        last = stage.seq if self.network.num_outputs is None else self.network.num_outputs
+        if last == stage.seq and wanted.whole_layers(self.encoder.depth) in wanted.states:
+            last = 0
+        states += (last + len(wanted.states) * stage.seq) * self.encoder.hidden
+        tables = sum(one.asks_head and one.scores_tokens for one in self.network.scored)
+        cast = tables * self.table * how.value_bytes if how.precision == "bf16" else 0
+        return MemoryPoint(cast, stage.rows_an_example * states * how.value_bytes)
+
+    def _saves_projected(self, layer: int) -> bool:
+        """True if queries, keys and values of a layer, from 1, are saved for backward as they are.
+
+        An attention that is not fused saves copies of them.
+        """
+        if not self.network.learned or self.recompute or layer > len(self.forward.layers):
+            return False
+        operations = (each for block in self.forward.layers[layer - 1] for each in block.operations)
+        attention = [each for each in operations if isinstance(each, op.Attention)]
+        return all(is_fused(each, self.how) for each in attention)
+
+    @property
+    def states(self) -> int:
+        """Bytes of the output states per example; 0 if a single head reads all of them."""
+        outputs, stage = self.network.num_outputs, self.stage
+        if outputs is not None and len(self.network.terms) == 1:
+            return 0
+        states = stage.seq + self.network.query_states if outputs is None else outputs
+        return stage.rows_an_example * states * self.encoder.hidden * self.how.value_bytes
+
+    @property
+    def input(self) -> int:
+        """Bytes of a layer's input, per example."""
+        rows = self.stage.rows_an_example
+        return rows * self.stage.seq * self.encoder.hidden * self.how.value_bytes
+
+    @cached_property
+    def copies(self) -> int:
+        """Bytes of the layers' bf16 weight copies, held from forward to backward."""
+        if self.recompute or not self.network.terms:
+            return 0
+        return sum(block.copies for layer in self.layers for block in layer)
+
+    @cached_property
+    def heads(self) -> int:
+        """Number of weights of the heads and the pooler."""
+        weights = {  # terms may share a head
+            weight.name: weight.numel
+            for term in self.network.terms
+            for weight in term.objective.weights(self.encoder)
+        }
+        return sum(weights.values()) + sum(weight.numel for weight in self.encoder.pooler_weights())
+
+    @cached_property
+    def reads(self) -> int:
+        """Number of heads that use the token table as their projection."""
+        return self.network.vocabulary_heads
+
+    @property
+    def table(self) -> int:
+        """Number of elements of the token table."""
+        return self.encoder.table_elements
+
+    @property
+    def scores(self) -> int:
+        """Number of vocabulary scores per example."""
+        return self.encoder.scores(self.stage.predictions())
+
+    @cached_property
+    def gradients(self) -> int:
+        """Bytes of the gradients of the network's own layers and heads."""
+        owned = {block.owner: block.weights for layer in self.layers for block in layer}
+        return sum(owned.values()) + self.heads * FP32

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bertc.compress.prune import expected
-from bertc.estimate.blocks import DeviceBudget
 from bertc.estimate.duration import run_time, stage_time, step_time
-from bertc.estimate.execution import Execution
+from bertc.estimate.execution import DeviceBudget, Execution
 from bertc.estimate.figures import (
     Convention,
     Estimate,

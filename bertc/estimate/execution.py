@@ -1,8 +1,11 @@
-"""Execution settings of operations: device kind, precision, compiled or eager."""
+"""Execution settings of operations, and the device budget that a step has to fit."""
 
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from bertc.ir.base import DeviceKind
+from bertc.ir.program.network import Network
+from bertc.planning.world import Strategy
 
 FP32 = 4
 
@@ -27,5 +30,38 @@ class Execution(NamedTuple):
         return self.value_bytes if self.compiled else 0
 
 
+def execution_of(network: Network, how: Execution) -> Execution:
+    """The settings of a network, which may have a precision of its own."""
+    return how if network.precision == "auto" else how._replace(precision=network.precision)
+
+
 ANY = Execution("cpu", "fp32", compiled=False)
 """Settings for counting FLOPs, which do not depend on them."""
+
+
+@dataclass(frozen=True)
+class DeviceBudget:
+    """Device and settings of a step: memory in bytes, device kind, precision, compiled or not.
+
+    With ``strategy="ddp"`` gradients persist between steps. ``begun``: this process already has a
+    CUDA context, and ``memory_bytes`` excludes it. ``fast_bf16``: its products take bf16.
+    """
+
+    memory_bytes: int
+    device: DeviceKind
+    precision: Literal["fp32", "bf16"]
+    compiled: bool
+    recompute: Literal["auto", "on", "off"]
+    strategy: Strategy = "single"
+    begun: bool = False
+    fast_bf16: bool = True
+
+    @property
+    def unrounded_bytes(self) -> int:
+        """Bytes beside each score of a bf16 product that the device makes in fp32 and rounds."""
+        return 0 if self.precision == "fp32" or self.fast_bf16 else FP32
+
+    @property
+    def execution(self) -> Execution:
+        """The execution settings of all operations, but those of networks with a precision."""
+        return Execution(self.device, self.precision, self.compiled)

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from bertc.estimate.blocks import DeviceBudget, call_of
-from bertc.estimate.execution import FP32
+from bertc.estimate.blocks import MemoryPoint, call_of
+from bertc.estimate.execution import FP32, DeviceBudget
 from bertc.estimate.figures import Memory, Parameters
 from bertc.estimate.machines.cuda import CONTEXT_BYTES, NCCL_BYTES
-from bertc.estimate.memory_points import MemoryPoint, Step
+from bertc.estimate.memory_points import Step
 from bertc.estimate.update import average_bytes, state_bytes
 from bertc.ir.program.stage import Stage
 from bertc.planning.plan import Fit, choose_fit, largest_divisor

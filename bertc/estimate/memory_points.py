@@ -13,147 +13,23 @@ from functools import cached_property
 
 from bertc.estimate.batch import batch_bytes, memory_bytes
 from bertc.estimate.blocks import (
-    BlockBytes,
-    DeviceBudget,
     Gradients,
+    MemoryPoint,
+    NetworkPass,
     block_bytes,
-    kept_by,
     largest_scores,
 )  # fmt: skip
-from bertc.estimate.execution import FP32
+from bertc.estimate.execution import FP32, DeviceBudget, execution_of
 from bertc.estimate.figures import Parameters
 from bertc.estimate.machines.cuda import CUBLAS_BYTES
 from bertc.estimate.update import state_bytes, temporary_bytes
 from bertc.ir import operation as op
-from bertc.ir.network.body import Body
-from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
 
-PROJECTED = 3
-"""Queries, keys and values of a layer, which one product makes."""
 CHUNK = {"cpu": 0, "cuda": 2**24, "mps": 2**24}
 """Number of scores that the eager cross entropy casts to fp32 at once.
 
 On a CPU it is a row or, without a compiler, 2 MB."""
-
-
-@dataclass(frozen=True)
-class MemoryPoint:
-    """Bytes in use at one point of a step: a fixed part, and a part per example."""
-
-    fixed: int
-    per_example: int
-
-    def __add__(self, other: "MemoryPoint") -> "MemoryPoint":
-        return MemoryPoint(self.fixed + other.fixed, self.per_example + other.per_example)
-
-    def at(self, examples: int) -> int:
-        """Bytes with ``examples`` at once."""
-        return self.fixed + examples * self.per_example
-
-
-@dataclass(frozen=True)
-class NetworkPass:
-    """Memory of one network from its forward to its backward pass."""
-
-    stage: Stage
-    network: Network
-    budget: DeviceBudget
-    forward: op.Forward
-    layers: tuple[tuple[BlockBytes, ...], ...]
-    recompute: bool
-
-    @property
-    def encoder(self) -> Body:
-        """The network's body."""
-        return self.network.body
-
-    @cached_property
-    def kept(self) -> int:
-        """Bytes that forward saves for backward, per example."""
-        if not self.network.learned:
-            return self.handed_on
-        if not self.network.terms:
-            return self.body_kept
-        return self.body_kept + kept_by(self.network.head_operations(1), self.budget.execution)
-
-    @cached_property
-    def body_kept(self) -> int:
-        """The same without the heads, in bytes."""
-        if not self.network.terms:
-            return 0
-        how, forward = self.budget.execution, self.forward
-        around = kept_by((*forward.embeddings, *forward.last), how) + self.states
-        if self.recompute:
-            return around + len(self.layers) * self.input
-        return around + sum(block.kept for layer in self.layers for block in layer)
-
-    @cached_property
-    def handed_on(self) -> int:
-        """Bytes that a frozen network leaves for the terms it teaches, per example."""
-        stage, how = self.stage, self.budget.execution
-        asked = self.network.num_outputs
-        last = stage.seq if asked is None else asked
-        wanted = self.network.wanted
-        states = (last + len(wanted.states) * stage.seq) * self.encoder.hidden
-        each = (self.encoder.attention_widths(layer) for layer in wanted.projections)
-        states += sum(PROJECTED * stage.seq * widths.inner for widths in each if widths)
-        return stage.rows_an_example * states * how.value_bytes
-
-    @property
-    def states(self) -> int:
-        """Bytes of the output states per example; 0 if a single head reads all of them."""
-        outputs, stage = self.network.num_outputs, self.stage
-        if outputs is not None and len(self.network.terms) == 1:
-            return 0
-        states = stage.seq + self.network.query_states if outputs is None else outputs
-        return (
-            stage.rows_an_example * states * self.encoder.hidden * self.budget.execution.value_bytes
-        )
-
-    @property
-    def input(self) -> int:
-        """Bytes of a layer's input, per example."""
-        rows = self.stage.rows_an_example
-        return rows * self.stage.seq * self.encoder.hidden * self.budget.execution.value_bytes
-
-    @cached_property
-    def copies(self) -> int:
-        """Bytes of the layers' bf16 weight copies, held from forward to backward."""
-        if self.recompute or not self.network.terms:
-            return 0
-        return sum(block.copies for layer in self.layers for block in layer)
-
-    @cached_property
-    def heads(self) -> int:
-        """Number of weights of the heads and the pooler."""
-        weights = {  # terms may share a head
-            weight.name: weight.numel
-            for term in self.network.terms
-            for weight in term.objective.weights(self.encoder)
-        }
-        return sum(weights.values()) + sum(weight.numel for weight in self.encoder.pooler_weights())
-
-    @cached_property
-    def reads(self) -> int:
-        """Number of heads that use the token table as their projection."""
-        return self.network.vocabulary_heads
-
-    @property
-    def table(self) -> int:
-        """Number of elements of the token table."""
-        return self.encoder.table_elements
-
-    @property
-    def scores(self) -> int:
-        """Number of vocabulary scores per example."""
-        return self.encoder.scores(self.stage.predictions())
-
-    @cached_property
-    def gradients(self) -> int:
-        """Bytes of the gradients of the network's own layers and heads."""
-        owned = {block.owner: block.weights for layer in self.layers for block in layer}
-        return sum(owned.values()) + self.heads * FP32
 
 
 @dataclass(frozen=True)
@@ -180,7 +56,7 @@ class Step:
                 network,
                 self.budget,
                 forward,
-                block_bytes(forward, self.budget.execution),
+                block_bytes(forward, execution_of(network, self.budget.execution)),
                 self.recompute,
             )
             for network, forward in zip(self.stage.networks(), self.forwards, strict=True)
@@ -202,21 +78,28 @@ class Step:
                 fixed += sum(each.gradients for each in later)
             # The gradient of a shared token table lives until both networks have added to it.
             fixed += sum(each.table * FP32 for each in later[:1] if one.network.learned)
-            others = MemoryPoint(fixed, sum(each.kept for each in earlier))
-            found += [others + point for point in self._own(one)]
+            others = MemoryPoint(fixed, sum(each.saved for each in earlier))
+            handed_on = sum((each.handed_on for each in (*earlier, one)), MemoryPoint(0, 0))
+            found += [others + point for point in self._own(one, handed_on)]
         return (*found, *self._end())
 
-    def _own(self, one: NetworkPass) -> Iterator[MemoryPoint]:
-        """Points of one network."""
+    def _own(self, one: NetworkPass, handed_on: MemoryPoint) -> Iterator[MemoryPoint]:
+        """Points of one network; ``handed_on`` is left until all losses are."""
         if not one.network.learned:
             blocks = [block for layer in one.layers for block in layer]
             # Without backward a block is gone when the next one begins.
-            yield max(
-                (MemoryPoint(block.copies, one.handed_on + block.kept) for block in blocks),
+            largest = max(
+                (MemoryPoint(block.copies, block.kept) for block in blocks),
                 key=lambda point: point.per_example,
-                default=MemoryPoint(0, one.handed_on),
+                default=MemoryPoint(0, 0),
             )
+            at_once = one.network.at_once
+            if 0 < at_once < (self.stage.microbatch or self.stage.batch):
+                largest = MemoryPoint(largest.at(at_once), 0)
+                yield handed_on + MemoryPoint(0, one.handed_on.per_example)  # parts, then joined
+            yield handed_on + largest
             return
+        yield from (handed_on + point for point in self._losses(one))
         yield from self._scores(one)
         if one.network.terms:
             yield from self._layers(one)
@@ -232,12 +115,20 @@ class Step:
         batch = batch_bytes(self.stage, self.budget) + memory_bytes(self.stage, self.budget)
         return states + workspace + batch
 
+    def _losses(self, one: NetworkPass) -> Iterator[MemoryPoint]:
+        """Points in forward: at each loss in blocks, and when all losses are known."""
+        tables = 0
+        for loss in one.in_blocks:
+            tables += loss.table
+            yield MemoryPoint(one.cast + tables + loss.block, loss.kept)
+        yield MemoryPoint(one.cast + tables, one.kept)
+
     def _scores(self, one: NetworkPass) -> Iterator[MemoryPoint]:
         """Points at the vocabulary scores, and where the token table's gradient is cast to fp32."""
         budget, stage = self.budget, self.stage
-        fixed = one.copies
-        if budget.precision == "bf16":
-            fixed += (one.heads + one.reads * one.table) * budget.execution.value_bytes
+        fixed = one.cast + sum(loss.table for loss in one.in_blocks)
+        for loss in one.in_blocks:  # each gradient beside the same times the one from above
+            yield MemoryPoint(fixed + loss.table, loss.kept + loss.saved)
         if not one.reads and one.network.terms:
             yield MemoryPoint(fixed, one.kept)
             return

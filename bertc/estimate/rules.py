@@ -23,9 +23,10 @@ class Cost:
     """Cost of one operation; ``flops`` of forward, ``train_flops`` of forward and backward.
 
     Bytes ``kept`` live from forward to backward, ``transient`` ones during the backward of their
-    block; ``copies`` are of weights, independent of the number of rows. ``moved`` is bytes read and
-    written by forward and backward, ``elements`` the number of elements ``function`` is applied to,
-    ``starts`` the number of kernels that eager torch launches.
+    block, ``block`` ones while forward computes a loss in blocks; ``copies`` are of weights, and
+    ``table`` ones of a table's gradient, independent of the number of rows. ``moved`` is bytes read
+    and written by forward and backward, ``elements`` the number of elements ``function`` is applied
+    to, ``starts`` the number of kernels that eager torch launches.
     """
 
     flops: int = 0
@@ -33,6 +34,8 @@ class Cost:
     kept: int = 0
     transient: int = 0
     copies: int = 0
+    block: int = 0
+    table: int = 0
     moved: int = 0
     function: str = ""
     elements: int = 0
@@ -77,8 +80,23 @@ def cost(operation: op.Operation, how: Execution) -> Cost:
             return Cost(kept=kept, moved=moved, function="loss", elements=scores, starts=20)
         case op.Loss(scores, kept):
             return Cost(kept=kept * FP32, moved=4 * scores * FP32, starts=20)
+        case op.LossInBlocks():
+            return _in_blocks(operation, how)
         case _:
             assert_never(operation)
+
+
+def _in_blocks(loss: op.LossInBlocks, how: Execution) -> Cost:
+    """Scores of both networks and what is made of them; then gradients, one beside the last."""
+    at_once = loss.at_once[how.device != "cpu"]
+    block = min(loss.scores, max(1, at_once // loss.row) * loss.row) * FP32
+    return Cost(
+        kept=loss.kept * how.value_bytes,
+        block=max(round(loss.held * block), block + loss.table * FP32),
+        table=loss.table * FP32,
+        moved=4 * loss.scores * FP32,
+        starts=20,
+    )
 
 
 def _product(product: op.Product, how: Execution) -> Cost:

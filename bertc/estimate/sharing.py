@@ -3,8 +3,7 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-from bertc.estimate.blocks import DeviceBudget
-from bertc.estimate.execution import FP32, Execution
+from bertc.estimate.execution import FP32, DeviceBudget, Execution
 from bertc.estimate.figures import Memory, Parameters
 from bertc.estimate.machines.device import Device
 from bertc.estimate.memory import USABLE, stage_fit, stage_memory

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from bertc.estimate.blocks import call_of
-from bertc.estimate.execution import FP32, Execution
+from bertc.estimate.execution import FP32, Execution, execution_of
 from bertc.estimate.machines.device import Device
 from bertc.estimate.machines.rates import rate_at
 from bertc.estimate.rules import Cost, cost, is_fused
@@ -76,17 +76,17 @@ def microbatch_spent(
     """Forward and backward of ``rows`` rows in all networks."""
     found: ByPart = defaultdict(Spent)
     for network in stage.networks():
-        learns = bool(network.terms)
+        learns, own = bool(network.terms), execution_of(network, how)
         passed = network.body.operations(call_of(stage, network, rows))
         for name, weights, operations in _parts(stage, network, passed, rows):
             part = name if network.learned else "teacher"
             for each in operations:
-                spent = _spent(each, how, device)
-                again = _forward_alone(each, spent, how)
+                spent = _spent(each, own, device)
+                again = _forward_alone(each, spent, own)
                 found[part] += spent if learns else again
                 if learns and recompute and part not in OUTSIDE_LAYERS:
                     found[part] += again
-            found[part] += _of_weights(weights, how, device, learns, accumulating)
+            found[part] += _of_weights(weights, own, device, learns, accumulating)
         starts = STARTS_OF_A_LOSS * device.seconds_a_start
         found["head"] += Spent(starts=starts if learns else 0.0)
     return found
@@ -149,7 +149,7 @@ def forward_spent(operation: op.Operation, how: Execution, device: Device) -> Sp
     """Time of one operation in evaluation: forward alone, no dropout, no loss."""
     joined = 0
     match operation:
-        case op.Dropout() | op.Loss() | op.VocabularyLoss():
+        case op.Dropout() | op.Loss() | op.LossInBlocks() | op.VocabularyLoss():
             return Spent()
         case op.Attention() | op.Norm():
             operation = replace(operation, dropout=False)

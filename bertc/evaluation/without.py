@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -14,6 +15,7 @@ from bertc.interop.pruned import entries_of
 from bertc.ir.changing.growth import Kept
 from bertc.ir.changing.pruning import units
 from bertc.ir.network.encoder import Encoder
+from bertc.ir.program.stage import Stage
 from bertc.nn import Model, build
 
 HeadNames = tuple[tuple[int, int], ...]
@@ -54,6 +56,24 @@ def leaving_out(model: Model, left_out: LeftOut) -> Iterator[Model]:
     """
     with without_heads(model, left_out.heads):
         yield without_layers(model, left_out.layers)
+
+
+def refuse_compared_layers(stage: Stage, left_out: LeftOut, run: Path) -> None:
+    """Refuse to leave out layers of a network whose layers a term of the stage compares.
+
+    Raises:
+        UsageError: naming the terms.
+    """
+    wanted = {t.name: t.objective.wanted(learned=True) for t in stage.objective}
+    compared = [n for n, each in wanted.items() if max((0, *each.states, *each.projections))]
+    if left_out.layers and compared:
+        rest = "+".join(name for name in wanted if name not in compared)
+        objective = f" objective={rest}" if rest else ""
+        raise UsageError(
+            f"{' and '.join(compared)} holds its layers against a teacher's: without some of them "
+            "its loss would be of other layers",
+            help=f'train on without it, and evaluate that run: init="{run}"{objective}',
+        )
 
 
 def heads_named(text: str, model: Model) -> HeadNames:

@@ -16,7 +16,12 @@ from bertc.evaluation.tasks import (
     nothing_to_judge_by,
     sources_told,
 )
-from bertc.evaluation.without import NOTHING_LEFT_OUT, LeftOut, leaving_out
+from bertc.evaluation.without import (
+    NOTHING_LEFT_OUT,
+    LeftOut,
+    leaving_out,
+    refuse_compared_layers,
+)
 from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import Display, choose
 from bertc.host.exact import preparing
@@ -121,6 +126,7 @@ def _as_in_training(
             with leaving_out(model, left_out) as left:
                 evaluation = evaluate_tasks(left, stage, data, stop, progress=display)
             return evaluation, sources_told(data)
+        refuse_compared_layers(stage, left_out, folder.path)
         with leaving_out(model, left_out) as left:
             evaluation = _of_text(
                 left, stage, data, manner.sliding, examples, microbatch, ranks, display

@@ -17,6 +17,10 @@ Mask = Literal["keys", "causal", "pairs", "targets", "bias", "scores"]
 head is added to the scores; ``scores``: such a bias that has a gradient."""
 
 
+SOFT_TARGETS, TOKEN_PAIRS = (2**23, 2**26), (2**20, 2**26)
+"""Scores of a block, on a CPU and elsewhere: of tokens in the vocabulary, of tokens in a row."""
+
+
 @dataclass(frozen=True)
 class Call:
     """One application of a network, or of a layer, to a batch.
@@ -234,6 +238,23 @@ class Loss:
     kept: int
 
 
+@dataclass(frozen=True)
+class LossInBlocks:
+    """A loss over scores of which a block at a time becomes loss and gradients, all in forward.
+
+    A block has ``at_once`` of the ``scores`` (a CPU, elsewhere), in whole rows of ``row``; while it
+    is there, ``held`` times as many numbers in fp32 are. ``kept`` gradients of states and ``table``
+    ones of a table, in fp32, are saved for backward.
+    """
+
+    scores: int
+    row: int
+    at_once: tuple[int, int]
+    held: float
+    kept: int
+    table: int = 0
+
+
 Operation = (
     Product
     | Attention
@@ -245,6 +266,7 @@ Operation = (
     | Copy
     | VocabularyLoss
     | Loss
+    | LossInBlocks
 )
 """The closed union of operations."""
 Operations = tuple[Operation, ...]

@@ -5,7 +5,7 @@ w widths of all heads.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -37,6 +37,24 @@ class Outputs(NamedTuple):
     memory: Memory | None = None  # for the next rows, if these had one
     by_layer: Mapping[int, torch.Tensor] | None = None  # (b, s, h) after each wanted layer
     projections: Mapping[int, Projected] | None = None  # of each layer that they are wanted of
+
+
+def joined_rows(each: Sequence[Outputs]) -> Outputs:
+    """The outputs of rows that were read one part after the other, without a memory."""
+    if len(each) == 1:
+        return each[0]
+    states = [one.by_layer or {} for one in each]
+    projections = [one.projections or {} for one in each]
+    return Outputs(
+        last=torch.cat([one.last for one in each]),
+        by_layer={layer: torch.cat([one[layer] for one in states]) for layer in states[0]},
+        projections={
+            layer: Projected(
+                *map(torch.cat, zip(*(one[layer] for one in projections), strict=True))
+            )
+            for layer in projections[0]
+        },
+    )
 
 
 LAST_STATES = Wanted()

@@ -108,6 +108,11 @@ class EncoderInputs(NamedTuple):
         """Number of cached positions before a row."""
         return self.memory.length if self.memory else 0
 
+    def of_rows(self, rows: slice) -> "EncoderInputs":
+        """The inputs of some rows, without a memory or a query stream."""
+        there = {name: each for name, each in self._asdict().items() if each is not None}
+        return EncoderInputs(**{name: each[rows] for name, each in there.items()})
+
     def in_queries(self, x_bs: Int[torch.Tensor, "#b s"]) -> Int[torch.Tensor, "#b q"]:
         """Numbers of tokens (b|1, s) as those of all queries, with those of the query stream."""
         if self.permutation is None:

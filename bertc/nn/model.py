@@ -15,7 +15,7 @@ from bertc.ir.program.network import MAIN, Network
 from bertc.ir.program.resolved import Resolved
 from bertc.nn.bag import Bag
 from bertc.nn.bilstm import BiLstm
-from bertc.nn.body import LAST_STATES, BodyModule, Outputs
+from bertc.nn.body import LAST_STATES, BodyModule, Outputs, joined_rows
 from bertc.nn.encoder import Encoder
 from bertc.nn.heads import Heads
 from bertc.nn.inputs import EncoderInputs
@@ -149,9 +149,19 @@ class Frozen(nn.Module):
 
     @torch.no_grad()
     def read_on(self, inputs: EncoderInputs, wanted: Wanted) -> Outputs:
-        """Its last states, and what is wanted beside them."""
-        outputs: Outputs = self.encoder(inputs, self.compute_dtype, wanted)
-        return outputs
+        """Its last states, and what is wanted beside them; of some rows after the others."""
+        rows, at_once = len(inputs.token_ids), self.network.at_once * self.network.rows.choices
+        each = (
+            [
+                self.encoder(
+                    inputs.of_rows(slice(first, first + at_once)), self.compute_dtype, wanted
+                )
+                for first in range(0, rows, at_once)
+            ]
+            if 0 < at_once < rows
+            else [self.encoder(inputs, self.compute_dtype, wanted)]
+        )
+        return joined_rows(each)
 
 
 def build_body(node: Body) -> BodyModule:

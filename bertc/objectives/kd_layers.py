@@ -150,9 +150,8 @@ class KdRelatedTensors(OfLayersTensors[KdRelated]):
             allowed = torch.ones_like(batch.originals[:1, None, None], dtype=torch.bool)
         if positions_bk is not None:
             allowed = select_rows(allowed, positions_bk)
-        taught = tuple(each.to(both.mine[0].dtype) for each in both.theirs)
         here_by_layer = _by_layer(both.mine, node.layers_of(learned=True))
-        there_by_layer = _by_layer(taught, node.layers_of(learned=False))
+        there_by_layer = _by_layer(both.theirs, node.layers_of(learned=False))
         summed = both.tokens.weights.new_zeros((), dtype=torch.float32)
         for here, there in node.matched:
             how = relation_of(node, node.split(network.node, here))

@@ -20,7 +20,7 @@ from bertc.nn.model import Frozen
 from bertc.objectives import Teaching
 from bertc.step.task_feed import to_micro_batch
 
-LESSONS_VERSION = 1
+LESSONS_VERSION = 2
 """Goes into the names of folders: another number, and all are made anew."""
 PASS_TOKENS = {"cpu": 2048, "cuda": 65536, "mps": 65536}
 """Tokens in a batch of a pass over all examples."""
@@ -44,7 +44,11 @@ def folder_of(
         for term in frozen[0].scored
     ]
     teachers = [
-        (sha256_by_folder[each.source.path], network.body.model_dump(mode="json"))
+        (
+            sha256_by_folder[each.source.path],
+            network.body.model_dump(mode="json"),
+            network.precision,
+        )
         for each, network in zip(stage.teacher, frozen, strict=True)
         if isinstance(each.source, FromFolder)
     ]

@@ -19,6 +19,9 @@ from bertc.ir.program.stage import Stage
 from bertc.ir.program.teacher import FromFolder, FromSpec, Teacher
 from bertc.nn.model import Frozen, drawn
 
+OWN_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+"""The dtypes of teachers with a precision of their own."""
+
 
 def digests(resolved: Resolved, vocabulary: Vocabulary) -> dict[str, str]:
     """sha256 of the weights of every teacher at work, by its folder.
@@ -60,7 +63,8 @@ def frozen_networks(
 ) -> tuple[Frozen, ...]:
     """The frozen networks at work in a stage, whole on each process; the first one reads them.
 
-    One that is a shape alone has initial values: they serve to try a step.
+    They compute in ``dtype`` unless they have a precision of their own. One that is a shape alone
+    has initial values: they serve to try a step.
 
     Raises:
         MissingInputError, DataError, UnsafeError: as ``read_model``; if it is not as it was when
@@ -73,7 +77,7 @@ def frozen_networks(
             if ranks.is_main and isinstance(teacher.source, FromFolder):
                 _load(frozen, Path(teacher.source.path), stage.tasks)
         ranks.share_tensors(dict(frozen.named_parameters()))
-        frozen.compute_dtype = dtype
+        frozen.compute_dtype = OWN_DTYPES.get(network.precision, dtype)
         networks.append(frozen.to(device))
     return tuple(networks)
 

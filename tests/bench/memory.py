@@ -39,6 +39,9 @@ from tests.kinds import PAIRS
 SMALL = "layers=2 hidden=64 heads=2 vocab=8k seq=64"
 MINI = "layers=4 hidden=256 vocab=30522 seq=128"
 BASE = "layers=12 hidden=768 vocab=30522 seq=128"
+STUDENT = "layers=3 hidden=256 heads=4 vocab=8k seq=128 batch=16 precision=fp32"
+TEACHER = "teacher=spec('layers=6 hidden=256 heads=4 vocab=8k seq=128')"
+WIDE = "teacher=spec('layers=6 hidden=512 heads=4 vocab=8k seq=128')"
 CONFIGURATIONS = (
     f"{SMALL} batch=16 precision=fp32",
     f"{SMALL} batch=64 precision=fp32 dropout=0",
@@ -82,6 +85,16 @@ CONFIGURATIONS = (
     f"{BASE} batch=8 microbatch=4 precision=bf16",
     f"{BASE} batch=8 precision=bf16 share=all E=128 objective=mlm+sop optimizer=lamb",
     f"{BASE} batch=8 precision=bf16 recompute=on",
+    f"{STUDENT} objective=mlm+kd(logits,T=2) {TEACHER}",
+    f"{STUDENT} objective=kd(logits,loss=mse) {TEACHER}",
+    f"{STUDENT} objective=mlm+kd(logits,over=masked) {TEACHER}",
+    f"{STUDENT} objective=5*kd(logits,T=2)+2*mlm+kd(hidden,loss=cosine,layers=last) {TEACHER}",
+    f"{STUDENT} objective=kd(hidden) {WIDE}",
+    f"{STUDENT} objective=mlm+kd(cls,normalize=true)+kd(embeddings) {WIDE}",
+    f"{STUDENT} objective=kd(attention) {WIDE}",
+    f"{STUDENT} objective=kd(attention,of=probabilities)+mlm {TEACHER}",
+    f"{STUDENT} objective=kd(attention,of=probabilities,loss=kl) {TEACHER}",
+    f"{STUDENT} objective=mlm+kd(relations,heads=16) {WIDE}",
 )
 STEPS = 2
 

@@ -18,9 +18,11 @@ TASK = 'glue(rte, "RTE")'
 TEACHER = {**TOY, "layers": "4", "heads": "[1, 2, 2, 1]", "objective": "mlm", "steps": "2"}
 STUDENT = dict.fromkeys(("layers", "hidden", "heads", "ffn", "vocab", "steps"), "")
 STAGES = """
-stage "general" {{ teacher = "{general}"  objective = kd(hidden) + kd(embeddings)  steps = 2 }}
+stage "general" {{ teacher = "{general}"  steps = 2
+    objective = mlm + kd(logits, T=2) + kd(hidden) + kd(embeddings) + kd(relations, heads=2) }}
 stage "alone" {{ objective = mlm  steps = 2 }}
-stage "states" {{ teacher = "{tuned}"  objective = 1e-6*{task} + kd(hidden)  steps = 2
+stage "states" {{ teacher = run("{tuned}", microbatch=1)  steps = 2
+    objective = 1e-6*{task} + kd(hidden) + kd(cls, layers=last) + kd(attention, layers=[2, 4])
     optimizer = adamw(1e-3, warmup=0, schedule=constant) }}
 stage "answers" {{ teacher = "{tuned}"  objective = 0.5*{task} + 0.5*kd(logits)  steps = 2 }}
 """
@@ -70,5 +72,6 @@ def test_a_run_goes_on_in_any_stage_to_the_same_bits(
 
 def test_a_network_reads_with_the_vocabulary_of_a_stage_s_teacher(made: tuple[Path, str]) -> None:
     before, _, stages = made[1].partition("init=")
-    (resolved,) = points(f"{before} positions=32 {stages[stages.index('stage') :]}")
+    of_text = stages[stages.index("stage") : stages.index('stage "states"')]
+    (resolved,) = points(f"{before} positions=32 {of_text}")
     assert resolved.encoder.vocab_size == 120

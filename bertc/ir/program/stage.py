@@ -191,8 +191,7 @@ class Stage(Node):
             found.append(Network("generator", self.generator, "sampled", source.ties))
         for number, each in enumerate(self.teacher):
             if each.shape:
-                name = teacher_name(number)
-                found.append(Network(name, each.shape.body, "frozen", share=each.weight))
+                found.append(each.network(teacher_name(number), each.shape.body))
         return tuple(found)
 
     @property

@@ -194,7 +194,15 @@ class KdLogits(Distilled):
         states = examples * self.head_rows(rows)
         if self.labels:
             return super().operations(encoder, rows, examples)
-        loss = op.Loss(encoder.scores(states), kept=states * encoder.embedding)
+        row, width = encoder.scores(1), encoder.embedding
+        loss = op.LossInBlocks(
+            encoder.scores(states),
+            row,
+            op.SOFT_TARGETS,
+            held=3 if self.loss == "mse" else 5,
+            kept=states * width,
+            table=row * width,
+        )
         return (*_without_loss(encoder.head_operations(states)), loss)
 
     def taught_operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:

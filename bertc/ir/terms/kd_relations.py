@@ -35,6 +35,11 @@ class KdRelated(OfLayers):
     def related(self) -> tuple[Related, ...]:
         """Its relations."""
 
+    @property
+    @abstractmethod
+    def held(self) -> float:
+        """Numbers in fp32 for each score of a block, while it is compared."""
+
     @abstractmethod
     def split(self, body: BodyNode, layer: int) -> int:
         """Number of heads by which the vectors of a layer, counted from 1, are compared."""
@@ -60,8 +65,11 @@ class KdRelated(OfLayers):
             product = self._product(encoder, here, rows, examples)
             scores = product.rows * product.columns * product.times
             kept = (product.rows + product.columns) * product.inner * product.times
-            for _ in self.related:
-                found += (product, op.Loss(scores, kept=kept))
+            row = scores // (examples * rows.choices)
+            # Beside scores, queries of both networks are scaled, as if both were as wide.
+            held = self.held + 2 * product.inner / product.columns
+            loss = op.LossInBlocks(scores, row, op.TOKEN_PAIRS, held, kept)
+            found += len(self.related) * (product, loss)
         return tuple(found)
 
     def taught_operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
@@ -110,6 +118,13 @@ class KdAttention(KdRelated):
         """Queries and keys."""
         return ("attention",)
 
+    @property
+    def held(self) -> float:
+        """Scores and those that count, as bytes; or probabilities and their logarithms."""
+        if self.of == "scores":
+            return 4.5
+        return 7 if self.loss == "kl" else 8
+
     def split(self, body: BodyNode, layer: int) -> int:
         """The heads of the layer."""
         widths = body.attention_widths(layer)
@@ -148,6 +163,11 @@ class KdRelations(KdRelated):
     def related(self) -> tuple[Related, ...]:
         """The argument ``of``."""
         return self.of
+
+    @property
+    def held(self) -> float:
+        """Probabilities of both networks and their logarithms."""
+        return 7
 
     def split(self, body: BodyNode, layer: int) -> int:
         """The argument ``heads``."""

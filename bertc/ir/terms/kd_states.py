@@ -49,8 +49,16 @@ class KdStates(OfLayers):
         """A map and a difference for each pair of layers."""
         states, count = examples * self.head_rows(rows), len(self.matched)
         numbers = count * states * self.width
-        product = op.Product(states, encoder.hidden, self.width, times=count)
-        return (*((product,) if self.maps else ()), op.Loss(numbers, kept=numbers))
+        if not self.maps:
+            return (op.Loss(numbers, kept=numbers),)
+        # States below the last ones are saved by the layer that reads them.
+        last = sum(here == encoder.depth for here, _ in self.matched)
+        products = (
+            op.Product(states, encoder.hidden, self.width, count - last, keeps_rows=False),
+            op.Product(states, encoder.hidden, self.width, last),
+        )
+        saved = 2 * numbers if self.loss == "cosine" else numbers
+        return (*(each for each in products if each.times), op.Loss(numbers, kept=saved))
 
 
 class KdHidden(KdStates):

@@ -12,9 +12,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch.autograd.function import once_differentiable
 
+from bertc.ir.operation import TOKEN_PAIRS
 from bertc.nn.attend import join_heads, split_heads
 
-CPU_SCORES, GPU_SCORES = 2**20, 2**26
+CPU_SCORES, GPU_SCORES = TOKEN_PAIRS
 """Scores of a network at once: on a CPU as many as its caches hold."""
 ABSENT = -1e4
 """The score of a key that does not count: its chance is 0, and finite products with it too."""
@@ -26,9 +27,11 @@ class Factors(NamedTuple):
     queries: Float[torch.Tensor, "b q w"]
     keys: Float[torch.Tensor, "b k w"]
 
-    def of_heads(self, part: slice, heads: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def of_heads(
+        self, part: slice, heads: int, dtype: torch.dtype
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """The factors of some rows, (p, n, q, d) over sqrt(d) and (p, n, k, d)."""
-        queries_pnqd, keys_pnkd = (split_heads(each[part], heads) for each in self)
+        queries_pnqd, keys_pnkd = (split_heads(each[part].to(dtype), heads) for each in self)
         return queries_pnqd * queries_pnqd.shape[3] ** -0.5, keys_pnkd
 
 
@@ -70,36 +73,34 @@ def compared(
     """The loss of each query in each head, and its slope by the network's own scores."""
     if how.of == "scores":
         lowest = how.zero_below or -torch.inf
-        own_counts, taught_counts = own_pnqk > lowest, taught_pnqk > lowest
-        losses_pnq, slope_pnqk = _squared(
-            own_pnqk * own_counts, taught_pnqk * taught_counts, allowed
-        )
-        return losses_pnq, slope_pnqk * own_counts
+        left_out = own_pnqk <= lowest
+        apart_pnqk = own_pnqk.masked_fill(left_out, 0.0)
+        apart_pnqk.sub_(taught_pnqk.masked_fill(taught_pnqk <= lowest, 0.0))
+        losses_pnq, slope_pnqk = _squared(apart_pnqk, allowed)
+        return losses_pnq, slope_pnqk.masked_fill_(left_out, 0.0)
     log_own_pnqk, log_taught_pnqk = (
         each.masked_fill(~allowed, ABSENT).log_softmax(3) for each in (own_pnqk, taught_pnqk)
     )
     chances_pnqk, told_pnqk = log_own_pnqk.exp(), log_taught_pnqk.exp()
     match how.loss:
         case "kl":
-            losses_pnq = (told_pnqk * (log_taught_pnqk - log_own_pnqk)).sum(3)
-            return losses_pnq, chances_pnqk - told_pnqk
+            losses_pnq = (log_taught_pnqk - log_own_pnqk).mul_(told_pnqk).sum(3)
+            return losses_pnq, chances_pnqk.sub_(told_pnqk)
         case "mse":
-            losses_pnq, slope_pnqk = _squared(chances_pnqk, told_pnqk, allowed)
-            slope_pnqk = slope_pnqk * chances_pnqk
-            return losses_pnq, slope_pnqk - chances_pnqk * slope_pnqk.sum(3, keepdim=True)
+            losses_pnq, slope_pnqk = _squared(chances_pnqk - told_pnqk, allowed)
+            slope_pnqk.mul_(chances_pnqk)
+            return losses_pnq, slope_pnqk.sub_(chances_pnqk * slope_pnqk.sum(3, keepdim=True))
         case _:
             assert_never(how.loss)
 
 
 def _squared(
-    one_pnqk: Float[torch.Tensor, "p n q k"],
-    other_pnqk: Float[torch.Tensor, "p n q k"],
-    allowed: Bool[torch.Tensor, "#p 1 #q k"],
+    apart_pnqk: Float[torch.Tensor, "p n q k"], allowed: Bool[torch.Tensor, "#p 1 #q k"]
 ) -> tuple[Float[torch.Tensor, "p n q"], Float[torch.Tensor, "p n q k"]]:
-    """Mean squared difference at the keys that are allowed, and its slope by the first."""
+    """The mean square at the keys that are allowed, and its slope, in place of the differences."""
     share = allowed / allowed.sum(3, keepdim=True)
-    apart_pnqk = one_pnqk - other_pnqk
-    return (apart_pnqk.square() * share).sum(3), 2 * apart_pnqk * share
+    losses_pnq = apart_pnqk.square().mul_(share).sum(3)
+    return losses_pnq, apart_pnqk.mul_(2).mul_(share)
 
 
 class _Relation(torch.autograd.Function):
@@ -116,15 +117,16 @@ class _Relation(torch.autograd.Function):
     ) -> torch.Tensor:
         own, taught = Factors(queries_bqw, keys_bkw), Factors(taught_bqv, taught_bkv)
         differentiated, dtype = any(ctx.needs_input_grad), queries_bqw.dtype
-        gradients: list[tuple[torch.Tensor, torch.Tensor]] = []
+        to_queries_bqw = torch.empty_like(queries_bqw) if differentiated else None
+        to_keys_bkw = torch.empty_like(keys_bkw) if differentiated else None
         total = queries_bqw.new_zeros((), dtype=torch.float32)
         each = how.heads * queries_bqw.shape[1] * keys_bkw.shape[1]
         at_once = CPU_SCORES if queries_bqw.device.type == "cpu" else GPU_SCORES
         rows = max(1, at_once // each)
         for start in range(0, len(queries_bqw), rows):
             part = slice(start, start + rows)
-            query_pnqd, key_pnkd = own.of_heads(part, how.heads)
-            told_pnqd, told_pnkd = taught.of_heads(part, how.heads)
+            query_pnqd, key_pnkd = own.of_heads(part, how.heads, dtype)
+            told_pnqd, told_pnkd = taught.of_heads(part, how.heads, dtype)
             losses_pnq, slope_pnqk = compared(
                 (query_pnqd @ key_pnkd.mT).float(),
                 (told_pnqd @ told_pnkd.mT).float(),
@@ -133,13 +135,14 @@ class _Relation(torch.autograd.Function):
             )
             share_p1q = weights_bq[part, None] / how.heads
             total += (losses_pnq * share_p1q).sum()
-            if differentiated:
-                slope_pnqk = (slope_pnqk * share_p1q[..., None]).to(dtype)
-                scale = query_pnqd.shape[3] ** -0.5
-                to_queries, to_keys = (slope_pnqk @ key_pnkd) * scale, slope_pnqk.mT @ query_pnqd
-                gradients.append((join_heads(to_queries), join_heads(to_keys)))
-        if differentiated:
-            ctx.save_for_backward(*(torch.cat(parts) for parts in zip(*gradients, strict=True)))
+            if to_queries_bqw is None or to_keys_bkw is None:
+                continue
+            slope_pnqk = slope_pnqk.mul_(share_p1q[..., None]).to(dtype)
+            scale = query_pnqd.shape[3] ** -0.5
+            to_queries_bqw[part] = join_heads((slope_pnqk @ key_pnkd) * scale)
+            to_keys_bkw[part] = join_heads(slope_pnqk.mT @ query_pnqd)
+            del slope_pnqk  # or it stands beside the scores of the next
+        ctx.save_for_backward(to_queries_bqw, to_keys_bkw)
         return total
 
     @staticmethod

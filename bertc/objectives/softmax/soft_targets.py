@@ -3,7 +3,7 @@
 Axes: n predictions, e embedding, f embedding of a teacher, v token ids or labels.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, assert_never
 
 import torch
@@ -11,7 +11,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch.autograd.function import once_differentiable
 
-CPU_SCORES, GPU_SCORES = 2**23, 2**26
+from bertc.ir.operation import SOFT_TARGETS
+
+CPU_SCORES, GPU_SCORES = SOFT_TARGETS
 """Logits of a network at once: as few as products are still fast with."""
 
 
@@ -25,7 +27,7 @@ class Logits(NamedTuple):
     def of(self, part: slice) -> Float[torch.Tensor, "p v"]:
         """The logits of some predictions, in fp32."""
         products = F.linear(self.features[part], self.table.to(self.features.dtype))
-        return products.float() + self.bias.float()
+        return products.float().add_(self.bias.float())
 
 
 class Comparison(NamedTuple):
@@ -59,17 +61,20 @@ def soft_target_loss(
 
 def compared(
     own_nv: Float[torch.Tensor, "n v"],
-    taught: Sequence[Float[torch.Tensor, "n v"]],
+    taught: Iterable[Float[torch.Tensor, "n v"]],
     shares: Sequence[float],
     how: Comparison,
 ) -> tuple[Float[torch.Tensor, "n"], Float[torch.Tensor, "n v"]]:
-    """The loss of each prediction, and its slope by the student's logits."""
+    """The loss of each prediction, and its slope by the student's logits.
+
+    Logits of the teachers are asked for one after the other, and gone before the next.
+    """
     if how.loss == "mse":
         apart_nv = own_nv - _mean(taught, shares)
         return how.factor * apart_nv.square().sum(1), 2 * how.factor * apart_nv
-    told_nv = _mean([(each / how.temperature).softmax(1) for each in taught], shares)
+    told_nv = _mean(((each / how.temperature).softmax(1) for each in taught), shares)
     log_own_nv = (own_nv / how.temperature).log_softmax(1)
-    slope_nv = (how.factor / how.temperature) * (log_own_nv.exp() - told_nv)
+    slope_nv = log_own_nv.exp().sub_(told_nv).mul_(how.factor / how.temperature)
     losses_n = -(told_nv * log_own_nv).sum(1)
     match how.loss:
         case "kl":
@@ -81,11 +86,15 @@ def compared(
     return how.factor * losses_n, slope_nv
 
 
-def _mean(each: Sequence[torch.Tensor], shares: Sequence[float]) -> torch.Tensor:
-    if len(each) == 1:
-        return each[0]
-    parts = [share * one for share, one in zip(shares, each, strict=True)]
-    return torch.stack(parts).sum(0) / sum(shares)
+def _mean(each: Iterable[torch.Tensor], shares: Sequence[float]) -> torch.Tensor:
+    if len(shares) == 1:
+        (only,) = each
+        return only
+    weighted = (share * one for share, one in zip(shares, each, strict=True))
+    total = next(weighted)
+    for one in weighted:
+        total += one
+    return total / sum(shares)
 
 
 class _SoftTargets(torch.autograd.Function):
@@ -111,7 +120,8 @@ class _SoftTargets(torch.autograd.Function):
         rows = max(1, at_once // len(bias_v))
         for start in range(0, len(x_ne), rows):
             part = slice(start, start + rows)
-            losses_p, slope_pv = compared(own.of(part), [t.of(part) for t in taught], shares, how)
+            theirs = (each.of(part) for each in taught)
+            losses_p, slope_pv = compared(own.of(part), theirs, shares, how)
             total += losses_p @ weights_n[part]
             if x_grad_ne is None or table_grad_ve is None or bias_grad_v is None:
                 continue
@@ -120,6 +130,7 @@ class _SoftTargets(torch.autograd.Function):
             slope_pv = slope_pv.to(dtype)
             x_grad_ne[part] = slope_pv @ table_ve.to(dtype)
             table_grad_ve += slope_pv.t() @ x_ne[part]
+            del slope_pv  # or it stands beside the logits of the next
         ctx.save_for_backward(x_grad_ne, table_grad_ve, bias_grad_v)
         ctx.dtypes = table_ve.dtype, bias_v.dtype
         return total

@@ -1,0 +1,55 @@
+"""Taught networks that lose layers: in a stage, and for an evaluation."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bertc.api import points
+from bertc.diagnostics import SpecError, UsageError
+from bertc.evaluation.without import LeftOut
+from bertc.inference.evaluate import evaluate_run
+from bertc.interop.loading import load
+from bertc.train.loop import train
+from tests.net.programs import TOY
+from tests.train.conftest import text
+
+pytestmark = pytest.mark.usefixtures("in_the_farm")
+OWN = {**TOY, "layers": "4", "heads": "2", "head_dim": "", "ffn": "32", "steps": ""}
+LOST = """
+stage "whole" {{ teacher = "{0}"  objective = mlm + kd(hidden)  steps = 1 }}
+stage "fewer" {{ prune = layers([1, 3])  teacher = "{0}"  steps = 1
+    objective = mlm + kd(hidden, layers={1}) + kd(attention) }}
+"""
+
+
+@pytest.fixture
+def bert(farm_run: Callable[[str], Path]) -> Path:
+    return farm_run(text({**OWN, "objective": "mlm", "steps": "1"}))
+
+
+def test_layers_that_are_left_learn_by_a_map_of_their_own(
+    bert: Path, cache: Path, tmp_path: Path
+) -> None:
+    own, run = text({**OWN, "vocab": ""}), tmp_path / "run"
+    (resolved,) = points(own + LOST.format(bert, "uniform"))
+    first, second = ([t.objective.matched for t in s.objective[1:]] for s in resolved.stages)  # type: ignore[union-attr]
+    assert first == [((0, 0), (1, 1), (2, 2), (3, 3), (4, 4))]
+    assert second == [((0, 0), (1, 2), (2, 4)), ((1, 2), (2, 4))]
+    train(resolved, run, cache=cache, quiet=True)
+    assert load(run).encoder.node.depth == 2
+    with pytest.raises(SpecError, match="4 layers of the teacher, and this network has 2") as error:
+        points(own + LOST.format(bert, "[1, 2, 3, 4]"))
+    found = error.value.diagnostics[0]
+    assert found.help == "layers=[2, 4]"
+    points(own + LOST.format(bert, "[2, 4]"))
+
+    # Of a network with other layers the loss of a map would be another.
+    with pytest.raises(UsageError, match="layers against a teacher's") as refused:
+        evaluate_run(run, cache=cache, left_out=LeftOut(layers="1"), quiet=True)
+    _, _, way_out = (refused.value.help or "").partition(": ")
+    again = text({**OWN, "vocab": "", "layers": "2", "objective": "", "steps": "1"})
+    train(points(f"{again} {way_out}")[0], tmp_path / "again", cache=cache, quiet=True)
+    less = evaluate_run(tmp_path / "again", cache=cache, left_out=LeftOut(layers="1"), quiet=True)
+    assert less.evaluation is not None
+    assert less.evaluation.losses.keys() == {"mlm"}
