@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from bertc.estimate.blocks import DeviceBudget, call_of
+from bertc.estimate.blocks import DeviceBudget, passed_by
 from bertc.estimate.execution import FP32
 from bertc.estimate.figures import Memory, Parameters
 from bertc.estimate.machines.cuda import CONTEXT_BYTES, NCCL_BYTES
@@ -45,8 +45,7 @@ def stage_fit(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> Fit
 def whole_step(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> Step:
     """The step with its batch as one micro-batch, nothing recomputed; DDP accumulates."""
     forwards = tuple(
-        network.body.operations(call_of(stage, network, stage.rows_an_example))
-        for network in stage.networks()
+        passed_by(stage, network, stage.rows_an_example) for network in stage.networks()
     )
     return Step(
         stage, parameters, budget, forwards, accumulating=budget.strategy == "ddp", recompute=False

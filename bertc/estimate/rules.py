@@ -49,6 +49,9 @@ def cost(operation: op.Operation, how: Execution) -> Cost:
             return _attention(operation, how)
         case op.Recurrence():
             return _recurrence(operation, how)
+        case op.Alone(operation=done):
+            found = cost(done, how)
+            return replace(found, train_flops=found.flops, kept=0, transient=0)
         case op.Norm():
             return _norm(operation, how)
         case op.Pointwise(function, elements, kept):
@@ -82,17 +85,18 @@ def cost(operation: op.Operation, how: Execution) -> Cost:
 
 
 def _product(product: op.Product, how: Execution) -> Cost:
-    """Matmul: 2 FLOPs per multiply-add; backward: a gradient for each non-constant factor."""
+    """Matmul: 2 FLOPs per multiply-add; backward: a gradient for each factor that learns."""
     rows, inner, columns = product.rows, product.inner, product.columns
     flops = 2 * rows * inner * columns * product.times
     joined = product.maps > 1 and how.precision == "fp32" and not how.compiled
     factors = rows * inner + inner * columns + rows * columns
+    passes = 3 - product.constant - product.frozen
     return Cost(
         flops=flops,
-        train_flops=flops * (2 if product.constant else 3),
+        train_flops=flops * passes,
         kept=rows * inner * product.times * how.value_bytes * product.keeps_rows,
         copies=inner * columns * FP32 * joined,
-        moved=(2 if product.constant else 3) * factors * product.times * how.value_bytes,
+        moved=passes * factors * product.times * how.value_bytes,
         starts=10 + 2 * product.maps if product.maps else 4,
     )
 

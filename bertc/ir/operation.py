@@ -86,8 +86,9 @@ class Product:
     """``times`` matrix products (rows, inner) x (inner, columns).
 
     ``maps``: number of weight matrices side by side in the columns; 0: both factors are
-    activations. ``constant``: the rows depend on no weights, so backward has one product instead of
-    two. ``keeps_rows=False``: another operation saves the rows for backward.
+    activations. ``constant``: the rows depend on no weights that learn, so backward has one product
+    instead of two; ``frozen``: so too, since the maps do not learn. ``keeps_rows=False``: another
+    operation saves the rows for backward.
     """
 
     rows: int
@@ -96,6 +97,7 @@ class Product:
     times: int = 1
     maps: int = 1
     constant: bool = False
+    frozen: bool = False
     keeps_rows: bool = True
 
 
@@ -180,7 +182,8 @@ class Lookup:
 class Norm:
     """A norm over ``width``; with ``residual`` of x + y, with ``dropout`` on y.
 
-    ``keeps_input=False``: its input is saved for backward by another operation.
+    ``keeps_input=False``: its input is saved for backward by another operation. ``affine``: it has
+    weights.
     """
 
     rows: int
@@ -188,6 +191,7 @@ class Norm:
     residual: bool = False
     dropout: bool = False
     keeps_input: bool = True
+    affine: bool = True
 
 
 @dataclass(frozen=True)
@@ -234,6 +238,13 @@ class Loss:
     kept: int
 
 
+@dataclass(frozen=True)
+class Alone:
+    """An operation without a backward pass: nothing that it depends on learns."""
+
+    operation: "Operation"
+
+
 Operation = (
     Product
     | Attention
@@ -243,6 +254,7 @@ Operation = (
     | Pointwise
     | Dropout
     | Copy
+    | Alone
     | VocabularyLoss
     | Loss
 )

@@ -125,16 +125,22 @@ def without_way_out(spec: str) -> list[str]:
             return wrong
         if len(met) > 5:
             return [f"helps go in a circle: {[each.code for each in met]}"]
-        first = next((each for each in found if each.fix or alternatives(each.help)), found[0])
+        first = next((each for each in found if each.fix or ways_out(each)), found[0])
         met.append(first)
         now = Written(spec)
         if first.fix:
             spec = now.fixed(first.fix).spec
-        elif ways := alternatives(first.help):
+        elif ways := ways_out(first):
             spec = now.with_settings(ways[0], first.span).spec
         else:
             return [f"{first.code} has advice alone: {first.help}"]
     return []
+
+
+def ways_out(mistake: Diagnostic) -> list[str]:
+    """Settings that its help says to write, or gives as an example."""
+    advice, _, example = mistake.help.partition(" as in ")
+    return alternatives(example or advice)
 
 
 def mistakes(spec: str) -> list[Diagnostic]:
@@ -184,8 +190,9 @@ def wrong_flops(resolved: Resolved, seen: Mapping[str, Seen]) -> list[str]:
     wrong = []
     whole = resolved.model_validate_json(resolved.model_dump_json().replace(SEEN, WHOLE))
     for stage, found in zip(whole.stages, estimate(whole).stages, strict=True):
-        # What an adaptive head computes follows from the text.
-        if not isinstance(stage, TextStage) or len(stage.encoder.clusters) > 1:
+        # An adaptive head computes what the text asks for, and torch counts no recurrence.
+        varies = len(stage.encoder.clusters) > 1 or stage.encoder.body_kind == "bilstm"
+        if not isinstance(stage, TextStage) or varies:
             continue
         # The gradient of a bias is run as a product with one column, which is none of the model's.
         scored = sum(isinstance(term.objective, Mlm | Clm | Plm | Sbo) for term in stage.objective)
@@ -260,7 +267,7 @@ def material(place: Path) -> None:
 
 
 def tried(pairs: Sequence[Pair], log: Path, options: argparse.Namespace) -> Iterator[Outcome]:
-    """Try pairs one after the other, a line each; one that ended its process is told of next time."""
+    """Try pairs in turn, a line each; one that ended its process is told of the next time."""
     began, started = log.with_suffix(".begun"), time.monotonic()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)

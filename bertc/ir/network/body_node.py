@@ -172,6 +172,10 @@ class BodyNode(Node):
         """The setting by which its steps depend on the length of a row; "" if none does."""
         return ""
 
+    def common_weights(self) -> tuple[Weight, ...]:
+        """Weights that all layers use, independent of sharing: none."""
+        return ()
+
     def counted_weights(self) -> Iterator[tuple[tuple[Weight, ...], int, int]]:
         """Weights of parts, how often they are stored and applied; parts alike may be one."""
         yield self.weights(), 1, 1
