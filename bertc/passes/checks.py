@@ -14,7 +14,7 @@ from bertc.passes.bodies import check_body, check_table
 from bertc.passes.languages import check_languages
 from bertc.passes.lengths import check_lengths
 from bertc.passes.running import check_running
-from bertc.passes.settings.fixes import argument, fix, note
+from bertc.passes.settings.fixes import argument, fix, note, terms_written
 from bertc.passes.settings.layers import layer_values
 from bertc.passes.settings.stages import reads_on
 from bertc.passes.terms import check_terms
@@ -149,13 +149,16 @@ def _causal_throughout(program: Complete, diagnostics: Diagnostics) -> None:
     stages, causal = program.stages, reads_on(program.stages[0].objective)
     unlike = next((s for s in stages if reads_on(s.objective) != causal), None)
     if unlike is not None:
+        first = terms_written(stages[0].origins["objective"], lambda _: True)
+        instead = f"objective={first}" if first else ""
         diagnostics.error(
             "E218",
             "some stages train a causal encoder, others a bidirectional one",
             unlike.span("objective"),
             label=f"stage {unlike.name}",
             notes=note(f"stage {stages[0].name}", stages[0].span("objective")),
-            help="use clm in every stage or in none; or start a second run with init",
+            help=instead or "use clm in every stage or in none; or start a second run with init",
+            fix=fix(unlike.origins["objective"], instead) if instead else None,
         )
 
 

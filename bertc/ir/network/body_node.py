@@ -201,7 +201,7 @@ class BodyNode(Node):
         if isinstance(self.head, AdaptiveHead):
             return self.head.weights(name, wide, vocab, self._adaptive, init)
         own = self.head.weights(name, wide, self.embedding, vocab, self.head_norm, init)
-        if isinstance(self.table, FactorisedTable):
+        if isinstance(self.table, FactorisedTable) and self.head.reads_table:
             return (*own, self.table.head_weight(name, self.embedding, init))
         return own
 
@@ -211,7 +211,7 @@ class BodyNode(Node):
         if isinstance(self.head, AdaptiveHead):
             return self.head.operations(wide, self.vocab_size, self._adaptive, rows)
         own = self.head.operations(wide, self.embedding, self.vocab_size, rows)
-        if isinstance(self.table, FactorisedTable):
+        if isinstance(self.table, FactorisedTable) and self.head.reads_table:
             *before, _, loss = own
             rank = self.table.rank
             narrowed = op.Product(rows, self.embedding, rank)
