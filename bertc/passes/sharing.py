@@ -129,4 +129,4 @@ def _shared_layers_alike(program: Complete, layers: int, diagnostics: Diagnostic
                     notes=(Note("the sharing is set here", share_span),) if share_span else (),
                     help=f"{setting}={max(widths)}",
                 )
-                return
+                break
