@@ -291,7 +291,7 @@ def tried(pairs: Sequence[Pair], log: Path, options: argparse.Namespace) -> Iter
             found = died if again else outcome(pair, place / "run", place / "cache", options.memory)
             rmtree(place / "run", ignore_errors=True)
             print(json.dumps(asdict(found)), file=file, flush=True)
-            began.unlink()
+            began.unlink(missing_ok=True)
             yield found
 
 
