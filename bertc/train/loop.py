@@ -70,8 +70,7 @@ def train(
     Raises:
         UsageError: if the folder holds a run and ``resume`` is false.
         ResumeRefusedError: if the run in it is of another program or other text.
-        StoppedError: after SIGTERM or Ctrl-C, with a checkpoint of the last step; without one if
-            another process of the run ended.
+        StoppedError: after a signal, with a checkpoint, or if another process of the run ended.
         DataError: if a loss is not finite; the weights are those before that step.
         MachineError: if the machine lacks the memory or the device.
         CannotWriteError: if the disk is full; the last good checkpoint stays.
