@@ -45,9 +45,9 @@ def of_folder(folder: Path) -> Subject:
     return Subject(str(folder), resolved, folder, {})
 
 
-def of_spec(resolved: Resolved) -> Subject:
-    """The network of a spec, with random weights."""
-    return Subject(resolved.name, resolved, None, {})
+def of_spec(resolved: Resolved, written: str = "spec") -> Subject:
+    """The network of a spec, with random weights; one without a name has its text for one."""
+    return Subject(written if resolved.name == "spec" else resolved.name, resolved, None, {})
 
 
 def latencies(

@@ -44,7 +44,7 @@ def latency(
     from bertc.estimate.latency.cases import chosen
 
     subjects = [
-        of_folder(Path(name)) if is_folder(name) else of_spec(resolve(name, set or ()))
+        of_folder(Path(name)) if is_folder(name) else of_spec(resolve(name, set or ()), name)
         for name in networks
     ]
     if TEXTS in length:

@@ -57,6 +57,9 @@ def fit(
         if not _begins(here[name], old_shapes[name], growth)
     }
     other_parts |= {f"heads.{title}" for title in changed_answers(old, new)}
+    # A head of another kind may have some names in common with one there: it begins anew.
+    absent = (name for name in here if full_map.copies.get(name, name) not in old_shapes)
+    other_parts |= {_part(name) for name in absent if name.startswith("heads.")}
     old_shapes = {
         name: shape
         for name, shape in old_shapes.items()

@@ -141,14 +141,15 @@ def _vocabulary(
         tokenizer = learn(node, texts)
         progress.end()
         (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
-        return {"size": tokenizer.get_vocab_size()}
+        size = tokenizer.get_vocab_size()
+        if size < node.size:  # told once: who finds it in the cache has been told
+            progress.note(f"the corpus gives only {size:,} of {node.size:,} tokens")
+        return {"size": size}
 
     read = [(language, source.identity) for language, source in monolingual]
     name = fingerprint(VERSION, node.model_dump(mode="json"), read)
     folder = cache / "vocabularies" / name
-    facts = obtain(folder, make, progress)
-    if facts["size"] < node.size:
-        progress.note(f"the corpus gives only {facts['size']:,} of {node.size:,} tokens")
+    obtain(folder, make, progress)
     return from_tokenizer(Tokenizer.from_file(str(folder / "tokenizer.json")), str(folder))
 
 

@@ -78,30 +78,6 @@ class Gradients:
         return self._bytes
 
 
-def call_of(stage: Stage, network: Network, rows: int) -> op.Call:
-    """The arguments of a forward pass of ``network`` over ``rows`` rows of ``stage``."""
-    states, depth = stage.seq + network.query_states, network.body.depth
-    return op.Call(
-        rows=rows,
-        tokens=stage.seq,
-        queries=states if network.num_outputs is None else network.num_outputs,
-        memory=network.memory,
-        query_states=network.query_states,
-        directions=network.directions,
-        sequences=stage.texts + 1 if stage.pack else 0,
-        pooled=_pooled(stage, network),
-        layers=network.wanted.whole_layers(depth),
-        projects=network.wanted.projects_next(depth),
-    )
-
-
-def _pooled(stage: Stage, network: Network) -> int:
-    """States of a row that go through the pooler: one of each example, or all that tasks score."""
-    terms = [term.objective for term in network.terms]
-    read = [each.pooled for each in terms if each.reads_pooler(network.body)]
-    return (stage.texts if all(read) else stage.seq) if read else 0
-
-
 def kept_by(operations: op.Operations, how: Execution) -> int:
     """Bytes that these operations save for backward."""
     return sum(cost(each, how).kept for each in operations)

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import NamedTuple, assert_never
 
 from bertc.estimate import electra
-from bertc.estimate.blocks import call_of
 from bertc.estimate.execution import ANY
 from bertc.estimate.figures import Convention, Flops, Parameters
 from bertc.estimate.rules import cost
 from bertc.estimate.update import update_products
+from bertc.ir.program.passing import passed_by
 from bertc.ir.program.stage import Stage
 
 
@@ -102,8 +102,8 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
     """
     total = train = layers = frozen = 0
     for network in stage.networks():
-        call = call_of(stage, network, examples * stage.rows_an_example)
-        passed, learns = network.body.operations(call), bool(network.terms)
+        passed = passed_by(stage, network, examples * stage.rows_an_example)
+        learns = bool(network.terms)
         heads = network.head_operations(examples)
         around = [cost(each, ANY) for each in (*passed.embeddings, *passed.last, *heads)]
         blocks = (block for layer in passed.layers for block in layer)

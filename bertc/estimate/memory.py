@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
-from bertc.estimate.blocks import MemoryPoint, call_of
+from bertc.estimate.blocks import MemoryPoint
 from bertc.estimate.execution import FP32, DeviceBudget
 from bertc.estimate.figures import Memory, Parameters
 from bertc.estimate.machines.cuda import CONTEXT_BYTES, NCCL_BYTES
 from bertc.estimate.memory_points import Step
 from bertc.estimate.update import average_bytes, state_bytes
+from bertc.ir.program.passing import passed_by
 from bertc.ir.program.stage import Stage
 from bertc.planning.plan import Fit, choose_fit, largest_divisor
 
@@ -46,8 +47,7 @@ def stage_fit(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> Fit
 def whole_step(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> Step:
     """The step with its batch as one micro-batch, nothing recomputed; DDP accumulates."""
     forwards = tuple(
-        network.body.operations(call_of(stage, network, stage.rows_an_example))
-        for network in stage.networks()
+        passed_by(stage, network, stage.rows_an_example) for network in stage.networks()
     )
     return Step(
         stage, parameters, budget, forwards, accumulating=budget.strategy == "ddp", recompute=False

@@ -10,6 +10,7 @@ from typing import assert_never
 
 from bertc.estimate.execution import FP32, Execution
 from bertc.ir import operation as op
+from bertc.ir.blocks import SHORT_KEYS, block_size
 
 OF_LSTM = 4
 """Gates of an LSTM, which oneDNN and cuDNN have whole."""
@@ -52,6 +53,9 @@ def cost(operation: op.Operation, how: Execution) -> Cost:
             return _attention(operation, how)
         case op.Recurrence():
             return _recurrence(operation, how)
+        case op.Alone(operation=done):
+            found = cost(done, how)
+            return replace(found, train_flops=found.flops, kept=0, transient=0)
         case op.Norm():
             return _norm(operation, how)
         case op.Pointwise(function, elements, kept):
@@ -100,17 +104,18 @@ def _in_blocks(loss: op.LossInBlocks, how: Execution) -> Cost:
 
 
 def _product(product: op.Product, how: Execution) -> Cost:
-    """Matmul: 2 FLOPs per multiply-add; backward: a gradient for each non-constant factor."""
+    """Matmul: 2 FLOPs per multiply-add; backward: a gradient for each factor that learns."""
     rows, inner, columns = product.rows, product.inner, product.columns
     flops = 2 * rows * inner * columns * product.times
     joined = product.maps > 1 and how.precision == "fp32" and not how.compiled
     factors = rows * inner + inner * columns + rows * columns
+    passes = 3 - product.constant - product.frozen
     return Cost(
         flops=flops,
-        train_flops=flops * (2 if product.constant else 3),
+        train_flops=flops * passes,
         kept=rows * inner * product.times * how.value_bytes * product.keeps_rows,
         copies=inner * columns * FP32 * joined,
-        moved=(2 if product.constant else 3) * factors * product.times * how.value_bytes,
+        moved=passes * factors * product.times * how.value_bytes,
         starts=10 + 2 * product.maps if product.maps else 4,
     )
 
@@ -153,7 +158,7 @@ def _attention(attention: op.Attention, how: Execution) -> Cost:
     scores = rows * attention.heads * queries * attention.span
     flops = 2 * 2 * attention.pairs * inner
     if attention.span < keys:  # blocks have copies of the keys on both sides
-        keys = -(-keys * attention.span // op.block_size(attention.reach or 0))
+        keys = -(-keys * attention.span // block_size(attention.reach or 0))
     kept = rows * (queries + 2 * keys) * inner * how.value_bytes
     fused = is_fused(attention, how)
     masks = 0 if fused else 2 * scores * how.mask_bytes
@@ -221,7 +226,7 @@ def is_fused(attention: op.Attention, how: Execution) -> bool:
     """
     if how.device == "mps":
         return False
-    short = how.precision == "bf16" and attention.span <= op.SHORT_KEYS
+    short = how.precision == "bf16" and attention.span <= SHORT_KEYS
     slow = (short or attention.mask == "bias") and not how.compiled
     return not (how.device == "cpu" and (attention.dropout or slow))
 

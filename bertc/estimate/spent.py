@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from bertc.estimate.blocks import call_of
 from bertc.estimate.execution import FP32, Execution, execution_of
 from bertc.estimate.machines.device import Device
 from bertc.estimate.machines.rates import rate_at
@@ -21,6 +20,7 @@ from bertc.estimate.update import (
 )
 from bertc.ir import operation as op
 from bertc.ir.program.network import Network
+from bertc.ir.program.passing import passed_by
 from bertc.ir.program.stage import Stage
 
 FORWARD_ALONE = 0.4
@@ -77,7 +77,7 @@ def microbatch_spent(
     found: ByPart = defaultdict(Spent)
     for network in stage.networks():
         learns, own = bool(network.terms), execution_of(network, how)
-        passed = network.body.operations(call_of(stage, network, rows))
+        passed = passed_by(stage, network, rows)
         for name, weights, operations in _parts(stage, network, passed, rows):
             part = name if network.learned else "teacher"
             for each in operations:
@@ -136,6 +136,9 @@ def _parts(
 
 def _spent(operation: op.Operation, how: Execution, device: Device) -> Spent:
     """Time of forward and backward of one operation."""
+    if isinstance(operation, op.Alone):
+        done = operation.operation
+        return _forward_alone(done, _spent(done, how, device), how)
     found = cost(operation, how)
     arithmetic = _arithmetic(operation, found, how, device)
     memory = found.moved / device.bandwidth

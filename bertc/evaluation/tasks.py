@@ -8,6 +8,7 @@ from bertc.data import Progress, Silent, TaskData, TaskSet, encode, vocabulary_o
 from bertc.data.examples.task_sets import notes_on_cuts, scored_sample
 from bertc.data.layouts import scored_examples, scored_parts, source_name
 from bertc.diagnostics import MissingInputError
+from bertc.estimate.units import several
 from bertc.evaluation.device import placed
 from bertc.evaluation.held_out import Evaluation
 from bertc.evaluation.task_inference import Within, answer
@@ -44,7 +45,7 @@ def evaluate_tasks(
         by_part, parts = {}, []
         for part, (examples, rows) in task_set.parts.items():
             pad, title = data.vocabulary.pad, task_set.task.title
-            what = f"answering {len(examples):,} examples of {title} {part}"
+            what = f"answering {several(len(examples), 'example')} of {title} {part}"
             progress.begin(what, len(rows.owners), "rows")
             answers = answer(
                 model, stage, task_set, examples, rows, pad, stop, within=within, progress=progress
@@ -143,6 +144,7 @@ def nothing_to_judge_by(task: AnyTask) -> MissingInputError:
 
 
 def _read_from(task: AnyTask, part: str, source: str, count: int, every: int = 0) -> str:
-    of = f" of {every:,}" if count < every else ""
+    of = f"{count:,} of " if count < every else ""
+    read = of + several(max(count, every), "example")
     where = "" if source == part else f" of {source}"
-    return f"{task.title} {part}: {count:,}{of} examples{where}"
+    return f"{task.title} {part}: {read}{where}"

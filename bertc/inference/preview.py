@@ -11,6 +11,7 @@ import torch
 from bertc.data import RawBatch, TaskBatch, TaskData, TaskSet, Vocabulary, prepare
 from bertc.data.examples.task import cut, gather
 from bertc.diagnostics import listed
+from bertc.estimate.units import several
 from bertc.evaluation.held_out import named
 from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import choose
@@ -52,7 +53,7 @@ def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | Non
     for index, stage in enumerate(resolved.stages):
         data = corpus.stage(index)
         if isinstance(data, TaskData):
-            parts.append(f"stage {stage.name}: {stage.batch} examples a step")
+            parts.append(f"stage {stage.name}: {several(stage.batch, 'example')} a step")
             parts += _examples(data, examples)
             continue
         batch = data.train(0, slice(0, examples))

@@ -5,6 +5,7 @@ from functools import partial
 from itertools import pairwise
 
 from bertc.data import RawBatch, Vocabulary
+from bertc.estimate.units import several
 from bertc.ir.program.stage import Stage
 from bertc.objectives import MicroBatch, RowView, tensors_of
 
@@ -71,7 +72,7 @@ def _lines(explained: list[tuple[str, str]]) -> list[str]:
 
 
 def _count(examples: int, stage: Stage) -> str:
-    return f", {examples} examples" if stage.pack else ""
+    return f", {several(examples, 'example')}" if stage.pack else ""
 
 
 def _token(vocabulary: Vocabulary, token_id: int) -> str:

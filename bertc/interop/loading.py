@@ -31,7 +31,7 @@ from bertc.storage.paths import is_file, is_folder, is_taken
 from bertc.storage.plain_file import size_bytes
 
 MAX_JSON_BYTES = 16 * 2**20
-MANIFEST, WEIGHTS, AVERAGE = "manifest.json", "weights.safetensors", "average.safetensors"
+WEIGHTS, _AVERAGE = "weights.safetensors", "average.safetensors"
 
 
 def load(folder: Path) -> Model:
@@ -157,12 +157,12 @@ def _newest_checkpoint(parent: Path) -> tuple[int, Path] | None:
 
 def _stated(checkpoint: Path) -> Any:
     """The size and sha256 of each file of a checkpoint, as its manifest states them."""
-    return read_json(checkpoint / MANIFEST, MAX_JSON_BYTES)["content"]["files"]
+    return read_json(checkpoint / "manifest.json", MAX_JSON_BYTES)["content"]["files"]
 
 
 def _evaluated(checkpoint: Path) -> str:
     """The file of a sound checkpoint with the weights that the run evaluated."""
-    return AVERAGE if AVERAGE in _stated(checkpoint) else WEIGHTS
+    return _AVERAGE if _AVERAGE in _stated(checkpoint) else WEIGHTS
 
 
 def _is_sound(folder: Path) -> bool:

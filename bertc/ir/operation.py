@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from bertc.ir.base import Part
+from bertc.ir.blocks import block_size, in_blocks
 
 Function = Literal["gelu", "gelu-tanh", "relu", "silu", "tanh", "add", "multiply"]
 Mask = Literal["keys", "causal", "pairs", "targets", "bias", "scores"]
@@ -15,10 +16,6 @@ Mask = Literal["keys", "causal", "pairs", "targets", "bias", "scores"]
 ``keys``: all queries of a row share its keys; ``causal``: earlier keys only; ``pairs``: a mask
 (queries, keys); ``targets``: such a mask in which a query may have no key; ``bias``: a bias per
 head is added to the scores; ``scores``: such a bias that has a gradient."""
-
-
-SOFT_TARGETS, TOKEN_PAIRS = (2**23, 2**26), (2**20, 2**26)
-"""Scores of a block, on a CPU and elsewhere: of tokens in the vocabulary, of tokens in a row."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +87,9 @@ class Product:
     """``times`` matrix products (rows, inner) x (inner, columns).
 
     ``maps``: number of weight matrices side by side in the columns; 0: both factors are
-    activations. ``constant``: the rows depend on no weights, so backward has one product instead of
-    two. ``keeps_rows=False``: another operation saves the rows for backward.
+    activations. ``constant``: the rows depend on no weights that learn, so backward has one product
+    instead of two; ``frozen``: so too, since the maps do not learn. ``keeps_rows=False``: another
+    operation saves the rows for backward.
     """
 
     rows: int
@@ -100,6 +98,7 @@ class Product:
     times: int = 1
     maps: int = 1
     constant: bool = False
+    frozen: bool = False
     keeps_rows: bool = True
 
 
@@ -138,25 +137,6 @@ class Attention:
         return block_size(self.reach) + 2 * self.reach
 
 
-def block_size(reach: int) -> int:
-    """Queries of a window that are scored together, against keys on both sides of them all."""
-    return max(reach, SMALLEST_BLOCK)
-
-
-def in_blocks(keys: int, reach: int) -> bool:
-    """True if blocks halve the keys that a query is scored against; else their copies cost more."""
-    return keys > 2 * (block_size(reach) + 2 * reach)
-
-
-SMALLEST_BLOCK = 64
-"""Queries of a block if the window is narrower: products of fewer rows are slow."""
-SHORT_KEYS = 256
-"""Keys up to which a CPU's attention in bf16 is quicker by a stored score matrix.
-
-Backward of torch's fused kernel takes 1.3 to 3 times as long there on AMX, without AMX 1 to 2 times
-(tests/bench/attention.py)."""
-
-
 @dataclass(frozen=True)
 class Recurrence:
     """``gates`` of a state of ``width`` from the one before it, step after step, in one direction.
@@ -184,7 +164,8 @@ class Lookup:
 class Norm:
     """A norm over ``width``; with ``residual`` of x + y, with ``dropout`` on y.
 
-    ``keeps_input=False``: its input is saved for backward by another operation.
+    ``keeps_input=False``: its input is saved for backward by another operation. ``affine``: it has
+    weights.
     """
 
     rows: int
@@ -192,6 +173,7 @@ class Norm:
     residual: bool = False
     dropout: bool = False
     keeps_input: bool = True
+    affine: bool = True
 
 
 @dataclass(frozen=True)
@@ -255,6 +237,13 @@ class LossInBlocks:
     table: int = 0
 
 
+@dataclass(frozen=True)
+class Alone:
+    """An operation without a backward pass: nothing that it depends on learns."""
+
+    operation: "Operation"
+
+
 Operation = (
     Product
     | Attention
@@ -264,6 +253,7 @@ Operation = (
     | Pointwise
     | Dropout
     | Copy
+    | Alone
     | VocabularyLoss
     | Loss
     | LossInBlocks

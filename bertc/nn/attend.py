@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, Shaped
 from torch.autograd.function import once_differentiable
 
-from bertc.ir.operation import SHORT_KEYS
+from bertc.ir.blocks import SHORT_KEYS
 from bertc.native import Dropped, Kernels, drop, kernels_for
 from bertc.nn.dropout import drop_out
 from bertc.nn.inputs import gather_positions

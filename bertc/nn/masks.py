@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Int, Shaped
 
-from bertc.ir.operation import block_size, in_blocks
+from bertc.ir.blocks import block_size, in_blocks
 from bertc.nn.inputs import EncoderInputs, PermutationMask
 
 

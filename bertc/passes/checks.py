@@ -14,7 +14,7 @@ from bertc.passes.bodies import check_body, check_table
 from bertc.passes.languages import check_languages
 from bertc.passes.lengths import check_lengths
 from bertc.passes.running import check_running
-from bertc.passes.settings.fixes import argument, fix, note
+from bertc.passes.settings.fixes import argument, fix, note, terms_written
 from bertc.passes.settings.layers import layer_values
 from bertc.passes.settings.stages import reads_on
 from bertc.passes.terms import check_terms
@@ -149,6 +149,8 @@ def _turns(program: Complete, diagnostics: Diagnostics) -> None:
     stages, causal = program.stages, reads_on(program.stages[0].objective)
     unlike = next((s for s in stages if reads_on(s.objective) != causal), None)
     if unlike is not None and "turning" not in program.body.able:
+        first = terms_written(stages[0].origins["objective"], lambda _: True)
+        instead = f"objective={first}" if first else ""
         diagnostics.error(
             "E218",
             "some stages predict each next token, others read in both directions, which body = "
@@ -156,7 +158,8 @@ def _turns(program: Complete, diagnostics: Diagnostics) -> None:
             unlike.span("objective"),
             label=f"stage {unlike.name}",
             notes=note(f"stage {stages[0].name}", stages[0].span("objective")),
-            help="use clm in every stage or in none, or body=transformer",
+            help=instead or "use clm in every stage or in none, or body=transformer",
+            fix=fix(unlike.origins["objective"], instead) if instead else None,
         )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import gcd
 from typing import Any
 
 from bertc.diagnostics import Diagnostics
@@ -30,9 +31,12 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
     blocks = program.stages or (StageGiven(DEFAULT_STAGE, {}),)
     for block in blocks:
         _refuse_tasks(block.settings if program.stages else program.settings, diagnostics)
+    written = [{**program.settings, **block.settings}["steps"] for block in blocks]
     blocks = tuple(_counted(block, program.settings) for block in blocks)
     every = [{**program.settings, **block.settings} for block in blocks]
     paces = [_paces(settings) for settings in every]
+    for given, of_stage in zip(written, paces, strict=True):
+        _more_than_a_step(given, of_stage[0][1], diagnostics)
     blocks = tuple(
         replace(block, settings=_timed(block.settings, of_stage))
         for block, of_stage in zip(blocks, paces, strict=True)
@@ -41,8 +45,21 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
     counted = {name: every[0][name] for name in ("steps", "batch_warmup", "average")}
     if not program.stages:
         return replace(program, settings={**whole, **blocks[0].settings})
-    written = {n: given for n, given in counted.items() if _in_tokens(whole[n].value)}
-    return replace(program, settings={**whole, **written}, stages=blocks)
+    of_tokens = {n: given for n, given in counted.items() if _in_tokens(whole[n].value)}
+    return replace(program, settings={**whole, **of_tokens}, stages=blocks)
+
+
+def _more_than_a_step(given: Given, tokens: int, diagnostics: Diagnostics) -> None:
+    """Remark on a length in tokens that is less than the first step reads."""
+    if isinstance(given.value, Tokens) and given.value.tokens < tokens:
+        diagnostics.remark(
+            "R116",
+            f"steps = {given.value.tokens:,} tokens is less than one step, which reads {tokens:,}",
+            given.origin.span,
+            label="one step is done",
+            help="steps=1",
+            fix=fix(given.origin, "steps=1"),
+        )
 
 
 def shares(stages: Sequence[StageGiven], run: Mapping[str, Given], tokens: bool) -> list[int]:
@@ -224,23 +241,30 @@ def _average_fits(stage: StageSettings, diagnostics: Diagnostics) -> None:
 
 def _batch_rises(stage: StageSettings, rising: RisingBatch, diagnostics: Diagnostics) -> None:
     """Check that a batch warm-up begins below the batch, and ends before the stage does."""
-    batch, steps, over, microbatch = stage.batch, stage.steps, rising.over, stage.microbatch
+    batch, steps, rows, over = stage.batch, stage.steps, rising.rows, rising.over
+    microbatch = stage.microbatch
     assert isinstance(over, int), "a pass has made it steps"
-    if rising.rows >= batch:
-        fault = f"begins with {rising.rows} examples, but batch = {batch}"
-        wrong, name, value = "batch", "rows", max(1, batch // 8)
+    if rows >= batch:
+        fault, wrong = f"begins with {rows} examples, but batch = {batch}", "batch"
+        rows = max(1, microbatch, batch // 8)
     elif over >= steps:
-        fault = f"takes {over} steps, but stage {stage.name} has {steps}"
-        wrong, name, value = "steps", "over", max(1, steps // 10)
-    elif microbatch and rising.rows % microbatch:
-        fault = f"rises by {rising.rows} examples, which is no multiple of {microbatch}"
-        wrong, name, value = "microbatch", "rows", microbatch
+        fault, wrong = f"takes {over} steps, but stage {stage.name} has {steps}", "steps"
+    elif microbatch and rows % microbatch:
+        fault = f"rises by {rows} examples, which is no multiple of microbatch = {microbatch}"
+        wrong = "microbatch"
     else:
         return
+    over = min(over, max(1, steps // 10))
+    setting, instead = "batch_warmup", f"batch_warmup=rising({rows}, {over})"
+    if wrong == "microbatch":
+        setting, instead = wrong, f"microbatch={gcd(microbatch, rows, batch)}"
+    elif rows >= batch or over >= steps:
+        instead = "batch_warmup=none"
     diagnostics.error(
         "E328",
         f"batch_warmup {fault}",
         stage.span("batch_warmup"),
         notes=note(f"{wrong} = {getattr(stage, wrong)}", stage.span(wrong)),
-        **argument("batch_warmup", stage.origins["batch_warmup"], name, str(value)),
+        help=instead,
+        fix=fix(stage.origins[setting], instead),
     )

@@ -1,6 +1,7 @@
 """Checks of sharing: owner maps, and widths of the layers that share."""
 
 from bertc.diagnostics import Diagnostics, Note, Span
+from bertc.ir.network.body_setting import Transformer
 from bertc.ir.network.sharing import SharedPart, ShareGroups, ShareMap
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.passes.settings.fixes import argument, note
@@ -13,6 +14,8 @@ def sharing(program: Complete, diagnostics: Diagnostics) -> None:
     ``layers=4 share=groups(5)`` is E202. Lists and maps are as long as the deepest stage; other
     stages use their first entries.
     """
+    if not isinstance(program.body, Transformer):
+        return
     views = sorted(program.stages, key=lambda view: view.whole)
     flattest, deepest = views[0], views[-1]
     origin, layers, scheme = program.origins["share"], deepest.whole, program.share
@@ -68,6 +71,7 @@ def _lists_fit(program: Complete, deepest: StageSettings, diagnostics: Diagnosti
                 program.span(setting),
                 label="one number per layer, or one for all",
                 notes=_layers_note(deepest),
+                help=f"{setting}={max(value)}",
             )
 
 
@@ -102,6 +106,7 @@ def _map_fits(
                 span,
                 label="an owner is the layer itself or an earlier one that owns its weights",
                 notes=_layers_note(deepest),
+                help="share=none",
             )
             return
 
@@ -122,5 +127,6 @@ def _shared_layers_alike(program: Complete, layers: int, diagnostics: Diagnostic
                     f"{widths[owner]} and {widths[layer]}",
                     program.span(setting),
                     notes=(Note("the sharing is set here", share_span),) if share_span else (),
+                    help=f"{setting}={max(widths)}",
                 )
-                return
+                break

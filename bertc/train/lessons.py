@@ -11,7 +11,7 @@ from bertc.data import AnyData, TaskData
 from bertc.data.cache.store import holds
 from bertc.data.examples.lessons import Lessons, counts_of
 from bertc.distributed.process_group import ProcessGroup
-from bertc.estimate.units import bytes_text
+from bertc.estimate.units import bytes_text, several
 from bertc.host.display import Display
 from bertc.ir.program.lessons import Kept, kept_by, lesson_bytes, lesson_shapes
 from bertc.ir.program.stage import Stage
@@ -88,8 +88,8 @@ def _lessons(
     if kept == "off":
         return ()
     display.note(
-        f"stage {stage.name}: what its teachers say of {data.examples:,} examples is kept in "
-        f"{kept}, {bytes_text(_size(stage, data, kept))} in {cache}"
+        f"stage {stage.name}: what its teachers say of {several(data.examples, 'example')} is kept "
+        f"in {kept}, {bytes_text(_size(stage, data, kept))} in {cache}"
     )
     how, frozen = (kept, plan.precision), tuple[Frozen, ...]()
     folders = [folder_of(cache, stage, each, teachers, how) for each in data.sets]

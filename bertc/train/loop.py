@@ -12,7 +12,7 @@ from torch import nn
 
 from bertc.data import Silent
 from bertc.diagnostics import DataError, StoppedError
-from bertc.distributed.process_group import join_group, world_here
+from bertc.distributed.process_group import ProcessGroup, join_group, world_here
 from bertc.evaluation.held_out import (
     Evaluation,
     score_lines,
@@ -71,8 +71,7 @@ def train(
     Raises:
         UsageError: if the folder holds a run and ``resume`` is false.
         ResumeRefusedError: if the run in it is of another program or other text.
-        StoppedError: after SIGTERM or Ctrl-C, with a checkpoint of the last step; without one if
-            another process of the run ended.
+        StoppedError: after a signal, with a checkpoint, or if another process of the run ended.
         DataError: if a loss is not finite; the weights are those before that step.
         MachineError: if the machine lacks the memory or the device.
         CannotWriteError: if the disk is full; the last good checkpoint stays.
@@ -91,10 +90,11 @@ def train(
         ):
             if ranks.is_main:
                 _look_at(folder, resolved, resume, dry_run, display)
-            start = settle(resolved, machine, folder, cache, display, ranks)
-            if dry_run:
-                return rehearsed(start, out)
-            start = with_lessons(start, cache, display, ranks)
+            with _telling_nothing_began(folder, ranks):
+                start = settle(resolved, machine, folder, cache, display, ranks)
+                if dry_run:
+                    return rehearsed(start, out)
+                start = with_lessons(start, cache, display, ranks)
             with open_session(start, folder, spec_text, display, ranks) as session:
                 for index in range(len(resolved.stages)):
                     _train_stage(session, index, profile if ranks.is_main else None)
@@ -110,6 +110,20 @@ def _look_at(
         display.note(f"{folder.path} holds no run yet: one begins")
     if dry_run:
         try_to_write(resolved, folder.path)
+
+
+@contextmanager
+def _telling_nothing_began(folder: RunFolder, ranks: ProcessGroup) -> Iterator[None]:
+    """Say of a stop before a run has a folder that there is nothing to resume."""
+    try:
+        yield
+    except StoppedError as error:
+        if folder.holds_a_run or not ranks.stop.requested:
+            raise
+        raise type(error)(
+            f"stopped before the first step: there is no run in {folder.path} yet",
+            help="the same command again; a vocabulary and tokens that were ready are in the cache",
+        ) from None
 
 
 def _train_stage(session: Session, index: int, profile: Path | None) -> None:

@@ -4,7 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bertc.estimate.units import bytes_text, duration_text
+from bertc.estimate.units import bytes_text, duration_text, several
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import build
 from bertc.storage import durable
@@ -53,9 +53,10 @@ def rehearsed(start: Start, out: Path) -> Report:
         data.train(0)
         passes = stage.steps * stage.batch / data.examples
         notes.append(
-            f"stage {stage.name}: {stage.steps:,} steps of {stage.batch:,} examples in "
-            f"micro-batches of {plan.microbatches[index]}; {data.examples:,} examples are "
-            f"{data.tokens:,} tokens, read {passes:.2f} times"
+            f"stage {stage.name}: {several(stage.steps, 'step')} of "
+            f"{several(stage.batch, 'example')} in micro-batches of {plan.microbatches[index]}; "
+            f"{several(data.examples, 'example')} with {several(data.tokens, 'token')}, "
+            f"read {passes:.2f} times"
         )
     notes.append("nothing was trained, and nothing written but the cache of tokens")
     return Report(out, 0, resolved.steps, 0, 0.0, None, tuple(notes))

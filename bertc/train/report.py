@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bertc.estimate.beside import PartBeside, beside_table
+from bertc.estimate.units import several
 from bertc.evaluation.held_out import Evaluation, always_lines
 from bertc.host.display import clock
 from bertc.ir.learning.objective import PRETRAINING
@@ -81,7 +82,9 @@ def _as_told(nats: float) -> str:
 
 
 def _table(evaluation: Evaluation) -> Table:
-    table = Table(title=f"held out, {evaluation.examples:,} examples", title_justify="left")
+    table = Table(
+        title=f"held out, {several(evaluation.examples, 'example')}", title_justify="left"
+    )
     table.add_column("objective")
     for heading in ("loss", "unigram", "below it", "accuracy"):
         table.add_column(heading, justify="right")
@@ -101,7 +104,9 @@ def _table(evaluation: Evaluation) -> Table:
 
 
 def _scores(evaluation: Evaluation) -> Table:
-    table = Table(title=f"scored on {evaluation.examples:,} examples", title_justify="left")
+    table = Table(
+        title=f"scored on {several(evaluation.examples, 'example')}", title_justify="left"
+    )
     parts = [
         (t, p, scores) for t, by_part in evaluation.scores.items() for p, scores in by_part.items()
     ]

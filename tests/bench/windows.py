@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from bertc.ir import operation as op
+from bertc.ir import blocks
 from bertc.nn import EncoderInputs
 from bertc.nn.attend import attend
 from bertc.nn.masks import kernel_mask
@@ -58,10 +58,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--window", type=int, default=128)
-    parser.add_argument("--block", type=int, default=op.SMALLEST_BLOCK)
+    parser.add_argument("--block", type=int, default=blocks.SMALLEST_BLOCK)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    op.SMALLEST_BLOCK = options.block
+    blocks.SMALLEST_BLOCK = options.block
     found = {
         f"{seq} {way}": milliseconds(seq, options.window // 2, rate, options.rounds)
         for seq in LENGTHS

@@ -177,6 +177,17 @@ def test_rows_longer_than_positions_are_refused() -> None:
         latencies([spec, spec], chosen("torch", "fp32", "1", "1", "8"), seconds=1, predict=True)
 
 
+def test_specs_given_as_texts_are_named_by_them() -> None:
+    texts = [TOY, TOY.replace("layers=2", "layers=4")]
+    found = latencies(
+        [of_spec(bertc.resolve(text), text) for text in texts],
+        chosen("torch", "fp32", "1", "1", "8"),
+        seconds=1,
+        predict=True,
+    )
+    assert [row.case.setup.name for row in found.rows] == texts
+
+
 def test_a_network_that_no_graph_can_say_is_named() -> None:
     spec = of_spec(bertc.resolve(f"{TOY} attention=relative"))
     with pytest.raises(DataError, match="attention=relative"):

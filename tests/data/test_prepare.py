@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bertc.api import resolve
 from bertc.data import PreparedCorpus, Silent, prepare
 from bertc.data.cache import store
 from bertc.data.cache.store import obtain, verify_folder
@@ -64,6 +65,14 @@ def test_tokens_are_those_of_the_sentences(made: Make, farm: Path, vocab: str) -
     counts = np.bincount(expected, minlength=corpus.vocabulary.size).astype(float)
     counts[corpus.vocabulary.sep] = 0
     assert np.allclose(corpus.vocabulary.unigram, counts / counts.sum())
+
+
+def test_tokens_that_the_text_does_not_give_are_told_of_once(farm: Path, tmp_path: Path) -> None:
+    spec = "layers=1 hidden=8 heads=1 seq=16 batch=2 steps=2 vocab=wordpiece(9999)"
+    resolved, notes = resolve(f'{spec} data=files("{farm}")'), Notes()
+    for _ in range(2):
+        prepare(resolved, tmp_path, notes)
+    assert [note for note in notes.notes if "gives only" in note] == notes.notes[:1]
 
 
 def test_special_tokens_in_the_text_are_text(made: Make, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from bertc.step.objective import make_objective
 from bertc.step.synthetic import RandomText, unlearned_vocab
 from bertc.step.teachers import frozen_networks
 from tests.kinds import OBJECTIVES, TEACHER
+from tests.specs.test_flop_counter import BATCH, micro_batch
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 
@@ -190,3 +191,29 @@ def test_weights_of_uncomputed_layers_have_no_gradient(name: str, recompute: boo
     moved = {name for name, weight in model.named_parameters() if weight.grad is not None}
     assert moved == trained_names(stage)
     assert name == "states" or len(moved) < len(list(model.parameters()))
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "freeze=embeddings norm=pre(first=false) activation=geglu",
+        "freeze=2 norm=pre E=16",
+        "freeze=1 share=attention",
+    ],
+)
+def test_torch_counts_the_same_where_layers_are_frozen(extra: str) -> None:
+    resolved = resolve(f"layers=3 hidden=32 heads=2 vocab=100 seq=32 batch=2 dropout=0 {extra}")
+    (stage,) = resolved.stages
+    with torch.device("meta"):
+        model = build(resolved, device="meta")
+        for name, weight in model.named_parameters():
+            weight.requires_grad_(name in trained_names(stage))
+        objective = make_objective(model, stage, compiled=False)
+        with FlopCounterMode(display=False) as counter:
+            objective(micro_batch(stage), torch.ones(1))[0].backward()  # type: ignore[no-untyped-call]
+    bias = 2 * stage.encoder.scores(stage.predictions())
+    found = estimate(resolved).flops
+    assert found.train_per_example == pytest.approx(
+        counter.get_total_flops() / BATCH - bias, rel=1e-3
+    )
+    assert found.train_per_example < 3 * found.forward_per_example

@@ -160,3 +160,17 @@ def test_the_padding_is_known_before_a_vocabulary_is_learned(vocabulary: Vocabul
     learned = learn(vocabulary, ["the cat sat on the mat and the dog ate the hat"])
     name = "[PAD]" if learned.token_to_id("[PAD]") is not None else "<pad>"
     assert learned.token_to_id(name) == padding(program(vocab=vocabulary))
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ("norm=pre", "the layouts with a table of positions have post-norm"),
+        ("positions=sinusoidal", "no layout has such positions beside this attention"),
+    ],
+)
+def test_what_stands_in_the_way_is_said_of_the_layouts_that_are_near(
+    setting: str, why: str
+) -> None:
+    (remark,) = remarked(setting)
+    assert remark.label == why

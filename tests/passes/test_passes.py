@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bertc.api import resolve
+from bertc.api import compile_spec, resolve
 from bertc.diagnostics import Diagnostics, MachineError, SpecError
 from bertc.ir.network.bilstm import BiLstmBody
 from bertc.ir.program.settings import Settings
@@ -250,3 +250,10 @@ def test_another_body_drops_what_an_extended_spec_says_of_its_transformer() -> N
     resolved = resolve("extends bert-mini body=bilstm(8) objective=mlm")
     assert {type(stage.encoder) for stage in resolved.stages} == {BiLstmBody}
     assert resolved.encoder.hidden == 16
+
+
+def test_teachers_are_not_missed_where_the_spec_cannot_be_read() -> None:
+    diagnostics = Diagnostics()
+    spec = 'hidden=64 hidden=128 objective=kd(logits)+mlm teacher="runs/bert"'
+    compile_spec(spec, (), diagnostics)
+    assert [each.code for each in diagnostics.found] == ["E102"]

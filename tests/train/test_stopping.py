@@ -98,3 +98,15 @@ def test_a_thread_leaves_the_signals_alone():
     thread.start()
     thread.join()
     assert found == [before]
+
+
+def test_a_stop_before_a_run_has_a_folder_says_so(tiny, tmp_path, monkeypatch):
+    def stopped(resolved, machine, folder, cache, display, ranks):
+        ranks.stop.agree(signal.SIGINT)
+        ranks.stop.check()
+
+    monkeypatch.setattr(loop, "settle", stopped)
+    with pytest.raises(StoppedError, match="there is no run in .*/run yet") as caught:
+        loop.train(tiny(), tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+    assert caught.value.exit_code == 130
+    assert "--resume" not in caught.value.help

@@ -159,14 +159,14 @@ def unlike_encoders(encoder: Encoder) -> Obstacle | None:
 def _unlike_bert(encoder: Encoder, seq: int) -> Iterator[Obstacle]:
     """Settings that none of these layouts has, for rows of up to ``seq`` tokens."""
     if encoder.positions.kind != "learned":
-        why = "all layouts have a table of positions"
+        why = "no layout has such positions beside this attention"
         yield Obstacle(f"positions={encoder.positions.kind}", why, f"positions={seq}")
     if encoder.norm.kind != "post":
-        yield Obstacle(f"norm={encoder.norm.kind}", "all layouts have post-norm", "norm=post")
+        why = "the layouts with a table of positions have post-norm"
+        yield Obstacle(f"norm={encoder.norm.kind}", why, "norm=post")
     elif not encoder.norm.embeddings:
-        yield Obstacle(
-            "norm=post(embeddings=false)", "all layouts normalise the embeddings", "norm=post"
-        )
+        why = "the layouts with post-norm normalise the embeddings"
+        yield Obstacle("norm=post(embeddings=false)", why, "norm=post")
     rates = encoder.dropout
     plain = f"dropout=dropout({rates.hidden:g}, {rates.attention:g})"
     if rates.ffn:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from bertc.ir import operation as op
 from bertc.ir.base import ONES, Axis, Drawn, Node, Off, On, Weight, affine
+from bertc.ir.blocks import in_blocks
 
 HEAD: Axis = "head_dim"
 
@@ -167,7 +168,7 @@ class ContentAttention(AttentionNode):
             mask = "pairs"
         else:
             mask = "causal" if call.causal else "keys"
-            if self.reach is not None and op.in_blocks(call.keys, self.reach):
+            if self.reach is not None and in_blocks(call.keys, self.reach):
                 call = call.of_all_states()
         return (
             *self.projections(w, call),

@@ -172,6 +172,10 @@ class BodyNode(Node):
         """The setting by which its steps depend on the length of a row; "" if none does."""
         return ""
 
+    def common_weights(self) -> tuple[Weight, ...]:
+        """Weights that all layers use, independent of sharing: none."""
+        return ()
+
     def counted_weights(self) -> Iterator[tuple[tuple[Weight, ...], int, int]]:
         """Weights of parts, how often they are stored and applied; parts alike may be one."""
         yield self.weights(), 1, 1
@@ -197,7 +201,7 @@ class BodyNode(Node):
         if isinstance(self.head, AdaptiveHead):
             return self.head.weights(name, wide, vocab, self._adaptive, init)
         own = self.head.weights(name, wide, self.embedding, vocab, self.head_norm, init)
-        if isinstance(self.table, FactorisedTable):
+        if isinstance(self.table, FactorisedTable) and self.head.reads_table:
             return (*own, self.table.head_weight(name, self.embedding, init))
         return own
 
@@ -207,7 +211,7 @@ class BodyNode(Node):
         if isinstance(self.head, AdaptiveHead):
             return self.head.operations(wide, self.vocab_size, self._adaptive, rows)
         own = self.head.operations(wide, self.embedding, self.vocab_size, rows)
-        if isinstance(self.table, FactorisedTable):
+        if isinstance(self.table, FactorisedTable) and self.head.reads_table:
             *before, _, loss = own
             rank = self.table.rank
             narrowed = op.Product(rows, self.embedding, rank)

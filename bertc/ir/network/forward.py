@@ -87,8 +87,9 @@ def _layer(
         norm = op.Norm(call.states, hidden, residual=True, dropout=rates.hidden > 0)
         return (*attention, norm), (*ffn, norm)
     # With queries that are other states, or a subset, keys are normalised separately.
-    keys = op.Norm(call.context, hidden, keeps_input=call.queries < call.keys)
-    before = op.Norm(call.states, hidden)
+    affine = encoder.norm.of_layers.affine
+    keys = op.Norm(call.context, hidden, keeps_input=call.queries < call.keys, affine=affine)
+    before = op.Norm(call.states, hidden, affine=affine)
     after = (
         *((op.Dropout(call.states, hidden),) if rates.hidden else ()),
         *((before,) if encoder.output_norm else ()),

@@ -36,6 +36,11 @@ class TransformHead(Node):
     kind: Literal["transform"] = "transform"
     bias: On = True
 
+    @property
+    def reads_table(self) -> bool:
+        """True: scores are products with the token table."""
+        return True
+
     def weights(
         self, name: str, hidden: int, embedding: int, vocab: int, norm: NormFunction, init: Drawn
     ) -> tuple[Weight, ...]:
@@ -70,6 +75,11 @@ class LinearHead(Node):
     kind: Literal["linear"] = "linear"
     bias: bool = True
     tied: On = True
+
+    @property
+    def reads_table(self) -> bool:
+        """True if scores are products with the token table."""
+        return self.tied
 
     def weights(
         self, name: str, hidden: int, embedding: int, vocab: int, norm: NormFunction, init: Drawn

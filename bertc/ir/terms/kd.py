@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from bertc.ir import operation as op
+from bertc.ir.blocks import SOFT_TARGETS
 from bertc.ir.network.body import Body
 from bertc.ir.terms.heads import Classifier, HeadNode, VocabularyHead
 from bertc.ir.terms.layer_map import LayerMap
@@ -198,7 +199,7 @@ class KdLogits(Distilled):
         loss = op.LossInBlocks(
             encoder.scores(states),
             row,
-            op.SOFT_TARGETS,
+            SOFT_TARGETS,
             held=3 if self.loss == "mse" else 5,
             kept=states * width,
             table=row * width,

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from bertc.ir import operation as op
+from bertc.ir.blocks import TOKEN_PAIRS
 from bertc.ir.network.body import Body
 from bertc.ir.network.body_node import BodyNode
 from bertc.ir.network.wanted import Wanted
@@ -68,7 +69,7 @@ class KdRelated(OfLayers):
             row = scores // (examples * rows.choices)
             # Beside scores, queries of both networks are scaled, as if both were as wide.
             held = self.held + 2 * product.inner / product.columns
-            loss = op.LossInBlocks(scores, row, op.TOKEN_PAIRS, held, kept)
+            loss = op.LossInBlocks(scores, row, TOKEN_PAIRS, held, kept)
             found += len(self.related) * (product, loss)
         return tuple(found)
 

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch.autograd.function import once_differentiable
 
-from bertc.ir.operation import TOKEN_PAIRS
+from bertc.ir.blocks import TOKEN_PAIRS
 from bertc.nn.attend import join_heads, split_heads
 
 CPU_SCORES, GPU_SCORES = TOKEN_PAIRS

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch.autograd.function import once_differentiable
 
-from bertc.ir.operation import SOFT_TARGETS
+from bertc.ir.blocks import SOFT_TARGETS
 
 CPU_SCORES, GPU_SCORES = SOFT_TARGETS
 """Logits of a network at once: as few as products are still fast with."""

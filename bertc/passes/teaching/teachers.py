@@ -121,13 +121,18 @@ def _stage_fits(stage: StageSettings, terms: list[Distillation], diagnostics: Di
     for teacher in known:
         if teacher.shape is not None:
             _teacher_fits(stage, teacher, teacher.shape, terms, diagnostics)
-        elif isinstance(teacher.source, FromFolder):
+        elif isinstance(teacher.source, FromFolder) and not _unreadable(diagnostics):
             diagnostics.error(
                 "E282",
                 f"there is no model in {teacher.source.path} to learn from",
                 span,
                 help='name a run or a model folder, as in teacher="runs/bert"',
             )
+
+
+def _unreadable(diagnostics: Diagnostics) -> bool:
+    """True if part of the spec cannot be read: then no folder was looked into."""
+    return any(not each.code.startswith("E2") for each in diagnostics.found)
 
 
 def _teacher_fits(

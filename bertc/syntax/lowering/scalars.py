@@ -3,7 +3,7 @@
 from typing import Any, Final, NamedTuple, assert_never
 
 from bertc.diagnostics import Diagnostics, Fix, Note, nearest
-from bertc.syntax.read.numbers import show_number
+from bertc.syntax.read.numbers import TOKENS_UNIT, show_number
 from bertc.syntax.read.shapes import (
     ChoiceShape,
     Limits,
@@ -71,7 +71,7 @@ class Scalars:
             case RealShape():
                 if not isinstance(value, Number) or value.value is None:
                     return self._not_a(value, "a number", slot)
-                return self._within(value, float(value.value), shape.bounds, slot)
+                return self._within(value, float(value.value), shape.bounds, slot, shape.usual)
             case TruthShape():
                 if isinstance(value, Name) and value.text in ("true", "false"):
                     return value.text == "true"
@@ -90,7 +90,7 @@ class Scalars:
         if isinstance(value.value, int) and not value.percent:
             return self._within(value, value.value, shape.bounds, slot)
         number = value.value * 100 if value.percent else value.value
-        near = _into(round(number), shape.bounds)
+        near = _as_counted(value, _into(round(number), shape.bounds))
         self.diagnostics.error(
             "E108",
             f"`{slot.name}` is a whole number, not {value.text}",
@@ -112,11 +112,20 @@ class Scalars:
         )
         return BAD
 
-    def _within(self, value: Number, number: int | float, bounds: Limits, slot: Slot) -> Any:
+    def _within(
+        self,
+        value: Number,
+        number: int | float,
+        bounds: Limits,
+        slot: Slot,
+        usual: float | None = None,
+    ) -> Any:
         limit = _broken(number, bounds)
         if not limit:
             return number
-        closest = _meant(value, number, bounds)
+        closest = _as_counted(value, _meant(value, number, bounds))
+        if not closest and usual is not None:
+            closest = show_number(usual)
         self.diagnostics.error(
             "E109",
             f"`{slot.name}` is {value.text}, must be {limit}",
@@ -223,6 +232,12 @@ def _meant(value: Number, number: int | float, bounds: Limits) -> str:
         if highest is not None and highest <= 1:
             return f"{value.text}%"
     return _into(number, bounds)
+
+
+def _as_counted(value: Number, instead: str) -> str:
+    """Another number with the unit of one that was written in tokens."""
+    unitless = not instead or instead.endswith(TOKENS_UNIT)
+    return instead if unitless or not value.text.endswith(TOKENS_UNIT) else f"{instead} tokens"
 
 
 def _into(number: int | float, bounds: Limits) -> str:

@@ -4,7 +4,7 @@ The IR states types and limits once; shapes are a form that reading and printing
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -35,9 +35,10 @@ class WholeShape:
 
 @dataclass(frozen=True)
 class RealShape:
-    """Any number, or a percentage."""
+    """Any number, or a percentage; ``usual`` is its default, if it has one."""
 
     bounds: Limits
+    usual: float | None = None
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,10 @@ def required(node: type[Node]) -> list[str]:
 
 
 def _field_shape(info: FieldInfo) -> Shape:
-    return _shape(info.annotation, tuple(info.metadata))
+    shape = _shape(info.annotation, tuple(info.metadata))
+    if isinstance(shape, RealShape) and not info.is_required():
+        return replace(shape, usual=info.default)
+    return shape
 
 
 def _shape(annotation: Any, metadata: tuple[Any, ...]) -> Shape:
