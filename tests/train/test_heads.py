@@ -106,8 +106,9 @@ def test_heads_of_a_task_and_what_each_is_worth(tiny: Any, barn: Classify, tmp_p
     without = evaluate_run(run, left_out=LeftOut("1.2"), quiet=True).evaluation
     assert worth.without[1][2] == without.scores[barn.title]["dev"]["accuracy"]
     assert "head 3" in worth.as_table()
-    worth.plot(tmp_path / "worth.png")
-    assert (tmp_path / "worth.png").stat().st_size > 1000
+    for picture, findings in {"scores.png": report, "worth.png": worth}.items():
+        findings.plot(tmp_path / picture)
+        assert (tmp_path / picture).stat().st_size > 1000
     whole, less = (
         predict(run, tmp_path / "dev.tsv", left_out=LeftOut(w), quiet=True) for w in ("", "0.0")
     )
