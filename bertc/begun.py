@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bertc.interop.folders import RESOLVED, checkpoint_at, read_resolved
+from bertc.interop.folders import RESOLVED, checkpoint_at, read_reached
 from bertc.ir.changing.growth import FromEmbeddings, FromLayers, FromRun
 from bertc.ir.network.sharing import ShareMap, ShareNone
 from bertc.ir.program.written import Given
@@ -39,8 +39,8 @@ def _going_on(init: FromRun) -> FromRun:
     folder = Path(init.path)
     if not is_taken(folder / RESOLVED) or (found := checkpoint_at(folder, init.step)) is None:
         return init  # told of where its weights are read
-    step, _ = found
-    stage = read_resolved(folder / RESOLVED).trained_at(step)
+    step, checkpoint = found
+    stage = read_reached(folder, checkpoint).trained_at(step)
     rows = (stage.first_batch + step - stage.first_step) * stage.batch
     updates = step - stage.counted_from
     return init.model_copy(update={"step": step, "updates": updates, "rows": rows})

@@ -16,7 +16,7 @@ from bertc.commands.options import (
 
 
 class Findings(Protocol):
-    """What a command found."""
+    """Findings of a command."""
 
     def as_json(self) -> str:
         """One JSON object."""

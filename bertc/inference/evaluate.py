@@ -62,8 +62,8 @@ def evaluate_run(
     """
     manner = manner or Manner()
     folder = RunFolder(run)
-    resolved = folder.read_resolved()
-    done = _progress(folder)
+    resolved, done = folder.read_resolved(), _progress(folder)
+    resolved = resolved.held(done.held)
     with closing(choose(quiet)) as display:
         if task or part or (manner.examples and resolved.trained_at(done.step).tasks):
             manner.refuse_for_tasks()

@@ -13,7 +13,7 @@ from bertc.interop.folders import (
     checkpoint_at,
     checkpoint_folders,
     read_network,
-    read_resolved,
+    read_reached,
     refuse_several,
 )
 from bertc.interop.importing import check_names, import_model
@@ -65,7 +65,7 @@ def read_checkpoint(folder: Path, step: int) -> tuple[Resolved, dict[str, Tensor
     number, checkpoint = found
     if not _is_sound(checkpoint):
         raise DataError(f"the weights of {checkpoint} are damaged", help="name another step")
-    resolved = read_resolved(folder / RESOLVED)
+    resolved = read_reached(folder, checkpoint)
     resolved = resolved.as_in(resolved.trained_at(number))
     return resolved, _read_own(checkpoint / WEIGHTS, resolved), checkpoint
 
@@ -86,9 +86,9 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
         refuse_several(folder)
         imported = import_model(folder)
         return imported.resolved, imported.tensors
-    resolved = read_resolved(folder / RESOLVED)
     if newest := _newest_checkpoint(folder / "checkpoints"):
         step, checkpoint = newest
+        resolved = read_reached(folder, checkpoint)
         resolved = resolved.as_in(resolved.trained_at(step))
         tensors = _read_own(checkpoint / WEIGHTS, resolved)
         return (

@@ -14,7 +14,7 @@ from bertc.host.exact import preparing
 from bertc.ir.changing.growth import Drawn
 from bertc.ir.program.resolved import Resolved
 from bertc.runs import checkpoints
-from bertc.runs.folder import RunFolder
+from bertc.runs.folder import RunFolder, identity
 from bertc.runs.metrics import Metrics, NoMetrics
 from bertc.step.memory import Remembered, shapes, taken_up
 from bertc.step.vocabulary import vocab_tensors
@@ -41,9 +41,12 @@ def open_session(
         write_or_check_lock(start, outside, folder, spec_text, display)
         _note_duration(resolved, outside.cost, display)
     device = torch.device(plan.device)
-    stage = resolved.trained_at(ranks.share(checkpoint.step if checkpoint else 0))
-    state = restore(checkpoint, resolved) if checkpoint else begin(resolved, stage, source)
-    model, progress = state.model, Progress.of(ranks.share(asdict(state.progress)))
+    found = restore(checkpoint, resolved) if checkpoint else None
+    progress = Progress.of(ranks.share(asdict(found.progress if found else Progress())))
+    resolved = resolved.held(progress.held)
+    stage = resolved.trained_at(progress.step)
+    state = found or begin(resolved, stage, source)
+    model = state.model
     if progress.step or not isinstance(resolved.run.init, Drawn):
         ranks.share_tensors({**dict(model.named_parameters()), **state.moments})
     model, engine, moments = laid_out(model, state.moments, plan, ranks.world)
@@ -62,6 +65,7 @@ def open_session(
             moments=moments,
             progress=progress,
             stage=stage,
+            identity=identity(start.resolved),
             metrics=lines,
             display=display,
             ranks=ranks,

@@ -19,7 +19,7 @@ from bertc.optim.by_tensor import Moments
 from bertc.planning.plan import Machine, Plan
 from bertc.planning.world import Layout, World
 from bertc.runs import checkpoints
-from bertc.runs.folder import RunFolder, identity
+from bertc.runs.folder import RunFolder
 from bertc.runs.lock import versions
 from bertc.runs.metrics import Metrics, NoMetrics
 from bertc.step.memory import Remembered
@@ -31,6 +31,7 @@ from bertc.train.state import Progress
 class Session:
     """The state that the loop works on; ``stage`` is the one whose network ``model`` is.
 
+    ``identity`` is that of the program as written; ``resolved`` may be one with a held network.
     ``best`` are the weights of the best evaluation, in the first process's main memory.
     """
 
@@ -45,6 +46,7 @@ class Session:
     moments: Moments
     progress: Progress
     stage: Stage
+    identity: str
     metrics: Metrics | NoMetrics
     display: Display
     ranks: ProcessGroup
@@ -132,7 +134,7 @@ class Session:
     ) -> None:
         self.progress.metrics_bytes = self.metrics.synced_bytes()
         facts = {
-            "run": identity(self.resolved),
+            "run": self.identity,
             "stage": self.stage.name,
             "data": self.corpus.fingerprint,
             "threads": torch.get_num_threads(),
