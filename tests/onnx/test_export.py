@@ -149,6 +149,9 @@ def test_a_folder_of_its_own_is_refused_or_left_alone(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="folder of its own"):
         export_onnx(run, Path("model.onnx"), quiet=True)
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="file is a file"):
+        export_onnx(run, tmp_path / "file", quiet=True)
 
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,6 +168,8 @@ def test_rounds_are_of_one_schedule_and_read_on() -> None:
         ("prune=layers([4, 4])", "layer 4 is named twice"),
         ("prune=layers(1%)", "0.01 of 6 layers is none"),
         ("prune=layers(99%)", "no layer would be left"),
+        ("prune=layers(50%, every=20%) steps=2", "removes in 3 rounds, but the stage has 2 steps"),
+        ("prune=layers(50%, floor=0.5)", "floor = 0.5 is a score of a task"),
         ("prune=layers(80%, by=alternate)", "every other one of 6 layers are 3, not 5"),
     ],
 )
