@@ -43,11 +43,11 @@ def vectors_fit(program: Complete, diagnostics: Diagnostics) -> None:
 
     A file that is not there is told where its words are needed.
     """
-    from bertc.data.sources.vectors import vectors_width
-
     init, body, span = program.init, program.body, program.span("init")
     if not isinstance(init, FromVectors) or not is_file(user_path(init.path)):
         return
+    from bertc.data.sources.vectors import vectors_width  # numpy, which no other spec needs here
+
     try:
         width = vectors_width(init.path)
     except DataError as error:
