@@ -88,9 +88,9 @@ class Diagnostics:
         One that several stages have from the same words is recorded once.
         """
         help = help or (fix.in_words if fix else "")
-        found = Diagnostic(code, message, span, label, notes, help, fix)
-        if found not in self.found:
-            self.found.append(found)
+        mistake = Diagnostic(code, message, span, label, notes, help, fix)
+        if mistake not in self.found:
+            self.found.append(mistake)
 
     def remark(
         self,

@@ -22,12 +22,13 @@ from bertc.host.display import Display, choose
 from bertc.host.exact import preparing
 from bertc.host.machine import detect, determinism, is_deterministic
 from bertc.host.signals import Stop
+from bertc.interop.folders import PROGRESS
 from bertc.interop.loading import load
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.nn import Model
 from bertc.planning.world import World
-from bertc.runs.checkpoints import PROGRESS, newest
+from bertc.runs.checkpoints import newest
 from bertc.runs.folder import RunFolder
 from bertc.step.objective import make_objective
 from bertc.step.teachers import frozen_networks

@@ -13,8 +13,7 @@ from bertc.storage.paths import is_file, is_folder, is_taken
 
 RESOLVED = "resolved.json"
 PRUNED = "pruned.json"
-"""The program of what is left, where a run that has ended removed heads or neurons, or kept more
-layers or ranks than its program says."""
+"""The program of what is left, where a run that has ended says another."""
 PROGRESS = "progress.json"
 MAX_JSON_BYTES = 16 * 2**20
 REPLACED = ".replaced"

@@ -205,12 +205,11 @@ class DisentangledAttention(ProjectedAttention[DisentangledNode, DisentangledCon
             for y in fused_linear((self.query, self.key), table_rh)
         )
         columns: int = torch.sym_max(key.shape[2], len(table_rh))  # type: ignore[no-untyped-call]
-        scores = self.heads * query.shape[2] * columns
         mixed = [
             self._mixed(
                 query[rows], key[rows], value[rows], far_query, far_key, context.of_rows(rows)
             )
-            for rows in rows_at_once(key.shape[0], scores, query)
+            for rows in rows_at_once(key.shape[0], self.heads * query.shape[2] * columns, query)
         ]
         mixed_bnqd = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
         y_bqh: torch.Tensor = self.output(rearrange(mixed_bnqd, "b n q d -> b q (n d)"))

@@ -41,11 +41,11 @@ def open_session(
         write_or_check_lock(start, outside, folder, spec_text, display)
         _note_duration(resolved, outside.cost, display)
     device = torch.device(plan.device)
-    found = restore(checkpoint, resolved) if checkpoint else None
-    progress = Progress.of(ranks.share(asdict(found.progress if found else Progress())))
+    restored = restore(checkpoint, resolved) if checkpoint else None
+    progress = Progress.of(ranks.share(asdict(restored.progress if restored else Progress())))
     resolved = resolved.held(progress.held)
     stage = resolved.trained_at(progress.step)
-    state = found or begin(resolved, stage, source)
+    state = restored or begin(resolved, stage, source)
     model = state.model
     if progress.step or not isinstance(resolved.run.init, Drawn):
         ranks.share_tensors({**dict(model.named_parameters()), **state.moments})

@@ -11,6 +11,7 @@ from bertc.estimate import Estimate
 from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import Display
 from bertc.host.machine import cost_on, detect
+from bertc.interop.folders import PROGRESS
 from bertc.ir.changing.growth import FromVectors
 from bertc.ir.program.resolved import Resolved
 from bertc.planning.plan import Machine, Plan
@@ -142,6 +143,6 @@ def _refuse_damage(folder: RunFolder, checkpoint: Checkpoint | None) -> None:
         DataError: if the progress or the lines of metrics up to it are damaged.
     """
     if checkpoint:
-        place = str(checkpoint.folder / checkpoints.PROGRESS)
+        place = str(checkpoint.folder / PROGRESS)
         progress = Progress.of(checkpoint.progress, place)
         metrics.read(folder.metrics, progress.metrics_bytes)

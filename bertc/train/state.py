@@ -8,6 +8,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from torch import Tensor
 
 from bertc.diagnostics import DataError
+from bertc.interop.folders import PROGRESS
 from bertc.ir.learning.optimizer import moments_of
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
@@ -117,7 +118,7 @@ def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
         DataError: if its tensors are not those of the weight table.
     """
     folder = checkpoint.folder
-    progress = Progress.of(checkpoint.progress, str(folder / checkpoints.PROGRESS))
+    progress = Progress.of(checkpoint.progress, str(folder / PROGRESS))
     resolved = resolved.held(progress.held)
     trained = resolved.trained_at(checkpoint.step)
     resolved = resolved.as_in(trained)

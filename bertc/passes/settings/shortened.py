@@ -52,11 +52,11 @@ def _rounds(stage: StageSettings, depth: int) -> Sequence[StageSettings]:
     if not fits or not 1 < prune.rounds <= stage.steps:
         return (stage.model_copy(update={"prune": prune}),)
     ends = [number * stage.steps // prune.rounds for number in range(prune.rounds + 1)]
-    found = []
+    rounds = []
     for kind, begin, end in zip(prune.in_rounds, ends, ends[1:], strict=False):
         update = {"prune": kind, "name": f"{stage.name}-{kind.left}", "steps": end - begin}
-        found.append(stage.model_copy(update={**update, "since": begin}))
-    return found
+        rounds.append(stage.model_copy(update={**update, "since": begin}))
+    return rounds
 
 
 def _of_layers(stage: StageSettings, left: tuple[int, ...]) -> StageSettings:
