@@ -139,9 +139,9 @@ def _out_of_reach(
 ) -> None:
     """Report a target that nothing has to go for, or that all that can go does not reach."""
     between = (before + lowest) / 2
-    text = f"{1000 * between:.3g}ms" if isinstance(target, ToLatency) else str(round(between))
+    text = f"{1000 * between:.6g}ms" if isinstance(target, ToLatency) else str(round(between))
     if _is_share(target):
-        text = f"{between / before:.0%}"
+        text = f"{100 * between / before:.4g}%"
     diagnostics.error(
         "E337",
         f"prune = {given.value.kind} does not reach its target: the network has "

@@ -106,18 +106,30 @@ def compile_spec(
         UsageError: if the text is empty.
         MissingInputError, DataError: if a file that decides a setting cannot be read.
     """
-    from bertc import passes, syntax
+    from bertc import syntax
     from bertc.aims import aimed
     from bertc.external import filled_in
 
     if isinstance(spec, Program):
-        return [passes.complete(aimed(filled_in(spec, diagnostics), diagnostics), diagnostics)]
+        programs = [aimed(filled_in(spec, diagnostics), diagnostics)]
+        return _completed(programs, diagnostics)
     if not spec.strip():
         raise UsageError("the spec is empty", help="a file, a shipped spec's name, or a text")
     programs = syntax.load(spec, overrides, diagnostics)
     if not diagnostics.found:
         programs = [aimed(filled_in(program, diagnostics), diagnostics) for program in programs]
-    return [passes.complete(program, diagnostics) for program in programs]
+    return _completed(programs, diagnostics)
+
+
+def _completed(programs: list[Program], diagnostics: Diagnostics) -> list[Complete]:
+    """Run every pass, and hold the finished programs against the files of their ``init``."""
+    from bertc import passes
+    from bertc.begun import vectors_fit
+
+    finished = [passes.complete(program, diagnostics) for program in programs]
+    for program in finished:
+        vectors_fit(program, diagnostics)
+    return finished
 
 
 def resolve(spec: Spec, overrides: Sequence[str] = ()) -> Resolved:

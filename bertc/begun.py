@@ -5,11 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bertc.interop.folders import RESOLVED, checkpoint_at, read_resolved
-from bertc.ir.changing.growth import FromEmbeddings, FromLayers, FromRun
+from bertc.diagnostics import DataError, Diagnostics
+from bertc.interop.folders import RESOLVED, checkpoint_at, read_reached
+from bertc.ir.changing.growth import FromEmbeddings, FromLayers, FromRun, FromVectors
+from bertc.ir.network.bag import Bag
 from bertc.ir.network.sharing import ShareMap, ShareNone
+from bertc.ir.program.complete import Complete
 from bertc.ir.program.written import Given
-from bertc.storage.paths import is_taken
+from bertc.passes.settings.fixes import Way, argument, fix_settings, note
+from bertc.storage.paths import is_file, is_taken, user_path
 
 OF_LAYERS = ("body", "layers", "heads", "head_dim", "ffn", "share", "attention")
 """Settings that embeddings alone do not say."""
@@ -34,13 +38,45 @@ def taken(
             return init, found
 
 
+def vectors_fit(program: Complete, diagnostics: Diagnostics) -> None:
+    """Report word vectors that are no vectors, or of another width than the token table.
+
+    A file that is not there is told where its words are needed.
+    """
+    init, body, span = program.init, program.body, program.span("init")
+    if not isinstance(init, FromVectors) or not is_file(user_path(init.path)):
+        return
+    from bertc.data.sources.vectors import vectors_width  # numpy, which no other spec needs here
+
+    try:
+        width = vectors_width(init.path)
+    except DataError as error:
+        diagnostics.error("E401", error.message, span, help=error.help)
+        return
+    setting, own = "embedding", program.embedding
+    if isinstance(body, Bag):
+        setting, own = "body", body.hidden
+    if width != own:
+        wider = f"embedding={width}"
+        way: Way = {"help": wider, "fix": fix_settings(program, program.origins["init"], wider)}
+        if setting == "body":
+            way = argument("body", program.origins["body"], "hidden", str(width))
+        diagnostics.error(
+            "E400",
+            f"{init.path} has {width:,} numbers for a word, and the token table {own:,}",
+            span,
+            notes=note(f"{setting} is set here", program.span(setting)),
+            **way,
+        )
+
+
 def _going_on(init: FromRun) -> FromRun:
     """``init`` with what the run there had done at its step: updates, and rows of text."""
     folder = Path(init.path)
     if not is_taken(folder / RESOLVED) or (found := checkpoint_at(folder, init.step)) is None:
         return init  # told of where its weights are read
-    step, _ = found
-    stage = read_resolved(folder / RESOLVED).trained_at(step)
+    step, checkpoint = found
+    stage = read_reached(folder, checkpoint).trained_at(step)
     rows = (stage.first_batch + step - stage.first_step) * stage.batch
     updates = step - stage.counted_from
     return init.model_copy(update={"step": step, "updates": updates, "rows": rows})

@@ -1,5 +1,6 @@
 """The tutorial and the how-to pages: commands exist, specs are sound, links lead somewhere."""
 
+import json
 import re
 import shlex
 import textwrap
@@ -16,6 +17,7 @@ from bertc import cli, passes, syntax
 from bertc.bench import latency
 from bertc.commands import app
 from bertc.diagnostics import Diagnostics
+from tests.campaigns import answers
 
 ROOT = Path(__file__).parents[1]
 TUTORIAL = ROOT / "docs" / "tutorial.md"
@@ -174,6 +176,11 @@ def test_the_commands_of_the_page_on_an_encoder_like_modernbert_run(
     assert told["scores"].shape == (1, 2)
     for name, weight in told["encoder"].state_dict().items():
         assert name == "decoder.weight" or torch.equal(weight, learned[name])
+
+
+def test_tables_of_what_small_models_learn_are_of_the_kept_answers() -> None:
+    page = answers.PAGE.read_text(encoding="utf-8")
+    assert answers.with_tables(page, json.loads(answers.KEPT.read_text(encoding="utf-8"))) == page
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

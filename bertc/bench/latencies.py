@@ -9,7 +9,14 @@ from bertc.estimate.latency.cases import Case, Choices
 from bertc.estimate.latency.predicted import predicted
 from bertc.estimate.latency.table import Figures, Latencies, Row
 from bertc.estimate.machines.devices import this_cpu
-from bertc.interop.folders import RESOLVED, checkpoint_folders, read_network, refuse_several
+from bertc.interop.folders import (
+    PRUNED,
+    RESOLVED,
+    checkpoint_folders,
+    read_network,
+    read_reached,
+    refuse_several,
+)
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 from bertc.planning.cores import NOTABLE_CORES, available_cores
@@ -39,8 +46,10 @@ def of_folder(folder: Path) -> Subject:
 
         return Subject(str(folder), read_model(folder)[0], folder, {})
     resolved = read_network(folder)
-    if checkpoints := checkpoint_folders(folder / "checkpoints"):
-        step, _ = checkpoints[0]
+    checkpoints = checkpoint_folders(folder / "checkpoints")
+    if checkpoints and not is_taken(folder / PRUNED):
+        step, checkpoint = checkpoints[0]
+        resolved = read_reached(folder, checkpoint)
         resolved = resolved.as_in(resolved.trained_at(step))  # as deep as its weights
     return Subject(str(folder), resolved, folder, {})
 

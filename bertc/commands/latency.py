@@ -47,6 +47,10 @@ def latency(
         of_folder(Path(name)) if is_folder(name) else of_spec(resolve(name, set or ()), name)
         for name in networks
     ]
+    if plot and not any(subject.folder for subject in subjects):
+        raise UsageError(
+            "--plot sets scores against milliseconds, and specs have none", help="name run folders"
+        )
     if TEXTS in length:
         length = length.replace(TEXTS, str(_mean_length([each.resolved for each in subjects])))
     choices = chosen(runtime, precision, threads, batch, length)

@@ -1,7 +1,7 @@
 """Commands on trained runs: results, evaluation, predictions, export and import."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import typer
 
@@ -15,6 +15,25 @@ from bertc.commands.options import (
 )
 
 
+class Findings(Protocol):
+    """Findings of a command."""
+
+    def as_json(self) -> str:
+        """One JSON object."""
+
+    def as_table(self) -> str:
+        """Lines for a terminal."""
+
+    def plot(self, path: Path) -> None:
+        """Draw it as a PNG."""
+
+
+def _show(findings: Findings, json: bool, plot: Path | None) -> None:
+    typer.echo(findings.as_json() if json else findings.as_table())
+    if plot:
+        findings.plot(plot)
+
+
 @app.command("results")
 def results_(
     folders: Annotated[list[Path], typer.Argument(help="run folders, or folders of them")],
@@ -24,10 +43,7 @@ def results_(
     """Print results of runs side by side; runs that differ only in the seed share a row."""
     from bertc.runs.compare import results
 
-    table = results(folders)
-    typer.echo(table.as_json() if json else table.as_table())
-    if plot:
-        table.plot(plot)
+    _show(results(folders), json, plot)
 
 
 @app.command("eval")
@@ -154,7 +170,7 @@ def heads_(
     worth: Annotated[
         bool, typer.Option("--worth", help="instead evaluate without each head, one after another")
     ] = False,
-    plot: Annotated[Path | None, file_to_write("a PNG file for a heat map, with --worth")] = None,
+    plot: Annotated[Path | None, file_to_write("a PNG file for a heat map of it")] = None,
     json: JsonOption = False,
 ) -> None:
     """Score the attention heads of a run, and tell what each looks at."""
@@ -162,13 +178,9 @@ def heads_(
     from bertc.inference.worth import worth_of_heads
 
     if worth:
-        scores = worth_of_heads(run, task=task)
-        typer.echo(scores.as_json() if json else scores.as_table())
-        if plot:
-            scores.plot(plot)
-        return
-    report = heads(run, data, task=task, examples=examples, device=device)
-    typer.echo(report.as_json() if json else report.as_table())
+        _show(worth_of_heads(run, task=task), json, plot)
+    else:
+        _show(heads(run, data, task=task, examples=examples, device=device), json, plot)
 
 
 @app.command("layers")
@@ -181,10 +193,7 @@ def layers_(
     """Evaluate a run without each of its layers, one after another."""
     from bertc.inference.worth import worth_of_layers
 
-    scores = worth_of_layers(run, task=task)
-    typer.echo(scores.as_json() if json else scores.as_table())
-    if plot:
-        scores.plot(plot)
+    _show(worth_of_layers(run, task=task), json, plot)
 
 
 @app.command("export")

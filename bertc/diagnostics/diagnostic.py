@@ -83,9 +83,14 @@ class Diagnostics:
         help: str = "",
         fix: Fix | None = None,
     ) -> None:
-        """Record a mistake and go on; ``help`` defaults to the words of ``fix``."""
+        """Record a mistake and go on; ``help`` defaults to the words of ``fix``.
+
+        One that several stages have from the same words is recorded once.
+        """
         help = help or (fix.in_words if fix else "")
-        self.found.append(Diagnostic(code, message, span, label, notes, help, fix))
+        mistake = Diagnostic(code, message, span, label, notes, help, fix)
+        if mistake not in self.found:
+            self.found.append(mistake)
 
     def remark(
         self,

@@ -27,12 +27,13 @@ from bertc.host.display import Display, choose
 from bertc.host.exact import preparing
 from bertc.host.machine import detect, determinism, is_deterministic
 from bertc.host.signals import Stop
+from bertc.interop.folders import PROGRESS
 from bertc.interop.loading import load
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.nn import Model
 from bertc.planning.world import World
-from bertc.runs.checkpoints import PROGRESS, newest
+from bertc.runs.checkpoints import newest
 from bertc.runs.folder import RunFolder
 from bertc.step.objective import make_objective
 from bertc.step.teachers import frozen_networks
@@ -67,8 +68,8 @@ def evaluate_run(
     """
     manner = manner or Manner()
     folder = RunFolder(run)
-    resolved = folder.read_resolved()
-    done = _progress(folder)
+    resolved, done = folder.read_resolved(), _progress(folder)
+    resolved = resolved.held(done.held)
     with closing(choose(quiet)) as display:
         if task or part or (manner.examples and resolved.trained_at(done.step).tasks):
             manner.refuse_for_tasks()

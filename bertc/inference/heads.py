@@ -29,6 +29,7 @@ from bertc.ir.vocabulary import TokenizerFile
 from bertc.nn import Model
 from bertc.objectives import MicroBatch, corrupt, mask_key
 from bertc.passes.vocabulary import tokenizer_folder
+from bertc.runs.plot import heat_map
 from bertc.step.feed import to_inputs
 from bertc.step.gates import gated
 from bertc.step.objective import counts, divisors, make_objective, term_weights
@@ -97,6 +98,17 @@ class HeadReport:
             "attention; patterns of Kovaleva et al. 2019"
         )
         return f"{captured.get().rstrip()}\n{note}"
+
+    def plot(self, path: Path) -> None:
+        """Draw the scores as a heat map, as a PNG.
+
+        Raises:
+            CannotWriteError: if the disk has no room.
+        """
+        scores: dict[int, list[float]] = {}
+        for each in self.heads:
+            scores.setdefault(each.layer, []).append(each.score)
+        heat_map(scores, path, title="mean |dL/dgate| of a row", across="head", signed=False)
 
 
 def heads(

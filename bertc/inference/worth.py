@@ -13,7 +13,7 @@ from bertc.evaluation.without import LeftOut, transformer_of
 from bertc.inference.evaluate import evaluate_run
 from bertc.interop.loading import load
 from bertc.ir.changing.pruning import units
-from bertc.runs.plot import save
+from bertc.runs.plot import heat_map
 
 WIDE = 200
 
@@ -58,27 +58,9 @@ class Worth:
         Raises:
             CannotWriteError: if the disk has no room.
         """
-        # Here and not above: a table needs no pictures, and loading takes time.
-        from matplotlib.figure import Figure
-
-        columns = self._columns
-        changes = [
-            [score - self.whole for score in scores] + [float("nan")] * (columns - len(scores))
-            for scores in self.without.values()
-        ]
-        size = (2 + columns * 0.6, 1 + len(changes) * 0.5)
-        figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots()
-        largest = max(abs(each) for row in changes for each in row if each == each) or 1.0
-        image = axes.imshow(changes, cmap="RdBu", vmin=-largest, vmax=largest)
-        axes.set(ylabel="layer", title=f"{self.figure} without it")
-        if self.of == "head":
-            axes.set_xlabel("head")
-        else:
-            axes.set_xticks([])
-        axes.set_yticks(range(len(changes)), [str(layer) for layer in self.without])
-        figure.colorbar(image)
-        save(figure, path, elsewhere="name another file")
+        changes = {n: [s - self.whole for s in scores] for n, scores in self.without.items()}
+        title, across = f"{self.figure} without it", "head" if self.of == "head" else ""
+        heat_map(changes, path, title=title, across=across, signed=True)
 
     @property
     def _columns(self) -> int:

@@ -14,7 +14,7 @@ from bertc.interop.folders import (
     checkpoint_at,
     checkpoint_folders,
     read_network,
-    read_resolved,
+    read_reached,
     refuse_several,
 )
 from bertc.interop.importing import check_names, import_model
@@ -70,7 +70,7 @@ def read_checkpoint(
     number, checkpoint = found
     if not _is_sound(checkpoint):
         raise DataError(f"the weights of {checkpoint} are damaged", help="name another step")
-    resolved = read_resolved(folder / RESOLVED)
+    resolved = read_reached(folder, checkpoint)
     resolved = resolved.as_in(resolved.trained_at(number))
     weights = checkpoint / (WEIGHTS if raw else _evaluated(checkpoint))
     return resolved, _read_own(weights, resolved), checkpoint
@@ -92,9 +92,9 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
         refuse_several(folder)
         imported = import_model(folder)
         return imported.resolved, imported.tensors
-    resolved = read_resolved(folder / RESOLVED)
     if newest := _newest_checkpoint(folder / "checkpoints"):
         step, checkpoint = newest
+        resolved = read_reached(folder, checkpoint)
         resolved = resolved.as_in(resolved.trained_at(step))
         tensors = _read_own(checkpoint / _evaluated(checkpoint), resolved)
         return (

@@ -152,7 +152,7 @@ class DisentangledContext(NamedTuple):
     def of_rows(self, rows: slice) -> "DisentangledContext":
         """The context of some rows of the batch."""
         mask, has_keys = of_rows(self.mask, rows), of_rows(self.has_keys, rows)
-        row = self.row if len(self.row) == 1 else self.row[rows]
+        row = self.row if self.row.shape[0] == 1 else self.row[rows]
         return self._replace(mask=mask, has_keys=has_keys, row=row)
 
     def select_queries(self, inputs: EncoderInputs) -> "DisentangledContext":
@@ -203,12 +203,12 @@ class DisentangledAttention(ProjectedAttention[DisentangledNode, DisentangledCon
             split_heads(y, self.heads).mT * 3**-0.25 * query.shape[3] ** -0.5
             for y in fused_linear((self.query, self.key), table_rh)
         )
-        scores = self.heads * query.shape[2] * max(key.shape[2], len(table_rh))
+        columns: int = torch.sym_max(key.shape[2], len(table_rh))  # type: ignore[no-untyped-call]
         mixed = [
             self._mixed(
                 query[rows], key[rows], value[rows], far_query, far_key, context.of_rows(rows)
             )
-            for rows in rows_at_once(len(key), scores, query)
+            for rows in rows_at_once(key.shape[0], self.heads * query.shape[2] * columns, query)
         ]
         mixed_bnqd = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
         y_bqh: torch.Tensor = self.output(join_heads(mixed_bnqd))
@@ -241,7 +241,7 @@ def _of_all_rows(
 ) -> Float[torch.Tensor, "b n s r"]:
     """Products with every row of the table, one product per head for the whole batch."""
     found = x_bnsd.transpose(0, 1).flatten(1, 2) @ far_ndr
-    return torch.unflatten(found, 1, (len(x_bnsd), -1)).transpose(0, 1)
+    return torch.unflatten(found, 1, (x_bnsd.shape[0], -1)).transpose(0, 1)
 
 
 def _picked(
@@ -278,7 +278,7 @@ def _rows_between(kind: DisentangledNode, inputs: EncoderInputs) -> Int[torch.Te
     if at_bs is None:
         at_bs = torch.arange(inputs.token_ids.shape[1], device=device)[None]
     before_m = torch.arange(-inputs.remembered, 0, device=device)
-    at_bk = torch.cat([before_m.expand(len(at_bs), -1), at_bs], dim=1)
+    at_bk = torch.cat([before_m.expand(at_bs.shape[0], -1), at_bs], dim=1)
     far_bqk = inputs.in_queries(at_bs)[:, :, None] - at_bk[:, None, :]
     by_distance = [kind.row_of(apart) for apart in range(-farthest, farthest + 1)]
     rows = torch.tensor(by_distance, device=device)

@@ -135,8 +135,8 @@ def kernel_mask(
         return end_to_end(starts_bm, seq)._replace(reach=reach)
     if reach is None:
         return mask_of(inputs, causal)
-    # A graph for rows of any length has no blocks.
-    if in_order and in_blocks(seq, reach) and not torch.compiler.is_exporting():
+    # A graph for rows of any length has no blocks, and must not ask how long a row is.
+    if in_order and not torch.compiler.is_exporting() and in_blocks(seq, reach):
         return _in_blocks(inputs, causal, reach)
     return near(mask_of(inputs, causal), inputs, reach)
 
@@ -261,4 +261,4 @@ def select_rows(
 
 def of_rows(x: torch.Tensor | None, rows: slice) -> torch.Tensor | None:
     """Some rows of (b, ...), or (1, ...), which all rows share."""
-    return x if x is None or len(x) == 1 else x[rows]
+    return x if x is None or x.shape[0] == 1 else x[rows]

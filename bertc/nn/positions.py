@@ -71,7 +71,7 @@ class Angles(NamedTuple):
 
     def at(self, positions_bq: Int[torch.Tensor, "b q"]) -> "Angles":
         """The angles of some positions of each row."""
-        b = len(positions_bq)
+        b = positions_bq.shape[0]  # len() is a constant to the exporter
         lanes_b1 = torch.arange(b, device=positions_bq.device)[:, None]
         return Angles(*(x.expand(b, -1, -1, -1)[lanes_b1, positions_bq] for x in self))
 
@@ -118,7 +118,7 @@ class Distances(NamedTuple):
         """The same of the output positions."""
         at = inputs.output_positions
         assert at is not None, "called only with output positions"
-        return self._replace(queries=self.queries.expand(len(at), -1).gather(1, at))
+        return self._replace(queries=self.queries.expand(at.shape[0], -1).gather(1, at))
 
     def added(self, heads: int, mask: Mask | Blocks, dtype: torch.dtype) -> Mask | Blocks:
         """The mask with scores to add to those of ``heads`` heads."""

@@ -19,7 +19,7 @@ from bertc.onnx.graph import Graph, Output, graph_of, left_out, refuse_unsayable
 from bertc.onnx.runtime import package
 from bertc.onnx.scoring import scored
 from bertc.onnx.tracing import OPSET, Check, compared, quantised, to_onnx
-from bertc.storage.paths import working_folder
+from bertc.storage.paths import is_folder, is_taken, working_folder
 
 NAME, DESCRIPTION = "model.onnx", "onnx.json"
 EXAMPLES = 1000
@@ -110,6 +110,8 @@ def _file(to: Path) -> Path:
             f"{to} needs a folder of its own: the tokenizer stands beside the graph",
             help=f"--onnx FOLDER/{path.name}",
         )
+    if is_taken(path.parent) and not is_folder(path.parent):
+        raise UsageError(f"{path.parent} is a file", help="name a new folder")
     return path
 
 

@@ -138,7 +138,7 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
             counted_from = first
         change = _change(stage) if begins else Turned() if turns else None
         whole = _stage(stage, networks, change, first, program.total_steps, counted_from)
-        rows_read = carried.rows if carried and not stages else 0
+        rows_read = carried.rows if carried and not stages else stage.since * stage.batch
         stages += in_pieces(stage.batch_warmup, whole, rows_read)
         first += stage.steps
     return tuple(stages)
@@ -155,7 +155,7 @@ def _stage(
     encoder, generator = networks
     own_schedule = "optimizer" in stage.own
     tuned = has_tasks(stage.objective)
-    schedule_steps = stage.optimizer.schedule_steps(stage.steps if own_schedule else total)
+    schedule_steps = stage.optimizer.schedule_steps(stage.planned if own_schedule else total)
     kind = TaskStage if tuned else TextStage
     return kind(
         name=stage.name,
@@ -181,7 +181,7 @@ def _stage(
         memory=stage.memory,
         optimizer=stage.optimizer,
         warmup_steps=stage.optimizer.warmup_steps(schedule_steps),
-        schedule_start=first if own_schedule else 0,
+        schedule_start=first - stage.since if own_schedule else 0,
         schedule_steps=schedule_steps,
         counted_from=counted_from,
         average=stage.average.of_stage(first, first + stage.steps),

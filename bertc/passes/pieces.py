@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TypeVar
 
-from bertc.ir.changing.pruning import NOTHING
+from bertc.ir.changing.pruning import NOTHING, Units
 from bertc.ir.learning.batch_warmup import BatchWarmup
 from bertc.ir.program.stage import AnyStage
 
@@ -16,13 +16,14 @@ _Pieces = Sequence[tuple[_Value, int]]
 def in_pieces(batches: BatchWarmup, stage: AnyStage, rows_read: int) -> list[AnyStage]:
     """A stage for each size of its batches and each share of masked tokens, named after them.
 
-    It grows its network in the first, and prunes in the last. ``rows_read``: rows of its text that
-    were read before.
+    It changes its network in the first, and removes heads or neurons in the last. ``rows_read``:
+    rows of its text that were read before.
     """
     sizes = batches.pieces(stage.batch, stage.steps)
     terms = [term.objective.pieces(stage.steps) for term in stage.objective]
     ends = sorted({end for pieces in (sizes, *terms) for end in _ends(pieces)})
     stages, begin = list[AnyStage](), 0
+    prunes_at = ends[-1] if isinstance(stage.prune, Units) else 0
     for end in ends:
         rows, objectives = _at(sizes, begin), [_at(pieces, begin) for pieces in terms]
         first_batch = -(-rows_read // rows)
@@ -41,7 +42,7 @@ def in_pieces(batches: BatchWarmup, stage: AnyStage, rows_read: int) -> list[Any
                 for term, objective in zip(stage.objective, objectives, strict=True)
             ),
             "grow": stage.grow if begin == 0 else None,
-            "prune": stage.prune if end == ends[-1] else NOTHING,
+            "prune": stage.prune if prunes_at in (begin, end) else NOTHING,
         }
         stages.append(stage.model_copy(update=update))
         begin, rows_read = end, (first_batch + end - begin) * rows

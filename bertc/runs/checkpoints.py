@@ -28,20 +28,19 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from bertc.diagnostics import DataError, MissingInputError
-from bertc.interop.folders import REPLACED, checkpoint_folders, checkpoint_name
+from bertc.interop.folders import PROGRESS, REPLACED, checkpoint_folders, checkpoint_name
 from bertc.ir.base import Weight
 from bertc.storage import durable
 from bertc.storage.json_file import parse_json, read_json
 from bertc.storage.paths import is_file, is_taken
 from bertc.storage.plain_file import read_bytes, reason
 
-WEIGHTS, OPTIMIZER, MEMORY, BEST, AVERAGE, PROGRESS, MANIFEST = (
+WEIGHTS, OPTIMIZER, MEMORY, BEST, AVERAGE, MANIFEST = (
     "weights.safetensors",
     "optimizer.safetensors",
     "memory.safetensors",
     "best.safetensors",
     "average.safetensors",
-    "progress.json",
     "manifest.json",
 )
 CONTENT = (WEIGHTS, OPTIMIZER, PROGRESS)

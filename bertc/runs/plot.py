@@ -1,6 +1,6 @@
-"""A plot of the losses of a run over its steps."""
+"""Pictures: losses of a run over its steps, scores against milliseconds, a figure for each head."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,35 @@ def plot_latencies(points: Sequence[Point], path: Path) -> None:
     axes.xaxis.set_major_formatter("{x:g}")
     axes.grid(alpha=0.3)
     figure.legend(fontsize="small", loc="outside right upper")
+    save(figure, path, elsewhere="name another file")
+
+
+def heat_map(
+    rows: Mapping[int, Sequence[float]], path: Path, *, title: str, across: str, signed: bool
+) -> None:
+    """Draw a row of squares a layer as a PNG; layers may have unlike numbers of them.
+
+    ``across`` names the columns. With ``signed`` white is zero, else the least is darkest.
+
+    Raises:
+        CannotWriteError: if the disk has no room.
+    """
+    from matplotlib.figure import Figure
+
+    columns = max(map(len, rows.values()))
+    squares = [[*row, *[float("nan")] * (columns - len(row))] for row in rows.values()]
+    size = (2 + columns * 0.6, 1 + len(squares) * 0.5)
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots()
+    if signed:
+        largest = max(abs(each) for row in rows.values() for each in row) or 1.0
+        image = axes.imshow(squares, cmap="RdBu", vmin=-largest, vmax=largest)
+    else:
+        image = axes.imshow(squares, cmap="viridis")
+    axes.set(ylabel="layer", xlabel=across, title=title)
+    axes.set_xticks(range(columns) if across else [])
+    axes.set_yticks(range(len(squares)), [str(layer) for layer in rows])
+    figure.colorbar(image)
     save(figure, path, elsewhere="name another file")
 
 

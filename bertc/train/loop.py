@@ -30,6 +30,7 @@ from bertc.optim.optimizers import zero_moments
 from bertc.planning.schedules import rate
 from bertc.runs.folder import RunFolder, admit
 from bertc.runs.metrics import Sums
+from bertc.runs.results import mean_score
 from bertc.step.feed import Batch, Feed
 from bertc.step.step import StepResult
 from bertc.step.task_feed import TaskFeed
@@ -42,7 +43,7 @@ from bertc.train.opening import open_session
 from bertc.train.patience import update_patience
 from bertc.train.phase import Phase, open_phase, update_rule
 from bertc.train.profiled import profiled
-from bertc.train.pruning import prune
+from bertc.train.pruning import hold, prune
 from bertc.train.rehearsal import rehearsed, try_to_write
 from bertc.train.report import Report
 from bertc.train.session import Session
@@ -185,8 +186,10 @@ def _pause(session: Session, phase: Phase, end: int, clock: Clock) -> None:
             started = time.perf_counter()
             evaluation = _evaluate(session, phase)
             clock.evaluation_seconds = time.perf_counter() - started
+            score = mean_score(phase.stage, evaluation.scores) if evaluation.scores else None
             if phase.stage.patience:
-                update_patience(session, phase.stage, evaluation)
+                score = update_patience(session, phase.stage, evaluation)
+            hold(session, phase.stage, session.ranks.share(score))
         session.ranks.stop.check()
     if progress.step and (progress.step % run.save_every == 0 or progress.step == end):
         session.save()

@@ -16,7 +16,7 @@ from bertc.ir.changing.growth import Drawn
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.runs import checkpoints
-from bertc.runs.folder import RunFolder
+from bertc.runs.folder import RunFolder, identity
 from bertc.runs.metrics import Metrics, NoMetrics
 from bertc.step.memory import Remembered, shapes, taken_up
 from bertc.step.vocabulary import vocab_tensors
@@ -37,15 +37,17 @@ def open_session(
     """
     resolved, plan, outside = start.resolved, start.plan, start.outside
     checkpoint = outside.checkpoint if outside else None
-    source = outside.source if outside else None
     if outside:
         checkpoints.remove_unfinished(folder.checkpoints)
         write_or_check_lock(start, outside, folder, spec_text, display)
         _note_duration(resolved, outside.cost, display)
     device = torch.device(plan.device)
-    stage = resolved.trained_at(ranks.share(checkpoint.step if checkpoint else 0))
-    state = restore(checkpoint, resolved) if checkpoint else begin(resolved, stage, source)
-    model, progress = state.model, Progress.of(ranks.share(asdict(state.progress)))
+    restored = restore(checkpoint, resolved) if checkpoint else None
+    progress = Progress.of(ranks.share(asdict(restored.progress if restored else Progress())))
+    resolved = resolved.held(progress.held)
+    stage = resolved.trained_at(progress.step)
+    state = restored or begin(resolved, stage, outside.source if outside else None)
+    model = state.model
     if progress.step or not isinstance(resolved.run.init, Drawn):
         ranks.share_tensors({**dict(model.named_parameters()), **state.moments})
     average = _average(state, stage, progress.step, ranks)
@@ -65,6 +67,7 @@ def open_session(
             moments=moments,
             progress=progress,
             stage=stage,
+            identity=identity(start.resolved),
             metrics=lines,
             display=display,
             ranks=ranks,

@@ -24,10 +24,11 @@ def require_dev_part(stage: Stage, data: TaskData) -> None:
         )
 
 
-def update_patience(session: Session, stage: Stage, evaluation: Evaluation) -> None:
+def update_patience(session: Session, stage: Stage, evaluation: Evaluation) -> float:
     """Keep the weights of the best evaluation, and end the stage with them after enough others.
 
-    Steps that are skipped count as made: the next stage begins at its usual step.
+    Steps that are skipped count as made: the next stage begins at its usual step. Returns the best
+    score.
     """
     progress, end = session.progress, stage.first_step + stage.steps
     score = session.ranks.share(mean_score(stage, evaluation.scores))
@@ -36,8 +37,10 @@ def update_patience(session: Session, stage: Stage, evaluation: Evaluation) -> N
         session.keep_best()
     else:
         progress.best.waited += 1
-    if progress.step == end or progress.best.waited == stage.patience:
-        _end(session, stage, progress.best, end)
+    best = progress.best
+    if progress.step == end or best.waited == stage.patience:
+        _end(session, stage, best, end)
+    return best.score
 
 
 def _end(session: Session, stage: Stage, best: Best, end: int) -> None:

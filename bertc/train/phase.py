@@ -164,7 +164,10 @@ class TaskPhase(Phase):
         """Batches in parts of rows of like length."""
         rows = session.ranks.rows(self.stage.batch) if session.ranks.is_distributed else None
         at_once, stage = self.microbatch * self.stage.rows_an_example, self.stage
-        return TaskFeed(self.data, first, end, session.device, at_once, rows, stage)
+        before = stage.first_batch
+        return TaskFeed(
+            self.data, before + first, before + end, session.device, at_once, rows, stage
+        )
 
     def evaluate(self, session: Session, examples: int, progress: Progress) -> Evaluation:
         """Scores on all held-out examples of every task."""

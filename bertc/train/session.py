@@ -20,7 +20,7 @@ from bertc.optim.by_tensor import Moments
 from bertc.planning.plan import Machine, Plan
 from bertc.planning.world import Layout, World
 from bertc.runs import checkpoints
-from bertc.runs.folder import RunFolder, identity
+from bertc.runs.folder import RunFolder
 from bertc.runs.lock import versions
 from bertc.runs.metrics import Metrics, NoMetrics
 from bertc.step.memory import Remembered
@@ -32,6 +32,7 @@ from bertc.train.state import Progress
 class Session:
     """The state that the loop works on; ``stage`` is the one whose network ``model`` is.
 
+    ``identity`` is that of the program as written; ``resolved`` may be one with a held network.
     ``best`` are the weights of the best evaluation, in the first process's main memory; ``average``
     are the averages of weights, as this process holds those, {} in a stage without.
     """
@@ -47,6 +48,7 @@ class Session:
     moments: Moments
     progress: Progress
     stage: Stage
+    identity: str
     metrics: Metrics | NoMetrics
     display: Display
     ranks: ProcessGroup
@@ -158,7 +160,7 @@ class Session:
     ) -> None:
         self.progress.metrics_bytes = self.metrics.synced_bytes()
         facts = {
-            "run": identity(self.resolved),
+            "run": self.identity,
             "stage": self.stage.name,
             "data": self.corpus.fingerprint,
             "threads": torch.get_num_threads(),

@@ -4,12 +4,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bertc.data import PreparedCorpus, prepare
+from bertc.data.sources.vectors import vectors_width
 from bertc.diagnostics import DataError, UsageError
 from bertc.distributed.process_group import ProcessGroup
 from bertc.estimate import Estimate
 from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import Display
 from bertc.host.machine import cost_on, detect
+from bertc.interop.folders import PROGRESS
+from bertc.ir.changing.growth import FromVectors
 from bertc.ir.program.resolved import Resolved
 from bertc.planning.plan import Machine, Plan
 from bertc.runs import checkpoints, metrics
@@ -68,9 +71,13 @@ def settle(
 
     Raises:
         UsageError: if a teacher is a shape alone; if the folder holds an imported model.
-        DataError: if there are checkpoints and every one of them is damaged.
+        DataError: if there are checkpoints and every one of them is damaged; if a file of word
+            vectors begins with none.
+        MissingInputError: if there is no such file.
     """
     require_weights(resolved)
+    if isinstance(resolved.run.init, FromVectors):
+        vectors_width(resolved.run.init.path)  # before text is prepared, which may take long
     lock, checkpoint = None, None
     if ranks.is_main:
         lock = folder.read_lock() if folder.holds_a_run else None
@@ -136,6 +143,6 @@ def _refuse_damage(folder: RunFolder, checkpoint: Checkpoint | None) -> None:
         DataError: if the progress or the lines of metrics up to it are damaged.
     """
     if checkpoint:
-        place = str(checkpoint.folder / checkpoints.PROGRESS)
+        place = str(checkpoint.folder / PROGRESS)
         progress = Progress.of(checkpoint.progress, place)
         metrics.read(folder.metrics, progress.metrics_bytes)

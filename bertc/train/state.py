@@ -8,6 +8,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from torch import Tensor
 
 from bertc.diagnostics import DataError
+from bertc.interop.folders import PROGRESS
 from bertc.ir.learning.optimizer import moments_of
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
@@ -43,7 +44,8 @@ class Progress:
 
     ``evaluated`` is the last step with an evaluation, ``sums`` what the next line of metrics
     averages, ``metrics_bytes`` the length of the metrics file. ``best`` is set in a stage with
-    patience, from its first evaluation to its end.
+    patience, from its first evaluation to its end. From step ``held`` on no layers or ranks are
+    removed, as the score was below a floor; 0: they are.
     """
 
     __pydantic_config__ = FINITE
@@ -55,6 +57,7 @@ class Progress:
     metrics_bytes: Count = 0
     sums: Sums = field(default_factory=Sums)
     best: Best | None = None
+    held: Count = 0
 
     @staticmethod
     def of(content: Any, place: str = "progress") -> "Progress":
@@ -115,15 +118,17 @@ def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
     Raises:
         DataError: if its tensors are not those of the weight table.
     """
+    folder = checkpoint.folder
+    progress = Progress.of(checkpoint.progress, str(folder / PROGRESS))
+    resolved = resolved.held(progress.held)
     trained = resolved.trained_at(checkpoint.step)
     resolved = resolved.as_in(trained)
-    table, folder = model_weights(resolved), checkpoint.folder
+    table = model_weights(resolved)
     weights = checkpoints.load_weights(folder / checkpoints.WEIGHTS, table)
     kept = moments_of(trained.optimizer, table)
     moments = checkpoints.load_moments(folder / checkpoints.OPTIMIZER, kept)
     model = build(resolved, "meta")
     model.load_state_dict(weights, assign=True)
-    progress = Progress.of(checkpoint.progress, str(folder / checkpoints.PROGRESS))
     memory = dict[str, Tensor]()
     stage = resolved.stage_at(progress.step)
     if stage.remembers(progress.step):

@@ -9,7 +9,8 @@ DATA has glue/SST-2, glue/MRPC, glue/RTE and glove/*.txt.gz, MODEL is the Huggin
 BERT; what begins from nothing needs neither. Each arm of a question is a spec that ``bertc train``
 trains with three seeds; what came out is kept in OUT/QUESTION/ARM.json, and its run folders only
 where others need them. A campaign that was killed goes on by the same command: arms with a file
-are done, and of an unfinished one the finished seeds. ``docs/small.md`` has the answers of one.
+are done, and of an unfinished one the finished seeds. ``docs/small.md`` has the answers of one,
+which ``tests.campaigns.answers`` takes from OUT.
 """
 
 import argparse
@@ -17,7 +18,6 @@ import json
 import os
 import resource
 import shutil
-import statistics
 import subprocess
 import sys
 from dataclasses import replace
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from bertc import api
-from tests.campaigns import modern_questions, small_questions
+from tests.campaigns import answers, modern_questions, small_questions
 from tests.campaigns.question import Arm, Question
 
 
@@ -98,44 +98,16 @@ def ask(question: Question, out: Path) -> list[str]:
     return failed
 
 
-def values(path: Path) -> list[float]:
-    """The last scores of an arm, one a seed: held-out loss of masked tokens, or a task's metric."""
-    runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
-    each = [run["last"]["values"] for run in runs]
-    masked = [[value for value in seen if value.get("loss") == "mlm"] for seen in each]
-    return [float((own or seen)[0]["value"]) for own, seen in zip(masked, each, strict=True)]
-
-
-def row(name: str, seen: list[float], first: list[float], seconds: float) -> str:
-    """The line of an arm: median, spread, and what it differs from the first arm by."""
-    median, spread = statistics.median(seen), max(seen) - min(seen)
-    apart = median - statistics.median(first)
-    beyond = abs(apart) > max(spread, max(first) - min(first))
-    told = f"{apart:+.4f}, {'more' if beyond else 'not more'} than the spread"
-    each = " ".join(f"{value:.4f}" for value in seen)
-    beside = "" if seen is first else told
-    return f"| {name} | {median:.4f} | {spread:.4f} | {each} | {beside} | {seconds:.0f} |"
-
-
-def table(out: Path, questions: tuple[Question, ...]) -> str:
+def tables(out: Path, questions: tuple[Question, ...]) -> str:
     """A Markdown table of each question that has answers, and the latencies beside them."""
     lines = []
-    for question in questions:
-        done = [(arm.name, out / question.name / f"{arm.name}.json") for arm in question.arms]
-        done = [(name, path) for name, path in done if path.exists()]
-        if not done:
-            continue
+    answered = answers.gathered(out, questions)
+    for question in (question for question in questions if question.name in answered):
+        found = answered[question.name]
         lines += [f"## {question.asks}", "", f"`--only {question.name}`", ""]
-        lines += ["| arm | median | spread | each seed | beside the first | processor seconds |"]
-        lines += ["|---|---|---|---|---|---|"]
-        first = values(done[0][1])
-        for number, (name, path) in enumerate(done):
-            seconds = json.loads(path.read_text(encoding="utf-8"))["processor_seconds"]
-            lines.append(row(name, values(path) if number else first, first, seconds))
-        timed = out / question.name / "latency.json"
-        if timed.exists():
-            lines += ["", "```json", timed.read_text(encoding="utf-8").strip(), "```"]
-        lines.append("")
+        lines += [*answers.table(found), ""]
+        if answers.TIMED in found:
+            lines += [f"milliseconds a text: {found[answers.TIMED]}", ""]
     return "\n".join(lines)
 
 
@@ -152,7 +124,7 @@ def main() -> int:
     questions = (*small_questions.questions(places), *modern_questions.questions())
     chosen = [each for each in questions if each.name in options.only or not options.only]
     failed = [] if options.table else [line for each in chosen for line in ask(each, options.out)]
-    print(table(options.out, questions))
+    print(tables(options.out, questions))
     print("\n".join(failed))
     return 1 if failed else 0
 

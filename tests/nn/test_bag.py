@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bertc.api import points, resolve
 from bertc.data import vocabulary_of
-from bertc.diagnostics import DataError, SpecError, StoppedError
+from bertc.diagnostics import DataError, MissingInputError, SpecError, StoppedError
 from bertc.estimate import estimate
 from bertc.estimate.execution import ANY
 from bertc.estimate.rules import cost
@@ -20,6 +20,7 @@ from bertc.ir.program.model import model_weights
 from bertc.nn import EncoderInputs, build
 from bertc.nn.bag import Bag
 from bertc.nn.weights import initial_values
+from bertc.syntax import apply_fixes
 from bertc.train import finish
 from bertc.train.beginning.init_tables import TABLE, principal_components, token_states
 from bertc.train.loop import train
@@ -196,7 +197,7 @@ def test_vectors_of_a_file_are_rows_of_a_table(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("lines", "message"),
-    [("hens 1 2\n", "has 2 numbers for a word, and the token table 4"),
+    [("hens 1 2 3 4\nducks 1 2\n", "v.txt:2: 2 numbers, not 4 as before"),
      ("xyzzy 1 2 3 4\n", "is a token of the vocabulary")],
 )  # fmt: skip
 def test_vectors_that_do_not_fit_are_refused(lines: str, message: str, tmp_path: Path) -> None:
@@ -206,6 +207,26 @@ def test_vectors_that_do_not_fit_are_refused(lines: str, message: str, tmp_path:
     (resolved,) = points(spec("glue", "bilstm(8)", **beside))
     with pytest.raises(DataError, match=message):
         train(resolved, tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+
+
+def test_vectors_that_are_not_there_are_missed_before_text_is_read(tmp_path: Path) -> None:
+    beside = {"vocab": "words(60)", "init": 'vectors("none.txt")', "embedding": "4"}
+    (resolved,) = points(spec("glue", "bilstm(8)", **beside))
+    with pytest.raises(MissingInputError, match="none.txt is not there"):
+        train(resolved, tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("body", ["bilstm(8) embedding=4", "bag(4)", "bag"])
+def test_the_width_of_vectors_is_put_right_by_the_help(body: str, tmp_path: Path) -> None:
+    (tmp_path / "v.txt").write_text("hens 1 2\n")
+    text = f"body={body} vocab=words(60) init=vectors('{tmp_path / 'v.txt'}')"
+    with pytest.raises(SpecError) as refused:
+        resolve(text)
+    (found,) = refused.value.diagnostics
+    assert (found.code, bool(found.fix)) == ("E400", True)
+    assert "has 2 numbers for a word, and the token table " in found.message
+    resolve(apply_fixes(found.fix.span.source, [found]))
 
 
 @pytest.mark.parametrize(

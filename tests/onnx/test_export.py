@@ -89,9 +89,21 @@ def test_languages_are_an_input() -> None:
 
 def test_an_lstm_is_exported() -> None:
     graph = graph_of(model_of(f"{BILSTM} objective=mlm"))
-    found = compared(graph, to_onnx(graph))
+    written = to_onnx(graph)
+    found = compared(graph, written)
     assert (1, 1) in found.shapes
     assert found.difference < 1e-5
+    of_more_tokens = graph_of(model_of(f"{BILSTM.replace('97', '970')} objective=mlm"))
+    with pytest.raises(DataError, match="onnxruntime does not run the graph for"):
+        compared(of_more_tokens, written)
+
+
+@pytest.mark.parametrize(
+    "more", ["positions=rotary attention=local(4)", "attention=disentangled(8, 12)"]
+)
+def test_an_answer_of_one_state_is_for_any_number_of_rows(more: str, tasks: dict[str, str]) -> None:
+    graph = graph_of(model_of(f"{ONE_LAYER} {more} task={tasks['classify']}"))
+    assert compared(graph, to_onnx(graph)).difference < 1e-5
 
 
 def test_every_kind_of_answer_scores_as_in_torch(tmp_path: Path, tasks: dict[str, str]) -> None:
@@ -140,6 +152,9 @@ def test_a_folder_of_its_own_is_refused_or_left_alone(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="folder of its own"):
         export_onnx(run, Path("model.onnx"), quiet=True)
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="file is a file"):
+        export_onnx(run, tmp_path / "file", quiet=True)
 
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +194,7 @@ def test_a_fresh_process_answers_as_the_run_does(
     tmp_path: Path, tasks: dict[str, str], capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    run = run_of(tmp_path / "run", f"{WIDE} task={tasks['classify']}")
+    run = run_of(tmp_path / "run", f"{WIDE} positions=alibi task={tasks['classify']}")
     to = tmp_path / "graphs" / "model.onnx"
     arguments = ["export", str(run), "--onnx", str(to), "--int8", "--examples", "5"]
     to.parent.mkdir()  # An earlier export is replaced.

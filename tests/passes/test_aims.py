@@ -10,6 +10,7 @@ from bertc.estimate.flops import executed_flops
 from bertc.estimate.latency.cases import chosen
 from bertc.estimate.parameters import count
 from bertc.ir.program.resolved import Resolved
+from bertc.syntax import apply_fixes
 
 SPEC = (
     "layers=6 hidden=64 heads=4 ffn=96 vocab=wordpiece(500) seq=32 "
@@ -69,6 +70,8 @@ def test_what_a_target_took_is_told() -> None:
     ("kind", "told"),
     [
         ("heads(to=params(1k))", "prune = heads does not reach its target"),
+        ("neurons(to=latency(0.001ms))", "does not reach its target"),
+        ("neurons(to=flops(1%))", "does not reach its target"),
         ("layers(to=flops(1G))", "prune = layers does not reach its target"),
         (
             "neurons(to=latency(100))",
@@ -79,8 +82,11 @@ def test_what_a_target_took_is_told() -> None:
     ],
 )
 def test_targets_out_of_reach_are_refused(kind: str, told: str) -> None:
-    with pytest.raises(SpecError, match=told):
+    with pytest.raises(SpecError, match=told) as refused:
         bertc.resolve(SPEC.format(kind))
+    for found in refused.value.diagnostics:
+        if found.fix:
+            bertc.resolve(apply_fixes(found.fix.span.source, [found]))
 
 
 def test_the_target_of_a_run_is_that_of_its_first_stage() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from bertc import passes, syntax
 from bertc.aims import aimed
+from bertc.begun import vectors_fit
 from bertc.diagnostics import Diagnostics, UsageError, codes, explain
 from bertc.external import filled_in
 from bertc.interop.foreseen import remark_own_layout
@@ -20,6 +21,8 @@ OF_TEACHERS = ("E268", "E283", "E284", "E285", "E286", "E287")
 """Codes that compare a network with that of another spec."""
 OF_TARGETS = ("E337", "R115")
 """Codes of estimates that programs are aimed by."""
+OF_VECTORS = ("E400", "E401")
+"""Codes of files of word vectors."""
 
 
 def found(folder: Path, code: str, text: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
@@ -34,6 +37,8 @@ def found(folder: Path, code: str, text: str, monkeypatch: pytest.MonkeyPatch) -
         known = filled_in(program, diagnostics) if code in OF_TEACHERS else program
         known = aimed(known, diagnostics) if code in OF_TARGETS else known
         complete = passes.complete(known, diagnostics)
+        if code in OF_VECTORS:
+            vectors_fit(complete, diagnostics)
         if code in LOOKS_FOR_FILES:
             passes.missing_inputs(complete, diagnostics)
         if code == "R109":

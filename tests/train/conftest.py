@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from bertc.api import points
 from bertc.ir.data import Files, Share
+from bertc.ir.learning.custom_task import Classify
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Polynomial
 from bertc.ir.network.encoder import Dropout
@@ -158,3 +159,14 @@ def same_run(
         assert [n for n, tensor in tensors.items() if not torch.equal(tensor, others[n])] == []
 
     return compare
+
+
+@pytest.fixture
+def barn(tmp_path: Path) -> Classify:
+    """A task of two labels that a few words give away."""
+    rows = [("hens cackle", "a"), ("ducks quack", "b"), ("geese hiss", "a"), ("old pond", "b")]
+    text = "text\tlabel\n" + "".join(f"{words}\t{label}\n" for words, label in rows * 4)
+    for part in ("train", "dev"):
+        (tmp_path / f"{part}.tsv").write_text(text)
+    train_file, dev = str(tmp_path / "train.tsv"), str(tmp_path / "dev.tsv")
+    return Classify(train=train_file, dev=dev, labels=("a", "b"), examples=16)

@@ -80,16 +80,6 @@ def test_patterns_of_maps_made_by_hand() -> None:
     assert Looks.__annotations__.keys() == means.keys()
 
 
-@pytest.fixture
-def barn(tmp_path: Path) -> Classify:
-    rows = [("hens cackle", "a"), ("ducks quack", "b"), ("geese hiss", "a"), ("old pond", "b")]
-    text = "text\tlabel\n" + "".join(f"{words}\t{label}\n" for words, label in rows * 4)
-    for part in ("train", "dev"):
-        (tmp_path / f"{part}.tsv").write_text(text)
-    train_file, dev = str(tmp_path / "train.tsv"), str(tmp_path / "dev.tsv")
-    return Classify(train=train_file, dev=dev, labels=("a", "b"), examples=16)
-
-
 def test_heads_of_a_task_and_what_each_is_worth(tiny: Any, barn: Classify, tmp_path: Path) -> None:
     run, cache = tmp_path / "run", tmp_path / "cache"
     task = {"objective": (Term(objective=barn),), "heads": 4}
@@ -106,8 +96,9 @@ def test_heads_of_a_task_and_what_each_is_worth(tiny: Any, barn: Classify, tmp_p
     without = evaluate_run(run, left_out=LeftOut("1.2"), quiet=True).evaluation
     assert worth.without[1][2] == without.scores[barn.title]["dev"]["accuracy"]
     assert "head 3" in worth.as_table()
-    worth.plot(tmp_path / "worth.png")
-    assert (tmp_path / "worth.png").stat().st_size > 1000
+    for picture, findings in {"scores.png": report, "worth.png": worth}.items():
+        findings.plot(tmp_path / picture)
+        assert (tmp_path / picture).stat().st_size > 1000
     whole, less = (
         predict(run, tmp_path / "dev.tsv", left_out=LeftOut(w), quiet=True) for w in ("", "0.0")
     )

@@ -27,8 +27,9 @@ from tests.train.test_training import stop_after
 def narrowed(tiny: Any) -> Any:
     """A program that factorises its token table after four steps."""
 
-    def make(width: int, **settings: object) -> Any:
-        stages = {"whole": {"steps": 4}, "rank": {"prune": Rank(width=width), "steps": 4}}
+    def make(width: int, every: float = 0.0, **settings: object) -> Any:
+        kind = Rank(width=width, every=every)
+        stages = {"whole": {"steps": 4}, "rank": {"prune": kind, "steps": 4}}
         return tiny(stages={**stages, "again": {"steps": 2}}, **{"eval_every": 20, **settings})
 
     return make
@@ -52,6 +53,26 @@ def test_a_table_of_full_rank_computes_the_same(settings: Any, narrowed: Any) ->
         )
     assert torch.allclose(states, others, atol=1e-5)
     assert torch.allclose(scores, same, atol=1e-5)
+
+
+def test_a_narrower_table_is_made_of_one_that_is_narrow_already(narrowed: Any) -> None:
+    resolved = narrowed(8, every=0.5)
+    whole, half, quarter, _ = resolved.stages
+    assert [stage.encoder.table.rank for stage in (half, quarter)] == [16, 8]
+    ids = torch.randint(5, 100, (3, 20))
+    first = build(resolved.as_in(whole))
+    with torch.no_grad():  # a table that has rank 8
+        table = first.get_parameter(TABLE)
+        table.copy_(table[:, :8] @ torch.randn(8, 32))
+    models = [first.eval()]
+    for before, after in ((whole, half), (half, quarter)):
+        weights = dict(models[-1].named_parameters())
+        models.append(grown(resolved, before, after, weights, {})[0].eval())
+    head = whole.objective[0].objective.head_name
+    with torch.no_grad():
+        scores = [token_logits(m.encode(ids)[0], m.heads[head], m.encoder) for m in models]
+    for other in scores[1:]:
+        assert torch.allclose(scores[0], other, atol=1e-4)
 
 
 def test_the_closest_table_of_a_rank_is_taken() -> None:

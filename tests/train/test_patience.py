@@ -8,23 +8,9 @@ from safetensors.torch import load_file
 
 from bertc.diagnostics import DataError, StoppedError
 from bertc.inference.evaluate import evaluate_run
-from bertc.ir.learning.custom_task import Classify
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.train import loop, patience, phase
 from bertc.train.loop import train
-
-
-@pytest.fixture
-def barn(tmp_path):
-    """A task of two labels in files of a few rows."""
-    rows = [("hens cackle", "a"), ("ducks quack", "b"), ("geese hiss", "a"), ("old pond", "b")]
-    text = "text\tlabel\n" + "".join(f"{words}\t{label}\n" for words, label in rows * 4)
-    for part in ("train", "dev"):
-        (tmp_path / f"{part}.tsv").write_text(text)
-    return Classify(
-        train=str(tmp_path / "train.tsv"), dev=str(tmp_path / "dev.tsv"), labels=("a", "b"),
-        examples=16,
-    )  # fmt: skip
 
 
 @pytest.fixture

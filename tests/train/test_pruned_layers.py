@@ -8,19 +8,23 @@ import pytest
 import torch
 
 import bertc
-from bertc.diagnostics import SpecError, StoppedError, UsageError
+from bertc.bench.latencies import of_folder
+from bertc.diagnostics import DataError, SpecError, StoppedError, UsageError
 from bertc.estimate import estimate
 from bertc.evaluation.without import LeftOut, layers_named, leaving_out
 from bertc.external import network_of
 from bertc.inference.evaluate import evaluate_run
 from bertc.inference.worth import worth_of_layers
+from bertc.interop.folders import read_network
 from bertc.interop.loading import load, read_model
 from bertc.ir.changing.growth import FromRun
-from bertc.ir.changing.pruning import Heads, Layers
+from bertc.ir.changing.pruning import Heads, Layers, Rank
+from bertc.ir.learning.objective import Term
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.sharing import ShareAttention, ShareGroups
 from bertc.ir.program.model import model_weights
 from bertc.nn import build
+from bertc.train import loop
 from bertc.train.loop import train
 from tests.train.test_training import stop_after
 
@@ -66,14 +70,47 @@ def test_the_network_of_a_stage_has_the_layers_that_are_left(
 def test_a_run_that_loses_layers_resumes_to_the_same_bits(
     shortened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_run: Any
 ) -> None:
-    resolved, cache = shortened(Layers(which=(0, 2)), save_every=20), tmp_path / "cache"
+    kind, cache = Layers(which=(2, 0), every=0.25), tmp_path / "cache"
+    resolved = shortened(kind, save_every=20)
+    assert [(stage.name, stage.layers) for stage in resolved.stages[1:3]] == [
+        ("prune-3", 3), ("prune-2", 2),
+    ]  # fmt: skip
     train(resolved, tmp_path / "one", cache=cache, quiet=True)
-    for step in (3, 4, 5, 8):
+    for step in (3, 4, 6, 8):
         run = tmp_path / str(step)
         with pytest.raises(StoppedError):
             stop_after(monkeypatch, step, lambda: train(resolved, run, cache=cache, quiet=True))  # noqa: B023
         train(resolved, run, cache=cache, quiet=True, resume=True)
         same_run(tmp_path / "one", run)
+
+
+@pytest.mark.parametrize("kind", [Layers(which=0.5, every=0.25, floor=0.5),
+                                  Rank(width=8, every=0.25, floor=0.5)])  # fmt: skip
+def test_no_more_goes_below_a_floor(
+    kind: Any, shortened: Any, barn: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    same_run: Any,
+) -> None:  # fmt: skip
+    resolved = shortened(kind, save_every=20, objective=(Term(objective=barn),))
+    cache, left = tmp_path / "cache", {"layers": 3, "rank": 24}[kind.kind]
+
+    def scores(resolved: Any, name: str, **options: Any) -> Path:
+        told = {"whole": 0.9}  # 0.1 at the end of the first round
+        monkeypatch.setattr(loop, "mean_score", lambda stage, _: told.get(stage.name, 0.1))
+        train(resolved, tmp_path / name, cache=cache, quiet=True, **options)
+        return tmp_path / name
+
+    one = scores(resolved, "one")
+    program, _ = read_model(one)
+    size = program.encoder.depth if kind.kind == "layers" else program.encoder.table.rank
+    assert size == left
+    assert read_network(one).encoder == program.encoder == of_folder(one).resolved.encoder
+    with pytest.raises(StoppedError):
+        stop_after(monkeypatch, 8, lambda: scores(resolved, "two"))
+    same_run(one, scores(resolved, "two", resume=True))
+    assert evaluate_run(one, cache=cache, quiet=True).evaluation is not None
+    monkeypatch.setattr(loop, "mean_score", lambda stage, _: 0.1)
+    with pytest.raises(DataError, match="has floor = 0.5, but the score is 0.1000 before any"):
+        train(resolved, tmp_path / "none", cache=cache, quiet=True)
 
 
 def test_a_first_stage_removes_layers_of_init(shortened: Any, tiny: Any, tmp_path: Path) -> None:
@@ -106,6 +143,24 @@ def test_heads_and_layers_go_one_after_the_other(tiny: Any, tmp_path: Path) -> N
     assert sum(layer.heads for layer in left.layers) < 8
 
 
+@pytest.mark.parametrize("by", ["top", "bottom", "alternate"])
+def test_rounds_end_with_the_layers_that_go_at_once(by: str) -> None:
+    left = []
+    for every in ("", ", every=17%"):
+        prune = f'stage "a" {{ }} stage "b" {{ prune=layers(50%, by={by}{every}) }}'
+        *_, last = bertc.resolve(f"layers=6 ffn=[1, 2, 3, 4, 5, 6] {prune}").stages
+        left.append([layer.ffn for layer in last.encoder.layers])
+    assert left[0] == left[1]
+
+
+def test_rounds_are_of_one_schedule_and_read_on() -> None:
+    own = "prune=layers(50%, every=17%) steps=20 optimizer=adamw"
+    rounds = bertc.resolve(f'layers=6 stage "a" {{ steps=5 }} stage "b" {{ {own} }}').stages[1:]
+    assert [(each.first_step, each.steps) for each in rounds] == [(5, 6), (11, 7), (18, 7)]
+    assert {(each.schedule_start, each.schedule_steps) for each in rounds} == {(5, 20)}
+    assert [each.first_batch for each in rounds] == [0, 6, 13]
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -113,6 +168,8 @@ def test_heads_and_layers_go_one_after_the_other(tiny: Any, tmp_path: Path) -> N
         ("prune=layers([4, 4])", "layer 4 is named twice"),
         ("prune=layers(1%)", "0.01 of 6 layers is none"),
         ("prune=layers(99%)", "no layer would be left"),
+        ("prune=layers(50%, every=20%) steps=2", "removes in 3 rounds, but the stage has 2 steps"),
+        ("prune=layers(50%, floor=0.5)", "floor = 0.5 is a score of a task"),
         ("prune=layers(80%, by=alternate)", "every other one of 6 layers are 3, not 5"),
     ],
 )

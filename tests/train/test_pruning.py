@@ -207,17 +207,6 @@ def test_rounds_are_spread_over_the_stage() -> None:
     assert Heads(share=0.4, every=0.1).rounds == 4
 
 
-@pytest.fixture
-def barn(tmp_path: Path) -> Classify:
-    """A task of two labels that a few words give away."""
-    rows = [("hens cackle", "a"), ("ducks quack", "b"), ("geese hiss", "a"), ("old pond", "b")]
-    text = "text\tlabel\n" + "".join(f"{words}\t{label}\n" for words, label in rows * 4)
-    for part in ("train", "dev"):
-        (tmp_path / f"{part}.tsv").write_text(text)
-    train_file, dev = str(tmp_path / "train.tsv"), str(tmp_path / "dev.tsv")
-    return Classify(train=train_file, dev=dev, labels=("a", "b"), examples=16)
-
-
 def test_a_task_is_pruned_while_its_score_is_above_the_floor(
     pruning: Any, barn: Classify, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.data.cache.progress import Progress
+from bertc.data.cache.progress import Progress, Silent
 from bertc.data.sources.streams import lines, opened_stream
 from bertc.diagnostics import DataError
 from bertc.storage.paths import user_path
@@ -56,6 +56,15 @@ def read_vectors(
         raise DataError(f"{path}:1: no vectors in it", FORMAT)
     stacked = np.stack(list(vectors.values())) if vectors else np.zeros((0, width), np.float32)
     return WordVectors(tuple(vectors), stacked)
+
+
+def vectors_width(name: str) -> int:
+    """The number of numbers of the first word.
+
+    Raises:
+        MissingInputError, DataError: as ``read_vectors``, of the first line.
+    """
+    return int(read_vectors(name, Silent(), wanted=(), most=1).vectors.shape[1])
 
 
 def _rows(numbered: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:

@@ -124,11 +124,39 @@ class Neurons(_Units):
     part = "ffn"
 
 
-class Layers(_Removal):
+class _Smaller(Node):
+    """Removal that leaves a smaller network from the first step of a stage on.
+
+    ``every``: so large a share of all at a time, in rounds with equally many steps of training
+    after each, every one a stage of its own; 0: all at once. If the task's score on its dev part is
+    below ``floor`` at the end of the stage or round before, no more goes.
+    """
+
+    every: Annotated[Probability, Field(exclude_if=(0.0).__eq__)] = 0.0
+    floor: Annotated[Probability, Field(exclude_if=(0.0).__eq__)] = 0.0
+
+    @property
+    @abstractmethod
+    def left(self) -> int:
+        """The number of layers that are left, or the width."""
+
+    @property
+    @abstractmethod
+    def in_rounds(self) -> "tuple[Self, ...]":
+        """The removal of each round, of the network that the one before left."""
+
+    @property
+    def rounds(self) -> int:
+        """Number of times that something is removed."""
+        return len(self.in_rounds)
+
+
+class Layers(_Removal, _Smaller):
     """Whole layers, before the first step of the stage (Sajjad et al. 2023, section 3).
 
     ``which`` are their numbers, from 0, or a share of all ``depth``. Of a share ``by`` says which:
-    the highest, the lowest, or every other one from below the highest down.
+    the highest, the lowest, or every other one from below the highest down. In rounds they go in
+    this order.
     """
 
     kind: Literal["layers"] = "layers"
@@ -148,22 +176,41 @@ class Layers(_Removal):
 
     @property
     def removed(self) -> tuple[int, ...]:
-        """Numbers of the layers that go, of ``depth``."""
+        """Numbers of the layers that go, of ``depth``, in the order in which they do."""
         if isinstance(self.which, tuple):
             return self.which
         number = round((self.aimed or self.which) * self.depth)
         match self.by:
             case "top":
-                return tuple(range(self.depth - number, self.depth))
+                return tuple(range(self.depth - 1, self.depth - number - 1, -1))
             case "bottom":
                 return tuple(range(number))
             case "alternate":
-                return tuple(self.depth - 2 * place for place in range(number, 0, -1))
+                return tuple(self.depth - 2 * place for place in range(1, number + 1))
 
     @property
     def kept(self) -> tuple[int, ...]:
         """Numbers of the layers that are left."""
         return tuple(layer for layer in range(self.depth) if layer not in self.removed)
+
+    @property
+    def left(self) -> int:
+        """The number of layers that are left."""
+        return len(self.kept)
+
+    @property
+    def in_rounds(self) -> "tuple[Layers, ...]":
+        """Itself, or with ``every`` a list of layers for each round, numbered as they are then."""
+        if not self.every:
+            return (self,)
+        size, left = max(1, round(self.every * self.depth)), list(range(self.depth))
+        rounds = list[Layers]()
+        for first in range(0, len(self.removed), size):
+            gone = self.removed[first : first + size]
+            which = tuple(sorted(left.index(layer) for layer in gone))
+            rounds.append(Layers(which=which, depth=len(left), floor=self.floor))
+            left = [layer for layer in left if layer not in gone]
+        return tuple(rounds)
 
     @property
     def most(self) -> int:
@@ -185,18 +232,36 @@ class Layers(_Removal):
         return "" if self.kept else "no layer would be left"
 
 
-class Rank(Node):
+class Rank(_Smaller):
     """The token table as a narrower one and a projection, closest to it (ALBERT 3.1).
 
-    The ``width`` largest singular values are left, from the first step of the stage.
+    The ``width`` largest singular values are left, from the first step of the stage. ``whole`` is
+    the width before.
     """
 
     kind: Literal["rank"] = "rank"
     width: Width
+    whole: Annotated[int, Field(ge=0, exclude_if=(0).__eq__)] = 0
     positional = ("width",)
+    looked_up = ("whole",)
+
+    @property
+    def left(self) -> int:
+        """Its width."""
+        return self.width
+
+    @property
+    def in_rounds(self) -> "tuple[Rank, ...]":
+        """Itself, or with ``every`` one that leaves less and less."""
+        if not self.every or self.whole <= self.width:
+            return (self,)
+        size = max(1, round(self.every * self.whole))
+        widths = (*range(self.whole - size, self.width, -size), self.width)
+        return tuple(Rank(width=width, floor=self.floor) for width in widths)
 
 
 Units = Heads | Neurons
+Removal = Units | Layers | Rank
 Pruning = Annotated[NoPruning | Heads | Neurons | Layers | Rank, Field(discriminator="kind")]
 """The closed union of what a stage removes."""
 NOTHING = NoPruning()

@@ -29,11 +29,14 @@ class StageSettings(CompleteSettings):
     """The settings of one stage, completed from those of the run.
 
     ``own`` has the origins of settings written in the stage. Unless written, ``format`` is derived
-    from the stage's own objective. ``whole`` is the depth of which ``layers`` are left.
+    from the stage's own objective. ``whole`` is the depth of which ``layers`` are left. Where it is
+    a round of a stage that prunes, that has ``planned`` steps, ``since`` of them before.
     """
 
     own: Mapping[str, Origin]
     whole: int
+    planned: int
+    since: int = 0
 
     @property
     def begins_told(self) -> bool:

@@ -6,7 +6,7 @@ import json
 from pydantic import Field
 
 from bertc.ir.base import Node
-from bertc.ir.changing.pruning import Units
+from bertc.ir.changing.pruning import NOTHING, Layers, Rank, Units
 from bertc.ir.learning.objective import Term
 from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
@@ -76,6 +76,27 @@ class Resolved(Node):
         """The program as if every stage trained the networks of ``network``."""
         networks = {"encoder": network.encoder, "generator": network.generator}
         stages = (stage.model_copy(update={**networks, "grow": None}) for stage in self.stages)
+        return self.model_copy(update={"stages": tuple(stages)})
+
+    def held(self, step: int) -> "Resolved":
+        """The program if no layers or ranks are removed from this step on; 0: as it is.
+
+        Rounds of removal go on as the stage before them; optimisers that began anew then do not.
+        """
+        if not step:
+            return self
+        before = self.trained_at(step)
+        networks = {"encoder": before.encoder, "generator": before.generator}
+        stages, counted_from = list[AnyStage](), before.counted_from
+        for stage in self.stages:
+            if stage.first_step >= step:
+                update: dict[str, object] = dict(networks)
+                if isinstance(stage.prune, Layers | Rank):
+                    update |= {"grow": None, "prune": NOTHING, "objective": before.objective}
+                elif stage.grow is not None:
+                    counted_from = stage.counted_from
+                stage = stage.model_copy(update={**update, "counted_from": counted_from})
+            stages.append(stage)
         return self.model_copy(update={"stages": tuple(stages)})
 
     def fingerprint(self) -> str:

@@ -5,7 +5,7 @@ from math import floor
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.changing.growth import FromRun
-from bertc.ir.changing.pruning import Heads, Layers, Neurons, NoPruning, Rank, Units
+from bertc.ir.changing.pruning import Heads, Layers, Neurons, NoPruning, Rank, Removal, Units
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.passes.settings.fixes import argument, fix, note
 from bertc.passes.settings.layers import layer_values, owners
@@ -24,13 +24,14 @@ def pruning(program: Complete, diagnostics: Diagnostics) -> None:
         kind = stage.prune
         if isinstance(kind, Layers | Rank) and not place:
             _is_there(program, kind, diagnostics)
+        if not isinstance(kind, NoPruning) and not stage.since:
+            _rounds_fit(stage, kind, diagnostics)
+            _has_scores(stage, kind, diagnostics)
         if isinstance(kind, Layers):
             _layers_go(stage, kind, diagnostics)
         elif isinstance(kind, Heads | Neurons):
             _something_stays(stage, kind, diagnostics)
-            _rounds_fit(stage, kind, diagnostics)
             _ends_with_the_last_weights(stage, diagnostics)
-            _has_scores(stage, kind, diagnostics)
             _biases_are_of_layers(stage, kind, diagnostics)
             _heads_stand_alone(stage, kind, diagnostics)
         grows = place and stage.layers > program.stages[place - 1].layers
@@ -93,7 +94,7 @@ def _something_stays(stage: StageSettings, kind: Units, diagnostics: Diagnostics
             return
 
 
-def _rounds_fit(stage: StageSettings, kind: Units, diagnostics: Diagnostics) -> None:
+def _rounds_fit(stage: StageSettings, kind: Removal, diagnostics: Diagnostics) -> None:
     """Check that no two rounds come before the same step."""
     if kind.rounds > stage.steps:
         diagnostics.error(
@@ -120,7 +121,7 @@ def _ends_with_the_last_weights(stage: StageSettings, diagnostics: Diagnostics) 
         )
 
 
-def _has_scores(stage: StageSettings, kind: Units, diagnostics: Diagnostics) -> None:
+def _has_scores(stage: StageSettings, kind: Removal, diagnostics: Diagnostics) -> None:
     if kind.floor and not has_tasks(stage.objective):
         diagnostics.error(
             "E293",

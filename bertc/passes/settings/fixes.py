@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TypedDict
 
 from bertc.diagnostics import Fix, Note, Span
-from bertc.ir.program.complete import StageSettings
+from bertc.ir.program.complete import CompleteSettings
 from bertc.ir.program.written import Origin
 
 Place = tuple[str | int, ...]
@@ -40,7 +40,7 @@ def fix_argument(origin: Origin | None, place: Place, name: str, value: str) -> 
     return Fix(kind, f"{kind.text}({name}={value})") if bare else None
 
 
-def fix_settings(stage: StageSettings, beside: Origin | None, settings: str) -> Fix | None:
+def fix_settings(stage: CompleteSettings, beside: Origin | None, settings: str) -> Fix | None:
     """Replace several settings, ``a=1 b=2``; unwritten ones are added after ``beside``."""
     anchor = written(beside)
     if anchor is None:

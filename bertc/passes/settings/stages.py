@@ -35,6 +35,7 @@ def _stage(block: StageGiven, all_: dict[str, Given]) -> StageSettings:
         name=block.name,
         own={name: given.origin for name, given in block.settings.items()},
         whole=values["layers"],
+        planned=values["steps"],
         origins={name: given.origin for name, given in all_.items()},
         **values,
     )

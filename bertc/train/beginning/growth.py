@@ -16,7 +16,7 @@ from bertc.ir.terms.node import LanguageModel
 from bertc.nn import Model, build
 from bertc.optim.by_tensor import Moments
 from bertc.optim.optimizers import zero_moments
-from bertc.train.beginning.low_rank import TABLE, factorised, kept_share
+from bertc.train.beginning.low_rank import TABLE, factorised, kept_share, whole_table
 
 
 def grown(
@@ -68,7 +68,7 @@ def described(before: Stage, after: Stage, old: Mapping[str, Tensor], new: Model
         return "the encoder starts from its generator"
     if isinstance(after.grow, LowRank):
         narrow_vr = new.get_parameter(TABLE).detach()
-        share = kept_share(old[TABLE], narrow_vr)
+        share = kept_share(whole_table(old), narrow_vr)
         return f"the token table has rank {narrow_vr.shape[1]}, and {share:.2%} of its squares"
     if isinstance(after.grow, Kept):
         left = ", ".join(map(str, after.grow.layers))
