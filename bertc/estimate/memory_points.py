@@ -92,10 +92,9 @@ class NetworkPass:
     def handed_on(self) -> int:
         """Bytes that a frozen network leaves for the terms it teaches, per example."""
         stage, how = self.stage, self.budget.execution
-        asked = self.network.num_outputs
-        last = stage.seq if asked is None else asked
         wanted = self.network.wanted
-        states = (last + len(wanted.states) * stage.seq) * self.encoder.hidden
+        read = sum(self.network.outputs(stage.seq))
+        states = (read + len(wanted.states) * stage.seq) * self.encoder.hidden
         each = (self.encoder.attention_widths(layer) for layer in wanted.projections)
         states += sum(PROJECTED * stage.seq * widths.inner for widths in each if widths)
         return stage.rows_an_example * states * how.value_bytes
@@ -103,10 +102,10 @@ class NetworkPass:
     @property
     def states(self) -> int:
         """Bytes of the output states per example; 0 if a single head reads all of them."""
-        outputs, stage = self.network.num_outputs, self.stage
-        if outputs is not None and len(self.network.terms) == 1:
+        network, stage = self.network, self.stage
+        states = sum(network.outputs(stage.seq))
+        if states < stage.seq + network.query_states and len(network.terms) == 1:
             return 0
-        states = stage.seq + self.network.query_states if outputs is None else outputs
         return (
             stage.rows_an_example * states * self.encoder.hidden * self.budget.execution.value_bytes
         )

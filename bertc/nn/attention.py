@@ -21,10 +21,10 @@ from bertc.ir.network.attention import RelativeAttention as RelativeNode
 from bertc.ir.network.attention_node import ContentAttention as ContentNode
 from bertc.ir.network.encoder import Encoder
 from bertc.nn.attend import attend, can_varlen, rows_at_once
-from bertc.nn.attention_part import AttentionPart, ProjectedAttention, fused_linear
 from bertc.nn.body import Projected
 from bertc.nn.dropout import dropout
 from bertc.nn.inputs import EncoderInputs
+from bertc.nn.layer import AttentionPart, ProjectedAttention
 from bertc.nn.masks import (
     AttentionMask,
     Blocks,
@@ -36,7 +36,7 @@ from bertc.nn.masks import (
 )
 from bertc.nn.positions import Distances, Rotation, related_by
 from bertc.nn.relative import RelativeAttention
-from bertc.nn.weights import Linear, Table, parameter
+from bertc.nn.weights import Linear, Table, fused_linear, parameter
 
 HEAD_EPS = 1e-6
 """Added to the mean square of a head (Qwen3, rms_norm_eps)."""
@@ -52,6 +52,11 @@ class ContentContext(NamedTuple):
     def of_all_queries(self) -> bool:
         """True if its kernel needs as many queries as keys, and gives the outputs asked for."""
         return isinstance(self.mask, VarlenOffsets | Blocks)
+
+    @property
+    def selects_outputs(self) -> bool:
+        """True if that kernel then gives some outputs, so that queries are those of all keys."""
+        return isinstance(self.mask, VarlenOffsets | Blocks) and self.mask.outputs is not None
 
     def select_queries(self, inputs: EncoderInputs) -> "ContentContext":
         """The context of the output positions."""
@@ -114,7 +119,7 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
         context: ContentContext,
     ) -> Projected:
         """Queries of ``x``; keys and values of ``keys``, None: of ``x``."""
-        if keys_bkh is not None and context.of_all_queries:
+        if keys_bkh is not None and context.selects_outputs:
             return self.project(keys_bkh, None, context)
         query_bqnd, key, value = (
             y.unflatten(2, (-1, self.head_dim))  # type: ignore[no-untyped-call]
@@ -149,6 +154,11 @@ class DisentangledContext(NamedTuple):
     has_keys: Bool[torch.Tensor, "b 1 q 1"] | None  # False for queries that attend to nothing
     table: Float[torch.Tensor, "r h"]
     row: Int[torch.Tensor, "#b 1 q k"]
+
+    @property
+    def of_all_queries(self) -> bool:
+        """False."""
+        return False
 
     def of_rows(self, rows: slice) -> "DisentangledContext":
         """The context of some rows of the batch."""

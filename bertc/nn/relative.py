@@ -16,10 +16,10 @@ from bertc.ir.network.attention import RelativeAttention as RelativeNode
 from bertc.ir.network.attention import strips
 from bertc.ir.network.encoder import Encoder
 from bertc.nn.attend import attend, rows_at_once
-from bertc.nn.attention_part import ProjectedAttention
 from bertc.nn.body import Projected
 from bertc.nn.dropout import dropout
 from bertc.nn.inputs import EncoderInputs
+from bertc.nn.layer import ProjectedAttention
 from bertc.nn.masks import mask_of, of_rows, select_rows
 from bertc.nn.positions import encode_distances
 from bertc.nn.weights import Linear, Table, parameter
@@ -49,6 +49,11 @@ class RelativeContext(NamedTuple):
             same_segment=of_rows(self.same_segment, rows),
             has_keys=of_rows(self.has_keys, rows),
         )
+
+    @property
+    def of_all_queries(self) -> bool:
+        """False."""
+        return False
 
     def select_queries(self, inputs: EncoderInputs) -> "RelativeContext":
         """The context of the output positions."""

@@ -10,11 +10,13 @@ from bertc.ir.network.encoder import Dropout
 from bertc.ir.network.head import Head, PoolerKind
 from bertc.ir.network.table import TokenTable
 
-Ability = Literal["causal", "permuted", "packed", "remembering", "backward", "generating"]
+Ability = Literal[
+    "causal", "permuted", "packed", "remembering", "backward", "generating", "decoding"
+]
 """Abilities that some objectives and row formats need.
 
 States see no later token, or tokens in any order; rows hold several examples, go on from the rows
-before, or run backward; a generator is made like the encoder.
+before, or run backward; a generator is made like the encoder; a mask decoder is above it.
 """
 
 OF_TRANSFORMERS = (
@@ -85,5 +87,5 @@ class Transformer(Node):
     mixes_directions: ClassVar[bool] = False
     attends: ClassVar[bool] = True
     able: ClassVar[frozenset[Ability]] = frozenset(
-        {"causal", "permuted", "packed", "remembering", "backward", "generating"}
+        {"causal", "permuted", "packed", "remembering", "backward", "generating", "decoding"}
     )
