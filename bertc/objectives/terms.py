@@ -149,7 +149,8 @@ def _split(
 
 def _both(scored: tuple[Joined, ...], batch: MicroBatch, body: Body) -> tuple[Asked, Asked]:
     """Positions of last states, and of a mask decoder's, if the batch has targets for them."""
-    last, decoded = Asked(), Asked()
+    last: Asked = {}
+    decoded: Asked = {}
     for one in scored:
         if one.name not in batch.terms:
             continue
