@@ -156,7 +156,7 @@ class Encoder(BodyNode):
     @property
     def decodes(self) -> bool:
         """True with a mask decoder."""
-        return self.decoder is not None
+        return self.head.decoder > 0
 
     @property
     def passes_through(self) -> bool:
