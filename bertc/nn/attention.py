@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from einops import rearrange
 from jaxtyping import Bool, Float, Int
-from torch import nn
 from torch.autograd.function import once_differentiable
 
 from bertc.ir.network.attention import DisentangledAttention as DisentangledNode
@@ -34,12 +33,10 @@ from bertc.nn.masks import (
     of_rows,
     select_rows,
 )
+from bertc.nn.norm import HeadNorm
 from bertc.nn.positions import Distances, Rotation, related_by
 from bertc.nn.relative import RelativeAttention
-from bertc.nn.weights import Linear, Table, fused_linear, parameter
-
-HEAD_EPS = 1e-6
-"""Added to the mean square of a head (Qwen3, rms_norm_eps)."""
+from bertc.nn.weights import Linear, Table, fused_linear
 
 
 class ContentContext(NamedTuple):
@@ -64,18 +61,6 @@ class ContentContext(NamedTuple):
         if related is not None and not self.of_all_queries:
             related = related.select_queries(inputs)
         return ContentContext(mask, related)
-
-
-class HeadNorm(nn.Module):
-    """Every head divided by its root mean square, and scaled alike (Zhang and Sennrich 2019)."""
-
-    def __init__(self, table: Table, name: str) -> None:
-        super().__init__()
-        self.weight = parameter(table[f"{name}.weight"])
-
-    def forward(self, x_bsnd: Float[torch.Tensor, "b s n d"]) -> torch.Tensor:
-        """Heads (b, s, n, d) to (b, s, n, d)."""
-        return F.rms_norm(x_bsnd, self.weight.shape, self.weight.to(x_bsnd.dtype), HEAD_EPS)
 
 
 class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
@@ -163,7 +148,7 @@ class DisentangledContext(NamedTuple):
     def of_rows(self, rows: slice) -> "DisentangledContext":
         """The context of some rows of the batch."""
         mask, has_keys = of_rows(self.mask, rows), of_rows(self.has_keys, rows)
-        row = self.row if len(self.row) == 1 else self.row[rows]
+        row = self.row if self.row.shape[0] == 1 else self.row[rows]
         return self._replace(mask=mask, has_keys=has_keys, row=row)
 
     def select_queries(self, inputs: EncoderInputs) -> "DisentangledContext":
@@ -219,7 +204,7 @@ class DisentangledAttention(ProjectedAttention[DisentangledNode, DisentangledCon
             self._mixed(
                 query[rows], key[rows], value[rows], far_query, far_key, context.of_rows(rows)
             )
-            for rows in rows_at_once(len(key), scores, query)
+            for rows in rows_at_once(key.shape[0], scores, query)
         ]
         mixed_bnqd = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
         y_bqh: torch.Tensor = self.output(rearrange(mixed_bnqd, "b n q d -> b q (n d)"))
@@ -252,7 +237,8 @@ def _of_all_rows(
 ) -> Float[torch.Tensor, "b n s r"]:
     """Products with every row of the table, one product per head for the whole batch."""
     found = rearrange(x_bnsd, "b n s d -> n (b s) d") @ far_ndr
-    return rearrange(found, "n (b s) r -> b n s r", b=len(x_bnsd))
+    n, _, r = found.shape
+    return found.view(n, x_bnsd.shape[0], -1, r).transpose(0, 1)
 
 
 def _picked(

@@ -117,8 +117,9 @@ def _decoder_fits(program: Complete, diagnostics: Diagnostics) -> None:
     rows, origin = program.head.decoder, program.origins["head"]
     if not rows:
         return
-    longest = max(program.stages, key=lambda stage: stage.seq)
-    if longest.seq > rows:
+    decoding = [s for s in program.stages if any(t.objective.decodes for t in s.objective)]
+    longest = max(decoding, key=lambda stage: stage.seq, default=None)
+    if longest and longest.seq > rows:
         diagnostics.error(
             "E395",
             f"the mask decoder has {rows} positions, but rows have {longest.seq} tokens",

@@ -110,8 +110,9 @@ class Encoder(BodyNode):
 
     @property
     def room(self) -> int | None:
-        """Number of positions."""
-        return self.positions.room
+        """Number of positions, those of a mask decoder if it has fewer."""
+        rooms = (self.positions.room, self.head.decoder or None)
+        return min((room for room in rooms if room is not None), default=None)
 
     @property
     def first_position(self) -> int:

@@ -42,7 +42,7 @@ def forward(encoder: "Encoder", call: op.Call) -> op.Forward:
 
 
 Computed = tuple[AttentionNode, "LayerWidths", op.Call, bool]
-"""What the operations of a layer depend on: the last says if a norm belongs to its attention."""
+"""Attention, widths and call of a layer, and True if a norm belongs to its attention."""
 
 
 def _decoded(encoder: "Encoder", call: op.Call) -> list[Computed]:
