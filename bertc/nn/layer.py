@@ -37,7 +37,7 @@ ContextOfKind = TypeVar("ContextOfKind", bound=Context)
 
 
 class Residual(NamedTuple):
-    """How a part's output joins the residual stream: its dropout, and where norms stand.
+    """The way of a part's output to the residual stream: its dropout, and the place of norms.
 
     ``free``: none stands on the stream, but one before each part.
     """
