@@ -119,8 +119,7 @@ def test_recomputed_gradients_are_the_same() -> None:
 
 @pytest.mark.parametrize(
     "extra",
-    [f"{OFFICIAL} objective=mlm", "objective=mlm+nsp pack=true format=sentence-pair",
-     "norm=pre objective=mlm", "objective=span+sbo format=single-segment", "objective=mlm(p=100%)",
+    ["objective=mlm+nsp pack=true format=sentence-pair", "norm=pre objective=mlm(p=100%)",
      "objective=rtd*50+mlm generator=0.5 share=all E=16"],
 )  # fmt: skip
 def test_products_are_counted_as_torch_counts_them(extra: str) -> None:
