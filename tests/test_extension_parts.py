@@ -29,8 +29,8 @@ from bertc.ir.program.stage import TaskStage, TextStage
 from bertc.ir.terms.heads import Classifier
 from bertc.ir.terms.node import FP32, LONG, RowShape, TextTerm
 from bertc.nn import EncoderInputs, attention, build, ffn, norm
-from bertc.nn.attention_part import AttentionPart
 from bertc.nn.body import BodyModule
+from bertc.nn.layer import AttentionPart
 from bertc.nn.masks import Mask, mask_of
 from bertc.nn.weights import Linear, Table, parameter
 from bertc.objectives import terms

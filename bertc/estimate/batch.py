@@ -39,7 +39,12 @@ def targets_bytes(stage: Stage) -> int:
     by_token += LONG * (stage.pack + bool(stage.encoder.languages) + stage.translates)
     starts = LONG * (stage.texts + 1) if stage.pack else 0
     networks = stage.networks()
-    outputs = sum(network.num_outputs for network in networks if network.num_outputs is not None)
+    outputs = sum(
+        number
+        for network in networks
+        for number in (network.num_outputs, network.num_decoded)
+        if number is not None
+    )
     # Positions and weights of masked tokens, and a flag per row for translations.
     shared = stage.predictions() * (LONG + FP32) if stage.masked_terms() else 0
     shared += FP32 if stage.translates else 0

@@ -183,10 +183,10 @@ class NetworkPass:
         states = sum(PROJECTED * stage.seq * widths.inner for widths in each if widths)
         if self.network.learned:
             return MemoryPoint(0, stage.rows_an_example * states * how.value_bytes)
-        last = stage.seq if self.network.num_outputs is None else self.network.num_outputs
+        last, decoded = self.network.outputs(stage.seq)
         if last == stage.seq and wanted.whole_layers(self.encoder.depth) in wanted.states:
             last = 0
-        states += (last + len(wanted.states) * stage.seq) * self.encoder.hidden
+        states += (last + decoded + len(wanted.states) * stage.seq) * self.encoder.hidden
         tables = sum(one.asks_head and one.scores_tokens for one in self.network.scored)
         cast = tables * self.table * how.value_bytes if how.precision == "bf16" else 0
         return MemoryPoint(cast, stage.rows_an_example * states * how.value_bytes)
@@ -205,10 +205,10 @@ class NetworkPass:
     @property
     def states(self) -> int:
         """Bytes of the output states per example; 0 if a single head reads all of them."""
-        outputs, stage = self.network.num_outputs, self.stage
-        if outputs is not None and len(self.network.terms) == 1:
+        network, stage = self.network, self.stage
+        states = sum(network.outputs(stage.seq))
+        if states < stage.seq + network.query_states and len(network.terms) == 1:
             return 0
-        states = stage.seq + self.network.query_states if outputs is None else outputs
         return stage.rows_an_example * states * self.encoder.hidden * self.how.value_bytes
 
     @property

@@ -165,7 +165,8 @@ def outputs(
     targets = micro_batch.terms[task.title]
     network = stage.network(MAIN)
     reading = micro_batch.read_by(network)
-    by_head = states_of(joined([task]), micro_batch, reading, model.read(reading), network.body)
+    read = model.read_on(reading)
+    by_head = states_of(joined([task]), micro_batch, reading, read, network.body)
     states = tensors.features(by_head[task.head_name][0], model.encoder, reading)
     loss = tensors.loss(answer_losses(task.answer, targets, states, head), targets)
     if not isinstance(task.answer, Span):

@@ -205,7 +205,8 @@ class _MaskedWords:
         inputs = EncoderInputs(ids_bs, segments_bs, real_bs)
         inputs, states_at_b = tensors_of(self.term).ask(inputs, at_b, self.vocabulary.mask)
         name = self.model.resolved.stages[-1].learner(self.term).name
-        states_bh = self.model.read(inputs, name)[torch.arange(len(rows)), states_at_b]
+        states_bsh = self.model.read_for(self.term, inputs, name)
+        states_bh = states_bsh[torch.arange(len(rows)), states_at_b]
         head, network = self.model.heads[self.term.head_name], self.model.network(name)
         logits_bv = token_logits(states_bh, head, network).float()
         best_bk = logits_bv.topk(min(self.number, logits_bv.shape[1])).indices.tolist()

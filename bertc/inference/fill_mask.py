@@ -236,7 +236,7 @@ class _Reader:
         self, reading: EncoderInputs, at_m: torch.Tensor, objective: Objective
     ) -> torch.Tensor:
         name = self.model.resolved.stages[-1].learner(objective).name
-        hidden_msh = self.model.read(reading, name)
+        hidden_msh = self.model.read_for(objective, reading, name)
         states_mh = hidden_msh[torch.arange(len(at_m)), at_m]
         head = self.model.heads[objective.head_name]
         return token_logits(states_mh, head, self.model.network(name)).float()

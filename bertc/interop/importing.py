@@ -105,7 +105,11 @@ def _with_generator(encoder: Imported, generator: Imported, folder: Path) -> Imp
     )
     origin = Origin("written")
     program = encoder.program.with_settings(
-        {"generator": Given(network, origin), "objective": Given(terms, origin)}
+        {
+            "generator": Given(network, origin),
+            "objective": Given(terms, origin),
+            "head": Given(other.head, origin),
+        }
     )
     resolved = resolve(program)
     if alone(resolved, "generator").encoder != other:

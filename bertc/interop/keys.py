@@ -5,20 +5,22 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bertc.interop.families.family import Family, HfClass, weight_numbers
-from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.encoder import DECODER, Encoder
 
 BUFFERS = frozenset({"embeddings.position_ids", "embeddings.token_type_ids", "position_ids"})
 """Index buffers in older files; not weights, never read."""
+OF_HEADS = ("pooler", DECODER)
+"""Parts of a network that heads alone read."""
 
 
 def part_of(name: str) -> str:
-    """The part of a bertc weight: ``pooler``, a head such as ``mlm``, or ``body``."""
+    """The part of a bertc weight: one of ``OF_HEADS``, a head such as ``mlm``, or ``body``."""
     first, second, *_ = name.split(".")
-    return second if first == "heads" or second == "pooler" else "body"
+    return second if first == "heads" or second in OF_HEADS else "body"
 
 
 def parts_of(names: Iterable[str]) -> frozenset[str]:
-    """The pooler and heads among bertc weight names."""
+    """The heads, and the parts that they alone read, among bertc weight names."""
     return frozenset(part_of(name) for name in names) - {"body"}
 
 

@@ -11,7 +11,10 @@ from bertc.interop.families.config import MEANING, HfConfig
 from bertc.interop.families.family import Family
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.objective import PRETRAINING, Pretraining, Term
+from bertc.ir.network.encoder import DECODER
 from bertc.ir.network.generator import NoGenerator, UnigramGenerator
+from bertc.ir.network.head import TransformHead
+from bertc.ir.program.network import MAIN
 from bertc.ir.program.written import Given, Origin, Program, StageGiven
 from bertc.ir.terms.masking import SpanUnit
 from bertc.ir.vocabulary import TokenizerFile, Vocabulary
@@ -46,6 +49,8 @@ def to_program(
     settings = _network(family, config, text, "pooler" in parts) | {
         "vocab": _vocabulary(family, config.vocab_size, folder, tokenizer)
     }
+    if positions := beside.get(f"{MAIN}.{DECODER}.weight"):
+        settings["head"] = TransformHead(decoder=positions[0])
     if text or not tasks:
         text = _hiding_spans(text, family) if text else (_untrained(family),)
         settings["objective"] = tuple(Term(objective=one) for one in text)

@@ -23,7 +23,7 @@ def target_of(
     """
     learned = {term.objective.head_name for term in program.terms()} | {"pooler"}
     names = [*names]
-    parts = parts_of(names) & learned
+    parts = parts_of(names) & learned - _decoding(program)
     found = family_for(_holding(program, parts), pad, prefer)
     if isinstance(found, Obstacle):
         return found
@@ -37,6 +37,12 @@ def target_of(
     }
     chosen = found.class_for(parts - without)
     return _no_class(found) if chosen is None else (found, chosen)
+
+
+def _decoding(program: Resolved) -> set[str]:
+    """The heads that read a mask decoder, which no class of transformers has."""
+    terms = (term.objective for term in program.terms() if program.encoder.decodes)
+    return {one.head_name for one in terms if one.decodes}
 
 
 def _holding(program: Resolved, parts: frozenset[str]) -> Resolved:

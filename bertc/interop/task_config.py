@@ -12,7 +12,7 @@ from bertc.diagnostics import DataError
 from bertc.interop.config import MAX_BYTES
 from bertc.interop.families.config import HfConfig
 from bertc.interop.families.family import Family, HfClass, TaskClass, TaskHeads
-from bertc.interop.keys import part_of
+from bertc.interop.keys import OF_HEADS, part_of
 from bertc.ir.base import Probability
 from bertc.ir.learning.answer import Conditioned, Labels, Tags
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
@@ -23,7 +23,7 @@ from bertc.storage.json_file import read_json, shown, shown_name
 MOST_LABELS, MOST_SHOWN = 100_000, 8
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
 _UNNAMED = re.compile(r"LABEL_(\d+)")
-PRETRAINED = frozenset({"pooler", *PRETRAINING})
+PRETRAINED = frozenset({*OF_HEADS, *PRETRAINING})
 """Parts of a model that cannot be the name of a task."""
 SUMMARY = {"summary_type": "first", "summary_use_proj": True, "summary_proj_to_labels": True}
 """Defaults of the pooling settings (SequenceSummary), unless a family has others."""

@@ -25,7 +25,8 @@ class Call:
     ``rows`` rows of ``tokens`` tokens each; states are computed for ``queries`` positions per row.
     Per row there are ``memory`` cached positions before it, ``query_states`` second states of its
     tokens (query stream), up to ``sequences`` packed sequences (0: unpacked), and ``pooled`` states
-    that go through the pooler. ``directions`` is 2 if some rows are reversed, else 1. Of the body
+    that go through the pooler; ``decoded`` states are those of the mask decoder. ``directions`` is
+    2 if some rows are reversed, else 1. Of the body
     the lowest ``layers`` are computed, None: all; with ``projects`` also queries, keys and values
     of the next.
     """
@@ -38,6 +39,7 @@ class Call:
     directions: int = 1
     sequences: int = 0
     pooled: int = 0
+    decoded: int = 0
     causal: bool = False
     layers: int | None = None
     projects: bool = False

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, assert_never
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import nn
 from torch.autograd.function import once_differentiable
 
 from bertc.ir.network.attention import DisentangledAttention as DisentangledNode
@@ -20,10 +19,10 @@ from bertc.ir.network.attention import RelativeAttention as RelativeNode
 from bertc.ir.network.attention_node import ContentAttention as ContentNode
 from bertc.ir.network.encoder import Encoder
 from bertc.nn.attend import attend, can_varlen, join_heads, rows_at_once, split_heads
-from bertc.nn.attention_part import AttentionPart, ProjectedAttention, fused_linear
 from bertc.nn.body import Projected
 from bertc.nn.dropout import dropout
 from bertc.nn.inputs import EncoderInputs
+from bertc.nn.layer import AttentionPart, ProjectedAttention
 from bertc.nn.masks import (
     AttentionMask,
     Blocks,
@@ -33,12 +32,10 @@ from bertc.nn.masks import (
     of_rows,
     select_rows,
 )
+from bertc.nn.norm import HeadNorm
 from bertc.nn.positions import Distances, Rotation, related_by
 from bertc.nn.relative import RelativeAttention
-from bertc.nn.weights import Linear, Table, parameter
-
-HEAD_EPS = 1e-6
-"""Added to the mean square of a head (Qwen3, rms_norm_eps)."""
+from bertc.nn.weights import Linear, Table, fused_linear
 
 
 class ContentContext(NamedTuple):
@@ -52,24 +49,17 @@ class ContentContext(NamedTuple):
         """True if its kernel needs as many queries as keys, and gives the outputs asked for."""
         return isinstance(self.mask, VarlenOffsets | Blocks)
 
+    @property
+    def selects_outputs(self) -> bool:
+        """True if that kernel then gives some outputs, so that queries are those of all keys."""
+        return isinstance(self.mask, VarlenOffsets | Blocks) and self.mask.outputs is not None
+
     def select_queries(self, inputs: EncoderInputs) -> "ContentContext":
         """The context of the output positions."""
         mask, related = self.mask.select_queries(inputs), self.related
         if related is not None and not self.of_all_queries:
             related = related.select_queries(inputs)
         return ContentContext(mask, related)
-
-
-class HeadNorm(nn.Module):
-    """Every head divided by its root mean square, and scaled alike (Zhang and Sennrich 2019)."""
-
-    def __init__(self, table: Table, name: str) -> None:
-        super().__init__()
-        self.weight = parameter(table[f"{name}.weight"])
-
-    def forward(self, x_bsnd: Float[torch.Tensor, "b s n d"]) -> torch.Tensor:
-        """Heads (b, s, n, d) to (b, s, n, d)."""
-        return F.rms_norm(x_bsnd, self.weight.shape, self.weight.to(x_bsnd.dtype), HEAD_EPS)
 
 
 class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
@@ -113,7 +103,7 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
         context: ContentContext,
     ) -> Projected:
         """Queries of ``x``; keys and values of ``keys``, None: of ``x``."""
-        if keys_bkh is not None and context.of_all_queries:
+        if keys_bkh is not None and context.selects_outputs:
             return self.project(keys_bkh, None, context)
         query_bqnd, key, value = (
             torch.unflatten(y, 2, (-1, self.head_dim))
@@ -148,6 +138,11 @@ class DisentangledContext(NamedTuple):
     has_keys: Bool[torch.Tensor, "b 1 q 1"] | None  # False for queries that attend to nothing
     table: Float[torch.Tensor, "r h"]
     row: Int[torch.Tensor, "#b 1 q k"]
+
+    @property
+    def of_all_queries(self) -> bool:
+        """False."""
+        return False
 
     def of_rows(self, rows: slice) -> "DisentangledContext":
         """The context of some rows of the batch."""

@@ -37,6 +37,7 @@ class Outputs(NamedTuple):
     memory: Memory | None = None  # for the next rows, if these had one
     by_layer: Mapping[int, torch.Tensor] | None = None  # (b, s, h) after each wanted layer
     projections: Mapping[int, Projected] | None = None  # of each layer that they are wanted of
+    decoded: torch.Tensor | None = None  # (b, s, h), or (b, o, h), of the mask decoder
 
 
 def joined_rows(each: Sequence[Outputs]) -> Outputs:

@@ -6,7 +6,7 @@ Axes: b batch, s sequence, q queries, k keys, o output positions, u query-stream
 from collections.abc import Callable, Iterable
 from functools import partial
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -14,27 +14,20 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from bertc.host.parts import profiled_as
+from bertc.ir.network.encoder import DECODER
 from bertc.ir.network.encoder import Encoder as EncoderNode
 from bertc.ir.network.wanted import Wanted
 from bertc.nn.attention import build_attention
-from bertc.nn.attention_part import AttentionPart, Context, ProjectedAttention
 from bertc.nn.body import LAST_STATES, BodyModule, Outputs, Projected
 from bertc.nn.dropout import dropout
 from bertc.nn.embeddings import Embeddings, Tokens
-from bertc.nn.ffn import FeedForward, build_ffn
+from bertc.nn.ffn import build_ffn
 from bertc.nn.heads import Pooler
 from bertc.nn.inputs import EncoderInputs, gather_positions
-from bertc.nn.norm import Norm, norm_if_any, norm_of_sum
+from bertc.nn.layer import AttentionPart, Compute, Computed, Context, Layer, Projects, compute_layer
+from bertc.nn.norm import norm_if_any
+from bertc.nn.positions import build_positions
 from bertc.nn.weights import add_parameters
-
-Computed = tuple[torch.Tensor, Projected | None]
-"""New states of a layer, and its queries, keys and values if they are wanted."""
-Projects = Literal["no", "too", "alone"]
-"""Queries, keys and values of a layer: not wanted, beside its states, or alone."""
-Compute = Callable[
-    [nn.Module, nn.Module, torch.Tensor, torch.Tensor | None, Context, Projects], Computed
-]
-"""Attention and feed-forward part of a layer, states (b, q, h), keys and context to new states."""
 
 
 class Regions(NamedTuple):
@@ -43,25 +36,6 @@ class Regions(NamedTuple):
     embed: Callable[[EncoderInputs, torch.dtype], torch.Tensor]
     layer: Compute
     last_norm: Callable[[torch.Tensor], torch.Tensor]
-
-
-class Layer(nn.Module):
-    """Both parts of a layer as one module, for FSDP to gather when it is called."""
-
-    def __init__(self, attention: nn.Module, ffn: nn.Module) -> None:
-        super().__init__()
-        self.attention, self.ffn = attention, ffn
-
-    def forward(
-        self,
-        compute: Compute,
-        x: torch.Tensor,
-        keys: torch.Tensor | None,
-        context: Context,
-        projects: Projects,
-    ) -> Computed:
-        """New states by ``compute``."""
-        return compute(self.attention, self.ffn, x, keys, context, projects)
 
 
 class Encoder(BodyModule):
@@ -100,6 +74,8 @@ class Encoder(BodyModule):
         self._layers = tuple(Layer(self.attention[str(a)], self.ffn[str(f)]) for a, f in owners)
         last = node.norm.of_layers if node.norm.residual_free else None
         self.norm = norm_if_any(table, "norm", last)
+        decoder = node.decoder
+        self.decoder_positions = build_positions(table, DECODER, decoder) if decoder else None
         self.pooler = Pooler(table, node) if node.pooler else None
         self.recompute = False
         self._regions = self._plain()
@@ -121,13 +97,15 @@ class Encoder(BodyModule):
         if self.recompute and torch.is_grad_enabled():
             compute = self._recomputed
         with profiled_as("embeddings"):
-            x = embed(inputs._replace(output_positions=None, starts=None), dtype)
+            x = embed(inputs.asked(None, None)._replace(starts=None), dtype)
         with profiled_as("attention"):
             contexts = self._contexts(inputs, x)
         by_layer, projections = {0: x} if 0 in wanted.states else {}, dict[int, Projected]()
         memory, remembered = inputs.memory, list[torch.Tensor]()
         depth, whole = self.node.depth, wanted.whole_layers(self.node.depth)
+        below = x
         for number, layer in enumerate(self._layers[: whole + wanted.projects_next(depth)]):
+            below = x if number == depth - 1 else below
             keys, context = inputs.keys(x, number), contexts[number]
             if memory is not None and keys is not None:
                 remembered.append(memory.kept(keys))
@@ -141,11 +119,36 @@ class Encoder(BodyModule):
             if number + 1 in wanted.states and number + 1 < depth:
                 by_layer[number + 1] = x
         moved_on = memory.moved_on(remembered, inputs.token_ids.shape[1]) if memory else None
+        decoded = None
+        if wanted.decoded:
+            read = below if whole + wanted.projects_next(depth) == depth else x
+            decoded = last_norm(self._decoded(compute, read, inputs, contexts[-1]))
+            decoded = dropout(decoded, self.node.dropout.last, self.training)
         x = x if self.norm is None or whole < depth else last_norm(x)
         if depth in wanted.states:
             by_layer[depth] = x
         x = dropout(x, self.node.dropout.last, self.training)
-        return Outputs(x, moved_on, by_layer, projections)
+        return Outputs(x, moved_on, by_layer, projections, decoded)
+
+    def _decoded(
+        self, compute: Compute, below: torch.Tensor, inputs: EncoderInputs, context: Context
+    ) -> torch.Tensor:
+        """States (b, o, h) of the mask decoder, from those below the last layer (b, s, h).
+
+        That layer is applied twice with these as keys and values (He et al. 2021, 3.2). Its first
+        queries are they and absolute positions, the second ones what it made of the first
+        (microsoft/DeBERTa, masked_language_model.py).
+        """
+        assert self.decoder_positions is not None, "the network has a mask decoder"
+        keys, at_bo = inputs.keys(below, self.node.depth - 1), inputs.decoded_positions
+        x = below + self.decoder_positions.added(below, inputs).to(below.dtype)
+        late = context.of_all_queries
+        if at_bo is not None and not late:
+            context = context.select_queries(inputs._replace(output_positions=at_bo))
+            x = gather_positions(x, at_bo)
+        for _ in range(2):
+            x, _ = self._layers[-1](compute, x, below if keys is None else keys, context)
+        return gather_positions(x, at_bo) if at_bo is not None and late else x
 
     def borrow(self, lender: BodyModule, names: Iterable[str], *, added: bool) -> None:
         """Use a lender's embeddings for these names instead of its own, or in sums with them."""
@@ -154,8 +157,8 @@ class Encoder(BodyModule):
         (self.embeddings.add if added else self.embeddings.borrow)(lender.embeddings, parts)
 
     def shard_units(self) -> Iterable[nn.Module]:
-        """The layers; parts that several share are in each of them."""
-        return self._layers
+        """The layers; parts that several share are in each of them, as is one applied again."""
+        return (*self._layers, *self._layers[-1:]) if self.decoder_positions else self._layers
 
     def _contexts(self, inputs: EncoderInputs, x: torch.Tensor) -> list[Context]:
         """The context of every layer, made once per kind."""
@@ -184,7 +187,7 @@ class Encoder(BodyModule):
             (node.attention.at(n), widths, node.attention_norm(n))
             for n, widths in enumerate(node.layers)
         }
-        graphs = 4 * (len(unlike) + 1)
+        graphs = 4 * (len(unlike) + 1 + node.decodes)
         if any_shape:  # a batch of one row has its own graph, and so have packed rows
             graphs *= 4
         torch._dynamo.config.recompile_limit += graphs
@@ -200,7 +203,7 @@ class Encoder(BodyModule):
         self._regions = Regions(compiled(embed), profiled_layer, compiled(last_norm))
 
     def _plain(self) -> Regions:
-        return Regions(self._embed, self._layer, self._last_norm)
+        return Regions(self._embed, compute_layer, self._last_norm)
 
     def _embed(self, inputs: EncoderInputs, dtype: torch.dtype) -> torch.Tensor:
         x_bsh: torch.Tensor = self.embeddings(inputs, dtype)
@@ -236,61 +239,3 @@ class Encoder(BodyModule):
             self._regions.layer, attention, ffn, x, keys, context, projects, use_reentrant=False
         )
         return found
-
-    def _layer(
-        self,
-        attention: nn.Module,
-        ffn: nn.Module,
-        x: torch.Tensor,
-        keys: torch.Tensor | None,
-        context: Context,
-        projects: Projects,
-    ) -> Computed:
-        """States (b, q, h) after a layer; ``keys`` (b, k, h) are attended to, None: ``x``."""
-        with profiled_as("attention"):
-            x, projected = self._attend(attention, x, keys, context, projects)
-        if projects == "alone":
-            return x, projected
-        with profiled_as("ffn"):
-            return self._feed_forward(ffn, x), projected
-
-    def _attend(
-        self,
-        part: nn.Module,
-        x: torch.Tensor,
-        keys: torch.Tensor | None,
-        context: Context,
-        projects: Projects,
-    ) -> Computed:
-        assert isinstance(part, AttentionPart), "the attention parts are built above"
-        read = x
-        if self.norm is not None and part.norm is not None:
-            read, keys = part.norm(x), None if keys is None else part.norm(keys)
-        if projects != "no":
-            assert isinstance(part, ProjectedAttention), "the checks see to such attention"
-            projected = part.project(read, keys, context)
-            if projects == "alone":
-                return x, projected
-            y = part.mix(projected, context)
-        else:
-            projected, y = None, part(read, keys, context)
-        if self.norm is not None:
-            return self._added(part.output_norm, x, y), projected
-        assert part.norm is not None, "post-norm has one in every layer"
-        return self._normed(part.norm, x, y), projected
-
-    def _feed_forward(self, part: nn.Module, x: torch.Tensor) -> torch.Tensor:
-        assert isinstance(part, FeedForward), "the feed-forward parts are built above"
-        if self.norm is not None:
-            return self._added(part.output_norm, x, part(part.norm(x)))
-        return self._normed(part.norm, x, part(x))
-
-    def _added(self, norm: Norm | None, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        y = self._drop(y)
-        return x + (y if norm is None else norm(y))
-
-    def _normed(self, norm: Norm, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return norm_of_sum(norm, x, y, self.node.dropout.hidden, self.training)
-
-    def _drop(self, x: torch.Tensor) -> torch.Tensor:
-        return dropout(x, self.node.dropout.hidden, self.training)

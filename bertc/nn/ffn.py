@@ -16,10 +16,9 @@ from bertc.ir.network.ffn import Activation
 from bertc.ir.network.ffn import Glu as GluNode
 from bertc.ir.network.ffn import Mlp as MlpNode
 from bertc.native import Kernels, kernels_for
-from bertc.nn.attention_part import fused_linear
 from bertc.nn.dropout import dropout
 from bertc.nn.norm import Norm, build_norm, norm_if_any
-from bertc.nn.weights import Linear, Table
+from bertc.nn.weights import Linear, Table, fused_linear
 
 
 def activate(kind: Activation, x: torch.Tensor) -> torch.Tensor:

@@ -84,7 +84,8 @@ class EncoderInputs(NamedTuple):
     ``attention_mask`` is true at real tokens; padding is at the end of a row. In packed rows
     ``sequence_ids`` number the examples, padding too, in contiguous runs that begin at ``starts``;
     an unused entry repeats the next start. Without ``starts`` a kernel that needs them synchronises
-    with the device. The last layer computes only ``output_positions``; with a ``permutation``
+    with the device. The last layer computes only ``output_positions``, a mask decoder
+    ``decoded_positions``; with a ``permutation``
     position s + i is the query stream's state i. ``language_ids`` are rows of the encoder's
     language table; one past the last means no language. ``position_ids`` are the positions of
     tokens, if not in order. ``memory`` precedes the rows. In ``backward`` rows earlier tokens count
@@ -102,6 +103,7 @@ class EncoderInputs(NamedTuple):
     backward: Int[torch.Tensor, "b"] | None = None  # 1 for reversed rows; None: none
     permutation: PermutationMask | None = None  # None: every token attends to all
     output_positions: Int[torch.Tensor, "b o"] | None = None  # None: every position
+    decoded_positions: Int[torch.Tensor, "b o"] | None = None  # None: every position
 
     @property
     def remembered(self) -> int:
@@ -112,6 +114,14 @@ class EncoderInputs(NamedTuple):
         """The inputs of some rows, without a memory or a query stream."""
         there = {name: each for name, each in self._asdict().items() if each is not None}
         return EncoderInputs(**{name: each[rows] for name, each in there.items()})
+
+    def asked(
+        self,
+        outputs_bo: Int[torch.Tensor, "b o"] | None,
+        decoded_bo: Int[torch.Tensor, "b o"] | None,
+    ) -> "EncoderInputs":
+        """The same with other positions of the last states and of the mask decoder."""
+        return self._replace(output_positions=outputs_bo, decoded_positions=decoded_bo)
 
     def in_queries(self, x_bs: Int[torch.Tensor, "#b s"]) -> Int[torch.Tensor, "#b q"]:
         """Numbers of tokens (b|1, s) as those of all queries, with those of the query stream."""

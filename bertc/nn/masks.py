@@ -261,4 +261,5 @@ def select_rows(
 
 def of_rows(x: torch.Tensor | None, rows: slice) -> torch.Tensor | None:
     """Some rows of (b, ...), or (1, ...), which all rows share."""
+    # A graph that is traced for any number of rows takes no len().
     return x if x is None or x.shape[0] == 1 else x[rows]

@@ -13,6 +13,7 @@ from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.model import frozen_weights, model_weights
 from bertc.ir.program.network import MAIN, Network
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.terms.node import TermNode
 from bertc.nn.bag import Bag
 from bertc.nn.bilstm import BiLstm
 from bertc.nn.body import LAST_STATES, BodyModule, Outputs, joined_rows
@@ -89,6 +90,16 @@ class Model(nn.Module):
     def read(self, inputs: EncoderInputs, network: str = MAIN) -> torch.Tensor:
         """Last hidden states (batch, seq, hidden), or only those of the output positions."""
         return self.read_on(inputs, network).last
+
+    def read_for(
+        self, objective: TermNode, inputs: EncoderInputs, network: str = MAIN
+    ) -> torch.Tensor:
+        """The same states, or those of the mask decoder if the head of an objective reads these."""
+        if not (objective.decodes and self.network(network).node.decodes):
+            return self.read(inputs, network)
+        decoded = self.read_on(inputs, network, Wanted(last=False, decoded=True)).decoded
+        assert decoded is not None, "they are wanted"
+        return decoded
 
     def read_on(
         self, inputs: EncoderInputs, network: str = MAIN, wanted: Wanted = LAST_STATES

@@ -4,6 +4,7 @@ from typing import Any, assert_never
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
 from torch import nn
 from torch.autograd.function import once_differentiable
 
@@ -13,6 +14,9 @@ from bertc.ir.network.norm import RmsNorm as RmsNormNode
 from bertc.native import Dropped, Kernels, drop, kernels_for
 from bertc.nn.dropout import dropout
 from bertc.nn.weights import Table, parameter
+
+HEAD_EPS = 1e-6
+"""Added to the mean square of a head (Qwen3, rms_norm_eps)."""
 
 
 class LayerNorm(nn.Module):
@@ -60,6 +64,18 @@ class RmsNorm(nn.Module):
     def extra_repr(self) -> str:
         """Width, for printing."""
         return _shown(self.weight, self.eps)
+
+
+class HeadNorm(nn.Module):
+    """Every head divided by its root mean square, and scaled alike (Zhang and Sennrich 2019)."""
+
+    def __init__(self, table: Table, name: str) -> None:
+        super().__init__()
+        self.weight = parameter(table[f"{name}.weight"])
+
+    def forward(self, x_bsnd: Float[torch.Tensor, "b s n d"]) -> torch.Tensor:
+        """Heads (b, s, n, d) to (b, s, n, d)."""
+        return F.rms_norm(x_bsnd, self.weight.shape, self.weight.to(x_bsnd.dtype), HEAD_EPS)
 
 
 def _shown(weight: torch.Tensor | None, eps: float) -> str:

@@ -15,10 +15,10 @@ from bertc.ir.network.attention import RelativeAttention as RelativeNode
 from bertc.ir.network.attention import strips
 from bertc.ir.network.encoder import Encoder
 from bertc.nn.attend import attend, join_heads, rows_at_once, split_heads
-from bertc.nn.attention_part import ProjectedAttention
 from bertc.nn.body import Projected
 from bertc.nn.dropout import dropout
 from bertc.nn.inputs import EncoderInputs
+from bertc.nn.layer import ProjectedAttention
 from bertc.nn.masks import mask_of, of_rows, select_rows
 from bertc.nn.positions import encode_distances
 from bertc.nn.weights import Linear, Table, parameter
@@ -48,6 +48,11 @@ class RelativeContext(NamedTuple):
             same_segment=of_rows(self.same_segment, rows),
             has_keys=of_rows(self.has_keys, rows),
         )
+
+    @property
+    def of_all_queries(self) -> bool:
+        """False."""
+        return False
 
     def select_queries(self, inputs: EncoderInputs) -> "RelativeContext":
         """The context of the output positions."""

@@ -1,10 +1,14 @@
-"""Parameters from the weight table: basic modules, and initial values."""
+"""Parameters from the weight table: basic modules, and initial values.
 
-from collections.abc import Iterable, Mapping
+Axes: b batch, s sequence, h hidden.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, assert_never
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
 from torch import nn
 
 from bertc.ir.address import key
@@ -116,6 +120,16 @@ def _to_table(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
 
 
 _pick.register_autograd(_to_table, setup_context=_keep_ids)
+
+
+def fused_linear(
+    maps: Sequence[Linear], x_bsh: Float[torch.Tensor, "b s h"]
+) -> tuple[torch.Tensor, ...]:
+    """Several projections of the same states as one product: narrow ones underuse hardware."""
+    weight = torch.cat([m.weight for m in maps]).to(x_bsh.dtype)
+    biases: list[torch.Tensor] = [m.bias for m in maps if m.bias is not None]
+    bias = torch.cat(biases).to(x_bsh.dtype) if biases else None
+    return torch.split(F.linear(x_bsh, weight, bias), [len(m.weight) for m in maps], dim=-1)
 
 
 def add_parameters(module: nn.Module, weights: Iterable[Weight]) -> None:

@@ -36,7 +36,7 @@ class Losses:
         sampled network also returns its guesses, even without training.
         """
         reading = batch.read_by(self._node)
-        states = states_of(self._scored, batch, reading, outputs.last, self._node.body)
+        states = states_of(self._scored, batch, reading, outputs, self._node.body)
         chances = self._chances(batch)
         predicted: dict[str, Predicted] = {}
         for one in self._scored:
@@ -73,7 +73,7 @@ class Teaching:
         frozen, network = self._frozen, self._frozen.network
         reading = batch.read_by(network)
         outputs = frozen.read_on(reading, network.wanted)
-        states = states_of(self._scored, batch, reading, outputs.last, network.body)
+        states = states_of(self._scored, batch, reading, outputs, network.body)
         found = {}
         with torch.no_grad():
             for one in (each for each in self._scored if each.name in batch.terms):

@@ -113,8 +113,8 @@ class MicroBatch(NamedTuple):
     ``reading`` holds the corrupted token ids. A sampled network has its own inputs in ``masked``;
     ``reading`` then holds the originals until the guesses are there. ``terms`` maps each term's
     name to its targets; a batch of tasks has those of one task. Frozen networks read the inputs of
-    the main one and compute states at ``frozen_positions``, or at all; ``taught`` maps a term's
-    name to what each of them hands to it.
+    the main one and compute states at ``frozen_positions`` and, of a mask decoder, at
+    ``frozen_decoded``, or at all; ``taught`` maps a term's name to what each of them hands to it.
     """
 
     reading: EncoderInputs
@@ -122,6 +122,7 @@ class MicroBatch(NamedTuple):
     terms: dict[str, Any]
     masked: EncoderInputs | None = None
     frozen_positions: Int[torch.Tensor, "b o"] | None = None
+    frozen_decoded: Int[torch.Tensor, "b o"] | None = None
     taught: dict[str, tuple[Lesson, ...]] | None = None
 
     def read_by(self, network: Network) -> EncoderInputs:
@@ -137,21 +138,25 @@ class MicroBatch(NamedTuple):
                 assert self.masked is not None, "a sampled network has inputs of its own"
                 return self.masked
             case "frozen":
-                asked = self.frozen_positions
-                return self.reading._replace(output_positions=asked, memory=None)
+                asked = self.reading.asked(self.frozen_positions, self.frozen_decoded)
+                return asked._replace(memory=None)
             case unreachable:
                 assert_never(unreachable)
 
-    def with_positions(self, network: Network, asked_bo: Int[torch.Tensor, "b o"]) -> "MicroBatch":
-        """The same with output positions for a network."""
+    def with_positions(
+        self,
+        network: Network,
+        asked_bo: Int[torch.Tensor, "b o"] | None,
+        decoded_bo: Int[torch.Tensor, "b o"] | None,
+    ) -> "MicroBatch":
+        """The same with output positions for a network, and with those of its mask decoder."""
         match network.role:
             case "trained":
-                return self._replace(reading=self.reading._replace(output_positions=asked_bo))
+                return self._replace(reading=self.reading.asked(asked_bo, decoded_bo))
             case "sampled":
-                masked = self.read_by(network)._replace(output_positions=asked_bo)
-                return self._replace(masked=masked)
+                return self._replace(masked=self.read_by(network).asked(asked_bo, decoded_bo))
             case "frozen":
-                return self._replace(frozen_positions=asked_bo)
+                return self._replace(frozen_positions=asked_bo, frozen_decoded=decoded_bo)
             case unreachable:
                 assert_never(unreachable)
 

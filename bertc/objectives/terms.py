@@ -23,6 +23,7 @@ from bertc.ir.terms.plm import Plm
 from bertc.ir.terms.rtd import Rtd
 from bertc.ir.terms.sbo import Sbo
 from bertc.nn import EncoderInputs, gather_positions
+from bertc.nn.body import Outputs
 from bertc.objectives.answers import TaskTensors
 from bertc.objectives.clm import ClmTensors
 from bertc.objectives.kd import KdAnswersTensors, KdLogitsTensors
@@ -91,11 +92,17 @@ def joined(objectives: Iterable[Objective]) -> tuple[Joined, ...]:
 def with_output_positions(stage: Stage, batch: MicroBatch) -> MicroBatch:
     """Add the output positions of every network that needs only some states."""
     for network in stage.networks():
-        if network.num_outputs is None:
+        counts = network.num_outputs, network.num_decoded
+        if counts == (None, None):
             continue
-        each = _positions(joined(network.scored), batch, network.body).values()
-        asked_bk = torch.cat([one for some in each for one in some or ()], dim=1)
-        batch = batch.with_positions(network, asked_bk)
+        each = _both(joined(network.scored), batch, network.body)
+        asked_bk, decoded_bk = (
+            None
+            if count is None
+            else torch.cat([p for some in one.values() for p in some or ()], 1)
+            for count, one in zip(counts, each, strict=True)
+        )
+        batch = batch.with_positions(network, asked_bk, decoded_bk)
     return batch
 
 
@@ -103,12 +110,27 @@ def states_of(
     scored: tuple[Joined, ...],
     batch: MicroBatch,
     reading: EncoderInputs,
-    hidden: torch.Tensor,
+    outputs: Outputs,
     body: Body,
 ) -> dict[str, tuple[torch.Tensor, ...]]:
     """Split a network's states (b, ..., h) by the name of the states that terms read."""
-    each = _positions(scored, batch, body)
-    if reading.output_positions is None:
+    last, decoded = _both(scored, batch, body)
+    found = _split(last, outputs.last, whole=reading.output_positions is None)
+    if not decoded:
+        return found
+    assert outputs.decoded is not None, "the network has a mask decoder"
+    return found | _split(decoded, outputs.decoded, whole=reading.decoded_positions is None)
+
+
+Asked = dict[str, tuple[torch.Tensor, ...] | None]
+"""Positions of the states that terms read, by the name of these; None: all."""
+
+
+def _split(
+    each: Asked, hidden: torch.Tensor, *, whole: bool
+) -> dict[str, tuple[torch.Tensor, ...]]:
+    """Split states, of ``whole`` rows or of the positions asked for, one after the other."""
+    if whole:
         return {
             name: (hidden,)
             if some is None
@@ -125,14 +147,14 @@ def states_of(
     return found
 
 
-def _positions(
-    scored: tuple[Joined, ...], batch: MicroBatch, body: Body
-) -> dict[str, tuple[torch.Tensor, ...] | None]:
-    """Positions of the last states that terms read, if the batch has targets; None: all."""
-    return {
-        one.states: None
-        if body.pools_rows and one.tensors.node.pooled
-        else one.tensors.positions(batch.terms[one.name], batch)
-        for one in scored
-        if one.name in batch.terms
-    }
+def _both(scored: tuple[Joined, ...], batch: MicroBatch, body: Body) -> tuple[Asked, Asked]:
+    """Positions of last states, and of a mask decoder's, if the batch has targets for them."""
+    last: Asked = {}
+    decoded: Asked = {}
+    for one in scored:
+        if one.name not in batch.terms:
+            continue
+        every = body.pools_rows and one.tensors.node.pooled
+        there = decoded if body.decodes and one.tensors.node.decodes else last
+        there[one.states] = None if every else one.tensors.positions(batch.terms[one.name], batch)
+    return last, decoded

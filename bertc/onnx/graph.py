@@ -16,6 +16,7 @@ from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.objective import Objective
 from bertc.ir.learning.task import Task
+from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.stage import AnyStage
 from bertc.ir.terms.heads import (
@@ -59,6 +60,7 @@ class Graph(nn.Module):
         body = model.encoder.node
         self.pooled = states and body.pooler and "pooler" not in model.untrained
         self.narrow = not (states or body.pools_rows) and all(head.pooled for head in heads)
+        self.decodes = body.decodes and any(head.decodes for head in heads)
         read = {
             "input_ids": True,
             "attention_mask": True,
@@ -93,12 +95,17 @@ class Graph(nn.Module):
             language_ids=language_ids,
             output_positions=first_b1 if self.narrow else None,
         )
-        states_bsh = self.model.read(reading)
+        outputs = self.model.read_on(reading, wanted=Wanted(decoded=self.decodes))
+        states_bsh = outputs.last
         cls_b1h = states_bsh if self.narrow else gather_positions(states_bsh, first_b1)
         found = [states_bsh.float()] if self.states else []
         if self.pooled:
             found.append(self._pooled(states_bsh, cls_b1h, reading)[:, 0].float())
-        return (*found, *(self._scores(one, states_bsh, cls_b1h, reading) for one in self.heads))
+        for one in self.heads:
+            read_bsh = outputs.decoded if self.decodes and one.decodes else states_bsh
+            assert read_bsh is not None, "they are wanted"
+            found.append(self._scores(one, read_bsh, cls_b1h, reading))
+        return tuple(found)
 
     def _pooled(
         self, states_bsh: torch.Tensor, cls_b1h: torch.Tensor, reading: EncoderInputs

@@ -10,6 +10,7 @@ from bertc.ir.network.body_setting import Shared, Transformer
 from bertc.ir.network.encoder import Encoder, LayerWidths
 from bertc.ir.network.ffn import feed_forward
 from bertc.ir.network.generator import GeneratorNetwork
+from bertc.ir.network.head import TransformHead
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.run import Run
@@ -41,6 +42,24 @@ def _permutes(program: Complete) -> bool:
     """True if any stage has a plm objective."""
     terms = (term for stage in program.stages for term in stage.objective)
     return any(term.objective.order == "permuted" for term in terms)
+
+
+def _decodes(program: Complete) -> bool:
+    """True if a stage has the main network predict masked tokens."""
+    return any(
+        term.objective.decodes
+        and not (term.objective.predicts_masked and isinstance(stage.generator, GeneratorNetwork))
+        for stage in program.stages
+        for term in stage.objective
+    )
+
+
+def _without_decoder(stage: StageSettings) -> StageSettings:
+    """The same settings without a mask decoder, for a network that predicts no masked tokens."""
+    head = stage.head
+    if isinstance(head, TransformHead):
+        head = head.model_copy(update={"decoder": 0})
+    return stage.model_copy(update={"head": head})
 
 
 def _encoder(stage: StageSettings, causal: bool, two_streams: bool) -> Encoder:
@@ -120,15 +139,15 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
     carried = init if isinstance(init, FromRun) and init.moments == "carry" else None
     if carried:
         counted_from = -carried.updates
-    two_streams, texts = _permutes(program), _texts(program)
+    two_streams, texts, decodes = _permutes(program), _texts(program), _decodes(program)
     for stage in program.stages:
-        causal = reads_on(stage.objective)
-        networks = _body(stage, causal, two_streams, texts), _generator(stage)
+        causal, main = reads_on(stage.objective), stage if decodes else _without_decoder(stage)
+        networks = _body(main, causal, two_streams, texts), _generator(stage)
         begins, turns = isinstance(stage.init, FromRun), False
         if stages:
             before = stages[-1].encoder
             turns = before.causal != causal
-            facing = _body(stage, before.causal, two_streams, texts)
+            facing = _body(main, before.causal, two_streams, texts)
             # A task begins with a new optimiser, as does a rule that keeps other moments.
             tuned = has_tasks(stage.objective)
             changed = (before, stages[-1].generator) != (facing, networks[1])

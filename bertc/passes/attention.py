@@ -24,6 +24,7 @@ def check_attention(program: Complete, diagnostics: Diagnostics) -> None:
         _heads_share_keys(program, attention, diagnostics)
     _ranges_left(program, diagnostics)
     _layers_there(program, diagnostics)
+    _decoder_fits(program, diagnostics)
 
 
 def _positions_used(program: Complete, diagnostics: Diagnostics) -> None:
@@ -109,3 +110,31 @@ def _layers_there(program: Complete, diagnostics: Diagnostics) -> None:
             notes=note(f"layers = {layers}", program.span("layers")),
             **argument("attention", program.origins["attention"], "global_layers", str(left)),
         )
+
+
+def _decoder_fits(program: Complete, diagnostics: Diagnostics) -> None:
+    """Report a mask decoder with fewer positions than rows, or beside an order of prediction."""
+    rows, origin = program.head.decoder, program.origins["head"]
+    if not rows:
+        return
+    decoding = [s for s in program.stages if any(t.objective.decodes for t in s.objective)]
+    longest = max(decoding, key=lambda stage: stage.seq, default=None)
+    if longest and longest.seq > rows:
+        diagnostics.error(
+            "E395",
+            f"the mask decoder has {rows} positions, but rows have {longest.seq} tokens",
+            program.span("head"),
+            notes=note(f"seq = {longest.seq}", longest.span("seq")),
+            **argument("head", origin, "decoder", str(longest.seq)),
+        )
+    for stage in program.stages:
+        ordered = [t.objective.kind for t in stage.objective if t.objective.order != "none"]
+        if ordered:
+            diagnostics.error(
+                "E396",
+                f"the mask decoder predicts masked tokens, but {ordered[0]} predicts in an order",
+                program.span("head"),
+                notes=note(f"{ordered[0]} is learned here", stage.span("objective")),
+                **argument("head", origin, "decoder", "0"),
+            )
+            return

@@ -119,6 +119,7 @@ def _wanted(stage: StageSettings) -> list[tuple[Ability, str, str]]:
         (stage.pack, "packed", "pack", "pack = true reads several examples of a row apart"),
         (stage.memory > 0, "remembering", "memory", "memory keeps the inputs of layers"),
         (backward, "backward", "format", "stream-pair rows go on from rows before"),
+        (stage.head.decoder > 0, "decoding", "head", "a mask decoder applies the last layer again"),
         (stage.generator.kind == "network", "generating", "generator",
          "a generator is cut from the encoder"),
     )  # fmt: skip

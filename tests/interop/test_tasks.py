@@ -18,7 +18,7 @@ from bertc.ir.learning.answer import Answer, Choice, Conditioned, Labels, Span, 
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.objective import Mlm, Nsp, Plm, Term
 from bertc.ir.learning.task import Glue, Squad
-from bertc.ir.network.attention import FullAttention, RelativeAttention
+from bertc.ir.network.attention import DisentangledAttention, FullAttention, RelativeAttention
 from bertc.ir.network.encoder import Dropout
 from bertc.ir.network.ffn import Glu
 from bertc.ir.network.head import LinearHead, TransformHead
@@ -64,6 +64,11 @@ RMS = GATED | {
     "activation": Glu(kind="swiglu", bias=False),
     "norm": PreNorm(eps=1e-5, function="rms"),
     "head": LinearHead(bias=False, tied=False),
+}
+DISENTANGLED: dict[str, Any] = {
+    "attention": DisentangledAttention(buckets=8, distance=16),
+    "positions": NoPositions(),
+    "segments": 0,
 }
 
 CASES = [
@@ -117,6 +122,9 @@ CASES = [
     case("ModernBertForQuestionAnswering", MODERN),
     case("NomicBertForSequenceClassification", MODERN, **THREE),
     case("NomicBertForTokenClassification", MODERN, **THREE),
+    case("DebertaV2ForSequenceClassification", DEBERTA, **THREE, cls_dropout=0.2),
+    case("DebertaV2ForSequenceClassification", DEBERTA, **ONE, pooler_hidden_act="tanh"),
+    case("DebertaV2ForMultipleChoice", DEBERTA),
     case("DebertaV2ForTokenClassification", DEBERTA, **THREE),
     case("DebertaV2ForQuestionAnswering", DEBERTA),
 ]  # fmt: skip
@@ -289,6 +297,10 @@ OWN: list[tuple[dict[str, Any], AnyTask, str, str]] = [
      "EuroBertForSequenceClassification", ""),
     (RMS | {"pooler": "gelu"}, Regress(dropout=0.0), "EuroBertForSequenceClassification", ""),
     (RMS | {"pooler": "gelu"}, Choose(), "", "task=choose stands in the way: EuroBERT"),
+    (DISENTANGLED | {"pooler": "gelu"}, Glue(task="mnli", data="x", dropout=0.2),
+     "DebertaV2ForSequenceClassification", ""),
+    (DISENTANGLED | {"pooler": True}, Choose(), "DebertaV2ForMultipleChoice", ""),
+    (DISENTANGLED | {"pooler": "gelu-mean"}, Regress(), "", "pooler=gelu-mean stands in the way"),
     ({}, Squad(data="x", head=Conditioned()), "", "head=conditioned stands in the way"),
 ]  # fmt: skip
 

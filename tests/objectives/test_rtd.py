@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from bertc.ir.program.model import trained_names
 from bertc.ir.program.resolved import Resolved
-from bertc.nn import Model, build
+from bertc.nn import Model, build, gather_positions
 from bertc.objectives import MicroBatch, corrupt, with_guesses
 from bertc.objectives.softmax.cross_entropy import draw, vocabulary_loss
 from bertc.step.objective import make_objective
@@ -105,7 +105,7 @@ def test_the_loss_draws_the_same_compiled_or_not(vocab: int) -> None:
     assert torch.equal(drawn, (until <= chances[:, None]).sum(1))
 
 
-@pytest.mark.parametrize("over", ["all", "masked"])
+@pytest.mark.parametrize("over", ["all", "masked", "all, add_cls=true", "masked, add_cls=true"])
 def test_rtd_is_the_mean_over_what_it_is_asked_of(over: str) -> None:
     resolved, batch = setting(f"rtd(over={over})+mlm", "generator=0.5")
     positions, targets = batch.terms["mlm"][:2]
@@ -120,7 +120,7 @@ def test_rtd_is_the_mean_over_what_it_is_asked_of(over: str) -> None:
     each = F.binary_cross_entropy_with_logits(scores, other, reduction="none")
     lengths = rows(64, SEQ).lengths
     real = torch.arange(SEQ) < lengths[:, None]
-    where = real if over == "all" else replaced(batch)
+    where = real if over.startswith("all") else replaced(batch)
     torch.testing.assert_close(term.sum, each[where].sum())
     assert term.count.item() == where.sum()
     assert term.correct.item() == ((scores > 0) == other.bool())[where].sum()
@@ -128,6 +128,35 @@ def test_rtd_is_the_mean_over_what_it_is_asked_of(over: str) -> None:
     right = replaced(batch) & (batch.reading.token_ids == batch.originals)
     assert right.sum() > 50
     assert not other[right].any()
+
+
+@pytest.mark.parametrize("pack", ["", "pack=true format=doc-sentences"])
+def test_chosen_tokens_are_read_beside_the_first_of_their_example(pack: str) -> None:
+    """Gathered states, first ones too, are those that all states of the rows have there."""
+    resolved = program("rtd(masked, add_cls=true)+mlm", SEQ, f"generator=0.5 {pack}")
+    stage, inputs = resolved.stages[0], rows(8, SEQ, full=bool(pack))
+    if pack:
+        half = torch.tensor([[0, SEQ // 2]]).expand(8, 2)
+        inputs = inputs._replace(starts=half)
+    batch = corrupt(stage, inputs, vocab(), 5)
+    batch = with_guesses(stage, batch, torch.full_like(batch.terms["mlm"].positions, 77))
+    model = build(resolved)
+    states = model.read(batch.reading._replace(output_positions=None))
+    own = batch.terms["rtd"]
+    examples = batch.reading.sequence_ids
+    first = torch.zeros_like(own.positions)
+    if examples is not None:
+        begun = torch.where(torch.arange(SEQ) < SEQ // 2, 0, SEQ // 2).expand(8, -1)
+        first = begun.gather(1, own.positions)
+    chosen, begins = gather_positions(states, own.positions), gather_positions(states, first)
+    scores = model.heads["rtd"](chosen, begins)
+    other = (batch.reading.token_ids != batch.originals).gather(1, own.positions).float()
+    each = F.binary_cross_entropy_with_logits(scores, other, reduction="none")
+    few = model.read(batch.reading)
+    assert few.shape[1] == 2 * stage.predictions()
+    term = losses(model, batch, few)["rtd"]
+    torch.testing.assert_close(term.sum, (each * own.classified).sum())
+    assert term.count == own.classified.sum() > 20
 
 
 def gradients(resolved: Resolved, batch: MicroBatch, factors: list[float]) -> Model:

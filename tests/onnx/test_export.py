@@ -16,6 +16,7 @@ from bertc.diagnostics import DataError, MissingInputError, UsageError
 from bertc.evaluation.tasks import evaluate_files
 from bertc.inference.trained import load
 from bertc.interop.loading import load as load_model
+from bertc.nn import EncoderInputs
 from bertc.objectives import token_logits
 from bertc.onnx import runtime
 from bertc.onnx.folder import export_onnx
@@ -30,7 +31,7 @@ ONE_LAYER = NETWORK.replace("layers=2", "layers=1")
 WIDE = ONE_LAYER.replace("hidden=24 heads=3 ffn=40", "hidden=128 heads=2")
 """Wide enough that the exporter would lay the attention's maps side by side within the graph."""
 BILSTM = "body=bilstm(8) vocab=wordpiece(97) seq=24 device=cpu "
-LAYERS_ALIKE = "norm=pre share=all E=16"
+LAYERS_ALIKE = "norm=pre share=all E=16 attention=disentangled(8, 32) head=transform(decoder=24)"
 LAYERS_APART = (
     "norm=sandwich(function=rms) activation=swiglu(bias=false) head=linear(tied=false) "
     "attention=local(4, global_every=2, kv_heads=1) positions=rotary"
@@ -75,7 +76,10 @@ def test_states_and_heads_are_those_of_the_module(more: str) -> None:
         states = model.encode(given["input_ids"], given["token_type_ids"], given["attention_mask"])
         same(found["last_hidden_state"], states)
         same(found["pooled"], model.pool(states))
-        logits = token_logits(states.flatten(0, 1), model.heads["mlm"], model.encoder)
+        mask, segments = given["attention_mask"].bool(), given["token_type_ids"]
+        reading = EncoderInputs(given["input_ids"], segments, mask)
+        read = model.read_for(model.resolved.terms()[0].objective, reading)
+        logits = token_logits(read.flatten(0, 1), model.heads["mlm"], model.encoder)
         same(found["mlm"], logits.view(batch, length, -1))
         same(found["sop"], model.heads["sop"](model.pool(states)))
 

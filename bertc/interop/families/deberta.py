@@ -7,7 +7,16 @@ from pydantic import Field, model_validator
 
 from bertc.interop.families import bert_like
 from bertc.interop.families.config import NO_CLASS, HfConfig, Layers, VocabularySize
-from bertc.interop.families.family import Candidate, Family, HfClass, TaskHeads, Tokens, hf_class
+from bertc.interop.families.family import (
+    AnswerKind,
+    Candidate,
+    Family,
+    HfClass,
+    TaskClass,
+    TaskHeads,
+    Tokens,
+    hf_class,
+)
 from bertc.interop.families.obstacle import Obstacle, first_of
 from bertc.ir.base import Node, Width
 from bertc.ir.network.attention import DisentangledAttention
@@ -36,6 +45,11 @@ ATTENTION = {
     f"encoder.attention.{{n}}.{part}": f"encoder.layer.{{n}}.attention.self.{part}_proj"
     for part in ("query", "key", "value")
 }
+POOLED: Mapping[str, tuple[AnswerKind, ...]] = {
+    "SequenceClassification": ("labels", "score"),
+    "MultipleChoice": ("choice",),
+}
+"""Classes whose heads read a pooler of their own."""
 
 
 class HfDeberta(HfConfig):
@@ -43,12 +57,10 @@ class HfDeberta(HfConfig):
 
     ignored = {
         "legacy": "names the weights of the masked-LM head, not what they compute",
-        **dict.fromkeys(
-            ("cls_dropout", "pooler_dropout", "pooler_hidden_act", "pooler_hidden_size"),
-            "belongs to classes of tasks",
-        ),
+        **dict.fromkeys(("cls_dropout", "pooler_dropout"), "belongs to classes of tasks"),
+        "pooler_hidden_size": "the weights of the pooler say it",
     }
-    kept = frozenset({"cls_dropout"})
+    kept = frozenset({"cls_dropout", "pooler_dropout"})
     only = {"conv_kernel_size": 0}
 
     model_type: Literal["deberta-v2"] = "deberta-v2"
@@ -67,6 +79,7 @@ class HfDeberta(HfConfig):
     position_buckets: Annotated[int, Field(ge=4, le=100_000)]
     max_relative_positions: Annotated[int, Field(ge=-1, le=1_000_000)] = -1
     pos_att_type: str | list[str]
+    pooler_hidden_act: Literal["gelu", "tanh", "relu"] = "gelu"
 
     @model_validator(mode="after")
     def _both_directions(self) -> Self:
@@ -182,9 +195,14 @@ DEBERTA = Family(
         hf_class("DebertaV2Model"),
     ),
     tasks=TaskHeads(
-        bert_like.token_classes("DebertaV2", "ForQuestionAnswering"),
+        (
+            *(
+                TaskClass(f"DebertaV2For{name}", kinds, "classifier", "read", "pooler.dense")
+                for name, kinds in POOLED.items()
+            ),
+            *bert_like.token_classes("DebertaV2", "ForQuestionAnswering"),
+        ),
         dropout="cls_dropout",
-        otherwise="the classes of DeBERTa for labels add a dense layer with gelu before the scores",
     ),
     says=SAYS,
     claims=_claims,
@@ -193,4 +211,9 @@ DEBERTA = Family(
     config_of=_config_of,
     recipe="bert",
     vocabulary=Unigram,
+    poolers={
+        "gelu": {"pooler_hidden_act": "gelu"},
+        True: {"pooler_hidden_act": "tanh"},
+        "relu": {"pooler_hidden_act": "relu"},
+    },
 )

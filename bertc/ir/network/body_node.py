@@ -120,6 +120,11 @@ class BodyNode(Node):
         return self.pooling is not None and self.pooling.transforms
 
     @property
+    def decodes(self) -> bool:
+        """True if masked tokens are predicted from states of a mask decoder, not from the last."""
+        return False
+
+    @property
     def directions(self) -> int:
         """Parts of a state that predict tokens by themselves, each of one direction of reading."""
         return 1

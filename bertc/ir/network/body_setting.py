@@ -11,12 +11,13 @@ from bertc.ir.network.head import Head, PoolerKind
 from bertc.ir.network.table import TokenTable
 
 Ability = Literal[
-    "causal", "turning", "permuted", "packed", "remembering", "backward", "generating"
+    "causal", "turning", "permuted", "packed", "remembering", "backward", "generating", "decoding"
 ]
 """Abilities that some objectives and row formats need.
 
 States see no later token, in all stages or (turning) in some, or tokens in any order; rows hold
-several examples, go on from the rows before, or run backward; a generator is made like the encoder.
+several examples, go on from the rows before, or run backward; a generator is made like the encoder;
+a mask decoder is above it.
 """
 
 OF_TRANSFORMERS = (
@@ -87,5 +88,14 @@ class Transformer(Node):
     mixes_directions: ClassVar[bool] = False
     attends: ClassVar[bool] = True
     able: ClassVar[frozenset[Ability]] = frozenset(
-        {"causal", "turning", "permuted", "packed", "remembering", "backward", "generating"}
+        {
+            "causal",
+            "turning",
+            "permuted",
+            "packed",
+            "remembering",
+            "backward",
+            "generating",
+            "decoding",
+        }  # fmt: skip
     )

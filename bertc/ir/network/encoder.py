@@ -21,11 +21,14 @@ from bertc.ir.network.encoder_settings import settings_of
 from bertc.ir.network.ffn import Activation, Ffn
 from bertc.ir.network.forward import forward, uncomputed_weights
 from bertc.ir.network.norm import Norm, NormFunction
-from bertc.ir.network.positions import Positions
-from bertc.ir.network.sharing import scaled_by_depth
+from bertc.ir.network.positions import LearnedPositions, Positions
+from bertc.ir.network.sharing import counted_weights, scaled_by_depth, unshared
 from bertc.ir.network.table import WholeTable, table_weight
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.operation import Widths
+
+DECODER = "decoder_positions"
+"""The name of the table that the queries of the mask decoder add."""
 
 
 class Dropout(Node):
@@ -107,8 +110,9 @@ class Encoder(BodyNode):
 
     @property
     def room(self) -> int | None:
-        """Number of positions."""
-        return self.positions.room
+        """Number of positions, those of a mask decoder if it has fewer."""
+        rooms = (self.positions.room, self.head.decoder or None)
+        return min((room for room in rooms if room is not None), default=None)
 
     @property
     def first_position(self) -> int:
@@ -138,20 +142,22 @@ class Encoder(BodyNode):
     @property
     def unshared(self) -> tuple[int, ...]:
         """Number of weights of each layer that no other layer uses."""
-        found = [0] * self.depth
-        for owners, weights in (
-            (self.attention_owner, self.attention_weights),
-            (self.ffn_owner, self.ffn_weights),
-        ):
-            for layer, owner in enumerate(owners):
-                if owners.count(owner) == 1:
-                    found[layer] += sum(weight.numel for weight in weights(owner))
-        return tuple(found)
+        return unshared(self)
 
     @property
     def owners(self) -> Mapping[str, tuple[int, ...]]:
         """Owners of attention and of the feed-forward part."""
         return {"attention": self.attention_owner, "ffn": self.ffn_owner}
+
+    @property
+    def decoder(self) -> LearnedPositions | None:
+        """Positions that the queries of the mask decoder have, if there is one."""
+        return LearnedPositions(rows=self.head.decoder) if self.head.decoder else None
+
+    @property
+    def decodes(self) -> bool:
+        """True with a mask decoder."""
+        return self.head.decoder > 0
 
     @property
     def passes_through(self) -> bool:
@@ -168,24 +174,13 @@ class Encoder(BodyNode):
 
     def counted_weights(self) -> Iterator[tuple[tuple[Weight, ...], int, int]]:
         """Weights of each part, how often stored and used; equal layers are one part."""
-        around = (self.pooler_weights(), self.common_weights(), self.final_weights())
-        yield (*self.embedding_weights(), *(w for each in around for w in each)), 1, 1
-        for owners, weights in (
-            (self.attention_owner, self.attention_weights),
-            (self.ffn_owner, self.ffn_weights),
-        ):
-            alike: dict[tuple[object, ...], list[int]] = {}
-            for layer in owners:
-                normed = self.attention_norm(layer)
-                kind = self.attention.at(layer), self.layers[layer], normed
-                alike.setdefault(kind, []).append(layer)
-            for same in alike.values():
-                yield weights(same[0]), len({*same}), len(same)
+        return counted_weights(self)
 
     def unread_weights(self, pooled: bool, query_stream: bool, wanted: Wanted) -> frozenset[str]:
         """Names of weights without a gradient: of pooler, query stream, uncomputed layers."""
         unread = super().unread_weights(pooled, query_stream, wanted)
-        return unread if query_stream else unread | {"embeddings.unseen"}
+        unread |= frozenset() if query_stream else {"embeddings.unseen"}
+        return unread if wanted.decoded else unread | {f"{DECODER}.weight"}
 
     def unread_layer_weights(self, wanted: Wanted) -> Iterator[Weight]:
         """Weights of owners that no computed layer uses, and the norm after the last layer."""
@@ -273,6 +268,11 @@ class Encoder(BodyNode):
             return ()
         return self.pooling.operations(rows, self.hidden, self.head_activation)
 
+    def decoder_weights(self) -> tuple[Weight, ...]:
+        """The positions of the mask decoder; its layer is the last one."""
+        hidden: tuple[Axis, int] = ("hidden", self.hidden)
+        return self.decoder.weights(DECODER, hidden, self.initializer) if self.decoder else ()
+
     def final_weights(self) -> tuple[Weight, ...]:
         """The norm after the last layer, where no other stands on the residual path."""
         return self._norm_weights("norm", self.norm.of_layers) if self.passes_through else ()
@@ -294,5 +294,6 @@ class Encoder(BodyNode):
             *self.common_weights(),
             *scaled_by_depth(layers, self.initializer, self.depth),
             *self.final_weights(),
+            *self.decoder_weights(),
             *self.pooler_weights(),
         )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from bertc.ir import operation as op
 from bertc.ir.base import Weight
+from bertc.ir.blocks import in_blocks
 from bertc.ir.network.attention_node import AttentionNode
 from bertc.ir.network.wanted import Wanted
 
@@ -22,9 +23,10 @@ def forward(encoder: "Encoder", call: op.Call) -> op.Forward:
     kinds = [encoder.attention.at(layer) for layer in range(depth)]
     normed = [encoder.attention_norm(layer) is not None for layer in range(depth)]
     found = list(zip(kinds, encoder.layers[:depth], calls, normed, strict=True))
-    parts = {each: _layer(encoder, *each) for each in dict.fromkeys(found)}
+    decoded = _decoded(encoder, call) if call.decoded else []
+    parts = {each: _layer(encoder, *each) for each in dict.fromkeys((*found, *decoded))}
     projected = (_projected(encoder, layer, calls[layer]) for layer in range(whole, depth))
-    shared = {each: each[0].shared_operations(each[1]) for each in zip(kinds, calls, strict=True)}
+    shared = {(kind, of): kind.shared_operations(of) for kind, _, of, _ in (*found, *decoded)}
     return op.Forward(
         embeddings=(
             *_embedding(encoder, call.of_all_states()),
@@ -34,15 +36,29 @@ def forward(encoder: "Encoder", call: op.Call) -> op.Forward:
         layers=(
             *(_blocks(encoder, layer, *parts[found[layer]]) for layer in range(whole)),
             *((block,) for block in projected),
+            *(_blocks(encoder, encoder.depth - 1, *parts[each]) for each in decoded),
         ),
         last=_last(encoder, call),
     )
 
 
+Computed = tuple[AttentionNode, "LayerWidths", op.Call, bool]
+"""Attention, widths and call of a layer, and True if a norm belongs to its attention."""
+
+
+def _decoded(encoder: "Encoder", call: op.Call) -> list[Computed]:
+    """The last layer, twice, with queries of the decoded states."""
+    last = encoder.depth - 1
+    kind, normed = encoder.attention.at(last), encoder.attention_norm(last) is not None
+    blocks = kind.reach is not None and in_blocks(call.keys, kind.reach)
+    own = replace(call, queries=call.tokens if blocks else call.decoded)
+    return [(kind, encoder.layers[last], own, normed)] * 2
+
+
 def uncomputed_weights(encoder: "Encoder", wanted: Wanted) -> Iterator[Weight]:
     """Weights after the embeddings that nothing wanted depends on, as if there were no pooler."""
     whole = wanted.whole_layers(encoder.depth)
-    if whole == encoder.depth:
+    if whole == encoder.depth or wanted.decoded:
         return
     read = [f"attention.{owner}." for owner in encoder.attention_owner[:whole]]
     read += [f"ffn.{owner}." for owner in encoder.ffn_owner[:whole]]
@@ -134,9 +150,13 @@ def _last(encoder: "Encoder", call: op.Call) -> op.Operations:
         pooled *= call.tokens
         late = encoder.pooling.operations(pooled, hidden, encoder.head_activation)
     normed = encoder.norm.residual_free and call.layers in (None, encoder.depth)
+    decoded = call.rows * call.decoded
     return (
         *((op.Norm(call.states, hidden),) if normed else ()),
         *((op.Dropout(call.states, hidden),) if encoder.dropout.last else ()),
+        *((op.Lookup(decoded, hidden, encoder.head.decoder),) if decoded else ()),
+        *((op.Norm(decoded, hidden),) if decoded and encoder.norm.residual_free else ()),
+        *((op.Dropout(decoded, hidden),) if decoded and encoder.dropout.last else ()),
         # The head that reads the pooler saves its input.
         *((op.Product(pooled, hidden, hidden, keeps_rows=False), *late) if pooled else ()),
     )

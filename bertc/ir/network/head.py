@@ -6,7 +6,8 @@ width h.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from operator import not_
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -30,11 +31,14 @@ from bertc.ir.network.table import AdaptiveTable, share_by_zipf
 class TransformHead(Node):
     """Dense, activation and norm, then the tied table and a bias (BERT, modeling.py).
 
-    ``bias`` of the dense layer; ModernBERT has none (head_pred_bias).
+    ``bias`` of the dense layer; ModernBERT has none (head_pred_bias). With ``decoder`` masked
+    tokens are predicted by the enhanced mask decoder (He et al. 2021, 3.2), which has a table of so
+    many absolute positions: see ``nn.encoder``.
     """
 
     kind: Literal["transform"] = "transform"
     bias: On = True
+    decoder: Annotated[int, Field(ge=0, le=1_000_000, exclude_if=not_)] = 0
 
     @property
     def reads_table(self) -> bool:
@@ -73,6 +77,7 @@ class LinearHead(Node):
     """
 
     kind: Literal["linear"] = "linear"
+    decoder: ClassVar[int] = 0
     bias: bool = True
     tied: On = True
 
@@ -109,6 +114,7 @@ class AdaptiveHead(Node):
     """
 
     kind: Literal["adaptive"] = "adaptive"
+    decoder: ClassVar[int] = 0
 
     def weights(
         self, name: str, hidden: int, vocab: int, table: AdaptiveTable, init: Drawn

@@ -4,13 +4,16 @@ A scheme is a class with ``owner(part, layer, depth)``; the norm after a part go
 All other code reads only the owner maps.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from bertc.ir.base import Initializer, Node, TruncatedNormal, Weight
+
+if TYPE_CHECKING:  # an encoder counts its weights here
+    from bertc.ir.network.encoder import Encoder
 
 SharedPart = Literal["attention", "ffn"]
 OUTPUTS: dict[SharedPart, str] = {"attention": "output", "ffn": "outer"}
@@ -109,3 +112,42 @@ def owners_left(owners: tuple[int, ...], left: tuple[int, ...]) -> tuple[int, ..
     """Owners where only some layers are left: the lowest of those that shared weights."""
     before = [owners[layer] for layer in left]
     return tuple(before.index(owner) for owner in before)
+
+
+def unshared(encoder: "Encoder") -> tuple[int, ...]:
+    """Number of weights of each layer that no other layer uses."""
+    found = [0] * encoder.depth
+    for owners, weights in (
+        (encoder.attention_owner, encoder.attention_weights),
+        (encoder.ffn_owner, encoder.ffn_weights),
+    ):
+        for layer, owner in enumerate(owners):
+            if owners.count(owner) == 1:
+                found[layer] += sum(weight.numel for weight in weights(owner))
+    return tuple(found)
+
+
+def counted_weights(encoder: "Encoder") -> Iterator[tuple[tuple[Weight, ...], int, int]]:
+    """Weights of each part, how often stored and used; equal layers are one part."""
+    yield (
+        (
+            *encoder.embedding_weights(),
+            *encoder.pooler_weights(),
+            *encoder.common_weights(),
+            *encoder.final_weights(),
+            *encoder.decoder_weights(),
+        ),
+        1,
+        1,
+    )
+    for owners, weights in (
+        (encoder.attention_owner, encoder.attention_weights),
+        (encoder.ffn_owner, encoder.ffn_weights),
+    ):
+        alike: dict[tuple[object, ...], list[int]] = {}
+        for layer in owners:
+            normed = encoder.attention_norm(layer)
+            kind = encoder.attention.at(layer), encoder.layers[layer], normed
+            alike.setdefault(kind, []).append(layer)
+        for same in alike.values():
+            yield weights(same[0]), len({*same}), len(same)

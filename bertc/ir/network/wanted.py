@@ -6,18 +6,21 @@ from typing import NamedTuple
 class Wanted(NamedTuple):
     """Layers whose states are returned, and layers whose queries, keys and values are.
 
-    0 stands for the embeddings, 1 for the first layer. ``last``: the last states are read too.
+    0 stands for the embeddings, 1 for the first layer. ``last``: the last states are read too;
+    ``decoded``: those of the mask decoder are.
     """
 
     states: tuple[int, ...] = ()
     projections: tuple[int, ...] = ()
     last: bool = True
+    decoded: bool = False
 
     def whole_layers(self, depth: int) -> int:
         """Number of lowest layers, of ``depth``, that are computed in full."""
         if self.last:
             return depth
-        return max((0, *self.states, *(layer - 1 for layer in self.projections)))
+        below = (depth - 1) * self.decoded
+        return max((below, *self.states, *(layer - 1 for layer in self.projections)))
 
     def projects_next(self, depth: int) -> bool:
         """True if of the layer above these queries, keys and values are computed, and no more."""

@@ -35,10 +35,11 @@ class Network:
     The other fields apply while it is in use on rows of shape ``rows``. ``terms`` are those it
     learns; without any it is not trained. ``scored`` has one objective per head, the widest of
     those that share it, in the order of the states they read. Per row, ``num_outputs`` states are
-    read, None for all, and ``query_states`` are of the query stream; ``wanted`` are its other
-    outputs. ``directions`` is 2 if some rows are reversed. ``memory`` is the number of cached
-    positions before each row. A frozen network has a ``share`` in the mean of several teachers, and
-    computes in ``precision``, auto: as the run, ``at_once`` examples at a time, 0: a micro-batch.
+    read, None for all, of its mask decoder ``num_decoded``, and ``query_states`` are of the query
+    stream; ``wanted`` are its other outputs. ``directions`` is 2 if some rows are reversed.
+    ``memory`` is the number of cached positions before each row. A frozen network has a ``share``
+    in the mean of several teachers, and computes in ``precision``, auto: as the run, ``at_once``
+    examples at a time, 0: a micro-batch.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Network:
     scored: tuple[Objective, ...] = ()
     rows: RowShape = field(default_factory=lambda: RowShape(0, 0, 0, 0))  # Dynamo wraps no default
     num_outputs: int | None = None
+    num_decoded: int | None = None
     wanted: Wanted = field(default_factory=lambda: Wanted(()))
     query_states: int = 0
     directions: int = 1
@@ -94,6 +96,18 @@ class Network:
         )
         return tuple(operation for operations in each for operation in operations)
 
+    def decodes(self, objective: Objective) -> bool:
+        """True if an objective reads states of the mask decoder."""
+        return self.body.decodes and objective.decodes
+
+    def outputs(self, seq: int) -> tuple[int, int]:
+        """Last states per row of ``seq`` tokens, and those of the mask decoder."""
+        last = seq + self.query_states if self.num_outputs is None else self.num_outputs
+        decoded = seq if self.num_decoded is None else self.num_decoded
+        if not self.wanted.decoded:
+            return last, 0
+        return last * self.wanted.last, decoded
+
     @property
     def vocabulary_heads(self) -> int:
         """Number of heads that project onto the token table."""
@@ -114,11 +128,27 @@ def one_a_head(objectives: Iterable[Objective], rows: RowShape) -> tuple[Objecti
     return tuple(sorted(widest.values(), key=lambda one: one.output_rank))
 
 
+def states_read(objectives: Iterable[Objective], rows: RowShape, *, varying: bool) -> int | None:
+    """Number of states of a row that these objectives read together; None: all.
+
+    In a stage of ``varying`` rows a batch is of one task.
+    """
+    each = list({one.states_name: one.outputs(rows) for one in objectives}.values())
+    few = [number for number in each if number is not None]
+    if len(few) < len(each):
+        return None
+    return max(few, default=0) if varying else sum(few)
+
+
 def wanted_by(objectives: Iterable[Objective], network: Network, memory: int) -> Wanted:
     """Outputs of a network that some objectives want; a memory takes the states of all layers."""
+    objectives = tuple(objectives)
     each = [one.wanted(learned=network.learned) for one in objectives]
+    decoded = [network.decodes(one) for one in objectives]
     return Wanted(
         states=tuple(sorted({layer for one in each for layer in one.states})),
         projections=tuple(sorted({layer for one in each for layer in one.projections})),
-        last=memory > 0 or any(one.last for one in each),
+        last=memory > 0
+        or any(one.last and not other for one, other in zip(each, decoded, strict=True)),
+        decoded=any(decoded),
     )

@@ -20,6 +20,7 @@ def call_of(stage: Stage, network: Network, rows: int) -> op.Call:
         directions=network.directions,
         sequences=stage.texts + 1 if stage.pack else 0,
         pooled=_pooled(stage, network),
+        decoded=network.outputs(stage.seq)[1],
         layers=network.wanted.whole_layers(depth),
         projects=network.wanted.projects_next(depth),
     )

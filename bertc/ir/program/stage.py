@@ -25,6 +25,7 @@ from bertc.ir.program.network import (
     READ_IN_ORDER,
     Network,
     one_a_head,
+    states_read,
     teacher_name,
     wanted_by,
 )
@@ -232,7 +233,8 @@ class Stage(Node):
                         terms=terms,
                         scored=scored,
                         rows=self.row,
-                        num_outputs=None if every else self._outputs(scored),
+                        num_outputs=None if every else self._outputs(network, scored),
+                        num_decoded=self._outputs(network, scored, decoded=True),
                         wanted=wanted,
                         query_states=self.query_states() if main else 0,
                         directions=self.directions,
@@ -251,14 +253,13 @@ class Stage(Node):
             own = own or self.masked_terms()
         return one_a_head(own, self.row)
 
-    def _outputs(self, scored: tuple[Objective, ...]) -> int | None:
-        """Number of last states per row that these objectives read; None: all."""
-        each = list({one.states_name: one.outputs(self.row) for one in scored}.values())
-        few = [number for number in each if number is not None]
-        if len(few) < len(each):
-            return None
-        read = max(few) if self.rows_vary else sum(few)  # a batch is of one task
-        return read if 0 < read < self.seq + self.query_states() else None
+    def _outputs(
+        self, network: Network, scored: tuple[Objective, ...], *, decoded: bool = False
+    ) -> int | None:
+        """Number of last states per row that these read, or of decoded ones; None: all."""
+        own = (one for one in scored if network.decodes(one) == decoded)
+        read = states_read(own, self.row, varying=self.rows_vary)
+        return read if read and read < self.seq + self.query_states() else None
 
 
 class TextStage(Stage):

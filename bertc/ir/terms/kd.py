@@ -152,6 +152,11 @@ class KdLogits(Distilled):
         return not self.labels
 
     @property
+    def decodes(self) -> bool:
+        """True unless it is of a task."""
+        return not self.labels
+
+    @property
     def pooled(self) -> bool:
         """True for a task that reads one state per row."""
         return self.pools

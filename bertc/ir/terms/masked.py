@@ -70,6 +70,11 @@ class Masked(LanguageModel):
         """``mlm``, for all terms that mask tokens."""
         return "mlm"
 
+    @property
+    def decodes(self) -> bool:
+        """True."""
+        return True
+
     def pieces(self, steps: int) -> tuple[tuple[Self, int], ...]:
         """One with ``p`` for each level that has steps."""
         if not self.p_end:

@@ -124,6 +124,11 @@ class TermNode(Node):
         return False
 
     @property
+    def decodes(self) -> bool:
+        """True if it reads the states of a network's mask decoder, where there is one."""
+        return False
+
+    @property
     def of_task(self) -> str:
         """The title of the task whose rows alone it reads, in a stage of several; else empty."""
         return ""

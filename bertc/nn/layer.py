@@ -1,0 +1,197 @@
+"""A layer: the base class of its attention, and both parts with norms and residual branches.
+
+Axes: b batch, q queries, k keys, h hidden.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
+
+import torch
+from jaxtyping import Float
+from torch import nn
+
+from bertc.host.parts import profiled_as
+from bertc.ir.network.encoder import Encoder
+from bertc.nn.body import Projected
+from bertc.nn.dropout import dropout
+from bertc.nn.ffn import FeedForward
+from bertc.nn.inputs import EncoderInputs
+from bertc.nn.norm import norm_if_any, norm_of_sum
+from bertc.nn.weights import Linear, Table, fused_linear
+
+
+class Context(Protocol):
+    """Everything besides states that the layers of one kind read: masks, distances, angles."""
+
+    @property
+    def of_all_queries(self) -> bool:
+        """True if its kernel computes all queries of a row, whichever outputs are asked for."""
+
+    def select_queries(self, inputs: EncoderInputs) -> Self:
+        """The context of a layer that computes only the output positions."""
+
+
+Kind = TypeVar("Kind", contravariant=True)
+ContextOfKind = TypeVar("ContextOfKind", bound=Context)
+
+
+class Residual(NamedTuple):
+    """The way of a part's output to the residual stream: its dropout, and the place of norms.
+
+    ``free``: none stands on the stream, but one before each part.
+    """
+
+    free: bool
+    dropout: float
+
+    def joined(
+        self, part: "AttentionPart[Any, Any] | FeedForward", x: torch.Tensor, y: torch.Tensor
+    ) -> torch.Tensor:
+        """The stream ``x`` with what a part made of it."""
+        if not self.free:
+            assert part.norm is not None, "post-norm has one in every layer"
+            return norm_of_sum(part.norm, x, y, self.dropout, part.training)
+        y = dropout(y, self.dropout, part.training)
+        return x + (y if part.output_norm is None else part.output_norm(y))
+
+
+class AttentionPart(nn.Module, ABC, Generic[Kind, ContextOfKind]):
+    """Attention of one kind in one layer, with its norms."""
+
+    def __init__(self, table: Table, name: str, node: Encoder, layer: int) -> None:
+        super().__init__()
+        self.norm = norm_if_any(table, f"{name}.norm", node.attention_norm(layer))
+        self.output_norm = norm_if_any(table, f"{name}.output_norm", node.output_norm)
+        self.heads = node.layers[layer].heads
+        self.causal = node.causal
+        self.dropout = node.dropout.attention
+        self.residual = Residual(node.norm.residual_free, node.dropout.hidden)
+
+    @abstractmethod
+    def prepare(
+        self,
+        kind: Kind,
+        inputs: EncoderInputs,
+        x_bqh: Float[torch.Tensor, "b q h"],
+        shared: Mapping[str, torch.Tensor],
+    ) -> ContextOfKind:
+        """Make the context for all layers of this kind, once per forward pass.
+
+        ``x`` are the embeddings (b, q, h), ``shared`` the weights shared by all layers, by name.
+        """
+
+    @abstractmethod
+    def forward(
+        self,
+        x_bqh: Float[torch.Tensor, "b q h"],
+        keys_bkh: Float[torch.Tensor, "b k h"] | None,
+        context: ContextOfKind,
+    ) -> Float[torch.Tensor, "b q h"]:
+        """New states (b, q, h) of the queries ``x``; keys are ``keys``, None: ``x``."""
+
+
+class ProjectedAttention(AttentionPart[Kind, ContextOfKind]):
+    """Attention of queries, keys and values, each projected from states.
+
+    They may be looked at between the two: terms of distillation want them of some layers.
+    """
+
+    def __init__(self, table: Table, name: str, node: Encoder, layer: int) -> None:
+        super().__init__(table, name, node, layer)
+        self.query = Linear(table, f"{name}.query")
+        self.key = Linear(table, f"{name}.key")
+        self.value = Linear(table, f"{name}.value")
+
+    def project(
+        self,
+        x_bqh: Float[torch.Tensor, "b q h"],
+        keys_bkh: Float[torch.Tensor, "b k h"] | None,
+        context: ContextOfKind,
+    ) -> Projected:
+        """Queries of ``x``; keys and values of ``keys``, None: of ``x``."""
+        if keys_bkh is None:
+            return Projected(*fused_linear((self.query, self.key, self.value), x_bqh))
+        return Projected(self.query(x_bqh), *fused_linear((self.key, self.value), keys_bkh))
+
+    @abstractmethod
+    def mix(self, projected: Projected, context: ContextOfKind) -> Float[torch.Tensor, "b q h"]:
+        """New states (b, q, h) of the queries."""
+
+    def forward(
+        self,
+        x_bqh: Float[torch.Tensor, "b q h"],
+        keys_bkh: Float[torch.Tensor, "b k h"] | None,
+        context: ContextOfKind,
+    ) -> Float[torch.Tensor, "b q h"]:
+        """New states (b, q, h) of the queries."""
+        return self.mix(self.project(x_bqh, keys_bkh, context), context)
+
+
+Computed = tuple[torch.Tensor, Projected | None]
+"""New states of a layer, and its queries, keys and values if they are wanted."""
+Projects = Literal["no", "too", "alone"]
+"""Queries, keys and values of a layer: not wanted, beside its states, or alone."""
+Compute = Callable[
+    [nn.Module, nn.Module, torch.Tensor, torch.Tensor | None, Context, Projects], Computed
+]
+"""Attention and feed-forward part of a layer, states (b, q, h), keys and context to new states."""
+
+
+class Layer(nn.Module):
+    """Both parts of a layer as one module, for FSDP to gather when it is called."""
+
+    def __init__(self, attention: nn.Module, ffn: nn.Module) -> None:
+        super().__init__()
+        self.attention, self.ffn = attention, ffn
+
+    def forward(
+        self,
+        compute: Compute,
+        x: torch.Tensor,
+        keys: torch.Tensor | None,
+        context: Context,
+        projects: Projects = "no",
+    ) -> Computed:
+        """New states by ``compute``."""
+        return compute(self.attention, self.ffn, x, keys, context, projects)
+
+
+def compute_layer(
+    attention: nn.Module,
+    ffn: nn.Module,
+    x: torch.Tensor,
+    keys: torch.Tensor | None,
+    context: Context,
+    projects: Projects,
+) -> Computed:
+    """States (b, q, h) after a layer; ``keys`` (b, k, h) are attended to, None: ``x``."""
+    assert isinstance(attention, AttentionPart), "as built by build_attention"
+    assert isinstance(ffn, FeedForward), "as built by build_ffn"
+    residual = attention.residual
+    with profiled_as("attention"):
+        x, projected = _attend(attention, x, keys, context, projects)
+    if projects == "alone":
+        return x, projected
+    with profiled_as("ffn"):
+        read = ffn.norm(x) if residual.free else x
+        return residual.joined(ffn, x, ffn(read)), projected
+
+
+def _attend(
+    part: AttentionPart[Any, Any],
+    x: torch.Tensor,
+    keys: torch.Tensor | None,
+    context: Context,
+    projects: Projects,
+) -> Computed:
+    read = x
+    if part.residual.free and part.norm is not None:
+        read, keys = part.norm(x), None if keys is None else part.norm(keys)
+    if projects == "no":
+        return part.residual.joined(part, x, part(read, keys, context)), None
+    assert isinstance(part, ProjectedAttention), "the checks see to such attention"
+    projected = part.project(read, keys, context)
+    if projects == "alone":
+        return x, projected
+    return part.residual.joined(part, x, part.mix(projected, context)), projected

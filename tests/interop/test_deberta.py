@@ -1,0 +1,52 @@
+"""DeBERTa's classes: the gradient of every weight, on real and on padded rows."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from bertc.interop.config import read_config
+from bertc.interop.families import family_named
+from bertc.interop.keys import keys, plain
+from bertc.interop.loading import load
+from bertc.interop.task_config import read_task
+from tests.interop.hf_models import DEBERTA, Case, case
+from tests.interop.test_round_trip import encoded, inputs, mlm_logits
+from tests.interop.test_tasks import said, task_of, theirs_says
+
+CLASSES = [
+    case("DebertaV2ForMaskedLM", DEBERTA, legacy=False),
+    case("DebertaV2ForSequenceClassification", DEBERTA),
+    case("DebertaV2ForMultipleChoice", DEBERTA),
+    case("DebertaV2ForTokenClassification", DEBERTA),
+    case("DebertaV2ForQuestionAnswering", DEBERTA),
+]
+
+
+@pytest.mark.parametrize("chosen", CLASSES, ids=lambda chosen: chosen.cls)
+def test_every_gradient_agrees(chosen: Case, tmp_path: Path) -> None:
+    theirs = chosen.save(tmp_path)
+    ours, batch = load(tmp_path), inputs(theirs, 24)
+    real_bs, family, path = batch["attention_mask"].bool(), family_named("deberta-v2"), tmp_path
+    there = {plain(family, name): each for name, each in theirs.named_parameters()}
+    modules = {name.rpartition(".")[0] for name in there}
+    told = read_task(path / "config.json", family, read_config(path / "config.json"), modules)
+    if told is None:
+        found: tuple[torch.Tensor, ...] = (mlm_logits(ours, encoded(ours, batch)),)
+    else:
+        found = said(ours, task_of(ours), batch)
+    wanted = theirs_says(theirs, batch)
+    for logits in found, wanted:
+        real = [each[real_bs] if each.shape[:2] == real_bs.shape else each for each in logits]
+        torch.cat([each.sin().flatten() for each in real]).sum().backward()
+    own = dict(ours.named_parameters())
+    names = keys(family, ours.resolved.encoder, own, told.held.named if told else {})
+    assert {*names.values()} == {*there}
+    for name, key in names.items():
+        # transformers leaves the row of the padding token out of the gradient.
+        rows = slice(1, None) if key.startswith("embeddings.word") else slice(None)
+        pair = own[name].grad[rows], there[key].grad[rows]
+        assert name.endswith(".key.bias") or pair[1].abs().max() > 1e-3, name
+        torch.testing.assert_close(
+            *pair, atol=1e-4, rtol=1e-4, msg=lambda why, n=name: f"{n}: {why}"
+        )

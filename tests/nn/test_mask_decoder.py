@@ -1,0 +1,155 @@
+"""The enhanced mask decoder against DeBERTa's layers, and what its states depend on."""
+
+import pytest
+import torch
+import transformers
+
+from bertc.api import resolve
+from bertc.diagnostics import SpecError
+from bertc.estimate import estimate
+from bertc.ir.network.wanted import Wanted
+from bertc.ir.program.model import trained_names
+from bertc.nn import EncoderInputs, Model, build, gather_positions
+from tests.nn.test_disentangled import IDS, KIND, MASK, NAMES, SEQ, B, H, N, V
+from tests.nn.test_disentangled import LAYERS as DEPTH
+from tests.specs.test_flop_counter import BATCH, counted_by_torch
+
+DECODED = Wanted(last=False, decoded=True)
+BASE = f"layers={DEPTH} hidden={H} heads={N} vocab={V} seq={SEQ} "
+BASE += "head=transform(decoder=128) "
+OFFICIAL = f"{KIND} positions=none segments=0 norm=post(1e-7)"
+LOCAL = "attention=local(8) positions=rotary norm=pre"
+
+
+def made(extra: str = f"{OFFICIAL} dropout=0") -> Model:
+    model = build(resolve(BASE + extra)).eval()
+    generator = torch.Generator().manual_seed(5)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3, generator=generator)
+    return model
+
+
+def decoded(model: Model, inputs: EncoderInputs) -> torch.Tensor:
+    found = model.read_on(inputs, wanted=DECODED).decoded
+    assert found is not None
+    return found
+
+
+def test_states_and_gradients_are_those_of_the_last_layer_twice() -> None:
+    config = transformers.DebertaV2Config(
+        vocab_size=V, hidden_size=H, num_hidden_layers=DEPTH, num_attention_heads=N,
+        intermediate_size=4 * H, max_position_embeddings=64, type_vocab_size=0,
+        relative_attention=True, position_buckets=16, pos_att_type="p2c|c2p", share_att_key=True,
+        norm_rel_ebd="layer_norm", position_biased_input=False, layer_norm_eps=1e-7,
+    )  # fmt: skip
+    theirs, ours = transformers.DebertaV2Model(config).eval(), made()
+    weights, own = dict(theirs.named_parameters()), dict(ours.named_parameters())
+    there = {
+        name: weights[name.replace(prefix, other)]
+        for name in own
+        for prefix, other in NAMES.items()
+        if name.startswith(prefix)
+    }
+    with torch.no_grad():
+        for name, weight in there.items():
+            weight.copy_(own[name])
+    positions = own["encoder.decoder_positions.weight"]
+    copied = positions.detach().clone().requires_grad_()
+    encoder, mask_b1ss = theirs.encoder, theirs.encoder.get_attention_mask(MASK)
+    # One layer fewer: these states are keys and values of the last one.
+    below = theirs(input_ids=IDS, attention_mask=MASK.long(), output_hidden_states=True)
+    keys = below.hidden_states[-2]
+    rows, table = encoder.get_rel_pos(keys), encoder.get_rel_embedding()
+    x = keys + copied[:SEQ]
+    for _ in range(2):
+        x, _ = encoder.layer[-1](keys, mask_b1ss, x, rows, table, False)
+    found = decoded(ours, EncoderInputs(IDS, attention_mask=MASK))
+    torch.testing.assert_close(found[MASK], x[MASK], atol=1e-4, rtol=1e-4)
+    for states in x, found:
+        states[MASK].sin().sum().backward()
+    torch.testing.assert_close(positions.grad, copied.grad, atol=1e-4, rtol=1e-4)
+    for name, weight in there.items():
+        rest = slice(1, None) if "token" in name else slice(None)  # of the padding token
+        torch.testing.assert_close(
+            own[name].grad[rest],
+            weight.grad[rest],
+            atol=1e-4,
+            rtol=1e-3,
+            msg=lambda m, n=name: f"{n}: {m}",
+        )
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("extra", [OFFICIAL, "", LOCAL, "norm=pre share=all"])
+def test_states_of_a_few_positions_are_those_of_all(extra: str) -> None:
+    model, at = made(f"{extra} dropout=0"), torch.tensor([[3, 68, 0], [5, 5, 60]])
+    inputs = EncoderInputs(IDS, attention_mask=MASK)
+    some, every = decoded(model, inputs.asked(None, at)), decoded(model, inputs)
+    torch.testing.assert_close(some, gather_positions(every, at))
+    last = model.read(inputs)
+    both = model.read_on(inputs.asked(at, at), wanted=Wanted(decoded=True))
+    torch.testing.assert_close(both.decoded, some)
+    torch.testing.assert_close(both.last, gather_positions(last, at))
+    assert (every - last).abs().max() > 0.05
+
+
+@pytest.mark.parametrize("extra", [OFFICIAL, LOCAL])
+def test_packed_rows_are_decoded_alone(extra: str) -> None:
+    model, first = made(f"{extra} dropout=0"), 40
+    sequence_ids = (torch.arange(SEQ) >= first).long().expand(B, SEQ) + 1
+    packed = decoded(model, EncoderInputs(IDS, sequence_ids=sequence_ids))
+    apart = [decoded(model, EncoderInputs(ids)) for ids in (IDS[:, :first], IDS[:, first:])]
+    torch.testing.assert_close(packed, torch.cat(apart, dim=1), atol=1e-5, rtol=1e-5)
+
+
+def test_recomputed_gradients_are_the_same() -> None:
+    model, inputs = made(f"{OFFICIAL} dropout=0.1").train(), EncoderInputs(IDS)
+    found = []
+    for recompute in False, True:
+        torch.manual_seed(3)
+        model.encoder.recompute = recompute
+        model.zero_grad()
+        decoded(model, inputs.asked(None, torch.arange(8).expand(B, 8))).sin().sum().backward()
+        found.append([each.grad for each in model.encoder.parameters()])
+    for plain, recomputed in zip(*found, strict=True):
+        assert (plain is None) == (recomputed is None)
+        if plain is not None:
+            torch.testing.assert_close(plain, recomputed)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    ["objective=mlm+nsp pack=true format=sentence-pair", "norm=pre objective=mlm(p=100%)",
+     "objective=rtd*50+mlm generator=0.5 share=all E=16"],
+)  # fmt: skip
+def test_products_are_counted_as_torch_counts_them(extra: str) -> None:
+    resolved = resolve(f"{BASE}{extra} steps=10 batch={BATCH} microbatch={BATCH}")
+    forward, train = counted_by_torch(resolved, resolved.stages[0])
+    found = estimate(resolved).stages[0].flops
+    assert found.forward_per_example == pytest.approx(forward, rel=1e-4)
+    assert found.train_per_example == pytest.approx(train, rel=1e-4)
+
+
+def test_only_a_network_that_predicts_masked_tokens_has_one() -> None:
+    resolved = resolve(f"{BASE} objective=rtd*50+mlm generator=1")
+    (stage,) = resolved.stages
+    assert not stage.encoder.decodes
+    assert stage.generator.decodes
+    assert "generator.decoder_positions.weight" in trained_names(stage)
+    assert not resolve(f"{BASE} objective=nsp format=segment-pair").encoder.decodes
+
+
+@pytest.mark.parametrize(
+    ("extra", "code", "way"),
+    [
+        ("head=transform(decoder=64) seq=90", "E395", "decoder=90"),
+        ("head=transform(decoder=128) seq=64 objective=clm", "E396", "decoder=0"),
+        ("head=transform(decoder=128) seq=64 objective=plm", "E396", "decoder=0"),
+        ("head=transform(decoder=128) seq=64 body=bilstm(16)", "E229", "body=transformer"),
+    ],
+)
+def test_what_a_decoder_cannot_do_is_refused(extra: str, code: str, way: str) -> None:
+    with pytest.raises(SpecError) as found:
+        resolve(f"vocab={V} {extra}")
+    (diagnostic,) = found.value.diagnostics
+    assert (diagnostic.code, diagnostic.help) == (code, way)
