@@ -118,10 +118,10 @@ class EncoderInputs(NamedTuple):
     def asked(
         self,
         outputs_bo: Int[torch.Tensor, "b o"] | None,
-        decoded_bo: Int[torch.Tensor, "b o"] | None,
+        decoded_bm: Int[torch.Tensor, "b m"] | None,
     ) -> "EncoderInputs":
         """The same with other positions of the last states and of the mask decoder."""
-        return self._replace(output_positions=outputs_bo, decoded_positions=decoded_bo)
+        return self._replace(output_positions=outputs_bo, decoded_positions=decoded_bm)
 
     def in_queries(self, x_bs: Int[torch.Tensor, "#b s"]) -> Int[torch.Tensor, "#b q"]:
         """Numbers of tokens (b|1, s) as those of all queries, with those of the query stream."""

@@ -147,16 +147,16 @@ class MicroBatch(NamedTuple):
         self,
         network: Network,
         asked_bo: Int[torch.Tensor, "b o"] | None,
-        decoded_bo: Int[torch.Tensor, "b o"] | None,
+        decoded_bm: Int[torch.Tensor, "b m"] | None,
     ) -> "MicroBatch":
         """The same with output positions for a network, and with those of its mask decoder."""
         match network.role:
             case "trained":
-                return self._replace(reading=self.reading.asked(asked_bo, decoded_bo))
+                return self._replace(reading=self.reading.asked(asked_bo, decoded_bm))
             case "sampled":
-                return self._replace(masked=self.read_by(network).asked(asked_bo, decoded_bo))
+                return self._replace(masked=self.read_by(network).asked(asked_bo, decoded_bm))
             case "frozen":
-                return self._replace(frozen_positions=asked_bo, frozen_decoded=decoded_bo)
+                return self._replace(frozen_positions=asked_bo, frozen_decoded=decoded_bm)
             case unreachable:
                 assert_never(unreachable)
 

@@ -234,7 +234,7 @@ def _average_fits(stage: StageSettings, diagnostics: Diagnostics) -> None:
             "an average",
             written.span,
             notes=note("patience is set here", stage.span("patience")),
-            help="average=none, or patience=0",
+            help="average=none",
             fix=fix(written, "average=none"),
         )
 

@@ -54,7 +54,7 @@ def test_runs_and_specs_stand_side_by_side(
         assert row["runs"] >= 1
         assert row["measured_over_predicted"] > 0
         assert row["score"] is None
-    assert "random weights: spec" in found["notes"][-1]
+    assert "random weights: layers=2 hidden=32" in found["notes"][-1]
 
 
 @pytest.mark.usefixtures("_forked")

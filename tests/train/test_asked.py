@@ -122,7 +122,7 @@ def test_the_file_that_is_named_is_scored(pairs, files):
 
 def test_another_part_is_scored_by_its_name(pairs, files):
     report = evaluate_run(pairs, part="test", quiet=True)
-    assert report.notes == (f"birds test: 1 examples of {files}/test.tsv",)
+    assert report.notes == (f"birds test: 1 example of {files}/test.tsv",)
     sample = evaluate_run(pairs, Manner(examples=2), part="train", quiet=True)
     assert sample.notes == (f"birds train: 2 of 3 examples of {files}/train.tsv",)
     with pytest.raises(MissingInputError, match="no part 'held'.*there are train, dev, test"):
@@ -150,7 +150,7 @@ def test_parts_and_files_of_a_folder_are_scored(files):
     resolved = bertc.resolve(spec(files, f"tagging('{files}/tags')"))
     train(resolved, files / "tagged", cache=files / "cache", quiet=True)
     report = evaluate_run(files / "tagged", part="test", quiet=True)
-    assert report.notes == (f"ner test: 1 examples of {files}/tags/test.txt",)
+    assert report.notes == (f"ner test: 1 example of {files}/tags/test.txt",)
     file = files / "tags" / "train.txt"
     report = evaluate_run(files / "tagged", task=f"tagging('{file}')", quiet=True)
     assert report.evaluation.scores["ner"].keys() == {str(file)}

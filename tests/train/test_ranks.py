@@ -342,7 +342,8 @@ def ask_while_preparing(rank):
 
 def test_preparing_stops_though_the_others_only_wait(together, tiny, tmp_path):
     codes, said = together(2, tiny(), harm=ask_while_preparing)
-    assert (codes, said) == ([130, 75], [(0, "stopped")])
+    assert codes == [130, 75]
+    assert said == [(0, f"stopped before the first step: there is no run in {tmp_path}/run yet")]
     assert not (tmp_path / "run" / "lock.json").exists()
 
 
