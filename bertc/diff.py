@@ -1,8 +1,10 @@
 """Differences between two programs, and what each setting costs. Loads no torch."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import mul
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +24,14 @@ from bertc.storage.paths import is_folder
 TEXT_TOKENS = 128
 """Length of the text that is timed, where both networks read as many tokens."""
 REFUSED = "not alone"
+STEPS = "steps"
 NOTE = (
     "Each setting alone, in the first program; one without figures follows from others. Not alone: "
     "it needs\nanother beside it, or is of one stage, and no option sets that.\n"
     "Memory and time of training on {device}; a text: predicted for this CPU, {cores} threads, "
     "fp32, {tokens} tokens."
 )
-OTHER_STAGES = "Their stages have other names: settings of stages are those of the last."
+OTHER_STAGES = "Their stages have other names: what differs between them is of the last of each."
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Cost:
     """Figures of a program, one for each column of the table."""
 
     parameters: int
-    forward_flops: int
+    forward_flops_per_token: float
     train_flops: int
     peak_bytes: int
     seconds_per_step: float
@@ -45,7 +48,7 @@ class Cost:
 
 COLUMNS: tuple[tuple[str, Callable[[Cost], float], Callable[[float], str]], ...] = (
     ("parameters", lambda cost: cost.parameters, count_text),
-    ("FLOPs forward", lambda cost: cost.forward_flops, flops_text),
+    ("FLOPs a token", lambda cost: cost.forward_flops_per_token, flops_text),
     ("in training", lambda cost: cost.train_flops, flops_text),
     ("peak memory", lambda cost: cost.peak_bytes, bytes_text),
     ("a step", lambda cost: cost.seconds_per_step, duration_text),
@@ -135,10 +138,9 @@ def diff(
         changed_in = None if derived else _with_change(spec, own, change)
         cost = _cost(changed_in, device, tokens) if changed_in else None
         lines.append(Line(change, derived, cost))
-    names = [each.name for each in programs]
     costs = [_cost(each, device, tokens) for each in programs]
     return Difference(
-        names=(first, second) if names[0] == names[1] else (names[0], names[1]),
+        names=(first, second),
         costs=(costs[0], costs[1]),
         lines=tuple(lines),
         note=_note(device, tokens, any(line.change.setting == STAGES for line in lines)),
@@ -152,17 +154,37 @@ def _program(spec: str, overrides: Sequence[str]) -> Resolved:
 
 
 def _differing(first: Resolved, second: Resolved) -> list[Change]:
-    """The settings that differ; those of the last stages where stages have other names."""
+    """The settings that differ; those of the last stages where stages have other names.
+
+    A setting that differs alike in several stages is one.
+    """
     found = changed(first, second)
+    alike = Counter((each.setting, str(each)[len(each.name) :]) for each in found)
+    found = [
+        replace(each, stage="") if alike[each.setting, str(each)[len(each.name) :]] > 1 else each
+        for each in found
+    ]
+    found = list({each.name: each for each in found}.values())
     if any(change.setting == STAGES for change in found):
         ends = (each.as_in(each.stages[-1]) for each in (first, second))
         unnamed = (
             end.model_copy(update={"stages": (end.stages[-1].model_copy(update={"name": ""}),)})
             for end in ends
         )
-        known = {change.name for change in found}
-        found += [each for each in changed(*unnamed) if each.name not in known]
+        known = {change.name for change in found} | {STEPS}
+        found += [
+            _of_all_or_last(each, first) for each in changed(*unnamed) if each.name not in known
+        ]
+        if first.steps != second.steps:
+            found.append(Change(STEPS, first.steps, second.steps))
     return found
+
+
+def _of_all_or_last(change: Change, first: Resolved) -> Change:
+    """The change of the last stage, named so unless all stages of the program have its value."""
+    values = [getattr(stage, change.setting, change.was) for stage in first.stages]
+    everywhere = all(value == change.was for value in values)
+    return change if everywhere else replace(change, stage=first.stages[-1].name)
 
 
 def _as_written(spec: str, overrides: Sequence[str]) -> tuple[str, list[str]]:
@@ -191,12 +213,20 @@ def _cost(resolved: Resolved, device: str, tokens: int) -> Cost:
     assert text is not None, "torch in fp32 is always predicted"
     return Cost(
         parameters=told.parameters.total,
-        forward_flops=told.flops.forward_per_example,
+        forward_flops_per_token=told.flops.forward_per_example
+        / _tokens_per_example(resolved, lengths),
         train_flops=told.flops.train_total,
         peak_bytes=told.memory.peak_bytes,
         seconds_per_step=told.time.seconds_per_step,
         seconds_per_text=text.seconds,
     )
+
+
+def _tokens_per_example(resolved: Resolved, lengths: Sequence[int]) -> float:
+    """Mean tokens of an example over all stages, which FLOPs of a forward pass are of."""
+    examples = [stage.steps * stage.batch for stage in resolved.stages]
+    tokens: int = sum(map(mul, examples, lengths))
+    return tokens / sum(examples)
 
 
 def _note(device: str, tokens: int, other_stages: bool) -> str:

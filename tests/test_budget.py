@@ -1,17 +1,20 @@
 """``bertc fit``: the best of every candidate, or the nearest, and what it says and prints."""
 
+import io
 import itertools
 import json
 import random
+from pathlib import Path
 
 import pytest
 
-from bertc import budget as module
 from bertc import cli
+from bertc import fitting as module
 from bertc.api import points, resolve
-from bertc.budget import Budget, budget, choose
+from bertc.budget import Budget, budget
 from bertc.diagnostics import SpecError, UsageError
 from bertc.estimate import estimate
+from bertc.fitting import choose
 from bertc.syntax import show
 
 LISTS = "layers={1, 2, 4} hidden={64, 128} vocab=1k seq=64 steps=200"
@@ -139,6 +142,18 @@ def test_the_command_prints_the_spec_and_ends_with_1_where_none_fits(
     monkeypatch.setattr("sys.argv", ["bertc", "fit", LISTS, "--params", most])
     with pytest.raises(SystemExit):
         cli.main()
-    said = capsys.readouterr().out
-    assert first["spec"].strip() in said
-    assert ("fit; the first uses the most" in said) == (not code)
+    said = capsys.readouterr()
+    assert said.out == ("" if code else first["spec"])
+    assert ("fit; the first uses the most" in said.err) == (not code)
+
+
+def test_a_file_may_say_what_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "mine.bertc"
+    file.write_text("layers = 2\nhidden = ?\nvocab = 1k\nseq = 64\nsteps = ?\n")
+    monkeypatch.setattr(module, "CANDIDATES", {"hidden": (64, 128)})
+    choice = choose(str(file), [Budget("flops", 1e12)])
+    assert choice.tried == 2
+    assert choice.spec().startswith(f"# {file}\n")
+    assert choice.as_table().count(f"steps={choice.candidates[0].resolved.steps}") == 1
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(file.read_bytes())))
+    assert choose("-", [Budget("flops", 1e12)]).tried == 2

@@ -16,11 +16,11 @@ ONE = "layers=4 hidden=64 vocab=1k seq=64 steps=100 objective=mlm"
 OTHER = "layers=4 hidden=64 vocab=1k seq=64 steps=100 objective=rtd*50+mlm generator=0.5 E=32"
 
 
-def figures(resolved: Resolved) -> tuple[int, int, int, int, float]:
+def figures(resolved: Resolved) -> tuple[int, float, int, int, float]:
     told = estimate(resolved)
     return (
         told.parameters.total,
-        told.flops.forward_per_example,
+        told.flops.forward_per_example / resolved.stages[0].seq,
         told.flops.train_total,
         told.memory.peak_bytes,
         told.time.seconds_per_step,
@@ -63,8 +63,27 @@ def test_settings_of_single_stages_and_of_other_stages() -> None:
     assert line.change.name == "b.seq"
     assert line.alone is None, "no option sets it"
     named = diff(one, other.replace('"b"', '"c"'))
-    assert [each.change.setting for each in named.lines] == ["stages", "seq"]
-    assert "those of the last" in named.as_table()
+    assert [each.change.name for each in named.lines] == ["stages", "seq"]
+    assert "the last of each" in named.as_table()
+
+
+def test_what_the_first_program_has_in_its_last_stage_alone_has_no_cost_of_its_own() -> None:
+    one = 'layers=2 stage "a" { steps=10 seq=32 } stage "b" { steps=20 }'
+    names = {line.change.name: line for line in diff(one, "layers=2 steps=50 seq=64").lines}
+    assert names["b.seq"].alone is None
+    assert names["steps"].change.texts() == ("30", "50")
+
+
+def test_the_same_change_in_several_stages_is_one() -> None:
+    one, other = (
+        f'lr={lr} layers=2 stage "a" {{ steps=10 }} stage "b" {{ steps=20 seq=32 }}'.replace(
+            f"lr={lr}", f"optimizer=adamw(lr={lr})"
+        )
+        for lr in ("1e-4", "2e-4")
+    )
+    (line,) = diff(one, other).lines
+    assert line.change.name == "optimizer"
+    assert line.alone is not None
 
 
 def test_a_run_is_compared_as_it_was_begun(tmp_path: Path) -> None:

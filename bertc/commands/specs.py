@@ -175,15 +175,23 @@ def fit_(
 ) -> None:
     """Choose free settings for a budget, and print the spec; exit 1 if none is within it.
 
+    The table of candidates goes to stderr, so that ``> FILE`` keeps the spec alone.
+
     Of several budgets the first in this order is used up, and the others are kept:
     parameters, FLOPs, time, memory, latency.
     """
-    from bertc.budget import budget, choose
+    from bertc.budget import budget
+    from bertc.fitting import choose
 
     given = {"params": params, "flops": flops, "time": time, "memory": memory, "latency": latency}
     budgets = [budget(kind, text) for kind, text in given.items() if text is not None]
     choice = choose(spec, budgets, set or (), device, world)
-    typer.echo(choice.as_json() if json else choice.as_table())
+    if json:
+        typer.echo(choice.as_json())
+    else:
+        typer.echo(choice.as_table(), err=True)
+        if choice.fits:
+            typer.echo(choice.spec(), nl=False)
     if not choice.fits:
         raise typer.Exit(1)
 

@@ -1,6 +1,6 @@
 """``bertc export`` and ``bertc import``: run folder to Hugging Face folder and back."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bertc.data import vocabulary_of
@@ -62,6 +62,8 @@ def export_run(run: Path, folder: Path, pooling: str = "") -> Exported:
     if pooling:
         body = resolved.encoder
         add_pooling(folder, pooling, body.hidden, body.room or LONGEST_TEXT)
+        note = f"sentence-transformers loads it too, with pooling {pooling}"
+        exported = replace(exported, notes=(*exported.notes, note))
     return exported
 
 

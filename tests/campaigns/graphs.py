@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import bertc
-from bertc.diagnostics import BertcError
+from bertc.diagnostics import BertcError, SpecError
 from bertc.onnx.graph import graph_of
 from bertc.onnx.tracing import compared, to_onnx
 from tests.interop.programs import tensors
@@ -49,8 +49,8 @@ def outcome(spec: str) -> tuple[str, bool]:
     """What came of a spec, and whether that is right."""
     try:
         resolved = bertc.resolve(spec)
-    except BertcError as error:
-        return f"no program: {error.message.splitlines()[0][:60]}", True
+    except SpecError as error:
+        return error.diagnostics[0].code, True
     model = bertc.nn.build(resolved)
     model.load_state_dict(tensors(resolved))
     graph = graph_of(model.eval())

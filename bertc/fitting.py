@@ -1,0 +1,272 @@
+"""Settings chosen for a budget of parameters, FLOPs, time, memory or milliseconds. Loads no torch.
+
+Every value of the free settings makes a candidate, which is estimated. Of those within all budgets
+the one is taken that uses the most of the first budget, then of the second, and so on.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bertc.api import points
+from bertc.budget import UNITS, Budget
+from bertc.diagnostics import Diagnostics, SpecError, UsageError
+from bertc.estimate import Estimate, estimate
+from bertc.estimate.latency.cases import Case, Setup, Shape
+from bertc.estimate.latency.predicted import predicted
+from bertc.external import row_lengths
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.written import Given, Origin, Program
+from bertc.planning.cores import available_cores
+from bertc.syntax import load, show
+from bertc.syntax.files import STANDARD_INPUT, find
+
+TEXT_TOKENS = 128
+CANDIDATES: Mapping[str, tuple[int, ...]] = {
+    "layers": (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32, 36, 40, 48),
+    "hidden": tuple(range(64, 1088, 64)) + (1152, 1280, 1408, 1536, 1664, 1792, 2048),
+    "embedding": (32, 64, 128, 256, 512),
+    "seq": (64, 128, 256, 512, 1024, 2048, 4096, 8192),
+    "batch": tuple(1 << power for power in range(3, 15)),
+}
+"""Values of ``NAME=?``; those of ``steps=?`` follow from the budget."""
+WIDTH_PER_LAYER = (32, 128)
+"""Least and most of hidden / layers where both are ``?``; BERT's sizes have 43 to 128."""
+STEPS = "steps"
+FREE = re.compile(r"\b(\w+)\s*=\s*\?")
+SPENT = ("flops", "time")
+"""Budgets that every step takes from."""
+ALIASES = {"E": "embedding"}
+SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A program, what it was written as, and its figures by kind of budget."""
+
+    program: Program
+    resolved: Resolved
+    figures: Mapping[str, float]
+
+    def shares(self, budgets: Sequence[Budget]) -> tuple[float, ...]:
+        """Its share of each budget: 1 uses all of it."""
+        return tuple(self.figures[each.kind] / each.most for each in budgets)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Candidates within the budgets, the best first; without any those nearest to them.
+
+    ``source`` is the file or shipped spec that was given, ``searched``: its steps follow from a
+    budget.
+    """
+
+    budgets: tuple[Budget, ...]
+    candidates: tuple[Candidate, ...]
+    within: int
+    tried: int
+    refused: int
+    source: str
+    searched: bool
+
+    @property
+    def fits(self) -> bool:
+        """True if a candidate keeps within all budgets."""
+        return self.within > 0
+
+    def as_table(self) -> str:
+        """The best candidates with their figures, and why the first; its spec below."""
+        head = [*(each.kind for each in self.budgets), ""]
+        rows = [head, [*(each.text(each.most) for each in self.budgets), "the budget"]]
+        for candidate in self.candidates[:SHOWN]:
+            cells = [
+                f"{each.text(candidate.figures[each.kind])} ({_share_text(share)})"
+                for each, share in zip(self.budgets, candidate.shares(self.budgets), strict=True)
+            ]
+            rows.append([*cells, self._named(candidate)])
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        table = ("  ".join((*map(str.rjust, row[:-1], widths), row[-1])).rstrip() for row in rows)
+        return "\n".join((*table, "", self._reason()))
+
+    def spec(self) -> str:
+        """The best candidate as a spec, after what it came from."""
+        comment = f"# {self.source}\n" if self.source else ""
+        return comment + show(self.candidates[0].program)
+
+    def _named(self, candidate: Candidate) -> str:
+        name = "" if candidate.program.name == self.source else candidate.program.name
+        steps = f"steps={candidate.resolved.steps}" if self.searched else ""
+        return f"{name} {steps}".strip()
+
+    def _reason(self) -> str:
+        refused = f", {self.refused:,} others are no programs" if self.refused else ""
+        if self.fits:
+            first = self.budgets[0].kind
+            return (
+                f"{self.within:,} of {self.tried:,} fit{refused}; the first uses the most of "
+                f"--{first}"
+            )
+        shares = self.candidates[0].shares(self.budgets)
+        over = (
+            f"--{each.kind} {share:,.2f} times"
+            for each, share in zip(self.budgets, shares, strict=True)
+            if share > 1
+        )
+        return f"none of {self.tried:,} fits{refused}; the nearest takes {', '.join(over)}"
+
+    def as_json(self) -> str:
+        """Budgets and the best candidates, figures as plain numbers."""
+        found: dict[str, Any] = {
+            "schema": 1,
+            "fits": self.fits,
+            "tried": self.tried,
+            "within": self.within,
+            "refused": self.refused,
+            "budgets": {each.kind: each.most for each in self.budgets},
+            "candidates": [
+                {"name": each.program.name, **each.figures, "spec": show(each.program)}
+                for each in self.candidates[:SHOWN]
+            ],
+        }
+        return json.dumps(found, indent=2)
+
+
+def choose(
+    spec: str,
+    budgets: Sequence[Budget],
+    overrides: Sequence[str] = (),
+    device: str = "h200",
+    devices: int = 1,
+) -> Choice:
+    """Choose the values of free settings: lists in braces, and ``NAME=?`` for the usual ones.
+
+    Raises:
+        SpecError: if no candidate is a program: the mistakes of the first.
+        UsageError: without a budget or a free setting, or if a setting has no usual values.
+    """
+    if not budgets:
+        raise UsageError("there is no budget", help=f"--params 14M, or {_options()}")
+    place = find(spec)
+    content = place.read()
+    written = content if FREE.search(content) or spec == STANDARD_INPUT else spec
+    text, free = _with_candidates(written, overrides, budgets)
+    programs = [each for each in load(*text) if not {"layers", "hidden"} <= free or _usual(each)]
+    if len(programs) == 1 and not free:
+        raise UsageError(
+            "nothing is free: the spec is one program",
+            help='layers=?, hidden=?, steps=?, or a list: "layers={2, 4, 6}"',
+        )
+    kinds = [each.kind for each in budgets]
+    candidates, mistakes = list[Candidate](), list[SpecError]()
+    for program in programs:
+        try:
+            (resolved,) = points(program, diagnostics=Diagnostics())
+        except SpecError as error:
+            mistakes.append(error)
+            continue
+        candidate = _candidate(program, resolved, kinds, device, devices)
+        candidates.append(
+            _longest(candidate, budgets, device, devices) if STEPS in free else candidate
+        )
+    if not candidates:
+        raise mistakes[0]
+    within = [each for each in candidates if max(each.shares(budgets)) <= 1]
+    within.sort(key=lambda each: each.shares(budgets), reverse=True)
+    nearest = sorted(candidates, key=lambda each: max(each.shares(budgets)))
+    return Choice(
+        budgets=tuple(budgets),
+        candidates=tuple(within or nearest),
+        within=len(within),
+        tried=len(candidates),
+        refused=len(mistakes),
+        source="" if place.name == "<spec>" else spec,
+        searched=STEPS in free,
+    )
+
+
+def _share_text(share: float) -> str:
+    return f"{share:.1%}" if share < 10 else f"{share:,.0f} times"
+
+
+def _options() -> str:
+    return ", ".join(f"--{kind}" for kind in UNITS if kind != "params")
+
+
+def _with_candidates(
+    spec: str, overrides: Sequence[str], budgets: Sequence[Budget]
+) -> tuple[tuple[str, list[str]], set[str]]:
+    """The spec and overrides with a list for each ``NAME=?``, and these names."""
+    names = set[str]()
+
+    def listed(match: re.Match[str]) -> str:
+        name = ALIASES.get(match[1], match[1])
+        names.add(name)
+        if name == STEPS:
+            return f"{STEPS}=1000"
+        if name not in CANDIDATES:
+            raise UsageError(
+                f"{match[0]}: there are no usual values of `{match[1]}`",
+                help=f"a list in braces; ? is for {', '.join((*CANDIDATES, STEPS))}",
+            )
+        return f"{match[1]}={{{', '.join(map(str, CANDIDATES[name]))}}}"
+
+    found = FREE.sub(listed, spec), [FREE.sub(listed, each) for each in overrides]
+    if STEPS in names and not {*SPENT} & {each.kind for each in budgets}:
+        raise UsageError(
+            "steps=? needs a budget that steps spend", help="--flops 1e18 or --time 8h"
+        )
+    return found, names
+
+
+def _usual(program: Program) -> bool:
+    """True for the shapes of this family: neither one wide layer nor fifty narrow ones."""
+    hidden, layers = (program.settings[name].value for name in ("hidden", "layers"))
+    least, most = WIDTH_PER_LAYER
+    return bool(least <= hidden / layers <= most)
+
+
+def _candidate(
+    program: Program, resolved: Resolved, kinds: Sequence[str], device: str, devices: int
+) -> Candidate:
+    (lengths,) = row_lengths([resolved])
+    told = estimate(resolved, device, devices=devices, lengths=lengths)
+    return Candidate(program, resolved, {kind: _figure(kind, told, resolved) for kind in kinds})
+
+
+def _figure(kind: str, told: Estimate, resolved: Resolved) -> float:
+    match kind:
+        case "params":
+            return told.parameters.total
+        case "flops":
+            return told.flops.train_total
+        case "time":
+            return told.time.seconds_total
+        case "memory":
+            return told.memory.peak_bytes
+        case _:
+            tokens = min(TEXT_TOKENS, resolved.encoder.room or TEXT_TOKENS)
+            setup = Setup(resolved.name, "torch", "fp32", available_cores())
+            text = predicted(resolved.stages[-1], Case(setup, Shape(1, tokens)))
+            assert text is not None, "torch in fp32 is always predicted"
+            return text.seconds
+
+
+def _longest(
+    candidate: Candidate, budgets: Sequence[Budget], device: str, devices: int
+) -> Candidate:
+    """The candidate with the most steps within the budgets, or one; as it is if others are over."""
+    spent = [each for each in budgets if each.kind in SPENT]
+    others = [each for each in budgets if each.kind not in SPENT]
+    if max((0.0, *candidate.shares(others))) > 1:
+        return candidate
+    kinds, steps = [each.kind for each in budgets], candidate.resolved.steps
+    longest = min(int(each.most / (candidate.figures[each.kind] / steps)) for each in spent)
+    for number in (longest, longest - 1):
+        program = candidate.program.with_settings({STEPS: Given(max(1, number), Origin("set"))})
+        (resolved,) = points(program, diagnostics=Diagnostics())
+        candidate = _candidate(program, resolved, kinds, device, devices)
+        if max(candidate.shares(spent)) <= 1:
+            break
+    return candidate
