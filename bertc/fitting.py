@@ -158,7 +158,6 @@ def choose(
             "nothing is free: the spec is one program",
             help='layers=?, hidden=?, steps=?, or a list: "layers={2, 4, 6}"',
         )
-    kinds = [each.kind for each in budgets]
     candidates, mistakes = list[Candidate](), list[SpecError]()
     for program in programs:
         try:
@@ -166,18 +165,17 @@ def choose(
         except SpecError as error:
             mistakes.append(error)
             continue
-        candidate = _candidate(program, resolved, kinds, device, devices)
+        candidate = _candidate(program, resolved, [b.kind for b in budgets], device, devices)
         candidates.append(
             _longest(candidate, budgets, device, devices) if STEPS in free else candidate
         )
     if not candidates:
         raise mistakes[0]
     within = [each for each in candidates if max(each.shares(budgets)) <= 1]
-    within.sort(key=lambda each: each.shares(budgets), reverse=True)
-    nearest = sorted(candidates, key=lambda each: max(each.shares(budgets)))
+    best = sorted(within, key=lambda each: each.shares(budgets), reverse=True)
     return Choice(
         budgets=tuple(budgets),
-        candidates=tuple(within or nearest),
+        candidates=tuple(best or sorted(candidates, key=lambda each: max(each.shares(budgets)))),
         within=len(within),
         tried=len(candidates),
         refused=len(mistakes),
