@@ -28,7 +28,7 @@ from bertc.host.exact import preparing
 from bertc.host.machine import detect, determinism, is_deterministic
 from bertc.host.signals import Stop
 from bertc.interop.folders import PROGRESS
-from bertc.interop.loading import load
+from bertc.interop.loading import has_average, load
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.nn import Model
@@ -80,7 +80,13 @@ def evaluate_run(
             evaluation, notes = _as_in_training(
                 folder, resolved, manner, cache, display, done, left_out
             )
+    if has_average(run, done.step):
+        notes = (*notes, f"of the average of the weights (average={_average_of(resolved, done)})")
     return Report(run, done.step, resolved.steps, done.tokens, done.seconds, evaluation, notes)
+
+
+def _average_of(resolved: Resolved, done: Progress) -> str:
+    return resolved.trained_at(done.step).average.kind
 
 
 def _as_in_training(

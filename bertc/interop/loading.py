@@ -13,6 +13,7 @@ from bertc.interop.folders import (
     RESOLVED,
     checkpoint_at,
     checkpoint_folders,
+    checkpoint_name,
     read_network,
     read_reached,
     refuse_several,
@@ -153,6 +154,12 @@ def _newest_checkpoint(parent: Path) -> tuple[int, Path] | None:
             f"no checkpoint in {parent} is undamaged", help="start the run again, or restore a copy"
         )
     return None
+
+
+def has_average(run: Path, step: int) -> bool:
+    """True if a run's checkpoint of a step has averages of weights, which stand for the weights."""
+    checkpoint = run / "checkpoints" / checkpoint_name(step)
+    return is_file(checkpoint / _AVERAGE)
 
 
 def _stated(checkpoint: Path) -> Any:

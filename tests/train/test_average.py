@@ -103,6 +103,7 @@ def test_the_average_is_what_is_evaluated_and_loaded(run: Path, folder: Path) ->
         assert all(torch.equal(read[n], t) for n, t in tensors(run, step, kind).items())
         again = evaluate_run(stood_at(run, step), cache=folder / "cache", quiet=True)
         assert again.evaluation.losses == pytest.approx(shown[step], rel=1e-6)
+        assert any("of the average" in note for note in again.notes) == (kind == "average")
     raw = read_checkpoint(run, 6, raw=True)[1]
     assert all(torch.equal(raw[name], weight) for name, weight in tensors(run, 6).items())
 
