@@ -9,8 +9,9 @@ DATA has glue/SST-2, glue/MRPC, glue/RTE and glove/*.txt.gz, MODEL is the Huggin
 BERT; what begins from nothing needs neither. Each arm of a question is a spec that ``bertc train``
 trains with three seeds; what came out is kept in OUT/QUESTION/ARM.json, and its run folders only
 where others need them. A campaign that was killed goes on by the same command: arms with a file
-are done, and of an unfinished one the finished seeds. ``docs/small.md`` has the answers of one,
-which ``tests.campaigns.answers`` takes from OUT.
+are done, and of an unfinished one the finished seeds. ``docs/small.md`` has the answers of one on
+small models, which ``tests.campaigns.answers`` takes from OUT, ``docs/arrangements.md`` those on
+today's encoders.
 """
 
 import argparse
