@@ -11,8 +11,8 @@ from typing import assert_never
 from bertc.compress.prune import expected, with_layers
 from bertc.diagnostics import Diagnostics
 from bertc.estimate.flops import executed_flops
-from bertc.estimate.latency.cases import Case, Setup, Shape
-from bertc.estimate.latency.predicted import predicted
+from bertc.estimate.latency.cases import Shape
+from bertc.estimate.latency.predicted import text_seconds
 from bertc.estimate.parameters import count
 from bertc.estimate.units import count_text, duration_text, flops_text
 from bertc.ir.changing.pruning import NOTHING, Layers, Pruning, Units, units
@@ -106,10 +106,7 @@ def _figure(whole: Resolved, place: int, kind: Units | Layers) -> float:
         case ToFlops():
             return executed_flops(left, 1).forward
         case ToLatency():
-            setup = Setup(whole.name, "torch", "fp32", target.threads)
-            figures = predicted(left, Case(setup, Shape(target.batch, target.length)))
-            assert figures is not None, "torch's time in fp32 is predicted"
-            return figures.seconds / target.batch
+            return text_seconds(left, Shape(target.batch, target.length), target.threads)
         case ByShare():
             raise ValueError("a share counts nothing")
         case unreachable:

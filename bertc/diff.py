@@ -11,8 +11,8 @@ from typing import Any
 from bertc.api import points, resolve
 from bertc.diagnostics import SpecError
 from bertc.estimate import Estimate, estimate
-from bertc.estimate.latency.cases import Case, Setup, Shape
-from bertc.estimate.latency.predicted import predicted
+from bertc.estimate.latency.cases import Shape
+from bertc.estimate.latency.predicted import TOKENS_OF_A_TEXT, text_seconds
 from bertc.estimate.units import bytes_text, change_text, count_text, duration_text, flops_text
 from bertc.external import row_lengths
 from bertc.ir.program.resolved import Resolved
@@ -21,8 +21,6 @@ from bertc.runs.changes import STAGES, Change, changed, follows, overrides_of
 from bertc.runs.folder import RunFolder
 from bertc.storage.paths import is_folder
 
-TEXT_TOKENS = 128
-"""Length of the text that is timed, where both networks read as many tokens."""
 REFUSED = "not alone"
 STEPS = "steps"
 NOTE = (
@@ -130,7 +128,7 @@ def diff(
         MissingInputError, DataError: of a run folder, or a file that a spec reads.
     """
     programs = [_program(spec, overrides) for spec in (first, second)]
-    tokens = min(TEXT_TOKENS, *(each.encoder.room or TEXT_TOKENS for each in programs))
+    tokens = min(TOKENS_OF_A_TEXT, *(each.encoder.room or TOKENS_OF_A_TEXT for each in programs))
     spec, own = _as_written(first, overrides)
     lines = []
     for change in _differing(*programs):
@@ -208,9 +206,6 @@ def _with_change(spec: str, overrides: Sequence[str], change: Change) -> Resolve
 def _cost(resolved: Resolved, device: str, tokens: int) -> Cost:
     (lengths,) = row_lengths([resolved])
     told: Estimate = estimate(resolved, device, lengths=lengths)
-    case = Case(Setup(resolved.name, "torch", "fp32", available_cores()), Shape(1, tokens))
-    text = predicted(resolved.stages[-1], case)
-    assert text is not None, "torch in fp32 is always predicted"
     return Cost(
         parameters=told.parameters.total,
         forward_flops_per_token=told.flops.forward_per_example
@@ -218,7 +213,7 @@ def _cost(resolved: Resolved, device: str, tokens: int) -> Cost:
         train_flops=told.flops.train_total,
         peak_bytes=told.memory.peak_bytes,
         seconds_per_step=told.time.seconds_per_step,
-        seconds_per_text=text.seconds,
+        seconds_per_text=text_seconds(resolved.stages[-1], Shape(1, tokens), available_cores()),
     )
 
 

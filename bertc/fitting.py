@@ -14,8 +14,8 @@ from bertc.api import points
 from bertc.budget import UNITS, Budget
 from bertc.diagnostics import Diagnostics, SpecError, UsageError
 from bertc.estimate import Estimate, estimate
-from bertc.estimate.latency.cases import Case, Setup, Shape
-from bertc.estimate.latency.predicted import predicted
+from bertc.estimate.latency.cases import Shape
+from bertc.estimate.latency.predicted import TOKENS_OF_A_TEXT, text_seconds
 from bertc.external import row_lengths
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Origin, Program
@@ -23,7 +23,6 @@ from bertc.planning.cores import available_cores
 from bertc.syntax import load, show
 from bertc.syntax.files import STANDARD_INPUT, find
 
-TEXT_TOKENS = 128
 CANDIDATES: Mapping[str, tuple[int, ...]] = {
     "layers": (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32, 36, 40, 48),
     "hidden": tuple(range(64, 1088, 64)) + (1152, 1280, 1408, 1536, 1664, 1792, 2048),
@@ -244,11 +243,8 @@ def _figure(kind: str, told: Estimate, resolved: Resolved) -> float:
         case "memory":
             return told.memory.peak_bytes
         case _:
-            tokens = min(TEXT_TOKENS, resolved.encoder.room or TEXT_TOKENS)
-            setup = Setup(resolved.name, "torch", "fp32", available_cores())
-            text = predicted(resolved.stages[-1], Case(setup, Shape(1, tokens)))
-            assert text is not None, "torch in fp32 is always predicted"
-            return text.seconds
+            tokens = min(TOKENS_OF_A_TEXT, resolved.encoder.room or TOKENS_OF_A_TEXT)
+            return text_seconds(resolved.stages[-1], Shape(1, tokens), available_cores())
 
 
 def _longest(

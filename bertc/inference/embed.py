@@ -16,12 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertc.data import Progress, Silent, encode, vocabulary_of
+from bertc.data import Progress, Silent, TaskRows, encode, vocabulary_of
 from bertc.data.layouts.example import LabelledExample
 from bertc.diagnostics import DataError, UsageError
 from bertc.evaluation.device import placed
 from bertc.host.display import choose
 from bertc.interop.loading import load
+from bertc.interop.sentences import LONGEST_TEXT
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.network import MAIN
@@ -30,8 +31,6 @@ from bertc.storage import durable
 from bertc.storage.plain_file import opened
 
 ROWS_AT_ONCE, TOKENS_AT_ONCE = 256, 1 << 14
-LONGEST = 1 << 14
-"""Maximum tokens of a text if positions set no limit."""
 LAST_LAYERS = 4
 """Layers that the poolings of several layers take, the last ones."""
 PoolStates = Callable[[Tensor, Tensor], Tensor]
@@ -131,37 +130,40 @@ def embed(
     node = model.encoder.node
     started, progress = time.perf_counter(), progress or Silent()
     vocabulary = vocabulary_of(folder, node.vocab_size)
-    longest = node.room or LONGEST
+    longest = node.room or LONGEST_TEXT
     examples = [LabelledExample(str(n), (text,), None) for n, text in enumerate(texts)]
     rows = encode(Classify(), examples, vocabulary, longest, node.kinds_of_segments)
     order_n = np.argsort(-rows.lengths, kind="stable")
-    vectors: NDArray[np.float32] | None = None
+    width = node.hidden * (LAST_LAYERS if VECTORS_BY[pooling][1] == "concatenated" else 1)
+    vectors = np.empty((len(texts), width), np.float32)
     progress.begin(f"embedding {len(texts):,} texts", len(texts), "texts")
     begin = 0
     while begin < len(order_n):
         fitting = max(1, TOKENS_AT_ONCE // int(rows.lengths[order_n[begin]]))
         chosen = order_n[begin : begin + min(at_once, fitting)]
-        lengths = torch.from_numpy(rows.lengths[chosen]).long()
-        shape = len(chosen), int(lengths[0])
-        ids_bs, segments_bs = (
-            torch.full(shape, vocabulary.pad),
-            torch.zeros(shape, dtype=torch.long),
-        )
-        for row, at in enumerate(chosen):
-            place = slice(rows.begins[at], rows.begins[at] + rows.lengths[at])
-            ids_bs[row, : rows.lengths[at]] = torch.from_numpy(rows.token_ids[place]).long()
-            segments_bs[row, : rows.lengths[at]] = torch.from_numpy(rows.segment_ids[place]).long()
-        vectors_be = pool(ids_bs, segments_bs, lengths)
+        vectors_be = pool(*batch_of_rows(rows, chosen, vocabulary.pad))
         if normalise:
             vectors_be = torch.nn.functional.normalize(vectors_be, dim=1)
-        if vectors is None:
-            vectors = np.empty((len(texts), vectors_be.shape[1]), np.float32)
         vectors[chosen] = vectors_be.cpu().numpy()
         begin += len(chosen)
         progress.advance(len(chosen))
     progress.end()
-    assert vectors is not None, "there is a text"
     return Embedded(vectors, rows.num_cut, longest, time.perf_counter() - started)
+
+
+def batch_of_rows(
+    rows: TaskRows, chosen: NDArray[np.int64], pad: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Token and segment ids (b, s) of some rows, padded at the end, and their lengths (b,)."""
+    lengths_b = torch.from_numpy(rows.lengths[chosen]).long()
+    shape = len(chosen), int(rows.lengths[chosen].max(initial=0))
+    ids_bs, segments_bs = torch.full(shape, pad), torch.zeros(shape, dtype=torch.long)
+    for row, at in enumerate(chosen):
+        length = rows.lengths[at]
+        place = slice(rows.begins[at], rows.begins[at] + length)
+        ids_bs[row, :length] = torch.from_numpy(rows.token_ids[place]).long()
+        segments_bs[row, :length] = torch.from_numpy(rows.segment_ids[place]).long()
+    return ids_bs, segments_bs, lengths_b
 
 
 def _pooling_of(model: Model, pooling: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:

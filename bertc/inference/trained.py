@@ -23,7 +23,7 @@ from bertc.data.layouts.example import (
     TaggedExample,
 )
 from bertc.evaluation.task_lookup import imported, task_of
-from bertc.inference.embed import embed
+from bertc.inference.embed import batch_of_rows, embed
 from bertc.inference.fill_mask import filled
 from bertc.inference.filled import Filled
 from bertc.inference.predict import answered
@@ -60,14 +60,9 @@ class Tokenizer:
         each = [_pair(text) for text in ([texts] if single else texts)]
         examples = [LabelledExample(str(n), text, None) for n, text in enumerate(each)]
         rows = encode(Classify(), examples, self.vocabulary, self.longest, self._segments)
-        shape = len(each), int(rows.lengths.max(initial=0))
-        token_ids_bs = torch.full(shape, self.vocabulary.pad)
-        segment_ids_bs = torch.zeros(shape, dtype=torch.long)
-        for row, (begin, length) in enumerate(zip(rows.begins, rows.lengths, strict=False)):
-            place = slice(begin, begin + length)
-            token_ids_bs[row, :length] = torch.from_numpy(rows.token_ids[place]).long()
-            segment_ids_bs[row, :length] = torch.from_numpy(rows.segment_ids[place]).long()
-        mask_bs = torch.arange(shape[1]) < torch.from_numpy(rows.lengths)[:, None]
+        every = np.arange(len(each))
+        token_ids_bs, segment_ids_bs, lengths_b = batch_of_rows(rows, every, self.vocabulary.pad)
+        mask_bs = torch.arange(token_ids_bs.shape[1]) < lengths_b[:, None]
         return {
             "token_ids": token_ids_bs,
             "segment_ids": segment_ids_bs,

@@ -11,12 +11,9 @@ from bertc.interop.folders import RESOLVED
 from bertc.interop.hf_config import kept_settings
 from bertc.interop.importing import Imported, import_model
 from bertc.interop.loading import read_model
-from bertc.interop.sentences import add_pooling, refuse_other_poolings
+from bertc.interop.sentences import LONGEST_TEXT, add_pooling, refuse_other_poolings
 from bertc.storage.paths import is_file
 from bertc.syntax import show
-
-LONGEST_TEXT = 1 << 14
-"""Maximum tokens of a text in sentence-transformers, if positions set no limit."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from bertc.diagnostics import UsageError
 from bertc.storage import durable
 
 MODULES = "sentence_transformers.models"
+LONGEST_TEXT = 1 << 14
+"""Maximum tokens of a text if positions set no limit."""
 POOLING_FOLDER = "1_Pooling"
 MODES = {"mean": "mean_tokens", "cls": "cls_token", "max": "max_tokens"}
 """Names of poolings there, of those that ``bertc embed`` has."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from bertc.estimate.execution import FP32, Execution
-from bertc.estimate.latency.cases import Case, Shape
+from bertc.estimate.latency.cases import Case, Setup, Shape
 from bertc.estimate.latency.table import Figures
 from bertc.estimate.machines.devices import this_cpu
 from bertc.estimate.rules import cost
@@ -12,6 +12,9 @@ from bertc.ir import operation as op
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.stage import AnyStage
 from bertc.ir.terms.node import RowShape
+
+TOKENS_OF_A_TEXT = 128
+"""Length of the text that stands for all where none is given, as in ``bertc latency``."""
 
 
 def predicted(stage: AnyStage, case: Case) -> Figures | None:
@@ -29,6 +32,13 @@ def predicted(stage: AnyStage, case: Case) -> Figures | None:
     return Figures(
         seconds=spent.seconds, slowest=None, memory_bytes=_memory(stage, passed, case, how)
     )
+
+
+def text_seconds(stage: AnyStage, shape: Shape, threads: int) -> float:
+    """Predicted time of a text on this CPU, by torch in fp32."""
+    figures = predicted(stage, Case(Setup(stage.name, "torch", "fp32", threads), shape))
+    assert figures is not None, "torch's time in fp32 is predicted"
+    return figures.seconds / shape.batch
 
 
 def _operations(stage: AnyStage, shape: Shape) -> Iterator[op.Operation]:
