@@ -4,6 +4,7 @@ spec.bertc       the spec as given                metrics.jsonl   a JSON object 
 resolved.json    the resolved program             checkpoints/    see checkpoints.py
 lock.json        versions, data, machine, plan    model/          the trained model
 tokenizer/       the vocabulary's files           losses.png      the losses over the steps
+attempts.jsonl   each time it was started or resumed
 resolved-N.json  the program until N steps, of a run that went on for more
 pruned.json      the program of what is left, of a run that removed heads or neurons
 """
@@ -48,6 +49,7 @@ class RunFolder:
         self.lock = path / "lock.json"
         self.tokenizer = path / "tokenizer"
         self.metrics = path / "metrics.jsonl"
+        self.attempts = path / "attempts.jsonl"
         self.checkpoints = path / "checkpoints"
         self.model = path / "model"
         self.plot = path / "losses.png"
@@ -65,6 +67,18 @@ class RunFolder:
     def is_finished(self, resolved: Resolved) -> bool:
         """True if the run of this program finished; losses.png is the last file written."""
         return is_file(self.plot) and self.saved_step == resolved.steps
+
+    @property
+    def in_use(self) -> bool:
+        """True if a process on this machine is training the run now."""
+        try:
+            with open(self.path / ".lock") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
@@ -156,6 +170,7 @@ class RunFolder:
             self.pruned,
             self.lock,
             self.metrics,
+            self.attempts,
             self.plot,
         ):
             if not is_taken(path):

@@ -94,7 +94,7 @@ class Metrics:
         """Open ``path`` and cut it back to its first ``keep_bytes``, whole lines only."""
         self._path = path
         self._file = open(path, "ab+")  # noqa: SIM115 - closed by __exit__
-        self._file.truncate(_whole_lines(path, keep_bytes))
+        self._file.truncate(whole_lines(path, keep_bytes))
 
     def __enter__(self) -> Self:
         return self
@@ -164,6 +164,7 @@ def _line(raw: bytes, place: str) -> Line:
         ) from None
 
 
-def _whole_lines(path: Path, limit_bytes: int) -> int:
+def whole_lines(path: Path, limit_bytes: int = LARGEST_BYTES) -> int:
+    """The length in bytes of the whole lines among the first bytes of a file."""
     with open(path, "rb") as file:
         return file.read(limit_bytes).rfind(b"\n") + 1

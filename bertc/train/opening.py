@@ -16,6 +16,7 @@ from bertc.ir.changing.growth import Drawn
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.runs import checkpoints
+from bertc.runs.attempts import begin_attempt
 from bertc.runs.folder import RunFolder, identity
 from bertc.runs.metrics import Metrics, NoMetrics
 from bertc.step.memory import Remembered, shapes, taken_up
@@ -53,6 +54,8 @@ def open_session(
     average = _average(state, stage, progress.step, ranks)
     model, engine, moments = laid_out(model, state.moments, plan, ranks.world)
     remembered = _taken_up(resolved, state, progress.step, ranks, device)
+    if outside:
+        begin_attempt(folder.attempts, progress.step, start.machine.name, ranks.world.size)
     lines = Metrics(folder.metrics, progress.metrics_bytes) if ranks.is_main else NoMetrics()
     with lines:
         yield Session(

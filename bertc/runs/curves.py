@@ -1,0 +1,121 @@
+"""The figures of a run along its way, by step, tokens, seconds or FLOPs. Loads no torch."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from bertc.estimate.flops import executed_flops
+from bertc.ir.program.resolved import Resolved
+from bertc.runs import attempts, metrics
+from bertc.runs.attempts import Attempt
+from bertc.runs.folder import RunFolder
+
+Axis = Literal["step", "tokens", "seconds", "flops"]
+Values = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A line of metrics: where the run stood, and its figures by name (see ``values_of``).
+
+    ``seconds`` are of training and evaluations, ``flops`` of training, in the exact convention
+    without the update's.
+    """
+
+    kind: Literal["train", "eval"]
+    stage: str
+    step: int
+    tokens: int
+    seconds: float
+    flops: float
+    values: Values
+
+
+@dataclass(frozen=True)
+class Curves:
+    """All lines of metrics of a run, and each time that it was taken up."""
+
+    points: tuple[Point, ...]
+    attempts: tuple[Attempt, ...]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of all figures, training's before those of evaluations, each in order."""
+        ordered = sorted(self.points, key=lambda point: point.kind == "eval")
+        return list(dict.fromkeys(name for point in ordered for name in point.values))
+
+    def of(self, name: str, axis: Axis) -> tuple[list[float], list[float]]:
+        """The curve of a figure: where along ``axis``, and its values."""
+        there = [point for point in self.points if name in point.values]
+        return [float(getattr(point, axis)) for point in there], [p.values[name] for p in there]
+
+
+def curves(folder: Path) -> Curves:
+    """Read the curves of a run, empty before its first line of metrics.
+
+    Raises:
+        MissingInputError, DataError: if its files cannot be read, or are damaged.
+    """
+    run = RunFolder(folder)
+    resolved = run.read_resolved()
+    lines = metrics.read(run.metrics)
+    return Curves(tuple(_points(lines, resolved)), tuple(attempts.read(run.attempts)))
+
+
+def values_of(line: metrics.Line) -> Values:
+    """The figures of a line by flat names, as trackers and pictures have them.
+
+    ``train/loss``, ``train/loss/mlm``, ``train/grad_norm``, ``train/lr``; ``eval/loss``,
+    ``eval/accuracy/mlm``, ``eval/sst2/dev/accuracy``, ``eval/de/mlm``.
+    """
+    kind = line["kind"]
+    values: Values = {f"{kind}/loss": line["loss"]}
+    if "grad_norm" in line:
+        values[f"{kind}/grad_norm"] = line["grad_norm"]
+    if "lr" in line:
+        values[f"{kind}/lr"] = line["lr"]
+    values |= {f"{kind}/loss/{name}": value for name, value in line["losses"].items()}
+    values |= {f"{kind}/accuracy/{name}": v for name, v in line.get("accuracy", {}).items()}
+    if "unigram_loss" in line:
+        values[f"{kind}/unigram_loss"] = line["unigram_loss"]
+    for language, figures in line.get("languages", {}).items():
+        values |= {f"{kind}/{language}/{name}": value for name, value in figures.items()}
+    for task, parts in line.get("scores", {}).items():
+        for part, scores in parts.items():
+            values |= {f"{kind}/{task}/{part}/{name}": value for name, value in scores.items()}
+    return values
+
+
+def _points(lines: list[metrics.Line], resolved: Resolved) -> Iterator[Point]:
+    before = (0, 0.0)
+    flops = _FlopsUntil(resolved)
+    for line in lines:
+        tokens, seconds = line.get("tokens", before[0]), line.get("seconds", before[1])
+        values = values_of(line)
+        if line["kind"] == "train" and tokens > before[0] and seconds > before[1]:
+            speed = (tokens - before[0]) / (seconds - before[1])
+            values["train/tokens_per_second"] = speed
+        before = tokens, seconds
+        at = flops.at(line["step"])
+        yield Point(line["kind"], line["stage"], line["step"], tokens, seconds, at, values)
+
+
+class _FlopsUntil:
+    """FLOPs that a run has taken until a step."""
+
+    def __init__(self, resolved: Resolved) -> None:
+        self._stages = [
+            (stage.first_step, stage.steps, stage.batch * executed_flops(stage, stage.batch).train)
+            for stage in resolved.stages
+        ]
+
+    def at(self, step: int) -> float:
+        """Of the steps of every stage before this one."""
+        return float(
+            sum(
+                max(0, min(step - first, steps)) * of_a_step
+                for first, steps, of_a_step in self._stages
+            )
+        )

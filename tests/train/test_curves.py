@@ -1,0 +1,53 @@
+"""What is read of a run along its way: figures by step, tokens, seconds, FLOPs, and its attempts."""
+
+import shutil
+
+import pytest
+
+from bertc import estimate
+from bertc.diagnostics import DataError
+from bertc.ir.learning.objective import Mlm, Sop, Term
+from bertc.runs import attempts
+from bertc.runs.curves import curves
+from bertc.runs.folder import RunFolder
+from bertc.train.loop import train
+
+
+def test_curves_and_attempts_of_a_run_with_stages_that_was_resumed(tiny, tmp_path):
+    program = tiny(
+        objective=(Term(objective=Mlm()), Term(objective=Sop(), weight=0.5)),
+        stages={"one": {"steps": 6}, "two": {"steps": 6, "seq": 16}},
+    )
+    folder = tmp_path / "run"
+    train(program, folder, cache=tmp_path / "cache", quiet=True)
+    shutil.rmtree(folder / "checkpoints" / "step-00000012")
+    with open(folder / "attempts.jsonl", "a") as file:
+        file.write('{"step": 0, "ti')
+    train(program, folder, cache=tmp_path / "cache", quiet=True, resume=True)
+
+    found = curves(folder)
+    assert [attempt.step for attempt in found.attempts] == [0, 8]
+    assert found.attempts[0].time < found.attempts[1].time
+    steps, losses = found.of("train/loss", "step")
+    assert steps == [3, 6, 9, 12]
+    flops, same = found.of("train/loss", "flops")
+    assert same == losses
+    # The update's are not counted.
+    assert flops[3] == pytest.approx(estimate(program).flops.train_total, rel=0.01)
+    assert flops[1] - flops[0] > 1.2 * (flops[3] - flops[2])  # of longer rows
+    assert {"train/loss/sop", "train/tokens_per_second", "eval/accuracy/mlm"} <= {*found.names}
+    assert found.points[-1].stage == "two"
+
+
+def test_a_damaged_line_of_attempts_is_named(tmp_path):
+    (tmp_path / "attempts.jsonl").write_text('{"step": 0}\n')
+    with pytest.raises(DataError, match=r"attempts.jsonl:1 is damaged"):
+        attempts.read(tmp_path / "attempts.jsonl")
+
+
+def test_a_run_is_in_use_while_it_is_claimed(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    assert not folder.in_use
+    with folder.claimed():
+        assert folder.in_use
+    assert not folder.in_use
