@@ -12,12 +12,12 @@ from bertc.runs import attempts, metrics
 from bertc.runs.attempts import Attempt
 from bertc.runs.folder import RunFolder
 
-Axis = Literal["step", "tokens", "seconds", "flops"]
+XAxis = Literal["step", "tokens", "seconds", "flops"]
 Values = dict[str, float]
 
 
 @dataclass(frozen=True)
-class Point:
+class MetricsPoint:
     """A line of metrics: where the run stood, and its figures by name (see ``values_of``).
 
     ``seconds`` are of training and evaluations, ``flops`` of training, in the exact convention
@@ -37,7 +37,7 @@ class Point:
 class Curves:
     """All lines of metrics of a run, and each time that it was taken up."""
 
-    points: tuple[Point, ...]
+    points: tuple[MetricsPoint, ...]
     attempts: tuple[Attempt, ...]
 
     @cached_property
@@ -46,7 +46,7 @@ class Curves:
         ordered = sorted(self.points, key=lambda point: point.kind == "eval")
         return list(dict.fromkeys(name for point in ordered for name in point.values))
 
-    def of(self, name: str, axis: Axis) -> tuple[list[float], list[float]]:
+    def of(self, name: str, axis: XAxis) -> tuple[list[float], list[float]]:
         """The curve of a figure: where along ``axis``, and its values."""
         there = [point for point in self.points if name in point.values]
         return [float(getattr(point, axis)) for point in there], [p.values[name] for p in there]
@@ -88,7 +88,7 @@ def values_of(line: metrics.Line) -> Values:
     return values
 
 
-def _points(lines: list[metrics.Line], resolved: Resolved) -> Iterator[Point]:
+def _points(lines: list[metrics.Line], resolved: Resolved) -> Iterator[MetricsPoint]:
     before = (0, 0.0)
     flops = _FlopsUntil(resolved)
     for line in lines:
@@ -99,7 +99,7 @@ def _points(lines: list[metrics.Line], resolved: Resolved) -> Iterator[Point]:
             values["train/tokens_per_second"] = speed
         before = tokens, seconds
         at = flops.at(line["step"])
-        yield Point(line["kind"], line["stage"], line["step"], tokens, seconds, at, values)
+        yield MetricsPoint(line["kind"], line["stage"], line["step"], tokens, seconds, at, values)
 
 
 class _FlopsUntil:
@@ -112,7 +112,7 @@ class _FlopsUntil:
         ]
 
     def at(self, step: int) -> float:
-        """Of the steps of every stage before this one."""
+        """Return those of the steps before this one."""
         return float(
             sum(
                 max(0, min(step - first, steps)) * of_a_step

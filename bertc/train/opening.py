@@ -54,10 +54,7 @@ def open_session(
     average = _average(state, stage, progress.step, ranks)
     model, engine, moments = laid_out(model, state.moments, plan, ranks.world)
     remembered = _taken_up(resolved, state, progress.step, ranks, device)
-    if outside:
-        begin_attempt(folder.attempts, progress.step, start.machine.name, ranks.world.size)
-    lines = Metrics(folder.metrics, progress.metrics_bytes) if ranks.is_main else NoMetrics()
-    with lines:
+    with _metrics(start, folder, progress, ranks) as lines:
         yield Session(
             resolved=resolved,
             folder=folder,
@@ -80,6 +77,16 @@ def open_session(
             average={name: engine.shard(mean, name) for name, mean in average.items()},
             saved=ranks.share(progress.step if checkpoint else -1),
         )
+
+
+def _metrics(
+    start: Start, folder: RunFolder, progress: Progress, ranks: ProcessGroup
+) -> Metrics | NoMetrics:
+    """Open the metrics in the first process, and note there that the run is taken up."""
+    if not ranks.is_main:
+        return NoMetrics()
+    begin_attempt(folder.attempts, progress.step, start.machine.name, ranks.world.size)
+    return Metrics(folder.metrics, progress.metrics_bytes)
 
 
 def _note_duration(resolved: Resolved, cost: Estimate, display: Display) -> None:
