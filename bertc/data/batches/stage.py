@@ -134,13 +134,15 @@ class StageData:
         """The places of positions in the endless sequence of examples; caches the current block."""
         if not len(positions):
             return self._look_up(positions)
-        first, last = int(positions[0]) // BLOCK_POSITIONS, int(positions[-1]) // BLOCK_POSITIONS
-        if first != last or int(positions.min()) < first * BLOCK_POSITIONS:
+        # Of little text a block of thousands would be hundreds of passes, each with its own order.
+        size = min(BLOCK_POSITIONS, max(self.examples, self.batch))
+        first, last = int(positions[0]) // size, int(positions[-1]) // size
+        if first != last or int(positions.min()) < first * size:
             return self._look_up(positions)
         if self._block is None or self._block[0] != first:
-            block = np.arange(first * BLOCK_POSITIONS, (first + 1) * BLOCK_POSITIONS)
+            block = np.arange(first * size, (first + 1) * size)
             self._block = (first, self._look_up(block))
-        chosen, known = positions - first * BLOCK_POSITIONS, self._block[1]
+        chosen, known = positions - first * size, self._block[1]
         return Places(
             known.sources[chosen], known.epochs[chosen], known.copies[chosen], known.rows[chosen]
         )
