@@ -112,7 +112,7 @@ TOY = (
     "layers=4 hidden=16 heads=2 vocab=wordpiece(60) data=files('train.tsv') seq=32 batch=4 steps=2 "
     "holdout=0.3"
 )
-FEWER = ["--set", "steps=12", "--set", "batch=4", "--set", "seq=32"]
+FEWER = ["--set", "steps=12", "--set", "batch=16", "--set", "seq=32"]
 QUICK = ["--runtime", "torch", "--precision", "fp32", "--seconds", "0.1"]
 
 

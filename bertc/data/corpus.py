@@ -68,7 +68,7 @@ def prepare(
     """
     texts = dict.fromkeys(text for stage in resolved.stages for _, text in texts_of(stage))
     sources = {text: spooled(open_source(*text), cache, progress) for text in texts}
-    vocabulary = _vocabulary(resolved, sources or _named_sources(resolved), cache, progress)
+    vocabulary = _vocabulary(resolved, sources, cache, progress)
     holdout = resolved.run.holdout
     tokenised = {
         text: _tokenised(source, vocabulary, holdout, cache, progress)
@@ -133,7 +133,7 @@ def _vocabulary(
     if isinstance(node, TokenizerFile):
         return load_vocabulary(node, rows=resolved.encoder.vocab_size)
 
-    monolingual = _monolingual(sources)
+    monolingual = _monolingual(sources or _named_sources(resolved))
 
     def make(folder: Path) -> dict[str, int]:
         texts = sample(monolingual, progress, node.smoothing)

@@ -1,15 +1,15 @@
-"""Metrics of answers against gold: those of torchmetrics and of the official scripts.
+"""Metrics of answers against gold, as scikit-learn, scipy and the official scripts have them.
 
-torchmetrics is imported where it is used, because it imports every optional library it finds.
+They are formulas of a line each: a package of metrics takes seconds to load at the start of a run.
 """
 
 from collections.abc import Sequence
 from itertools import chain
+from operator import eq
 from typing import assert_never
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from bertc.data.layouts.example import Example
 from bertc.diagnostics import DataError
@@ -56,9 +56,9 @@ def _value(
         case "mcc":
             return _mcc(right, answers)
         case "pearson":
-            return _pearson(_numbers(right), _numbers(answers))
+            return _correlation(_numbers(right), _numbers(answers))
         case "spearman":
-            return _pearson(_ranks(_numbers(right)), _ranks(_numbers(answers)))
+            return _correlation(_ranks(_numbers(right)), _ranks(_numbers(answers)))
         case "span_f1":
             assert isinstance(task.answer, Tags), "span_f1 is of tags"
             return span_f1(_tags(right), _tags(answers))
@@ -69,67 +69,49 @@ def _value(
 
 def _accuracy(right: Sequence[AnswerValue], answers: Sequence[AnswerValue]) -> float:
     """The fraction of examples, for tags of words, that are right; 0 if there are none."""
-    from torchmetrics.functional.classification import multiclass_accuracy
-
     if isinstance(right[0], tuple):
         right, answers = _words(_tags(right), _tags(answers))
-    if not right:
-        return 0.0
-    right_n, answers_n, classes = _numbered(right, answers)
-    return float(multiclass_accuracy(answers_n, right_n, num_classes=classes, average="micro"))
+    hits: int = sum(map(eq, right, answers))
+    return hits / max(1, len(right))
 
 
 def _f1(right: Sequence[AnswerValue], answers: Sequence[AnswerValue], positive: str) -> float:
     """F1 of one label; 0 if neither side has it, as in scikit-learn."""
-    from torchmetrics.functional.classification import binary_f1_score
-
-    def is_it(labels: Sequence[AnswerValue]) -> Tensor:
-        return torch.tensor([int(label == positive) for label in labels])
-
-    return float(binary_f1_score(is_it(answers), is_it(right)))
+    claimed, there = answers.count(positive), right.count(positive)
+    both = sum(a == b == positive for a, b in zip(right, answers, strict=True))
+    return 2 * both / max(1, claimed + there)
 
 
 def _mcc(right: Sequence[AnswerValue], answers: Sequence[AnswerValue]) -> float:
-    """Matthews' correlation; for three or more labels Gorodkin's R_K."""
-    from torchmetrics.functional.classification import multiclass_matthews_corrcoef
+    """Matthews' correlation; for three or more labels R_K (Gorodkin 2004).
 
-    # torchmetrics calls one label on both sides 1, and its opposite -1; scikit-learn says 0.
-    if len(set(right)) == 1 or len(set(answers)) == 1:
-        return 0.0
-    right_n, answers_n, classes = _numbered(right, answers)
-    return float(multiclass_matthews_corrcoef(answers_n, right_n, num_classes=classes))
-
-
-def _pearson(right_n: Tensor, answers_n: Tensor) -> float:
-    """Pearson's correlation in fp64; 0 if one side is constant."""
-    from torchmetrics.functional.regression import pearson_corrcoef
-
-    if right_n.min() == right_n.max() or answers_n.min() == answers_n.max():
-        return 0.0
-    return float(pearson_corrcoef(answers_n, right_n))
-
-
-def _ranks(values_n: Tensor) -> Tensor:
-    """Ranks from 1, ties sharing their mean; Spearman's correlation is Pearson's of these.
-
-    torchmetrics' own Spearman adds 1e-6 to the denominator, which shows on few examples.
+    With each side's labels as rows of zeros and a one, it is their correlation. 0 if one side has
+    one label alone, as in scikit-learn.
     """
-    _, kind_n, count_k = np.unique(values_n.numpy(), return_inverse=True, return_counts=True)
+    # An answer that is no gold label is a label of its own, and so is wrong.
+    labels = list(dict.fromkeys([*right, *answers]))
+    right_nk, answers_nk = (
+        np.array([[float(value == label) for label in labels] for value in side])
+        for side in (right, answers)
+    )
+    return _correlation(right_nk, answers_nk)
+
+
+def _correlation(right_nk: NDArray[np.float64], answers_nk: NDArray[np.float64]) -> float:
+    """Covariance by both deviations, summed over columns; 0 if one side is constant."""
+    if (right_nk == right_nk[0]).all() or (answers_nk == answers_nk[0]).all():
+        return 0.0
+    right_nk, answers_nk = right_nk - right_nk.mean(0), answers_nk - answers_nk.mean(0)
+    scale = np.sqrt((right_nk**2).sum() * (answers_nk**2).sum())
+    return float((right_nk * answers_nk).sum() / scale)
+
+
+def _ranks(values_n: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Ranks from 1, ties sharing their mean; Spearman's correlation is Pearson's of these."""
+    _, kind_n, count_k = np.unique(values_n, return_inverse=True, return_counts=True)
     last_k = count_k.cumsum()
-    return torch.from_numpy((last_k - (count_k - 1) / 2)[kind_n])
-
-
-def _numbered(
-    right: Sequence[AnswerValue], answers: Sequence[AnswerValue]
-) -> tuple[Tensor, Tensor, int]:
-    """Both sides as class indices, and the number of classes, at least 2.
-
-    An answer that is no gold label is a class of its own, and so is wrong.
-    """
-    classes = {kind: number for number, kind in enumerate(dict.fromkeys([*right, *answers]))}
-    right_n = torch.tensor([classes[kind] for kind in right])
-    answers_n = torch.tensor([classes[kind] for kind in answers])
-    return right_n, answers_n, max(2, len(classes))
+    ranks_n: NDArray[np.float64] = (last_k - (count_k - 1) / 2)[kind_n]
+    return ranks_n
 
 
 def _words(right: list[tuple[str, ...]], answers: list[tuple[str, ...]]) -> tuple[list[str], ...]:
@@ -137,9 +119,8 @@ def _words(right: list[tuple[str, ...]], answers: list[tuple[str, ...]]) -> tupl
     return list(chain.from_iterable(right)), list(chain.from_iterable(answers))
 
 
-def _numbers(values: Sequence[AnswerValue]) -> Tensor:
-    numbers = [float(value) for value in values if not isinstance(value, tuple)]
-    return torch.tensor(numbers, dtype=torch.float64)
+def _numbers(values: Sequence[AnswerValue]) -> NDArray[np.float64]:
+    return np.array([float(value) for value in values if not isinstance(value, tuple)])
 
 
 def _tags(values: Sequence[AnswerValue]) -> list[tuple[str, ...]]:
