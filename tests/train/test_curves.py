@@ -1,4 +1,4 @@
-"""What is read of a run along its way: figures by step, tokens, seconds, FLOPs, and its attempts."""
+"""What is read of a run along its way: figures by step, tokens, seconds, FLOPs; its attempts."""
 
 import shutil
 
