@@ -199,11 +199,14 @@ def test_weights_of_uncomputed_layers_have_no_gradient(name: str, recompute: boo
         "freeze=embeddings norm=pre(first=false) activation=geglu",
         "freeze=2 norm=pre E=16",
         "freeze=1 share=attention",
+        "freeze=2 attention=relative",
     ],
 )
 def test_torch_counts_the_same_where_layers_are_frozen(extra: str) -> None:
     resolved = resolve(f"layers=3 hidden=32 heads=2 vocab=100 seq=32 batch=2 dropout=0 {extra}")
     (stage,) = resolved.stages
+    # What frozen layers use stays as it is, though other layers use it too.
+    assert not any(name.startswith("encoder.relative") for name in trained_names(stage))
     with torch.device("meta"):
         model = build(resolved, device="meta")
         for name, weight in model.named_parameters():

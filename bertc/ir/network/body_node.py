@@ -196,8 +196,13 @@ class BodyNode(Node):
         return (weight for weight in self.weights() if (layer_of(weight.name) or 0) > whole)
 
     def is_below(self, name: str, layers: int) -> bool:
-        """True if a weight belongs to the embeddings or to the ``layers`` lowest layers."""
+        """True if a weight belongs to the embeddings or to the ``layers`` lowest layers.
+
+        Weights that all layers use belong to the lowest one too.
+        """
         layer = layer_of(name)
+        if layer is None and layers and name in {w.name for w in self.common_weights()}:
+            layer = 1
         return layer is not None and layer <= layers
 
     def head_weights(self, name: str) -> tuple[Weight, ...]:

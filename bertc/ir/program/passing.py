@@ -31,30 +31,25 @@ def passed_by(stage: Stage, network: Network, rows: int) -> op.Forward:
     forward, frozen = network.body.operations(call_of(stage, network, rows)), stage.frozen_layers
     if frozen is None or network.role != "trained":
         return forward
-    common, reached = bool(network.body.common_weights()), False
-    layers = list[tuple[op.Block, ...]]()
+    reached, layers = False, list[tuple[op.Block, ...]]()
     for layer in forward.layers:
         blocks = []
         for block in layer:
             learns = not network.body.is_below(block.owner, frozen)
-            also = common and block.part == "attention"
-            blocks.append(
-                replace(block, operations=_asked(block.operations, learns, reached, also))
-            )
-            reached = reached or learns or also
+            blocks.append(replace(block, operations=_asked(block.operations, learns, reached)))
+            reached = reached or learns
         layers.append(tuple(blocks))
     return op.Forward(tuple(map(op.Alone, forward.embeddings)), tuple(layers), forward.last)
 
 
-def _asked(found: op.Operations, learns: bool, reached: bool, common: bool) -> op.Operations:
+def _asked(found: op.Operations, learns: bool, reached: bool) -> op.Operations:
     """Operations of a block of which not all gradients are asked for.
 
-    ``learns``: its own weights have gradients, ``common``: those that it shares with all layers;
-    ``reached``: so has its input.
+    ``learns``: its weights have gradients; ``reached``: so has its input.
     """
     if learns and reached:
         return found
-    if not (learns or reached or common):
+    if not (learns or reached):
         return tuple(map(op.Alone, found))
     asked = found if learns else tuple(map(_of_frozen_maps, found))
     norms = tuple(takewhile(lambda each: isinstance(each, op.Norm), found))
