@@ -25,7 +25,7 @@ _BARE_PATH = re.compile(
 
 
 def load(
-    spec: str, overrides: Sequence[str] = (), diagnostics: Diagnostics | None = None
+    spec: str | SpecLocation, overrides: Sequence[str] = (), diagnostics: Diagnostics | None = None
 ) -> list[Program]:
     """Load the programs of a spec: one, or one for each point of its grids.
 
@@ -38,7 +38,7 @@ def load(
         SpecError: if there are mistakes and no ``diagnostics`` to take them.
     """
     report = Diagnostics() if diagnostics is None else diagnostics
-    place = find(spec)
+    place = spec if isinstance(spec, SpecLocation) else find(spec)
     text = place.read()
     if place.name != "<spec>" and not re.sub("#.*", "", text).strip():
         raise UsageError(f"the spec {place.name} is empty", help="extends bert-base, for one")
