@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bertc.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
-from bertc.ir.base import Node, call_text
+from bertc.ir.base import call_text
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.ir.program.written import Program
 from bertc.syntax.lowering.other_tools import OTHER_TOOLS
