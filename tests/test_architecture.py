@@ -272,6 +272,7 @@ OWN_FILES = (
     "resources.py", "syntax/read/grammar.py", "syntax/read/table.py", "diagnostics/codes.py",
     "estimate/machines/calibration.py", "host/machine.py", "host/resident.py",
     "data/sources/docstrings.py", "data/cache/store.py", "syntax/files.py", "commands/specs.py",
+    "commands/completing.py",
     "planning/cores.py", "native/library.py",
 )  # fmt: skip
 """Files of the package, of the system, and those whose kind and size were looked at before."""

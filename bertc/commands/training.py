@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bertc.commands.completing import complete_spec
 from bertc.commands.options import (
     QUIET_PROFILER,
     ProfileOption,
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 def train(
     spec: Annotated[
         str,
-        typer.Argument(help="a spec; with --resume also a run folder, or nothing with --out"),
+        typer.Argument(
+            help="a spec; with --resume also a run folder, or nothing with --out",
+            autocompletion=complete_spec,
+        ),
     ] = "",
     set: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="run folder [default: runs/NAME]")] = None,

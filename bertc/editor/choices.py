@@ -2,25 +2,27 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from bertc.editor.pages import BLOCK, EXTENDS, argument_page, kind_page, setting_page
+from bertc.editor.pages import BLOCK, EXTENDS, argument_page, kind_page, setting_page, spec_page
 from bertc.editor.place import Place
 from bertc.editor.slots import (
     Slot,
     block_node,
     canonical,
+    first_words,
     kinds_by_name,
     names_at,
     slot_at,
     value_shape,
 )
-from bertc.ir.program.settings import aliases
+from bertc.ir.program.settings import Settings, aliases
 from bertc.resources import shipped_specs
 from bertc.storage.paths import is_folder, user_path
-from bertc.syntax.files import SUFFIX
+from bertc.syntax.files import SUFFIX, shipped_place
 from bertc.syntax.lowering.lower import BLOCKS
 from bertc.syntax.read.shapes import (
     ChoiceShape,
@@ -28,11 +30,15 @@ from bertc.syntax.read.shapes import (
     ListShape,
     Shape,
     TruthShape,
+    setting_shape,
 )
 from bertc.syntax.write.reference import argument_facts, setting_facts
 
 MOST_FILES = 500
 """Files of a folder that are offered."""
+
+IN_STRINGS = ("base", "argument", "value")
+"""Places whose strings may name files; at others they are names of stages."""
 
 Sort = Literal["setting", "argument", "block", "kind", "value", "spec", "file"]
 
@@ -54,17 +60,19 @@ def choices(place: Place, folder: Path) -> list[Choice]:
     after ``extends`` in ``folder``.
     """
     if place.in_string:
-        return list(_files(place, folder)) if _names_a_file(place) else []
+        return list(_files(place, folder)) if place.expected in IN_STRINGS else []
     match place.expected:
         case "item":
             return list(_items(place))
         case "base":
-            return [Choice(name, name, "spec") for name in shipped_specs()]
+            return list(_shipped())
         case "argument":
             slot = slot_at(place)
-            return [*_arguments(place, slot), *_values(value_shape(place))] if slot else []
+            named_with = [Choice(word, word, "value") for word in first_words(place)]
+            known = [*_arguments(place, slot), *_values(value_shape(place))] if slot else []
+            return [*named_with, *known]
         case "value":
-            return list(_values(value_shape(place)))
+            return [*_default(place), *_values(value_shape(place))]
         case "nothing":
             return []
 
@@ -73,7 +81,7 @@ def _items(place: Place) -> Iterator[Choice]:
     given, equal = {canonical(each) for each in place.level.given}, _equal(place)
     kind, node = block_node(place.level)
     if node:
-        yield from _arguments(place, Slot(kind, node, ""))
+        yield from _arguments(place, Slot(kind, node))
         return
     for name in names_at(place.level):
         if name not in given or name == place.word:
@@ -91,13 +99,34 @@ def _items(place: Place) -> Iterator[Choice]:
 
 def _arguments(place: Place, slot: Slot) -> Iterator[Choice]:
     """The arguments of a kind that are not given yet."""
-    given = place.brackets[-1].given if place.brackets else place.level.given
+    given = [*(place.brackets[-1].given if place.brackets else place.level.given)]
+    given += slot.unnamed
     equal = ("" if place.named else "=") if place.brackets else _equal(place)
     for name, default in argument_facts(slot.node):
         if name not in given or name == place.word:
             detail = f"default {default}" if default else "has to be written"
             page = argument_page(slot.kind, slot.node, name)
             yield Choice(name, name + equal, "argument", detail, page)
+
+
+def _default(place: Place) -> Iterator[Choice]:
+    """The default of a number or text, which has no words to choose from."""
+    setting = canonical(place.level.setting)
+    if place.brackets or block_node(place.level)[1] or setting not in Settings.model_fields:
+        return
+    facts = setting_facts(setting)
+    if facts.default and not list(_values(setting_shape(setting))):
+        yield Choice(facts.default, facts.default, "value", f"the default, of {facts.source}")
+
+
+@cache
+def _shipped() -> tuple[Choice, ...]:
+    """The shipped specs, each with its first comment."""
+    texts = ((name, shipped_place(name).read()) for name in shipped_specs())
+    return tuple(
+        Choice(name, name, "spec", text.partition("\n")[0].strip("# "), spec_page(name, text))
+        for name, text in texts
+    )
 
 
 def _equal(place: Place) -> str:
@@ -107,35 +136,32 @@ def _equal(place: Place) -> str:
 def _values(shape: Shape | None) -> Iterator[Choice]:
     """The words that a value may begin with."""
     for kind, node in kinds_by_name(shape).items():
+        if node.number_unit:
+            continue  # written as a number and this word
         page = kind_page(kind, node)
         needed = any(not default for _, default in argument_facts(node)) or node.others
         insert = f"{kind}(" if needed and not kind.endswith(")") else kind
         yield Choice(kind, insert, "kind", _first_line(node.__doc__), page)
-    yield from (Choice(word, word, "value") for word in _words(shape))
+    yield from (Choice(word, word, "value") for word in words(shape))
 
 
-def _words(shape: Shape | None) -> Iterable[str]:
+def words(shape: Shape | None) -> Iterable[str]:
+    """The words of a shape that are no kinds."""
     match shape:
         case TruthShape():
             return ("true", "false")
         case ChoiceShape():
             return shape.options
         case ListShape():
-            return _words(shape.item)
+            return words(shape.item)
         case EitherShape():
-            return [word for option in shape.options for word in _words(option)]
+            return [word for option in shape.options for word in words(option)]
         case _:
             return ()
 
 
 def _first_line(text: str | None) -> str:
     return (text or "").strip().partition("\n")[0].replace("``", "`")
-
-
-def _names_a_file(place: Place) -> bool:
-    if place.expected in ("base", "argument"):
-        return True
-    return place.expected == "value"
 
 
 def _files(place: Place, folder: Path) -> Iterator[Choice]:

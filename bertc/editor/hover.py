@@ -1,5 +1,7 @@
 """The page of the word under the cursor, and the setting whose cost is told beside it."""
 
+import re
+
 from bertc.diagnostics.render import escaped
 from bertc.editor.pages import BLOCK, EXTENDS, argument_page, kind_page, setting_page, spec_page
 from bertc.editor.place import Place
@@ -17,6 +19,8 @@ from bertc.syntax.lowering.lower import BLOCKS
 from bertc.syntax.read.shapes import arguments, block_kind
 from bertc.syntax.read.tree import Block, Setting
 
+_FIRST_WORD = re.compile(r"\(\s*([\w-]+)")
+
 
 def page_at(place: Place, reading: Reading) -> str:
     """The page of the word at a place; empty if it means nothing."""
@@ -31,7 +35,10 @@ def page_at(place: Place, reading: Reading) -> str:
     if place.expected == "item":
         return _item_page(place, reading)
     kinds = kinds_by_name(value_shape(place)) if place.expected != "nothing" else {}
-    return kind_page(place.word, kinds[place.word]) if place.word in kinds else ""
+    first = _FIRST_WORD.match(place.text, place.end)
+    named_with = f"{place.word}({first[1]})" if first else ""
+    kind = next((each for each in (place.word, named_with) if each in kinds), "")
+    return kind_page(kind, kinds[kind]) if kind else ""
 
 
 def _item_page(place: Place, reading: Reading) -> str:

@@ -21,11 +21,15 @@ from bertc.syntax.read.shapes import (
 
 
 class Slot(NamedTuple):
-    """An argument of a kind; ``name`` is empty where there is no further one without a name."""
+    """An argument of a kind; ``name`` is empty where there is no further one without a name.
+
+    ``unnamed`` are those that were given without theirs.
+    """
 
     kind: str
     node: type[Node]
-    name: str
+    name: str = ""
+    unnamed: tuple[str, ...] = ()
 
 
 def canonical(setting: str) -> str:
@@ -62,6 +66,17 @@ def slot_at(place: Place) -> Slot | None:
     for bracket in place.brackets[:-1]:
         shape = _inside(shape, bracket)
     return _slot(shape, place.brackets[-1])
+
+
+def first_words(place: Place) -> list[str]:
+    """The words that a kind at an open bracket may be named with: ``logits`` of ``kd(logits)``."""
+    if not place.brackets or place.brackets[-1].unnamed:
+        return []
+    shape = _level_shape(place.level)
+    for bracket in place.brackets[:-1]:
+        shape = _inside(shape, bracket)
+    head = f"{place.brackets[-1].kind}("
+    return [kind[len(head) : -1] for kind in kinds_by_name(shape) if kind.startswith(head)]
 
 
 def kind_shapes(shape: Shape | None) -> Iterator[KindShape]:
@@ -124,6 +139,6 @@ def _slot(shape: Shape | None, bracket: Bracket) -> Slot | None:
     node = kinds.get(kind)
     if node is None:
         return None
-    order = node.positional
-    unnamed = order[number] if 0 <= number < len(order) else ""
-    return Slot(kind, node, bracket.argument or unnamed)
+    given, rest = node.positional[: max(0, number)], node.positional[max(0, number) :]
+    following = next(iter(rest), "") if number >= 0 else ""
+    return Slot(kind, node, bracket.argument or following, given)
