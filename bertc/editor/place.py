@@ -105,8 +105,10 @@ def _surroundings(before: str) -> tuple[Level, tuple[Bracket, ...], Expected]:
     walk = _Walk()
     for index in range(len(tokens)):
         walk.take(tokens[index - 1 if index else 0 : index + 3], first=not index)
-    last = tokens[-1].kind if tokens else ""
-    return walk.levels[-1], tuple(walk.brackets), _expected(last, walk.brackets)
+    expected = _expected(tokens[-1].kind if tokens else "", walk.brackets)
+    if expected == "nothing" and before.endswith("\n"):  # a bracket that is not closed yet
+        return walk.levels[-1], (), "item"
+    return walk.levels[-1], tuple(walk.brackets), expected
 
 
 class _Walk:
