@@ -1,5 +1,7 @@
 """The command that an editor starts."""
 
+import sys
+
 from bertc.commands.options import app
 from bertc.diagnostics import MissingInputError
 
@@ -21,4 +23,5 @@ def lsp() -> None:
         raise MissingInputError(message, help=INSTALL) from None
     from bertc.editor.requests import create
 
+    sys.setswitchinterval(0.001)  # answers do not wait for the check of another text
     create().start_io()

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 from bertc.diagnostics import Diagnostics, Source
@@ -13,6 +14,9 @@ _BEFORE_CURSOR = re.compile(r"""(?:[^"'#]|"(?:\\.|[^"\\])*+"|'(?:\\.|[^'\\])*+')
 _WORD = re.compile(r"[A-Za-z_][\w-]*$")
 _REST_OF_WORD = re.compile(r"[\w-]*")
 _ASSIGNED = re.compile(r"[\w-]*\s*=")
+
+KEPT = 32
+"""Texts before a cursor whose surroundings are kept."""
 
 Expected = Literal["item", "value", "argument", "base", "nothing"]
 
@@ -96,8 +100,12 @@ def _in_string(text: str, start: int, cursor: int, quote: str) -> Place:
     return Place(text, start, end, cursor, expected, level, brackets, in_string=True)
 
 
+@lru_cache(KEPT)
 def _surroundings(before: str) -> tuple[Level, tuple[Bracket, ...], Expected]:
-    """The level and the brackets that a text leaves open, and what may follow it."""
+    """The level and the brackets that a text leaves open, and what may follow it.
+
+    While a word is typed the text before it is the same.
+    """
     source = Source("<spec>", before)
     tokens = balance(scan(source, Diagnostics())[0], source, Diagnostics())
     while tokens and tokens[-1].kind in CLOSERS and tokens[-1].start == tokens[-1].end:

@@ -1,6 +1,5 @@
 """The answers to an editor's requests, one function each, and the server that has them all."""
 
-import asyncio
 from pathlib import Path
 
 from lsprotocol import types
@@ -9,7 +8,6 @@ from pygls.exceptions import JsonRpcInvalidParams
 from bertc.diagnostics import Fix, SpecError
 from bertc.editor import convert, server
 from bertc.editor.choices import choices
-from bertc.editor.costs import Answer, work_out
 from bertc.editor.hover import page_at, setting_around
 from bertc.editor.place import place_at
 from bertc.editor.positions import Positions
@@ -45,12 +43,8 @@ async def hover(ls: Server, params: types.HoverParams) -> types.Hover | None:
         return None
     setting = setting_around(reading, place.cursor) if place.named else None
     if setting:
-        answer = Answer()
-        work = asyncio.ensure_future(
-            asyncio.to_thread(work_out, answer, reading.place, setting.span)
-        )
-        await asyncio.wait([work], timeout=ls.patience)
-        page += f"\n\n{answer.text}" if answer.text else ""
+        cost = await ls.cost_of(reading, setting)
+        page += f"\n\n{cost}" if cost else ""
     at = types.Range(lines.position(place.start), lines.position(place.end))
     return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, page), at)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from lsprotocol import types
@@ -10,10 +11,13 @@ from pygls.uris import to_fs_path
 
 from bertc import __version__
 from bertc.editor import costs, reading
+from bertc.editor.choices import choices
 from bertc.editor.convert import diagnostics
+from bertc.editor.place import place_at
 from bertc.editor.positions import Positions
 from bertc.editor.reading import Reading
 from bertc.storage.paths import is_folder, working_folder
+from bertc.syntax.read.tree import Setting
 
 QUIET_SECONDS = 0.15
 """Time without a key after which a text is checked."""
@@ -29,6 +33,8 @@ class Server(LanguageServer):
         self.quiet = quiet
         self.patience = patience
         self.checking: dict[str, asyncio.Task[None]] = {}
+        self.costing = ThreadPoolExecutor(1)
+        self.cost: Future[None] | None = None
 
     def text(self, uri: str) -> str:
         """The text of a document as it is in the editor."""
@@ -50,6 +56,15 @@ class Server(LanguageServer):
     async def checked(self, uri: str) -> Reading:
         """A document with all that is found in it; other requests are answered meanwhile."""
         return await asyncio.to_thread(reading.read, self.path(uri), self.text(uri))
+
+    async def cost_of(self, document: Reading, setting: Setting) -> str:
+        """What is known of a setting's cost after a moment; the rest is there when asked again."""
+        if self.cost:
+            self.cost.cancel()  # of another question, if it has not begun
+        answer = costs.Answer()
+        self.cost = self.costing.submit(costs.work_out, answer, document.place, setting.span)
+        await asyncio.wait([asyncio.wrap_future(self.cost)], timeout=self.patience)
+        return answer.text
 
     def check_soon(self, uri: str) -> None:
         """Check a document once no key was pressed for a moment."""
@@ -82,8 +97,10 @@ class Server(LanguageServer):
 
 
 def initialized(ls: Server, params: types.InitializedParams) -> None:
-    """Begin in the folder that is open in the editor."""
+    """Begin in the folder that is open in the editor, with the pages of all words made."""
     ls.enter(ls.workspace.root_path)
+    for text in ("", "extends "):
+        choices(place_at(text, len(text)), working_folder())
 
 
 def opened(ls: Server, params: types.DidOpenTextDocumentParams) -> None:

@@ -1,9 +1,9 @@
-"""How fast the language server answers: ``python -m tests.bench.editor [--rounds 20] [--json FILE]``.
+"""Answers of the language server: ``python -m tests.bench.editor [--rounds 20] [--json FILE]``.
 
 One server process, asked over its standard input and output as an editor asks it. Each round types
-another text of 300 lines, so that nothing about it is known, then asks everything once at once (while
-the text is checked) and once later (as when an editor asks again). Milliseconds, the median and the
-slowest of all rounds.
+another text of 300 lines, so that nothing about it is known; asks everything while that is checked,
+and everything again a second later. Milliseconds: the median, the slowest, and the median of the
+processor time of the thread that answers, which other work on the machine does not change.
 """
 
 import argparse
@@ -34,15 +34,8 @@ stage "part-{0}" {{
 
 def spec(round: int) -> str:
     """A spec of 300 lines, another one each round."""
-    stages = "".join(STAGE.format(n, 100 + round) for n in range(37))
+    stages = "".join(STAGE.format(n, 1000 + round) for n in range(37))
     return HEAD + stages + "dropout = 0.1"
-
-
-async def timed(answer: Awaitable[Any]) -> float:
-    """Milliseconds until an answer comes."""
-    began = time.perf_counter()
-    await answer
-    return 1e3 * (time.perf_counter() - began)
 
 
 class Editor:
@@ -66,6 +59,24 @@ class Editor:
         document = types.TextDocumentItem(self.uri, "bertc", 0, "layers = 1\n")
         self.client.text_document_did_open(types.DidOpenTextDocumentParams(document))
         await self.checked.wait()
+
+    def processor_seconds(self) -> float:
+        """Processor time of the server's first thread, which answers."""
+        server = self.client._server
+        assert server is not None
+        told = Path(f"/proc/{server.pid}/schedstat").read_text().split()
+        return int(told[0]) / 1e9
+
+    async def timed(self, answer: Awaitable[Any]) -> tuple[float, float]:
+        """Milliseconds until an answer comes, and those of the processor."""
+        began, worked = time.perf_counter(), self.processor_seconds()
+        await answer
+        return 1e3 * (time.perf_counter() - began), 1e3 * (self.processor_seconds() - worked)
+
+    async def asked(self, when: str) -> dict[str, tuple[float, float]]:
+        """Every question once."""
+        questions = self.questions().items()
+        return {f"{each}, {when}": await self.timed(ask()) for each, ask in questions}
 
     def type(self, text: str) -> None:
         self.version += 1
@@ -110,19 +121,19 @@ class Editor:
         }
 
 
-async def measured(rounds: int) -> dict[str, list[float]]:
+async def measured(rounds: int) -> dict[str, list[tuple[float, float]]]:
     """Milliseconds of every question in every round."""
-    found: dict[str, list[float]] = {}
+    found: dict[str, list[tuple[float, float]]] = {}
     with tempfile.TemporaryDirectory() as name:
         editor = Editor(Path(name))
         await editor.start(Path(name))
         for round in range(-2, rounds):
             editor.type(spec(round))
-            began = time.perf_counter()
-            times = {f"{q}, new text": await timed(ask()) for q, ask in editor.questions().items()}
-            await editor.checked.wait()
-            times["findings, with the wait of 150"] = 1e3 * (time.perf_counter() - began)
-            times |= {f"{q}, again": await timed(ask()) for q, ask in editor.questions().items()}
+            times = {"findings, with 150 of waiting": await editor.timed(editor.checked.wait())}
+            editor.type(spec(-3 - round))
+            times |= await editor.asked("while a text is checked")
+            await asyncio.sleep(1)
+            times |= await editor.asked("again")
             for question, milliseconds in times.items():
                 if round >= 0:
                     found.setdefault(question, []).append(milliseconds)
@@ -139,7 +150,9 @@ def main() -> None:
     options = parser.parse_args()
     found = asyncio.run(measured(options.rounds))
     for question, times in sorted(found.items()):
-        print(f"{statistics.median(times):7.1f} {max(times):7.1f}  {question}")
+        waited, worked = zip(*times, strict=True)
+        figures = statistics.median(waited), max(waited), statistics.median(worked)
+        print("".join(f"{figure:8.1f}" for figure in figures), f" {question}")
     if options.json:
         options.json.write_text(json.dumps(found, indent=1) + "\n")
 
