@@ -204,7 +204,7 @@ def _with_change(spec: str, overrides: Sequence[str], change: Change) -> Resolve
 
 
 def cost_of(resolved: Resolved, device: str, tokens: int) -> Cost:
-    """The figures of a program; a text has so many tokens."""
+    """The figures of a program, and of a text of ``tokens`` tokens."""
     (lengths,) = row_lengths([resolved])
     told: Estimate = estimate(resolved, device, lengths=lengths)
     return Cost(

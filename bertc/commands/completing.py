@@ -1,4 +1,4 @@
-"""What a shell completes: specs, files of specs, and settings with their values.
+"""Completion in a shell: specs, files of specs, and settings with their values.
 
 Answers come at a key, so the words are read from a file and the compiler is not loaded.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 from bertc.resources import folder, shipped_specs
 
-MOST_FILES = 500
+MOST_NAMES = 500
 
 
 def complete_spec(incomplete: str) -> list[str]:
@@ -40,8 +40,8 @@ def _files(typed: str) -> Iterator[str]:
     head, _, name = typed.rpartition("/")
     head += "/" * ("/" in typed)
     try:
-        with os.scandir(os.path.expanduser(head) or ".") as found:
-            entries = sorted(found, key=lambda entry: entry.name)[:MOST_FILES]
+        with os.scandir(os.path.expanduser(head) or ".") as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)[:MOST_NAMES]
     except (OSError, ValueError):
         return
     for entry in entries:

@@ -5,7 +5,7 @@ import sys
 from bertc.commands.options import app
 from bertc.diagnostics import MissingInputError
 
-INSTALL = "pip install -c constraints.txt -e '.[editor]'"
+INSTALL_EDITOR = "pip install -c constraints.txt -e '.[editor]'"
 
 
 @app.command()
@@ -20,7 +20,7 @@ def lsp() -> None:
         import pygls  # noqa: F401
     except ImportError:
         message = "pygls is not installed, which the language server needs"
-        raise MissingInputError(message, help=INSTALL) from None
+        raise MissingInputError(message, help=INSTALL_EDITOR) from None
     from bertc.editor.requests import create
 
     sys.setswitchinterval(0.001)  # answers do not wait for the check of another text

@@ -1,4 +1,4 @@
-"""Findings, choices and trees as the protocol's values."""
+"""Findings, suggestions and trees as the protocol's values."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -7,15 +7,15 @@ from lsprotocol import types
 
 from bertc.diagnostics import Diagnostic, Fix, Note, Span
 from bertc.diagnostics.render import escaped
-from bertc.editor.choices import Choice
-from bertc.editor.place import Place
-from bertc.editor.positions import Positions
+from bertc.editor.lines import Lines
+from bertc.editor.place import CursorPlace
 from bertc.editor.reading import Reading
+from bertc.editor.suggestions import Suggestion
 from bertc.syntax.helps import remedies
 from bertc.syntax.read.tree import Block, Extends, Item
 
-SOURCE = "bertc"
-_CHOICES = {
+TOOL = "bertc"
+_SUGGESTIONS = {
     "setting": types.CompletionItemKind.Property,
     "argument": types.CompletionItemKind.Field,
     "block": types.CompletionItemKind.Keyword,
@@ -27,8 +27,8 @@ _CHOICES = {
 LONGEST_DETAIL = 80
 
 
-def diagnostics(reading: Reading, lines: Positions, uri: str) -> list[types.Diagnostic]:
-    """Everything that ``check`` finds, at the same places.
+def diagnostics(reading: Reading, lines: Lines, uri: str) -> list[types.Diagnostic]:
+    """The findings of ``check``, at the same places.
 
     What is found in a base stands at ``extends``, with its own place beside it; what is found in
     no text, as a file that is not there, on the first line.
@@ -37,19 +37,17 @@ def diagnostics(reading: Reading, lines: Positions, uri: str) -> list[types.Diag
     if reading.failure:
         help = f"\nhelp: {reading.failure.help}" * bool(reading.failure.help)
         message = escaped_lines(f"{reading.failure.message}{help}")
-        found.append(types.Diagnostic(lines.line_of(0), message, _severity("E"), source=SOURCE))
+        found.append(types.Diagnostic(lines.line_of(0), message, _severity("E"), source=TOOL))
     return found
 
 
-def _diagnostic(
-    found: Diagnostic, reading: Reading, lines: Positions, uri: str
-) -> types.Diagnostic:
+def _diagnostic(found: Diagnostic, reading: Reading, lines: Lines, uri: str) -> types.Diagnostic:
     message = found.message + (f": {found.label}" if found.label else "")
     elsewhere = found.span is not None and found.span.source != reading.source
     if elsewhere:
         message += f"\nin {found.span}"
     unplaced = [note for note in found.notes if _location(note.span, reading, lines, uri) is None]
-    parts = [message, *(f"note: {_told(note)}" for note in unplaced)]
+    parts = [message, *(f"note: {_placed_note(note)}" for note in unplaced)]
     parts += [f"help: {found.help}"] * bool(found.help)
     notes = [*found.notes, *([Note(found.message, found.span)] if elsewhere else [])]
     related = [
@@ -62,7 +60,7 @@ def _diagnostic(
         escaped_lines("\n".join(parts)),
         _severity(found.code),
         code=found.code,
-        source=SOURCE,
+        source=TOOL,
         related_information=related or None,
     )
 
@@ -72,14 +70,14 @@ def escaped_lines(text: str) -> str:
     return "\n".join(map(escaped, text.split("\n")))
 
 
-def shown_at(found: Diagnostic, reading: Reading, lines: Positions) -> types.Range:
+def shown_at(found: Diagnostic, reading: Reading, lines: Lines) -> types.Range:
     """The range of a diagnostic in the text that is edited."""
     if found.span and found.span.source == reading.source:
         return lines.range(found.span)
     return lines.range(reading.extends.span) if reading.extends else lines.line_of(0)
 
 
-def _told(note: Note) -> str:
+def _placed_note(note: Note) -> str:
     return note.message + (f", at {note.span}" if note.span else "")
 
 
@@ -88,9 +86,7 @@ def _severity(code: str) -> types.DiagnosticSeverity:
     return types.DiagnosticSeverity.Warning if remark else types.DiagnosticSeverity.Error
 
 
-def _location(
-    span: Span | None, reading: Reading, lines: Positions, uri: str
-) -> types.Location | None:
+def _location(span: Span | None, reading: Reading, lines: Lines, uri: str) -> types.Location | None:
     """The location of a span in the text or in one of its bases."""
     if span is None:
         return None
@@ -102,19 +98,19 @@ def _location(
     return None
 
 
-def location(path: Path, span: Span, lines: Positions) -> types.Location:
+def location(path: Path, span: Span, lines: Lines) -> types.Location:
     """The location of a span in a file."""
-    inside = Positions(span.source.text, lines.codec)
+    inside = Lines(span.source.text, lines.codec)
     return types.Location(path.absolute().as_uri(), inside.range(span))
 
 
-def edits(fixes: Sequence[Fix], lines: Positions) -> list[types.TextEdit]:
+def edits(fixes: Sequence[Fix], lines: Lines) -> list[types.TextEdit]:
     """The edits of a text."""
     return [types.TextEdit(lines.range(fix.span), fix.replacement) for fix in fixes]
 
 
 def actions(
-    reading: Reading, lines: Positions, uri: str, within: types.Range
+    reading: Reading, lines: Lines, uri: str, within: types.Range
 ) -> Iterator[types.CodeAction]:
     """An action for each help about the lines of a range that is an edit of the text."""
     for found in reading.findings:
@@ -131,22 +127,24 @@ def actions(
             )
 
 
-def completion(choice: Choice, number: int, place: Place, lines: Positions) -> types.CompletionItem:
-    """A choice, in place of what is typed so far."""
+def completion(
+    suggestion: Suggestion, number: int, place: CursorPlace, lines: Lines
+) -> types.CompletionItem:
+    """A suggestion, in place of what is typed so far."""
     typed = types.Range(lines.position(place.start), lines.position(place.cursor))
-    page = types.MarkupContent(types.MarkupKind.Markdown, choice.page)
+    page = types.MarkupContent(types.MarkupKind.Markdown, suggestion.page)
     return types.CompletionItem(
-        choice.text,
-        kind=_CHOICES[choice.sort],
-        detail=choice.detail or None,
-        documentation=page if choice.page else None,
+        suggestion.text,
+        kind=_SUGGESTIONS[suggestion.sort],
+        detail=suggestion.detail or None,
+        documentation=page if suggestion.page else None,
         sort_text=f"{number:04}",
-        filter_text=choice.text,
-        text_edit=types.TextEdit(typed, choice.insert),
+        filter_text=suggestion.text,
+        text_edit=types.TextEdit(typed, suggestion.insert),
     )
 
 
-def symbol(item: Item, lines: Positions) -> types.DocumentSymbol:
+def symbol(item: Item, lines: Lines) -> types.DocumentSymbol:
     """A setting, a block or ``extends`` as an entry of the outline."""
     whole = lines.range(item.span)
     if isinstance(item, Extends):

@@ -1,4 +1,4 @@
-"""What a setting costs: the estimate of a spec with it and without it, as ``bertc diff`` tells."""
+"""The cost of a setting: the estimate of a spec with it and without it, as in ``bertc diff``."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ from bertc.ir.program.resolved import Resolved
 from bertc.syntax import SpecLocation
 
 DEVICE = "h200"
-KEPT = 64
+KEPT_COSTS = 64
 
 
 @dataclass
-class Answer:
-    """What is known so far of a setting's cost, as Markdown; filled by ``work_out``."""
+class CostSoFar:
+    """The cost of a setting as far as it is known, as Markdown; filled by ``work_out``."""
 
     text: str = ""
 
 
-def work_out(answer: Answer, place: SpecLocation, setting: Span) -> None:
-    """Compare a spec with and without a setting: parameters first, then all that ``diff`` tells.
+def work_out(answer: CostSoFar, place: SpecLocation, setting: Span) -> None:
+    """Compare a spec with and without a setting: parameters first, then the columns of ``diff``.
 
-    Nothing is told of grids, nor where one of the two is no valid spec.
+    Grids have no cost, nor has a setting without which there is no valid spec.
     """
     without = replace_text(place, setting)
     here, there = _parameters(place), _parameters(without)
@@ -62,13 +62,13 @@ def _resolved(place: SpecLocation) -> Resolved | None:
     return found[0] if len(found) == 1 else None
 
 
-@lru_cache(KEPT)
+@lru_cache(KEPT_COSTS)
 def _parameters(place: SpecLocation) -> int | None:
     resolved = _resolved(place)
     return sum(weight.numel for weight in model_weights(resolved)) if resolved else None
 
 
-@lru_cache(KEPT)
+@lru_cache(KEPT_COSTS)
 def _cost(place: SpecLocation) -> Cost | None:
     resolved = _resolved(place)
     if resolved is None:

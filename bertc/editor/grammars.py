@@ -10,26 +10,26 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bertc.editor.choices import words
 from bertc.editor.slots import kinds_by_name
+from bertc.editor.suggestions import plain_words
 from bertc.ir.program.settings import Settings, aliases
 from bertc.resources import folder
 from bertc.syntax.lowering.lower import BLOCKS
 from bertc.syntax.read.shapes import Shape, arguments, setting_shape
 from bertc.syntax.write.reference import setting_facts
 
-WORDS = "bertc.words.json"
-TEXT_MATE = "vscode/bertc.tmLanguage.json"
+WORDS_FILE = "bertc.words.json"
+TEXT_MATE_FILE = "vscode/bertc.tmLanguage.json"
 
 
-def word_list() -> dict[str, Any]:
+def word_table() -> dict[str, Any]:
     """Each setting with its meaning and the words that its value may begin with."""
     settings = {}
     for name in Settings.model_fields:
         shape = setting_shape(name)
         values = [
             kind for kind, node in kinds_by_name(shape).items() if not node.number_unit
-        ] + list(words(shape))
+        ] + list(plain_words(shape))
         settings[name] = {"meaning": setting_facts(name).meaning, "values": values}
     return {"settings": settings, "letters": aliases()}
 
@@ -82,15 +82,15 @@ def files() -> dict[Path, str]:
     """The texts of both files."""
     return {
         folder("grammar") / name: json.dumps(content, indent=1) + "\n"
-        for name, content in ((WORDS, word_list()), (TEXT_MATE, text_mate()))
+        for name, content in ((WORDS_FILE, word_table()), (TEXT_MATE_FILE, text_mate()))
     }
 
 
-def main() -> None:
+def write_grammars() -> None:
     """Write the files."""
     for path, text in files().items():
         path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    write_grammars()

@@ -1,14 +1,21 @@
-"""The page of the word under the cursor, and the setting whose cost is told beside it."""
+"""The page of the word under the cursor, and the setting whose cost is shown beside it."""
 
 import re
 
 from bertc.diagnostics.render import escaped
-from bertc.editor.pages import BLOCK, EXTENDS, argument_page, kind_page, setting_page, spec_page
-from bertc.editor.place import Place
+from bertc.editor.pages import (
+    EXTENDS_MEANING,
+    STAGE_MEANING,
+    argument_page,
+    kind_page,
+    setting_page,
+    spec_page,
+)
+from bertc.editor.place import CursorPlace
 from bertc.editor.reading import Reading
 from bertc.editor.slots import (
     block_node,
-    canonical,
+    full_name,
     kinds_by_name,
     names_at,
     slot_at,
@@ -22,7 +29,7 @@ from bertc.syntax.read.tree import Block, Setting
 _FIRST_WORD = re.compile(r"\(\s*([\w-]+)")
 
 
-def page_at(place: Place, reading: Reading) -> str:
+def page_at(place: CursorPlace, reading: Reading) -> str:
     """The page of the word at a place; empty if it means nothing."""
     if place.expected == "base":
         return _base_page(reading)
@@ -41,24 +48,24 @@ def page_at(place: Place, reading: Reading) -> str:
     return kind_page(kind, kinds[kind]) if kind else ""
 
 
-def _item_page(place: Place, reading: Reading) -> str:
+def _item_page(place: CursorPlace, reading: Reading) -> str:
     kind, node = block_node(place.level)
-    name = canonical(place.word)
+    name = full_name(place.word)
     if node:
         known = next((each for each in (name, place.word) if each in arguments(node)), "")
         return argument_page(kind, node, known) if known else ""
     if place.named and name in names_at(place.level):
         return "\n\n".join(filter(None, (setting_page(name), _in_base(name, reading))))
     if place.word in BLOCKS:
-        return f"**`{place.word}`**: {BLOCK}"
+        return f"**`{place.word}`**: {STAGE_MEANING}"
     if place.word == "extends":
-        return f"**`extends`**: {EXTENDS}"
+        return f"**`extends`**: {EXTENDS_MEANING}"
     as_block = place.word != "" and block_kind(name)[1] is not None
     return setting_page(name) if as_block else ""
 
 
 def _in_base(name: str, reading: Reading) -> str:
-    """What the nearest base that has a setting says of it."""
+    """The setting as the nearest base has it, if any does."""
     for base, tree in reading.bases:
         for setting in written_settings(tree):
             if setting.name.text == name:

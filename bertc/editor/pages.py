@@ -1,4 +1,4 @@
-"""What an editor tells of a word, as Markdown: its meaning, what may be written, its source."""
+"""Pages about words, as Markdown: meaning, what may be written, default and source."""
 
 import inspect
 
@@ -7,8 +7,10 @@ from bertc.ir.base import Node, call_text
 from bertc.syntax.read.shapes import arguments
 from bertc.syntax.write.reference import allowed, argument_facts, setting_facts
 
-BLOCK = "a part of the training, with settings of its own; stages follow each other"
-EXTENDS = "begin with all settings of another spec: a shipped one, or a file beside or below this"
+STAGE_MEANING = "a part of the training, with settings of its own; stages follow each other"
+EXTENDS_MEANING = (
+    "begin with all settings of another spec: a shipped one, or a file beside or below this"
+)
 
 
 def setting_page(name: str) -> str:
@@ -43,8 +45,8 @@ def spec_page(name: str, text: str) -> str:
         if not line.startswith("#"):
             break
         lines.append(escaped(line.strip("# ")))
-    told = "\n".join(lines).replace("```", "'''")
-    return f"**`{escaped(name)}`**" + (f"\n\n```text\n{told}\n```" if told else "")
+    comment = "\n".join(lines).replace("```", "'''")
+    return f"**`{escaped(name)}`**" + (f"\n\n```text\n{comment}\n```" if comment else "")
 
 
 def _about(node: type[Node]) -> str:

@@ -1,4 +1,4 @@
-"""Where in a text the cursor is, however little of a spec is written: what is being typed there."""
+"""The place of a cursor in a text, however little of a spec is written, and what surrounds it."""
 
 import re
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ _WORD = re.compile(r"[A-Za-z_][\w-]*$")
 _REST_OF_WORD = re.compile(r"[\w-]*")
 _ASSIGNED = re.compile(r"[\w-]*\s*=")
 
-KEPT = 32
+KEPT_TEXTS = 32
 """Texts before a cursor whose surroundings are kept."""
 
 Expected = Literal["item", "value", "argument", "base", "nothing"]
@@ -46,7 +46,7 @@ class Bracket:
 
 
 @dataclass(frozen=True)
-class Place:
+class CursorPlace:
     """The word or string at a cursor, from ``start`` to ``end``, and what surrounds it.
 
     ``expected`` is what may stand there. ``named`` is true of a word before ``=``.
@@ -73,14 +73,14 @@ class Place:
         return self.text[self.start : self.end]
 
 
-def place_at(text: str, cursor: int) -> Place:
+def place_at(text: str, cursor: int) -> CursorPlace:
     """The place of an offset in any text."""
     cursor = min(max(cursor, 0), len(text))
     line = text[text.rfind("\n", 0, cursor) + 1 : cursor]
     match = _BEFORE_CURSOR.match(line)
     assert match is not None, "the pattern takes any line"
     if match[1] == "#":
-        return Place(text, cursor, cursor, cursor, "nothing", Level())
+        return CursorPlace(text, cursor, cursor, cursor, "nothing", Level())
     if match[1]:
         start = cursor - len(match[2])
         return _in_string(text, start, cursor, match[1])
@@ -90,17 +90,17 @@ def place_at(text: str, cursor: int) -> Place:
     end = rest.end() if rest and word else cursor
     level, brackets, expected = _surroundings(text[:start])
     named = bool(_ASSIGNED.match(text, cursor))
-    return Place(text, start, end, cursor, expected, level, brackets, named=named)
+    return CursorPlace(text, start, end, cursor, expected, level, brackets, named=named)
 
 
-def _in_string(text: str, start: int, cursor: int, quote: str) -> Place:
+def _in_string(text: str, start: int, cursor: int, quote: str) -> CursorPlace:
     rest = re.compile(rf"(?:\\.|[^\\\n{quote}])*").match(text, cursor)
     end = rest.end() if rest else cursor
     level, brackets, expected = _surroundings(text[: start - 1])
-    return Place(text, start, end, cursor, expected, level, brackets, in_string=True)
+    return CursorPlace(text, start, end, cursor, expected, level, brackets, in_string=True)
 
 
-@lru_cache(KEPT)
+@lru_cache(KEPT_TEXTS)
 def _surroundings(before: str) -> tuple[Level, tuple[Bracket, ...], Expected]:
     """The level and the brackets that a text leaves open, and what may follow it.
 
@@ -168,7 +168,7 @@ class _Walk:
 
 
 def _expected(last: str, brackets: list[Bracket]) -> Expected:
-    """What may follow a token."""
+    """The form of what may follow a token."""
     if last == "EXTENDS":
         return "base"
     if last in ("EQUAL", "PLUS", "STAR"):

@@ -11,7 +11,7 @@ from bertc.syntax import SpecLocation, parse
 from bertc.syntax.load import bases
 from bertc.syntax.read.tree import Extends, Tree
 
-KEPT = 64
+KEPT_READINGS = 64
 """Texts whose findings are kept."""
 
 
@@ -26,7 +26,7 @@ class Reading:
 
     @cached_property
     def tree(self) -> Tree:
-        """What can be read of the text."""
+        """The tree of the correct parts."""
         return parse(self.source.text, self.source.name, Diagnostics())
 
     @cached_property
@@ -45,8 +45,8 @@ def location(path: Path, text: str) -> SpecLocation:
     return SpecLocation(str(path), path.stem, path, path.parent, path.parent, text)
 
 
-@lru_cache(KEPT)
-def read(path: Path, text: str) -> Reading:
+@lru_cache(KEPT_READINGS)
+def read_checked(path: Path, text: str) -> Reading:
     """Check a text as ``bertc check`` does its file; an empty one is fine so far."""
     place = location(path, text)
     source, diagnostics = Source(place.name, text), Diagnostics()
@@ -61,7 +61,7 @@ def read(path: Path, text: str) -> Reading:
     return Reading(place, source, tuple(diagnostics.remarks))
 
 
-@lru_cache(KEPT)
+@lru_cache(KEPT_READINGS)
 def as_written(path: Path, text: str) -> Reading:
     """A text with its bases and without findings, for answers that need no check."""
     place = location(path, text)
@@ -70,5 +70,5 @@ def as_written(path: Path, text: str) -> Reading:
 
 def forget() -> None:
     """Forget what was found: a file that it depends on may have changed."""
-    read.cache_clear()
+    read_checked.cache_clear()
     as_written.cache_clear()

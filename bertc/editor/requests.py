@@ -7,26 +7,26 @@ from pygls.exceptions import JsonRpcInvalidParams
 
 from bertc.diagnostics import Fix, SpecError
 from bertc.editor import convert, server
-from bertc.editor.choices import choices
 from bertc.editor.hover import page_at, setting_around
+from bertc.editor.lines import Lines
 from bertc.editor.place import place_at
-from bertc.editor.positions import Positions
 from bertc.editor.reading import Reading
-from bertc.editor.server import PATIENCE_SECONDS, QUIET_SECONDS, Server
+from bertc.editor.server import ANSWER_SECONDS, QUIET_SECONDS, Server
+from bertc.editor.suggestions import suggestions
 from bertc.storage.paths import is_file, user_path
 from bertc.syntax import format_text
-from bertc.syntax.helps import canonical, written_settings
+from bertc.syntax.helps import own_name, written_settings
 from bertc.syntax.lowering.lower import BLOCKS
 from bertc.syntax.read.tree import Block, String
 from bertc.syntax.write.show import quoted
 
 
-def complete(ls: Server, params: types.CompletionParams) -> types.CompletionList:
-    """What may be written at a position."""
+def suggest(ls: Server, params: types.CompletionParams) -> types.CompletionList:
+    """Answer with all that may be written at a position."""
     uri = params.text_document.uri
     lines = ls.lines(uri)
     place = place_at(lines.text, lines.offset(params.position))
-    found = choices(place, ls.path(uri).parent)
+    found = suggestions(place, ls.path(uri).parent)
     items = [convert.completion(each, n, place, lines) for n, each in enumerate(found)]
     # Names of files go on after each folder.
     return types.CompletionList(is_incomplete=place.in_string, items=items)
@@ -60,12 +60,12 @@ def define(ls: Server, params: types.DefinitionParams) -> types.Location | None:
         base = next((base for base, _ in reading.bases), None)
         return _beginning(base.path) if base and base.path else None
     if setting:
-        return _in_base(reading, canonical(setting).text, lines)
+        return _in_base(reading, own_name(setting).text, lines)
     path = user_path(place.word)
     return _beginning(path) if place.in_string and is_file(path) else None
 
 
-def _in_base(reading: Reading, setting: str, lines: Positions) -> types.Location | None:
+def _in_base(reading: Reading, setting: str, lines: Lines) -> types.Location | None:
     """The place where the nearest base has a setting."""
     for base, tree in reading.bases:
         for each in written_settings(tree):
@@ -86,7 +86,7 @@ async def act(ls: Server, params: types.CodeActionParams) -> list[types.CodeActi
 
 
 def format(ls: Server, params: types.DocumentFormattingParams) -> list[types.TextEdit] | None:
-    """The canonical text of a document; None while it cannot be read."""
+    """The own_name text of a document; None while it cannot be read."""
     uri = params.text_document.uri
     lines = ls.lines(uri)
     try:
@@ -117,7 +117,7 @@ def can_rename(
     return types.PrepareRenamePlaceholder(at, label.value)
 
 
-def rename(ls: Server, params: types.RenameParams) -> types.WorkspaceEdit:
+def rename_stage(ls: Server, params: types.RenameParams) -> types.WorkspaceEdit:
     """Give a stage another name; no two stages may have the same."""
     uri = params.text_document.uri
     lines, reading = ls.lines(uri), ls.written(uri)
@@ -144,17 +144,17 @@ def _stage_label(reading: Reading, cursor: int) -> String | None:
     return None
 
 
-def create(quiet: float = QUIET_SECONDS, patience: float = PATIENCE_SECONDS) -> Server:
+def create(quiet: float = QUIET_SECONDS, patience: float = ANSWER_SECONDS) -> Server:
     """A server that answers all requests; ``quiet`` and ``patience`` in seconds."""
     ls = Server(quiet, patience)
     triggers = ["=", "(", ",", "+", "*", '"', "'", "/", "[", "{"]
     ls.feature(types.INITIALIZED)(server.initialized)
-    ls.feature(types.TEXT_DOCUMENT_DID_OPEN)(server.opened)
-    ls.feature(types.TEXT_DOCUMENT_DID_CHANGE)(server.changed)
-    ls.feature(types.TEXT_DOCUMENT_DID_SAVE)(server.saved)
-    ls.feature(types.TEXT_DOCUMENT_DID_CLOSE)(server.closed)
+    ls.feature(types.TEXT_DOCUMENT_DID_OPEN)(server.document_opened)
+    ls.feature(types.TEXT_DOCUMENT_DID_CHANGE)(server.document_changed)
+    ls.feature(types.TEXT_DOCUMENT_DID_SAVE)(server.document_saved)
+    ls.feature(types.TEXT_DOCUMENT_DID_CLOSE)(server.document_closed)
     ls.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)(server.files_changed)
-    ls.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(triggers))(complete)
+    ls.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(triggers))(suggest)
     ls.feature(types.TEXT_DOCUMENT_HOVER)(hover)
     ls.feature(types.TEXT_DOCUMENT_DEFINITION)(define)
     ls.feature(types.TEXT_DOCUMENT_FORMATTING)(format)
@@ -164,5 +164,5 @@ def create(quiet: float = QUIET_SECONDS, patience: float = PATIENCE_SECONDS) -> 
         types.CodeActionOptions([types.CodeActionKind.QuickFix]),
     )(act)
     ls.feature(types.TEXT_DOCUMENT_PREPARE_RENAME)(can_rename)
-    ls.feature(types.TEXT_DOCUMENT_RENAME, types.RenameOptions(prepare_provider=True))(rename)
+    ls.feature(types.TEXT_DOCUMENT_RENAME, types.RenameOptions(prepare_provider=True))(rename_stage)
     return ls

@@ -11,24 +11,24 @@ from pygls.uris import to_fs_path
 
 from bertc import __version__
 from bertc.editor import costs, reading
-from bertc.editor.choices import choices
 from bertc.editor.convert import diagnostics
+from bertc.editor.lines import Lines
 from bertc.editor.place import place_at
-from bertc.editor.positions import Positions
 from bertc.editor.reading import Reading
+from bertc.editor.suggestions import suggestions
 from bertc.storage.paths import is_folder, working_folder
 from bertc.syntax.read.tree import Setting
 
 QUIET_SECONDS = 0.15
 """Time without a key after which a text is checked."""
-PATIENCE_SECONDS = 0.03
+ANSWER_SECONDS = 0.03
 """Time that an answer waits for figures that are being worked out."""
 
 
 class Server(LanguageServer):
     """A server for specs; texts are checked beside the loop that answers."""
 
-    def __init__(self, quiet: float = QUIET_SECONDS, patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, quiet: float = QUIET_SECONDS, patience: float = ANSWER_SECONDS) -> None:
         super().__init__("bertc", __version__, types.TextDocumentSyncKind.Full)
         self.quiet = quiet
         self.patience = patience
@@ -40,9 +40,9 @@ class Server(LanguageServer):
         """The text of a document as it is in the editor."""
         return self.workspace.get_text_document(uri).source
 
-    def lines(self, uri: str) -> Positions:
+    def lines(self, uri: str) -> Lines:
         """The lines of a document."""
-        return Positions(self.text(uri), self.workspace.position_codec)
+        return Lines(self.text(uri), self.workspace.position_codec)
 
     def path(self, uri: str) -> Path:
         """The file of a document; of one without a file, its name in the working folder."""
@@ -55,13 +55,13 @@ class Server(LanguageServer):
 
     async def checked(self, uri: str) -> Reading:
         """A document with all that is found in it; other requests are answered meanwhile."""
-        return await asyncio.to_thread(reading.read, self.path(uri), self.text(uri))
+        return await asyncio.to_thread(reading.read_checked, self.path(uri), self.text(uri))
 
     async def cost_of(self, document: Reading, setting: Setting) -> str:
-        """What is known of a setting's cost after a moment; the rest is there when asked again."""
+        """The cost of a setting, as much of it as is known after a moment; later there is more."""
         if self.cost:
             self.cost.cancel()  # of another question, if it has not begun
-        answer = costs.Answer()
+        answer = costs.CostSoFar()
         self.cost = self.costing.submit(costs.work_out, answer, document.place, setting.span)
         await asyncio.wait([asyncio.wrap_future(self.cost)], timeout=self.patience)
         return answer.text
@@ -75,9 +75,9 @@ class Server(LanguageServer):
     async def _check(self, uri: str) -> None:
         await asyncio.sleep(self.quiet)
         text, version = self.text(uri), self.workspace.get_text_document(uri).version
-        found = await self.checked(uri)
+        document = await self.checked(uri)
         if uri in self.workspace.text_documents and self.text(uri) == text:
-            self.publish(uri, diagnostics(found, self.lines(uri), uri), version)
+            self.publish(uri, diagnostics(document, self.lines(uri), uri), version)
 
     def publish(self, uri: str, found: list[types.Diagnostic], version: int | None = None) -> None:
         """Send what was found in a document."""
@@ -100,20 +100,20 @@ def initialized(ls: Server, params: types.InitializedParams) -> None:
     """Begin in the folder that is open in the editor, with the pages of all words made."""
     ls.enter(ls.workspace.root_path)
     for text in ("", "extends "):
-        choices(place_at(text, len(text)), working_folder())
+        suggestions(place_at(text, len(text)), working_folder())
 
 
-def opened(ls: Server, params: types.DidOpenTextDocumentParams) -> None:
+def document_opened(ls: Server, params: types.DidOpenTextDocumentParams) -> None:
     """Check a document that was opened."""
     ls.check_soon(params.text_document.uri)
 
 
-def changed(ls: Server, params: types.DidChangeTextDocumentParams) -> None:
+def document_changed(ls: Server, params: types.DidChangeTextDocumentParams) -> None:
     """Check a document that is being typed."""
     ls.check_soon(params.text_document.uri)
 
 
-def saved(ls: Server, params: types.DidSaveTextDocumentParams) -> None:
+def document_saved(ls: Server, params: types.DidSaveTextDocumentParams) -> None:
     """Check all documents: some may extend the one that was saved."""
     ls.check_all()
 
@@ -123,7 +123,7 @@ def files_changed(ls: Server, params: types.DidChangeWatchedFilesParams) -> None
     ls.check_all()
 
 
-def closed(ls: Server, params: types.DidCloseTextDocumentParams) -> None:
+def document_closed(ls: Server, params: types.DidCloseTextDocumentParams) -> None:
     """Take back what was found in a document."""
     uri = params.text_document.uri
     if task := ls.checking.pop(uri, None):

@@ -1,9 +1,9 @@
-"""What the settings say of a place: the names that may stand there, and the shape of its value."""
+"""Names and values that settings allow at a place: known names, kinds, the shape of a value."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bertc.editor.place import Bracket, Level, Place
+from bertc.editor.place import Bracket, CursorPlace, Level
 from bertc.ir.base import Node
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.syntax.lowering.lower import BLOCKS
@@ -20,7 +20,7 @@ from bertc.syntax.read.shapes import (
 )
 
 
-class Slot(NamedTuple):
+class ArgumentSlot(NamedTuple):
     """An argument of a kind; ``name`` is empty where there is no further one without a name.
 
     ``unnamed`` are those that were given without theirs.
@@ -32,14 +32,14 @@ class Slot(NamedTuple):
     unnamed: tuple[str, ...] = ()
 
 
-def canonical(setting: str) -> str:
+def full_name(setting: str) -> str:
     """The name of a setting that is written by its letter."""
     return aliases().get(setting, setting)
 
 
 def block_node(level: Level) -> tuple[str, type[Node] | None]:
     """The kind whose arguments a block gives: ``generator { hidden=64 }``."""
-    return block_kind(canonical(level.block)) if level.block else ("", None)
+    return block_kind(full_name(level.block)) if level.block else ("", None)
 
 
 def names_at(level: Level) -> tuple[str, ...]:
@@ -50,7 +50,7 @@ def names_at(level: Level) -> tuple[str, ...]:
     return STAGE_SETTINGS if level.block in BLOCKS else tuple(Settings.model_fields)
 
 
-def value_shape(place: Place) -> Shape | None:
+def value_shape(place: CursorPlace) -> Shape | None:
     """The shape of the value at a place; None where no setting is known."""
     shape = _level_shape(place.level)
     for bracket in place.brackets:
@@ -58,7 +58,7 @@ def value_shape(place: Place) -> Shape | None:
     return shape
 
 
-def slot_at(place: Place) -> Slot | None:
+def slot_at(place: CursorPlace) -> ArgumentSlot | None:
     """The kind that the innermost bracket gives arguments to, and which of them is next."""
     if not place.brackets:
         return None
@@ -68,7 +68,7 @@ def slot_at(place: Place) -> Slot | None:
     return _slot(shape, place.brackets[-1])
 
 
-def first_words(place: Place) -> list[str]:
+def naming_words(place: CursorPlace) -> list[str]:
     """The words that a kind at an open bracket may be named with: ``logits`` of ``kd(logits)``."""
     if not place.brackets or place.brackets[-1].unnamed:
         return []
@@ -107,7 +107,7 @@ def kinds_by_name(shape: Shape | None) -> dict[str, type[Node]]:
 
 def _level_shape(level: Level) -> Shape | None:
     _, node = block_node(level)
-    setting = canonical(level.setting)
+    setting = full_name(level.setting)
     if node:
         shapes = arguments(node)
         return shapes.get(setting) or shapes.get(level.setting)
@@ -127,7 +127,7 @@ def _inside(shape: Shape | None, bracket: Bracket) -> Shape | None:
     return arguments(slot.node).get(slot.name) or (TextShape() if slot.node.others else None)
 
 
-def _slot(shape: Shape | None, bracket: Bracket) -> Slot | None:
+def _slot(shape: Shape | None, bracket: Bracket) -> ArgumentSlot | None:
     if bracket.sign != "(":
         return None
     kinds, number = kinds_by_name(shape), bracket.unnamed
@@ -141,4 +141,4 @@ def _slot(shape: Shape | None, bracket: Bracket) -> Slot | None:
         return None
     given, rest = node.positional[: max(0, number)], node.positional[max(0, number) :]
     following = next(iter(rest), "") if number >= 0 else ""
-    return Slot(kind, node, bracket.argument or following, given)
+    return ArgumentSlot(kind, node, bracket.argument or following, given)

@@ -1,4 +1,4 @@
-"""What the help of a diagnostic does to a text: the edits of its fix, or settings to write."""
+"""Edits of a text that the help of a diagnostic stands for: its fix, or settings to write."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from bertc.diagnostics import Diagnostic, Diagnostics, Fix, Source, Span, SpecError
 from bertc.ir.program.settings import Settings, aliases
-from bertc.syntax.fixes import edited
+from bertc.syntax.fixes import with_edits
 from bertc.syntax.read.parse import parse
 from bertc.syntax.read.tree import Block, Name, Setting, Tree
 
@@ -23,38 +23,38 @@ def remedies(diagnostic: Diagnostic, source: Source) -> list[Remedy]:
 
     A help in words alone offers none, nor does a fix of another text.
     """
-    found: list[Remedy] = []
+    ways: list[Remedy] = []
     fix, texts = diagnostic.fix, alternatives(diagnostic.help)
     if fix:
         edits = (fix, *fix.also)
         if all(edit.span.source == source for edit in edits):
             title = fix.in_words if len(texts) > 1 else diagnostic.help
-            found.append(Remedy(title, tuple(map(_alone, edits))))
+            ways.append(Remedy(title, tuple(map(_by_itself, edits))))
     if len(texts) > 1 or not fix:
-        found += [Remedy(text, written_in(source, text, diagnostic.span)) for text in texts]
+        ways += [Remedy(text, written_in(source, text, diagnostic.span)) for text in texts]
     by_result: dict[str, Remedy] = {}
-    for remedy in found:
-        by_result.setdefault(edited(source.text, remedy.edits), remedy)
+    for remedy in ways:
+        by_result.setdefault(with_edits(source.text, remedy.edits), remedy)
     return list(by_result.values())
 
 
 def alternatives(help: str) -> list[str]:
     """The texts of a help that can be pasted as settings, if all of it is such texts."""
     texts = help.split(" or ")
-    return texts if all(map(settings_of, texts)) else []
+    return texts if all(map(settings_written, texts)) else []
 
 
-def settings_of(text: str) -> set[str]:
+def settings_written(text: str) -> set[str]:
     """The settings that a text writes, by their own names; none if it is something else."""
     try:
         items = parse(text).items
     except SpecError:
         return set()
-    known = {canonical(item).text for item in items if isinstance(item, Setting)}
+    known = {own_name(item).text for item in items if isinstance(item, Setting)}
     return known if len(known) == len(items) and known <= set(Settings.model_fields) else set()
 
 
-def canonical(setting: Setting) -> Name:
+def own_name(setting: Setting) -> Name:
     """The name of a setting that it has beside its letter."""
     return replace(setting.name, text=aliases().get(setting.name.text, setting.name.text))
 
@@ -63,7 +63,7 @@ def written_settings(tree: Tree) -> list[Setting]:
     """The settings of a text and of its blocks, by their own names."""
     blocks = (block.items for block in tree.items if isinstance(block, Block))
     items = [*tree.items, *(item for inside in blocks for item in inside)]
-    return [replace(i, name=canonical(i)) for i in items if isinstance(i, Setting)]
+    return [replace(i, name=own_name(i)) for i in items if isinstance(i, Setting)]
 
 
 def written_in(source: Source, text: str, at: Span | None) -> tuple[Fix, ...]:
@@ -76,7 +76,7 @@ def written_in(source: Source, text: str, at: Span | None) -> tuple[Fix, ...]:
     edits: list[Fix] = []
     added: list[str] = []
     for setting in parse(text).settings():
-        places = _places(tree, canonical(setting).text, here)
+        places = _places(tree, own_name(setting).text, here)
         edits += [Fix(place, setting.span.text) for place in places]
         added += [] if places else [setting.span.text]
     if added:
@@ -91,5 +91,5 @@ def _places(tree: Tree, name: str, here: int) -> Sequence[Span]:
     return [place for place in places if place.start <= here < place.end] or places
 
 
-def _alone(fix: Fix) -> Fix:
+def _by_itself(fix: Fix) -> Fix:
     return replace(fix, also=())

@@ -9,15 +9,15 @@ from pygls.workspace import PositionCodec
 from bertc.diagnostics import Source, Span, codes
 from bertc.editor.convert import actions, diagnostics
 from bertc.editor.grammars import files
-from bertc.editor.positions import Positions
-from bertc.editor.reading import Reading, forget, read
+from bertc.editor.lines import Lines
+from bertc.editor.reading import Reading, forget, read_checked
 
 URI = "file:///mine.bertc"
 EVERYWHERE = types.Range(types.Position(0, 0), types.Position(10**6, 0))
 
 
-def lines(text: str) -> Positions:
-    return Positions(text, PositionCodec())
+def lines(text: str) -> Lines:
+    return Lines(text, PositionCodec())
 
 
 def changed(text: str, action: types.CodeAction) -> str:
@@ -47,7 +47,7 @@ def test_findings_stand_where_check_says_and_actions_remove_them(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = codes()[code].bad
-    reading = read(tmp_path / "mine.bertc", text)
+    reading = read_checked(tmp_path / "mine.bertc", text)
     shown = diagnostics(reading, lines(text), URI)
     assert len(shown) == len(reading.findings) + bool(reading.failure)
     for found, at in zip(reading.findings, shown, strict=False):
@@ -57,7 +57,7 @@ def test_findings_stand_where_check_says_and_actions_remove_them(
             assert at.message.startswith(found.message)
     for action in actions(reading, lines(text), URI, EVERYWHERE):
         assert action.diagnostics is not None
-        after = read(tmp_path / "mine.bertc", changed(text, action))
+        after = read_checked(tmp_path / "mine.bertc", changed(text, action))
         assert len(told(after)) < len(told(reading)) or told(after) != told(reading)
         if len(reading.findings) == 1:
             assert [each for each in after.findings if each.code[0] == "E"] == []
@@ -65,7 +65,7 @@ def test_findings_stand_where_check_says_and_actions_remove_them(
 
 def test_a_help_in_two_alternatives_is_two_actions() -> None:
     text = "hidden = 384\nheads = 10\n"
-    reading = read(Path("mine.bertc"), text)
+    reading = read_checked(Path("mine.bertc"), text)
     found = list(actions(reading, lines(text), URI, EVERYWHERE))
     assert [changed(text, action) for action in found] == [
         "hidden = 384\nheads=8\n",
@@ -76,28 +76,28 @@ def test_a_help_in_two_alternatives_is_two_actions() -> None:
 def test_what_a_base_has_is_shown_at_extends_and_mended_here(tmp_path: Path) -> None:
     (tmp_path / "base.bertc").write_text("heads = 7\n")
     text = 'extends "base.bertc"\nlayers = 2'
-    reading = read(tmp_path / "mine.bertc", text)
+    reading = read_checked(tmp_path / "mine.bertc", text)
     (shown,) = diagnostics(reading, lines(text), URI)
     assert shown.range == types.Range(types.Position(0, 0), types.Position(0, 20))
     assert shown.related_information is not None
     assert shown.related_information[0].location.uri == (tmp_path / "base.bertc").as_uri()
     (first, *_) = actions(reading, lines(text), URI, EVERYWHERE)
-    assert told(read(tmp_path / "mine.bertc", changed(text, first))) == []
+    assert told(read_checked(tmp_path / "mine.bertc", changed(text, first))) == []
     (tmp_path / "base.bertc").write_text("heads = 6\n")
     forget()
-    assert told(read(tmp_path / "mine.bertc", text)) == []
+    assert told(read_checked(tmp_path / "mine.bertc", text)) == []
 
 
 def test_a_file_that_is_missing_is_told_on_the_first_line() -> None:
     text = "task = classify('nowhere.tsv')\nlayers = 2\n"
-    (shown,) = diagnostics(read(Path("mine.bertc"), text), lines(text), URI)
+    (shown,) = diagnostics(read_checked(Path("mine.bertc"), text), lines(text), URI)
     assert shown.range == types.Range(types.Position(0, 0), types.Position(0, 30))
     assert "nowhere.tsv" in shown.message
 
 
 def test_hostile_text_is_shown_as_text() -> None:
     text = "hidden = 64\nlayers\u202e = \x1b[31m2\n"
-    for shown in diagnostics(read(Path("mine.bertc"), text), lines(text), URI):
+    for shown in diagnostics(read_checked(Path("mine.bertc"), text), lines(text), URI):
         assert not {"\u202e", "\x1b"} & set(shown.message)
 
 

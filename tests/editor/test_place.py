@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from bertc.diagnostics import codes
-from bertc.editor.choices import choices
 from bertc.editor.hover import page_at
 from bertc.editor.place import place_at
 from bertc.editor.reading import as_written
+from bertc.editor.suggestions import suggestions
 from bertc.resources import folder
 from bertc.syntax.files import shipped_place
 
@@ -19,8 +19,8 @@ def offered(text: str) -> list[str]:
     """What is inserted of that which goes on from the end of a text; a bar is the cursor."""
     before, _, after = text.partition("|")
     place = place_at(before + after, len(before))
-    found = choices(place, folder("specs"))
-    return [choice.insert for choice in found if choice.text.startswith(place.typed)]
+    found = suggestions(place, folder("specs"))
+    return [suggestion.insert for suggestion in found if suggestion.text.startswith(place.typed)]
 
 
 @pytest.mark.parametrize(
@@ -107,5 +107,5 @@ def test_no_beginning_of_a_spec_raises() -> None:
         for end in range(0, len(text), 4):
             for whole in (text[:end], text):
                 place = place_at(whole, end)
-                choices(place, folder("specs"))
+                suggestions(place, folder("specs"))
                 page_at(place, written)

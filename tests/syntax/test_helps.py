@@ -28,11 +28,11 @@ from bertc.external import filled_in
 from bertc.ir.base import Node, call_text
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Program
-from bertc.syntax.fixes import edited
+from bertc.syntax.fixes import with_edits
 from bertc.syntax.helps import (
     alternatives,
-    canonical,
-    settings_of,
+    own_name,
+    settings_written,
     written_in,
     written_settings,
 )
@@ -90,7 +90,7 @@ class Written:
     def fixed(self, fix: Fix) -> "Written":
         """The same after the edits of a fix."""
         text, name = fix.span.source.text, fix.span.source.name
-        made = edited(text, (fix, *fix.also)).rstrip("\n")
+        made = with_edits(text, (fix, *fix.also)).rstrip("\n")
         if name == "<spec>":
             return replace(self, spec=made)
         number = int(name.rpartition("#")[2]) - 1
@@ -100,14 +100,14 @@ class Written:
         """The same with settings in the place of those that it has, or else at its end."""
         sets, rest = list(self.sets), []
         for setting in syntax.parse(text).settings():
-            name = canonical(setting).text
-            told = [number for number, each in enumerate(sets) if settings_of(each) == {name}]
+            name = own_name(setting).text
+            told = [number for number, each in enumerate(sets) if settings_written(each) == {name}]
             if told:
                 sets[told[-1]] = setting.span.text
             else:
                 rest.append(setting.span.text)
         source = Source("<spec>", f"{self.spec}\n")
-        spec = edited(source.text, written_in(source, " ".join(rest), at))
+        spec = with_edits(source.text, written_in(source, " ".join(rest), at))
         return Written(spec.rstrip("\n"), tuple(sets), self.throughout)
 
 
@@ -141,8 +141,8 @@ def complaint(case: Written, diagnostic: Diagnostic) -> str:
         made = squeezed(" ".join((after.spec, *after.sets)))
         spans = [edit.span for edit in (fix, *fix.also)]
         meant = {s.name.text for s in case.settings() if any(overlap(s.span, e) for e in spans)}
-        meant |= case.blocks(spans) | (settings_of(fix.replacement) or set())
-        meant |= {name for each in case.sets for name in settings_of(each) or ()}
+        meant |= case.blocks(spans) | (settings_written(fix.replacement) or set())
+        meant |= {name for each in case.sets for name in settings_written(each) or ()}
         if wrong := followed(case, after, diagnostic, meant):
             return f"its fix: {wrong}"
         if not tells(help, fix, made):
@@ -151,12 +151,12 @@ def complaint(case: Written, diagnostic: Diagnostic) -> str:
     for text in others if len(others) > 1 or not fix else ():
         if squeezed(text) not in made:  # else it is what the fix does
             after = case.with_settings(text, diagnostic.span)
-            if wrong := followed(case, after, diagnostic, settings_of(text) or set()):
+            if wrong := followed(case, after, diagnostic, settings_written(text) or set()):
                 return f"{text}: {wrong}"
     words, _, example = help.partition(" as in ")
     if not fix and not others and re.search(r"[=({\[]", words):
         return "advice that looks like text to paste"
-    return "no example" if example and not settings_of(example) else ""
+    return "no example" if example and not settings_written(example) else ""
 
 
 def overlap(one: Span, other: Span) -> bool:

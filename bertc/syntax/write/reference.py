@@ -52,7 +52,7 @@ def setting_facts(name: str) -> SettingFacts:
 
 
 def allowed(shape: Shape) -> str:
-    """What may be written, as Markdown on one line."""
+    """The values of a shape, as Markdown on one line."""
     match shape:
         case WholeShape():
             return "whole number" + _limits(shape.bounds)

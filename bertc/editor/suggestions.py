@@ -1,4 +1,4 @@
-"""What may be written at a place, read off the settings: names, kinds, values, specs and files."""
+"""Suggestions at a place, read off the settings: names, kinds, values, specs and files."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -7,15 +7,22 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from bertc.editor.pages import BLOCK, EXTENDS, argument_page, kind_page, setting_page, spec_page
-from bertc.editor.place import Place
+from bertc.editor.pages import (
+    EXTENDS_MEANING,
+    STAGE_MEANING,
+    argument_page,
+    kind_page,
+    setting_page,
+    spec_page,
+)
+from bertc.editor.place import CursorPlace
 from bertc.editor.slots import (
-    Slot,
+    ArgumentSlot,
     block_node,
-    canonical,
-    first_words,
+    full_name,
     kinds_by_name,
     names_at,
+    naming_words,
     slot_at,
     value_shape,
 )
@@ -34,7 +41,7 @@ from bertc.syntax.read.shapes import (
 )
 from bertc.syntax.write.reference import argument_facts, setting_facts
 
-MOST_FILES = 500
+MOST_ENTRIES = 500
 """Files of a folder that are offered."""
 
 IN_STRINGS = ("base", "argument", "value")
@@ -43,7 +50,7 @@ IN_STRINGS = ("base", "argument", "value")
 Sort = Literal["setting", "argument", "block", "kind", "value", "spec", "file"]
 
 
-class Choice(NamedTuple):
+class Suggestion(NamedTuple):
     """Something that may be written: its text, what is inserted, a line and a page about it."""
 
     text: str
@@ -53,8 +60,8 @@ class Choice(NamedTuple):
     page: str = ""
 
 
-def choices(place: Place, folder: Path) -> list[Choice]:
-    """All that may be written at a place; ``folder`` is the one that the spec stands in.
+def suggestions(place: CursorPlace, folder: Path) -> list[Suggestion]:
+    """List all that may be written at a place of a spec in ``folder``.
 
     Files named in strings are looked for in the working folder, as ``check`` does, and those
     after ``extends`` in ``folder``.
@@ -68,7 +75,7 @@ def choices(place: Place, folder: Path) -> list[Choice]:
             return list(_shipped())
         case "argument":
             slot = slot_at(place)
-            named_with = [Choice(word, word, "value") for word in first_words(place)]
+            named_with = [Suggestion(word, word, "value") for word in naming_words(place)]
             known = [*_arguments(place, slot), *_values(value_shape(place))] if slot else []
             return [*named_with, *known]
         case "value":
@@ -77,27 +84,27 @@ def choices(place: Place, folder: Path) -> list[Choice]:
             return []
 
 
-def _items(place: Place) -> Iterator[Choice]:
-    given, equal = {canonical(each) for each in place.level.given}, _equal(place)
+def _items(place: CursorPlace) -> Iterator[Suggestion]:
+    given, equal = {full_name(each) for each in place.level.given}, _equal(place)
     kind, node = block_node(place.level)
     if node:
-        yield from _arguments(place, Slot(kind, node))
+        yield from _arguments(place, ArgumentSlot(kind, node))
         return
     for name in names_at(place.level):
         if name not in given or name == place.word:
             detail = setting_facts(name).meaning
-            yield Choice(name, name + equal, "setting", detail, setting_page(name))
+            yield Suggestion(name, name + equal, "setting", detail, setting_page(name))
     for letter, name in aliases().items():
         if letter == place.typed and name in names_at(place.level):
             detail = setting_facts(name).meaning
-            yield Choice(letter, letter + equal, "setting", detail, setting_page(name))
+            yield Suggestion(letter, letter + equal, "setting", detail, setting_page(name))
     if not place.level.block:
-        yield from (Choice(name, f"{name} ", "block", BLOCK) for name in BLOCKS)
+        yield from (Suggestion(name, f"{name} ", "block", STAGE_MEANING) for name in BLOCKS)
         if not given:
-            yield Choice("extends", "extends ", "block", EXTENDS)
+            yield Suggestion("extends", "extends ", "block", EXTENDS_MEANING)
 
 
-def _arguments(place: Place, slot: Slot) -> Iterator[Choice]:
+def _arguments(place: CursorPlace, slot: ArgumentSlot) -> Iterator[Suggestion]:
     """The arguments of a kind that are not given yet."""
     given = [*(place.brackets[-1].given if place.brackets else place.level.given)]
     given += slot.unnamed
@@ -106,34 +113,34 @@ def _arguments(place: Place, slot: Slot) -> Iterator[Choice]:
         if name not in given or name == place.word:
             detail = f"default {default}" if default else "has to be written"
             page = argument_page(slot.kind, slot.node, name)
-            yield Choice(name, name + equal, "argument", detail, page)
+            yield Suggestion(name, name + equal, "argument", detail, page)
 
 
-def _default(place: Place) -> Iterator[Choice]:
+def _default(place: CursorPlace) -> Iterator[Suggestion]:
     """The default of a number or text, which has no words to choose from."""
-    setting = canonical(place.level.setting)
+    setting = full_name(place.level.setting)
     if place.brackets or block_node(place.level)[1] or setting not in Settings.model_fields:
         return
     facts = setting_facts(setting)
     if facts.default and not list(_values(setting_shape(setting))):
-        yield Choice(facts.default, facts.default, "value", f"the default, of {facts.source}")
+        yield Suggestion(facts.default, facts.default, "value", f"the default, of {facts.source}")
 
 
 @cache
-def _shipped() -> tuple[Choice, ...]:
+def _shipped() -> tuple[Suggestion, ...]:
     """The shipped specs, each with its first comment."""
     texts = ((name, shipped_place(name).read()) for name in shipped_specs())
     return tuple(
-        Choice(name, name, "spec", text.partition("\n")[0].strip("# "), spec_page(name, text))
+        Suggestion(name, name, "spec", text.partition("\n")[0].strip("# "), spec_page(name, text))
         for name, text in texts
     )
 
 
-def _equal(place: Place) -> str:
+def _equal(place: CursorPlace) -> str:
     return "" if place.named else " = "
 
 
-def _values(shape: Shape | None) -> Iterator[Choice]:
+def _values(shape: Shape | None) -> Iterator[Suggestion]:
     """The words that a value may begin with."""
     for kind, node in kinds_by_name(shape).items():
         if node.number_unit:
@@ -141,11 +148,11 @@ def _values(shape: Shape | None) -> Iterator[Choice]:
         page = kind_page(kind, node)
         needed = any(not default for _, default in argument_facts(node)) or node.others
         insert = f"{kind}(" if needed and not kind.endswith(")") else kind
-        yield Choice(kind, insert, "kind", _first_line(node.__doc__), page)
-    yield from (Choice(word, word, "value") for word in words(shape))
+        yield Suggestion(kind, insert, "kind", _first_line(node.__doc__), page)
+    yield from (Suggestion(word, word, "value") for word in plain_words(shape))
 
 
-def words(shape: Shape | None) -> Iterable[str]:
+def plain_words(shape: Shape | None) -> Iterable[str]:
     """The words of a shape that are no kinds."""
     match shape:
         case TruthShape():
@@ -153,9 +160,9 @@ def words(shape: Shape | None) -> Iterable[str]:
         case ChoiceShape():
             return shape.options
         case ListShape():
-            return words(shape.item)
+            return plain_words(shape.item)
         case EitherShape():
-            return [word for option in shape.options for word in words(option)]
+            return [word for option in shape.options for word in plain_words(option)]
         case _:
             return ()
 
@@ -164,7 +171,7 @@ def _first_line(text: str | None) -> str:
     return (text or "").strip().partition("\n")[0].replace("``", "`")
 
 
-def _files(place: Place, folder: Path) -> Iterator[Choice]:
+def _files(place: CursorPlace, folder: Path) -> Iterator[Suggestion]:
     """The files and folders whose names go on from what is typed."""
     typed, base = place.typed, place.expected == "base"
     head = typed[: typed.rfind("/") + 1]
@@ -175,12 +182,12 @@ def _files(place: Place, folder: Path) -> Iterator[Choice]:
         name = f"{entry.name}/" if is_folder(entry.path) else entry.name
         hidden = name.startswith(".") and not typed[len(head) :].startswith(".")
         if not hidden and (not base or name.endswith(("/", SUFFIX))):
-            yield Choice(head + name, head + name, "file")
+            yield Suggestion(head + name, head + name, "file")
 
 
 def _entries(folder: Path) -> list["os.DirEntry[str]"]:
     try:
         with os.scandir(folder) as found:
-            return sorted(islice(found, MOST_FILES), key=lambda entry: entry.name)
+            return sorted(islice(found, MOST_ENTRIES), key=lambda entry: entry.name)
     except (OSError, ValueError):
         return []
