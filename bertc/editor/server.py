@@ -3,6 +3,7 @@
 import asyncio
 import os
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from lsprotocol import types
@@ -33,6 +34,7 @@ class Server(LanguageServer):
         self.quiet = quiet
         self.patience = patience
         self.checking: dict[str, asyncio.Task[None]] = {}
+        self.checks = ThreadPoolExecutor(1)  # one after another, and of those that wait the last
         self.costing = ThreadPoolExecutor(1)
         self.cost: Future[None] | None = None
 
@@ -55,7 +57,8 @@ class Server(LanguageServer):
 
     async def checked(self, uri: str) -> Reading:
         """A document with all that is found in it; other requests are answered meanwhile."""
-        return await asyncio.to_thread(reading.read_checked, self.path(uri), self.text(uri))
+        check = partial(reading.read_checked, self.path(uri), self.text(uri))
+        return await asyncio.get_running_loop().run_in_executor(self.checks, check)
 
     async def cost_of(self, document: Reading, setting: Setting) -> str:
         """The cost of a setting, as much of it as is known after a moment; later there is more."""
@@ -75,7 +78,12 @@ class Server(LanguageServer):
     async def _check(self, uri: str) -> None:
         await asyncio.sleep(self.quiet)
         text, version = self.text(uri), self.workspace.get_text_document(uri).version
-        document = await self.checked(uri)
+        try:
+            document = await self.checked(uri)
+        except Exception as error:  # whatever was typed, the next text is checked again
+            message = f"internal error: {error!r}; please report it with this text"
+            self.window_log_message(types.LogMessageParams(types.MessageType.Error, message))
+            return
         if uri in self.workspace.text_documents and self.text(uri) == text:
             self.publish(uri, diagnostics(document, self.lines(uri), uri), version)
 
