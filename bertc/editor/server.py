@@ -22,7 +22,7 @@ from bertc.syntax.read.tree import Setting
 
 QUIET_SECONDS = 0.15
 """Time without a key after which a text is checked."""
-ANSWER_SECONDS = 0.03
+ANSWER_SECONDS = 0.02
 """Time that an answer waits for figures that are being worked out."""
 
 
