@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bertc.estimate import Estimate
     from bertc.inference.trained import Trained
     from bertc.nn import Model
-    from bertc.syntax import Tree
+    from bertc.syntax import SpecLocation, Tree
     from bertc.train.report import Report
 
 Spec = str | Program | Resolved
@@ -39,7 +39,9 @@ def parse(text: str, name: str = "<spec>") -> Tree:
 
 
 def points(
-    spec: str | Program, overrides: Sequence[str] = (), diagnostics: Diagnostics | None = None
+    spec: str | SpecLocation | Program,
+    overrides: Sequence[str] = (),
+    diagnostics: Diagnostics | None = None,
 ) -> tuple[Resolved, ...]:
     """Every program of a spec: one, or one per point of a grid; overrides read ``key=value``.
 
@@ -64,7 +66,11 @@ def points(
     return found
 
 
-def check(spec: str, overrides: Sequence[str] = (), diagnostics: Diagnostics | None = None) -> int:
+def check(
+    spec: str | SpecLocation,
+    overrides: Sequence[str] = (),
+    diagnostics: Diagnostics | None = None,
+) -> int:
     """Check a spec and the files that it names; the number of its programs.
 
     The files of tasks are read: those of text may be large, and are not, but
@@ -95,7 +101,7 @@ def check(spec: str, overrides: Sequence[str] = (), diagnostics: Diagnostics | N
 
 
 def compile_spec(
-    spec: str | Program, overrides: Sequence[str], diagnostics: Diagnostics
+    spec: str | SpecLocation | Program, overrides: Sequence[str], diagnostics: Diagnostics
 ) -> list[Complete]:
     """Every program of a spec with all its settings, each with its origin.
 
@@ -113,7 +119,7 @@ def compile_spec(
     if isinstance(spec, Program):
         programs = [aimed(filled_in(spec, diagnostics), diagnostics)]
         return _completed(programs, diagnostics)
-    if not spec.strip():
+    if isinstance(spec, str) and not spec.strip():
         raise UsageError("the spec is empty", help="a file, a shipped spec's name, or a text")
     programs = syntax.load(spec, overrides, diagnostics)
     if not diagnostics.found:

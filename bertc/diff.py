@@ -134,9 +134,9 @@ def diff(
     for change in _differing(*programs):
         derived = follows(change, *programs)
         changed_in = None if derived else _with_change(spec, own, change)
-        cost = _cost(changed_in, device, tokens) if changed_in else None
+        cost = cost_of(changed_in, device, tokens) if changed_in else None
         lines.append(Line(change, derived, cost))
-    costs = [_cost(each, device, tokens) for each in programs]
+    costs = [cost_of(each, device, tokens) for each in programs]
     return Difference(
         names=(first, second),
         costs=(costs[0], costs[1]),
@@ -203,7 +203,8 @@ def _with_change(spec: str, overrides: Sequence[str], change: Change) -> Resolve
     return found
 
 
-def _cost(resolved: Resolved, device: str, tokens: int) -> Cost:
+def cost_of(resolved: Resolved, device: str, tokens: int) -> Cost:
+    """The figures of a program, and of a text of ``tokens`` tokens."""
     (lengths,) = row_lengths([resolved])
     told: Estimate = estimate(resolved, device, lengths=lengths)
     return Cost(

@@ -39,6 +39,8 @@ SPENT = ("flops", "time")
 """Budgets that every step takes from."""
 ALIASES = {"E": "embedding"}
 SHOWN = 5
+FEWEST_STEPS = 100
+"""Steps below which a run learns next to nothing."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class Choice:
             first = self.budgets[0].kind
             return (
                 f"{self.within:,} of {self.tried:,} fit{refused}; the first uses the most of "
-                f"--{first}"
+                f"--{first}{self._remark()}"
             )
         shares = self.candidates[0].shares(self.budgets)
         over = (
@@ -114,6 +116,14 @@ class Choice:
             if share > 1
         )
         return f"none of {self.tried:,} fits{refused}; the nearest takes {', '.join(over)}"
+
+    def _remark(self) -> str:
+        """A line on a best candidate that is hardly trained; empty if it is."""
+        steps = self.candidates[0].resolved.steps
+        if not self.searched or steps >= FEWEST_STEPS:
+            return ""
+        kinds = " and ".join(f"--{each.kind}" for each in self.budgets if each.kind in SPENT)
+        return f"\nremark: {kinds} leave it {steps:,} steps; give more, or a smaller spec"
 
     def as_json(self) -> str:
         """Budgets and the best candidates, figures as plain numbers."""

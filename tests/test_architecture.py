@@ -70,10 +70,14 @@ ROOMS = (
     "train.beginning",
     "train",
     "inference",
+    "editor",
     "commands",
 )
 """Folders of the package from the ground up: one imports only from those before it."""
+ON_TOP = ("editor", "commands")
+"""Rooms that call the Python functions of the package."""
 TORCH_FREE = (
+    "editor",
     "diagnostics",
     "storage",
     "tokenizer_files",
@@ -143,7 +147,7 @@ def test_arrows_point_down(room: str) -> None:
             if root == "bertc" and parts:
                 of_ground = parts[0] in ("__version__", "resources")
                 assert room_named(name) in below, f"{path} imports {name}"
-                assert room_named(name) or of_ground or room == "commands", f"{path}: {name}"
+                assert room_named(name) or of_ground or room in ON_TOP, f"{path}: {name}"
 
 
 @pytest.mark.parametrize(("one", "other"), APART)
@@ -268,6 +272,7 @@ OWN_FILES = (
     "resources.py", "syntax/read/grammar.py", "syntax/read/table.py", "diagnostics/codes.py",
     "estimate/machines/calibration.py", "host/machine.py", "host/resident.py",
     "data/sources/docstrings.py", "data/cache/store.py", "syntax/files.py", "commands/specs.py",
+    "commands/completing.py",
     "planning/cores.py", "native/library.py",
 )  # fmt: skip
 """Files of the package, of the system, and those whose kind and size were looked at before."""

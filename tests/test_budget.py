@@ -4,6 +4,7 @@ import io
 import itertools
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,16 @@ def test_steps_use_up_what_they_may() -> None:
         assert candidate.figures["flops"] <= spent.most < estimate(longer).flops.train_total
         (again,) = points(show(candidate.program))
         assert estimate(again).flops.train_total == candidate.figures["flops"]
+
+
+def test_a_handful_of_steps_is_remarked_on() -> None:
+    spec = "layers={1, 2} hidden=64 vocab=1k seq=64 batch=8 steps=?"
+    remarks = [
+        choose(spec, [Budget("flops", flops)]).as_table().partition("remark: ")[2]
+        for flops in (1e9, 2e10)
+    ]
+    assert re.match("--flops leave it 12 steps; ", remarks[0])
+    assert remarks[1] == ""
 
 
 def test_shapes_that_nobody_trains_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

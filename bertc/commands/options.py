@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bertc.commands.completing import complete_setting, complete_spec
 from bertc.storage.paths import is_folder, working_folder
 
 app = typer.Typer(
@@ -49,14 +50,27 @@ def _quoted(specs: list[str]) -> list[str]:
 
 
 SpecArgument = Annotated[
-    str, typer.Argument(help="a file, a shipped spec's name, the text, or - for standard input")
+    str,
+    typer.Argument(
+        help="a file, a shipped spec's name, the text, or - for standard input",
+        autocompletion=complete_spec,
+    ),
 ]
 SpecsArgument = Annotated[
     list[str],
-    typer.Argument(help="files, shipped names, texts, or - for standard input", callback=_quoted),
+    typer.Argument(
+        help="files, shipped names, texts, or - for standard input",
+        callback=_quoted,
+        autocompletion=complete_spec,
+    ),
 ]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", help="override a setting: key=value (repeatable)")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="override a setting: key=value (repeatable)",
+        autocompletion=complete_setting,
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from bertc.commands.completing import complete_spec
 from bertc.commands.options import (
     QUIET_PROFILER,
     JsonOption,
@@ -140,8 +141,13 @@ def estimate(
 @app.command()
 @without_collecting()
 def diff(
-    first: Annotated[str, typer.Argument(help="a spec as in estimate, or a run folder")],
-    second: Annotated[str, typer.Argument(help="what it is compared with")],
+    first: Annotated[
+        str,
+        typer.Argument(help="a spec as in estimate, or a run folder", autocompletion=complete_spec),
+    ],
+    second: Annotated[
+        str, typer.Argument(help="what it is compared with", autocompletion=complete_spec)
+    ],
     set: SetOption = None,
     device: Annotated[str, typer.Option(help="as in estimate")] = "h200",
     json: JsonOption = False,
@@ -159,7 +165,11 @@ def diff(
 @without_collecting()
 def fit_(
     spec: Annotated[
-        str, typer.Argument(help="a spec with free settings: layers=? hidden={256, 512}")
+        str,
+        typer.Argument(
+            help="a spec with free settings: layers=? hidden={256, 512}",
+            autocompletion=complete_spec,
+        ),
     ],
     set: SetOption = None,
     params: Annotated[str | None, typer.Option(help="most parameters, heads included: 14M")] = None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bertc.commands.completing import complete_spec
 from bertc.commands.options import (
     QUIET_PROFILER,
     ProfileOption,
@@ -22,12 +23,18 @@ if TYPE_CHECKING:
     from bertc.ir.program.resolved import Resolved
 
 
+TrainedSpec = Annotated[
+    str,
+    typer.Argument(
+        help="a spec; with --resume also a run folder, or nothing with --out",
+        autocompletion=complete_spec,
+    ),
+]
+
+
 @app.command()
 def train(
-    spec: Annotated[
-        str,
-        typer.Argument(help="a spec; with --resume also a run folder, or nothing with --out"),
-    ] = "",
+    spec: TrainedSpec = "",
     set: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="run folder [default: runs/NAME]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="resume a run that stopped")] = False,

@@ -55,12 +55,16 @@ def _window_is_whole(program: Complete, diagnostics: Diagnostics) -> None:
     reach, seq = max((reach or 0 for reach in reaches), default=0), longest.seq
     written = program.origins["attention"].kind != "derived"  # else it came with the weights
     if written and reach >= seq - 1:
+        window, rows = program.origins["attention"], longest.origins["seq"]
+        here, beside = window.span, note(f"seq = {seq}", rows.span)
+        if window.kind == "extends" and rows.span and rows.kind != "extends":
+            here, beside = rows.span, note("the window is set here", window.span)
         diagnostics.remark(
             "R111",
             f"a window of {2 * reach} covers rows of {seq} tokens from end to end",
-            program.span("attention"),
+            here,
             label="every layer attends to whole rows",
-            notes=note(f"seq = {seq}", longest.span("seq")),
+            notes=beside,
             help=f"attention=local({max(2, seq // 2)}) or attention=full",
         )
 

@@ -27,7 +27,8 @@ _SPEC_TEXT = re.compile(r"[={}\"'#,\s]")
 class SpecLocation(NamedTuple):
     """The location of a spec: name in messages, title, file, and the folders for its bases.
 
-    ``text`` is the spec itself if it is no file; ``span`` is where another spec extends it.
+    ``text`` is the spec itself if it is no file, or not yet what is in the file. ``span`` is where
+    another spec extends it.
     """
 
     name: str
@@ -44,7 +45,7 @@ class SpecLocation(NamedTuple):
         Raises:
             MissingInputError: if its file cannot be read.
         """
-        if self.path is None:
+        if self.path is None or self.text:
             return self.text
         try:
             return read_file(self.path)

@@ -18,7 +18,11 @@ def apply_fixes(source: Source, diagnostics: Iterable[Diagnostic]) -> str:
         here = all(part.span.source == source for part in parts)
         if here and not any(_overlap(part, edit) for part in parts for edit in edits):
             edits += parts
-    text = source.text
+    return with_edits(source.text, edits)
+
+
+def with_edits(text: str, edits: Iterable[Fix]) -> str:
+    """A text after edits of it that do not overlap."""
     for edit in reversed(sorted(edits, key=lambda edit: (edit.span.start, edit.span.end))):
         text = text[: edit.span.start] + edit.replacement + text[edit.span.end :]
     return text

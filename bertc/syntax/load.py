@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path, PurePath
 
@@ -25,7 +25,7 @@ _BARE_PATH = re.compile(
 
 
 def load(
-    spec: str, overrides: Sequence[str] = (), diagnostics: Diagnostics | None = None
+    spec: str | SpecLocation, overrides: Sequence[str] = (), diagnostics: Diagnostics | None = None
 ) -> list[Program]:
     """Load the programs of a spec: one, or one for each point of its grids.
 
@@ -38,7 +38,7 @@ def load(
         SpecError: if there are mistakes and no ``diagnostics`` to take them.
     """
     report = Diagnostics() if diagnostics is None else diagnostics
-    place = find(spec)
+    place = spec if isinstance(spec, SpecLocation) else find(spec)
     text = place.read()
     if place.name != "<spec>" and not re.sub("#.*", "", text).strip():
         raise UsageError(f"the spec {place.name} is empty", help="extends bert-base, for one")
@@ -71,6 +71,22 @@ def lower(tree: Tree, diagnostics: Diagnostics | None = None) -> list[Program]:
     if diagnostics is None:
         report.raise_if_any()
     return programs
+
+
+def bases(place: SpecLocation, tree: Tree) -> Iterator[tuple[SpecLocation, Tree]]:
+    """The specs that a tree builds on with their trees, the nearest first, as far as there are."""
+    report = Diagnostics()
+    loader, chain = _Bases(place.root, report), [place]
+    while extends := next((item for item in tree.items if isinstance(item, Extends)), None):
+        base = loader.find(extends, chain[-1].here)
+        if base is None or base.path is None or not loader.sound(base, extends, chain):
+            return
+        try:
+            tree = parse(read_file(base.path), base.name, report)
+        except UnreadableError:
+            return
+        chain.append(base)
+        yield base, tree
 
 
 class _Bases:

@@ -1,6 +1,7 @@
 """What the passes leave: complete programs, derived dimensions, stages, and owner maps."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +32,18 @@ def test_dimensions_follow_from_the_width() -> None:
     assert encoder.positions.rows == 64
     assert not encoder.pooler
     assert resolve("objective=mlm+sop").encoder.pooler
+
+
+def test_a_remark_on_what_a_base_has_stands_where_this_spec_can_change_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "base.bertc").write_text("attention=local(128) seq=512")
+    diagnostics = Diagnostics()
+    compile_spec('extends "base.bertc" seq=64', (), diagnostics)
+    places = [(each.span.text, each.span.source.name) for each in diagnostics.remarks if each.span]
+    assert places == [("seq=64", "<spec>")]
+    assert diagnostics.remarks[0].notes[0].span.text == "attention=local(128)"
 
 
 def test_format_follows_from_the_objective() -> None:

@@ -10,70 +10,28 @@ import pytest
 
 from bertc import passes, syntax
 from bertc.diagnostics import Diagnostics
-from bertc.ir.program.settings import STAGE_SETTINGS, Settings, default_source
+from bertc.ir.program.settings import STAGE_SETTINGS, Settings
 from bertc.syntax.read.shapes import (
-    ChoiceShape,
     EitherShape,
     KindShape,
-    Limits,
-    ListShape,
-    RealShape,
     Shape,
     SumShape,
-    TextShape,
-    TruthShape,
-    WholeShape,
     arguments,
-    required,
     setting_shape,
 )
-from bertc.syntax.write.show import show_value
+from bertc.syntax.write.reference import argument_facts, setting_facts
 
 PATH = Path(__file__).parents[2] / "docs" / "language.md"
 TEXT = PATH.read_text(encoding="utf-8")
 
 
-def allowed(shape: Shape) -> str:
-    """What may be written, in a table's cell."""
-    match shape:
-        case WholeShape():
-            return "whole number" + limits(shape.bounds)
-        case RealShape():
-            return "number" + limits(shape.bounds)
-        case TruthShape():
-            return "`true` `false`"
-        case TextShape():
-            return "text"
-        case ChoiceShape() | KindShape():
-            return " ".join(f"`{option}`" for option in shape.options)
-        case ListShape():
-            return f"list of {shape.length or ''} {allowed(shape.item)}".replace("  ", " ")
-        case SumShape():
-            return "sum of " + allowed(shape.inner)
-        case EitherShape():
-            return " or ".join(map(allowed, shape.options))
-
-
-def limits(bounds: Limits) -> str:
-    signs = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
-    words = [
-        f"{sign} {getattr(bounds, name):,}"
-        for name, sign in signs
-        if getattr(bounds, name) is not None
-    ]
-    return f" {', '.join(words)}" if words else ""
-
-
 def settings_table() -> str:
     rows = ["| setting | what it is | values | default | from |", "|---|---|---|---|---|"]
-    for name, field in Settings.model_fields.items():
-        extra = field.json_schema_extra
-        alias = f" `{extra['alias']}`" if isinstance(extra, dict) and extra["alias"] else ""
-        derived = field.is_required()
-        value = "" if derived else f"`{show_value(field.default, setting_shape(name))}`"
-        source = default_source(name)
-        cells = [f"`{name}`{alias}", field.description or "", allowed(setting_shape(name))]
-        cells += [source if derived else value, "" if derived else source]
+    for facts in map(setting_facts, Settings.model_fields):
+        alias = f" `{facts.alias}`" * bool(facts.alias)
+        value = f"`{facts.default}`" if facts.default else facts.source
+        cells = [f"`{facts.name}`{alias}", facts.meaning, facts.values]
+        cells += [value, facts.source if facts.default else ""]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
@@ -98,17 +56,12 @@ def kinds_table() -> str:
     rows = ["| setting | kind | arguments |", "|---|---|---|"]
     for setting in Settings.model_fields:
         for kind, node in kinds(setting_shape(setting)).items():
-            texts = []
-            shapes = arguments(node)
-            for index, name in enumerate(
-                [*node.positional, *(n for n in shapes if n not in node.positional)]
-            ):
-                bar = r"\| " if index == len(node.positional) else ""
-                if name in required(node):
-                    texts.append(f"{bar}{name}!")
-                else:
-                    default = show_value(node.model_fields[name].default, shapes[name])
-                    texts.append(f"{bar}{name}={default}")
+            texts = [
+                f"{name}={default}" if default else f"{name}!"
+                for name, default in argument_facts(node)
+            ]
+            if (unnamed := len(node.positional)) < len(texts):
+                texts[unnamed] = rf"\| {texts[unnamed]}"
             shown = f"`{' '.join(texts)}`" if texts else ""
             rows.append(f"| {setting} | `{kind}` | {shown} |")
     return "\n".join(rows)

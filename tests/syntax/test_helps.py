@@ -20,14 +20,22 @@ from bertc.diagnostics import (
     Diagnostics,
     Fix,
     MissingInputError,
+    Source,
     Span,
-    SpecError,
     codes,
 )
 from bertc.external import filled_in
 from bertc.ir.base import Node, call_text
-from bertc.ir.program.settings import Settings, aliases
+from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Program
+from bertc.syntax.fixes import with_edits
+from bertc.syntax.helps import (
+    alternatives,
+    own_name,
+    settings_written,
+    written_in,
+    written_settings,
+)
 from bertc.syntax.read.shapes import (
     EitherShape,
     KindShape,
@@ -37,7 +45,7 @@ from bertc.syntax.read.shapes import (
     arguments,
     setting_shape,
 )
-from bertc.syntax.read.tree import Block, Name, Setting
+from bertc.syntax.read.tree import Block, Setting
 from bertc.syntax.write.show import show_value
 from tests.syntax.test_golden import CASES
 
@@ -71,9 +79,7 @@ class Written:
 
     def settings(self) -> list[Setting]:
         """Those of the spec and of its blocks, by their own names."""
-        tree = syntax.parse(self.spec, diagnostics=Diagnostics())
-        items = [*tree.items, *(i for b in tree.items if isinstance(b, Block) for i in b.items)]
-        return [replace(i, name=named(i)) for i in items if isinstance(i, Setting)]
+        return written_settings(syntax.parse(self.spec, diagnostics=Diagnostics()))
 
     def blocks(self, spans: Sequence[Span]) -> set[str]:
         """Names of the blocks that some of the spans touch: ``generator { ... }`` is a setting."""
@@ -84,58 +90,25 @@ class Written:
     def fixed(self, fix: Fix) -> "Written":
         """The same after the edits of a fix."""
         text, name = fix.span.source.text, fix.span.source.name
-        made = edited(text, fix, *fix.also).rstrip("\n")
+        made = with_edits(text, (fix, *fix.also)).rstrip("\n")
         if name == "<spec>":
             return replace(self, spec=made)
         number = int(name.rpartition("#")[2]) - 1
         return replace(self, sets=(*self.sets[:number], made, *self.sets[number + 1 :]))
 
     def with_settings(self, text: str, at: Span | None) -> "Written":
-        """The same with settings in the place of those that it has, or else at its end.
-
-        Of one that is written several times, the one that a finding is about is meant.
-        """
-        spec, sets, added = self.spec, list(self.sets), ""
+        """The same with settings in the place of those that it has, or else at its end."""
+        sets, rest = list(self.sets), []
         for setting in syntax.parse(text).settings():
-            name = named(setting).text
-            told = [number for number, each in enumerate(sets) if settings_of(each) == {name}]
+            name = own_name(setting).text
+            told = [number for number, each in enumerate(sets) if settings_written(each) == {name}]
             if told:
                 sets[told[-1]] = setting.span.text
-                continue
-            places = [item.span for item in Written(spec).settings() if item.name.text == name]
-            here = at.start if at and at.source.name == "<spec>" else -1
-            meant = [place for place in places if place.start <= here < place.end] or places
-            spec = edited(spec, *(Fix(place, setting.span.text) for place in meant))
-            added += "" if places else f" {setting.span.text}"
-        return Written(spec + added, tuple(sets), self.throughout)
-
-
-def named(setting: Setting) -> Name:
-    """The name of a setting that it has beside its letter."""
-    return replace(setting.name, text=aliases().get(setting.name.text, setting.name.text))
-
-
-def edited(text: str, *edits: Fix) -> str:
-    """A text after edits."""
-    for edit in reversed(sorted(edits, key=lambda edit: edit.span.start)):
-        text = text[: edit.span.start] + edit.replacement + text[edit.span.end :]
-    return text
-
-
-def settings_of(text: str) -> set[str] | None:
-    """The settings that a text writes, by their own names; None if it is something else."""
-    try:
-        items = syntax.parse(text).items
-    except SpecError:
-        return None
-    known = {named(item).text for item in items if isinstance(item, Setting)}
-    return known if len(known) == len(items) > 0 and known <= set(Settings.model_fields) else None
-
-
-def alternatives(help: str) -> list[str]:
-    """The texts of a help that can be pasted as settings, if all of it is such texts."""
-    texts = help.split(" or ")
-    return texts if all(map(settings_of, texts)) else []
+            else:
+                rest.append(setting.span.text)
+        source = Source("<spec>", f"{self.spec}\n")
+        spec = with_edits(source.text, written_in(source, " ".join(rest), at))
+        return Written(spec.rstrip("\n"), tuple(sets), self.throughout)
 
 
 def squeezed(text: str) -> str:
@@ -168,8 +141,8 @@ def complaint(case: Written, diagnostic: Diagnostic) -> str:
         made = squeezed(" ".join((after.spec, *after.sets)))
         spans = [edit.span for edit in (fix, *fix.also)]
         meant = {s.name.text for s in case.settings() if any(overlap(s.span, e) for e in spans)}
-        meant |= case.blocks(spans) | (settings_of(fix.replacement) or set())
-        meant |= {name for each in case.sets for name in settings_of(each) or ()}
+        meant |= case.blocks(spans) | (settings_written(fix.replacement) or set())
+        meant |= {name for each in case.sets for name in settings_written(each) or ()}
         if wrong := followed(case, after, diagnostic, meant):
             return f"its fix: {wrong}"
         if not tells(help, fix, made):
@@ -178,12 +151,12 @@ def complaint(case: Written, diagnostic: Diagnostic) -> str:
     for text in others if len(others) > 1 or not fix else ():
         if squeezed(text) not in made:  # else it is what the fix does
             after = case.with_settings(text, diagnostic.span)
-            if wrong := followed(case, after, diagnostic, settings_of(text) or set()):
+            if wrong := followed(case, after, diagnostic, settings_written(text) or set()):
                 return f"{text}: {wrong}"
     words, _, example = help.partition(" as in ")
     if not fix and not others and re.search(r"[=({\[]", words):
         return "advice that looks like text to paste"
-    return "no example" if example and not settings_of(example) else ""
+    return "no example" if example and not settings_written(example) else ""
 
 
 def overlap(one: Span, other: Span) -> bool:

@@ -4,19 +4,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bertc.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
-from bertc.ir.base import Node, call_text
+from bertc.ir.base import call_text
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.ir.program.written import Program
 from bertc.syntax.lowering.other_tools import OTHER_TOOLS
 from bertc.syntax.lowering.unknown_argument import rest_of_line
 from bertc.syntax.read.parse import parse
 from bertc.syntax.read.shapes import (
-    EitherShape,
-    KindShape,
-    ListShape,
-    Shape,
-    SumShape,
     arguments,
+    kinds_in,
     required,
     setting_shape,
 )
@@ -118,7 +114,7 @@ def _report_argument(
             fix = Fix(item.span, help, edits)
     else:
         setting, kind = next((h for h in holders if h[0] not in context.written), holders[0])
-        needs = [f"{n}=..." for n in required(_kinds(setting_shape(setting))[kind])]
+        needs = [f"{n}=..." for n in required(kinds_in(setting_shape(setting))[kind])]
         needs = [each for each in needs if each != f"{argument}=..."]
         help = f"{setting}={call_text(kind, *needs, f'{argument}={value}')}"
         fix = None if needs or setting in context.written else Fix(item.span, help)
@@ -145,7 +141,7 @@ def _holders(argument: str, known: Iterable[str]) -> list[tuple[str, str]]:
     return [
         (setting, kind)
         for setting in known
-        for kind, node in _kinds(setting_shape(setting)).items()
+        for kind, node in kinds_in(setting_shape(setting)).items()
         if argument in arguments(node)
     ]
 
@@ -184,7 +180,7 @@ def _addition(setting: Setting, item: Setting, known: Collection[str]) -> Fix | 
     """The edit that adds a stray to the kind of a setting, or replaces that argument."""
     argument, value = _argument_meant(item.name.text, known), item.value.span.text
     kinds = list(dict.fromkeys(kind for _, kind in _holders(argument, known)))
-    shape = _kinds(setting_shape(_canonical(setting.name.text)))
+    shape = kinds_in(setting_shape(_canonical(setting.name.text)))
     for term in _terms(setting.value):
         form = "bare_number" if isinstance(term, Number) else "bare_string"
         bare = (k for k in kinds if k in shape and getattr(shape[k], form))
@@ -217,17 +213,3 @@ def _terms(value: Value) -> Iterator[Value]:
             yield value.term
         case _:
             yield value
-
-
-def _kinds(shape: Shape) -> Mapping[str, type[Node]]:
-    match shape:
-        case KindShape():
-            return shape.options if shape.named else {}
-        case SumShape():
-            return _kinds(shape.inner)
-        case ListShape():
-            return _kinds(shape.item)
-        case EitherShape():
-            return {name: node for each in shape.options for name, node in _kinds(each).items()}
-        case _:
-            return {}

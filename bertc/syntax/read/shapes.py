@@ -160,6 +160,21 @@ def kinds_of(node: type[Node]) -> tuple[str, ...]:
     return tuple(str(option) for option in get_args(info.annotation))
 
 
+def kinds_in(shape: Shape) -> dict[str, type[Node]]:
+    """The node classes that a value of a shape may name, by their kinds."""
+    match shape:
+        case KindShape():
+            return shape.options if shape.named else {}
+        case SumShape():
+            return kinds_in(shape.inner)
+        case ListShape():
+            return kinds_in(shape.item)
+        case EitherShape():
+            return {name: node for each in shape.options for name, node in kinds_in(each).items()}
+        case _:
+            return {}
+
+
 def required(node: type[Node]) -> list[str]:
     """The names of the arguments without a default."""
     return [name for name, info in node.model_fields.items() if info.is_required()]

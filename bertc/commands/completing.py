@@ -1,0 +1,53 @@
+"""Completion in a shell: specs, files of specs, and settings with their values.
+
+Answers come at a key, so the words are read from a file and the compiler is not loaded.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from bertc.resources import folder, shipped_specs
+
+MOST_NAMES = 500
+
+
+def complete_spec(incomplete: str) -> list[str]:
+    """Shipped specs, and spec files and folders whose paths begin as what is typed."""
+    shipped = [name for name in shipped_specs() if name.startswith(incomplete)]
+    return [*shipped, *_files(incomplete)]
+
+
+def complete_setting(incomplete: str) -> list[tuple[str, str]]:
+    """Settings with their meanings; behind ``name=`` the words that its value may begin with."""
+    words: dict[str, Any] = json.loads(
+        (folder("grammar") / "bertc.words.json").read_text(encoding="utf-8")
+    )
+    name, equal, typed = incomplete.partition("=")
+    known = words["settings"].get(words["letters"].get(name, name))
+    if equal:
+        values = known["values"] if known else ()
+        return [(f"{name}={each}", "") for each in values if each.startswith(typed)]
+    return [
+        (f"{each}=", setting["meaning"])
+        for each, setting in words["settings"].items()
+        if each.startswith(incomplete)
+    ]
+
+
+def _files(typed: str) -> Iterator[str]:
+    head, _, name = typed.rpartition("/")
+    head += "/" * ("/" in typed)
+    try:
+        with os.scandir(os.path.expanduser(head) or ".") as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)[:MOST_NAMES]
+    except (OSError, ValueError):
+        return
+    for entry in entries:
+        hidden = entry.name.startswith(".") and not name.startswith(".")
+        if entry.name.startswith(name) and not hidden:
+            if entry.is_dir():
+                yield f"{head}{entry.name}/"
+            elif entry.name.endswith(".bertc"):
+                yield head + entry.name

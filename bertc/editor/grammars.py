@@ -1,0 +1,96 @@
+"""The words of the language as files for other programs: ``python -m bertc.editor.grammars``.
+
+A TextMate grammar colours specs in editors; a list of words lets a shell complete settings without
+loading the settings themselves, which takes longer than a key.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from bertc.editor.slots import kinds_by_name
+from bertc.editor.suggestions import plain_words
+from bertc.ir.program.settings import Settings, aliases
+from bertc.resources import folder
+from bertc.syntax.lowering.lower import BLOCKS
+from bertc.syntax.read.shapes import Shape, arguments, setting_shape
+from bertc.syntax.write.reference import setting_facts
+
+WORDS_FILE = "bertc.words.json"
+TEXT_MATE_FILE = "vscode/bertc.tmLanguage.json"
+
+
+def word_table() -> dict[str, Any]:
+    """Each setting with its meaning and the words that its value may begin with."""
+    settings = {}
+    for name in Settings.model_fields:
+        shape = setting_shape(name)
+        values = [
+            kind for kind, node in kinds_by_name(shape).items() if not node.number_unit
+        ] + list(plain_words(shape))
+        settings[name] = {"meaning": setting_facts(name).meaning, "values": values}
+    return {"settings": settings, "letters": aliases()}
+
+
+def text_mate() -> dict[str, Any]:
+    """The TextMate grammar: comments, texts, numbers, settings, arguments and kinds."""
+    named = [*Settings.model_fields, *aliases()]
+    kinds = {kind.partition("(")[0] for name in Settings.model_fields for kind in _kinds_of(name)}
+    rules = [
+        ("comment.line.number-sign.bertc", "#.*$"),
+        ("string.quoted.double.bertc", r'"(?:\\.|[^"\\])*"'),
+        ("string.quoted.single.bertc", r"'(?:\\.|[^'\\])*'"),
+        ("keyword.control.bertc", _word(["extends", *BLOCKS])),
+        ("variable.language.setting.bertc", _word(named) + r"(?=\s*[={])"),
+        ("variable.parameter.bertc", r"(?<![\w-])[A-Za-z_][\w-]*(?=\s*=)"),
+        ("constant.language.bertc", _word(["true", "false"])),
+        ("support.type.kind.bertc", _word(kinds)),
+        (
+            "constant.numeric.bertc",
+            r"(?<![\w-])-?\.?\d(?:[eE][+-]?\d|[A-Za-z\d_.])*%?(?:[ \t]+tokens)?",
+        ),
+        ("keyword.operator.bertc", r"[=+*/]"),
+    ]
+    return {
+        "name": "bertc",
+        "scopeName": "source.bertc",
+        "fileTypes": ["bertc"],
+        "patterns": [{"name": scope, "match": pattern} for scope, pattern in rules],
+    }
+
+
+def _kinds_of(setting: str) -> set[str]:
+    """The kinds in a setting's values, and in their arguments."""
+    found: set[str] = set()
+    waiting: list[Shape] = [setting_shape(setting)]
+    while waiting:
+        for kind, node in kinds_by_name(waiting.pop()).items():
+            if kind not in found:
+                found.add(kind)
+                waiting += arguments(node).values()
+    return found
+
+
+def _word(names: Iterable[str]) -> str:
+    longest_first = sorted(set(names), key=lambda name: (-len(name), name))
+    return rf"(?<![\w-])(?:{'|'.join(map(re.escape, longest_first))})(?![\w-])"
+
+
+def files() -> dict[Path, str]:
+    """The texts of both files."""
+    return {
+        folder("grammar") / name: json.dumps(content, indent=1) + "\n"
+        for name, content in ((WORDS_FILE, word_table()), (TEXT_MATE_FILE, text_mate()))
+    }
+
+
+def write_grammars() -> None:
+    """Write the files."""
+    for path, text in files().items():
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_grammars()

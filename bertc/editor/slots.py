@@ -1,0 +1,144 @@
+"""Names and values that settings allow at a place: known names, kinds, the shape of a value."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from bertc.editor.place import Bracket, CursorPlace, Level
+from bertc.ir.base import Node
+from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
+from bertc.syntax.lowering.lower import BLOCKS
+from bertc.syntax.read.shapes import (
+    EitherShape,
+    KindShape,
+    ListShape,
+    Shape,
+    SumShape,
+    TextShape,
+    arguments,
+    block_kind,
+    setting_shape,
+)
+
+
+class ArgumentSlot(NamedTuple):
+    """An argument of a kind; ``name`` is empty where there is no further one without a name.
+
+    ``unnamed`` are those that were given without theirs.
+    """
+
+    kind: str
+    node: type[Node]
+    name: str = ""
+    unnamed: tuple[str, ...] = ()
+
+
+def full_name(setting: str) -> str:
+    """The name of a setting that is written by its letter."""
+    return aliases().get(setting, setting)
+
+
+def block_node(level: Level) -> tuple[str, type[Node] | None]:
+    """The kind whose arguments a block gives: ``generator { hidden=64 }``."""
+    return block_kind(full_name(level.block)) if level.block else ("", None)
+
+
+def names_at(level: Level) -> tuple[str, ...]:
+    """The names that may stand before ``=`` at a level."""
+    _, node = block_node(level)
+    if node:
+        return tuple(arguments(node))
+    return STAGE_SETTINGS if level.block in BLOCKS else tuple(Settings.model_fields)
+
+
+def value_shape(place: CursorPlace) -> Shape | None:
+    """The shape of the value at a place; None where no setting is known."""
+    shape = _level_shape(place.level)
+    for bracket in place.brackets:
+        shape = _inside(shape, bracket)
+    return shape
+
+
+def slot_at(place: CursorPlace) -> ArgumentSlot | None:
+    """The kind that the innermost bracket gives arguments to, and which of them is next."""
+    if not place.brackets:
+        return None
+    shape = _level_shape(place.level)
+    for bracket in place.brackets[:-1]:
+        shape = _inside(shape, bracket)
+    return _slot(shape, place.brackets[-1])
+
+
+def naming_words(place: CursorPlace) -> list[str]:
+    """The words that a kind at an open bracket may be named with: ``logits`` of ``kd(logits)``."""
+    if not place.brackets or place.brackets[-1].unnamed:
+        return []
+    shape = _level_shape(place.level)
+    for bracket in place.brackets[:-1]:
+        shape = _inside(shape, bracket)
+    head = f"{place.brackets[-1].kind}("
+    return [kind[len(head) : -1] for kind in kinds_by_name(shape) if kind.startswith(head)]
+
+
+def kind_shapes(shape: Shape | None) -> Iterator[KindShape]:
+    """The unions of kinds that a value of a shape may be of."""
+    match shape:
+        case KindShape():
+            yield shape
+        case SumShape():
+            yield from kind_shapes(shape.inner)
+        case ListShape():
+            yield from kind_shapes(shape.item)
+        case EitherShape():
+            for option in shape.options:
+                yield from kind_shapes(option)
+
+
+def kinds_by_name(shape: Shape | None) -> dict[str, type[Node]]:
+    """The classes that a value may name, those of shorthands included: ``span`` for an mlm."""
+    found: dict[str, type[Node]] = {}
+    for union in kind_shapes(shape):
+        found |= union.options
+        for node in union.options.values():
+            inner = arguments(node).get(node.shorthand)
+            if isinstance(inner, KindShape):
+                found |= {name: each for name, each in inner.options.items() if name not in found}
+    return found
+
+
+def _level_shape(level: Level) -> Shape | None:
+    _, node = block_node(level)
+    setting = full_name(level.setting)
+    if node:
+        shapes = arguments(node)
+        return shapes.get(setting) or shapes.get(level.setting)
+    return setting_shape(setting) if setting in Settings.model_fields else None
+
+
+def _inside(shape: Shape | None, bracket: Bracket) -> Shape | None:
+    """The shape of a value within a bracket of a value."""
+    if bracket.sign == "{":
+        return shape
+    if bracket.sign == "[":
+        lists = shape.options if isinstance(shape, EitherShape) else (shape,)
+        return next((each.item for each in lists if isinstance(each, ListShape)), None)
+    slot = _slot(shape, bracket)
+    if slot is None:
+        return None
+    return arguments(slot.node).get(slot.name) or (TextShape() if slot.node.others else None)
+
+
+def _slot(shape: Shape | None, bracket: Bracket) -> ArgumentSlot | None:
+    if bracket.sign != "(":
+        return None
+    kinds, number = kinds_by_name(shape), bracket.unnamed
+    kind = f"{bracket.kind}({bracket.first})"
+    if kind in kinds:  # named with the first argument
+        number -= 1
+    else:
+        kind = bracket.kind
+    node = kinds.get(kind)
+    if node is None:
+        return None
+    given, rest = node.positional[: max(0, number)], node.positional[max(0, number) :]
+    following = next(iter(rest), "") if number >= 0 else ""
+    return ArgumentSlot(kind, node, bracket.argument or following, given)

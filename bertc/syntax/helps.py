@@ -1,0 +1,95 @@
+"""Edits of a text that the help of a diagnostic stands for: its fix, or settings to write."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from bertc.diagnostics import Diagnostic, Diagnostics, Fix, Source, Span, SpecError
+from bertc.ir.program.settings import Settings, aliases
+from bertc.syntax.fixes import with_edits
+from bertc.syntax.read.parse import parse
+from bertc.syntax.read.tree import Block, Name, Setting, Tree
+
+
+class Remedy(NamedTuple):
+    """A way out of a mistake: the help in words, and edits that are made together."""
+
+    title: str
+    edits: tuple[Fix, ...]
+
+
+def remedies(diagnostic: Diagnostic, source: Source) -> list[Remedy]:
+    """The edits of a text that the help of a diagnostic offers: its fix, then other settings.
+
+    A help in words alone offers none, nor does a fix of another text.
+    """
+    ways: list[Remedy] = []
+    fix, texts = diagnostic.fix, alternatives(diagnostic.help)
+    if fix:
+        edits = (fix, *fix.also)
+        if all(edit.span.source == source for edit in edits):
+            title = fix.in_words if len(texts) > 1 else diagnostic.help
+            ways.append(Remedy(title, tuple(map(_by_itself, edits))))
+    if len(texts) > 1 or not fix:
+        ways += [Remedy(text, written_in(source, text, diagnostic.span)) for text in texts]
+    by_result: dict[str, Remedy] = {}
+    for remedy in ways:
+        by_result.setdefault(with_edits(source.text, remedy.edits), remedy)
+    return list(by_result.values())
+
+
+def alternatives(help: str) -> list[str]:
+    """The texts of a help that can be pasted as settings, if all of it is such texts."""
+    texts = help.split(" or ")
+    return texts if all(map(settings_written, texts)) else []
+
+
+def settings_written(text: str) -> set[str]:
+    """The settings that a text writes, by their own names; none if it is something else."""
+    try:
+        items = parse(text).items
+    except SpecError:
+        return set()
+    known = {own_name(item).text for item in items if isinstance(item, Setting)}
+    return known if len(known) == len(items) and known <= set(Settings.model_fields) else set()
+
+
+def own_name(setting: Setting) -> Name:
+    """The name of a setting that it has beside its letter."""
+    return replace(setting.name, text=aliases().get(setting.name.text, setting.name.text))
+
+
+def written_settings(tree: Tree) -> list[Setting]:
+    """The settings of a text and of its blocks, by their own names."""
+    blocks = (block.items for block in tree.items if isinstance(block, Block))
+    items = [*tree.items, *(item for inside in blocks for item in inside)]
+    return [replace(i, name=own_name(i)) for i in items if isinstance(i, Setting)]
+
+
+def written_in(source: Source, text: str, at: Span | None) -> tuple[Fix, ...]:
+    """The edits that write settings in the place of those that a spec has, or else at its end.
+
+    Of one that is written several times, the one at ``at`` is meant, or else all are.
+    """
+    tree = parse(source.text, source.name, Diagnostics())
+    here = at.start if at and at.source == source else -1
+    edits: list[Fix] = []
+    added: list[str] = []
+    for setting in parse(text).settings():
+        places = _places(tree, own_name(setting).text, here)
+        edits += [Fix(place, setting.span.text) for place in places]
+        added += [] if places else [setting.span.text]
+    if added:
+        end = Span(source, len(source.text), len(source.text))
+        line = "" if source.text.endswith("\n") or not source.text else "\n"
+        edits.append(Fix(end, line + "\n".join(added) + "\n"))
+    return tuple(edits)
+
+
+def _places(tree: Tree, name: str, here: int) -> Sequence[Span]:
+    places = [item.span for item in written_settings(tree) if item.name.text == name]
+    return [place for place in places if place.start <= here < place.end] or places
+
+
+def _by_itself(fix: Fix) -> Fix:
+    return replace(fix, also=())

@@ -1,0 +1,119 @@
+"""What check finds, as an editor shows it: the same places, and helps that are edits."""
+
+from pathlib import Path
+
+import pytest
+from lsprotocol import types
+from pygls.workspace import PositionCodec
+
+from bertc.diagnostics import Source, Span, codes
+from bertc.editor.convert import actions, diagnostics
+from bertc.editor.grammars import files
+from bertc.editor.lines import Lines
+from bertc.editor.reading import Reading, forget, read_checked
+
+URI = "file:///mine.bertc"
+EVERYWHERE = types.Range(types.Position(0, 0), types.Position(10**6, 0))
+
+
+def lines(text: str) -> Lines:
+    return Lines(text, PositionCodec())
+
+
+def changed(text: str, action: types.CodeAction) -> str:
+    """A text after the edits of an action, made as an editor does."""
+    assert action.edit is not None
+    assert action.edit.changes is not None
+    at = lines(text)
+    edits = [
+        (at.offset(edit.range.start), at.offset(edit.range.end), edit.new_text)
+        for edit in action.edit.changes[URI]
+    ]
+    for start, end, new in reversed(sorted(edits)):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+def told(reading: Reading) -> list[tuple[str, str]]:
+    return [(each.code, each.message) for each in reading.findings]
+
+
+FOUND_ALONE = [code for code, page in codes().items() if not page.beside][::6]
+
+
+@pytest.mark.parametrize("code", FOUND_ALONE)
+def test_findings_stand_where_check_says_and_actions_remove_them(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = codes()[code].bad
+    reading = read_checked(tmp_path / "mine.bertc", text)
+    shown = diagnostics(reading, lines(text), URI)
+    assert len(shown) == len(reading.findings) + bool(reading.failure)
+    for found, at in zip(reading.findings, shown, strict=False):
+        if found.span and found.span.source == reading.source:
+            start = (at.range.start.line + 1, at.range.start.character + 1)
+            assert start == (found.span.line, found.span.column)
+            assert at.message.startswith(found.message)
+    for action in actions(reading, lines(text), URI, EVERYWHERE):
+        assert action.diagnostics is not None
+        after = read_checked(tmp_path / "mine.bertc", changed(text, action))
+        assert len(told(after)) < len(told(reading)) or told(after) != told(reading)
+        if len(reading.findings) == 1:
+            assert [each for each in after.findings if each.code[0] == "E"] == []
+
+
+def test_a_help_in_two_alternatives_is_two_actions() -> None:
+    text = "hidden = 384\nheads = 10\n"
+    reading = read_checked(Path("mine.bertc"), text)
+    found = list(actions(reading, lines(text), URI, EVERYWHERE))
+    assert [changed(text, action) for action in found] == [
+        "hidden = 384\nheads=8\n",
+        "hidden = 384\nheads=12\n",
+    ]
+
+
+def test_what_a_base_has_is_shown_at_extends_and_mended_here(tmp_path: Path) -> None:
+    (tmp_path / "base.bertc").write_text("heads = 7\n")
+    text = 'extends "base.bertc"\nlayers = 2'
+    reading = read_checked(tmp_path / "mine.bertc", text)
+    (shown,) = diagnostics(reading, lines(text), URI)
+    assert shown.range == types.Range(types.Position(0, 0), types.Position(0, 20))
+    assert shown.related_information is not None
+    assert shown.related_information[0].location.uri == (tmp_path / "base.bertc").as_uri()
+    (first, *_) = actions(reading, lines(text), URI, EVERYWHERE)
+    assert told(read_checked(tmp_path / "mine.bertc", changed(text, first))) == []
+    (tmp_path / "base.bertc").write_text("heads = 6\n")
+    forget()
+    assert told(read_checked(tmp_path / "mine.bertc", text)) == []
+
+
+def test_a_file_that_is_missing_is_told_on_the_first_line() -> None:
+    text = "task = classify('nowhere.tsv')\nlayers = 2\n"
+    (shown,) = diagnostics(read_checked(Path("mine.bertc"), text), lines(text), URI)
+    assert shown.range == types.Range(types.Position(0, 0), types.Position(0, 30))
+    assert "nowhere.tsv" in shown.message
+
+
+def test_hostile_text_is_shown_as_text() -> None:
+    text = "hidden = 64\nlayers\u202e = \x1b[31m2\n"
+    for shown in diagnostics(read_checked(Path("mine.bertc"), text), lines(text), URI):
+        assert not {"\u202e", "\x1b"} & set(shown.message)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_columns_are_counted_as_the_client_counts(end: str) -> None:
+    text = f"# one{end}# 😀 é{end}L=3"
+    at = lines(text)
+    span = Span(Source("", text), text.index("é"), len(text))
+    assert at.range(span) == types.Range(types.Position(1, 5), types.Position(2, 3))
+    assert [at.offset(at.position(offset)) for offset in (0, 9, span.start, span.end)] == [
+        0, 9, span.start, span.end,
+    ]  # fmt: skip
+    assert at.offset(types.Position(0, 99)) == 5
+    assert at.offset(types.Position(99, 0)) == len(text)
+
+
+def test_grammars_have_the_words_of_the_settings() -> None:
+    for path, text in files().items():
+        assert path.read_text(encoding="utf-8") == text, "run python -m bertc.editor.grammars"
