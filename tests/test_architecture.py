@@ -267,7 +267,7 @@ OF_STORAGE = {"read_text", "read_bytes", "expanduser", "is_file", "is_dir", "exi
 OWN_FILES = (
     "resources.py", "syntax/read/grammar.py", "syntax/read/table.py", "diagnostics/codes.py",
     "estimate/machines/calibration.py", "host/machine.py", "host/resident.py",
-    "data/sources/docstrings.py", "data/cache/store.py", "syntax/files.py", "commands/specs.py",
+    "data/sources/docstrings.py", "data/cache/store.py", "syntax/files.py", "gallery.py",
     "planning/cores.py", "native/library.py",
 )  # fmt: skip
 """Files of the package, of the system, and those whose kind and size were looked at before."""
