@@ -30,7 +30,7 @@ _EXTENDS = re.compile(r"^extends ([\w-]+)", re.MULTILINE)
 LINE_WIDTH = 100
 COMMENT_COLUMN = 44
 SAID = {"written": "here", "set": "--set", "default": "default", "derived": "derived"}
-"""What is said of an origin; of ``extends`` the name of the base."""
+"""Words for the origin of a value; for ``extends`` it is the name of the base."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def gallery_table(specs: Sequence[Shipped]) -> str:
 
 
 def gallery_json(specs: Sequence[Shipped]) -> str:
-    """The same as JSON."""
+    """The shipped specs as JSON."""
     return json.dumps({"schema": 1, "specs": [asdict(each) for each in specs]}, indent=2)
 
 
@@ -127,7 +127,7 @@ def show_spec(spec: str, overrides: Sequence[str] = ()) -> str:
 
 
 def show_json(spec: str, overrides: Sequence[str] = ()) -> str:
-    """The same as JSON: programs with their settings and stages."""
+    """Every setting of a spec as JSON: programs with their settings and stages."""
     programs = [
         {
             "name": program.name,
