@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import Any
 
 from bertc.api import compile_spec, points
-from bertc.diagnostics import Diagnostics, Span
+from bertc.diagnostics import Diagnostics, Span, escaped
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Given, Origin, Program
@@ -153,7 +153,7 @@ def _programs(spec: str, overrides: Sequence[str]) -> list[Program]:
 
 
 def _lines(program: Program) -> Iterator[str]:
-    yield f"# {_printable(program.name)}, with every setting: value and source."
+    yield f"# {escaped(program.name)}, with every setting: value and source."
     yield from (line for each in _shown(program.settings) for line in _written(each, ""))
     for stage in program.stages:
         yield from ("", f"stage {quoted(stage.name)} {{")
@@ -189,10 +189,10 @@ def _said(origin: Origin) -> tuple[str, str, str, str]:
     """Kind of the origin, base, source and place."""
     span = origin.span
     if span is None or origin.kind in ("default", "derived"):
-        return origin.kind, "", _printable(origin.source), str(span or "")
+        return origin.kind, "", escaped(origin.source), str(span or "")
     file = PurePath(span.source.name).name.removeprefix("shipped ")
-    base = _printable(file) if origin.kind == "extends" else ""
-    return origin.kind, base, _printable(_comment_of(span)), str(span)
+    base = escaped(file) if origin.kind == "extends" else ""
+    return origin.kind, base, escaped(_comment_of(span)), str(span)
 
 
 def _comment_of(span: Span) -> str:
@@ -204,8 +204,3 @@ def _comment_of(span: Span) -> str:
     lines = text[: span.start].split("\n")[-2::-1]
     above = list(takewhile(lambda line: line.lstrip().startswith("#"), lines))
     return " ".join(line.strip("# ") for line in reversed(above))
-
-
-def _printable(text: str) -> str:
-    """The text with control characters shown, not obeyed by a terminal."""
-    return "".join(each if each.isprintable() else f"\\u{{{ord(each):x}}}" for each in text)

@@ -62,5 +62,5 @@ def test_every_setting_says_where_it_comes_from(tmp_path: Path) -> None:
     assert found["layers"]["base"] == "base.bertc"
     assert program["stages"][0]["settings"][0]["value"] == "5"
     text = show_spec(str(mine), ["batch=8"])
-    assert "  # base.bertc: because \\u{1b}[31m" in text
+    assert "  # base.bertc: because \\x1b[31m" in text
     assert "batch = 8" + " " * 37 + "# --set\n" in text
