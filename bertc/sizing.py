@@ -5,18 +5,19 @@ and the text train enough; a spec is made of parts, so that each shape is tried 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
 from bertc.budget import Budget, budget
 from bertc.diagnostics import Diagnostics, UsageError
+from bertc.estimate.machines.accelerators import accelerator_called
 from bertc.estimate.machines.devices import device_named
 from bertc.external import filled_in
 from bertc.fitting import SPENT as SPENDING
 from bertc.fitting import Candidate, choose_among
 from bertc.ir.program.model import model_weights
-from bertc.ir.program.written import Program
+from bertc.ir.program.written import Given, Program
 from bertc.syntax import load
 
 SHAPES = (
@@ -56,8 +57,11 @@ def machine_named(text: str) -> Machine:
     Raises:
         UsageError: there is no such device.
     """
-    match = re.fullmatch(r"(.+?)x([1-9]\d{0,3})", text.strip())
-    machine = Machine(match[1], int(match[2])) if match else Machine(text.strip())
+    name = text.strip()
+    match = re.fullmatch(r"(.+)x([1-9]\d{0,3})", name)  # rtx4090 is one device
+    machine = Machine(name)
+    if match and not accelerator_called(name):
+        machine = Machine(match[1], int(match[2]))
     device_named(machine.device)
     return machine
 
@@ -134,8 +138,7 @@ def sized(tried: Sequence[Parts], limit: Budget, machine: Machine, text_bytes: i
         UsageError: not even the smallest is within the budget.
     """
     chosen = ""
-    programs = _programs(tried)
-    for parts, program in zip(tried, programs, strict=True):
+    for parts, program in zip(tried, _programs(tried), strict=True):
         steps_free = bool(parts.training) and limit.kind in SPENDING
         choice = choose_among(
             [program], [limit], machine.device, machine.count, steps_free=steps_free
@@ -154,13 +157,14 @@ def sized(tried: Sequence[Parts], limit: Budget, machine: Machine, text_bytes: i
     return chosen
 
 
-def _programs(tried: Sequence[Parts]) -> list[Program]:
+def _programs(tried: Sequence[Parts]) -> Iterator[Program]:
     """The programs to try; those of a task alone have its labels and examples from one reading."""
-    programs = [load(each.alone.written(1000 * bool(each.training)))[0] for each in tried]
-    if tried[0].training:
-        return programs
-    read = filled_in(programs[0], Diagnostics()).settings["objective"]
-    return [program.with_settings({"objective": read}) for program in programs]
+    read: Mapping[str, Given] = {}
+    for each in tried:
+        (program,) = load(each.alone.written(1000 * bool(each.training)))
+        if not each.training:
+            read = read or {"objective": filled_in(program, Diagnostics()).settings["objective"]}
+        yield program.with_settings(read)
 
 
 def _steps(

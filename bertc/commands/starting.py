@@ -78,7 +78,7 @@ def init(
 
     if out and is_taken(out):
         raise UsageError(f"{out} is there already", help="-o with another name, or remove it")
-    ask = _ask if sys.stdin.isatty() else _as_given
+    ask = _ask if is_terminal() else _as_given
     seen = ask("Which text or examples (a file, folder or pattern)?", text, None, survey)
     code = ask("Which language?", language, seen.language, str.strip)
     limit = ask("Which size or budget (14M, 8h, 1e18)?", budget, "1h", budget_named)
@@ -93,6 +93,11 @@ def init(
         write(out, spec.encode())
     comments = [line for line in spec.splitlines() if line.startswith("#")]
     typer.echo("\n".join([*(line[2:] for line in comments), f"{out}: bertc train {out}"]))
+
+
+def is_terminal() -> bool:
+    """True if someone is there to answer."""
+    return sys.stdin.isatty()
 
 
 def _purpose(text: str) -> Any:
