@@ -96,8 +96,7 @@ TINY = {
 }  # fmt: skip
 
 
-def test_the_spec_for_a_table_trains(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BERTC_CACHE", str(data / "cache"))
+def test_the_spec_for_a_table_trains(data: Path) -> None:
     spec = start(survey("train.csv"), SMALL)
     assert 'classify("train.csv", "dev.csv", text="Review", label="stars")' in spec
     assert "3 labels (0, 1, 2); dev.csv judges." in spec
