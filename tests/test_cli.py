@@ -218,6 +218,16 @@ def test_remarks_are_no_mistakes_and_stand_beside_what_is_fine(
     assert "remark[R101]: " in capsys.readouterr().err
 
 
+def test_a_remark_that_several_stages_have_is_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage = 'stage "{}" {{ steps=5 optimizer=adamw(lr=10%) }} '
+    assert call(monkeypatch, "check", "layers=1 " + "".join(map(stage.format, "abc"))) == 0
+    out = capsys.readouterr().out
+    assert out.count("remark[R102]") == 1
+    assert out.count("note: here too") == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
