@@ -7,7 +7,7 @@ the one is taken that uses the most of the first budget, then of the second, and
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bertc.api import points
@@ -167,6 +167,24 @@ def choose(
             "nothing is free: the spec is one program",
             help='layers=?, hidden=?, steps=?, or a list: "layers={2, 4, 6}"',
         )
+    steps_free = STEPS in free
+    choice = choose_among(programs, budgets, device, devices, steps_free=steps_free)
+    return replace(choice, source="" if place.name == "<spec>" else spec)
+
+
+def choose_among(
+    programs: Sequence[Program],
+    budgets: Sequence[Budget],
+    device: str = "h200",
+    devices: int = 1,
+    *,
+    steps_free: bool = False,
+) -> Choice:
+    """Choose among programs; with ``steps_free`` each gets the most steps within the budgets.
+
+    Raises:
+        SpecError: if no candidate is a program: the mistakes of the first.
+    """
     candidates, mistakes = list[Candidate](), list[SpecError]()
     for program in programs:
         try:
@@ -176,7 +194,7 @@ def choose(
             continue
         candidate = _candidate(program, resolved, [b.kind for b in budgets], device, devices)
         candidates.append(
-            _longest(candidate, budgets, device, devices) if STEPS in free else candidate
+            _longest(candidate, budgets, device, devices) if steps_free else candidate
         )
     if not candidates:
         raise mistakes[0]
@@ -188,8 +206,8 @@ def choose(
         within=len(within),
         tried=len(candidates),
         refused=len(mistakes),
-        source="" if place.name == "<spec>" else spec,
-        searched=STEPS in free,
+        source="",
+        searched=steps_free,
     )
 
 

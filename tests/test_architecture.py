@@ -271,7 +271,7 @@ OF_STORAGE = {"read_text", "read_bytes", "expanduser", "is_file", "is_dir", "exi
 OWN_FILES = (
     "resources.py", "syntax/read/grammar.py", "syntax/read/table.py", "diagnostics/codes.py",
     "estimate/machines/calibration.py", "host/machine.py", "host/resident.py",
-    "data/sources/docstrings.py", "data/cache/store.py", "syntax/files.py", "commands/specs.py",
+    "data/sources/docstrings.py", "data/cache/store.py", "syntax/files.py", "gallery.py",
     "commands/completing.py",
     "planning/cores.py", "native/library.py",
 )  # fmt: skip

@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -217,6 +218,16 @@ def test_remarks_are_no_mistakes_and_stand_beside_what_is_fine(
     assert "remark[R101]: " in capsys.readouterr().err
 
 
+def test_a_remark_that_several_stages_have_is_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage = 'stage "{}" {{ steps=5 optimizer=adamw(lr=10%) }} '
+    assert call(monkeypatch, "check", "layers=1 " + "".join(map(stage.format, "abc"))) == 0
+    out = capsys.readouterr().out
+    assert out.count("remark[R102]") == 1
+    assert out.count("note: here too") == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -263,7 +274,7 @@ def test_specs_lists_what_is_shipped(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(shipped_specs())
     assert "bert-base" in lines[10]
-    assert "110.1M  BERT-base, uncased, as released" in lines[10]
+    assert re.search("110.1M  Devlin et al. 2019 +BERT-base, uncased, as released", lines[10])
 
 
 def test_an_error_of_a_spec_says_place_and_way_out_in_python_too() -> None:

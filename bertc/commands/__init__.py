@@ -1,6 +1,16 @@
 """The commands; each reads its arguments, calls one function and prints its result."""
 
-from bertc.commands import editor, latency, machine, specs, training, using
+from bertc.commands import editor, latency, machine, specs, starting, training, using
 from bertc.commands.options import app, in_color
 
-__all__ = ["app", "editor", "in_color", "latency", "machine", "specs", "training", "using"]
+__all__ = [
+    "app",
+    "editor",
+    "in_color",
+    "latency",
+    "machine",
+    "specs",
+    "starting",
+    "training",
+    "using",
+]

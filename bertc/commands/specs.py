@@ -1,9 +1,7 @@
 """Commands on specs: checking, formatting, estimating, building and timing them."""
 
 import os
-import re
 import sys
-from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
 
@@ -53,26 +51,6 @@ def check(specs: SpecsArgument, set: SetOption = None) -> None:
             wrong = True
     if wrong:
         raise typer.Exit(1)
-
-
-@app.command("specs")
-@without_collecting()
-def specs_() -> None:
-    """List the shipped specs: name, parameters, and what they are; `extends NAME` builds on one."""
-    from bertc.api import points
-    from bertc.ir.program.model import model_weights
-    from bertc.resources import shipped_specs
-
-    for name, path in shipped_specs().items():
-        counts = [sum(w.numel for w in model_weights(point)) / 1e6 for point in points(name)]
-        sizes = " to ".join(f"{count:.1f}M" for count in sorted({min(counts), max(counts)}))
-        typer.echo(f"{name:26} {sizes:>16}  {_title(path.read_text(encoding='utf-8'))}")
-
-
-def _title(text: str) -> str:
-    """The title in a spec's first comment, without sources."""
-    comment = takewhile(lambda line: line.startswith("#"), text.splitlines())
-    return re.split(r" [(]|, from|[.;:](?: |$)", " ".join(line.strip("# ") for line in comment))[0]
 
 
 @app.command()

@@ -1,6 +1,6 @@
 """A mistake in a spec as data: code, message, places, remedy."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bertc.diagnostics.span import Span
 
@@ -103,10 +103,15 @@ class Diagnostics:
         help: str = "",
         fix: Fix | None = None,
     ) -> None:
-        """Record a remark, once."""
+        """Record a remark, once; where another stage has it too is a note of the first."""
         remark = Diagnostic(code, message, span, label, notes, help, fix)
-        if remark not in self.remarks:
-            self.remarks.append(remark)
+        for number, earlier in enumerate(self.remarks):
+            if (earlier.code, earlier.message) == (code, message):
+                here = Note("here too", span)
+                if span not in (None, earlier.span) and here not in earlier.notes:
+                    self.remarks[number] = replace(earlier, notes=(*earlier.notes, here))
+                return
+        self.remarks.append(remark)
 
     def raise_if_any(self) -> None:
         """Raise if there is any mistake.

@@ -84,7 +84,8 @@ def export_model(
             own_layout = _write_own(resolved, tensors, vocabulary, fresh, target).at(folder)
             return replace(own_layout, notes=(*own_layout.notes, *turned))
         own = tensors_alone(resolved, tensors)
-        written = _write_hf(transformer(resolved), own, vocabulary, fresh, target, kept or {})
+        seq = _longest_seq(resolved)
+        written = _write_hf(transformer(resolved), own, vocabulary, fresh, target, kept or {}, seq)
         written = replace(written, notes=(*written.notes, *turned)).at(folder)
         for name in names_beside(resolved):
             program, own = alone(resolved, name), tensors_alone(resolved, tensors, name)
@@ -93,11 +94,18 @@ def export_model(
             if isinstance(target, Obstacle):
                 other = _write_own(program, own, vocabulary, fresh / name, target)
             else:
-                other = _write_hf(transformer(program), own, vocabulary, fresh / name, target, {})
+                other = _write_hf(
+                    transformer(program), own, vocabulary, fresh / name, target, {}, seq
+                )
             first = other.at(folder / name).summary().splitlines()[0]
             notes = (*written.notes, f"the {name}: {first}", *other.notes)
             written = replace(written, notes=notes)
         return written
+
+
+def _longest_seq(resolved: Resolved) -> int:
+    """Tokens of the longest row that it was trained on."""
+    return max(stage.seq for stage in resolved.stages)
 
 
 def _turned(resolved: Resolved) -> tuple[str, ...]:
@@ -120,7 +128,7 @@ def _write_own(
     write_tensors(fresh / "model.safetensors", tensors)
     (fresh / "resolved.json").write_text(resolved.model_dump_json(indent=1), encoding="utf-8")
     (fresh / "note.txt").write_text(note + "\n", encoding="utf-8")
-    vocabulary.save(fresh)
+    vocabulary.save(fresh, _longest_seq(resolved), resolved.encoder.room)
     return Exported(fresh, "bertc", "", (note,))
 
 
@@ -141,6 +149,7 @@ def _write_hf(
     fresh: Path,
     target: Target,
     kept: Mapping[str, Any],
+    seq: int,
 ) -> Exported:
     family, chosen = target
     held = [n for n in tensors if part_of(n) in chosen.parts | {"body"}]
@@ -159,7 +168,7 @@ def _write_hf(
     (fresh / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     if beside:
         write_tensors(fresh / BESIDE, beside)
-    vocabulary.save(fresh)
+    vocabulary.save(fresh, seq, encoder.room)
     others = ", ".join(sorted(parts_of(beside)))
     note = f"{chosen.name} cannot hold {others}: written to {BESIDE}, for bertc alone"
     return Exported(fresh, family.model_type, chosen.name, (note,) if beside else ())

@@ -117,7 +117,9 @@ def _file(to: Path) -> Path:
 
 def _write(path: Path, graph: Graph, words: Vocabulary, checked: Check, files: Files) -> None:
     with replacing(path.parent) as fresh:
-        words.save(fresh)
+        resolved = graph.model.resolved
+        longest = max(stage.seq for stage in resolved.stages)
+        words.save(fresh, longest, resolved.encoder.room)
         described = json.dumps(_described(graph, words, checked), indent=1, ensure_ascii=False)
         (fresh / DESCRIPTION).write_text(described + "\n", encoding="utf-8")
         for name, content in files.items():

@@ -7,7 +7,7 @@ from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.terms.masked import MaskedTerm
 from bertc.ir.terms.masking import WordUnit
-from bertc.ir.vocabulary import Bytes, Words
+from bertc.ir.vocabulary import Bytes, TokenizerFile, Words
 from bertc.passes.settings.fixes import argument, note
 from bertc.passes.settings.stages import has_tasks, reads_on
 
@@ -32,6 +32,7 @@ def remarks(program: Complete, diagnostics: Diagnostics) -> None:
         _rate_is_high(stage, diagnostics)
         _idle_terms(stage, program, diagnostics)
     _tuned_from_nothing(stages[0], diagnostics)
+    _words_of_docstrings(program, diagnostics)
 
 
 def _heads_rounded(program: Complete, diagnostics: Diagnostics) -> None:
@@ -89,6 +90,24 @@ def _tuned_from_nothing(first: StageSettings, diagnostics: Diagnostics) -> None:
             f"a task without init starts from random weights: {layers} layers of width {hidden}",
             first.span("objective"),
             help='name a run or a model folder, as in init="runs/albert"',
+        )
+
+
+def _words_of_docstrings(program: Complete, diagnostics: Diagnostics) -> None:
+    """Remark on a task whose vocabulary is learned from text that nobody named."""
+    first = program.stages[0]
+    unnamed = all(
+        has_tasks(stage.objective) and stage.origins["data"].kind == "default"
+        for stage in program.stages
+    )
+    learned = not isinstance(program.vocab, Bytes | TokenizerFile)
+    if unnamed and learned and isinstance(first.init, Drawn):
+        diagnostics.remark(
+            "R117",
+            "the vocabulary of the task is learned from the docstrings of all installed packages",
+            first.span("objective"),
+            label="its own texts may have other words",
+            help='name its texts, as in data=files("train.tsv", column="review")',
         )
 
 

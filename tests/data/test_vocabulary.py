@@ -283,3 +283,23 @@ def test_a_run_is_named_for_its_vocabulary(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.chdir(tmp_path)
     vocabulary = resolve("layers=2 hidden=64 vocab='run'").vocabulary
     assert vocabulary == TokenizerFile(path="run/tokenizer", size=6)
+
+
+@pytest.mark.parametrize(
+    ("came", "seq", "room", "longest"),
+    [
+        ({}, 128, 512, 512),
+        ({}, 128, None, 128),
+        ({"model_max_length": 8192}, 128, None, 8192),
+        ({"model_max_length": int(1e30)}, 128, 514, 514),
+        ({"model_max_length": 128}, 512, 512, 128),
+        ({}, 0, None, None),
+    ],
+)
+def test_transformers_cuts_at_the_longest_row_of_the_network(
+    came: dict[str, int], seq: int, room: int | None, longest: int | None, tmp_path: Path
+) -> None:
+    made = from_tokenizer(learn(WordPiece(size=40), ["a hen and a duck"]), "test", passed_on=came)
+    made.save(tmp_path, seq, room)
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert config.get("model_max_length") == longest

@@ -54,7 +54,7 @@ class Wordless:
     bos: int | None = None
     eos: int | None = None
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path, seq: int = 0, room: int | None = None) -> None:
         """Write nothing."""
 
 

@@ -20,7 +20,7 @@ from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import LearnedPositions
 from bertc.ir.network.sharing import ShareAll, ShareAttention, ShareFfn, ShareGroups, ShareMap
 from bertc.ir.program.resolved import Resolved
-from tests.interop.programs import objective, program, tensors, words
+from tests.interop.programs import Wordless, objective, program, tensors, words
 
 ROBERTA = {"positions": LearnedPositions(rows=18, offset=2), "segments": 1}
 ALBERT = {"embedding": 16, "share": ShareAll()}
@@ -64,12 +64,16 @@ OBSTACLES = [
 
 @pytest.mark.parametrize(("settings", "pad", "cls", "beside"), FITTING)
 def test_the_class_that_fits_loads_without_a_word(
-    settings: dict[str, Any], pad: int, cls: str, beside: tuple[str, ...], tmp_path: Path
-) -> None:
+    settings: dict[str, Any], pad: int, cls: str, beside: tuple[str, ...], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    rows = list[tuple[int, int | None]]()
+    monkeypatch.setattr(Wordless, "save", lambda self, folder, *lengths: rows.append(lengths))
     resolved = program(**settings)
     weights = tensors(resolved)
     exported = export_model(resolved, weights, words(pad), tmp_path / "m", strict=True)
     assert exported.architecture == cls
+    assert set(rows) == {(resolved.stages[0].seq, resolved.encoder.room)}
     told = [f"{cls} cannot hold {', '.join(beside)}"] if beside else []
     assert [note.split(":")[0] for note in exported.notes] == told
     assert "m: " in exported.summary()

@@ -47,7 +47,9 @@ def found(folder: Path, code: str, text: str, monkeypatch: pytest.MonkeyPatch) -
             remark_own_layout(complete, passes.assemble(complete), diagnostics)
     if code.startswith("R"):
         assert diagnostics.found == []
-        return {remark.code for remark in diagnostics.remarks}
+        # A task that learns its vocabulary has no pretrained network either.
+        beside = {"R103"} if code == "R117" else set()
+        return {remark.code for remark in diagnostics.remarks} - beside
     return {diagnostic.code for diagnostic in diagnostics.found}
 
 

@@ -5,6 +5,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,6 +62,24 @@ def records(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
             return _jsonl(file, selection)
         case _:
             return _parquet(file, selection)
+
+
+def column_names(file: OpenFile) -> list[str]:
+    """The cells of a table's first line, or the names of its first row's cells; [] if empty.
+
+    Raises:
+        DataError: the file is damaged.
+    """
+    match suffix(file.path):
+        case ".tsv" | ".csv":
+            read = _tabs if suffix(file.path) == ".tsv" else _commas
+            return next(read(file), (0, list[str]()))[1]
+        case ".jsonl":
+            first = next((line for _, line in lines(file) if line.strip()), "{}")
+            return list(_json_row(first, str(file.path)))
+        case _:
+            with _parquet_table(file) as table:
+                return list(table.schema_arrow.names)
 
 
 def _tabs(file: OpenFile) -> Iterator[Record]:
@@ -151,19 +170,39 @@ def _jsonl(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
         if not line.strip():
             continue
         place = f"{file.path}:{number}"
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            reason = error.msg.lower() if isinstance(error, json.JSONDecodeError) else "too deep"
-            raise DataError(f"{place}: not JSON: {reason}", "one JSON object a line") from None
-        if not isinstance(row, dict):
-            raise DataError(f"{place}: not a JSON object", "one JSON object a line")
+        row = _json_row(line, place)
         names = list(row)
         at = column_indices(names, place, selection)
         yield TableRow(place, tuple([row[names[i]] if i >= 0 else None for i in at]))
 
 
+def _json_row(line: str, place: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        reason = error.msg.lower() if isinstance(error, json.JSONDecodeError) else "too deep"
+        raise DataError(f"{place}: not JSON: {reason}", "one JSON object a line") from None
+    if not isinstance(row, dict):
+        raise DataError(f"{place}: not a JSON object", "one JSON object a line")
+    return row
+
+
 def _parquet(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
+    with _parquet_table(file) as table:
+        names = table.schema_arrow.names
+        at = column_indices(names, str(file.path), selection)
+        columns = [names[i] for i in at if i >= 0]
+        number = 0
+        for batch in table.iter_batches(batch_size=256, columns=columns):
+            file.read_fraction = (number + batch.num_rows) / table.metadata.num_rows
+            for row in batch.to_pylist():
+                number += 1
+                cells = tuple(row[names[i]] if i >= 0 else None for i in at)
+                yield TableRow(f"{file.path}: row {number}", cells)
+
+
+@contextmanager
+def _parquet_table(file: OpenFile) -> Iterator[Any]:
     from pyarrow import parquet
 
     with tempfile.TemporaryFile() as plain:
@@ -174,14 +213,4 @@ def _parquet(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
         with as_data_error(
             f"{file.path}: not a whole Parquet file", "copy it again, or write it again"
         ):
-            table = parquet.ParquetFile(stream)
-            names = table.schema_arrow.names
-            at = column_indices(names, str(file.path), selection)
-            columns = [names[i] for i in at if i >= 0]
-            number = 0
-            for batch in table.iter_batches(batch_size=256, columns=columns):
-                file.read_fraction = (number + batch.num_rows) / table.metadata.num_rows
-                for row in batch.to_pylist():
-                    number += 1
-                    cells = tuple(row[names[i]] if i >= 0 else None for i in at)
-                    yield TableRow(f"{file.path}: row {number}", cells)
+            yield parquet.ParquetFile(stream)

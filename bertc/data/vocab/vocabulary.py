@@ -28,6 +28,8 @@ XLNet's has ``<s>`` and ``</s>`` too, and puts neither around a text."""
 BEGINS = "\u0120"  # a space, in byte-level vocabularies
 BLANK = "\u2581"  # a space, in SentencePiece vocabularies
 PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~\u20ac\u00a3')
+LONGEST_ROW = "model_max_length"
+"""The setting of tokenizer_config.json at which transformers cuts rows that are to be cut."""
 ENGLISH = frozenset("abcdefghijklmnopqrstuvwxyz")
 
 
@@ -57,8 +59,12 @@ class Vocabulary:
     """Settings of tokenizer_config.json that change no token."""
     extra_files: Mapping[str, bytes] = field(default_factory=dict)
 
-    def save(self, folder: Path) -> None:
-        """Write the files that ``AutoTokenizer`` reads, and the older files of the family."""
+    def save(self, folder: Path, seq: int = 0, room: int | None = None) -> None:
+        """Write the files that ``AutoTokenizer`` reads, and the older files of the family.
+
+        ``model_max_length`` is at most ``room``, the longest row that its network reads. Where that
+        has no bound it is what the tokenizer came with, else ``seq``, the longest row of training.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         tokenizer = Tokenizer.from_str(self.tokenizer.to_str())
         if tokenizer.post_processor is None:
@@ -76,6 +82,10 @@ class Vocabulary:
         if self.family == "roberta":
             config["model_input_names"] = ["input_ids", "attention_mask"]
         config |= self.passed_on
+        came = self.passed_on.get(LONGEST_ROW)
+        own = came if isinstance(came, int | float) and came > 0 else 0
+        if longest := own or room or seq:
+            config[LONGEST_ROW] = min(longest, room or longest)
         _write_json(folder / "tokenizer_config.json", config)
         _write_json(folder / "special_tokens_map.json", names)
         model = json.loads(self.tokenizer.to_str())["model"]

@@ -142,8 +142,8 @@ class Tokens(Protocol):
         """Id of the configured last token, if any."""
         ...
 
-    def save(self, folder: Path) -> object:
-        """Write the tokenizer's files into a folder."""
+    def save(self, folder: Path, seq: int = 0, room: int | None = None) -> object:
+        """Write the tokenizer's files into a folder; rows have ``seq`` tokens, at most ``room``."""
         ...
 
 

@@ -1,0 +1,132 @@
+"""Commands to begin with: the shipped specs, and a spec written from a few answers."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bertc.commands.options import (
+    JsonOption,
+    SetOption,
+    SpecArgument,
+    app,
+    file_to_write,
+    without_collecting,
+)
+from bertc.diagnostics import BertcError, UsageError
+
+specs = typer.Typer(no_args_is_help=False, rich_markup_mode=None)
+app.add_typer(specs, name="specs")
+
+
+@specs.callback(invoke_without_command=True)
+@without_collecting()
+def list_specs(context: typer.Context, json: JsonOption = False) -> None:
+    """List the shipped specs: name, parameters, paper, and what each is.
+
+    `extends NAME` builds on one, `bertc specs show NAME` prints all of one.
+    """
+    if context.invoked_subcommand:
+        return
+    from bertc.gallery import gallery, gallery_json, gallery_table
+
+    typer.echo((gallery_json if json else gallery_table)(gallery()))
+
+
+@specs.command("show")
+@without_collecting()
+def show_specs(spec: SpecArgument, set: SetOption = None, json: JsonOption = False) -> None:
+    """Print every setting of a spec, each with its source, as a spec to begin from.
+
+    `here` is written in the spec itself, with what its comment says; then come the spec that it
+    extends, by name, `default` and `derived` (the rule). Grids print each of their points.
+    """
+    from bertc.gallery import show_json, show_spec
+
+    typer.echo((show_json if json else show_spec)(spec, set or ()))
+
+
+@app.command()
+@without_collecting()
+def init(
+    text: Annotated[
+        str | None, typer.Option(help="a file, folder or pattern of text or of examples")
+    ] = None,
+    language: Annotated[str | None, typer.Option(help="its code, such as fr")] = None,
+    budget: Annotated[str | None, typer.Option(help="a size or a budget: 14M, 8h, 1e18")] = None,
+    purpose: Annotated[
+        str | None, typer.Option("--for", help="pretrain, classify, tag, squad or embed")
+    ] = None,
+    machine: Annotated[str | None, typer.Option(help="cpu, h100, h100x8, ...")] = None,
+    begin: Annotated[str, typer.Option("--init", help="a run or model folder to begin from")] = "",
+    out: Annotated[
+        Path | None, file_to_write("a new file for the spec [default: print it]", "-o", "--out")
+    ] = None,
+) -> None:
+    """Write a first spec from five answers, with its estimate; asks for those not given.
+
+    The data are looked at: format, size, language, sentences, columns and labels. Each guess
+    stands in the spec, to be changed there. Off a terminal only --text has to be given.
+    """
+    from bertc.data.layouts.survey import survey
+    from bertc.sizing import budget_named, machine_named
+    from bertc.starting import Answers, purposes, start
+    from bertc.storage.durable import write, writing
+    from bertc.storage.paths import is_taken
+
+    if out and is_taken(out):
+        raise UsageError(f"{out} is there already", help="-o with another name, or remove it")
+    ask = _ask if is_terminal() else _as_given
+    seen = ask("Which text or examples (a file, folder or pattern)?", text, None, survey)
+    code = ask("Which language?", language, seen.language, str.strip)
+    limit = ask("Which size or budget (14M, 8h, 1e18)?", budget, "1h", budget_named)
+    known = purposes(seen)
+    aim = ask(f"What for ({', '.join(known)})?", purpose, known[0], _purpose)
+    place = ask("Which machine (cpu, h100, h100x8)?", machine, "cpu", machine_named)
+    spec = start(seen, Answers(code, limit, aim, place, begin))
+    if out is None:
+        typer.echo(spec, nl=False)
+        return
+    with writing(out, elsewhere="-o in another folder"):
+        write(out, spec.encode())
+    comments = [line for line in spec.splitlines() if line.startswith("#")]
+    typer.echo("\n".join([*(line[2:] for line in comments), f"{out}: bertc train {out}"]))
+
+
+def is_terminal() -> bool:
+    """True if someone is there to answer."""
+    return sys.stdin.isatty()
+
+
+def _purpose(text: str) -> Any:
+    from bertc.starting import NEEDS
+
+    if text in NEEDS:
+        return text
+    raise UsageError(f"--for {text[:40]}: unknown", help=f"--for {' or '.join(NEEDS)}")
+
+
+def _as_given(
+    question: str, given: str | None, default: str | None, read: Callable[[str], Any]
+) -> Any:
+    """The answer given as an option, else the default; without one it has to be given."""
+    answer = default if given is None else given
+    if answer is None:
+        raise UsageError("nothing says which text to learn from", help="--text FILE")
+    return read(answer)
+
+
+def _ask(question: str, given: str | None, default: str | None, read: Callable[[str], Any]) -> Any:
+    """The answer given as an option, else typed; asked again until it can be read."""
+    while True:
+        typed = given
+        if typed is None:
+            typed = typer.prompt(question, default=default, show_default=bool(default), err=True)
+        try:
+            return read(typed)
+        except BertcError as error:
+            if given is not None:
+                raise
+            typer.echo(f"{error.message}" + f" ({error.help})" * bool(error.help), err=True)

@@ -1,0 +1,293 @@
+"""A first look at text or examples: format, size, language, sentences, columns and labels.
+
+Of large files the beginning is read. Everything found is a guess that a spec can say otherwise.
+"""
+
+import glob
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+from bertc.data.layouts.documents import read_document
+from bertc.data.layouts.languages import language_of
+from bertc.data.sources.files import has_columns, matching_files
+from bertc.data.sources.streams import opened_stream
+from bertc.data.sources.tables import ColumnSelection, TableRow, column_names, records
+from bertc.diagnostics import DataError
+from bertc.storage.endings import FORMATS, NO_TEXT, PACKED, suffix
+from bertc.storage.paths import is_file, is_folder, user_path
+from bertc.storage.tagged import SAMPLE_BYTES as TAGGED_BYTES
+from bertc.storage.tagged import are_tagged_words
+
+DataKind = Literal["text", "table", "tags", "questions"]
+
+SAMPLE_ROWS = 1000
+SAMPLE_BYTES = 1 << 18
+PACKED_BYTES = 3
+"""Bytes of text in a byte of a compressed file, about; as prepared text assumes."""
+LONGEST_NAME, MOST_WORDS = 40, 3
+"""Characters and words of a column's name; a longer cell in the first line is an example's."""
+MOST_LABELS = 50
+TEXTS = ("text", "sentence", "sentence1", "premise", "question", "review", "content", "body")
+PAIRS = ("pair", "sentence2", "hypothesis", "text2", "text_b", "passage")
+LABELS = ("label", "labels", "gold_label", "class", "category", "target", "sentiment", "stars")
+DEV_PARTS = ("dev", "valid", "validation", "val")
+"""Names in place of ``train`` of a file to judge by, the first that is there."""
+_SQUAD = re.compile(r"(train|dev)-v(1\.1|2\.0)(\..*)?\.json(\.gz|\.zst)?")
+_TRAIN = re.compile(r"(?<![a-z])train(?![a-z])")
+_SENTENCE_END = re.compile(r"[.!?…。！？:;][\"'»”)\]]*$")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column by name, and the cells of its first rows as text."""
+
+    name: str
+    cells: tuple[str, ...]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The different cells, sorted."""
+        return tuple(sorted({*self.cells} - {""}))
+
+    @property
+    def mean_length(self) -> float:
+        """Mean number of characters."""
+        return sum(map(len, self.cells)) / max(1, len(self.cells))
+
+    @property
+    def is_score(self) -> bool:
+        """True for numbers that are no names of classes: fractions, or more than twenty."""
+        numbers = [_number(cell) for cell in self.cells]
+        known = [number for number in numbers if number is not None]
+        fractions = any(number % 1 for number in known)
+        return bool(known) and len(known) == len(numbers) and (fractions or len({*known}) > 20)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Text or examples under a name, as a spec would name them.
+
+    ``text_bytes`` is of the text uncompressed, about. ``dev`` is a file to judge by, "" for none.
+    ``version`` is that of SQuAD's files.
+    """
+
+    kind: DataKind
+    name: str
+    files: tuple[Path, ...]
+    text_bytes: int
+    sample: str
+    columns: tuple[Column, ...] = ()
+    dev: str = ""
+    version: int = 1
+
+    @property
+    def language(self) -> str:
+        """The code of its language by its commonest words, "" if they are of none that is known."""
+        return language_of(self.sample)
+
+    @property
+    def has_line_sentences(self) -> bool:
+        """True if plain text has a sentence a line, and blank lines between documents."""
+        lines = [line.strip() for line in self.sample.splitlines()[:-1]]
+        full = [line for line in lines if line]
+        if self.kind != "text" or len(full) < 10 or len(full) == len(lines):
+            return False
+        ended = sum(1 for line in full if _SENTENCE_END.search(line))
+        # Where a blank line follows each, they are paragraphs.
+        return ended > 0.8 * len(full) and len(lines) - len(full) < 0.5 * len(full)
+
+    @property
+    def document_bytes(self) -> float:
+        """Mean bytes of a document: of a cell, a file, or what stands between blank lines."""
+        if self.kind == "table" and (column := self.text_column()):
+            return column.mean_length
+        blocks = self.sample.count("\n\n") + 1 if self.has_line_sentences else 1
+        return max(len(self.sample) / blocks, self.text_bytes / max(1, len(self.files)) / blocks)
+
+    def text_column(self) -> Column | None:
+        """The column of the text: a usual name, else the longest cells."""
+        usual = self._named(TEXTS)
+        return usual or max(self.columns, key=lambda each: each.mean_length, default=None)
+
+    def pair_column(self) -> Column | None:
+        """The column of a second text, by a usual name."""
+        return self._named(PAIRS)
+
+    def label_column(self) -> Column | None:
+        """The column of the label: a usual name, else the one with fewest cells that repeat."""
+        if usual := self._named(LABELS):
+            return usual
+        texts = (self.text_column(), self.pair_column())
+        others = [each for each in self.columns if each not in texts]
+        repeating = [each for each in others if 2 <= len(each.labels) <= MOST_LABELS]
+        repeating = [each for each in repeating if 2 * len(each.labels) <= len(each.cells)]
+        scores = (each for each in others if each.is_score)
+        return min(repeating, key=lambda each: len(each.labels), default=next(scores, None))
+
+    @property
+    def tag_column(self) -> str:
+        """The column of tags for the task tagging: names of spans, of CoNLL-U word classes."""
+        lines = (line for line in self.sample.splitlines() if line and line[0] != "#")
+        return "upos" if next(lines, "").count("\t") == 9 else "ner"
+
+    def _named(self, names: Sequence[str]) -> Column | None:
+        spelled = {each.name.strip().lower(): each for each in self.columns}
+        return next((spelled[name] for name in names if name in spelled), None)
+
+
+def survey(name: str) -> Survey:
+    """Look at a file, a folder or a pattern.
+
+    Raises:
+        MissingInputError: nothing is there.
+        DataError: it is neither text nor rows of columns, or is damaged.
+    """
+    path = user_path(name)
+    if is_folder(path):
+        return _folder(name.rstrip("/") or "/", path)
+    if is_file(path) and suffix(path) == ".json":
+        return _questions(name, path)
+    if is_file(path) and _is_tagged(path):
+        return _tags(str(Path(name).parent), [path])
+    files = matching_files(name)
+    if has_columns(files[0]):
+        return _table(name, files)
+    return Survey("text", name, tuple(files), _bytes(files), _beginning(files))
+
+
+def _folder(name: str, path: Path) -> Survey:
+    """A folder of an official layout, or the files of the ending that has the most bytes."""
+    files = [each for each in sorted(path.rglob("*")) if is_file(each) and _seen(each, path)]
+    here = [each for each in files if each.parent == path]
+    official = [match for each in here if (match := _SQUAD.fullmatch(each.name))]
+    if official:
+        last = max(official, key=lambda match: (match[1], match[2]))
+        trains = last[1] == "train"
+        where = name if trains else f"{name}/{last[0]}"
+        return _questions(where, path / last[0], 2 if last[2] == "2.0" else 1)
+    train = [each for each in here if _TRAIN.search(each.name.lower())]
+    if train and _is_tagged(train[0]):
+        return _tags(name, train)
+    if train and has_columns(train[0]):
+        return _table(f"{name}/{train[0].name}", train[:1])
+    sizes = Counter[str]()
+    for each in files:
+        if suffix(each) not in NO_TEXT:
+            sizes[_ending(each)] += each.stat().st_size
+    if not sizes:
+        raise DataError(
+            f"{name} has no file with text", help=f"text, or {', '.join(FORMATS)}; packed as .gz"
+        )
+    ending = sizes.most_common(1)[0][0]
+    return survey(f"{glob.escape(name)}/**/*{ending}")
+
+
+def _is_tagged(path: Path) -> bool:
+    if suffix(path) in (*FORMATS, *NO_TEXT):
+        return False
+    return are_tagged_words(_first_bytes(path)[:TAGGED_BYTES])
+
+
+def _seen(path: Path, folder: Path) -> bool:
+    return not any(part.startswith(".") for part in path.relative_to(folder).parts)
+
+
+def _ending(path: Path) -> str:
+    return suffix(path) + path.suffix * (path.suffix in PACKED)
+
+
+def _table(name: str, files: Sequence[Path]) -> Survey:
+    """A table with its columns; numbered where its first line is no line of names."""
+    with opened_stream(files[0]) as file:
+        names = column_names(file)
+    if not all(map(_is_name, names)) or len({*names}) < len(names):
+        names = [str(number) for number in range(len(names))]
+    with opened_stream(files[0]) as file:
+        selection = ColumnSelection(required=(), optional=tuple(names))
+        cells = list(_first_cells(records(file, selection)))
+    columns = tuple(
+        Column(column, tuple("" if row[i] is None else str(row[i]) for row in cells))
+        for i, column in enumerate(names)
+    )
+    seen = Survey("table", name, tuple(files), _bytes(files), "", columns, _dev_of(name, files))
+    column = seen.text_column()
+    sample = "\n".join(column.cells)[:SAMPLE_BYTES] if column else ""
+    return Survey("table", name, seen.files, seen.text_bytes, sample, columns, seen.dev)
+
+
+def _is_name(cell: str) -> bool:
+    """True unless the cell of a first line reads like an example's: numbers, sentences, nothing."""
+    words = len(cell.split())
+    sentence = words > MOST_WORDS or bool(_SENTENCE_END.search(cell.strip()))
+    return words > 0 and len(cell) <= LONGEST_NAME and not sentence and _number(cell) is None
+
+
+def _first_cells(rows: Iterable[TableRow]) -> Iterator[tuple[Any, ...]]:
+    """Cells of the first rows, fewer where those are long texts."""
+    size = 0
+    for row in islice(rows, SAMPLE_ROWS):
+        yield row.cells
+        size += sum(len(cell) for cell in row.cells if isinstance(cell, str))
+        if size > 4 * SAMPLE_BYTES:
+            return
+
+
+def _dev_of(name: str, files: Sequence[Path]) -> str:
+    """The name of the file beside a training file that is there to judge by, "" for none."""
+    path = Path(name)
+    if len(files) > 1 or not _TRAIN.search(path.name.lower()):
+        return ""
+    packing = path.suffix if path.suffix in PACKED else ""
+    for part in DEV_PARTS:
+        plain = re.sub("train", part, path.name.removesuffix(packing), flags=re.IGNORECASE)
+        for ending in ("", *PACKED):
+            beside = path.with_name(plain + ending)
+            if is_file(user_path(beside)):
+                return str(beside)
+    return ""
+
+
+def _tags(name: str, files: Sequence[Path]) -> Survey:
+    return Survey("tags", name, tuple(files), _bytes(files), _beginning(files))
+
+
+def _questions(name: str, file: Path, version: int = 0) -> Survey:
+    """A file in SQuAD's layout; its version is 2 if a question has no answer."""
+    document = read_document(file)
+    if not isinstance(document, dict) or "data" not in document:
+        raise DataError(
+            f"{file}: a JSON file without the member data of SQuAD's",
+            help=f"bertc reads text, {', '.join(FORMATS)}, CoNLL's columns and SQuAD's JSON",
+        )
+    impossible = '"is_impossible": true' in _beginning([file]).replace('":true', '": true')
+    version = version or 1 + impossible
+    dev = _dev_of(name, [file]) if file == user_path(name) else ""
+    return Survey("questions", name, (file,), _bytes([file]), "", dev=dev, version=version)
+
+
+def _bytes(files: Sequence[Path]) -> int:
+    packed = (*PACKED, ".parquet")
+    return sum(
+        each.stat().st_size * (PACKED_BYTES if each.suffix in packed else 1) for each in files
+    )
+
+
+def _beginning(files: Sequence[Path]) -> str:
+    return _first_bytes(files[0]).decode("utf-8", errors="replace")
+
+
+def _first_bytes(path: Path) -> bytes:
+    with opened_stream(path) as file:
+        return file.stream.read(SAMPLE_BYTES)
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None

@@ -1,0 +1,179 @@
+"""The size of a new network for a budget, its text and its machine. Loads no torch.
+
+Published shapes are tried by the mechanism of ``bertc fit``. The largest is taken that the budget
+and the text train enough; a spec is made of parts, so that each shape is tried as it will be.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+
+from bertc.budget import Budget, budget
+from bertc.diagnostics import Diagnostics, UsageError
+from bertc.estimate.machines.accelerators import accelerator_called
+from bertc.estimate.machines.devices import device_named
+from bertc.external import filled_in
+from bertc.fitting import SPENT as SPENDING
+from bertc.fitting import Candidate, choose_among
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.written import Given, Program
+from bertc.syntax import load
+
+SHAPES = (
+    (2, 128, 192), (4, 256, 384), (7, 256, 384), (10, 384, 576), (19, 512, 768), (22, 768, 1152),
+    (28, 1024, 2624),
+)  # fmt: skip
+"""Layers, hidden and ffn: from the third on Ettin's, 17m to 400m, before it smaller ones."""
+RATES = ((256, "1.2e-3"), (768, "8e-4"), (4096, "5e-4"))
+"""Peak rates by width: those of the quickstart, ettin-150m and ettin-400m."""
+TOKENS_PER_PARAMETER = 20
+"""Hoffmann et al. 2022, table 3: about as many are best for a given number of FLOPs."""
+MOST_PASSES = 40
+"""Devlin et al. 2019, appendix A.2: BERT read its text about 40 times."""
+FEWEST_STEPS = 100
+BYTES_PER_TOKEN = 4
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Devices by name and their number: ``cpu``, ``h100x8``."""
+
+    device: str = "cpu"
+    count: int = 1
+
+    def __str__(self) -> str:
+        return self.device if self.count == 1 else f"{self.count} {self.device}"
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Examples a step, and tokens of each: 4,096 tokens on a CPU, 65,536 a GPU."""
+        return (16, 256) if self.device.lower() == "cpu" else (128 * self.count, 512)
+
+
+def machine_named(text: str) -> Machine:
+    """Read ``cpu``, ``h100`` or ``h100x8``.
+
+    Raises:
+        UsageError: there is no such device.
+    """
+    name = text.strip()
+    match = re.fullmatch(r"(.+)x([1-9]\d{0,3})", name)  # rtx4090 is one device
+    machine = Machine(name)
+    if match and not accelerator_called(name):
+        machine = Machine(match[1], int(match[2]))
+    device_named(machine.device)
+    return machine
+
+
+def budget_named(text: str) -> Budget:
+    """Read ``14M`` (parameters), ``8h`` (time) or ``1e18`` (FLOPs).
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    for kind in ("time", "params", "flops"):
+        try:
+            read = budget(kind, text)
+        except UsageError:
+            continue
+        if kind != "params" or read.most < 1e12:
+            return read
+    raise UsageError(
+        f"{text[:60]}: neither a size nor a budget",
+        help="parameters (14M), a time (90min, 8h, 2d) or FLOPs (1e18, 3E)",
+    )
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Lines of a spec: its network, its text, how that is learned, and a task after it."""
+
+    network: tuple[str, ...]
+    text: tuple[str, ...] = ()
+    training: tuple[str, ...] = ()
+    task: tuple[str, ...] = ()
+
+    @property
+    def alone(self) -> "Parts":
+        """The parts without the task that follows on text."""
+        return replace(self, task=()) if self.training else self
+
+    def written(self, steps: int = 0) -> str:
+        """The spec, ``steps`` long on text; beside a task text is a stage of its own."""
+        training = [*self.training, *([f"steps = {steps}"] if steps else [])]
+        if self.training and self.task:
+            training = [
+                'stage "text" {', "# The words of the texts first, with some of them masked.",
+                "objective = mlm", *training, "}",
+                'stage "task" {', "# Then the labels, by a published recipe.",
+            ]  # fmt: skip
+            return "\n".join([*self.network, *self.text, *training, *self.task, "}\n"])
+        return "\n".join([*self.network, *self.text, *training, *self.task, ""])
+
+
+def shapes(parts: Parts) -> list[Parts]:
+    """The parts with each of the published shapes as their network, the smallest first."""
+    found = []
+    for layers, hidden, ffn in SHAPES:
+        rate = next(rate for width, rate in RATES if hidden <= width)
+        network = (
+            "extends modernbert  # rotary positions, windows, gates, norms before each part",
+            f"layers = {layers}",
+            f"hidden = {hidden}  # heads follow: hidden / 64",
+            f"ffn = {ffn}",
+        )
+        rule = (f"optimizer = adamw({rate}, warmup=10%)",) if parts.training else ()
+        found.append(replace(parts, network=network, training=(*parts.training, *rule)))
+    return found
+
+
+def sized(tried: Sequence[Parts], limit: Budget, machine: Machine, text_bytes: int) -> str:
+    """The spec of the largest network that the budget and the text train enough.
+
+    On text it is trained for as long as the budget lasts, at most ``MOST_PASSES`` passes. Of a
+    budget of parameters the largest is taken, and ``TOKENS_PER_PARAMETER`` tokens for each.
+
+    Raises:
+        UsageError: not even the smallest is within the budget.
+    """
+    chosen = ""
+    for parts, program in zip(tried, _programs(tried), strict=True):
+        steps_free = bool(parts.training) and limit.kind in SPENDING
+        choice = choose_among(
+            [program], [limit], machine.device, machine.count, steps_free=steps_free
+        )
+        found = choice.candidates[0]
+        if not choice.fits and not chosen:
+            least = limit.text(found.figures[limit.kind])
+            raise UsageError(
+                f"no network is within {limit.text(limit.most)}: the smallest takes {least}",
+                help="a larger budget",
+            )
+        steps, is_enough = _steps(found, machine, text_bytes, found.resolved.steps * steps_free)
+        if chosen and not (choice.fits and (is_enough or not steps_free)):
+            break
+        chosen = parts.written(steps if parts.training else 0)
+    return chosen
+
+
+def _programs(tried: Sequence[Parts]) -> Iterator[Program]:
+    """The programs to try; those of a task alone have its labels and examples from one reading."""
+    read: Mapping[str, Given] = {}
+    for each in tried:
+        (program,) = load(each.alone.written(1000 * bool(each.training)))
+        if not each.training:
+            read = read or {"objective": filled_in(program, Diagnostics()).settings["objective"]}
+        yield program.with_settings(read)
+
+
+def _steps(
+    candidate: Candidate, machine: Machine, text_bytes: int, afforded: int
+) -> tuple[int, bool]:
+    """Steps on a text of so many bytes, and whether they are enough; ``afforded`` 0: any number."""
+    batch, seq = machine.rows
+    parameters = sum(weight.numel for weight in model_weights(candidate.resolved))
+    enough = ceil(TOKENS_PER_PARAMETER * parameters / (batch * seq))
+    most = max(FEWEST_STEPS, int(MOST_PASSES * text_bytes / BYTES_PER_TOKEN / (batch * seq)))
+    steps = min(most, afforded or enough)
+    return steps, steps >= enough

@@ -1,0 +1,178 @@
+"""A spec from a few answers: the text, its language, a budget, the purpose and the machine.
+
+The data are looked at, and what is guessed of them is said in the spec, with what it will cost.
+Loads no torch.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bertc.api import check, points
+from bertc.budget import Budget, budget
+from bertc.data.layouts.survey import Survey
+from bertc.diagnostics import Diagnostics, UsageError, escaped, listed
+from bertc.estimate import estimate
+from bertc.estimate.units import bytes_text, count_text, duration_text, flops_text, several
+from bertc.external import row_lengths
+from bertc.fitting import SPENT
+from bertc.sizing import Machine, Parts, shapes, sized
+from bertc.syntax.write.format import format_text
+from bertc.syntax.write.show import quoted
+
+Purpose = Literal["pretrain", "classify", "tag", "squad", "embed"]
+SERVES: dict[str, tuple[Purpose, ...]] = {
+    "text": ("pretrain", "embed"),
+    "table": ("classify", "pretrain", "embed"),
+    "tags": ("tag",),
+    "questions": ("squad",),
+}
+"""Purposes that each kind of data serves, the likeliest first."""
+NEEDS: dict[Purpose, str] = {
+    "pretrain": "text, or a table with a column of text",
+    "embed": "text, or a table with a column of text",
+    "classify": "a table with a column of labels",
+    "tag": "files of words and tags in columns",
+    "squad": "JSON in SQuAD's layout",
+}
+HOUR = budget("time", "1h")
+VOCABULARIES = ((3e5, "1k"), (3e6, "4k"), (3e7, "8k"), (3e8, "16k"), (float("inf"), "32k"))
+"""Sizes of the vocabulary by bytes of text, so that most entries are met often."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers that a spec is written from; ``language`` "" is that of the text by its words.
+
+    ``purpose`` None is the likeliest for the data. ``init`` is a folder to begin from, "" for none.
+    """
+
+    language: str = ""
+    budget: Budget = HOUR
+    purpose: Purpose | None = None
+    machine: Machine = Machine()
+    init: str = ""
+
+
+def purposes(seen: Survey) -> tuple[Purpose, ...]:
+    """The purposes that the data serve, the likeliest first."""
+    serves = SERVES[seen.kind]
+    return serves if seen.kind != "table" or seen.label_column() else serves[1:]
+
+
+def start(seen: Survey, answers: Answers) -> str:
+    """Write a spec for data and answers, with its estimate; ``bertc check`` accepts it.
+
+    Raises:
+        UsageError: the data do not serve the purpose, or nothing is within the budget.
+        MissingInputError, DataError: of the data, or of the folder to begin from.
+    """
+    serves = purposes(seen)
+    purpose = answers.purpose or serves[0]
+    if purpose not in serves:
+        raise UsageError(
+            f"--for {purpose} needs {NEEDS[purpose]}, but {escaped(seen.name)} has {seen.kind}",
+            help=f"--for {' or '.join(serves)}",
+        )
+    language = answers.language or seen.language
+    spec = _spec(answers, seen, purpose, language)
+    check(spec, diagnostics=Diagnostics())
+    notes = [*_notes(seen, purpose, language, not answers.language), *_cost(spec, answers.machine)]
+    head = "\n".join(f"# {note}" for note in notes)
+    return format_text(f"{head}\n\n{spec}")
+
+
+def _spec(answers: Answers, seen: Survey, purpose: Purpose, language: str) -> str:
+    """The settings: of a network that is there, or of a new one of a size for the budget."""
+    reads_text = purpose in ("pretrain", "embed")
+    task: tuple[str, ...] = () if reads_text else (f"task = {_task(seen, purpose)}",)
+    if answers.init and not reads_text:
+        return Parts(_init(answers), task=task).written()
+    if seen.kind in ("tags", "questions"):
+        # Files of words and answers are no running text to learn from first.
+        text: tuple[str, ...] = (
+            "data = docstrings  # for the vocabulary; text like yours is better",
+        )
+        tried = shapes(Parts((), (*text, "vocab = bpe(8k)"), (), task))
+        return sized(tried, answers.budget, answers.machine, seen.text_bytes)
+    batch, seq = answers.machine.rows
+    packed = "pack = true  # several short texts a row, none padded"
+    training = (f"batch = {batch}", f"seq = {seq}", packed)
+    if answers.init:
+        rule = "optimizer = adamw(1e-4, warmup=10%)  # a lower rate than a new network's"
+        tried = [Parts(_init(answers), _data(seen, language), (*training, rule))]
+        limit = answers.budget if answers.budget.kind in SPENT else HOUR
+        return sized(tried, limit, answers.machine, seen.text_bytes)
+    size = next(size for most, size in VOCABULARIES if seen.text_bytes < most)
+    text = (*_data(seen, language), f"vocab = bpe({size})  # learned from it; any language")
+    tried = shapes(Parts((), text, training, task))
+    return sized(tried, answers.budget, answers.machine, seen.text_bytes)
+
+
+def _init(answers: Answers) -> tuple[str, ...]:
+    return (f"init = {quoted(answers.init)}  # its network and its vocabulary",)
+
+
+def _data(seen: Survey, language: str) -> tuple[str, ...]:
+    """The text as a spec writes it."""
+    column = seen.text_column()
+    arguments = [quoted(seen.name)]
+    if column and column.name != "text":
+        arguments.append(f"column={quoted(column.name)}")
+    if seen.has_line_sentences:
+        arguments.append("sentences=lines")
+    if language:
+        arguments.append(f"language={quoted(language)}")
+    return (f"data = files({', '.join(arguments)})",)
+
+
+def _task(seen: Survey, purpose: Purpose) -> str:
+    """The task as a spec writes it."""
+    name, dev = quoted(seen.name), f", {quoted(seen.dev)}" * bool(seen.dev)
+    if purpose == "tag":
+        return f"tagging({name}, {seen.tag_column})"
+    if purpose == "squad":
+        return f"squad({name}{dev}{f', version={seen.version}' * (seen.version > 1)})"
+    text, label, pair = seen.text_column(), seen.label_column(), seen.pair_column()
+    assert text, "a table has columns"
+    assert label, "a purpose with labels is offered where there are some"
+    kind = "regress" if label.is_score else "classify"
+    second = f", pair={quoted(pair.name)}" if pair and pair is not text else ""
+    columns = f"text={quoted(text.name)}{second}, label={quoted(label.name)}"
+    return f"{kind}({name}{dev}, {columns})"
+
+
+def _notes(seen: Survey, purpose: Purpose, language: str, guessed: bool) -> list[str]:
+    """Sentences on the data: files, size, language, columns and labels."""
+    files = several(len(seen.files), "file")
+    notes = [f"{escaped(seen.name)}: {seen.kind}, {files}, about {bytes_text(seen.text_bytes)}."]
+    if language and seen.kind in ("text", "table"):
+        notes.append(f"Language: {escaped(language)}{', by its commonest words' * guessed}.")
+    if seen.has_line_sentences:
+        notes.append("A sentence a line, blank lines between documents.")
+    text, label = seen.text_column(), seen.label_column()
+    if text:
+        columns = escaped(listed([each.name for each in seen.columns], limit=60))
+        notes.append(f"Columns {columns}; the text is {escaped(text.name)}.")
+    if purpose == "classify" and label:
+        values = several(len(label.labels), "label")
+        kinds = "numbers" if label.is_score else f"{values} ({_listed(label.labels)})"
+        judge = f"{escaped(seen.dev)} judges" if seen.dev else "no file judges: name one as dev"
+        notes.append(f"The answer is {escaped(label.name)}, {kinds}; {judge}.")
+    return notes
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return escaped(listed(names, limit=60))
+
+
+def _cost(spec: str, machine: Machine) -> list[str]:
+    """The estimate, in two lines."""
+    (resolved,) = points(spec, diagnostics=Diagnostics())
+    (lengths,) = row_lengths([resolved])
+    told = estimate(resolved, machine.device, devices=machine.count, lengths=lengths)
+    return [
+        f"{count_text(told.parameters.total)} parameters, {flops_text(told.flops.train_total)}; "
+        f"on {escaped(str(machine))} {duration_text(told.time.seconds_total)} and "
+        f"{bytes_text(told.memory.peak_bytes)}, by bertc estimate",
+        "(without evaluations and the preparing of text).",
+    ]

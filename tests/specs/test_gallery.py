@@ -1,0 +1,66 @@
+"""The shipped specs as a list, and one with every setting and its source."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bertc.api import resolve
+from bertc.gallery import (
+    Shipped,
+    gallery_json,
+    gallery_table,
+    paper_of,
+    sentence_of,
+    show_json,
+    show_spec,
+)
+from bertc.resources import shipped_specs
+
+
+@pytest.mark.parametrize("name", shipped_specs())
+def test_every_shipped_spec_says_what_it_is_and_whose(name: str) -> None:
+    text = shipped_specs()[name].read_text(encoding="utf-8")
+    assert len(sentence_of(text)) > 3
+    assert not set("#()") & set(sentence_of(text))
+    assert paper_of(text), "the first comment of it, or of what it extends, names a paper"
+
+
+def test_a_paper_is_that_of_the_base_where_none_is_named() -> None:
+    assert paper_of("# Mine, of 2024.\nextends ettin-17m-8k\n") == "Weller et al. 2025"
+    assert paper_of("# Mine (Chen and Lee 2031; code).\nextends bert-base\n") == "Chen and Lee 2031"
+    assert paper_of("layers = 2\n") == ""
+
+
+def test_the_table_and_json_say_the_same() -> None:
+    grid = Shipped("a-grid", "What it is", "Who 2020", (9_800_000, 109_700_000))
+    assert gallery_table([grid]) == "a-grid  9.8M to 109.7M  Who 2020  What it is"
+    (read,) = json.loads(gallery_json([grid]))["specs"]
+    assert read["parameters"] == [9_800_000, 109_700_000]
+
+
+@pytest.mark.parametrize("name", ["albert-large", "bert-base"])
+def test_what_is_shown_reads_back_as_the_same_program(name: str) -> None:
+    shown, real = resolve(show_spec(name)), resolve(name)
+    unnamed = {"name": "", "origins": {}}
+    assert shown.model_copy(update=unnamed) == real.model_copy(update=unnamed)
+
+
+def test_every_setting_says_where_it_comes_from(tmp_path: Path) -> None:
+    base = tmp_path / "base.bertc"
+    base.write_text("# Above\n# it.\nlayers = 3\nhidden = 128  # because \x1b[31m\n")
+    mine = tmp_path / "mine.bertc"
+    mine.write_text('extends "base.bertc"\nseq = 64  # short texts\nstage "a" { steps = 5 }\n')
+    (program,) = json.loads(show_json(str(mine), ["batch=8"]))["programs"]
+    found = {each["name"]: each for each in program["settings"]}
+    said = {name: (found[name]["origin"], found[name]["source"]) for name in found}
+    assert said["layers"] == ("extends", "Above it.")
+    assert said["seq"] == ("written", "short texts")
+    assert said["batch"] == ("set", "")
+    assert said["heads"] == ("derived", "hidden / 64")
+    assert said["dropout"] == ("default", "BERT config")
+    assert found["layers"]["base"] == "base.bertc"
+    assert program["stages"][0]["settings"][0]["value"] == "5"
+    text = show_spec(str(mine), ["batch=8"])
+    assert "  # base.bertc: because \\x1b[31m" in text
+    assert "batch = 8" + " " * 37 + "# --set\n" in text

@@ -1,0 +1,235 @@
+"""A first spec from a few answers: what is seen of data, what size, and that it is sound."""
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from bertc.api import check, resolve, train
+from bertc.budget import Budget
+from bertc.cli import main
+from bertc.commands import starting as commands
+from bertc.data.layouts.languages import language_of
+from bertc.data.layouts.survey import Survey, survey
+from bertc.diagnostics import DataError, Diagnostics, MissingInputError, UsageError
+from bertc.sizing import Machine, budget_named, machine_named
+from bertc.starting import NEEDS, Answers, purposes, start
+from bertc.syntax.write.format import format_text
+
+ROWS = "Review,id,stars\n" + "".join(
+    f'"A hen, a duck and the {word} by that pond.",{i},{i % 3}\n'
+    for i, word in enumerate(["reed", "frog", "bird", "boat"] * 6)
+)
+QUESTIONS = {
+    "data": [
+        {
+            "title": "t",
+            "paragraphs": [
+                {
+                    "context": "The hen is by the pond.",
+                    "qas": [
+                        {"id": "1", "question": "Who?", "is_impossible": True, "answers": []},
+                        {
+                            "id": "2",
+                            "question": "Where?",
+                            "answers": [{"text": "the pond", "answer_start": 14}],
+                        },
+                    ],
+                }
+            ],
+        }
+    ]
+}
+TAGGED = "Anna\tB-PER\nsings\tO\n\nBob\tB-PER\nsings\tO\n" * 8
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with something of every kind."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text" / "[a]").mkdir(parents=True)
+    (tmp_path / "text" / "[a]" / "farm.txt").write_text("The hen and a duck\nof the pond.\n\n" * 40)
+    (tmp_path / "text" / "notes.pdf").write_bytes(b"%PDF" * 4000)
+    (tmp_path / "train.csv").write_text(ROWS)
+    (tmp_path / "dev.csv").write_text(ROWS)
+    (tmp_path / "squad").mkdir()
+    (tmp_path / "squad" / "train-v2.0.json").write_text(json.dumps(QUESTIONS))
+    (tmp_path / "conll").mkdir()
+    (tmp_path / "conll" / "eng.train.gz").write_bytes(gzip.compress(TAGGED.encode()))
+    return tmp_path
+
+
+SMALL = Answers(budget=Budget("params", 1.5e6))
+EVERY = [
+    (name, purpose)
+    for name, serves in (
+        ("text", ("pretrain", "embed")),
+        ("train.csv", ("classify", "pretrain", "embed")),
+        ("conll", ("tag",)),
+        ("squad", ("squad",)),
+    )
+    for purpose in serves
+]
+
+
+@pytest.mark.parametrize(("name", "purpose"), EVERY)
+def test_every_purpose_gives_a_spec_that_check_accepts(data: Path, name: str, purpose: str) -> None:
+    seen = survey(name)
+    assert purpose in purposes(seen)
+    answers = Answers(budget=SMALL.budget, purpose=purpose)  # type: ignore[arg-type]
+    spec = start(seen, answers)
+    assert spec == format_text(spec), "it is in canonical form"
+    assert re.search(r"\n# [\d.]+[kM] parameters, .* on cpu ", spec)
+    remarks = Diagnostics()
+    check(spec, diagnostics=remarks)
+    allowed = {"R103"} if purpose in ("tag", "squad") else set()
+    assert {each.code for each in remarks.remarks} <= allowed
+    resolved = resolve(spec)
+    assert bool(resolved.stages[-1].tasks) == (purpose in ("classify", "tag", "squad"))
+
+
+TINY = {
+    "layers = 2": "layers = 1", "hidden = 128": "hidden = 16 heads = 2", "ffn = 192": "ffn = 24",
+    "steps = 100": "steps = 2", "batch = 16": "batch = 4", "seq = 256": "seq = 136",
+}  # fmt: skip
+
+
+def test_the_spec_for_a_table_trains(data: Path) -> None:
+    spec = start(survey("train.csv"), SMALL)
+    assert 'classify("train.csv", "dev.csv", text="Review", label="stars")' in spec
+    assert "3 labels (0, 1, 2); dev.csv judges." in spec
+    small = spec
+    for large, tiny in TINY.items():
+        assert large in small
+        small = small.replace(large, tiny)
+    report = train(small, data / "run")
+    assert report.step == resolve(small).steps
+
+
+def test_what_is_seen_of_text_and_tables(data: Path) -> None:
+    text = survey("text")
+    assert (text.kind, text.name, text.language) == ("text", "text/**/*.txt", "en")
+    assert not text.has_line_sentences, "lines are wrapped"
+    lines = "The hen is here.\nA duck swims.\nThey eat.\n\n" * 20
+    assert Survey("text", "x", (), 900, lines).has_line_sentences
+    table = survey("train.csv")
+    assert [each.name for each in table.columns] == ["Review", "id", "stars"]
+    assert table.dev == "dev.csv"
+    (data / "bare.tsv").write_text("a hen and a duck.\t0.25\nthe pond of that.\t1.5\n")
+    bare = survey("bare.tsv")
+    assert [each.name for each in bare.columns] == ["0", "1"], "no line of names"
+    label = bare.label_column()
+    assert label is not None
+    assert label.is_score
+    rows = [{"text": "a hen", "kind": "farm"}, {"text": "a reed", "kind": "lake"}] * 3
+    (data / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    label = survey("rows.jsonl").label_column()
+    assert label is not None
+    assert label.labels == ("farm", "lake")
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("Le chat et la souris sont dans une des maisons", "fr"),
+        ("Das ist nicht der Hund, und die Katze ist mit", "de"),
+        ("猫は庭にいます", "ja"),
+        ("кошка и собака", "ru"),
+        ("xyzzy plugh", ""),
+        ("", ""),
+    ],
+)
+def test_languages_are_guessed(text: str, code: str) -> None:
+    assert language_of(text) == code
+
+
+def test_what_is_no_data_is_said(data: Path) -> None:
+    with pytest.raises(MissingInputError, match="no file matches"):
+        survey("nowhere.txt")
+    (data / "empty").mkdir()
+    with pytest.raises(DataError, match="no file with text"):
+        survey("empty")
+    (data / "x.json").write_text("{}")
+    with pytest.raises(DataError, match="SQuAD"):
+        survey("x.json")
+    with pytest.raises(UsageError, match="--for tag needs files of words and tags"):
+        start(survey("train.csv"), Answers(purpose="tag"))
+    with pytest.raises(UsageError, match="no network is within 1.00k: the smallest takes"):
+        start(survey("text"), Answers(budget=Budget("params", 1e3)))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "most"),
+    [("8h", "time", 28_800), ("14M", "params", 14e6), ("1e18", "flops", 1e18)],
+)
+def test_a_budget_is_told_by_its_unit(text: str, kind: str, most: float) -> None:
+    assert budget_named(text) == Budget(kind, most)
+
+
+def test_machines_are_told_by_name_and_number() -> None:
+    assert machine_named("h100x8") == Machine("h100", 8)
+    assert machine_named("rtx4090") == Machine("rtx4090")
+    with pytest.raises(UsageError):
+        machine_named("abacus")
+
+
+def test_a_network_to_begin_from_keeps_its_size(data: Path) -> None:
+    config = {
+        **{"model_type": "bert", "vocab_size": 64, "hidden_size": 64, "num_hidden_layers": 3},
+        **{"num_attention_heads": 2, "intermediate_size": 128, "max_position_embeddings": 512},
+    }
+    (data / "model").mkdir()
+    (data / "model" / "config.json").write_text(json.dumps(config))
+    (data / "model" / "vocab.txt").write_text(
+        "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n" + "\n".join(map(chr, range(97, 156)))
+    )
+    tagged = resolve(start(survey("conll"), Answers(init="model")))
+    assert len(tagged.encoder.layers) == 3
+    read_on = resolve(start(survey("text"), Answers(init="model", budget=Budget("time", 60))))
+    assert len(read_on.encoder.layers) == 3
+    assert read_on.steps == 100, "so small a text is not read more often"
+
+
+HOSTILE = "a\u202e<script>\x1b[31m\n'\"b"
+
+
+def test_names_of_files_and_columns_are_shown_as_text(data: Path) -> None:
+    table = data / f"train{HOSTILE}.csv"
+    table.write_text('"text","la\x1b[1mbel"\n' + "a hen,\x1b[2m\na duck,no\n" * 8)
+    spec = start(survey(str(table)), SMALL)
+    check(spec)
+    assert not set("\u202e\x1b") & set(spec)
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr("sys.argv", ["bertc", "init", *arguments])
+    with pytest.raises(SystemExit) as end:
+        main()
+    return int(end.value.code or 0)
+
+
+def test_the_command_asks_for_what_is_not_given_and_never_overwrites(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "--budget", "1M") == 2
+    assert "--text FILE" in capsys.readouterr().err
+    answers = iter(["nowhere", "train.csv", "five", "embed", "cpu"])
+    monkeypatch.setattr(commands, "is_terminal", lambda: True)
+    monkeypatch.setattr("typer.prompt", lambda *_, **__: next(answers))
+    given = ["--language", "fr", "--budget", "1M", "-o", "mine.bertc"]
+    assert call(monkeypatch, *given) == 0
+    out, err = capsys.readouterr()
+    assert "no file matches nowhere" in err
+    assert "five: unknown" in err
+    assert "bertc train mine.bertc" in out
+    before = (data / "mine.bertc").read_text()
+    assert 'language="fr"' in before
+    assert call(monkeypatch, "--text", "text", "-o", "mine.bertc") == 2
+    assert "is there already" in capsys.readouterr().err
+    assert (data / "mine.bertc").read_text() == before
+
+
+def test_every_purpose_is_offered() -> None:
+    assert {*NEEDS} == {purpose for _, purpose in EVERY}
