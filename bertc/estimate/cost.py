@@ -29,7 +29,7 @@ from bertc.estimate.sharing import (
 from bertc.estimate.spent import microbatch_spent, step_spent
 from bertc.estimate.where import part_costs
 from bertc.ir.learning.objective import Term
-from bertc.ir.program.lessons import expected_lessons, in_steps
+from bertc.ir.program.lessons import expected_lessons, without_kept_teachers
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.planning.plan import Fit, Machine, compiles, largest_divisor
@@ -170,7 +170,7 @@ def largest_microbatches(
     )
     return tuple(
         process_fit(stage, count(stage, resolved.terms()), budget, layout)
-        for stage in map(in_steps, resolved.stages)
+        for stage in map(without_kept_teachers, resolved.stages)
     )
 
 
@@ -184,7 +184,7 @@ def _stage(
     length: int,
 ) -> StageEstimate:
     trained = count(stage, stage.objective, trained=True)
-    full, stepped = stage, in_steps(stage)
+    full, stepped = stage, without_kept_teachers(stage)
     whole = count(stepped, terms)
     memory = process_memory(stepped, whole, budget, layout)
     stage = stage.model_copy(update={"seq": length})

@@ -1,7 +1,7 @@
 """Kept outputs of teachers: settled at a run's start, computed before its first step."""
 
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -87,6 +87,9 @@ def with_lessons(start: Start, cache: Path, display: Display, ranks: ProcessGrou
         folder: from_tokenizer(Tokenizer.from_str(text), folder, named)
         for folder, (text, named) in tokenizers.items()
     }
+    for stage in start.resolved.stages:
+        for line in _own_ways(stage, vocabularies):
+            display.note(line)
     start = replace(start, plan=_plan(start, cache, vocabularies, ranks))
     known = _Known(cache, digests, vocabularies)
     stages = [
@@ -96,6 +99,17 @@ def with_lessons(start: Start, cache: Path, display: Display, ranks: ProcessGrou
         for at, data in enumerate(start.corpus.stages)
     ]
     return replace(start, corpus=replace(start.corpus, stages=tuple(stages)))
+
+
+def _own_ways(stage: Stage, vocabularies: Mapping[str, Vocabulary]) -> Iterator[str]:
+    """A line for each teacher at work that does not compute, or read, as the run does."""
+    frozen = (network for network in stage.networks() if not network.learned)
+    for network, folder in zip(frozen, _folders(stage), strict=False):
+        ways = [f"computes in {network.precision}"] if network.precision != "auto" else []
+        if own := vocabularies.get(folder):
+            ways.append(f"reads by its own tokenizer of {own.size:,} tokens")
+        if ways:
+            yield f"stage {stage.name}: the teacher {folder} {' and '.join(ways)}"
 
 
 class _Known(NamedTuple):

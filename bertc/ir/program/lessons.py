@@ -83,7 +83,7 @@ def reads_apart(stage: Stage) -> bool:
     return any(not each.learned and each.body.vocab_size != rows for each in stage.networks())
 
 
-def in_steps(stage: Stage) -> Stage:
+def without_kept_teachers(stage: Stage) -> Stage:
     """The stage without teachers, if what they say is sure to be kept and no step asks them."""
     kept = bool(stage.tasks) and (stage.teacher_cache in ("fp32", "fp16") or reads_apart(stage))
     return stage.model_copy(update={"teacher": NOBODY}) if kept else stage
