@@ -11,7 +11,6 @@ from bertc.estimate.figures import (
     Estimate,
     Flops,
     FromStart,
-    Parameters,
     Pruned,
     Spread,
     StageEstimate,
@@ -29,7 +28,8 @@ from bertc.estimate.sharing import (
 )
 from bertc.estimate.spent import microbatch_spent, step_spent
 from bertc.estimate.where import part_costs
-from bertc.ir.program.lessons import expected_lessons
+from bertc.ir.learning.objective import Term
+from bertc.ir.program.lessons import expected_lessons, without_kept_teachers
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.planning.plan import Fit, Machine, compiles, largest_divisor
@@ -71,7 +71,7 @@ def estimate(
     )
     lengths = lengths or [stage.seq for stage in resolved.stages]
     stages = tuple(
-        _stage(stage, count(stage, resolved.terms()), target, budget, layout, convention, length)
+        _stage(stage, resolved.terms(), target, budget, layout, convention, length)
         for stage, length in zip(resolved.stages, lengths, strict=True)
     )
     flops = run_flops(resolved.stages, [stage.flops for stage in stages])
@@ -170,13 +170,13 @@ def largest_microbatches(
     )
     return tuple(
         process_fit(stage, count(stage, resolved.terms()), budget, layout)
-        for stage in resolved.stages
+        for stage in map(without_kept_teachers, resolved.stages)
     )
 
 
 def _stage(
     stage: Stage,
-    whole: Parameters,
+    terms: Sequence[Term],
     target: Device,
     budget: DeviceBudget,
     layout: Layout,
@@ -184,8 +184,10 @@ def _stage(
     length: int,
 ) -> StageEstimate:
     trained = count(stage, stage.objective, trained=True)
-    memory = process_memory(stage, whole, budget, layout)
-    full, stage = stage, stage.model_copy(update={"seq": length})
+    full, stepped = stage, without_kept_teachers(stage)
+    whole = count(stepped, terms)
+    memory = process_memory(stepped, whole, budget, layout)
+    stage = stage.model_copy(update={"seq": length})
     asked, kept_bytes = expected_lessons(stage, length)
     executed = executed_flops(stage, memory.microbatch).with_frozen(asked)
     share = layout.world.share(stage.batch)
@@ -203,7 +205,7 @@ def _stage(
     # The last micro-batch may be smaller.
     parts = {part: spent.times(share / memory.microbatch) for part, spent in parts.items()}
     time = step_time(parts | step_spent(stage, trained.total // layout.shards, target), target)
-    planned = replace(whole_step(full, whole, budget), recompute=memory.recompute)
+    planned = replace(whole_step(stepped, whole, budget), recompute=memory.recompute)
     talk = step_communication(
         stage, trained.total, memory.microbatch, budget.execution, layout, target
     )

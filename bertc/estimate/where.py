@@ -31,7 +31,7 @@ def part_costs(step: Step, microbatch: int, time: StepTime) -> tuple[PartCost, .
     states["head"] = 2 * FP32 * (total - sum(weights.values()))
     states["optimiser"] = state_bytes(step.stage, total)
     states["teacher"] = FP32 * step.parameters.frozen
-    taught = ("teacher",) if step.parameters.frozen else ()
+    taught = ("teacher",) if "teacher" in time.parts else ()
     found = []
     for part in ("embeddings", *_inside(step), "head", *taught, "optimiser", "loader"):
         spent = time.parts.get(part, Spent())

@@ -3,12 +3,12 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 
-from bertc.data import Progress, TaskData, TaskSet
+from bertc.data import Progress, TaskSet
 from bertc.data.cache.store import Facts, fingerprint, obtain
 from bertc.data.examples.lessons import Lessons, counts_of, open_lessons, store_batch
 from bertc.data.examples.task import in_order_of_length
@@ -27,16 +27,24 @@ PASS_TOKENS = {"cpu": 2048, "cuda": 65536, "mps": 65536}
 MAX_PASS_EXAMPLES = 1024
 
 
+class Read(NamedTuple):
+    """The rows of a task's training examples as a teacher reads them, and their padding."""
+
+    task_set: TaskSet
+    pad: int
+
+
 def folder_of(
     cache: Path,
     stage: Stage,
     task_set: TaskSet,
+    read: Sequence[Read],
     sha256_by_folder: Mapping[str, str],
     how: tuple[str, str],
 ) -> Path:
     """The cache folder, named by all that decides what is in it.
 
-    ``how``: how numbers are kept, and what the teachers compute in.
+    ``read``: the rows of each teacher. ``how``: how numbers are kept, and what teachers compute in.
     """
     frozen = [network for network in stage.networks() if not network.learned]
     wanted = [
@@ -53,9 +61,10 @@ def folder_of(
         if isinstance(each.source, FromFolder)
     ]
     shapes = lesson_shapes(stage, task_set.task.title)
-    rows, one_per_row = task_set.train, task_set.one_per_row
+    one_per_row = task_set.one_per_row
     examples = [
         hashlib.sha256(array.tobytes()).hexdigest()
+        for rows in dict.fromkeys((task_set.train, *(each.task_set.train for each in read)))
         for array in (rows.token_ids, rows.segment_ids, rows.begins, rows.words, rows.word_begins)
     ]
     widths = [shape.widths for shape in shapes]
@@ -66,8 +75,8 @@ def folder_of(
 def obtain_lessons(
     folder: Path,
     stage: Stage,
-    data: TaskData,
     task_set: TaskSet,
+    read: Sequence[Read],
     frozen: Sequence[Frozen],
     kept: Literal["fp32", "fp16"],
     progress: Progress,
@@ -83,7 +92,11 @@ def obtain_lessons(
 
     def make(temporary: Path) -> Facts:
         lessons = open_lessons(temporary, task_set, shapes, kept, "w+")
-        _ask(lessons, stage, data, frozen, progress)
+        what = f"asking the teachers about {task_set.task.title}"
+        progress.begin(what, len(frozen) * len(task_set.train.owners), "rows")
+        for number, (teacher, own) in enumerate(zip(frozen, read, strict=True)):
+            _ask(lessons.of_teacher(number, len(frozen)), stage, teacher, own, progress)
+        progress.end()
         return {"bytes": size}
 
     obtain(folder, make, progress, size)
@@ -91,26 +104,16 @@ def obtain_lessons(
 
 
 @torch.no_grad()
-def _ask(
-    lessons: Lessons, stage: Stage, data: TaskData, frozen: Sequence[Frozen], progress: Progress
-) -> None:
-    """Write the outputs of all teachers for all training rows."""
-    task_set = lessons.task_set
-    device = next(frozen[0].parameters()).device
-    teachings = [Teaching(each) for each in frozen]
-    at_once, pad = PASS_TOKENS[device.type], data.vocabulary.pad
-    rows = task_set.train
-    what = f"asking the teachers about {task_set.task.title}"
-    progress.begin(what, len(rows.owners), "rows")
-    for batch in in_order_of_length(task_set, rows, at_once, MAX_PASS_EXAMPLES, pad):
-        micro_batch = to_micro_batch(batch, device, stage)
-        for teach in teachings:
-            micro_batch = teach(micro_batch)
-        taught = micro_batch.taught or {}
+def _ask(lessons: Lessons, stage: Stage, teacher: Frozen, read: Read, progress: Progress) -> None:
+    """Write the outputs of a teacher for all training rows."""
+    device, teach = next(teacher.parameters()).device, Teaching(teacher)
+    rows, at_once = read.task_set.train, PASS_TOKENS[device.type]
+    for batch in in_order_of_length(read.task_set, rows, at_once, MAX_PASS_EXAMPLES, read.pad):
+        taught = teach(to_micro_batch(batch, device, stage)).taught or {}
         said = [
             tensor.float().cpu().numpy()
-            for title in dict.fromkeys(shape.title for shape in lessons.shapes)
-            for lesson in taught[title]
+            for shape in lessons.shapes
+            for lesson in taught[shape.title]
             for tensor in lesson.tensors
         ]
         largest = max(float(np.abs(each).max(initial=0)) for each in said)
@@ -120,4 +123,3 @@ def _ask(
             )
         store_batch(lessons, batch, said)
         progress.advance(len(batch.rows))
-    progress.end()

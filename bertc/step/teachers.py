@@ -1,17 +1,20 @@
 """The frozen networks of a stage, with their weights."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from bertc.data import Vocabulary, differing_token, vocabulary_of
+from bertc.data.cache.store import fingerprint
 from bertc.diagnostics import DataError, UsageError
 from bertc.distributed.process_group import ALONE, ProcessGroup
 from bertc.interop.loading import digest_of, read_model
 from bertc.interop.networks import summed
 from bertc.ir.learning.answer import alike
 from bertc.ir.learning.task import Task
+from bertc.ir.program.lessons import needs_same_tokens
 from bertc.ir.program.model import frozen_weights
 from bertc.ir.program.network import Network
 from bertc.ir.program.resolved import Resolved
@@ -23,23 +26,53 @@ OWN_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 """The dtypes of teachers with a precision of their own."""
 
 
-def digests(resolved: Resolved, vocabulary: Vocabulary) -> dict[str, str]:
+class Tokenizer(NamedTuple):
+    """A tokenizer as JSON, and its special tokens by role: enough to make it anew anywhere."""
+
+    text: str
+    named: dict[str, str]
+
+
+def digests(resolved: Resolved, apart: Mapping[str, Tokenizer]) -> dict[str, str]:
     """sha256 of the weights of every teacher at work, by its folder.
 
+    It is of the tokenizer too, of one that reads by its own (``apart``).
+
     Raises:
-        MissingInputError, DataError, UnsafeError: as ``read_model``; if it reads other tokens.
+        MissingInputError, DataError, UnsafeError: as ``read_model``.
     """
-    sha256_by_folder: dict[str, str] = {}
+    found: dict[str, str] = {}
+    for _, path, _ in _folders_at_work(resolved):
+        if path not in found:
+            weights = digest_of(read_model(Path(path))[1])
+            found[path] = fingerprint(weights, *apart[path]) if path in apart else weights
+    return found
+
+
+def read_tokenizers(resolved: Resolved, vocabulary: Vocabulary) -> dict[str, Tokenizer]:
+    """The tokenizers of teachers at work that read other tokens than the run, by their folders.
+
+    Raises:
+        MissingInputError, DataError: as ``vocabulary_of``; if a stage compares tokens with such a
+            teacher's, or keeps nothing of what it says.
+    """
+    found: dict[str, Tokenizer] = {}
+    for stage, path, network in _folders_at_work(resolved):
+        rows = network.body.vocab_size
+        theirs = vocabulary_of(Path(path), rows)
+        differing = differing_token(theirs, vocabulary)
+        if differing:
+            _refuse_if_compared(stage, path, (theirs, vocabulary), differing)
+        if differing or rows != stage.encoder.vocab_size:
+            found[path] = Tokenizer(theirs.tokenizer.to_str(), theirs.named)
+    return found
+
+
+def _folders_at_work(resolved: Resolved) -> Iterator[tuple[Stage, str, Network]]:
     for stage in resolved.stages:
         for network, teacher in _at_work(stage):
-            if (
-                isinstance(teacher.source, FromFolder)
-                and teacher.source.path not in sha256_by_folder
-            ):
-                folder = Path(teacher.source.path)
-                _refuse_other_tokens(folder, vocabulary, network.body.vocab_size)
-                sha256_by_folder[teacher.source.path] = digest_of(read_model(folder)[1])
-    return sha256_by_folder
+            if isinstance(teacher.source, FromFolder):
+                yield stage, teacher.source.path, network
 
 
 def require_weights(resolved: Resolved) -> None:
@@ -123,12 +156,25 @@ def _there(name: str, resolved: Resolved, tasks: Sequence[Task]) -> str:
     return name
 
 
-def _refuse_other_tokens(folder: Path, vocabulary: Vocabulary, rows: int) -> None:
-    theirs = vocabulary_of(folder, rows)
-    if differing := differing_token(theirs, vocabulary):
-        number, there, here = differing
+def _refuse_if_compared(
+    stage: Stage,
+    folder: str,
+    vocabularies: tuple[Vocabulary, Vocabulary],
+    differing: tuple[int, str | None, str | None],
+) -> None:
+    """Refuse other tokens where they are compared, or where nothing is kept of what they make."""
+    theirs, ours = vocabularies
+    number, there, here = differing
+    told = (
+        f"the teacher {folder} reads with {theirs.size:,} tokens and this run with "
+        f"{ours.size:,}; token {number} is {there!r} there and {here!r} here"
+    )
+    if reason := needs_same_tokens(term.objective for term in stage.objective):
         raise DataError(
-            f"the teacher {folder} reads with {theirs.size:,} tokens and this run with "
-            f"{vocabulary.size:,}; token {number} is {there!r} there and {here!r} here",
+            f"{told}, and {reason}",
             help="leave vocab out, and the run reads with the vocabulary of its teacher",
+        )
+    if stage.teacher_cache == "off":
+        raise DataError(
+            f"{told}: it reads by its own if what it says is kept", help="teacher_cache=auto"
         )

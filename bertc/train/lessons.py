@@ -1,23 +1,30 @@
 """Kept outputs of teachers: settled at a run's start, computed before its first step."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
+from tokenizers import Tokenizer
 
-from bertc.data import AnyData, TaskData
+from bertc.data import AnyData, Silent, TaskData, TaskSet, Vocabulary
 from bertc.data.cache.store import holds
+from bertc.data.examples.copies import Copier
 from bertc.data.examples.lessons import Lessons, counts_of
+from bertc.data.examples.task_sets import read_apart
+from bertc.data.vocab.vocabulary import from_tokenizer
 from bertc.distributed.process_group import ProcessGroup
 from bertc.estimate.units import bytes_text, several
+from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import Display
 from bertc.ir.program.lessons import Kept, kept_by, lesson_bytes, lesson_shapes
 from bertc.ir.program.stage import Stage
+from bertc.ir.program.teacher import FromFolder
 from bertc.nn.model import Frozen
 from bertc.planning.plan import Plan
-from bertc.step.lessons import folder_of, obtain_lessons
+from bertc.step.lessons import Read, folder_of, obtain_lessons
 from bertc.step.teachers import frozen_networks
 from bertc.storage.paths import existing_folder
 from bertc.train.session import Watched
@@ -27,11 +34,11 @@ MOST_OF_DISK = 0.1
 """Share of the free disk that ``auto`` takes."""
 
 
-def _plan(start: Start, cache: Path, ranks: ProcessGroup) -> Plan:
+def _plan(start: Start, cache: Path, apart: Collection[str], ranks: ProcessGroup) -> Plan:
     """The plan with how outputs of teachers are kept; of a begun run as then, where it is auto."""
     stages = start.resolved.stages
     each = zip(stages, start.corpus.stages, strict=True)
-    kept = tuple(_chosen(stage, data, cache) for stage, data in each)
+    kept = tuple(_chosen(stage, data, cache, apart) for stage, data in each)
     if start.outside and start.outside.lock:
         nothing: Kept = "off"
         began = start.outside.lock.plan.lessons or (nothing,) * len(kept)
@@ -40,12 +47,22 @@ def _plan(start: Start, cache: Path, ranks: ProcessGroup) -> Plan:
     return replace(start.plan, lessons=tuple(ranks.share(kept)))
 
 
-def _chosen(stage: Stage, data: AnyData, cache: Path) -> Kept:
-    kept = kept_by(stage, data.examples) if isinstance(data, TaskData) else "off"
-    if isinstance(data, TaskData) and stage.teacher_cache == "auto":
-        free = shutil.disk_usage(existing_folder(cache)).free
-        return kept if _size(stage, data, kept) <= MOST_OF_DISK * free else "off"
-    return kept
+def _chosen(stage: Stage, data: AnyData, cache: Path, apart: Collection[str]) -> Kept:
+    """The way that ``kept_by`` says, or off if the disk is too small for what need not be kept."""
+    if not isinstance(data, TaskData):
+        return "off"
+    needed = any(path in apart for path in _folders(stage))
+    kept = kept_by(stage, data.examples, needed)
+    if stage.teacher_cache != "auto" or needed:
+        return kept
+    free = shutil.disk_usage(existing_folder(cache)).free
+    return kept if _size(stage, data, kept) <= MOST_OF_DISK * free else "off"
+
+
+def _folders(stage: Stage) -> list[str]:
+    """The folders of its teachers."""
+    sources = (teacher.source for teacher in stage.teacher)
+    return [source.path for source in sources if isinstance(source, FromFolder)]
 
 
 def _size(stage: Stage, data: TaskData, kept: Kept) -> int:
@@ -64,10 +81,19 @@ def with_lessons(start: Start, cache: Path, display: Display, ranks: ProcessGrou
         DataError: a teacher says a number that is too large for fp16.
         CannotWriteError: the cache has no room.
     """
-    start = replace(start, plan=_plan(start, cache, ranks))
-    teachers = ranks.share(start.outside.teachers if start.outside else {})
+    told = ranks.share([start.outside.teachers, start.outside.tokenizers] if start.outside else [])
+    digests, tokenizers = told
+    vocabularies = {
+        folder: from_tokenizer(Tokenizer.from_str(text), folder, named)
+        for folder, (text, named) in tokenizers.items()
+    }
+    for stage in start.resolved.stages:
+        for line in _own_ways(stage, vocabularies):
+            display.note(line)
+    start = replace(start, plan=_plan(start, cache, vocabularies, ranks))
+    known = _Known(cache, digests, vocabularies)
     stages = [
-        replace(data, lessons=_lessons(start, at, data, teachers, cache, display, ranks))
+        replace(data, lessons=_lessons(start, at, data, known, display, ranks))
         if isinstance(data, TaskData)
         else data
         for at, data in enumerate(start.corpus.stages)
@@ -75,24 +101,41 @@ def with_lessons(start: Start, cache: Path, display: Display, ranks: ProcessGrou
     return replace(start, corpus=replace(start.corpus, stages=tuple(stages)))
 
 
+def _own_ways(stage: Stage, vocabularies: Mapping[str, Vocabulary]) -> Iterator[str]:
+    """A line for each teacher at work that does not compute, or read, as the run does."""
+    frozen = (network for network in stage.networks() if not network.learned)
+    for network, folder in zip(frozen, _folders(stage), strict=False):
+        ways = [f"computes in {network.precision}"] if network.precision != "auto" else []
+        if own := vocabularies.get(folder):
+            ways.append(f"reads by its own tokenizer of {own.size:,} tokens")
+        if ways:
+            yield f"stage {stage.name}: the teacher {folder} {' and '.join(ways)}"
+
+
+class _Known(NamedTuple):
+    """The cache, the sha256 of teachers, and the vocabularies of those that read by their own."""
+
+    cache: Path
+    sha256_by_folder: Mapping[str, str]
+    vocabularies: Mapping[str, Vocabulary]
+
+
 def _lessons(
-    start: Start,
-    at: int,
-    data: TaskData,
-    teachers: Mapping[str, str],
-    cache: Path,
-    display: Display,
-    ranks: ProcessGroup,
+    start: Start, at: int, data: TaskData, known: _Known, display: Display, ranks: ProcessGroup
 ) -> tuple[Lessons, ...]:
     plan, stage, kept = start.plan, start.resolved.stages[at], start.plan.lessons[at]
     if kept == "off":
         return ()
     display.note(
         f"stage {stage.name}: what its teachers say of {several(data.examples, 'example')} is kept "
-        f"in {kept}, {bytes_text(_size(stage, data, kept))} in {cache}"
+        f"in {kept}, {bytes_text(_size(stage, data, kept))} in {known.cache}"
     )
     how, frozen = (kept, plan.precision), tuple[Frozen, ...]()
-    folders = [folder_of(cache, stage, each, teachers, how) for each in data.sets]
+    read = [_read(start, stage, each, data.vocabulary, known) for each in data.sets]
+    folders = [
+        folder_of(known.cache, stage, each, own, known.sha256_by_folder, how)
+        for each, own in zip(data.sets, read, strict=True)
+    ]
     if not ranks.least(all(map(holds, folders))):
         dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
         seed = start.resolved.run.seed
@@ -102,8 +145,25 @@ def _lessons(
         if not lessons and ranks.rank % turn == 0:
             progress = Watched(display, ranks.stop)
             lessons = tuple(
-                obtain_lessons(folder, stage, data, each, frozen, kept, progress)
-                for folder, each in zip(folders, data.sets, strict=True)
+                obtain_lessons(folder, stage, each, own, frozen, kept, progress)
+                for folder, each, own in zip(folders, data.sets, read, strict=True)
             )
         ranks.wait()
     return lessons
+
+
+def _read(
+    start: Start, stage: Stage, task_set: TaskSet, vocabulary: Vocabulary, known: _Known
+) -> list[Read]:
+    """The rows of a task as each teacher at work reads them, in order."""
+    networks = TrainedNetworks(start.resolved.run.device)
+    copier = Copier(known.cache, networks, vocabulary.token(vocabulary.mask), Silent())
+    frozen = (network for network in stage.networks() if not network.learned)
+    found = []
+    for network, folder in zip(frozen, _folders(stage), strict=True):
+        if own := known.vocabularies.get(folder):
+            rows = read_apart(task_set, stage, network, own, copier)
+            found.append(Read(rows, own.pad))
+        else:
+            found.append(Read(task_set, vocabulary.pad))
+    return found

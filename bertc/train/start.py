@@ -19,7 +19,7 @@ from bertc.runs import checkpoints, metrics
 from bertc.runs.checkpoints import Checkpoint
 from bertc.runs.folder import RunFolder, identity
 from bertc.runs.lock import Lock
-from bertc.step.teachers import digests, require_weights
+from bertc.step.teachers import Tokenizer, digests, read_tokenizers, require_weights
 from bertc.storage.paths import is_taken
 from bertc.train.beginning.init_from import Source, source_of
 from bertc.train.resumed_plan import plan_of
@@ -32,13 +32,15 @@ class Outside:
     """Facts that the first process alone has, from the run folder and from those it begins from.
 
     ``lock`` and ``checkpoint`` are None at the start of a run, ``source`` is where there is a
-    checkpoint, or no ``init``. ``teachers`` are their sha256, by folder.
+    checkpoint, or no ``init``. ``teachers`` are their sha256, by folder, ``tokenizers`` those of
+    teachers that read by their own.
     """
 
     lock: Lock | None
     checkpoint: Checkpoint | None
     source: Source | None
     teachers: dict[str, str]
+    tokenizers: dict[str, Tokenizer]
     cost: Estimate
 
 
@@ -91,9 +93,10 @@ def settle(
     outside = None
     if ranks.is_main:
         source = None if checkpoint else source_of(resolved, corpus.vocabulary)
-        teachers = digests(resolved, corpus.vocabulary)
+        tokenizers = read_tokenizers(resolved, corpus.vocabulary)
+        teachers = digests(resolved, tokenizers)
         cost = cost_on(machine, resolved, corpus, ranks.world)
-        outside = Outside(lock, checkpoint, source, teachers, cost)
+        outside = Outside(lock, checkpoint, source, teachers, tokenizers, cost)
     return Start(resolved, machine, plan, corpus, outside)
 
 

@@ -4,7 +4,8 @@ Axes: r rows of a batch, s tokens of its longest, k answers of a row, w numbers 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -43,6 +44,13 @@ class Lessons:
             tensors = tuple(_gather(next(files), places, batch) for _ in shape.widths)
             by_term.setdefault(shape.title, []).append(Taught(shape.share, tensors))
         return by_term
+
+    def of_teacher(self, number: int, teachers: int) -> "Lessons":
+        """Those of one of several teachers."""
+        ends = list(accumulate((len(shape.widths) for shape in self.shapes), initial=0))
+        own = range(number, len(self.shapes), teachers)
+        files = (file for at in own for file in self.files[ends[at] : ends[at + 1]])
+        return replace(self, shapes=tuple(self.shapes[at] for at in own), files=tuple(files))
 
 
 def counts_of(task_set: TaskSet) -> Counts:

@@ -71,8 +71,7 @@ class Vocabulary:
             put_around(tokenizer, self.cls, self.sep)
         whole = tokenizer.to_str(pretty=True)
         (folder / "tokenizer.json").write_text(whole, encoding="utf-8")
-        ids = {role: getattr(self, role) for role in (*ROLES, "bos", "eos")}
-        names = {f"{role}_token": self.token(n) for role, n in ids.items() if n is not None}
+        names = {f"{role}_token": token for role, token in self.named.items()}
         config = {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
@@ -100,6 +99,12 @@ class Vocabulary:
     def token(self, token_id: int) -> str:
         """The text of a token, as the tokenizer spells it."""
         return str(self.tokenizer.id_to_token(token_id) or "")
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Its special tokens by role."""
+        ids = {role: getattr(self, role) for role in (*ROLES, "bos", "eos")}
+        return {role: self.token(number) for role, number in ids.items() if number is not None}
 
 
 def put_around(tokenizer: Tokenizer, cls: int, sep: int) -> None:

@@ -1,11 +1,14 @@
 """Outputs of teachers that are kept on disk for the examples of a task."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from bertc.ir.learning.answer import Tags
 from bertc.ir.learning.augmentation import with_copies
+from bertc.ir.learning.objective import Objective
+from bertc.ir.learning.task import Task
 from bertc.ir.program.stage import Stage
+from bertc.ir.program.teacher import NOBODY
 
 Kept = Literal["off", "fp32", "fp16"]
 KEPT_BYTES: Mapping[Kept, int] = {"off": 0, "fp32": 4, "fp16": 2}
@@ -56,6 +59,36 @@ def lesson_bytes(shapes: Sequence[LessonShape], counts: Counts, kept: Kept) -> i
     return KEPT_BYTES[kept] * sum(numbers)
 
 
+def needs_same_tokens(objectives: Iterable[Objective]) -> str:
+    """The reason why teachers have to read the network's own tokens; empty if they need not.
+
+    Where all that is compared are whole examples, one state or answer a row, row i of any tokens
+    stands for row i of others.
+    """
+    objectives = tuple(objectives)
+    tasks = [one for one in objectives if isinstance(one, Task)]
+    if not tasks:
+        return "text is compared token by token"
+    found = [f"the answers to {each.title} are at tokens" for each in tasks if not each.pooled]
+    found += [f"{one.title} compares tokens" for one in objectives if one.taught_by_token]
+    return found[0] if found else ""
+
+
+def reads_apart(stage: Stage) -> bool:
+    """True if a teacher at work has a token table of another size, so a tokenizer of its own.
+
+    One of the same size may have other tokens too: its folder says so when a run starts.
+    """
+    rows = stage.encoder.vocab_size
+    return any(not each.learned and each.body.vocab_size != rows for each in stage.networks())
+
+
+def without_kept_teachers(stage: Stage) -> Stage:
+    """The stage without teachers, if what they say is sure to be kept and no step asks them."""
+    kept = bool(stage.tasks) and (stage.teacher_cache in ("fp32", "fp16") or reads_apart(stage))
+    return stage.model_copy(update={"teacher": NOBODY}) if kept else stage
+
+
 def expected_lessons(stage: Stage, length: int) -> tuple[float, int]:
     """The share of a teacher's forward passes that is really done, and bytes of what is kept.
 
@@ -74,16 +107,19 @@ def expected_lessons(stage: Stage, length: int) -> tuple[float, int]:
     return sum(numbers) / (stage.steps * stage.batch), size
 
 
-def kept_by(stage: Stage, examples: int) -> Kept:
+def kept_by(stage: Stage, examples: int, apart: bool = False) -> Kept:
     """The way in which outputs of a stage's teachers for its ``examples`` are kept.
 
     ``auto``: in fp32 where examples are read twice or more, if all outputs are of answers, as
     logits and first tokens are; those of every token may take longer to read than to compute.
+    Always where a teacher reads other tokens (``apart``), which no batch of the network has.
     """
     shapes = [shape for task in stage.tasks for shape in lesson_shapes(stage, task.title)]
     if not shapes or not examples:
         return "off"
     if stage.teacher_cache != "auto":
         return stage.teacher_cache
+    if apart or reads_apart(stage):
+        return "fp32"
     pays = stage.steps * stage.batch >= FEWEST_PASSES * examples
     return "fp32" if pays and not any(shape.by_token for shape in shapes) else "off"

@@ -7,12 +7,19 @@ from bertc.ir.base import call_text
 from bertc.ir.learning.answer import Choice, Plain, Score, Span, alike, told_names
 from bertc.ir.learning.objective import Distillation, Objective, Term
 from bertc.ir.learning.task import Task
+from bertc.ir.network.body import Body
 from bertc.ir.program.complete import Complete, StageSettings
+from bertc.ir.program.lessons import needs_same_tokens
 from bertc.ir.program.teacher import FromFolder, NoTeacher, Shape, Teacher
 from bertc.ir.terms.kd import KdLogits, OfLayers
 from bertc.ir.vocabulary import table_rows
 from bertc.passes.settings.fixes import fix, note
 from bertc.passes.teaching.taught_layers import layers_fit, of_layers
+
+WHOLE_EXAMPLES = (
+    "whole examples of a task: logits of labels, scores or choices, states of first tokens"
+)
+"""What networks with tokenizers of their own can be compared by."""
 
 
 def taught_terms(stage: StageSettings) -> tuple[Term, ...]:
@@ -142,18 +149,50 @@ def _teacher_fits(
     terms: list[Distillation],
     diagnostics: Diagnostics,
 ) -> None:
-    """Check that a teacher reads the tokens and rows of a stage, and has what terms need."""
-    body, rows, span = shape.body, table_rows(stage.vocab), stage.span("teacher")
-    if body.vocab_size != rows:
+    """Check that a teacher can read what a stage reads, and has what terms need."""
+    if shape.body.vocab_size != table_rows(stage.vocab):
+        _reads_apart(stage, shape.body, diagnostics)
+    else:
+        _has_room(stage, shape.body.room, diagnostics)
+    for term in terms:
+        _masks(stage, term, diagnostics)
+        if isinstance(term, KdLogits):
+            _has_head(stage, shape, term, diagnostics)
+        else:
+            layers_fit(stage, len(_known(stage.teacher)) > 1, shape, term, diagnostics)
+
+
+def _reads_apart(stage: StageSettings, teacher: Body, diagnostics: Diagnostics) -> None:
+    """Check that a teacher with other tokens says something of whole examples, which is kept."""
+    span, rows = stage.span("teacher"), table_rows(stage.vocab)
+    problem = (
+        f"the teacher reads with {teacher.vocab_size:,} tokens, and this network with {rows:,}"
+    )
+    if reason := needs_same_tokens(term.objective for term in stage.objective):
         diagnostics.error(
             "E283",
-            f"the teacher reads with {body.vocab_size:,} tokens, and this network with {rows:,}",
+            f"{problem}; {reason}",
             span,
             label="terms over tokens compare the same ones",
             notes=note("the vocabulary is set here", stage.span("vocab")),
-            help="leave vocab out, and the network reads with the vocabulary of its teacher",
+            help="leave vocab out, and the network reads with the vocabulary of its teacher, or "
+            f"learn what it says of {WHOLE_EXAMPLES}",
         )
-    room = body.room
+    elif stage.teacher_cache == "off":
+        diagnostics.error(
+            "E283",
+            f"{problem}: it reads the examples by its own, before the first step, and what it says "
+            "is kept",
+            stage.span("teacher_cache"),
+            notes=note("the teacher is named here", span),
+            help="teacher_cache=auto",
+            fix=fix(stage.origins["teacher_cache"], "teacher_cache=auto"),
+        )
+
+
+def _has_room(stage: StageSettings, room: int | None, diagnostics: Diagnostics) -> None:
+    """Check that a teacher of the same tokens has positions for the rows of a stage."""
+    span = stage.span("teacher")
     if room is not None and stage.seq > room:
         diagnostics.error(
             "E284",
@@ -163,12 +202,6 @@ def _teacher_fits(
             help=f"seq={room}",
             fix=fix(stage.origins["seq"], f"seq={room}"),
         )
-    for term in terms:
-        _masks(stage, term, diagnostics)
-        if isinstance(term, KdLogits):
-            _has_head(stage, shape, term, diagnostics)
-        else:
-            layers_fit(stage, len(_known(stage.teacher)) > 1, shape, term, diagnostics)
 
 
 def _masks(stage: StageSettings, term: Distillation, diagnostics: Diagnostics) -> None:
