@@ -23,43 +23,24 @@ from bertc.evaluation.device import placed
 from bertc.host.display import choose
 from bertc.interop.loading import load
 from bertc.interop.sentences import LONGEST_TEXT
+from bertc.ir.learning.answer import Pooling
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.network import MAIN
 from bertc.nn import EncoderInputs, Model
+from bertc.objectives.embeddings import pooled
 from bertc.storage import durable
 from bertc.storage.plain_file import opened
 
 ROWS_AT_ONCE, TOKENS_AT_ONCE = 256, 1 << 14
 LAST_LAYERS = 4
 """Layers that the poolings of several layers take, the last ones."""
-PoolStates = Callable[[Tensor, Tensor], Tensor]
-
-
-def _mean(states_bsh: Tensor, lengths_b: Tensor) -> Tensor:
-    return _real(states_bsh, lengths_b, 0.0).sum(1) / lengths_b[:, None]
-
-
-def _max(states_bsh: Tensor, lengths_b: Tensor) -> Tensor:
-    return _real(states_bsh, lengths_b, -torch.inf).amax(1)
-
-
-def _first(states_bsh: Tensor, lengths_b: Tensor) -> Tensor:
-    return states_bsh[:, 0]
-
-
-def _real(states_bsh: Tensor, lengths_b: Tensor, padding: float) -> Tensor:
-    """States with another value at padding."""
-    places_s = torch.arange(states_bsh.shape[1], device=states_bsh.device)
-    return states_bsh.masked_fill((places_s >= lengths_b[:, None])[..., None], padding)
-
-
-VECTORS_BY: Mapping[str, tuple[PoolStates, str]] = {
-    "mean": (_mean, ""),
-    "cls": (_first, ""),
-    "max": (_max, ""),
-    "last4": (_mean, "concatenated"),
-    "last4-sum": (_mean, "summed"),
+VECTORS_BY: Mapping[str, tuple[Pooling, str]] = {
+    "mean": ("mean", ""),
+    "cls": ("cls", ""),
+    "max": ("max", ""),
+    "last4": ("mean", "concatenated"),
+    "last4-sum": ("mean", "summed"),
 }
 """Poolings by name: of one layer's states, and what is done with those of several."""
 
@@ -176,7 +157,7 @@ def _pooling_of(model: Model, pooling: str) -> Callable[[Tensor, Tensor, Tensor]
         raise UsageError(
             f"--pooling {pooling}: there is none", help=f"one of {', '.join(VECTORS_BY)}"
         )
-    pool, several = VECTORS_BY[pooling]
+    of_layer, several = VECTORS_BY[pooling]
     node = model.encoder.node
     if several and node.depth < LAST_LAYERS:
         raise UsageError(
@@ -184,12 +165,12 @@ def _pooling_of(model: Model, pooling: str) -> Callable[[Tensor, Tensor, Tensor]
             help="--pooling mean",
         )
     layers = tuple(range(node.depth - LAST_LAYERS + 1, node.depth + 1)) if several else ()
-    return partial(_vectors, model, pool, layers, several == "summed")
+    return partial(_vectors, model, of_layer, layers, several == "summed")
 
 
 def _vectors(
     model: Model,
-    pool: PoolStates,
+    pooling: Pooling,
     layers: tuple[int, ...],
     summed: bool,
     ids_bs: Tensor,
@@ -202,9 +183,9 @@ def _vectors(
     inputs = EncoderInputs(ids_bs, segments_bs, mask_bs)
     outputs = model.read_on(inputs, MAIN, Wanted(states=layers))
     if not layers:
-        return pool(outputs.last.float(), lengths_b)
+        return pooled(pooling, outputs.last, mask_bs)
     assert outputs.by_layer is not None, "they are wanted"
-    each = [pool(outputs.by_layer[layer].float(), lengths_b) for layer in layers]
+    each = [pooled(pooling, outputs.by_layer[layer], mask_bs) for layer in layers]
     return torch.stack(each).sum(0) if summed else torch.cat(each, 1)
 
 

@@ -5,15 +5,18 @@ from typing import Any
 
 from bertc.interop.families.family import Family, HfClass
 from bertc.interop.families.obstacle import Obstacle
-from bertc.ir.learning.answer import Labels, Score, Span, Tags
+from bertc.ir.learning.answer import Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.network.head import PoolerKind
 from bertc.ir.program.resolved import Resolved
 
 
 def held_task(program: Resolved, parts: frozenset[str]) -> AnyTask | None:
-    """The task whose head is exported: the first of the last stage, if its head is there."""
-    tasks = program.stages[-1].tasks
+    """The task whose head is exported: the first of the last stage, if its head is there.
+
+    Vectors are of the network itself.
+    """
+    tasks = [each for each in program.stages[-1].tasks if not isinstance(each.answer, Vector)]
     return next((task for task in tasks if task.title in parts), None)
 
 

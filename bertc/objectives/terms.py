@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, assert_never
 
 import torch
 
+from bertc.ir.learning.custom_task import Embed
 from bertc.ir.learning.objective import Objective
 from bertc.ir.learning.task import Task
 from bertc.ir.network.body import Body
@@ -26,6 +27,7 @@ from bertc.nn import EncoderInputs, gather_positions
 from bertc.nn.body import Outputs
 from bertc.objectives.answers import TaskTensors
 from bertc.objectives.clm import ClmTensors
+from bertc.objectives.embeddings import EmbedTensors
 from bertc.objectives.kd import KdAnswersTensors, KdLogitsTensors
 from bertc.objectives.kd_layers import KdRelatedTensors, KdStatesTensors
 from bertc.objectives.mlm import MaskedTensors
@@ -54,6 +56,8 @@ def tensors_of(objective: Objective) -> AnyTensors:
             return PairTensors(objective)
         case Rtd():
             return RtdTensors(objective)
+        case Embed():
+            return EmbedTensors(objective)
         case Task():
             return TaskTensors(objective)
         case KdLogits(labels=0):
