@@ -71,6 +71,14 @@ class EmbedTensors(TermTensors[Embed, TaskTargets, WidthMaps]):
             vectors_bd = torch.tanh(head.of(0, vectors_bd.to(states.dtype))).float()
         return vectors_bd
 
+    def compared(
+        self, states: torch.Tensor, own: TaskTargets, head: nn.Module, network: BodyModule
+    ) -> tuple[Float[torch.Tensor, "n t d"], Float[torch.Tensor, "n"]]:
+        """Vectors of the texts of examples, and scores of their pairs, nan if there are none."""
+        texts = self.node.answer.texts
+        vectors_ntd = by_example(self.vectors(states, own, head, network), texts)
+        return vectors_ntd, own.targets.view(-1, texts)[:, 0]
+
     def score(
         self,
         states: tuple[torch.Tensor, ...],
@@ -84,9 +92,8 @@ class EmbedTensors(TermTensors[Embed, TaskTargets, WidthMaps]):
 
         Their gradient is that of the losses of all, of which each micro-batch gets its own part.
         """
-        texts, whole = self.node.answer.texts, batch.whole
-        vectors_ntd = by_example(self.vectors(states[0], own, head, network), texts)
-        scores_n = own.targets.view(-1, texts)[:, 0]
+        vectors_ntd, scores_n = self.compared(states[0], own, head, network)
+        whole = batch.whole
         if whole is None:
             return related_losses(self.node, vectors_ntd, scores_n, scored=bool(self.node.score))
         count = len(vectors_ntd)

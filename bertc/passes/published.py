@@ -3,7 +3,7 @@
 from typing import Literal, Required, TypedDict, assert_never
 
 from bertc.ir.learning.answer import Conditioned
-from bertc.ir.learning.custom_task import Choose, Read, Tag
+from bertc.ir.learning.custom_task import Choose, Embed, Read, Tag
 from bertc.ir.learning.optimizer import Adam, ConstantRate, Polynomial
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Task, Xnli
 from bertc.ir.network.head import PoolerKind
@@ -67,6 +67,8 @@ def recipe(system: System, hidden: int, task: Task, body: str = "transformer") -
     ``pooler`` is set for systems that read the first state directly. A body other than the
     transformer has a recipe of its own.
     """
+    if isinstance(task, Embed):
+        return _embedding(task)
     if body == "bilstm":
         return _recurrent(task)
     reads, chooses = isinstance(task, Squad | Read), isinstance(task, Race | Choose)
@@ -115,9 +117,8 @@ def task_arguments(system: System, task: Task) -> TaskArguments:
             return {"both_orders": True}
         case "distilbert" if task.pooled:  # configuration_distilbert.py, seq_classif_dropout
             return {"dropout": 0.2}
-        case "xlm":  # glue-xnli.py, --dropout
-            return {"dropout": 0.0}
-        case "modernbert" | "eurobert":  # configuration_modernbert.py; EuroBERT's has none
+        # glue-xnli.py, --dropout; configuration_modernbert.py; EuroBERT's has none
+        case "xlm" | "modernbert" | "eurobert":
             return {"dropout": 0.0}
         case "stackingbert":  # fairseq_model.py, FairseqClassifierModel
             both: TaskArguments = {"both_orders": True} if glue in SYMMETRIC else {}
@@ -277,6 +278,18 @@ def _modernbert(task: Task, reads: bool, chooses: bool) -> Recipe:
     seq = 512 if reads or chooses else 256
     kind: PoolerKind = "transform"  # configuration_bert.py, pooling_type
     return {"optimizer": rule, "batch": batch, "seq": seq, "epochs": passes, "pooler": kind}
+
+
+def _embedding(task: Embed) -> Recipe:
+    """Of any system: SimCSE's run_unsup_example.sh (batch and rate of its appendix A) for texts
+    alone, training_stsbenchmark.py and training_nli_v2.py of sentence-transformers for pairs.
+    """
+    if not task.positive:
+        rule = Adam(lr=3e-5, warmup=0, decay=0.0, eps=1e-8)
+        return {"optimizer": rule, "batch": 64, "seq": 32, "epochs": 1.0}
+    rule = Adam(lr=5e-5, warmup=0.1, decay=0.0, eps=1e-8)
+    batch, passes = (16, 4.0) if task.score else (128, 1.0)
+    return {"optimizer": rule, "batch": batch, "seq": 128, "epochs": passes}
 
 
 def _recurrent(task: Task) -> Recipe:
