@@ -166,8 +166,8 @@ def _read(term: Term) -> Term:
     if not isinstance(task, Task):
         return term
     asks = isinstance(task, Classify | Tagging | Tag) and not task.labels
-    own = isinstance(task, Classify | Regress | Choose | Tag | Read | Embed)
-    imported = own and not task.train
+    own = Classify | Regress | Choose | Tag | Read | Embed
+    imported = isinstance(task, own) and not task.train
     if not asks and (task.examples or imported):
         return term
     from bertc.data.examples.task_sets import learned_examples

@@ -71,7 +71,7 @@ class EmbedTensors(TermTensors[Embed, TaskTargets, WidthMaps]):
             vectors_bd = torch.tanh(head.of(0, vectors_bd.to(states.dtype))).float()
         return vectors_bd
 
-    def compared(
+    def compared_vectors(
         self, states: torch.Tensor, own: TaskTargets, head: nn.Module, network: BodyModule
     ) -> tuple[Float[torch.Tensor, "n t d"], Float[torch.Tensor, "n"]]:
         """Vectors of the texts of examples, and scores of their pairs, nan if there are none."""
@@ -92,7 +92,7 @@ class EmbedTensors(TermTensors[Embed, TaskTargets, WidthMaps]):
 
         Their gradient is that of the losses of all, of which each micro-batch gets its own part.
         """
-        vectors_ntd, scores_n = self.compared(states[0], own, head, network)
+        vectors_ntd, scores_n = self.compared_vectors(states[0], own, head, network)
         whole = batch.whole
         if whole is None:
             return related_losses(self.node, vectors_ntd, scores_n, scored=bool(self.node.score))

@@ -117,8 +117,7 @@ def task_arguments(system: System, task: Task) -> TaskArguments:
             return {"both_orders": True}
         case "distilbert" if task.pooled:  # configuration_distilbert.py, seq_classif_dropout
             return {"dropout": 0.2}
-        # glue-xnli.py, --dropout; configuration_modernbert.py; EuroBERT's has none
-        case "xlm" | "modernbert" | "eurobert":
+        case "xlm" | "modernbert" | "eurobert":  # glue-xnli.py; configuration_modernbert.py
             return {"dropout": 0.0}
         case "stackingbert":  # fairseq_model.py, FairseqClassifierModel
             both: TaskArguments = {"both_orders": True} if glue in SYMMETRIC else {}
@@ -284,12 +283,13 @@ def _embedding(task: Embed) -> Recipe:
     """Of any system: SimCSE's run_unsup_example.sh (batch and rate of its appendix A) for texts
     alone, training_stsbenchmark.py and training_nli_v2.py of sentence-transformers for pairs.
     """
+    lr, warmup, batch, seq, passes = 5e-5, 0.1, 128, 128, 1.0
     if not task.positive:
-        rule = Adam(lr=3e-5, warmup=0, decay=0.0, eps=1e-8)
-        return {"optimizer": rule, "batch": 64, "seq": 32, "epochs": 1.0}
-    rule = Adam(lr=5e-5, warmup=0.1, decay=0.0, eps=1e-8)
-    batch, passes = (16, 4.0) if task.score else (128, 1.0)
-    return {"optimizer": rule, "batch": batch, "seq": 128, "epochs": passes}
+        lr, warmup, batch, seq = 3e-5, 0.0, 64, 32
+    elif task.score:
+        batch, passes = 16, 4.0
+    rule = Adam(lr=lr, warmup=warmup, decay=0.0, eps=1e-8)
+    return {"optimizer": rule, "batch": batch, "seq": seq, "epochs": passes}
 
 
 def _recurrent(task: Task) -> Recipe:

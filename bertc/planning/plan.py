@@ -124,7 +124,7 @@ def plan(
         for stage, fit in zip(resolved.stages, fits, strict=True)
     )
     reasons += [
-        f"stage {stage.name} compares all {stage.batch:,} examples of a batch, which is read twice, "
+        f"stage {stage.name} compares all {stage.batch:,} examples of a batch and reads it twice, "
         f"{size:,} at once"
         for stage, size in zip(resolved.stages, chosen, strict=True)
         if layout.world.reads_twice(stage, size)

@@ -36,7 +36,7 @@ def compared(model: Model, stage: Stage) -> Compared:
         outputs = model.read_on(reading, network.name, network.wanted)
         states = states_of(scored, micro_batch, reading, outputs, network.body)
         own, body = micro_batch.terms[one.name], model.network(network.name)
-        found: tuple[Tensor, Tensor] = one.tensors.compared(
+        found: tuple[Tensor, Tensor] = one.tensors.compared_vectors(
             states[one.states][0], own, model.heads[one.head], body
         )
         return found

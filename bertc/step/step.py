@@ -186,11 +186,12 @@ class TrainStep:
     def _beside_all(self, parts: list[MicroBatch], own: int, step: int) -> list[MicroBatch]:
         """Parts of a batch with the vectors of all of it, ``own`` of which are not repeated."""
         found = []
-        with torch.no_grad():
-            for index, part in enumerate(parts):
-                self._ranks.stop.check()
-                self._seed(step, index)
-                found.append(self._compared(part))
+        for index, part in enumerate(parts):
+            self._ranks.stop.check()
+            self._seed(step, index)
+            # Without gradients other kernels run, which draw other dropout.
+            vectors, scores = self._compared(part)
+            found.append((vectors.detach(), scores))
         return beside_all(parts, found[:own], self.stage.batch, self._ranks)
 
     def _seed(self, step: int, index: int) -> None:
