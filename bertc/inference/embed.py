@@ -23,6 +23,7 @@ from bertc.evaluation.device import placed
 from bertc.host.display import choose
 from bertc.interop.loading import load
 from bertc.interop.sentences import LONGEST_TEXT
+from bertc.interop.task_classes import learned_pooling
 from bertc.ir.learning.answer import Pooling
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.network.wanted import Wanted
@@ -47,26 +48,33 @@ VECTORS_BY: Mapping[str, tuple[Pooling, str]] = {
 
 @dataclass(frozen=True)
 class Embedded:
-    """Vectors (n, e) in fp32, in the order of the texts; ``cut`` of these were too long."""
+    """Vectors (n, e) in fp32, in the order of the texts; ``cut`` of these were too long.
+
+    ``empty`` texts have the vector of special tokens alone.
+    """
 
     vectors: NDArray[np.float32]
     cut: int
     longest: int
     seconds: float
+    empty: int = 0
 
     def summary(self) -> str:
-        """Number of texts, width and speed; a second line if texts were cut."""
+        """Number of texts, width and speed; more lines if texts were cut, or are empty."""
         count, width = self.vectors.shape
         speed = f", {count / self.seconds:,.0f} a second" if self.seconds else ""
-        line = f"{count:,} texts, {width:,} numbers each, in {self.seconds:.1f} s{speed}"
-        cut = f"{self.cut:,} texts are longer than {self.longest:,} tokens and were cut"
-        return f"{line}\n{cut}" if self.cut else line
+        lines = [f"{count:,} texts, {width:,} numbers each, in {self.seconds:.1f} s{speed}"]
+        if self.cut:
+            lines.append(f"{self.cut:,} texts are longer than {self.longest:,} tokens and were cut")
+        if self.empty:
+            lines.append(f"{self.empty:,} texts are empty; their vectors are of special tokens")
+        return "\n".join(lines)
 
 
 def embed_file(
     run: Path,
     file: Path,
-    pooling: str = "mean",
+    pooling: str = "",
     *,
     normalise: bool = False,
     at_once: int = ROWS_AT_ONCE,
@@ -96,7 +104,7 @@ def embed(
     model: Model,
     folder: Path,
     texts: Sequence[str],
-    pooling: str = "mean",
+    pooling: str = "",
     *,
     normalise: bool = False,
     at_once: int = ROWS_AT_ONCE,
@@ -104,9 +112,11 @@ def embed(
 ) -> Embedded:
     """A vector for each text: the mean or the maximum over tokens, or the first token's state.
 
-    ``last4`` are the means of the last four layers side by side, ``last4-sum`` their sum. Special
-    tokens count, as in sentence-transformers. Texts are read in order of length.
+    ``last4`` are the means of the last four layers side by side, ``last4-sum`` their sum; empty: as
+    the model has learned to embed, else the mean. Special tokens count, as in
+    sentence-transformers. Texts are read in order of length.
     """
+    pooling = pooling or learned_pooling(model.resolved) or "mean"
     pool = _pooling_of(model, pooling)
     node = model.encoder.node
     started, progress = time.perf_counter(), progress or Silent()
@@ -129,7 +139,8 @@ def embed(
         begin += len(chosen)
         progress.advance(len(chosen))
     progress.end()
-    return Embedded(vectors, rows.num_cut, longest, time.perf_counter() - started)
+    empty = sum(not text.strip() for text in texts)
+    return Embedded(vectors, rows.num_cut, longest, time.perf_counter() - started, empty)
 
 
 def batch_of_rows(

@@ -99,7 +99,7 @@ class Trained(Model):
         return filled(self, self.tokenizer.vocabulary, text, top, language)
 
     def embed(
-        self, texts: Sequence[str], pooling: str = "mean", *, normalise: bool = False
+        self, texts: Sequence[str], pooling: str = "", *, normalise: bool = False
     ) -> NDArray[np.float32]:
         """A vector for each text (texts, width), as ``bertc embed``.
 
