@@ -13,7 +13,7 @@ from bertc.data import TaskRows
 from bertc.data.layouts.example import Example, RelatedExample
 from bertc.evaluation.said import Answers, Said
 from bertc.ir.learning.custom_task import AnyTask, Embed
-from bertc.objectives.embeddings import by_example, related_losses
+from bertc.objectives.softmax.similarities import by_example, related_losses
 from bertc.tasks.gold import AnswerValue
 
 NEAR = 1e-9

@@ -36,7 +36,7 @@ from bertc.objectives.answers import (
     answer_scores,
     span_scores,
 )
-from bertc.objectives.embeddings import EmbedTensors
+from bertc.objectives.pairs import EmbedTensors
 from bertc.objectives.terms import joined, states_of
 from bertc.step.task_feed import to_micro_batch
 from bertc.tasks.gold import AnswerValue

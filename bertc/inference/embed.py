@@ -29,7 +29,7 @@ from bertc.ir.learning.custom_task import Classify
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.network import MAIN
 from bertc.nn import EncoderInputs, Model
-from bertc.objectives.embeddings import pooled
+from bertc.objectives.softmax.similarities import pooled
 from bertc.storage import durable
 from bertc.storage.plain_file import opened
 

@@ -119,7 +119,7 @@ def answer_scores(
         case Labels() | Score():
             return scores_bkc.flatten(0, 1)
         case Vector():
-            raise AssertionError("vectors are compared, not scored (objectives/embeddings.py)")
+            raise AssertionError("vectors are compared, not scored (objectives/pairs.py)")
         case _:
             assert_never(answer)
 
@@ -142,7 +142,7 @@ def answer_losses(
         case Labels() | Tags():
             found, targets = found.flatten(0, -2), own.targets.flatten().long()
         case Vector():
-            raise AssertionError("vectors are compared, not scored (objectives/embeddings.py)")
+            raise AssertionError("vectors are compared, not scored (objectives/pairs.py)")
         case _:
             assert_never(answer)
     losses_n = F.cross_entropy(found, targets.clamp(min=0), reduction="none")

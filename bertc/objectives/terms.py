@@ -27,11 +27,10 @@ from bertc.nn import EncoderInputs, gather_positions
 from bertc.nn.body import Outputs
 from bertc.objectives.answers import TaskTensors
 from bertc.objectives.clm import ClmTensors
-from bertc.objectives.embeddings import EmbedTensors
 from bertc.objectives.kd import KdAnswersTensors, KdLogitsTensors
 from bertc.objectives.kd_layers import KdRelatedTensors, KdStatesTensors
 from bertc.objectives.mlm import MaskedTensors
-from bertc.objectives.pairs import PairTensors
+from bertc.objectives.pairs import EmbedTensors, PairTensors
 from bertc.objectives.plm import PlmTensors
 from bertc.objectives.rtd import RtdTensors
 from bertc.objectives.sbo import SboTensors

@@ -31,7 +31,7 @@ from bertc.ir.terms.heads import (
 from bertc.nn import EncoderInputs, Model, gather_positions
 from bertc.objectives import token_logits
 from bertc.objectives.answers import TaskTensors
-from bertc.objectives.embeddings import pooled
+from bertc.objectives.softmax.similarities import pooled
 
 LAST_STATE, POOLED = "last_hidden_state", "pooled"
 Inputs = dict[str, torch.Tensor]

@@ -280,9 +280,7 @@ def _modernbert(task: Task, reads: bool, chooses: bool) -> Recipe:
 
 
 def _embedding(task: Embed) -> Recipe:
-    """Of any system: SimCSE's run_unsup_example.sh (batch and rate of its appendix A) for texts
-    alone, training_stsbenchmark.py and training_nli_v2.py of sentence-transformers for pairs.
-    """
+    """SimCSE, appendix A, for texts alone; SBERT's training_stsbenchmark.py, training_nli_v2.py."""
     lr, warmup, batch, seq, passes = 5e-5, 0.1, 128, 128, 1.0
     if not task.positive:
         lr, warmup, batch, seq = 3e-5, 0.0, 64, 32

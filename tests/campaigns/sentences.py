@@ -20,7 +20,7 @@ import torch
 import bertc
 from bertc.interop.runs import export_run
 from bertc.interop.sentences import MODES
-from bertc.objectives.embeddings import related_losses
+from bertc.objectives.softmax.similarities import related_losses
 
 TEXTS = ["a man is eating food", "many words " * 300, "the stock market fell", "", "ß – 中文 🙂"]
 TOLERANCE = 1e-5

@@ -15,7 +15,7 @@ from bertc.data.layouts.example import RelatedExample
 from bertc.ir.address import key
 from bertc.nn import build
 from bertc.objectives import MicroBatch
-from bertc.objectives.embeddings import cosent, info_nce, pooled, related_losses
+from bertc.objectives.softmax.similarities import cosent, info_nce, pooled, related_losses
 from bertc.planning.plan import Plan
 from bertc.step import synthetic
 from bertc.step.step import TrainStep
