@@ -12,7 +12,7 @@ from bertc.begun import taken
 from bertc.diagnostics import Diagnostics, MissingInputError
 from bertc.interop.folders import read_network
 from bertc.ir.changing.growth import TEACHER, FromOther, LowRank
-from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.custom_task import Choose, Classify, Embed, Read, Regress, Tag
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Tagging, Task
 from bertc.ir.network.encoder import Encoder
@@ -166,7 +166,8 @@ def _read(term: Term) -> Term:
     if not isinstance(task, Task):
         return term
     asks = isinstance(task, Classify | Tagging | Tag) and not task.labels
-    imported = isinstance(task, Classify | Regress | Choose | Tag | Read) and not task.train
+    own = Classify | Regress | Choose | Tag | Read | Embed
+    imported = isinstance(task, own) and not task.train
     if not asks and (task.examples or imported):
         return term
     from bertc.data.examples.task_sets import learned_examples

@@ -143,6 +143,27 @@ def test_the_commands_of_the_page_on_small_networks_run(
     assert (tmp_path / "runs" / "pruned" / "pruned.json").is_file()
 
 
+def test_the_commands_of_the_page_on_vectors_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BERTC_CACHE", str(tmp_path / "cache"))
+    rows = ["a hen\ta duck\ta pond\t4", "a reed\ta pond\ta hen\t3", "a duck\ta reed\ta hen\t1"]
+    for name in ("pairs.tsv", "triplets.tsv", "scored.tsv"):
+        (tmp_path / name).write_text("\n".join(["a\tb\tc\ts", *rows * 3]) + "\n")
+    (tmp_path / "dev.csv").write_text("sentence1,sentence2,score\na hen,a duck,4\na reed,a hen,1\n")
+    (tmp_path / "texts.txt").write_text("a hen\n\na pond\na reed by a pond\na duck\n")
+    page = commands(ROOT / "docs" / "how-to" / "embed.md")
+    toy = TOY.replace("train.tsv", "texts.txt")
+    for arguments in [["train", toy, "--out", "minilm"], *page]:
+        more = FEWER if arguments[0] == "train" and arguments[1] != toy else []
+        run([*arguments, *more], monkeypatch, capsys)
+    told = capsys.readouterr().out
+    assert "1 texts are empty" in told
+    assert "dev-sts" in told
+    assert (tmp_path / "my-model" / "1_Pooling" / "config.json").is_file()
+
+
 SMALL_NUMBERS = {
     "50368": "300", "batch = 1152": "batch = 16", "batch = 144": "batch = 8", "1024": "32",
     "8192": "64", "384, 1G": "8, 512", "1G": "512", "40G": "2048", "8G": "1024", "4G": "1024",

@@ -138,8 +138,12 @@ def embed_(
         Path, typer.Option("-o", "--out", help="vectors.npy, or vectors.parquet with the texts")
     ],
     pooling: Annotated[
-        str, typer.Option(help="mean, cls, max, last4 (side by side) or last4-sum")
-    ] = "mean",
+        str,
+        typer.Option(
+            help="mean, cls, max, last4 (side by side) or last4-sum; default: as it was trained, "
+            "else mean"
+        ),
+    ] = "",
     normalise: Annotated[
         bool, typer.Option("--normalise", help="make vectors of length 1")
     ] = False,

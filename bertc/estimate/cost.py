@@ -199,6 +199,7 @@ def _stage(
         target,
         accumulating=microbatches > 1,
         recompute=memory.recompute,
+        reads_twice=layout.world.reads_twice(stage, memory.microbatch),
     )
     if "teacher" in parts:
         parts["teacher"] = parts["teacher"].times(asked)

@@ -72,8 +72,9 @@ def microbatch_spent(
     *,
     accumulating: bool,
     recompute: bool,
+    reads_twice: bool = False,
 ) -> ByPart:
-    """Forward and backward of ``rows`` rows in all networks."""
+    """Forward and backward of ``rows`` rows in all networks, perhaps after another forward."""
     found: ByPart = defaultdict(Spent)
     for network in stage.networks():
         learns, own = bool(network.terms), execution_of(network, how)
@@ -84,8 +85,9 @@ def microbatch_spent(
                 spent = _spent(each, own, device)
                 again = _forward_alone(each, spent, own)
                 found[part] += spent if learns else again
-                if learns and recompute and part not in OUTSIDE_LAYERS:
-                    found[part] += again
+                if learns:
+                    recomputed = recompute and part not in OUTSIDE_LAYERS
+                    found[part] += again.times(reads_twice + recomputed)
             found[part] += _of_weights(weights, own, device, learns, accumulating)
         starts = STARTS_OF_A_LOSS * device.seconds_a_start
         found["head"] += Spent(starts=starts if learns else 0.0)

@@ -1,28 +1,29 @@
 """Answers of a model to the examples of a task.
 
-Axes: r rows per batch, w windows, p likeliest starts, e ends per start, s tokens.
+Axes: r rows per batch, p likeliest starts, e ends per start, s tokens.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from bertc.data import Progress, Silent, TaskBatch, TaskRows, TaskSet
 from bertc.data.examples.task import in_order_of_length
-from bertc.data.layouts.example import Example, QuestionExample
+from bertc.data.layouts.example import Example
+from bertc.evaluation.related import related_answers
+from bertc.evaluation.said import Answers, Said
+from bertc.evaluation.span_answers import span_answers
 from bertc.host.exact import exact
 from bertc.host.signals import Stop
 from bertc.host.speed import finish
-from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
-from bertc.ir.learning.custom_task import AnyTask, Read
-from bertc.ir.learning.task import Squad
+from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
+from bertc.ir.learning.custom_task import AnyTask, Embed
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.stage import Stage
 from bertc.nn import Model
@@ -35,10 +36,10 @@ from bertc.objectives.answers import (
     answer_scores,
     span_scores,
 )
+from bertc.objectives.pairs import EmbedTensors
 from bertc.objectives.terms import joined, states_of
 from bertc.step.task_feed import to_micro_batch
 from bertc.tasks.gold import AnswerValue
-from bertc.tasks.spans import Decoded, Window, decode_conditioned, decode_plain
 
 TOKENS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 16, "mps": 1 << 14}
 ROWS_AT_ONCE = 256
@@ -47,25 +48,6 @@ BYTES_AT_ONCE = 64 << 20
 
 Within = Callable[[Callable[..., Any]], Callable[..., Any]]
 """A decorator of a forward-only function: to call it under an engine, or another in its place."""
-
-Said = Iterator[tuple[TaskBatch, tuple[NDArray[np.float64], ...]]]
-"""Batches and the scores of their rows (``_score_tensors``)."""
-
-
-@dataclass(frozen=True)
-class Answers:
-    """An answer to each example.
-
-    ``probabilities`` are of labels or choices, in their order, or of each word's tag; ``spans``
-    hold the details of predicted spans. ``loss`` is the mean in nats and ``accuracy`` a fraction of
-    1; both are 0 if the examples have no answers.
-    """
-
-    given: list[AnswerValue]
-    probabilities: list[tuple[float, ...]] = field(default_factory=list)
-    spans: list[Decoded] = field(default_factory=list)
-    loss: float = 0.0
-    accuracy: float = 0.0
 
 
 @torch.no_grad()
@@ -94,14 +76,18 @@ def answer(
         totals = exact(torch.zeros(3, device=device))
         score = within(partial(outputs, model, stage, task_set.task))
         said = _said(score, task_set, rows, pad, totals, stop, at_once, progress or Silent())
-        answers = _read_off(task_set.task, examples, rows, said)
+        answers = _read_off(task_set.task, examples, rows, said, stage.batch)
     finally:
         model.train(training)
     loss, hits, count = totals.tolist()
+    if isinstance(task_set.task, Embed):  # whose loss is of all vectors
+        return answers
     return replace(answers, loss=loss / max(count, 1.0), accuracy=hits / max(count, 1.0))
 
 
-def _read_off(task: AnyTask, examples: Sequence[Example], rows: TaskRows, said: Said) -> Answers:
+def _read_off(
+    task: AnyTask, examples: Sequence[Example], rows: TaskRows, said: Said, batch: int
+) -> Answers:
     match task.answer:
         case Labels() as labels:
             return _labels(labels, said, len(examples))
@@ -112,7 +98,9 @@ def _read_off(task: AnyTask, examples: Sequence[Example], rows: TaskRows, said: 
         case Tags() as tags:
             return _tags(tags, rows, said)
         case Span() as span:
-            return _spans(span, task, examples, rows, said)
+            return span_answers(span, task, examples, rows, said)
+        case Vector():
+            return related_answers(task, examples, rows, said, batch)
         case unreachable:
             assert_never(unreachable)
 
@@ -160,7 +148,9 @@ def _on_host(copied: list[tuple[TaskBatch, Tensors]], device: torch.device) -> S
 def outputs(
     model: Model, stage: Stage, task: AnyTask, micro_batch: MicroBatch
 ) -> tuple[Tensor | SpanScores, TermLoss]:
-    """Scores of a task's head for a batch, and its loss."""
+    """Scores of a task's head for a batch, and its loss; vectors of texts, without one."""
+    if isinstance(task, Embed):
+        return _vectors(model, stage, task, micro_batch)
     tensors, head = TaskTensors(task), model.heads[task.title]
     targets = micro_batch.terms[task.title]
     network = stage.network(MAIN)
@@ -172,6 +162,21 @@ def outputs(
     if not isinstance(task.answer, Span):
         return answer_scores(task.answer, states, head), loss
     return span_scores(task.answer, targets, states, head), loss
+
+
+def _vectors(
+    model: Model, stage: Stage, task: Embed, micro_batch: MicroBatch
+) -> tuple[Tensor, TermLoss]:
+    """Vectors of rows (r, d); the model need not have learned the task."""
+    tensors, own = EmbedTensors(task), micro_batch.terms[task.title]
+    network = stage.network(MAIN)
+    reading = micro_batch.read_by(network)
+    read = model.read_on(reading)
+    by_head = states_of(joined([task]), micro_batch, reading, read, network.body)
+    states, head = by_head[task.head_name][0], nn.ModuleList()
+    vectors_rd = tensors.vectors(states, own, head, model.encoder)
+    nothing = vectors_rd.new_zeros(())
+    return vectors_rd, TermLoss(nothing, nothing, nothing)
 
 
 def _score_tensors(scores: Tensor | SpanScores) -> Tensors:
@@ -237,62 +242,6 @@ def _tags(tags: Tags, rows: TaskRows, said: Said) -> Answers:
             given[row] = tuple(names)
             sure[row] = tuple(values[nth, : len(words)].max(1).tolist())
     return Answers(given, sure)
-
-
-def _spans(
-    span: Span, task: AnyTask, examples: Sequence[Example], rows: TaskRows, said: Said
-) -> Answers:
-    assert isinstance(task, Squad | Read), "spans need a reading task"
-    windows: dict[int, list[tuple[int, tuple[NDArray[np.float64], ...]]]] = defaultdict(list)
-    for batch, arrays in said:
-        for nth, row in enumerate(batch.rows.tolist()):
-            windows[int(rows.owners[row])].append((row, tuple(a[nth] for a in arrays)))
-    decoded = [
-        _decoded(span, task, example, rows, sorted(windows[number], key=lambda w: w[0]))
-        for number, example in enumerate(examples)
-    ]
-    return Answers([each.text for each in decoded], spans=decoded)
-
-
-def _decoded(
-    span: Span,
-    task: Squad | Read,
-    example: Example,
-    rows: TaskRows,
-    windows: list[tuple[int, tuple[NDArray[np.float64], ...]]],
-) -> Decoded:
-    assert isinstance(example, QuestionExample), "spans need a question"
-    places = [
-        Window(
-            int(rows.owners[row]),
-            int(rows.firsts[row]),
-            rows.offsets[rows.begins[row] : rows.begins[row + 1]],
-        )
-        for row, _ in windows
-    ]
-    if span.head.kind == "plain":
-        lengths = [len(place.offsets) for place in places]
-        starts, ends = (
-            [arrays[which][:length] for (_, arrays), length in zip(windows, lengths, strict=True)]
-            for which in (0, 1)
-        )
-        return decode_plain(
-            example.passage, places, starts, ends, best=task.best, longest=task.longest,
-            unanswerable=span.unanswerable, threshold=task.threshold,
-        )  # fmt: skip
-    stacked = [_stacked([arrays[which] for _, arrays in windows]) for which in range(4)]
-    none_w = np.array([float(arrays[4]) for _, arrays in windows]) if span.unanswerable else None
-    return decode_conditioned(
-        example.passage, places, stacked[0], stacked[1].astype(np.int64), stacked[2],
-        stacked[3].astype(np.int64), none_w, best=task.best, longest=task.longest,
-        threshold=task.threshold,
-    )  # fmt: skip
-
-
-def _stacked(parts: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Stack windows, cut to the number of starts that the shortest has."""
-    fewest = min(len(part) for part in parts)
-    return np.stack([part[:fewest] for part in parts])
 
 
 def _softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -6,7 +6,8 @@ from typing import Any
 
 from bertc.diagnostics import DataError, Diagnostics, MissingColumnError, UsageError
 from bertc.ir.learning.answer import alike, told_names
-from bertc.ir.learning.custom_task import AnyTask, Classify, Tag
+from bertc.ir.learning.custom_task import AnyTask, Classify, Embed, Tag
+from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Tagging, Task
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
@@ -18,10 +19,13 @@ OWN_KINDS = {
     "choice": ("choose", "label"),
     "tags": ("tag", "tags"),
     "span": ("read", "target"),
+    "vector": ("embed", "score"),
 }
 """The task kind for a user's own files and its label argument, by kind of answer."""
-FILES = ("train", "dev", "test")
+FILES = ("train", "dev", "test", "sts")
 """Arguments of own-file tasks that name files."""
+OF_A_FILE = (*FILES, "negative", "score")
+"""Those, and columns that other files need not have."""
 TITLES = ("name", "task", "column")
 """Arguments from which a task's title is derived."""
 Learned = dict[str, tuple[Stage, AnyTask]]
@@ -35,6 +39,8 @@ def task_of(resolved: Resolved, request: str) -> tuple[Stage, AnyTask]:
     sets how files are read. Arguments that it omits are taken from the learned task, except files:
     naming one drops the learned ones.
 
+    Of texts to embed it may have learned none.
+
     Raises:
         UsageError: if no task matches, if several do and ``request`` is empty, or if the task has
         other answers or inputs.
@@ -43,10 +49,14 @@ def task_of(resolved: Resolved, request: str) -> tuple[Stage, AnyTask]:
     learned: Learned = {
         task.title: (stage, task) for stage in resolved.stages for task in stage.tasks
     }
+    written = _written(request) if "(" in request else None
+    if isinstance(written, Embed) and written.title not in learned:
+        alone = {"objective": (Term(objective=written),)}
+        return resolved.stages[-1].model_copy(update=alone), written  # any network makes vectors
     if not learned:
         raise UsageError("this run has learned no task", help='fine-tune it: init="RUN" task=...')
-    if "(" in request:
-        return _with_files(learned, _written(request), request)
+    if written:
+        return _with_files(learned, written, request)
     if request in learned:
         return learned[request]
     last = {task.title for task in resolved.stages[-1].tasks} or {*learned}
@@ -138,7 +148,7 @@ def _completed(requested: AnyTask, learned: AnyTask) -> AnyTask:
     written = {name: getattr(requested, name) for name in requested.model_fields_set}
     if type(requested) is type(learned):
         if not {"data", *FILES}.isdisjoint(written):
-            aside = {name: "" for name in FILES if name in type(requested).model_fields}
+            aside = {name: "" for name in OF_A_FILE if name in type(requested).model_fields}
             written = {**aside, "dev_examples": 0, **written}
         return learned.model_copy(update={**written, **_as_learned(learned, requested)})
     update = _as_learned(learned, requested)

@@ -23,69 +23,58 @@ from bertc.evaluation.device import placed
 from bertc.host.display import choose
 from bertc.interop.loading import load
 from bertc.interop.sentences import LONGEST_TEXT
+from bertc.interop.task_classes import learned_pooling
+from bertc.ir.learning.answer import Pooling
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.network import MAIN
 from bertc.nn import EncoderInputs, Model
+from bertc.objectives.softmax.similarities import pooled
 from bertc.storage import durable
 from bertc.storage.plain_file import opened
 
 ROWS_AT_ONCE, TOKENS_AT_ONCE = 256, 1 << 14
 LAST_LAYERS = 4
 """Layers that the poolings of several layers take, the last ones."""
-PoolStates = Callable[[Tensor, Tensor], Tensor]
-
-
-def _mean(states_bsh: Tensor, lengths_b: Tensor) -> Tensor:
-    return _real(states_bsh, lengths_b, 0.0).sum(1) / lengths_b[:, None]
-
-
-def _max(states_bsh: Tensor, lengths_b: Tensor) -> Tensor:
-    return _real(states_bsh, lengths_b, -torch.inf).amax(1)
-
-
-def _first(states_bsh: Tensor, lengths_b: Tensor) -> Tensor:
-    return states_bsh[:, 0]
-
-
-def _real(states_bsh: Tensor, lengths_b: Tensor, padding: float) -> Tensor:
-    """States with another value at padding."""
-    places_s = torch.arange(states_bsh.shape[1], device=states_bsh.device)
-    return states_bsh.masked_fill((places_s >= lengths_b[:, None])[..., None], padding)
-
-
-VECTORS_BY: Mapping[str, tuple[PoolStates, str]] = {
-    "mean": (_mean, ""),
-    "cls": (_first, ""),
-    "max": (_max, ""),
-    "last4": (_mean, "concatenated"),
-    "last4-sum": (_mean, "summed"),
+VECTORS_BY: Mapping[str, tuple[Pooling, str]] = {
+    "mean": ("mean", ""),
+    "cls": ("cls", ""),
+    "max": ("max", ""),
+    "last4": ("mean", "concatenated"),
+    "last4-sum": ("mean", "summed"),
 }
 """Poolings by name: of one layer's states, and what is done with those of several."""
 
 
 @dataclass(frozen=True)
 class Embedded:
-    """Vectors (n, e) in fp32, in the order of the texts; ``cut`` of these were too long."""
+    """Vectors (n, e) in fp32, in the order of the texts; ``cut`` of these were too long.
+
+    ``empty`` texts have the vector of special tokens alone.
+    """
 
     vectors: NDArray[np.float32]
     cut: int
     longest: int
     seconds: float
+    empty: int = 0
 
     def summary(self) -> str:
-        """Number of texts, width and speed; a second line if texts were cut."""
+        """Number of texts, width and speed; more lines if texts were cut, or are empty."""
         count, width = self.vectors.shape
         speed = f", {count / self.seconds:,.0f} a second" if self.seconds else ""
-        line = f"{count:,} texts, {width:,} numbers each, in {self.seconds:.1f} s{speed}"
-        cut = f"{self.cut:,} texts are longer than {self.longest:,} tokens and were cut"
-        return f"{line}\n{cut}" if self.cut else line
+        lines = [f"{count:,} texts, {width:,} numbers each, in {self.seconds:.1f} s{speed}"]
+        if self.cut:
+            lines.append(f"{self.cut:,} texts are longer than {self.longest:,} tokens and were cut")
+        if self.empty:
+            lines.append(f"{self.empty:,} texts are empty; their vectors are of special tokens")
+        return "\n".join(lines)
 
 
 def embed_file(
     run: Path,
     file: Path,
-    pooling: str = "mean",
+    pooling: str = "",
     *,
     normalise: bool = False,
     at_once: int = ROWS_AT_ONCE,
@@ -115,7 +104,7 @@ def embed(
     model: Model,
     folder: Path,
     texts: Sequence[str],
-    pooling: str = "mean",
+    pooling: str = "",
     *,
     normalise: bool = False,
     at_once: int = ROWS_AT_ONCE,
@@ -123,9 +112,11 @@ def embed(
 ) -> Embedded:
     """A vector for each text: the mean or the maximum over tokens, or the first token's state.
 
-    ``last4`` are the means of the last four layers side by side, ``last4-sum`` their sum. Special
-    tokens count, as in sentence-transformers. Texts are read in order of length.
+    ``last4`` are the means of the last four layers side by side, ``last4-sum`` their sum; empty: as
+    the model has learned to embed, else the mean. Special tokens count, as in
+    sentence-transformers. Texts are read in order of length.
     """
+    pooling = pooling or learned_pooling(model.resolved) or "mean"
     pool = _pooling_of(model, pooling)
     node = model.encoder.node
     started, progress = time.perf_counter(), progress or Silent()
@@ -148,7 +139,8 @@ def embed(
         begin += len(chosen)
         progress.advance(len(chosen))
     progress.end()
-    return Embedded(vectors, rows.num_cut, longest, time.perf_counter() - started)
+    empty = sum(not text.strip() for text in texts)
+    return Embedded(vectors, rows.num_cut, longest, time.perf_counter() - started, empty)
 
 
 def batch_of_rows(
@@ -176,7 +168,7 @@ def _pooling_of(model: Model, pooling: str) -> Callable[[Tensor, Tensor, Tensor]
         raise UsageError(
             f"--pooling {pooling}: there is none", help=f"one of {', '.join(VECTORS_BY)}"
         )
-    pool, several = VECTORS_BY[pooling]
+    of_layer, several = VECTORS_BY[pooling]
     node = model.encoder.node
     if several and node.depth < LAST_LAYERS:
         raise UsageError(
@@ -184,12 +176,12 @@ def _pooling_of(model: Model, pooling: str) -> Callable[[Tensor, Tensor, Tensor]
             help="--pooling mean",
         )
     layers = tuple(range(node.depth - LAST_LAYERS + 1, node.depth + 1)) if several else ()
-    return partial(_vectors, model, pool, layers, several == "summed")
+    return partial(_vectors, model, of_layer, layers, several == "summed")
 
 
 def _vectors(
     model: Model,
-    pool: PoolStates,
+    pooling: Pooling,
     layers: tuple[int, ...],
     summed: bool,
     ids_bs: Tensor,
@@ -202,9 +194,9 @@ def _vectors(
     inputs = EncoderInputs(ids_bs, segments_bs, mask_bs)
     outputs = model.read_on(inputs, MAIN, Wanted(states=layers))
     if not layers:
-        return pool(outputs.last.float(), lengths_b)
+        return pooled(pooling, outputs.last, mask_bs)
     assert outputs.by_layer is not None, "they are wanted"
-    each = [pool(outputs.by_layer[layer].float(), lengths_b) for layer in layers]
+    each = [pooled(pooling, outputs.by_layer[layer], mask_bs) for layer in layers]
     return torch.stack(each).sum(0) if summed else torch.cat(each, 1)
 
 

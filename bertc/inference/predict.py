@@ -14,12 +14,13 @@ from bertc.data.layouts import read_examples
 from bertc.data.layouts.example import Example
 from bertc.diagnostics import DataError, UsageError
 from bertc.evaluation.device import placed
-from bertc.evaluation.task_inference import ROWS_AT_ONCE, Answers, answer
+from bertc.evaluation.said import Answers
+from bertc.evaluation.task_inference import ROWS_AT_ONCE, answer
 from bertc.evaluation.task_lookup import columns_told, task_of
 from bertc.evaluation.without import NOTHING_LEFT_OUT, LeftOut, leaving_out
 from bertc.host.display import choose
 from bertc.interop.loading import load
-from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
+from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Glue, Squad
 from bertc.ir.program.stage import Stage
@@ -87,6 +88,8 @@ class Predicted:
                 decoded = self.answers.spans[number]
                 best = [vars(candidate) for candidate in decoded.best]
                 return {"answer": given, "null_odds": decoded.odds, "best": best}
+            case Vector():
+                return {"similarity": round(self.answers.similarities[number], 6)}
             case _:
                 assert_never(kind)
 

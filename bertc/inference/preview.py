@@ -17,7 +17,7 @@ from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import choose
 from bertc.host.signals import Stop
 from bertc.inference.preview_rows import WIDTH, row_text
-from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
+from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.objective import PRETRAINING
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TextStage
@@ -33,6 +33,9 @@ LEGEND = (
     "«seen→asked»: the left token is the input, the right one the original;\n"
     f"{PREDICTING} predict the right one, {DETECTING} detects the left one"
 )
+
+RELATED = ("text", "positive", "negative")
+"""The rows of an example of a task that embeds."""
 
 
 def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | None = None) -> str:
@@ -112,6 +115,9 @@ def _example(vocabulary: Vocabulary, task_set: TaskSet, batch: TaskBatch, row: i
         case Span():
             ((first, last),) = targets
             right = " ".join(tokens[first : last + 1]) if first else "no answer in this window"
+        case Vector(texts=texts, scored=scored):
+            right = f"{RELATED[row % texts]} of example {row // texts + 1}"
+            right += f", score {batch.targets[row, 0]:g}" if scored else ""
         case unreachable:
             assert_never(unreachable)
     shown = (f"{batch.task}: {' '.join(tokens)}", f"label: {right}")

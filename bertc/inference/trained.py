@@ -19,6 +19,7 @@ from bertc.data.layouts.example import (
     Example,
     LabelledExample,
     QuestionExample,
+    RelatedExample,
     ScoredExample,
     TaggedExample,
 )
@@ -28,7 +29,7 @@ from bertc.inference.fill_mask import filled
 from bertc.inference.filled import Filled
 from bertc.inference.predict import answered
 from bertc.interop.loading import load as load_model
-from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
+from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask, Classify
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import Model
@@ -98,7 +99,7 @@ class Trained(Model):
         return filled(self, self.tokenizer.vocabulary, text, top, language)
 
     def embed(
-        self, texts: Sequence[str], pooling: str = "mean", *, normalise: bool = False
+        self, texts: Sequence[str], pooling: str = "", *, normalise: bool = False
     ) -> NDArray[np.float32]:
         """A vector for each text (texts, width), as ``bertc embed``.
 
@@ -184,6 +185,8 @@ def _example(task: AnyTask, number: int, row: Any) -> Example:
             return ScoredExample(key, parts, None)
         case Span():
             return QuestionExample(key, parts[0], parts[1], (), None)
+        case Vector():
+            return RelatedExample(key, parts, None)
         case _:
             assert_never(answer)
 

@@ -170,5 +170,8 @@ def _write_hf(
         write_tensors(fresh / BESIDE, beside)
     vocabulary.save(fresh, seq, encoder.room)
     others = ", ".join(sorted(parts_of(beside)))
-    note = f"{chosen.name} cannot hold {others}: written to {BESIDE}, for bertc alone"
-    return Exported(fresh, family.model_type, chosen.name, (note,) if beside else ())
+    notes = [f"{chosen.name} cannot hold {others}: written to {BESIDE}, for bertc alone"]
+    notes = notes if beside else []
+    if chosen.parts - parts_of(held):
+        notes.append(f"{chosen.name} draws a pooler when it is loaded, which no vector reads")
+    return Exported(fresh, family.model_type, chosen.name, tuple(notes))

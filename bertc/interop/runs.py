@@ -12,6 +12,7 @@ from bertc.interop.hf_config import kept_settings
 from bertc.interop.importing import Imported, import_model
 from bertc.interop.loading import read_model
 from bertc.interop.sentences import LONGEST_TEXT, add_pooling, refuse_other_poolings
+from bertc.interop.task_classes import learned_pooling
 from bertc.storage.paths import is_file
 from bertc.syntax import show
 
@@ -37,7 +38,8 @@ class ImportedRun:
 def export_run(run: Path, folder: Path, pooling: str = "") -> Exported:
     """Export a run's model to the Hugging Face layout that fits it.
 
-    With a ``pooling``, mean, cls or max, sentence-transformers loads the folder too.
+    With a ``pooling``, mean, cls or max, sentence-transformers loads the folder too; one that has
+    learned to embed has its own.
 
     Raises:
         DataError: naming the setting that no layout supports, or a damaged file.
@@ -47,6 +49,7 @@ def export_run(run: Path, folder: Path, pooling: str = "") -> Exported:
     if pooling:
         refuse_other_poolings(pooling)
     resolved, tensors = read_model(run)
+    pooling = pooling or learned_pooling(resolved) or ""
     words = vocabulary_of(run, resolved.encoder.vocab_size)
     config = run / "model" / "config.json"
     there = is_file(config)

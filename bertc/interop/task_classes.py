@@ -5,16 +5,26 @@ from typing import Any
 
 from bertc.interop.families.family import Family, HfClass
 from bertc.interop.families.obstacle import Obstacle
-from bertc.ir.learning.answer import Labels, Score, Span, Tags
+from bertc.ir.learning.answer import Labels, Pooling, Score, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.network.head import PoolerKind
 from bertc.ir.program.resolved import Resolved
 
 
 def held_task(program: Resolved, parts: frozenset[str]) -> AnyTask | None:
-    """The task whose head is exported: the first of the last stage, if its head is there."""
-    tasks = program.stages[-1].tasks
+    """The task whose head is exported: the first of the last stage, if its head is there.
+
+    Vectors are of the network itself.
+    """
+    tasks = [each for each in program.stages[-1].tasks if not isinstance(each.answer, Vector)]
     return next((task for task in tasks if task.title in parts), None)
+
+
+def learned_pooling(program: Resolved) -> Pooling | None:
+    """How states become vectors in the last task that learned any; None if none did."""
+    answers = [task.answer for stage in program.stages for task in stage.tasks]
+    found = [answer.pooling for answer in answers if isinstance(answer, Vector)]
+    return found[-1] if found else None
 
 
 def task_class(family: Family[Any], task: AnyTask, pooler: PoolerKind) -> HfClass | Obstacle:

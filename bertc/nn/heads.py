@@ -22,6 +22,7 @@ from bertc.ir.terms.heads import (
     DetectorHead,
     HeadNode,
     Projections,
+    VectorHead,
     VocabularyHead,
 )
 from bertc.ir.terms.node import TermNode
@@ -267,5 +268,7 @@ def module_of(node: HeadNode, name: str, encoder: Body) -> nn.Module:
             return ConditionedSpan(table, name, head, encoder)
         case Projections(count=count):
             return WidthMaps(Linear(table, f"{name}.{number}") for number in range(count))
+        case VectorHead(dense=dense):
+            return WidthMaps(Linear(table, f"{name}.{number}") for number in range(dense))
         case unreachable:
             assert_never(unreachable)

@@ -13,6 +13,7 @@ from bertc.objectives.targets import (
     ReplacedTokens,
     TaskTargets,
     VocabTensors,
+    WholeBatch,
 )
 from bertc.objectives.term import RowView, TermLoss
 from bertc.objectives.terms import tensors_of, with_output_positions
@@ -33,6 +34,7 @@ __all__ = [
     "Teaching",
     "TermLoss",
     "VocabTensors",
+    "WholeBatch",
     "corrupt",
     "mask_key",
     "tensors_of",

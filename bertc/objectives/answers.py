@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import nn
 
-from bertc.ir.learning.answer import Answer, Choice, Labels, Score, Span, Tags
+from bertc.ir.learning.answer import Answer, Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.task import Task
 from bertc.nn import EncoderInputs, dropout, gather_positions
 from bertc.nn.body import BodyModule
@@ -105,7 +105,7 @@ def read_by_task(
 
 
 def answer_scores(
-    answer: Labels | Score | Choice | Tags,
+    answer: Labels | Score | Choice | Tags | Vector,
     states_bkh: Float[torch.Tensor, "b k h"],
     head: nn.Module,
 ) -> torch.Tensor:
@@ -118,6 +118,8 @@ def answer_scores(
             return scores_bkc.reshape(-1, answer.most)
         case Labels() | Score():
             return scores_bkc.flatten(0, 1)
+        case Vector():
+            raise AssertionError("vectors are compared, not scored (objectives/pairs.py)")
         case _:
             assert_never(answer)
 
@@ -139,6 +141,8 @@ def answer_losses(
             targets = own.targets.view(-1, answer.most)[:, 0].long()
         case Labels() | Tags():
             found, targets = found.flatten(0, -2), own.targets.flatten().long()
+        case Vector():
+            raise AssertionError("vectors are compared, not scored (objectives/pairs.py)")
         case _:
             assert_never(answer)
     losses_n = F.cross_entropy(found, targets.clamp(min=0), reduction="none")

@@ -1,16 +1,22 @@
-"""Classification of segment pairs (nsp, sop), with labels from the data.
+"""Pairs of texts: whether a segment follows another (nsp, sop), and how alike two are (embed).
 
-Axes: b rows, m examples of a row, n = b*m, h hidden.
+Axes: b rows, m examples of a row, n = b*m, h hidden; of embed n examples of a micro-batch, m of the
+whole batch, t texts of an example, d numbers of a vector.
 """
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
+from torch import nn
 
+from bertc.ir.learning.custom_task import Embed
 from bertc.ir.terms.pairs import PairTerm
-from bertc.nn import EncoderInputs
+from bertc.nn import EncoderInputs, dropout
 from bertc.nn.body import BodyModule
+from bertc.nn.heads import WidthMaps
 from bertc.nn.weights import Linear
-from bertc.objectives.targets import MicroBatch, PairTargets
+from bertc.objectives.softmax.similarities import by_example, pooled, related_losses
+from bertc.objectives.targets import MicroBatch, PairTargets, TaskTargets
 from bertc.objectives.term import Predicted, TermTensors, TextRows
 
 
@@ -52,3 +58,70 @@ class PairTensors(TermTensors[PairTerm, PairTargets, Linear]):
         """The correct answer."""
         label = int(own.labels[row, nth])
         return [(self.node.kind, f"{label}, {self.node.answers[label]}")]
+
+
+class EmbedTensors(TermTensors[Embed, TaskTargets, WidthMaps]):
+    """Texts whose vectors are compared with each other; all rows of a batch belong to it."""
+
+    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, TaskTargets]:
+        """Unused: task targets come from examples, not from text (``step/task_feed.py``)."""
+        raise AssertionError("task targets come from examples, not from text")
+
+    def positions(self, own: TaskTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
+        """The first token of each row (b, 1), or None: all states."""
+        return (own.positions,) if self.node.pooling == "cls" else None
+
+    def vectors(
+        self,
+        states: torch.Tensor,
+        own: TaskTargets,
+        head: nn.Module,
+        network: BodyModule,
+    ) -> Float[torch.Tensor, "b d"]:
+        """Vectors (b, d) of rows in fp32; the dense layer is for training alone."""
+        vectors_bd = pooled(self.node.pooling, states, own.passage)
+        if not network.training:
+            return vectors_bd
+        vectors_bd = dropout(vectors_bd, self.node.dropout, training=True)
+        if self.node.mlp:
+            assert isinstance(head, WidthMaps), "it was built for vectors"
+            vectors_bd = torch.tanh(head.of(0, vectors_bd.to(states.dtype))).float()
+        return vectors_bd
+
+    def compared_vectors(
+        self, states: torch.Tensor, own: TaskTargets, head: nn.Module, network: BodyModule
+    ) -> tuple[Float[torch.Tensor, "n t d"], Float[torch.Tensor, "n"]]:
+        """Vectors of the texts of examples, and scores of their pairs, nan if there are none."""
+        texts = self.node.answer.texts
+        vectors_ntd = by_example(self.vectors(states, own, head, network), texts)
+        return vectors_ntd, own.targets.view(-1, texts)[:, 0]
+
+    def score(
+        self,
+        states: tuple[torch.Tensor, ...],
+        own: TaskTargets,
+        batch: MicroBatch,
+        head: WidthMaps,
+        network: BodyModule,
+        chances: torch.Tensor | None,
+    ) -> Predicted:
+        """Losses and hits (n,) of its examples, each beside all those of the batch.
+
+        Their gradient is that of the losses of all, of which each micro-batch gets its own part.
+        """
+        vectors_ntd, scores_n = self.compared_vectors(states[0], own, head, network)
+        whole = batch.whole
+        if whole is None:
+            found = related_losses(self.node, vectors_ntd, scores_n, scored=bool(self.node.score))
+            return Predicted(found.losses, found.hits)
+        count = len(vectors_ntd)
+        end = whole.first + count
+        vectors_mtd = torch.cat([whole.vectors[: whole.first], vectors_ntd, whole.vectors[end:]])
+        of_all = related_losses(self.node, vectors_mtd, whole.scores, scored=bool(self.node.score))
+        own_n, sum_of_all = of_all.losses[whole.first : end].detach(), of_all.losses.sum()
+        losses_n = own_n + (sum_of_all - sum_of_all.detach()) / count
+        return Predicted(losses_n, of_all.hits[whole.first : end])
+
+    def weights(self, own: TaskTargets) -> torch.Tensor:
+        """1 for each example."""
+        return own.weights.view(-1, self.node.answer.texts)[:, 0]

@@ -96,8 +96,19 @@ class TaskTargets(NamedTuple):
     positions: Int[torch.Tensor, "b k"]  # of the states read; of spans the first token of each
     targets: Float[torch.Tensor, "b k"]  # for spans (b, k, 2): start and end
     weights: Float[torch.Tensor, "b k"]
-    passage: Bool[torch.Tensor, "b s"]  # possible answer positions
+    passage: Bool[torch.Tensor, "b s"]  # possible answer positions, or tokens that are pooled
     examples: Int[torch.Tensor, "b s"]  # example number within the row, from 1; 0: padding
+
+
+class WholeBatch(NamedTuple):
+    """Vectors of all examples of a batch, without gradient, of which a micro-batch has some.
+
+    ``first`` is the number of its first example.
+    """
+
+    vectors: Float[torch.Tensor, "m t d"]
+    scores: Float[torch.Tensor, "m"]
+    first: int
 
 
 class Lesson(NamedTuple):
@@ -115,6 +126,7 @@ class MicroBatch(NamedTuple):
     name to its targets; a batch of tasks has those of one task. Frozen networks read the inputs of
     the main one and compute states at ``frozen_positions`` and, of a mask decoder, at
     ``frozen_decoded``, or at all; ``taught`` maps a term's name to what each of them hands to it.
+    ``whole`` is there if a term compares its examples with those of other micro-batches.
     """
 
     reading: EncoderInputs
@@ -124,6 +136,7 @@ class MicroBatch(NamedTuple):
     frozen_positions: Int[torch.Tensor, "b o"] | None = None
     frozen_decoded: Int[torch.Tensor, "b o"] | None = None
     taught: dict[str, tuple[Lesson, ...]] | None = None
+    whole: WholeBatch | None = None
 
     def read_by(self, network: Network) -> EncoderInputs:
         """Inputs of a network."""

@@ -133,6 +133,12 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         It is called once for all terms that share a head.
         """
 
+    def compared_vectors(
+        self, states: torch.Tensor, own: OwnT, head: nn.Module, network: BodyModule
+    ) -> tuple[Float[torch.Tensor, "n t d"], Float[torch.Tensor, "n"]]:
+        """Vectors of examples, and their scores, of a term that compares those of a batch."""
+        raise AssertionError("it compares no examples")
+
     @abstractmethod
     def weights(self, own: OwnT) -> torch.Tensor:
         """1 where a prediction counts for this term, else 0."""

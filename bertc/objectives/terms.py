@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, assert_never
 
 import torch
 
+from bertc.ir.learning.custom_task import Embed
 from bertc.ir.learning.objective import Objective
 from bertc.ir.learning.task import Task
 from bertc.ir.network.body import Body
@@ -29,7 +30,7 @@ from bertc.objectives.clm import ClmTensors
 from bertc.objectives.kd import KdAnswersTensors, KdLogitsTensors
 from bertc.objectives.kd_layers import KdRelatedTensors, KdStatesTensors
 from bertc.objectives.mlm import MaskedTensors
-from bertc.objectives.pairs import PairTensors
+from bertc.objectives.pairs import EmbedTensors, PairTensors
 from bertc.objectives.plm import PlmTensors
 from bertc.objectives.rtd import RtdTensors
 from bertc.objectives.sbo import SboTensors
@@ -54,6 +55,8 @@ def tensors_of(objective: Objective) -> AnyTensors:
             return PairTensors(objective)
         case Rtd():
             return RtdTensors(objective)
+        case Embed():
+            return EmbedTensors(objective)
         case Task():
             return TaskTensors(objective)
         case KdLogits(labels=0):

@@ -12,8 +12,8 @@ from torch import nn
 
 from bertc.diagnostics import DataError
 from bertc.interop.families.obstacle import Obstacle, first_of
-from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
-from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
+from bertc.ir.learning.custom_task import AnyTask, Embed
 from bertc.ir.learning.objective import Objective
 from bertc.ir.learning.task import Task
 from bertc.ir.network.wanted import Wanted
@@ -25,11 +25,13 @@ from bertc.ir.terms.heads import (
     ConditionedSpanHead,
     DetectorHead,
     Projections,
+    VectorHead,
     VocabularyHead,
 )
 from bertc.nn import EncoderInputs, Model, gather_positions
 from bertc.objectives import token_logits
 from bertc.objectives.answers import TaskTensors
+from bertc.objectives.softmax.similarities import pooled
 
 LAST_STATE, POOLED = "last_hidden_state", "pooled"
 Inputs = dict[str, torch.Tensor]
@@ -121,6 +123,10 @@ class Graph(nn.Module):
         reading: EncoderInputs,
     ) -> torch.Tensor:
         head, network = self.model.heads[term.head_name], self.model.encoder
+        if isinstance(term, Embed):
+            assert reading.attention_mask is not None, "graphs have one"
+            first = term.pooling == "cls"
+            return pooled(term.pooling, cls_b1h if first else states_bsh, reading.attention_mask)
         if isinstance(term, Task):
             reads_all = network.node.pools_rows or not term.pooled
             states_bkh = states_bsh if reads_all else cls_b1h
@@ -136,7 +142,7 @@ class Graph(nn.Module):
             case DetectorHead():
                 scores_bs: torch.Tensor = head(states_bsh)
                 return scores_bs.float()
-            case BoundaryHead() | ConditionedSpanHead() | Projections():
+            case BoundaryHead() | ConditionedSpanHead() | Projections() | VectorHead():
                 raise AssertionError("left out")
             case unreachable:
                 assert_never(unreachable)
@@ -150,6 +156,8 @@ def _answers(task: AnyTask, scores_bkc: torch.Tensor) -> torch.Tensor:
             return scores_bkc[:, 0, 0].float()
         case Tags() | Span():
             return scores_bkc.float()
+        case Vector():
+            raise AssertionError("vectors have no scores")
         case unreachable:
             assert_never(unreachable)
 
@@ -165,6 +173,8 @@ def _output(term: Objective) -> Output:
                 return Output(term.title, ("batch", "length", "tag"), names)
             case Span():
                 return Output(term.title, ("batch", "length", "end"), ("start", "end"))
+            case Vector():
+                return Output(term.title, ("batch", "hidden"))
             case unreachable:
                 assert_never(unreachable)
     if isinstance(term.head_node, Classifier):

@@ -15,7 +15,7 @@ from bertc.data import Progress
 from bertc.diagnostics import MissingInputError
 from bertc.evaluation.task_inference import Within
 from bertc.evaluation.tasks import evaluate_files
-from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
+from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.nn import gather_positions
 from bertc.objectives import MicroBatch, TaskTargets, TermLoss
@@ -85,7 +85,11 @@ def in_onnxruntime(session: GraphSession, task: AnyTask, languages: int) -> Outp
             "token_type_ids": reading.segment_ids.numpy(),
             "language_ids": np.full_like(mask, languages),
         }
-        scores_bkc = _of_positions(task, torch.from_numpy(session(given)[task.title]), own)
+        found = torch.from_numpy(session(given)[task.title])
+        if isinstance(task.answer, Vector):
+            nothing = found.new_zeros(())
+            return found, TermLoss(nothing, nothing, nothing)
+        scores_bkc = _of_positions(task, found, own)
         loss = TaskTensors(task).loss(answer_losses(task.answer, own, scores_bkc, head), own)
         if isinstance(task.answer, Span):
             return span_scores(task.answer, own, scores_bkc, head), loss
@@ -103,7 +107,7 @@ def _of_positions(task: AnyTask, scores: torch.Tensor, own: TaskTargets) -> torc
             return scores[:, None, None]
         case Tags():
             return gather_positions(scores, own.positions)
-        case Span():
+        case Span() | Vector():
             return scores
         case unreachable:
             assert_never(unreachable)

@@ -3,7 +3,7 @@
 from typing import Literal, Required, TypedDict, assert_never
 
 from bertc.ir.learning.answer import Conditioned
-from bertc.ir.learning.custom_task import Choose, Read, Tag
+from bertc.ir.learning.custom_task import Choose, Embed, Read, Tag
 from bertc.ir.learning.optimizer import Adam, ConstantRate, Polynomial
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Task, Xnli
 from bertc.ir.network.head import PoolerKind
@@ -67,6 +67,8 @@ def recipe(system: System, hidden: int, task: Task, body: str = "transformer") -
     ``pooler`` is set for systems that read the first state directly. A body other than the
     transformer has a recipe of its own.
     """
+    if isinstance(task, Embed):
+        return _embedding(task)
     if body == "bilstm":
         return _recurrent(task)
     reads, chooses = isinstance(task, Squad | Read), isinstance(task, Race | Choose)
@@ -115,9 +117,7 @@ def task_arguments(system: System, task: Task) -> TaskArguments:
             return {"both_orders": True}
         case "distilbert" if task.pooled:  # configuration_distilbert.py, seq_classif_dropout
             return {"dropout": 0.2}
-        case "xlm":  # glue-xnli.py, --dropout
-            return {"dropout": 0.0}
-        case "modernbert" | "eurobert":  # configuration_modernbert.py; EuroBERT's has none
+        case "xlm" | "modernbert" | "eurobert":  # glue-xnli.py; configuration_modernbert.py
             return {"dropout": 0.0}
         case "stackingbert":  # fairseq_model.py, FairseqClassifierModel
             both: TaskArguments = {"both_orders": True} if glue in SYMMETRIC else {}
@@ -277,6 +277,17 @@ def _modernbert(task: Task, reads: bool, chooses: bool) -> Recipe:
     seq = 512 if reads or chooses else 256
     kind: PoolerKind = "transform"  # configuration_bert.py, pooling_type
     return {"optimizer": rule, "batch": batch, "seq": seq, "epochs": passes, "pooler": kind}
+
+
+def _embedding(task: Embed) -> Recipe:
+    """SimCSE, appendix A, for texts alone; SBERT's training_stsbenchmark.py, training_nli_v2.py."""
+    lr, warmup, batch, seq, passes = 5e-5, 0.1, 128, 128, 1.0
+    if not task.positive:
+        lr, warmup, batch, seq = 3e-5, 0.0, 64, 32
+    elif task.score:
+        batch, passes = 16, 4.0
+    rule = Adam(lr=lr, warmup=warmup, decay=0.0, eps=1e-8)
+    return {"optimizer": rule, "batch": batch, "seq": seq, "epochs": passes}
 
 
 def _recurrent(task: Task) -> Recipe:

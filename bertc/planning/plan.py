@@ -123,6 +123,12 @@ def plan(
         _microbatch(stage, fit.examples, layout.world)
         for stage, fit in zip(resolved.stages, fits, strict=True)
     )
+    reasons += [
+        f"stage {stage.name} compares all {stage.batch:,} examples of a batch and reads it twice, "
+        f"{size:,} at once"
+        for stage, size in zip(resolved.stages, chosen, strict=True)
+        if layout.world.reads_twice(stage, size)
+    ]
     recompute = tuple(fit.recompute for fit in fits)
     return Plan(
         machine.device,

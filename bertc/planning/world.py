@@ -5,6 +5,7 @@ from typing import Literal
 
 from bertc.diagnostics import UsageError
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
 
 Strategy = Literal["single", "ddp", "fsdp", "hsdp"]
 
@@ -25,6 +26,11 @@ class World:
     def share(self, batch: int) -> int:
         """The largest number of examples of a batch that any process gets."""
         return -(-batch // self.size)
+
+    def reads_twice(self, stage: Stage, microbatch: int) -> bool:
+        """True if the parts of a batch are read once more, to compare its examples."""
+        compares = any(term.objective.compares_examples for term in stage.objective)
+        return compares and (self.size > 1 or microbatch < stage.batch)
 
     def rows(self, rank: int, batch: int) -> slice:
         """The examples of a batch that a process gets: contiguous, and as even as possible."""

@@ -21,6 +21,7 @@ from bertc.ir.program.stage import Stage
 from bertc.nn import Memory, Model
 from bertc.objectives import Inputs, MicroBatch, VocabTensors
 from bertc.optim.optimizers import Guard, Rule, clip, gradient_norm, guard
+from bertc.step.across import beside_all, compared, compares
 from bertc.step.feed import Batch, corruption
 from bertc.step.memory import Remembered, beginning, joined
 from bertc.step.non_finite import what_is_not_finite, what_to_try
@@ -66,11 +67,13 @@ class TrainStep:
         self._keeps_gradients = engine is not None and engine.keeps_gradients
         self._model, self.stage, self._vocab = model, stage, vocab
         self._rule, self._objective = rule, objective
-        self._microbatch, self._seed = microbatch, seed
+        self._microbatch, self._run_seed = microbatch, seed
         self.corrupt = corruption(stage, vocab, seed, microbatch, self._device)
         """The function from inputs to the micro-batches of a step."""
         parameters = engine.parameters if engine else dict(model.named_parameters())
         self.parameters: Mapping[str, Tensor] = parameters
+        vectors = compared(model, stage)
+        self._compared = engine.wrap_for_inference(vectors) if engine else vectors
 
     def __call__(
         self, batch: Batch, step: int, rate: float, meanwhile: Callable[[], None] | None = None
@@ -129,7 +132,7 @@ class TrainStep:
     def rehearse(self, inputs: Inputs, microbatch: int) -> None:
         """Forward and backward of one micro-batch, to compile it or to test whether it fits."""
         first = Inputs(*(tensor[:microbatch] for tensor in inputs))
-        corrupt = corruption(self.stage, self._vocab, self._seed, microbatch, self._device)
+        corrupt = corruption(self.stage, self._vocab, self._run_seed, microbatch, self._device)
         self.try_out(corrupt(first, len(first.lengths))[0])
 
     def try_out(self, micro_batches: list[MicroBatch]) -> None:
@@ -160,16 +163,16 @@ class TrainStep:
         divisors_t = divisors(self.stage, counts_t)
         weights = [w * self._ranks.world.size for w in term_weights(self.stage)]
         factors_t = torch.stack([w / n for w, n in zip(weights, divisors_t, strict=True)])
-        first = self._ranks.rows(self.stage.batch).start
         sums, last = [], len(micro_batches) + missing - 1
         before, memories = self._memories(micro_batches), list[Memory | None]()
-        for index, part in enumerate(micro_batches + micro_batches[-1:] * missing):
+        parts = micro_batches + micro_batches[-1:] * missing
+        if compares(self.stage, parts[0]) and (last or self._ranks.is_distributed):
+            parts = self._beside_all(parts, len(micro_batches), step)
+        for index, part in enumerate(parts):
             self._ranks.stop.check()  # with several processes the request is not yet agreed on here
             part = remembering(part, before[min(index, len(before) - 1)])
             repeated = index >= len(micro_batches)
-            place = (index, first) if first else (index,)
-            at = step + self.stage.updates_before
-            _seed_draws(self._device, key(self._seed, "dropout", at, *place))
+            self._seed(step, index)
             with nullcontext() if index == last else self._accumulating():
                 loss, statistics, memory = self._objective(
                     part, factors_t * 0 if repeated else factors_t
@@ -179,6 +182,24 @@ class TrainStep:
                 sums.append(statistics[0])
                 memories.append(memory)
         return sums, counts_t, joined(memories)
+
+    def _beside_all(self, parts: list[MicroBatch], own: int, step: int) -> list[MicroBatch]:
+        """Parts of a batch with the vectors of all of it, ``own`` of which are not repeated."""
+        found = []
+        for index, part in enumerate(parts):
+            self._ranks.stop.check()
+            self._seed(step, index)
+            # Without gradients other kernels run, which draw other dropout.
+            vectors, scores = self._compared(part)
+            found.append((vectors.detach(), scores))
+        return beside_all(parts, found[:own], self.stage.batch, self._ranks)
+
+    def _seed(self, step: int, index: int) -> None:
+        """Seed the dropout of a micro-batch of this process."""
+        first = self._ranks.rows(self.stage.batch).start
+        place = (index, first) if first else (index,)
+        at = step + self.stage.updates_before
+        _seed_draws(self._device, key(self._run_seed, "dropout", at, *place))
 
     def _memories(self, micro_batches: list[MicroBatch]) -> list[Memory | None]:
         """The memory of each micro-batch's rows."""

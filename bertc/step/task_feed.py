@@ -10,6 +10,7 @@ from bertc.host.exact import WITHOUT_FP64
 from bertc.ir.program.stage import Stage
 from bertc.nn import EncoderInputs
 from bertc.objectives import Lesson, MicroBatch, TaskTargets
+from bertc.planning.world import World
 from bertc.step.feed import Batch, Taken
 
 FEWEST_ROWS, ENOUGH_TOKENS = 8, 1792
@@ -23,9 +24,9 @@ def examples_at_once(data: TaskData, stage: Stage, fitting: int, device: torch.d
     """Micro-batch size in examples, at most ``fitting``.
 
     On a CPU it is just large enough to keep it busy, so that caches hold most of the data, and rows
-    of similar length have little padding.
+    of similar length have little padding. Where examples are compared, parts would be read twice.
     """
-    if device.type != "cpu" or stage.microbatch:
+    if device.type != "cpu" or stage.microbatch or World().reads_twice(stage, 0):
         return fitting
     rows = sum(len(task_set.train.owners) for task_set in data.sets)
     each = max(1, data.tokens // max(1, rows)) * stage.rows_an_example

@@ -7,6 +7,7 @@ from bertc.data.layouts.example import (
     Example,
     LabelledExample,
     QuestionExample,
+    RelatedExample,
     ScoredExample,
     TaggedExample,
 )
@@ -15,8 +16,11 @@ from bertc.diagnostics import DataError
 AnswerValue = str | int | float | tuple[str, ...]
 """An answer: a label, the number of a choice, a score, a tag for each word, or a text.
 
-The text of a span is "" for no answer.
+The text of a span is "" for no answer; of pairs without a score it is how many texts are more like
+the first than its positive.
 """
+NEAREST = 0
+"""The answer to such a pair if its positive is nearest."""
 
 
 def gold(example: Example) -> AnswerValue:
@@ -42,6 +46,8 @@ def _known(example: Example) -> AnswerValue | None:
             return example.score
         case ChoiceExample():
             return example.answer
+        case RelatedExample(texts=texts, score=score):
+            return NEAREST if score is None and len(texts) > 1 else score
         case TaggedExample():
             return example.tags if example.tags or not example.words else None
         case QuestionExample():

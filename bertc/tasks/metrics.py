@@ -11,9 +11,9 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.data.layouts.example import Example
+from bertc.data.layouts.example import Example, RelatedExample
 from bertc.diagnostics import DataError
-from bertc.ir.learning.answer import Labels, Span, Tags
+from bertc.ir.learning.answer import Labels, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Metric
 from bertc.tasks.gold import AnswerValue, gold, questions_of
@@ -41,7 +41,15 @@ def judge(
         values = agreement(questions_of(examples), _texts(answers), task.answer.unanswerable)
         return {metric: float(values[metric].mean()) for metric in task.metrics}
     right = [gold(example) for example in examples]
-    return {metric: _value(metric, task, right, answers) for metric in task.metrics}
+    metrics = _ranked(examples) if isinstance(task.answer, Vector) else task.metrics
+    return {metric: _value(metric, task, right, answers) for metric in metrics}
+
+
+def _ranked(examples: Sequence[Example]) -> tuple[Metric, ...]:
+    """The metrics of pairs, which a file may have scores of though the task learned from none."""
+    first = examples[0]
+    scored = isinstance(first, RelatedExample) and first.score is not None
+    return ("spearman", "pearson") if scored else ("accuracy",)
 
 
 def _value(

@@ -149,6 +149,9 @@ PROGRAMS: dict[str, dict[str, str]] = {
     "read": _asked('read("read.train.tsv", "read.dev.tsv")'),
     "read conditioned": _asked('squad(".", version=2, head=conditioned)', seq="20", **{
         key: XLNET[key] for key in ("attention", "segments")}),
+    "embed": _asked('embed("choose.train.tsv", "choose.dev.tsv", text=question, positive=a, '
+                    'negative=b, both=true, pooling=max, mlp=true)', microbatch="2"),
+    "embed scored": _asked('embed("score.train.tsv", text=text, positive=text, score=label)'),
     "two tasks": _asked('glue(rte, "RTE") + glue(sst2, "SST-2")', freeze="1"),
 }  # fmt: skip
 

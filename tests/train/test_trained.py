@@ -20,6 +20,7 @@ PARTS = {
     "choose": ("question\ta\tb\tlabel", "a hen\tpond\tbird\t1", ", choices=[a, b]"),
     "tag": ("words\ttags", "a hen\tO BIRD\na pond\tO O", ""),
     "read": ("context\tquestion\tanswer\tstart", "a hen\twho\then\t2", ""),
+    "embed": ("text\tpair", "a hen\ta bird\na pond\ta hen", ", positive=pair"),
 }
 ROWS = {
     "classify": ("a hen", "a bird"),
@@ -27,6 +28,7 @@ ROWS = {
     "choose": ("a hen", ["pond", "bird"]),
     "tag": "a hen",
     "read": ("a hen", "who"),
+    "embed": ("a hen", "a bird"),
 }
 
 

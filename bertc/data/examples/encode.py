@@ -13,6 +13,7 @@ from bertc.data.layouts.example import (
     Example,
     LabelledExample,
     QuestionExample,
+    RelatedExample,
     ScoredExample,
     TaggedExample,
 )
@@ -42,6 +43,8 @@ def encode(
             _tagged(task, examples, rows)
         case QuestionExample():
             _windows(task, examples, rows)
+        case RelatedExample():
+            _related(examples, rows)
         case unreachable:
             assert_never(unreachable)
     return rows.finish()
@@ -63,6 +66,19 @@ def _texts(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None
         pair = _fit(first, second, rows.max_tokens(len(example.texts)))
         rows.num_cut += pair != (first, second)
         rows.add(number, fill_template(rows.template, *pair), (target,))
+
+
+def _related(examples: Sequence[Example], rows: RowBuilder) -> None:
+    """Add a row for each text; a text alone has two, which dropout tells apart."""
+    related = [e for e in examples if isinstance(e, RelatedExample)]
+    max_tokens = rows.max_tokens(1)
+    ids = iter(_ids(rows.vocabulary, [text for e in related for text in e.texts]))
+    for number, example in enumerate(related):
+        texts = [next(ids) for _ in example.texts]
+        rows.num_cut += any(len(each) > max_tokens for each in texts)
+        target = float("nan") if example.score is None else example.score
+        for each in texts if len(texts) > 1 else texts * 2:
+            rows.add(number, fill_template(rows.template, each[:max_tokens], None), (target,))
 
 
 def _choices(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts.example import Example
+from bertc.ir.learning.answer import Vector, rows_an_example
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.program.stage import SHORTEST
 
@@ -47,6 +48,7 @@ class TaskBatch:
 
     ``positions`` are the tokens whose states are read: [CLS] of an example, or the first token of
     every word; for spans, the token that means no answer. ``weights`` are 0 at unused positions.
+    Of vectors ``passage`` is True at the tokens that are pooled.
     """
 
     task: str
@@ -95,13 +97,18 @@ class TaskSet:
 
     @property
     def rows_an_example(self) -> int:
-        """Rows of an example: one for each choice, else 1."""
-        return self.task.answer.most if self.task.answer.kind == "choice" else 1
+        """Rows of an example: one for each choice or text, else 1."""
+        return rows_an_example(self.task.answer)
+
+    @property
+    def read_together(self) -> int:
+        """Rows that have to be in one batch to be answered: those of an example, but of texts."""
+        return 1 if isinstance(self.task.answer, Vector) else self.rows_an_example
 
     @property
     def packs(self) -> bool:
-        """True if examples may share rows; choices never do."""
-        return self.task.answer.kind != "choice" and not self.one_per_row
+        """True if examples may share rows; those of several rows never do."""
+        return self.rows_an_example == 1 and not self.one_per_row
 
     @property
     def units(self) -> int:
@@ -127,16 +134,15 @@ def in_order_of_length(
     task_set: TaskSet, rows: TaskRows, tokens: int, most: int, pad: int
 ) -> Iterator[TaskBatch]:
     """Batches of all rows, longest first, of about ``tokens`` tokens and at most ``most`` units."""
-    units = np.arange(len(rows.owners) // task_set.rows_an_example)
+    together = task_set.read_together
+    units = np.arange(len(rows.owners) // together)
     lengths = rows.lengths.reshape(len(units), -1).max(1)
     order = units[np.argsort(lengths, kind="stable")[::-1]]
     at = 0
     while at < len(order):
-        tokens_a_unit = width_of(int(lengths[order[at]])) * task_set.rows_an_example
+        tokens_a_unit = width_of(int(lengths[order[at]])) * together
         size = max(1, min(most, tokens // tokens_a_unit))
-        (part,) = cut(
-            rows.lengths, order[at : at + size], task_set.rows_an_example, len(order) * 64
-        )
+        (part,) = cut(rows.lengths, order[at : at + size], together, len(order) * 64)
         yield gather(task_set.task, rows, part, pad)
         at += size
 
@@ -207,6 +213,8 @@ def _laid_out(
     elif kind == "tags":
         positions, targets, weights = _words(rows, chosen_n, row_n, first_n)
     else:
+        if isinstance(task.answer, Vector) and task.answer.pooling != "cls":
+            passage = laid_out(np.ones(len(from_t), dtype=np.bool_), False)
         places_n = first_n + (lengths_n - 1 if rows.cls_last else 0)
         values = (places_n, rows.targets[chosen_n, 0], rows.there[chosen_n])
         positions, targets, weights = _by_row(values, num_rows, row_n, nth_n)

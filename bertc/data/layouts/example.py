@@ -58,4 +58,23 @@ class QuestionExample:
     has_answer: bool | None
 
 
-Example = LabelledExample | ScoredExample | ChoiceExample | TaggedExample | QuestionExample
+@dataclass(frozen=True)
+class RelatedExample:
+    """Texts to embed: one alone, or one with a text like it and perhaps one unlike it.
+
+    ``score`` says how alike the first two are, None if unknown.
+    """
+
+    key: str
+    texts: tuple[str, ...]
+    score: float | None
+
+
+Example = (
+    LabelledExample
+    | ScoredExample
+    | ChoiceExample
+    | TaggedExample
+    | QuestionExample
+    | RelatedExample
+)

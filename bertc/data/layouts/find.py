@@ -12,10 +12,14 @@ from bertc.storage.paths import is_file, is_folder, user_path
 
 
 class DataPart(NamedTuple):
-    """The source of a part; ``language`` selects rows of a file with several."""
+    """The source of a part; ``language`` selects rows of a file with several.
+
+    ``sts``: it has the columns of GLUE's STS-B, not the task's.
+    """
 
     source: ExampleSource
     language: str = ""
+    sts: bool = False
 
 
 DataParts = dict[str, DataPart]

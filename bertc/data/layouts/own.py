@@ -22,13 +22,13 @@ from bertc.data.sources.tables import ColumnSelection
 from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
 from bertc.ir.learning.answer import names_spans
-from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.custom_task import Choose, Classify, Embed, Read, Regress, Tag
 from bertc.storage.paths import user_path
 
 Own = Classify | Regress | Choose | Tag | Read
 
 
-def own_parts(task: Own) -> DataParts:
+def own_parts(task: Own | Embed) -> DataParts:
     """The parts that the task names."""
     named = {"train": task.train, "dev": task.dev, "test": task.test}
     return {
@@ -54,7 +54,7 @@ def read_own(task: Own, source: ExampleSource, labelled: bool) -> list[Example]:
 
 
 def _classified(task: Classify, source: ExampleSource, labelled: bool) -> Iterator[LabelledExample]:
-    rows = _rows(source, (task.text, task.pair), (task.label,), labelled)
+    rows = rows_of(source, (task.text, task.pair), (task.label,), labelled)
     for key, place, (first, second, cell) in rows:
         name: str | None = label(cell, place, task.label)
         if not name and not labelled:
@@ -65,7 +65,7 @@ def _classified(task: Classify, source: ExampleSource, labelled: bool) -> Iterat
 
 
 def _scored(task: Regress, source: ExampleSource, labelled: bool) -> Iterator[ScoredExample]:
-    rows = _rows(source, (task.text, task.pair), (task.label,), labelled)
+    rows = rows_of(source, (task.text, task.pair), (task.label,), labelled)
     for key, place, (first, second, cell) in rows:
         unknown = not labelled and cell in (None, "")
         score = None if unknown else number(cell, place, task.label)
@@ -82,7 +82,7 @@ def _chosen(task: Choose, source: ExampleSource, labelled: bool) -> Iterator[Cho
 
     ARC's tables, cut to four choices, have rows of both sorts.
     """
-    rows = _rows(source, (task.passage, task.text, *task.choices), (task.label,), labelled)
+    rows = rows_of(source, (task.passage, task.text, *task.choices), (task.label,), labelled)
     for key, place, (passage, question, *cells, cell) in rows:
         choices = _choices(task, cells, place)
         if not choices:
@@ -142,7 +142,7 @@ def _letter(name: str) -> int:
 
 
 def _tagged(task: Tag, source: ExampleSource, labelled: bool) -> Iterator[TaggedExample]:
-    rows = _rows(source, (task.words,), (task.tags,), labelled)
+    rows = rows_of(source, (task.words,), (task.tags,), labelled)
     for key, place, (cell, tags_cell) in rows:
         sentence = words(cell, place, task.words)
         tags = words(tags_cell, place, task.tags) if labelled or tags_cell is not None else ()
@@ -163,7 +163,7 @@ def _tagged(task: Tag, source: ExampleSource, labelled: bool) -> Iterator[Tagged
 def _asked(task: Read, source: ExampleSource, labelled: bool) -> Iterator[QuestionExample]:
     text_columns = (task.passage, task.text)
     answer_columns = (task.target, task.start)
-    rows = _rows(source, text_columns, answer_columns, labelled)
+    rows = rows_of(source, text_columns, answer_columns, labelled)
     for key, place, (passage, question, answer, start) in rows:
         context = text(passage, place, task.passage)
         question_text = text(question, place, task.text)
@@ -198,13 +198,16 @@ def _answers(task: Read, answer: Any, start: Any, place: str) -> list[tuple[str,
     ]
 
 
-def _rows(
+def rows_of(
     source: ExampleSource,
     required: tuple[str, ...],
     answer_columns: tuple[str, ...],
     labelled: bool,
 ) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
-    """Key, place and cells of each row; the key is its ``id``, else its number."""
+    """Key, place and cells of each row; the key is its ``id``, else its number.
+
+    A column without a name has empty cells; with ``labelled`` those of answers must be there.
+    """
     columns = (
         ColumnSelection((*required, *answer_columns))
         if labelled

@@ -9,11 +9,12 @@ from bertc.data.layouts.find import DataPart, DataParts
 from bertc.data.layouts.glue import glue_parts, read_glue
 from bertc.data.layouts.own import own_parts, read_own
 from bertc.data.layouts.race import race_parts, read_race
+from bertc.data.layouts.related import read_related, related_parts
 from bertc.data.layouts.squad import read_squad, squad_parts
 from bertc.data.layouts.table import source_name
 from bertc.data.layouts.xnli import read_xnli, xnli_parts
 from bertc.diagnostics import DataError, MissingInputError, listed
-from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Embed, Read, Regress, Tag
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 from bertc.storage.paths import is_file, is_taken, user_path
 
@@ -119,7 +120,7 @@ def _part(task: AnyTask, name: str, help: str = "") -> DataPart:
     parts = _parts(task)
     if name in parts:
         return parts[name]
-    if isinstance(task, Classify | Regress | Choose | Tag | Read):
+    if isinstance(task, Classify | Regress | Choose | Tag | Read | Embed):
         where, remedy = "", help or f"none is named: {task.kind}({name}=...)"
     else:
         where, remedy = f" in {task.data}", f"its files are called as in {OFFICIAL[task.kind]}"
@@ -143,6 +144,8 @@ def _parts(task: AnyTask) -> DataParts:
             return tagging_parts(task)
         case Classify() | Regress() | Choose() | Tag() | Read():
             return own_parts(task)
+        case Embed():
+            return related_parts(task)
     assert_never(task)
 
 
@@ -159,6 +162,8 @@ def _examples(task: AnyTask, part: DataPart, labelled: bool) -> list[Example]:
     match task:
         case Classify() | Regress() | Choose() | Tag() | Read():
             return read_own(task, part.source, labelled)
+        case Embed():
+            return [*read_related(task, part, labelled)]
     path = part.source
     assert isinstance(path, Path), "only tasks of one's own read data sets"
     match task:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from bertc.ir.base import ONCE_A_NAME, Node
 from bertc.ir.network.ffn import Activation
-from bertc.ir.terms.heads import Classifier, ConditionedSpanHead
+from bertc.ir.terms.heads import Classifier, ConditionedSpanHead, VectorHead
 
 
 class Labels(Node):
@@ -114,7 +114,29 @@ class Span(Node):
         return 2
 
 
-Answer = Annotated[Labels | Score | Choice | Tags | Span, Field(discriminator="kind")]
+Pooling = Literal["mean", "cls", "max"]
+"""How states of tokens become a vector: their mean or maximum, or the first one alone."""
+
+
+class Vector(Node):
+    """A vector for each of the ``texts`` of an example, from the states of its tokens.
+
+    ``mlp``: in training a dense layer with tanh follows; ``scored``: a pair has a score.
+    """
+
+    kind: Literal["vector"] = "vector"
+    texts: Annotated[int, Field(ge=2, le=3)] = 2
+    pooling: Pooling = "mean"
+    mlp: bool = False
+    scored: bool = False
+
+    @property
+    def width(self) -> int:
+        """Scores per example: the similarity of its pair."""
+        return 1
+
+
+Answer = Annotated[Labels | Score | Choice | Tags | Span | Vector, Field(discriminator="kind")]
 """The closed union of kinds of answers."""
 
 
@@ -122,6 +144,8 @@ def alike(one: Answer, other: Answer) -> bool:
     """True if a head trained for one answer can be used for the other."""
     if isinstance(one, Span) and isinstance(other, Span):
         return one.head == other.head  # the rest follows from the weights
+    if isinstance(one, Vector) and isinstance(other, Vector):
+        return one.mlp == other.mlp
     return one.kind == other.kind and told_names(one) == told_names(other)
 
 
@@ -130,8 +154,10 @@ def told_names(answer: Answer) -> tuple[str, ...]:
     return answer.names if isinstance(answer, Labels | Tags) else ()
 
 
-def answer_head(answer: Answer) -> Classifier | ConditionedSpanHead:
-    """One linear layer (hidden -> scores), or the layers of a conditioned span."""
+def answer_head(answer: Answer) -> Classifier | ConditionedSpanHead | VectorHead:
+    """One linear layer (hidden -> scores), the layers of a conditioned span, or of vectors."""
+    if isinstance(answer, Vector):
+        return VectorHead(dense=answer.mlp, scored=answer.scored)
     if isinstance(answer, Span) and isinstance(answer.head, Conditioned):
         head = answer.head
         return ConditionedSpanHead(
@@ -145,12 +171,23 @@ def answer_rows(answer: Answer, texts: int, seq: int) -> int:
     match answer:
         case Labels() | Score():
             return 1
-        case Choice():
+        case Choice() | Vector():
             return texts
         case Tags() | Span():
             return seq
         case _:
             assert_never(answer)
+
+
+def rows_an_example(answer: Answer) -> int:
+    """Rows of an example: one for each choice or text, else 1."""
+    match answer:
+        case Choice(most=most):
+            return most
+        case Vector(texts=texts):
+            return texts
+        case _:
+            return 1
 
 
 def names_spans(tags: tuple[str, ...]) -> bool:

@@ -1,9 +1,11 @@
 """Tasks on a user's own files, with named columns."""
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from bertc.ir import operation as op
+from bertc.ir.base import Probability
 from bertc.ir.data import Hf
 from bertc.ir.learning.answer import (
     MOST_CHOICES,
@@ -11,10 +13,12 @@ from bertc.ir.learning.answer import (
     Choice,
     Labels,
     Plain,
+    Pooling,
     Score,
     Span,
     SpanHead,
     Tags,
+    Vector,
     names_spans,
 )
 from bertc.ir.learning.task import (
@@ -29,6 +33,8 @@ from bertc.ir.learning.task import (
     Task,
     Xnli,
 )
+from bertc.ir.network.body import Body
+from bertc.ir.terms.node import RowShape
 
 Rows = str | Hf
 """A .tsv, .csv, .jsonl or .parquet file, also .gz, or a split of a data set."""
@@ -184,8 +190,75 @@ class Read(_Own):
         return Span(head=self.head, unanswerable=self.unanswerable)
 
 
+class Embed(_Own):
+    """A vector for each text, of texts alike near each other.
+
+    ``positive`` names the column of a text that is like ``text``; the other texts of the batch are
+    its negatives, and that of ``negative``. The loss is their cross entropy (InfoNCE) of cosines
+    over ``temperature``; with ``both`` the mean with that of the positives among the texts. Without
+    ``positive`` a text is read twice with other dropout (SimCSE); so are the lines of a .txt file.
+    ``score`` is a number, higher for pairs more alike, of which the order is learned (CoSENT).
+
+    ``sts`` is a file of STS-B in GLUE's columns, which takes the place of ``dev``. ``mlp``: in
+    training a dense layer with tanh follows the pooled states (SimCSE, --mlp_only_train).
+    """
+
+    kind: Literal["embed"] = "embed"
+    name: Name = "embed"
+    text: str = "text"
+    positive: str = ""
+    negative: str = ""
+    score: str = ""
+    sts: str = ""
+    pooling: Pooling = "mean"
+    mlp: bool = False
+    temperature: Annotated[float, Field(gt=0, le=100)] = 0.05  # SimCSE --temp; 1 / 20 in SBERT's
+    both: bool = False
+    dropout: Probability = 0.0
+    positional = ("train", "dev", "test")
+    compares_examples = True
+
+    @model_validator(mode="after")
+    def _columns(self) -> Self:
+        other = next((name for name in ("negative", "score") if getattr(self, name)), "")
+        if other and not self.positive:
+            raise ValueError(f"{other} needs positive, the other text of a pair", "positive=COLUMN")
+        if self.negative and self.score:
+            raise ValueError("pairs with a score have no negatives")
+        if self.sts and self.dev:
+            raise ValueError("sts takes the place of dev")
+        return self
+
+    @property
+    def answer(self) -> Vector:
+        """A vector for each text."""
+        texts = 3 if self.negative else 2
+        scored = bool(self.score)
+        return Vector(texts=texts, pooling=self.pooling, mlp=self.mlp, scored=scored)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """A pair."""
+        return ("text", "positive")
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """Correlations of cosines with scores, else how often the positive is the most alike."""
+        return ("spearman", "pearson") if self.score or self.sts else ("accuracy",)
+
+    def outputs(self, rows: RowShape) -> int | None:
+        """The first state of a row, or all."""
+        return 1 if self.pooling == "cls" else None
+
+    def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
+        """Pooling of all states, and what its head does."""
+        states = examples * rows.choices * rows.seq * encoder.hidden
+        pooled = () if self.pooling == "cls" else (op.Pointwise("add", states),)
+        return (*pooled, *super().operations(encoder, rows, examples))
+
+
 AnyTask = Annotated[
-    Glue | Xnli | Squad | Race | Tagging | Classify | Regress | Choose | Tag | Read,
+    Glue | Xnli | Squad | Race | Tagging | Classify | Regress | Choose | Tag | Read | Embed,
     Field(discriminator="kind"),
 ]
 """The closed union of tasks."""

@@ -6,7 +6,7 @@ from typing import Annotated, get_args
 from pydantic import Field
 
 from bertc.ir.base import Node
-from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.custom_task import Choose, Classify, Embed, Read, Regress, Tag
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 from bertc.ir.terms.clm import Clm
 from bertc.ir.terms.kd import KdLogits
@@ -34,7 +34,7 @@ Objective = Annotated[
     Pretraining
     | Distillation
     | (Glue | Xnli | Squad | Race | Tagging)
-    | (Classify | Regress | Choose | Tag | Read),
+    | (Classify | Regress | Choose | Tag | Read | Embed),
     Field(discriminator="kind"),
 ]
 """The closed union of objectives: pretraining and tasks."""

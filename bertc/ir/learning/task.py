@@ -20,6 +20,7 @@ from bertc.ir.learning.answer import (
     Span,
     SpanHead,
     Tags,
+    Vector,
     answer_head,
     answer_rows,
     names_spans,
@@ -73,12 +74,10 @@ class Task(TermNode):
     def metrics(self) -> tuple[Metric, ...]:
         """Metrics of its answers; the first one ranks runs."""
         match self.answer:
-            case Labels() | Choice():
+            case Labels() | Choice() | Tags() | Vector():
                 return ("accuracy",)
             case Score():
                 return ("pearson", "spearman")
-            case Tags():
-                return ("accuracy",)
             case Span():
                 return ("squad_f1", "em")
 
@@ -86,7 +85,7 @@ class Task(TermNode):
     def reads(self) -> tuple[str, ...]:
         """The texts of an example, by the arguments that name their columns in own files."""
         match self.answer:
-            case Labels() | Score():
+            case Labels() | Score() | Vector():
                 return ("text",)
             case Choice():
                 return ("passage", "text", "choices")

@@ -11,7 +11,7 @@ from bertc.ir.base import Node
 from bertc.ir.changing.growth import NetworkChange
 from bertc.ir.changing.pruning import NOTHING, Pruning
 from bertc.ir.data import Format, Mixing, Share, StreamPair
-from bertc.ir.learning.answer import Choice
+from bertc.ir.learning.answer import rows_an_example
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
 from bertc.ir.learning.average import NO_AVERAGE, Average
 from bertc.ir.learning.custom_task import TASKS, AnyTask
@@ -119,9 +119,8 @@ class Stage(Node):
 
     @property
     def rows_an_example(self) -> int:
-        """Rows per example: one per choice, else 1."""
-        answers = [task.answer for task in self.tasks]
-        return max((1, *(each.most for each in answers if isinstance(each, Choice))))
+        """Rows per example: one per choice or text, else 1."""
+        return max((1, *(rows_an_example(task.answer) for task in self.tasks)))
 
     @property
     def texts(self) -> int:

@@ -192,7 +192,43 @@ class Projections:
         return (op.Product(rows, encoder.hidden, self.width),) if self.count else ()
 
 
+@dataclass(frozen=True)
+class VectorHead:
+    """Similarities of vectors of texts, perhaps after a dense layer with tanh (SimCSE, MLPLayer).
+
+    ``scored``: of pairs alone; else of each first text with every other text of the batch.
+    """
+
+    dense: bool = False
+    scored: bool = False
+
+    def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
+        """A matrix and a bias, or none."""
+        hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
+        dense = affine(
+            f"{name}.0", ("feature", encoder.hidden), hidden, encoder.initializer, "head"
+        )
+        return dense if self.dense else ()
+
+    def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
+        """A product of ``rows`` vectors, and one of those of ``examples`` with the others."""
+        hidden, others = encoder.hidden, rows - examples
+        dense = (
+            op.Product(rows, hidden, hidden),
+            op.Pointwise("tanh", rows * hidden, kept=rows * hidden),
+        )
+        scores = examples if self.scored else examples * others
+        compared = () if self.scored else (op.Product(examples, hidden, others, maps=0),)
+        return (*(dense if self.dense else ()), *compared, op.Loss(scores, kept=2 * scores))
+
+
 HeadNode = (
-    VocabularyHead | Classifier | BoundaryHead | DetectorHead | ConditionedSpanHead | Projections
+    VocabularyHead
+    | Classifier
+    | BoundaryHead
+    | DetectorHead
+    | ConditionedSpanHead
+    | Projections
+    | VectorHead
 )
 """The closed union of heads."""

@@ -63,8 +63,9 @@ class TermNode(Node):
     term that masks spans. ``order``: that of its predictions; forward needs a causal encoder,
     permuted two streams. ``output_rank`` orders the states that terms read of a row; dropout
     depends on that order, so it never changes. ``fills``: what ``bertc fill`` can use it for:
-    masks, or the token after the end. ``system``: the one that introduced it, by whose recipes a
-    network that learned it is fine-tuned.
+    masks, or the token after the end. ``compares_examples``: its loss holds the examples of a
+    batch against each other. ``system``: the one that introduced it, by whose recipes a network
+    that learned it is fine-tuned.
     """
 
     scored: ClassVar[Scored]
@@ -74,6 +75,7 @@ class TermNode(Node):
     pairs: ClassVar[Pairs] = "none"
     translations: ClassVar[bool] = False
     reads_spans: ClassVar[bool] = False
+    compares_examples: ClassVar[bool] = False
     order: ClassVar[Order] = "none"
     output_rank: ClassVar[int] = 3
     fills: ClassVar[Literal["", "masks", "end"]] = ""

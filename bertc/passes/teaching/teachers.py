@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.base import call_text
-from bertc.ir.learning.answer import Choice, Plain, Score, Span, alike, told_names
+from bertc.ir.learning.answer import Choice, Plain, Score, Span, Vector, alike, told_names
 from bertc.ir.learning.objective import Distillation, Objective, Term
 from bertc.ir.learning.task import Task
 from bertc.ir.network.body import Body
@@ -264,6 +264,8 @@ def _task_lacks(shape: Shape, term: KdLogits, task: Task) -> tuple[str, str] | N
     if isinstance(task.answer, Span) and not isinstance(task.answer.head, Plain):
         problem = "starts and ends, and the ends of a conditioned head follow from a start"
         return problem, "head=plain in both networks, or a term over states"
+    if isinstance(task.answer, Vector):
+        return "scores, and vectors of texts have none", "kd(hidden), kd(cls) or kd(relations)"
     if isinstance(task.answer, Score) and term.loss != "mse":
         return "numbers, and the softmax of one number is always 1", "kd(logits, loss=mse)"
     if shape.terms and not any(alike(theirs.answer, task.answer) for theirs in same):

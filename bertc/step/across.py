@@ -1,0 +1,79 @@
+"""Losses that compare the examples of a batch, which is read in parts or by several processes.
+
+All vectors are made first, without gradient. Then each part is read again, with the same dropout,
+and its vectors take their places among them: so gradients are those of the whole batch, in the
+memory of a part (GradCache, Gao et al. 2021).
+
+Axes: n examples of a part, m of the batch, t texts of an example, d numbers of a vector.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from bertc.distributed.process_group import ProcessGroup
+from bertc.ir.program.network import MAIN
+from bertc.ir.program.stage import Stage
+from bertc.nn import Model
+from bertc.objectives import MicroBatch, WholeBatch
+from bertc.objectives.terms import joined, states_of
+
+Compared = Callable[[MicroBatch], tuple[Tensor, Tensor]]
+"""From a micro-batch to vectors (n, t, d) of its examples, and their scores (n,)."""
+
+
+def compared(model: Model, stage: Stage) -> Compared:
+    """The forward pass of the term of a batch that compares its examples."""
+    network = next(each for each in stage.networks() if each.name == MAIN)
+
+    def vectors(micro_batch: MicroBatch) -> tuple[Tensor, Tensor]:
+        scored = joined(network.scored)
+        one = next(
+            e for e in scored if e.tensors.node.compares_examples and e.name in micro_batch.terms
+        )
+        reading = micro_batch.read_by(network)
+        outputs = model.read_on(reading, network.name, network.wanted)
+        states = states_of(scored, micro_batch, reading, outputs, network.body)
+        own, body = micro_batch.terms[one.name], model.network(network.name)
+        found: tuple[Tensor, Tensor] = one.tensors.compared_vectors(
+            states[one.states][0], own, model.heads[one.head], body
+        )
+        return found
+
+    return vectors
+
+
+def compares(stage: Stage, micro_batch: MicroBatch) -> bool:
+    """True if the loss of a batch compares its examples."""
+    terms = (term.objective for term in stage.objective)
+    return any(one.compares_examples and one.title in micro_batch.terms for one in terms)
+
+
+def beside_all(
+    parts: Sequence[MicroBatch],
+    found: Sequence[tuple[Tensor, Tensor]],
+    batch: int,
+    ranks: ProcessGroup,
+) -> list[MicroBatch]:
+    """The parts of a batch with the vectors of all of it; ``found`` are those of each part.
+
+    A collective call. Parts without vectors of their own repeat the last that has.
+    """
+    vectors_ntd, scores_n = (torch.cat(each) for each in zip(*found, strict=True))
+    at = first = ranks.rows(batch).start
+    vectors_mtd = vectors_ntd.new_zeros(batch, *vectors_ntd.shape[1:])
+    scores_m = scores_n.new_zeros(batch)
+    vectors_mtd[first : first + len(vectors_ntd)] = vectors_ntd
+    scores_m[first : first + len(scores_n)] = scores_n
+    ranks.add(vectors_mtd)
+    ranks.add(scores_m)
+    starts = []
+    for own_ntd, _ in found:
+        starts.append(at)
+        at += len(own_ntd)
+    starts += starts[-1:] * (len(parts) - len(starts))
+    return [
+        part._replace(whole=WholeBatch(vectors_mtd, scores_m, start))
+        for part, start in zip(parts, starts, strict=True)
+    ]

@@ -1,0 +1,144 @@
+"""Losses of vectors beside closed forms, and a batch in parts beside the whole of it."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import bertc
+from bertc.data import encode
+from bertc.data.examples.task import cut, gather
+from bertc.data.layouts.example import RelatedExample
+from bertc.ir.address import key
+from bertc.nn import build
+from bertc.objectives import MicroBatch
+from bertc.objectives.softmax.similarities import cosent, info_nce, pooled, related_losses
+from bertc.planning.plan import Plan
+from bertc.step import synthetic
+from bertc.step.step import TrainStep
+from bertc.step.task_feed import to_micro_batch
+from tests.data.test_encode import bert_vocabulary, text, word_tokenizer
+
+NETWORK = "layers=2 hidden=16 heads=2 vocab=47 seq=16 initializer=normal(0.3) batch=8 compile=off "
+TASKS = {
+    "pairs": "embed('-', text=a, positive=b, both=true, examples=8)",
+    "triplets": "embed('-', text=a, positive=b, negative=c, pooling=max, examples=8)",
+    "scored": "embed('-', text=a, positive=b, score=s, dropout=0.2, examples=8)",
+    "alone": "embed('-', pooling=cls, mlp=true, examples=8)",
+}
+TEXTS = {"pairs": 2, "triplets": 3, "scored": 2, "alone": 1}
+
+
+def units(count: int, texts: int) -> Tensor:
+    drawn = torch.randn(count, texts, 6, generator=torch.Generator().manual_seed(texts))
+    return torch.nn.functional.normalize(drawn.double(), dim=2).requires_grad_()
+
+
+def gradient(loss: Tensor, vectors: Tensor) -> Tensor:
+    (found,) = torch.autograd.grad(loss, vectors)
+    return found
+
+
+@pytest.mark.parametrize("texts", [2, 3])
+@pytest.mark.parametrize("both", [False, True])
+def test_info_nce_is_a_cross_entropy_of_cosines(texts: int, both: bool) -> None:
+    vectors = units(5, texts)
+    losses = []
+    for i in range(5):
+        near = vectors[i, 0] @ vectors[i, 1] / 0.1
+        others = [vectors[j, t] for j in range(5) for t in range(1, texts)]
+        every = torch.stack([vectors[i, 0] @ other for other in others]) / 0.1
+        back = torch.stack([vectors[j, 0] @ vectors[i, 1] for j in range(5)]) / 0.1
+        one = every.exp().sum().log() - near
+        losses.append((one + back.exp().sum().log() - near) / 2 if both else one)
+    found = info_nce(vectors, 0.1, both=both)
+    torch.testing.assert_close(found.losses, torch.stack(losses))
+    expected = gradient(torch.stack(losses).mean(), vectors)
+    torch.testing.assert_close(gradient(found.losses.mean(), vectors), expected)
+
+
+def test_cosent_adds_up_the_pairs_in_the_wrong_order() -> None:
+    vectors, scores = units(6, 2), torch.tensor([1.0, 3, 2, 3, 0, 5])
+    cosines = (vectors[:, 0] * vectors[:, 1]).sum(1)
+    total = torch.ones(())
+    for i in range(6):
+        for j in range(6):
+            if scores[i] < scores[j]:
+                total = total + ((cosines[i] - cosines[j]) * 20).exp()
+    found = cosent(vectors, scores.double(), 1 / 20)
+    torch.testing.assert_close(found.losses, total.log().expand(6))
+    expected = gradient(total.log(), vectors)
+    torch.testing.assert_close(gradient(found.losses.mean(), vectors), expected)
+
+
+def test_padding_has_no_part_in_a_vector() -> None:
+    states = units(3, 5).float()
+    real = torch.tensor([[1, 1, 0, 0, 0], [1] * 5, [1, 0, 0, 0, 0]]).bool()
+    for row, length in enumerate((2, 5, 1)):
+        alone = states[row, :length]
+        torch.testing.assert_close(pooled("mean", states, real)[row], alone.mean(0))
+        torch.testing.assert_close(pooled("max", states, real)[row], alone.amax(0))
+        torch.testing.assert_close(pooled("cls", states, real)[row], alone[0])
+
+
+def parts_of(kind: str, resolved: Any, at_once: int) -> list[MicroBatch]:
+    """A batch of eight examples in parts of ``at_once``."""
+    draw, stage = random.Random(3), resolved.stages[0]
+    examples = [
+        RelatedExample(str(n), tuple(text(draw, 1, 9) for _ in range(TEXTS[kind])), float(n % 3))
+        for n in range(8)
+    ]
+    (task,) = stage.tasks
+    rows = encode(task, examples, bert_vocabulary(word_tokenizer()), stage.seq, 2)
+    each = stage.rows_an_example
+    order = torch.arange(8).numpy()
+    return [
+        to_micro_batch(gather(task, rows, part, 0), torch.device("cpu"), stage)
+        for part in cut(rows.lengths, order, each, at_once * each)
+    ]
+
+
+def gradients(step: TrainStep, parts: Sequence[MicroBatch]) -> tuple[Tensor, dict[str, Tensor]]:
+    sums, _, _ = step.gradients([*parts], 0)
+    found = {n: p.grad.clone() for n, p in step.parameters.items() if p.grad is not None}
+    return torch.stack(sums).sum(0), found
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_micro_batches_change_neither_loss_nor_gradient(kind: str) -> None:
+    resolved = bertc.resolve(f"{NETWORK} dropout=0 task={TASKS[kind].replace('0.2', '0')}")
+    step = synthetic.first_step(
+        resolved, build(resolved), Plan("cpu", "fp32", (8,), (False,), False, ())
+    )
+    whole, expected = gradients(step, parts_of(kind, resolved, 8))
+    for at_once in (3, 1):
+        found, own = gradients(step, parts_of(kind, resolved, at_once))
+        torch.testing.assert_close(found, whole, rtol=1e-5, atol=1e-5)
+        assert own.keys() == expected.keys()
+        for name, tensor in own.items():
+            torch.testing.assert_close(tensor, expected[name], rtol=1e-4, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("kind", ["alone", "scored"])
+def test_parts_have_the_same_dropout_both_times(kind: str) -> None:
+    resolved = bertc.resolve(f"{NETWORK} dropout=0.3 task={TASKS[kind]}")
+    step = synthetic.first_step(
+        resolved, build(resolved), Plan("cpu", "fp32", (3,), (False,), False, ())
+    )
+    parts = parts_of(kind, resolved, 3)
+    found, _ = gradients(step, parts)
+    vectors, scores = [], []
+    for index, part in enumerate(parts):
+        torch.manual_seed(key(0, "dropout", 0, index))
+        own, known = step._compared(part)
+        vectors.append(own)
+        scores.append(known)
+    (task,) = resolved.stages[0].tasks
+    expected = related_losses(task, torch.cat(vectors), torch.cat(scores), scored=kind == "scored")
+    torch.testing.assert_close(found, expected.losses.sum()[None], rtol=1e-5, atol=1e-5)
+    if kind == "alone":
+        first, second = vectors[0].unbind(1)
+        assert not torch.allclose(first, second), "a text is read twice, with other dropout"
