@@ -27,6 +27,7 @@ from bertc.syntax.read.tree import (
     Tree,
     Value,
 )
+from bertc.syntax.write.format import flat
 from bertc.syntax.write.show import show_value
 
 DIGITS = 4
@@ -89,7 +90,7 @@ class Space:
         trees = [self._chosen(tree, draw) for tree in (it.tree, *it.overrides)]
         (program,) = lower_tree(trees[0], diagnostics, it.title, it.base, trees[1:])
         diagnostics.raise_if_any()
-        settings = tuple(self._settings(program))
+        settings = tuple(self._settings(trees, program))
         return Point(replace(program, name=" ".join(settings) or it.title), settings)
 
     def _chosen(self, tree: Tree, draw: Draw) -> Tree:
@@ -116,15 +117,23 @@ class Space:
         parts, rebuild = parts_of(value)
         return rebuild([self._value(part, draw) for part in parts])
 
-    def _settings(self, program: Program) -> Iterator[str]:
-        """The settings with a dimension, each with its whole value, in the order of a spec."""
-        spans = tuple(self.dimensions)
-        scopes = [("", program.settings), *((f"{s.name}.", s.settings) for s in program.stages)]
-        for prefix, settings in scopes:
-            for name, given in settings.items():
-                place = given.origin.span
-                if place and any(_holds(place, span) for span in spans):
-                    yield f"{prefix}{name}={show_value(given.value, setting_shape(name))}"
+    def _settings(self, trees: Iterable[Tree], program: Program) -> Iterator[str]:
+        """The settings with a dimension, each with its whole value, in the order of the text."""
+        for item in (item for tree in trees for item in tree.items if self._varies(item)):
+            match item:
+                case Setting():
+                    yield f"{item.name.text}={flat(item.value)}"
+                case Block(label=String(value=stage)):
+                    for inner in item.items:
+                        if isinstance(inner, Setting) and self._varies(inner):
+                            yield f"{stage}.{inner.name.text}={flat(inner.value)}"
+                case Block():
+                    name = _canonical(item.name.text)
+                    value = show_value(program.settings[name].value, setting_shape(name))
+                    yield f"{item.name.text}={value}"
+
+    def _varies(self, item: Item) -> bool:
+        return any(_holds(item.span, span) for span in self.dimensions)
 
 
 def space(spec: str, overrides: Sequence[str] = ()) -> Space:
