@@ -24,6 +24,7 @@ from bertc.syntax.read.tree import (
     Range,
     Scaled,
     Setting,
+    String,
     Tree,
     Value,
 )
