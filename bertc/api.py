@@ -71,8 +71,9 @@ def check(
     overrides: Sequence[str] = (),
     diagnostics: Diagnostics | None = None,
 ) -> int:
-    """Check a spec and the files that it names; the number of its programs.
+    """Check a spec and the files that it names; the number of programs that were checked.
 
+    Of a spec with ranges those at both ends of each are.
     The files of tasks are read: those of text may be large, and are not, but
     for the beginning of the first. Remarks on what is no
     mistake go to ``diagnostics``.
@@ -85,9 +86,11 @@ def check(
     from bertc import passes
     from bertc.external import begun_from, judged_by
     from bertc.interop.foreseen import remark_own_layout
+    from bertc.syntax.space import has_ranges
 
     diagnostics = diagnostics or Diagnostics()
-    complete = compile_spec(spec, overrides, diagnostics)
+    searched = has_ranges(spec, overrides)
+    complete = compile_spec(spec, overrides, diagnostics, searched=searched)
     for program in complete:
         passes.missing_inputs(program, diagnostics)
         passes.tagged_text(program, diagnostics)
@@ -101,12 +104,18 @@ def check(
 
 
 def compile_spec(
-    spec: str | SpecLocation | Program, overrides: Sequence[str], diagnostics: Diagnostics
+    spec: str | SpecLocation | Program,
+    overrides: Sequence[str],
+    diagnostics: Diagnostics,
+    *,
+    searched: bool = False,
 ) -> list[Complete]:
     """Every program of a spec with all its settings, each with its origin.
 
     Facts from other files are filled in first: the network of ``init``, labels and examples of
-    tasks, how much is pruned to reach a target. Then every pass runs. Errors go to ``diagnostics``.
+    tasks; then how much is pruned to reach a target, and how many steps a budget has room for.
+    Then every pass runs. Errors go to ``diagnostics``.
+    ``searched``: as ``syntax.load``.
 
     Raises:
         UsageError: if the text is empty.
@@ -114,15 +123,18 @@ def compile_spec(
     """
     from bertc import syntax
     from bertc.aims import aimed
+    from bertc.equal import equalled
     from bertc.external import filled_in
 
     if isinstance(spec, Program):
-        programs = [aimed(filled_in(spec, diagnostics), diagnostics)]
+        programs = equalled([spec], diagnostics)
+        programs = [aimed(filled_in(program, diagnostics), diagnostics) for program in programs]
         return _completed(programs, diagnostics)
     if isinstance(spec, str) and not spec.strip():
         raise UsageError("the spec is empty", help="a file, a shipped spec's name, or a text")
-    programs = syntax.load(spec, overrides, diagnostics)
+    programs = syntax.load(spec, overrides, diagnostics, searched=searched)
     if not diagnostics.found:
+        programs = equalled(programs, diagnostics)
         programs = [aimed(filled_in(program, diagnostics), diagnostics) for program in programs]
     return _completed(programs, diagnostics)
 

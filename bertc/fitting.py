@@ -13,12 +13,13 @@ from typing import Any
 from bertc.api import points
 from bertc.budget import UNITS, Budget
 from bertc.diagnostics import Diagnostics, SpecError, UsageError
+from bertc.equal import STEPS, most_steps, with_steps
 from bertc.estimate import Estimate, estimate
 from bertc.estimate.latency.cases import Shape
 from bertc.estimate.latency.predicted import TOKENS_OF_A_TEXT, text_seconds
 from bertc.external import row_lengths
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.written import Given, Origin, Program
+from bertc.ir.program.written import Program
 from bertc.planning.cores import available_cores
 from bertc.syntax import load, show
 from bertc.syntax.files import STANDARD_INPUT, find
@@ -33,7 +34,6 @@ CANDIDATES: Mapping[str, tuple[int, ...]] = {
 """Values of ``NAME=?``; those of ``steps=?`` follow from the budget."""
 WIDTH_PER_LAYER = (32, 128)
 """Least and most of hidden / layers where both are ``?``; BERT's sizes have 43 to 128."""
-STEPS = "steps"
 FREE = re.compile(r"\b(\w+)\s*=\s*\?")
 SPENT = ("flops", "time")
 """Budgets that every step takes from."""
@@ -283,12 +283,14 @@ def _longest(
     others = [each for each in budgets if each.kind not in SPENT]
     if max((0.0, *candidate.shares(others))) > 1:
         return candidate
-    kinds, steps = [each.kind for each in budgets], candidate.resolved.steps
-    longest = min(int(each.most / (candidate.figures[each.kind] / steps)) for each in spent)
-    for number in (longest, longest - 1):
-        program = candidate.program.with_settings({STEPS: Given(max(1, number), Origin("set"))})
+    kinds = [each.kind for each in budgets]
+    tried: dict[int, Candidate] = {}
+
+    def share(steps: int) -> float:
+        program = with_steps(candidate.program, steps)
         (resolved,) = points(program, diagnostics=Diagnostics())
-        candidate = _candidate(program, resolved, kinds, device, devices)
-        if max(candidate.shares(spent)) <= 1:
-            break
-    return candidate
+        tried[steps] = _candidate(program, resolved, kinds, device, devices)
+        return max(tried[steps].shares(spent))
+
+    steps = most_steps(share, 1.0, candidate.resolved.steps)
+    return tried.get(steps) or candidate

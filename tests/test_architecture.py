@@ -70,6 +70,7 @@ ROOMS = (
     "train.beginning",
     "train",
     "inference",
+    "search",
     "editor",
     "commands",
 )

@@ -1,6 +1,6 @@
 """The commands; each reads its arguments, calls one function and prints its result."""
 
-from bertc.commands import editor, latency, machine, specs, starting, training, using
+from bertc.commands import editor, latency, machine, searching, specs, starting, training, using
 from bertc.commands.options import app, in_color
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "in_color",
     "latency",
     "machine",
+    "searching",
     "specs",
     "starting",
     "training",

@@ -48,6 +48,10 @@ class StoppedError(BertcError):
     exit_code = 75
 
 
+class GivenUpError(StoppedError):
+    """A run that was stopped because it is not worth going on with; it was saved."""
+
+
 class ResumeRefusedError(BertcError):
     """A run that cannot be resumed because its spec or data changed."""
 

@@ -6,9 +6,11 @@ from dataclasses import replace
 from bertc.diagnostics import Diagnostics
 from bertc.ir.base import Tokens
 from bertc.ir.changing.growth import TEACHER, FromOther
+from bertc.ir.learning.equal import Equal
 from bertc.ir.program.settings import STAGE_SETTINGS
 from bertc.ir.program.written import Given, Program, StageGiven
 from bertc.passes.lengths import shares
+from bertc.passes.settings.fixes import fix
 from bertc.passes.settings.stages import has_tasks
 
 TEXT = ("data", "smoothing", "mixing")
@@ -25,7 +27,11 @@ def extends(program: Program, diagnostics: Diagnostics) -> Program:
 
     A task takes the network of a base that learns from text, and not how that is trained: ``extends
     roberta-base  task=...`` has no batches of 8,192 rows and no 500,000 steps.
+
+    A budget that was not made a number of steps before, that of a grid's first point, is as if it
+    were not written.
     """
+    program = _without_budgets(program, diagnostics)
     from_command_line = {n: g for n, g in program.settings.items() if g.origin.kind == "set"}
     base = extends(program.base, diagnostics) if program.base else None
     if base is not None and _learns_task(program.settings) and _learns_text(base):
@@ -41,6 +47,28 @@ def extends(program: Program, diagnostics: Diagnostics) -> Program:
         return replace(program, stages=stages)
     stages = stages or _overruled(base.stages, base.settings, program.settings)
     return Program(name=program.name, settings=settings, stages=stages)
+
+
+def _without_budgets(program: Program, diagnostics: Diagnostics) -> Program:
+    """The program without ``steps=equal(...)``; one in a stage is reported."""
+    stages = []
+    for stage in program.stages:
+        given = stage.settings.get("steps")
+        if given and isinstance(given.value, Equal):
+            diagnostics.error(
+                "E118",
+                "equal(...) is the length of a whole run, not of a stage",
+                given.origin.span,
+                help="steps=1000",
+                fix=fix(given.origin, "steps=1000"),
+            )
+        stages.append(replace(stage, settings=_without_budget(stage.settings)))
+    settings = _without_budget(program.settings)
+    return replace(program, settings=settings, stages=tuple(stages))
+
+
+def _without_budget(settings: Mapping[str, Given]) -> Mapping[str, Given]:
+    return {name: given for name, given in settings.items() if not isinstance(given.value, Equal)}
 
 
 def _learns_task(settings: Mapping[str, Given]) -> bool:

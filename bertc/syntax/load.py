@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePath
 
@@ -24,13 +25,27 @@ _BARE_PATH = re.compile(
 """An unquoted path after ``--set name=``: the shell has removed the quotes."""
 
 
+@dataclass(frozen=True)
+class Written:
+    """A spec as read: its tree, those of ``--set`` arguments, and the program that it extends."""
+
+    title: str
+    tree: Tree
+    overrides: tuple[Tree, ...]
+    base: Program | None
+
+
 def load(
-    spec: str | SpecLocation, overrides: Sequence[str] = (), diagnostics: Diagnostics | None = None
+    spec: str | SpecLocation,
+    overrides: Sequence[str] = (),
+    diagnostics: Diagnostics | None = None,
+    *,
+    searched: bool = False,
 ) -> list[Program]:
     """Load the programs of a spec: one, or one for each point of its grids.
 
     ``overrides`` are ``--set`` arguments. Mistakes go to ``diagnostics``; the programs have
-    the rest.
+    the rest. ``searched``: a spec may have ranges, and the programs are samples of its values.
 
     Raises:
         MissingInputError: if there is no such file or shipped spec.
@@ -38,6 +53,23 @@ def load(
         SpecError: if there are mistakes and no ``diagnostics`` to take them.
     """
     report = Diagnostics() if diagnostics is None else diagnostics
+    it = read(spec, overrides, report)
+    programs = lower_tree(it.tree, report, it.title, it.base, it.overrides, searched)
+    if len(report.found) > MOST_MISTAKES:
+        message = f"more than {MOST_MISTAKES} mistakes; the rest is not read"
+        report.error("E011", message, report.found[-1].span)
+    if diagnostics is None:
+        report.raise_if_any()
+    return programs
+
+
+def read(spec: str | SpecLocation, overrides: Sequence[str], report: Diagnostics) -> Written:
+    """Read a spec, its overrides and the specs that it extends; mistakes go to ``report``.
+
+    Raises:
+        MissingInputError: if there is no such file or shipped spec.
+        UsageError: if the file has nothing but comments.
+    """
     place = spec if isinstance(spec, SpecLocation) else find(spec)
     text = place.read()
     if place.name != "<spec>" and not re.sub("#.*", "", text).strip():
@@ -48,13 +80,7 @@ def load(
         for i, text in enumerate(overrides, 1)
     ]
     base = _Bases(place.root, report).of(tree, place.here, [place])
-    programs = lower_tree(tree, report, place.title, base, sets)
-    if len(report.found) > MOST_MISTAKES:
-        message = f"more than {MOST_MISTAKES} mistakes; the rest is not read"
-        report.error("E011", message, report.found[-1].span)
-    if diagnostics is None:
-        report.raise_if_any()
-    return programs
+    return Written(place.title, tree, tuple(sets), base)
 
 
 def lower(tree: Tree, diagnostics: Diagnostics | None = None) -> list[Program]:

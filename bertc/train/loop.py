@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from bertc.data import Silent
-from bertc.diagnostics import DataError, StoppedError
+from bertc.diagnostics import DataError, GivenUpError, StoppedError
 from bertc.distributed.process_group import ProcessGroup, join_group, world_here
 from bertc.evaluation.held_out import (
     Evaluation,
@@ -60,6 +60,7 @@ def train(
     cache: Path | None = None,
     quiet: bool = False,
     profile: Path | None = None,
+    goes_on: Callable[[], bool] = lambda: True,
 ) -> Report:
     """Train a program in the run folder ``out``, or resume the run in it.
 
@@ -68,11 +69,13 @@ def train(
     rounding, unless ``deterministic=yes``. With ``dry_run`` everything is tried but training, and
     nothing is left behind. Under torchrun each process calls this, and they train together. The
     folder ``profile`` gets profiles of each stage's first warm steps, the report what parts took.
+    ``goes_on`` is asked after each evaluation; where it says no, the run is saved and stops.
 
     Raises:
         UsageError: if the folder holds a run and ``resume`` is false.
         ResumeRefusedError: if the run in it is of another program or other text.
         StoppedError: after a signal, with a checkpoint, or if another process of the run ended.
+        GivenUpError: if ``goes_on`` says no.
         DataError: if a loss is not finite; the weights are those before that step.
         MachineError: if the machine lacks the memory or the device.
         CannotWriteError: if the disk is full; the last good checkpoint stays.
@@ -98,7 +101,7 @@ def train(
                 start = with_lessons(start, cache, display, ranks)
             with open_session(start, folder, spec_text, display, ranks) as session:
                 for index in range(len(resolved.stages)):
-                    _train_stage(session, index, profile if ranks.is_main else None)
+                    _train_stage(session, index, profile if ranks.is_main else None, goes_on)
                 return finish(session)
 
 
@@ -127,7 +130,9 @@ def _telling_nothing_began(folder: RunFolder, ranks: ProcessGroup) -> Iterator[N
         ) from None
 
 
-def _train_stage(session: Session, index: int, profile: Path | None) -> None:
+def _train_stage(
+    session: Session, index: int, profile: Path | None, goes_on: Callable[[], bool]
+) -> None:
     """Train the steps of a stage that are left, in time order."""
     stage, progress = session.resolved.stages[index], session.progress
     end = stage.first_step + stage.steps
@@ -151,7 +156,7 @@ def _train_stage(session: Session, index: int, profile: Path | None) -> None:
         evaluated = phase.evaluated_tokens(session.resolved.run.eval_examples)
         clock = Clock(session, evaluated)
         while True:
-            _pause(session, phase, end, clock)
+            _pause(session, phase, end, clock, goes_on)
             if progress.step == end:
                 return
             lap = Laps()
@@ -172,13 +177,16 @@ def _train_stage(session: Session, index: int, profile: Path | None) -> None:
             progress.seconds += lap()
 
 
-def _pause(session: Session, phase: Phase, end: int, clock: Clock) -> None:
+def _pause(
+    session: Session, phase: Phase, end: int, clock: Clock, goes_on: Callable[[], bool]
+) -> None:
     """Between two steps: evaluate and save if due, and stop if asked to.
 
     An evaluation that a signal interrupts is repeated on resume: the checkpoint says it is due.
     """
     run, progress = session.resolved.run, session.progress
     evaluation_due = progress.step % run.eval_every == 0 or progress.step == end
+    evaluated = progress.evaluated
     with _saved_when_stopped(session):
         if evaluation_due and not phase.has_heldout:
             progress.evaluated = progress.step
@@ -191,6 +199,10 @@ def _pause(session: Session, phase: Phase, end: int, clock: Clock) -> None:
                 score = update_patience(session, phase.stage, evaluation)
             hold(session, phase.stage, session.ranks.share(score))
         session.ranks.stop.check()
+    before_the_end = evaluated < progress.evaluated < session.resolved.steps
+    if before_the_end and not session.ranks.share(goes_on()):
+        session.save()
+        raise GivenUpError(f"given up after step {progress.step:,}, and saved")
     if progress.step and (progress.step % run.save_every == 0 or progress.step == end):
         session.save()
 

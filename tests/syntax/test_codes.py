@@ -9,6 +9,7 @@ from bertc import passes, syntax
 from bertc.aims import aimed
 from bertc.begun import vectors_fit
 from bertc.diagnostics import Diagnostics, UsageError, codes, explain
+from bertc.equal import equalled
 from bertc.external import filled_in
 from bertc.interop.foreseen import remark_own_layout
 
@@ -21,6 +22,8 @@ OF_TEACHERS = ("E268", "E283", "E284", "E285", "E286", "E287")
 """Codes that compare a network with that of another spec."""
 OF_TARGETS = ("E337", "R115")
 """Codes of estimates that programs are aimed by."""
+OF_BUDGETS = ("E119",)
+"""Codes of numbers of steps that follow from a budget."""
 OF_VECTORS = ("E400", "E401")
 """Codes of files of word vectors."""
 
@@ -33,7 +36,8 @@ def found(folder: Path, code: str, text: str, monkeypatch: pytest.MonkeyPatch) -
     (folder / "example.bertc").write_text(text, encoding="utf-8")
     monkeypatch.chdir(folder)
     diagnostics = Diagnostics()
-    for program in syntax.load("example.bertc", (), diagnostics)[:1]:
+    programs = syntax.load("example.bertc", (), diagnostics)[:1]
+    for program in equalled(programs, diagnostics) if code in OF_BUDGETS else programs:
         known = filled_in(program, diagnostics) if code in OF_TEACHERS else program
         known = aimed(known, diagnostics) if code in OF_TARGETS else known
         complete = passes.complete(known, diagnostics)

@@ -15,6 +15,7 @@ from bertc.ir.data import Docstrings, Format, Language, MixedRows, Mixing, Share
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
 from bertc.ir.learning.average import NO_AVERAGE, Average
 from bertc.ir.learning.batch_warmup import FULL_BATCH, BatchWarmup
+from bertc.ir.learning.equal import Equal
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Optimizer
 from bertc.ir.network.attention import Attention, FullAttention
@@ -177,8 +178,10 @@ class Settings(Node):
         HOUSE,
         "evaluations without a better score that end a task, with its best weights; 0: never",
     )
-    steps: Positive | Tokens = default(
-        1_000_000, "BERT paper, appendix A.2", "optimiser steps, or tokens to read: 2G tokens"
+    steps: Positive | Tokens | Equal = default(
+        1_000_000,
+        "BERT paper, appendix A.2",
+        "optimiser steps, tokens to read (2G tokens), or a budget to use up (equal(1e18 flops))",
     )
     batch: Positive = default(256, "BERT paper, appendix A.2", "examples per step", "B")
     batch_warmup: BatchWarmup = default(FULL_BATCH, HOUSE, "batches of fewer examples at first")

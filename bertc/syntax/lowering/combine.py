@@ -1,6 +1,6 @@
 """The product of a spec's grids: one program for each combination."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
@@ -9,6 +9,7 @@ from bertc.diagnostics import Diagnostics, Span
 from bertc.ir.program.written import Given, Program, StageGiven
 from bertc.syntax.lowering.grids import MOST_POINTS
 from bertc.syntax.read.shapes import setting_shape
+from bertc.syntax.read.tree import Value
 from bertc.syntax.write.show import show_value
 
 
@@ -21,6 +22,7 @@ class GridAxis:
     span: Span
     choices: list[Given]
     grid: bool
+    value: Value
 
 
 @dataclass
@@ -45,12 +47,17 @@ def combined(
     stages: Sequence[Scope],
     base: Program | None,
     diagnostics: Diagnostics,
+    one_by_one: bool = False,
 ) -> list[Program]:
-    """The programs of all points of the grids, the last varying fastest; ``name`` without grids."""
+    """The programs of all points of the grids, the last varying fastest; ``name`` without grids.
+
+    ``one_by_one``: the first point, those that differ from it in one axis, and the last.
+    """
     scopes = (main, *stages)
     axes = [(s, axis) for s, scope in enumerate(scopes) for axis in scope.axes.values()]
     axes = [(s, axis) for s, axis in axes if axis.choices]
-    count = prod(len(axis.choices) for _, axis in axes)
+    sizes = [len(axis.choices) for _, axis in axes if axis.grid]
+    count = sum(sizes) if one_by_one else prod(sizes)
     if count > MOST_POINTS:
         too_many_points(count, next(axis.span for _, axis in axes if axis.grid), diagnostics)
     spelled = count <= MOST_POINTS
@@ -58,7 +65,8 @@ def combined(
     free = [(s, axis) for s, axis in axes if axis.grid and spelled]
     labels = [[scopes[s].choice(axis, choice) for choice in axis.choices] for s, axis in free]
     programs = []
-    for chosen in product(*(range(len(axis.choices)) for _, axis in free)):
+    indices = [range(len(axis.choices)) for _, axis in free]
+    for chosen in _one_by_one(indices) if one_by_one else product(*indices):
         settings: list[dict[str, Given]] = [{} for _ in scopes]
         for s, axis in fixed:
             settings[s][axis.setting] = axis.choices[0]
@@ -71,6 +79,15 @@ def combined(
         )
         programs.append(Program(point or name, settings[0], given_stages, base))
     return programs
+
+
+def _one_by_one(indices: Sequence[range]) -> Iterator[tuple[int, ...]]:
+    first = tuple(each[0] for each in indices)
+    yield first
+    for place, each in enumerate(indices):
+        yield from ((*first[:place], index, *first[place + 1 :]) for index in each[1:])
+    if len(indices) > 1:
+        yield tuple(each[-1] for each in indices)
 
 
 def too_many_points(count: int, span: Span, diagnostics: Diagnostics) -> None:

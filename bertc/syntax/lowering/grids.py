@@ -1,11 +1,14 @@
-"""Grids: expansion of a value with alternatives into the list of its values."""
+"""Grids: expansion of a value with alternatives into the list of its values.
+
+A range stands for its two ends.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from math import prod
 
-from bertc.syntax.read.tree import Call, Grid, Scaled, Series, Sum, Value
+from bertc.syntax.read.tree import Call, Grid, Range, Scaled, Series, Sum, Value
 
 MOST_POINTS = 1_000
 """Most programs that a grid may have."""
@@ -16,25 +19,29 @@ def num_points(value: Value) -> int:
     match value:
         case Grid():
             return sum(num_points(choice) for choice in value.choices)
+        case Range():
+            return 2
         case _:
-            return prod(num_points(part) for part in _parts(value)[0])
+            return prod(num_points(part) for part in parts_of(value)[0])
 
 
 def alternatives(value: Value) -> list[Value]:
     """The values that a written value stands for; the last grid varies fastest."""
     if isinstance(value, Grid):
         return [each for choice in value.choices for each in alternatives(choice)]
-    parts, rebuild = _parts(value)
+    if isinstance(value, Range):
+        return [value.low, value.high]
+    parts, rebuild = parts_of(value)
     if not any(map(_has_grid, parts)):
         return [value]
     return [rebuild(list(chosen)) for chosen in product(*map(alternatives, parts))]
 
 
 def _has_grid(value: Value) -> bool:
-    return isinstance(value, Grid) or any(map(_has_grid, _parts(value)[0]))
+    return isinstance(value, Grid | Range) or any(map(_has_grid, parts_of(value)[0]))
 
 
-def _parts(value: Value) -> tuple[list[Value], Callable[[list[Value]], Value]]:
+def parts_of(value: Value) -> tuple[list[Value], Callable[[list[Value]], Value]]:
     """The values inside a value, and a function that rebuilds it from others."""
     match value:
         case Call():

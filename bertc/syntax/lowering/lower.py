@@ -13,6 +13,7 @@ from bertc.ir.program.written import Given, Origin, OriginKind, Program
 from bertc.syntax.lowering.combine import GridAxis, Scope, combined, too_many_points
 from bertc.syntax.lowering.convert import Converter
 from bertc.syntax.lowering.grids import MOST_POINTS, alternatives, num_points
+from bertc.syntax.lowering.ranges import check_ranges, refuse_ranges
 from bertc.syntax.lowering.scalars import BAD
 from bertc.syntax.lowering.unknown import SpecContext, unknown_setting
 from bertc.syntax.read.scan import MOST_MISTAKES
@@ -30,8 +31,12 @@ def lower_tree(
     name: str,
     base: Program | None = None,
     overrides: Sequence[Tree] = (),
+    searched: bool = False,
 ) -> list[Program]:
     """Lower a tree to programs, one for each point of its grids.
+
+    Ranges are refused, unless they are ``searched``: then the programs are samples, with either end
+    of each range and either choice of each list.
 
     ``overrides`` are the trees of ``--set`` arguments, which replace the settings of ``tree``, and
     a stage's grid of such a setting; other stages and bases are left to the passes. ``base`` is the
@@ -50,7 +55,10 @@ def lower_tree(
         if (over := main.axes.get(setting)) and not over.grid and over.choices:
             axis.choices = [choice.instead_of(over.choices[0]) for choice in axis.choices]
     main.axes |= forced.axes
-    return combined(name, main, stages, base, diagnostics)
+    every = [(a.written, a.value) for scope in (main, *stages) for a in scope.axes.values()]
+    if not searched:
+        refuse_ranges(every, diagnostics)
+    return combined(name, main, stages, base, diagnostics, searched)
 
 
 class _Lowering:
@@ -107,7 +115,9 @@ class _Lowering:
             scope.axes[setting] = axis
 
     def axis(self, item: Setting, setting: str, origin: OriginKind) -> GridAxis:
-        axis = GridAxis(setting, item.name.text, item.span, [], isinstance(item.value, Grid))
+        name, grid = item.name.text, isinstance(item.value, Grid)
+        axis = GridAxis(setting, name, item.span, [], grid, item.value)
+        check_ranges(item.value, name, self.diagnostics)
         if num_points(item.value) > MOST_POINTS:
             too_many_points(num_points(item.value), item.span, self.diagnostics)
             return axis

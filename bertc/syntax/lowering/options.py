@@ -19,20 +19,21 @@ def _whole(value: Number) -> bool:
 
 def option_of(value: Value, shape: EitherShape) -> Shape:
     """The option that fits the form of a value."""
+    kinds = [option for option in shape.options if isinstance(option, KindShape)]
     if isinstance(value, Number) and value.unit:
-        of_units = (option for option in shape.options if isinstance(option, KindShape))
-        return next(of_units, shape.options[0])
+        counted = (o for o in kinds if any(n.number_unit == value.unit for n in o.options.values()))
+        return next(counted, (kinds or shape.options)[0])
+    if isinstance(value, Call):
+        return next((o for o in kinds if value.name.text in o.options), (kinds or shape.options)[0])
     for option in shape.options:
         match option:
             case ListShape() if isinstance(value, Series):
-                return option
-            case KindShape() if isinstance(value, Call):
                 return option
             case TextShape() if isinstance(value, String):
                 return option
             case ChoiceShape(words) if isinstance(value, Name) and value.text in words:
                 return option
-            case KindShape(kinds) if isinstance(value, Name) and value.text in kinds:
+            case KindShape(words) if isinstance(value, Name) and value.text in words:
                 return option
             case RealShape() if isinstance(value, Number) and not _whole(value):
                 return option

@@ -3,7 +3,7 @@
 from typing import Any, Final, NamedTuple, assert_never
 
 from bertc.diagnostics import Diagnostics, Fix, Note, nearest
-from bertc.syntax.read.numbers import TOKENS_UNIT, show_number
+from bertc.syntax.read.numbers import TOKENS_UNIT, counted_in, show_number
 from bertc.syntax.read.shapes import (
     ChoiceShape,
     Limits,
@@ -17,6 +17,7 @@ from bertc.syntax.read.tree import (
     Grid,
     Name,
     Number,
+    Range,
     Ratio,
     Scaled,
     Series,
@@ -102,10 +103,10 @@ class Scalars:
 
     def _of_tokens(self, value: Number, slot: Slot) -> Any:
         """Report a number of tokens where something else is counted."""
-        number = value.text.removesuffix(value.unit).rstrip()
+        number = value.text.removesuffix(counted_in(value.text)).rstrip()
         self.diagnostics.error(
             "E326",
-            f"`{slot.name}` is not counted in {value.unit}",
+            f"`{slot.name}` is not counted in {counted_in(value.text)}",
             value.span,
             help=slot.prefix + number,
             fix=Fix(value.span, number),
@@ -200,6 +201,8 @@ def describe_value(value: Value) -> str:
             return "a weighted term"
         case Sum():
             return "a sum"
+        case Range():
+            return "a range"
         case Grid():
             return "a grid"
 

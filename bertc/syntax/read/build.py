@@ -3,7 +3,14 @@
 import re
 
 from bertc.diagnostics import Source, Span
-from bertc.syntax.read.numbers import TOKENS_UNIT, NotANumberError, read_number
+from bertc.syntax.read.numbers import (
+    HOURS,
+    HOURS_UNIT,
+    NotANumberError,
+    counted_in,
+    range_ends,
+    read_number,
+)
 from bertc.syntax.read.scan import Token
 from bertc.syntax.read.tree import (
     Argument,
@@ -15,6 +22,7 @@ from bertc.syntax.read.tree import (
     Name,
     Number,
     Placed,
+    Range,
     Ratio,
     Scaled,
     Series,
@@ -27,7 +35,7 @@ from bertc.syntax.read.tree import (
 Child = Token | Placed
 _ESCAPE = re.compile(r"\\(u\{[0-9a-fA-F]{1,6}\}|.)")
 _ESCAPED = {"n": "\n", "t": "\t"}
-NODES = (Number, Name, String, Call, Series, Ratio, Scaled, Sum, Grid)
+NODES = (Number, Name, String, Call, Series, Ratio, Scaled, Sum, Range, Grid)
 
 
 class Builder:
@@ -99,17 +107,22 @@ class Builder:
         span = self.span(child, child)
         match child.kind:
             case "NUMBER":
-                try:
-                    value = read_number(child.text)
-                except NotANumberError:  # reported by the scanner
-                    return Number(span, child.text, None)
-                unit = TOKENS_UNIT if child.text.endswith(TOKENS_UNIT) else ""
-                return Number(span, child.text, value, child.text.endswith("%"), unit)
+                return _number(span)
+            case "RANGE":
+                return self.range(child)
             case "NAME":
                 return Name(span, child.text)
             case "STRING":
                 return String(span, _ESCAPE.sub(_unescape, child.text[1:-1]))
         return child
+
+    def range(self, token: Token) -> Range:
+        """A range from its token: two numbers, and perhaps a scale."""
+        low, high = (
+            _number(Span(self.source, token.start + start, token.start + end))
+            for start, end in range_ends(token.text)
+        )
+        return Range(self.span(token, token), low, high, token.text.partition(":")[2].strip())
 
     def span(self, first: Child, last: Child) -> Span:
         """The span from the start of one to the end of the other."""
@@ -118,8 +131,18 @@ class Builder:
         return Span(self.source, start, end)
 
 
+def _number(span: Span) -> Number:
+    text = span.text
+    try:
+        value = read_number(text)
+    except NotANumberError:  # reported by the scanner
+        return Number(span, text, None)
+    unit = counted_in(text)
+    return Number(span, text, value, text.endswith("%"), HOURS_UNIT if unit in HOURS else unit)
+
+
 def _is_sign(child: Child) -> bool:
-    return isinstance(child, Token) and child.kind not in ("NUMBER", "NAME", "STRING")
+    return isinstance(child, Token) and child.kind not in ("NUMBER", "RANGE", "NAME", "STRING")
 
 
 def _unescape(match: re.Match[str]) -> str:

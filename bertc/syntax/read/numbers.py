@@ -1,4 +1,4 @@
-"""Numbers of the language: ``30k`` ``8Ki`` ``1M`` ``15%`` ``5ms`` ``1e-4`` ``-1`` ``3G tokens``."""
+"""Numbers of the language: ``30k`` ``8Ki`` ``15%`` ``5ms`` ``1e-4`` ``-1`` ``3G tokens`` ``2h``."""
 
 import math
 import re
@@ -19,7 +19,15 @@ NUMBER_UNITS = {
 MAX_NUMBER_CHARACTERS = 32
 TOKENS_UNIT = "tokens"
 """The word that makes a number one of tokens."""
+FLOPS_UNIT = "flops"
+HOURS_UNIT = "h"
+HOURS = {"s": Fraction(1, 3600), "min": Fraction(1, 60), "h": Fraction(1), "d": Fraction(24)}
+"""Units of time, each in hours."""
+_LETTERS = re.compile(r"[A-Za-z]+$")
 _LITERAL = re.compile(r"(-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([A-Za-z]*%?)", re.ASCII)
+
+
+_RANGE = re.compile(r"(.*?)[ \t]*\.\.[ \t]*([^: \t]*)")
 
 
 class NotANumberError(ValueError):
@@ -36,7 +44,8 @@ def read_number(text: str) -> int | float:
     Raises:
         NotANumberError: with what is wrong, and a correction where one is obvious.
     """
-    text = text.removesuffix(TOKENS_UNIT).rstrip()
+    word = counted_in(text)
+    text = text.removesuffix(word).rstrip()
     if len(text) > MAX_NUMBER_CHARACTERS:
         raise NotANumberError(
             f"a number of {len(text)} characters; at most {MAX_NUMBER_CHARACTERS} are read"
@@ -56,8 +65,24 @@ def read_number(text: str) -> int | float:
         float(digits) * float(NUMBER_UNITS[unit])
     ):
         raise NotANumberError(f"`{text}` is too large for a number")
-    exact = Fraction(digits) * NUMBER_UNITS[unit]
+    exact = Fraction(digits) * NUMBER_UNITS[unit] * HOURS.get(word, 1)
     return exact.numerator if exact.denominator == 1 and unit != "%" else float(exact)
+
+
+def counted_in(text: str) -> str:
+    """The word at the end of a number that says what it counts; empty without one."""
+    for word in (TOKENS_UNIT, FLOPS_UNIT):
+        if text.endswith(word):
+            return word
+    letters = _LETTERS.search(text)
+    return letters[0] if letters and letters[0] in HOURS else ""
+
+
+def range_ends(text: str) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Start and end of both numbers in the text of a range."""
+    match = _RANGE.match(text)
+    assert match is not None, "the grammar's pattern of a range has both"
+    return match.span(1), match.span(2)
 
 
 def show_number(value: int | float) -> str:

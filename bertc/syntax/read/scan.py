@@ -9,6 +9,7 @@ from bertc.syntax.read.numbers import (
     MAX_NUMBER_CHARACTERS,
     NUMBER_UNITS,
     NotANumberError,
+    range_ends,
     read_number,
 )
 from bertc.syntax.read.tree import Comment
@@ -124,7 +125,10 @@ class _Scanner:
     def add(self, token: Token) -> bool:
         """Add a token; False if the text exceeds the limits."""
         if token.kind == "NUMBER":
-            self.check_number(token)
+            self.check_number(self.span(token.start, token.end))
+        if token.kind == "RANGE":
+            for start, end in range_ends(token.text):
+                self.check_number(self.span(token.start + start, token.start + end))
         change = (token.kind in OPENERS) - (token.kind in CLOSERS)
         self.depth = max(0, self.depth + change)
         self.tokens.append(token)
@@ -148,11 +152,10 @@ class _Scanner:
         self.tokens[-1] = Token("NAME", last.text + more, last.start, end)
         self.glued = False
 
-    def check_number(self, token: Token) -> None:
+    def check_number(self, span: Span) -> None:
         try:
-            read_number(token.text)
+            read_number(span.text)
         except NotANumberError as mistake:
-            span = self.span(token.start, token.end)
             self.diagnostics.error(
                 "E010",
                 str(mistake),

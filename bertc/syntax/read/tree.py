@@ -90,13 +90,22 @@ class Sum(Placed):
 
 
 @dataclass(frozen=True)
+class Range(Placed):
+    """All numbers between two, for a search: ``2..12``, ``1e-5..1e-3:log``."""
+
+    low: Number
+    high: Number
+    scale: str
+
+
+@dataclass(frozen=True)
 class Grid(Placed):
     """Alternatives in braces; the spec stands for one spec each."""
 
     choices: tuple["Value", ...]
 
 
-Value = Number | Name | String | Call | Series | Ratio | Scaled | Sum | Grid
+Value = Number | Name | String | Call | Series | Ratio | Scaled | Sum | Range | Grid
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from bertc.syntax.read.tree import (
     Name,
     Number,
     Placed,
+    Range,
     Ratio,
     Scaled,
     Series,
@@ -131,6 +132,9 @@ def flat(value: Placed) -> str:
     match value:
         case Number() | Name():
             return value.text
+        case Range():
+            scale = f":{value.scale}" if value.scale else ""
+            return f"{value.low.text}..{value.high.text}{scale}"
         case String():
             return quoted(value.value)
         case Argument():

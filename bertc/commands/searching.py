@@ -1,0 +1,55 @@
+"""The command that searches: trials of a spec with ranges."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertc.commands.options import JsonOption, SetOption, app, file_to_write
+
+
+@app.command()
+def sweep(
+    spec: Annotated[
+        str,
+        typer.Argument(help="a spec with ranges: optimizer=adamw({1e-5..1e-3:log}) layers={2..12}"),
+    ],
+    trials: Annotated[
+        int, typer.Option(min=1, help="trials in all, those of before included")
+    ] = 20,
+    for_: Annotated[
+        str, typer.Option("--for", help="the score: dev.accuracy, mlm, loss, as results shows it")
+    ] = "loss",
+    set: SetOption = None,
+    out: Annotated[Path | None, typer.Option(help="folder of the search [default: runs/NAME]")] = (
+        None
+    ),
+    budget: Annotated[
+        str | None, typer.Option(help="most time or FLOPs of all trials together: 2h, 1e16")
+    ] = None,
+    prune: Annotated[
+        str | None, typer.Option(help="halving: stop bad trials at evaluations 1, 2, 4, 8, ...")
+    ] = None,
+    plot: Annotated[
+        Path | None, file_to_write("a PNG of what mattered and of each setting")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Search the ranges and lists of a spec for the best score, each trial in a run folder.
+
+    The same command goes on with a search that was stopped or killed, and joins one that another
+    process works at. The best trial is printed as a spec; all else goes to stderr.
+    """
+    from bertc.sweeping import sweep as run
+
+    def say(text: str) -> None:
+        typer.echo(text, err=True)
+
+    found = run(spec, set or (), for_, trials, out, budget, prune, say)
+    if plot:
+        found.outcome.plot(plot)
+    if json:
+        typer.echo(found.outcome.as_json())
+        return
+    say(found.outcome.as_table())
+    typer.echo(found.spec, nl=False)

@@ -1,0 +1,121 @@
+"""``steps=equal(...)``, made a number of steps: as many as a budget of FLOPs or time has room for.
+
+The points of a grid get the same budget, that of the first one or a stated one. Loads no torch.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+from bertc.aims import aimed
+from bertc.diagnostics import Diagnostics
+from bertc.estimate import estimate
+from bertc.estimate.units import duration_text, flops_text
+from bertc.external import filled_in, row_lengths
+from bertc.ir.learning.equal import Equal, Flops, Hours
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.written import Given, Origin, Program
+from bertc.passes import assemble, complete
+from bertc.passes.settings.fixes import fix
+
+STEPS = "steps"
+SECONDS = 3600
+TRIES = 50
+"""Most estimates of one number of steps; a few do, since figures grow with it nearly evenly."""
+
+
+def equalled(programs: Sequence[Program], diagnostics: Diagnostics) -> list[Program]:
+    """The programs with a number of steps for each ``steps=equal(...)``.
+
+    A budget without room for a step is reported.
+    """
+    first: dict[Equal, float] = {}
+    return [_equalled(program, first, diagnostics) for program in programs]
+
+
+def _equalled(program: Program, first: dict[Equal, float], diagnostics: Diagnostics) -> Program:
+    given = _written(program)
+    if given is None:
+        return program
+    equal: Equal = given.value
+    own = with_steps(program, equal.steps) if equal.steps else program
+    found = _resolved(own)
+    if found is None:  # its mistakes are reported when the passes see it
+        return own
+    (lengths,) = row_lengths([found])
+
+    def figure(resolved: Resolved) -> float:
+        told = estimate(resolved, equal.device, lengths=lengths)
+        by_time = equal.budget == "time" or isinstance(equal.budget, Hours)
+        return told.time.seconds_total if by_time else told.flops.train_total
+
+    match equal.budget:
+        case Flops(flops=flops):
+            most = flops
+        case Hours(hours=hours):
+            most = hours * SECONDS
+        case _:
+            most = first.setdefault(equal, figure(found))
+
+    def of(steps: int) -> float:
+        resolved = _resolved(with_steps(program, steps))
+        return figure(resolved) if resolved else math.inf
+
+    if (one := of(1)) > most:
+        _no_step(given, equal, one, diagnostics)
+        return own
+    return with_steps(program, most_steps(of, most, found.steps), given)
+
+
+def _resolved(program: Program) -> Resolved | None:
+    """The program with nothing left open; None if it has mistakes."""
+    findings = Diagnostics()
+    finished = complete(aimed(filled_in(program, findings), findings), findings)
+    return None if findings.found else assemble(finished)
+
+
+def most_steps(figure: Callable[[int], float], most: float, guess: int = 1000) -> int:
+    """The most steps whose figure is within ``most``; 1 if none is.
+
+    ``figure`` grows with the steps, nearly in proportion to them.
+    """
+    steps, least, above = max(1, guess), 0, None
+    for _ in range(TRIES):
+        if (value := figure(steps)) <= most:
+            least = steps
+        else:
+            above = steps
+        if above == least + 1:
+            break
+        steps = max(least + 1, int(steps * (most / value)))
+        if above is not None and steps >= above:
+            steps = above - 1
+    return max(1, least)
+
+
+def with_steps(program: Program, steps: int, instead_of: Given | None = None) -> Program:
+    """The program with so many steps in all, which its stages share as with ``--set steps``."""
+    span = instead_of.origin.span if instead_of else None
+    return program.with_settings({STEPS: Given(steps, Origin("set", span))})
+
+
+def _written(program: Program) -> Given | None:
+    """The ``steps=equal(...)`` of a program or of what it extends; None without one."""
+    given = program.settings.get(STEPS)
+    if given is None:
+        return _written(program.base) if program.base else None
+    return given if isinstance(given.value, Equal) else None
+
+
+def _no_step(given: Given, equal: Equal, one: float, diagnostics: Diagnostics) -> None:
+    by_time = isinstance(equal.budget, Hours) or equal.budget == "time"
+    shown = duration_text(one) if by_time else flops_text(one)
+    least = f"{one / SECONDS:.3g} h" if by_time else f"{one:.3g} flops"
+    room = f"equal({1.1 * one / SECONDS:.2g} h)" if by_time else f"equal({1.1 * one:.2g} flops)"
+    diagnostics.error(
+        "E119",
+        f"the budget has no room for a step, which takes {shown}",
+        given.origin.span,
+        label=f"{least} is the least",
+        help=f"steps={room}",
+        fix=fix(given.origin, f"steps={room}"),
+    )

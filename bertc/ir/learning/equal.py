@@ -1,0 +1,40 @@
+"""Lengths that give every point of a grid the same budget of FLOPs or of time."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from bertc.ir.base import Node
+
+Most = Annotated[float, Field(gt=0, le=1e40)]
+
+
+class Flops(Node):
+    """A number of FLOPs of training, in the exact convention: ``1e18 flops``."""
+
+    flops: Most
+    bare_number = ("flops",)
+    number_unit = "flops"
+
+
+class Hours(Node):
+    """A time: ``2h``, ``90min``."""
+
+    hours: Most
+    bare_number = ("hours",)
+    number_unit = "h"
+
+
+class Equal(Node):
+    """As many steps as a budget has room for, which a compilation turns into their number.
+
+    ``budget`` is what all points of a grid have alike: FLOPs or time as much as the first one
+    takes, or as stated. ``steps`` are those of the first point; 0: as if it were not written.
+    ``device`` is that on which time is estimated.
+    """
+
+    kind: Literal["equal"] = "equal"
+    budget: Literal["flops", "time"] | Flops | Hours
+    steps: Annotated[int, Field(ge=0, le=10**12)] = 0
+    device: Annotated[str, Field(min_length=1)] = "h200"
+    positional: ClassVar[tuple[str, ...]] = ("budget",)

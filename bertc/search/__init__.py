@@ -1,0 +1,1 @@
+"""Searches: trials of a spec with ranges, in one store that several processes share."""

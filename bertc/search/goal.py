@@ -1,0 +1,60 @@
+"""The score that a search is for: its figure in the metrics, and whether more is better."""
+
+from dataclasses import dataclass
+
+from bertc.diagnostics import UsageError
+from bertc.ir.program.resolved import Resolved
+from bertc.runs.curves import Curves
+
+LOSS = "loss"
+ACCURACY = "accuracy"
+EVALUATED = "eval"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A score by its name, such as ``dev.accuracy``, ``mlm`` or ``loss``."""
+
+    name: str
+    more_is_better: bool
+
+    def values(self, curves: Curves) -> list[float]:
+        """The score at each evaluation so far.
+
+        Raises:
+            UsageError: if evaluations have no such score, or several.
+        """
+        figures = [name for name in curves.names if name.startswith(f"{EVALUATED}/")]
+        if not figures:
+            return []
+        found = [name for name in figures if self._names(name)]
+        if len(found) > 1 and f"{EVALUATED}/{LOSS}/{self.name}" in found:
+            found = [f"{EVALUATED}/{LOSS}/{self.name}"]
+        if len(found) != 1:
+            known = ", ".join(name.replace("/", ".").removeprefix("eval.") for name in figures)
+            raise UsageError(
+                f"{self.name} names {len(found) or 'no'} scores of an evaluation",
+                help=f"--for one of: {known}",
+            )
+        return curves.of(found[0], "step")[1]
+
+    def _names(self, figure: str) -> bool:
+        words = figure.split("/")[1:]
+        own = self.name.split(".")
+        return words == own if own == [LOSS] else words[-len(own) :] == own
+
+
+def goal_of(name: str, resolved: Resolved) -> Goal:
+    """The goal of a name, as far as a program tells what its evaluations will have.
+
+    Raises:
+        UsageError: if the last stage has no such loss or metric.
+    """
+    stage = resolved.stages[-1]
+    losses = [LOSS, *(term.name for term in stage.objective)]
+    metrics = list(dict.fromkeys(metric for task in stage.tasks for metric in task.metrics))
+    first, last = name.split(".")[0], name.split(".")[-1]
+    if last not in (*losses, *metrics):
+        known = ", ".join([*metrics, *losses])
+        raise UsageError(f"no evaluation has the score {name}", help=f"--for one of: {known}")
+    return Goal(name, last in metrics or (first == ACCURACY and last != ACCURACY))

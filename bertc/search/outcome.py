@@ -1,0 +1,188 @@
+"""What a search found: its trials, the best of them, and how much each setting mattered."""
+
+import json
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bertc.diagnostics import UsageError
+from bertc.runs.plot import save
+from bertc.search.goal import Goal
+from bertc.search.store import Store, run_folder
+from bertc.search.trials import cost_of
+from bertc.syntax import show
+from bertc.syntax.space import Space
+
+SHOWN = 20
+LEAST_TRIALS = 4
+"""Finished trials from which importances are told."""
+STATES = {"COMPLETE": "finished", "PRUNED": "stopped early", "RUNNING": "unfinished"}
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A trial: its number from 1, its state in words, its score (None before an evaluation).
+
+    ``values`` are those drawn, by dimension, ``settings`` the same as a spec has them.
+    """
+
+    number: int
+    state: str
+    score: float | None
+    values: dict[str, float | str]
+    settings: tuple[str, ...]
+    folder: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The trials of a search by number, and what they took in seconds and FLOPs."""
+
+    goal: Goal
+    trials: tuple[Tried, ...]
+    seconds: float
+    flops: float
+    _importances: Callable[[], dict[str, float]]
+
+    @property
+    def ranked(self) -> list[Tried]:
+        """Trials with a score, finished ones before others, the best first."""
+        scored = [trial for trial in self.trials if trial.score is not None]
+        sign = -1 if self.goal.more_is_better else 1
+        return sorted(scored, key=lambda t: (t.state != "finished", sign * (t.score or 0.0)))
+
+    @property
+    def best(self) -> Tried | None:
+        """The best finished trial; None without one."""
+        return next((trial for trial in self.ranked if trial.state == "finished"), None)
+
+    def importances(self) -> dict[str, float]:
+        """The share of each setting in what separates good trials, the largest first.
+
+        Of settings that all trials have (PED-ANOVA, Watanabe et al. 2023, as Optuna has it); {}
+        before a few trials have finished.
+        """
+        finished = [trial for trial in self.trials if trial.state == "finished"]
+        return self._importances() if len(finished) >= LEAST_TRIALS else {}
+
+    def slices(self) -> dict[str, list[tuple[float | str, float]]]:
+        """The values tried of each setting, each with the score that it came with."""
+        scored = [trial for trial in self.trials if trial.score is not None]
+        names = dict.fromkeys(name for trial in scored for name in trial.values)
+        return {
+            name: [(t.values[name], t.score or 0.0) for t in scored if name in t.values]
+            for name in names
+        }
+
+    def as_table(self) -> str:
+        """The best trials, and the importances."""
+        rows = [["trial", self.goal.name, "", "settings"]]
+        for trial in self.ranked[:SHOWN]:
+            state = "" if trial.state == "finished" else trial.state
+            rows.append([str(trial.number), f"{trial.score:.4f}", state, " ".join(trial.settings)])
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        counts = {s: sum(t.state == s for t in self.trials) for s in (*STATES.values(), "failed")}
+        told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+        lines += ["", f"{len(self.trials)} trials: {told}" if self.trials else "no trials yet"]
+        if importances := self.importances():
+            shares = ", ".join(f"{name} {share:.0%}" for name, share in importances.items())
+            lines.append(f"what mattered: {shares}")
+        return "\n".join(lines)
+
+    def as_json(self) -> str:
+        """Trials, importances and costs as one JSON object."""
+        best = self.best
+        found: dict[str, Any] = {
+            "schema": 1,
+            "for": self.goal.name,
+            "more_is_better": self.goal.more_is_better,
+            "best": best and best.number,
+            "seconds": self.seconds,
+            "flops": self.flops,
+            "importances": self.importances(),
+            "trials": [asdict(trial) for trial in self.trials],
+        }
+        return json.dumps(found, indent=1)
+
+    def plot(self, path: Path) -> None:
+        """Draw the importances, and the scores over the values of each setting, as a PNG.
+
+        Raises:
+            UsageError: if no trial was evaluated.
+            CannotWriteError: if the disk has no room.
+        """
+        from matplotlib.figure import Figure
+
+        slices, importances = self.slices(), self.importances()
+        if not slices:
+            raise UsageError("there is nothing to draw: no trial was evaluated")
+        figure = Figure(figsize=(3.2 * (len(slices) + 1), 3.5), layout="constrained")
+        first, *others = figure.subplots(1, len(slices) + 1)
+        names = list(reversed(importances))
+        first.barh([_plain(name) for name in names], [importances[name] for name in names])
+        first.set(title="what mattered", xlabel="share" if names else "too few finished trials")
+        for axes, (name, pairs) in zip(others, slices.items(), strict=True):
+            values = [
+                value if isinstance(value, float) else _plain(str(value)) for value, _ in pairs
+            ]
+            axes.scatter(values, [score for _, score in pairs], s=14)
+            axes.set(xlabel=_plain(name))
+            axes.grid(alpha=0.3)
+            if self._spans_decades(name):
+                axes.set_xscale("log")
+        others[0].set(ylabel=_plain(self.goal.name))
+        save(figure, path, elsewhere="name another file")
+
+    def _spans_decades(self, name: str) -> bool:
+        values = [t.values[name] for t in self.trials if name in t.values]
+        numbers = [value for value in values if isinstance(value, float) and value > 0]
+        return len(numbers) == len(values) and max(numbers) / min(numbers) > 30
+
+
+def outcome_of(store: Store, goal: Goal) -> Outcome:
+    """What a store has so far."""
+    trials = tuple(_tried(store, trial) for trial in store.trials)
+    seconds, flops = (cost_of(store, name) for name in ("seconds", "flops"))
+    return Outcome(goal, trials, seconds, flops, lambda: _importances(store))
+
+
+def best_spec(outcome: Outcome, space: Space, source: str) -> str:
+    """The best trial as a spec, after what it came from; empty without one."""
+    best = outcome.best
+    if best is None:
+        return ""
+    point = space.point(lambda dimension: best.values[dimension.name])
+    title = f"# {source}: " * bool(source) or "# "
+    return f"{title}trial {best.number}, {outcome.goal.name} {best.score:.4f}\n" + show(
+        point.program
+    )
+
+
+def _tried(store: Store, trial: Any) -> Tried:
+    state = "failed" if "failed" in trial.user_attrs else STATES.get(trial.state.name, "unfinished")
+    score = trial.value
+    if score is None and trial.intermediate_values:
+        score = trial.intermediate_values[max(trial.intermediate_values)]
+    values = {n: float(v) if isinstance(v, int) else v for n, v in trial.params.items()}
+    folder = run_folder(store.folder, trial.user_attrs.get("same_as", trial.number))
+    settings = tuple(trial.user_attrs.get("settings", ()))
+    return Tried(trial.number + 1, state, score, values, settings, str(folder))
+
+
+def _importances(store: Store) -> dict[str, float]:
+    evaluator = store.optuna.importance.PedAnovaImportanceEvaluator()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = store.optuna.importance.get_param_importances(store.study, evaluator=evaluator)
+    except (ValueError, RuntimeError):  # all trials have the same score, for one
+        return {}
+    return {name: float(share) for name, share in found.items()}
+
+
+def _plain(text: str) -> str:
+    """Text that matplotlib draws as it is."""
+    return text.replace("$", r"\$")

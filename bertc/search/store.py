@@ -1,0 +1,180 @@
+"""The store of a search: its trials in an SQLite file beside their run folders, kept by Optuna.
+
+sweep.db      what was tried, and what came out     trial-0007/   the run folder of a trial
+.sweep.lock   held while a trial is taken           .claims/      a locked file for each trial
+"""
+
+import fcntl
+import json
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from bertc.diagnostics import CannotWriteError, MissingInputError, UsageError
+from bertc.search.goal import Goal
+from bertc.storage import durable
+from bertc.storage.paths import is_file
+
+DATABASE = "sweep.db"
+STUDY = "sweep"
+BUSY_SECONDS = 120
+"""Longest wait for another process that writes to the store."""
+REDUCTION = 2
+"""Halving: the share of trials that goes on at each evaluation 1, 2, 4, 8, ... is 1/2."""
+FACTS = "facts"
+
+
+def package() -> Any:
+    """Import Optuna, silent but for errors.
+
+    Raises:
+        MissingInputError: if it is not installed.
+    """
+    try:
+        optuna = import_module("optuna")
+    except ImportError:
+        raise MissingInputError(
+            "optuna is not installed, which searches need",
+            help="pip install -c constraints.txt -e '.[sweep]'",
+        ) from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+    return optuna
+
+
+def run_folder(folder: Path, number: int) -> Path:
+    """The run folder of a trial; ``number`` counts from 0, folders and messages from 1."""
+    return folder / f"trial-{number + 1:04d}"
+
+
+class Store:
+    """An open store; ``study`` is Optuna's."""
+
+    def __init__(self, folder: Path, study: Any) -> None:
+        self.folder = folder
+        self.study = study
+        self.optuna = package()
+
+    @property
+    def trials(self) -> list[Any]:
+        """All trials by number, as Optuna has them."""
+        return list(self.study.get_trials(deepcopy=False))
+
+    @contextmanager
+    def taken(self, most: int) -> Iterator[Any]:
+        """A trial for this process alone: one that another process left, else a new one.
+
+        None if there are ``most`` already, and other processes have those that go on.
+        """
+        with _locked(self.folder):
+            trial, descriptor = self._next(most)
+        try:
+            yield trial
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
+    def _next(self, most: int) -> tuple[Any, int | None]:
+        running = self.optuna.trial.TrialState.RUNNING
+        trials = self.trials
+        for left in trials:
+            if left.state == running and (descriptor := self._claim(left.number)) is not None:
+                self.study.sampler = self._sampler(left.number)
+                return self.optuna.trial.Trial(self.study, left._trial_id), descriptor
+        if len(trials) >= most:
+            return None, None
+        # Seeded by the trial's number, so that a search is the same for any number of processes
+        # that end, as far as it can be.
+        self.study.sampler = self._sampler(len(trials))
+        trial = self.study.ask()
+        return trial, self._claim(trial.number)
+
+    def _sampler(self, number: int) -> Any:
+        return self.optuna.samplers.TPESampler(seed=number, constant_liar=True)
+
+    def _claim(self, number: int) -> int | None:
+        """The descriptor of a trial's locked file; None if another process has it."""
+        claims = self.folder / ".claims"
+        durable.make_folder(claims)
+        descriptor = os.open(
+            claims / run_folder(claims, number).name, os.O_RDWR | os.O_CREAT, 0o644
+        )
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        return descriptor
+
+
+def open_store(folder: Path, goal: Goal, facts: Mapping[str, Any], halving: bool) -> Store:
+    """Open the store of a search, or begin it.
+
+    Raises:
+        UsageError: if the folder has a search of another spec, for another score, or otherwise
+            pruned.
+        CannotWriteError: if the folder cannot be written.
+    """
+    optuna = package()
+    durable.make_folder(folder)
+    halve = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=REDUCTION)
+    with _locked(folder):
+        study = optuna.create_study(
+            study_name=STUDY,
+            storage=_database(folder),
+            direction="maximize" if goal.more_is_better else "minimize",
+            pruner=halve if halving else optuna.pruners.NopPruner(),
+            load_if_exists=True,
+        )
+        known = study.user_attrs.get(FACTS)
+        if known is None:
+            study.set_user_attr(FACTS, json.dumps(facts))
+    if known is not None and (differs := _differing(json.loads(known), facts)):
+        raise UsageError(
+            f"{folder} has a search with another {differs}",
+            help="--out of a new folder, or what it was begun with",
+        )
+    return Store(folder, study)
+
+
+def read_store(folder: Path) -> tuple[Store, dict[str, Any]]:
+    """The store of a search that was begun, and its facts.
+
+    Raises:
+        MissingInputError: if there is none.
+    """
+    optuna = package()
+    if not is_file(folder / DATABASE):
+        raise MissingInputError(f"{folder} has no search", help="bertc sweep SPEC makes one")
+    study = optuna.load_study(study_name=STUDY, storage=_database(folder))
+    return Store(folder, study), json.loads(study.user_attrs[FACTS])
+
+
+def _database(folder: Path) -> Any:
+    path = (folder / DATABASE).absolute()
+    waiting = {"connect_args": {"timeout": BUSY_SECONDS}}
+    return package().storages.RDBStorage(f"sqlite:///{path}", engine_kwargs=waiting)
+
+
+def _differing(known: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    return ", ".join(name for name in facts if known.get(name) != facts[name])
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let one process at a time do this."""
+    try:
+        descriptor = os.open(folder / ".sweep.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise CannotWriteError(
+            f"cannot write in {folder}: {error.strerror}", help="choose another --out"
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

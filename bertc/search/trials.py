@@ -1,0 +1,213 @@
+"""Trials: points of a space, each trained in a run folder until it ends or is given up."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertc.diagnostics import (
+    BertcError,
+    DataError,
+    GivenUpError,
+    MachineError,
+    SpecError,
+    StoppedError,
+    UsageError,
+)
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.written import Program
+from bertc.runs.changes import POINT
+from bertc.runs.curves import Curves, curves
+from bertc.runs.folder import RunFolder
+from bertc.search.goal import Goal
+from bertc.search.store import Store, run_folder
+from bertc.syntax.space import Dimension, Interval, Point, Space
+from bertc.train.loop import train
+
+MOST_FAILURES = 3
+"""Trials that fail at the beginning of a search, before it ends with the reason."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is searched, for which score, and how far.
+
+    ``resolve`` makes a program of a point, ``spec_text`` stands in each run folder. ``trials`` is
+    the number in all, ``most`` a budget in seconds or FLOPs of all trials together, by name.
+    """
+
+    space: Space
+    goal: Goal
+    resolve: Callable[[Program], Resolved]
+    spec_text: str
+    trials: int
+    halving: bool
+    most: Mapping[str, float]
+
+
+def search(task: Search, store: Store, say: Callable[[str], None]) -> None:
+    """Train trials until there are enough, or the budget is spent; other processes may as well.
+
+    A process that is killed loses no finished trial: the one that it trained is gone on with from
+    its checkpoint, by whichever process looks for a trial next.
+
+    Raises:
+        StoppedError: after SIGTERM or Ctrl-C, saved.
+        CannotWriteError: if the disk is full.
+        UsageError: if evaluations have no such score.
+        BertcError: the third failure, if no trial has ended well.
+    """
+    failures = list[BertcError]()
+    while not _spent(task, store):
+        with store.taken(task.trials) as trial:
+            if trial is None:
+                return
+            try:
+                _Trial(task, store, trial, say).go()
+            except (DataError, MachineError) as error:
+                failures.append(error)
+                _tell_failed(store, trial, error, say)
+                if len(failures) >= MOST_FAILURES and not _ended(store):
+                    raise
+            except StoppedError as error:
+                raise type(error)(error.message, help="the same command goes on") from None
+    say("the budget is spent: no further trial begins")
+
+
+class _Trial:
+    """One trial in the hands of this process."""
+
+    def __init__(self, task: Search, store: Store, trial: Any, say: Callable[[str], None]) -> None:
+        self.task, self.store, self.trial, self.say = task, store, trial, say
+        self.path = run_folder(store.folder, trial.number)
+        self.pruned = False
+
+    def go(self) -> None:
+        """Draw the point, train it as far as it deserves, and tell the store."""
+        states = self.store.optuna.trial.TrialState
+        point, resolved = self._drawn()
+        if point is None or resolved is None:
+            return
+        place = f"trial {self.trial.number + 1} of {self.task.trials}"
+        if twin := self._twin():
+            self.trial.set_user_attr("same_as", twin.number)
+            self.store.study.tell(self.trial, twin.value)
+            self.say(f"{place}: as trial {twin.number + 1}, {point.program.name}")
+            return
+        self.say(f"{place}: {point.program.name}")
+        try:
+            if not self._goes_on():
+                raise GivenUpError("given up before")
+            if not RunFolder(self.path).is_finished(resolved):
+                train(
+                    resolved,
+                    self.path,
+                    spec_text=f"{self.task.spec_text}\n{POINT}{point.program.name}\n",
+                    resume=RunFolder(self.path).holds_a_run,
+                    goes_on=self._goes_on,
+                )
+        except GivenUpError:
+            if self.pruned:
+                self._cost()
+                self.store.study.tell(self.trial, state=states.PRUNED)
+                self.say(f"{place}: stopped early; bertc train --resume {self.path} goes on")
+            return
+        self._finish(place)
+
+    def _drawn(self) -> tuple[Point | None, Resolved | None]:
+        """The point of the trial and its program; None if it is refused, which is told."""
+        try:
+            point = self.task.space.point(self._draw)
+            resolved = self.task.resolve(point.program)
+        except SpecError as error:
+            _tell_failed(self.store, self.trial, error, self.say)
+            return None, None
+        self.trial.set_user_attr("settings", list(point.settings))
+        return point, resolved
+
+    def _draw(self, dimension: Dimension) -> float | str:
+        match dimension:
+            case Interval(name, low, high, log, whole):
+                if whole:
+                    return int(self.trial.suggest_int(name, int(low), int(high), log=log))
+                return float(self.trial.suggest_float(name, low, high, log=log))
+            case options:
+                return str(self.trial.suggest_categorical(options.name, options.texts))
+
+    def _twin(self) -> Any:
+        """A trial with the same values that has ended; training it again would tell nothing."""
+        same = (t for t in _ended(self.store) if t.params == self.trial.params)
+        return next(same, None)
+
+    def _goes_on(self) -> bool:
+        """Tell the store of new evaluations; false if the trial is to stop here."""
+        values = self._values(self._curves())
+        known = self.store.study.trials[self.trial.number].intermediate_values
+        for number, value in enumerate(values, 1):
+            if number not in known:
+                self.trial.report(value, number)
+                self.pruned = self.task.halving and self.trial.should_prune()
+        return not self.pruned and not _spent(self.task, self.store)
+
+    def _curves(self) -> Curves | None:
+        return curves(self.path) if RunFolder(self.path).holds_a_run else None
+
+    def _values(self, seen: Curves | None) -> list[float]:
+        return self.task.goal.values(seen) if seen else []
+
+    def _cost(self) -> None:
+        """Keep what the trial took, so that its folder may go."""
+        if (seen := self._curves()) and seen.points:
+            last = seen.points[-1]
+            self.trial.set_user_attr("seconds", last.seconds)
+            self.trial.set_user_attr("flops", last.flops)
+
+    def _finish(self, place: str) -> None:
+        values = self._values(self._curves())
+        if not values:
+            raise UsageError(
+                f"{self.path} was never evaluated, so there is no {self.task.goal.name}",
+                help="a task with a dev part, or text",
+            )
+        self._goes_on()
+        self._cost()
+        self.store.study.tell(self.trial, values[-1])
+        best = self.store.study.best_trial
+        self.say(
+            f"{place}: {self.task.goal.name} {values[-1]:.4f}; "
+            f"the best is {best.value:.4f}, of trial {best.number + 1}"
+        )
+
+
+def _ended(store: Store) -> list[Any]:
+    complete = store.optuna.trial.TrialState.COMPLETE
+    return [trial for trial in store.trials if trial.state == complete]
+
+
+def _tell_failed(
+    store: Store, trial: Any, error: SpecError | BertcError, say: Callable[[str], None]
+) -> None:
+    """Tell the store of a trial that is worth nothing, so that points like it are avoided."""
+    reason = str(error).splitlines()[0]
+    trial.set_user_attr("failed", reason)
+    store.study.tell(trial, state=store.optuna.trial.TrialState.PRUNED)
+    say(f"trial {trial.number + 1} failed: {reason}")
+
+
+def _spent(task: Search, store: Store) -> bool:
+    """True if all trials together have taken the budget."""
+    return any(cost_of(store, name) >= most for name, most in task.most.items())
+
+
+def cost_of(store: Store, name: str) -> float:
+    """Seconds or FLOPs of all trials, by name."""
+    return sum(_cost_of(store.folder, trial, name) for trial in store.trials)
+
+
+def _cost_of(folder: Path, trial: Any, name: str) -> float:
+    if name in trial.user_attrs:
+        return float(trial.user_attrs[name])
+    path = run_folder(folder, trial.number)
+    if not RunFolder(path).holds_a_run or not (points := curves(path).points):
+        return 0.0
+    return float(getattr(points[-1], name))

@@ -1,0 +1,94 @@
+"""``bertc sweep``: a search over the ranges and lists of a spec, begun, joined or gone on with."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertc.api import points
+from bertc.budget import UNITS, budget
+from bertc.diagnostics import UsageError
+from bertc.ir.learning.equal import Equal
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.written import Program
+from bertc.search.goal import goal_of
+from bertc.search.outcome import Outcome, best_spec, outcome_of
+from bertc.search.store import open_store
+from bertc.search.trials import Search, search
+from bertc.syntax.files import find, spec_text
+from bertc.syntax.space import Dimension, Interval, space
+
+HALVING = "halving"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search has found so far, and its best trial as a spec; empty without one."""
+
+    outcome: Outcome
+    spec: str
+
+
+def sweep(
+    spec: str,
+    overrides: Sequence[str],
+    score: str,
+    trials: int,
+    out: Path | None,
+    most: str | None,
+    prune: str | None,
+    say: Callable[[str], None],
+) -> Found:
+    """Search the ranges and lists of a spec until there are so many trials, or a budget is spent.
+
+    Raises:
+        SpecError: if the language or the passes refuse the first values of the ranges.
+        UsageError: if there is nothing to search, or no such score.
+        StoppedError: after SIGTERM or Ctrl-C, saved.
+    """
+    if prune not in (None, HALVING):
+        raise UsageError(f"--prune {prune}: not known", help=f"--prune {HALVING}")
+    limits, where = _limits(most), space(spec, overrides)
+    if not where.dimensions:
+        raise UsageError(
+            "the spec has nothing to search",
+            help="a range or a list: layers={2..12}, optimizer=adamw({1e-5..1e-3:log})",
+        )
+    first = where.point(_first)
+    _refuse_relative_budget(first.program)
+    goal = goal_of(score, _resolved(first.program))
+    text, title = spec_text(spec, overrides), find(spec).title
+    folder = out or Path("runs") / title
+    facts = {"spec": text, "score": score, "prune": prune or ""}
+    store = open_store(folder, goal, facts, prune == HALVING)
+    task = Search(where, goal, _resolved, text, trials, prune == HALVING, limits)
+    search(task, store, say)
+    outcome = outcome_of(store, goal)
+    return Found(outcome, best_spec(outcome, where, title if title != "spec" else ""))
+
+
+def _resolved(program: Program) -> Resolved:
+    (resolved,) = points(program)
+    return resolved
+
+
+def _first(dimension: Dimension) -> float | str:
+    return dimension.low if isinstance(dimension, Interval) else dimension.texts[0]
+
+
+def _limits(most: str | None) -> Mapping[str, float]:
+    if most is None:
+        return {}
+    of_time = any(unit and most.strip().endswith(unit) for unit in UNITS["time"])
+    found = budget("time" if of_time else "flops", most)
+    return {"seconds" if of_time else "flops": found.most}
+
+
+def _refuse_relative_budget(program: Program) -> None:
+    """Refuse a length like that of a first point: trials have none."""
+    given = program.settings.get("steps")
+    if given and isinstance(given.value, Equal) and isinstance(given.value.budget, str):
+        raise UsageError(
+            f"steps=equal({given.value.budget}) is as much as the first point of a grid takes, and "
+            "trials have no first point",
+            help="a stated budget: steps=equal(1e15 flops), steps=equal(10min)",
+        )

@@ -1,0 +1,259 @@
+"""The space that a spec with ranges and lists spans, and the program at each of its points."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import floor, log10
+from typing import Any
+
+from bertc.diagnostics import Diagnostics, Span
+from bertc.ir.program.settings import aliases
+from bertc.ir.program.written import Given, Program
+from bertc.syntax.files import SpecLocation
+from bertc.syntax.load import Written, load, read
+from bertc.syntax.lowering.grids import parts_of
+from bertc.syntax.lowering.lower import lower_tree
+from bertc.syntax.lowering.ranges import LOG
+from bertc.syntax.read.numbers import show_number
+from bertc.syntax.read.shapes import setting_shape
+from bertc.syntax.read.tree import (
+    Block,
+    Call,
+    Grid,
+    Item,
+    Number,
+    Range,
+    Scaled,
+    Setting,
+    String,
+    Tree,
+    Value,
+)
+from bertc.syntax.write.format import flat
+from bertc.syntax.write.show import show_value
+
+DIGITS = 4
+"""Significant digits of values that are drawn from a range."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A range of whole numbers or of reals, both ends included."""
+
+    name: str
+    low: float
+    high: float
+    log: bool
+    whole: bool
+
+
+@dataclass(frozen=True)
+class Options:
+    """A list of values, each as written."""
+
+    name: str
+    texts: tuple[str, ...]
+
+
+Dimension = Interval | Options
+Draw = Callable[[Dimension], float | str]
+"""A function that chooses a value: a number of an interval, or one of the options' texts."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of a space: its program, and the settings that were chosen, as written."""
+
+    program: Program
+    settings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Space:
+    """A spec whose ranges and lists are to be chosen from."""
+
+    written: Written
+    dimensions: dict[Span, Dimension]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of all dimensions, in the order of the text."""
+        return tuple(each.name for each in self.dimensions.values())
+
+    def point(self, draw: Draw) -> Point:
+        """The program of the values that ``draw`` chooses, dimension by dimension.
+
+        A dimension within a value that is not chosen is not drawn.
+
+        Raises:
+            SpecError: if the language refuses a value; the passes have not run yet.
+        """
+        diagnostics, it = Diagnostics(), self.written
+        trees = [self._chosen(tree, draw) for tree in (it.tree, *it.overrides)]
+        (program,) = lower_tree(trees[0], diagnostics, it.title, it.base, trees[1:])
+        diagnostics.raise_if_any()
+        settings = tuple(self._settings(trees, program))
+        return Point(replace(program, name=" ".join(settings) or it.title), settings)
+
+    def _chosen(self, tree: Tree, draw: Draw) -> Tree:
+        return replace(tree, items=tuple(self._item(item, draw) for item in tree.items))
+
+    def _item(self, item: Item, draw: Draw) -> Item:
+        match item:
+            case Setting():
+                return replace(item, value=self._value(item.value, draw))
+            case Block():
+                return replace(item, items=tuple(self._item(each, draw) for each in item.items))
+            case _:
+                return item
+
+    def _value(self, value: Value, draw: Draw) -> Value:
+        match self.dimensions.get(value.span), value:
+            case Interval() as interval, Range():
+                number = _rounded(float(draw(interval)), interval)
+                return Number(value.span, show_number(number), number)
+            case Options() as options, Grid():
+                return self._value(value.choices[options.texts.index(str(draw(options)))], draw)
+            case _, Grid():
+                return self._value(value.choices[0], draw)
+        parts, rebuild = parts_of(value)
+        return rebuild([self._value(part, draw) for part in parts])
+
+    def _settings(self, trees: Iterable[Tree], program: Program) -> Iterator[str]:
+        """The settings with a dimension, each with its whole value, in the order of the text."""
+        for item in (item for tree in trees for item in tree.items if self._varies(item)):
+            match item:
+                case Setting():
+                    yield f"{item.name.text}={flat(item.value)}"
+                case Block(label=String(value=stage)):
+                    for inner in item.items:
+                        if isinstance(inner, Setting) and self._varies(inner):
+                            yield f"{stage}.{inner.name.text}={flat(inner.value)}"
+                case Block():
+                    name = _canonical(item.name.text)
+                    value = show_value(program.settings[name].value, setting_shape(name))
+                    yield f"{item.name.text}={value}"
+
+    def _varies(self, item: Item) -> bool:
+        return any(_holds(item.span, span) for span in self.dimensions)
+
+
+def space(spec: str, overrides: Sequence[str] = ()) -> Space:
+    """The space that a spec spans; without ranges and lists it has one point.
+
+    Raises:
+        SpecError: if the language refuses a value, at either end of a range.
+        MissingInputError, UsageError: as ``load``.
+    """
+    diagnostics = Diagnostics()
+    samples = load(spec, overrides, diagnostics, searched=True)
+    diagnostics.raise_if_any()
+    written = read(spec, overrides, diagnostics)
+    forced = {_canonical(item.name.text) for tree in written.overrides for item in tree.settings()}
+    written = replace(written, tree=_without(written.tree, forced))
+    trees = (written.tree, *written.overrides)
+    places = [each for tree in trees for item in tree.items for each in _places(item, "")]
+    whole = set(_whole_places(samples))
+    names, dimensions = dict[str, int](), dict[Span, Dimension]()
+    for name, value in places:
+        names[name] = again = names.get(name, 0) + 1
+        unique = name if again == 1 else f"{name}#{again}"
+        match value:
+            case Range():
+                low, high = float(value.low.value or 0), float(value.high.value or 0)
+                of_whole = {value.low.span, value.high.span} <= whole
+                dimensions[value.span] = Interval(unique, low, high, value.scale == LOG, of_whole)
+            case Grid():
+                texts = tuple(choice.span.text for choice in value.choices)
+                dimensions[value.span] = Options(unique, texts)
+    return Space(written, dimensions)
+
+
+def has_ranges(spec: str | SpecLocation, overrides: Sequence[str] = ()) -> bool:
+    """True if a spec or its overrides have a range, which only a search can draw from."""
+    written = read(spec, overrides, Diagnostics())
+    trees = (written.tree, *written.overrides)
+    places = (value for tree in trees for item in tree.items for _, value in _places(item, ""))
+    return any(isinstance(value, Range) for value in places)
+
+
+def _without(tree: Tree, forced: set[str]) -> Tree:
+    """A tree without the settings that overrides replace, where these have several values."""
+
+    def kept(items: Iterable[Item]) -> Iterator[Item]:
+        for item in items:
+            if isinstance(item, Block):
+                yield replace(item, items=tuple(kept(item.items)))
+            elif not (
+                isinstance(item, Setting)
+                and _canonical(item.name.text) in forced
+                and any(_places(item, ""))
+            ):
+                yield item
+
+    return replace(tree, items=tuple(kept(tree.items)))
+
+
+def _canonical(name: str) -> str:
+    return aliases().get(name, name)
+
+
+def _places(item: Item, prefix: str) -> Iterator[tuple[str, Range | Grid]]:
+    """The ranges and lists within an item, each named by its setting and arguments."""
+    match item:
+        case Setting():
+            yield from _within(item.value, f"{prefix}{item.name.text}")
+        case Block():
+            label = item.label.value if item.label else item.name.text
+            for each in item.items:
+                yield from _places(each, f"{prefix}{label}.")
+
+
+def _within(value: Value, name: str) -> Iterator[tuple[str, Range | Grid]]:
+    match value:
+        case Range():
+            yield name, value
+        case Grid():
+            if len(value.choices) > 1:
+                yield name, value
+            for choice in value.choices:
+                yield from _within(choice, name)
+        case Call():
+            for argument in value.arguments:
+                inner = f"{name}.{argument.name.text}" if argument.name else name
+                yield from _within(argument.value, inner)
+        case Scaled():
+            yield from _within(value.factor, f"{name}.weight")
+            yield from _within(value.term, name)
+        case _:
+            for part in parts_of(value)[0]:
+                yield from _within(part, name)
+
+
+def _whole_places(programs: Iterable[Program]) -> Iterator[Span]:
+    """The places of all values that are whole numbers, once they have a type."""
+    for program in programs:
+        for settings in (program.settings, *(stage.settings for stage in program.stages)):
+            for given in settings.values():
+                yield from _whole_parts(given)
+
+
+def _whole_parts(given: Given) -> Iterator[Span]:
+    for path, span in given.origin.parts.items():
+        value: Any = given.value
+        for step in path:
+            value = value[step] if isinstance(step, int) else getattr(value, step, None)
+        if type(value) is int:
+            yield span
+
+
+def _holds(outer: Span, inner: Span) -> bool:
+    return outer.source == inner.source and outer.start <= inner.start and inner.end <= outer.end
+
+
+def _rounded(number: float, interval: Interval) -> float:
+    """A number of a few digits, within its interval; whole numbers are whole already."""
+    if interval.whole or number == 0:
+        return int(number)
+    rounded = round(number, DIGITS - 1 - floor(log10(abs(number))))
+    return min(max(rounded, interval.low), interval.high)

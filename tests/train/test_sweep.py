@@ -1,0 +1,127 @@
+"""``bertc sweep``: trials in run folders, one store for several processes, stopped and gone on."""
+
+import json
+
+import pytest
+
+from bertc import cli
+from bertc.diagnostics import UsageError
+from bertc.runs.attempts import read
+from bertc.search.goal import Goal
+from bertc.search.outcome import outcome_of
+from bertc.search.store import open_store, read_store
+from bertc.train import loop
+
+SPEC = """
+layers={{1..2}} hidden=32 heads=2 ffn=64 vocab=wordpiece(60) data=files("{data}") holdout=10%
+seq=16 batch=8 steps=6 eval_every=2 objective=mlm optimizer=adamw(lr={{1e-4..1e-1:log}})
+device=cpu compile=off precision=fp32
+"""
+GOAL = Goal("mlm", more_is_better=False)
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, corpus_file, capsys):
+    """Run the command on the spec in this process: its exit code, and what it printed where."""
+    monkeypatch.setenv("BERTC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "farm.bertc").write_text(SPEC.format(data=corpus_file))
+
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["bertc", "sweep", "farm.bertc", *arguments])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        return int(end.value.code or 0), *capsys.readouterr()
+
+    return run
+
+
+def test_a_sweep_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkeypatch):
+    step, folder = loop._step, tmp_path / "runs" / "farm"
+    with monkeypatch.context() as patch:
+
+        def stop(session, *others):
+            if session.folder.path.name == "trial-0002" and session.progress.step == 3:
+                session.ranks.stop.agree(15)
+            return step(session, *others)
+
+        patch.setattr(loop, "_step", stop)
+        code, out, err = call("--trials", "2", "--for", "mlm")
+    assert (code, out) == (143, "")
+    assert "the same command goes on" in err
+    code, out, err = call("--trials", "3", "--for", "mlm", "--plot", "p.png", "--json")
+    assert code == 0, err
+    assert "resuming at step 3 of 6" in err
+    assert "trial 1 of 3" not in err
+    assert [len(read(folder / f"trial-000{n}" / "attempts.jsonl")) for n in (1, 2, 3)] == [1, 2, 1]
+    found = json.loads(out)
+    assert [trial["state"] for trial in found["trials"]] == ["finished"] * 3
+    assert found["best"] == 1 + min(range(3), key=lambda n: found["trials"][n]["score"])
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    code, out, err = call("--trials", "3", "--for", "mlm")
+    assert (code, out.splitlines()[0]) == (
+        0,
+        f"# farm: trial {found['best']}, mlm {found['trials'][found['best'] - 1]['score']:.4f}",
+    )
+    code, out, err = call("--trials", "3", "--for", "loss")
+    assert code == 2
+    assert "has a search with another score" in err
+
+
+def test_halving_stops_a_trial_that_can_be_gone_on_with(call, tmp_path, monkeypatch, capsys):
+    code, out, err = call("--trials", "3", "--for", "mlm", "--prune", "halving")
+    assert code == 0
+    assert "stopped early; bertc train --resume runs/farm/trial-000" in err
+    path = err.split("bertc train --resume ")[1].split(" goes on")[0]
+    monkeypatch.setattr("sys.argv", ["bertc", "train", "--resume", path])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code in (0, None)
+    assert "6 of 6 steps" in capsys.readouterr()[0]
+
+
+def test_a_budget_ends_a_search_that_a_larger_one_goes_on_with(call, tmp_path):
+    code, out, err = call("--trials", "3", "--for", "mlm", "--budget", "1000")
+    assert (code, out) == (0, "")
+    assert "the budget is spent" in err
+    assert "1 unfinished" in err
+
+
+def test_a_trial_is_taken_by_one_and_one_that_was_left_is_found(tmp_path):
+    one, other = (open_store(tmp_path, GOAL, {"spec": "x"}, False) for _ in range(2))
+    with one.taken(2) as first:
+        first.suggest_float("lr", 0.0, 1.0)
+        with other.taken(2) as second:
+            assert (first.number, second.number) == (0, 1)
+            with one.taken(2) as third:
+                assert third is None, "two are enough"
+    with other.taken(2) as again:
+        assert again.number == 0
+        assert again.params == first.params
+        assert again.suggest_float("lr", 0.0, 1.0) == first.params["lr"]
+        other.study.tell(again, 0.5)
+    with other.taken(2) as last:
+        assert last.number == 1
+        last.set_user_attr("failed", "$x$ <b>")
+        other.study.tell(last, state=one.optuna.trial.TrialState.PRUNED)
+    outcome = outcome_of(read_store(tmp_path)[0], GOAL)
+    assert [trial.state for trial in outcome.trials] == ["finished", "failed"]
+    assert outcome.slices() == {"lr": [(first.params["lr"], 0.5)]}
+    assert outcome.importances() == {}
+    with pytest.raises(UsageError, match="another spec"):
+        open_store(tmp_path, GOAL, {"spec": "y"}, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--for", "accuracie"], "no evaluation has the score accuracie"),
+        (["--prune", "median"], "--prune halving"),
+        (["--set", "steps=equal(flops)"], "trials have no first point"),
+        (["--set", "layers=1", "--set", "optimizer=adam(1e-3)"], "nothing to search"),
+    ],
+)
+def test_mistakes_are_told_before_anything_runs(call, arguments, message):
+    code, out, err = call(*arguments)
+    assert (code, out) == (2, "")
+    assert message in err
