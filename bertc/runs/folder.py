@@ -216,9 +216,9 @@ def admit(folder: RunFolder, resolved: Resolved, resume: bool) -> None:
 
 
 def identity(resolved: Resolved) -> str:
-    """The fingerprint of what a run computes, without settings that only fit it to devices."""
+    """The fingerprint of what a run computes, without settings that only fit it to devices, and trackers."""
     stages = tuple(stage.model_copy(update={"microbatch": 0}) for stage in resolved.stages)
-    run = resolved.run.model_copy(update={"recompute": "auto", "strategy": "auto"})
+    run = resolved.run.model_copy(update={"recompute": "auto", "strategy": "auto", "log": "none"})
     return resolved.model_copy(update={"stages": stages, "run": run}).fingerprint()
 
 

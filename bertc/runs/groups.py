@@ -21,7 +21,7 @@ UNTOLD = (*ABOUT_MEMORY, *AS_STEPS, "grow")
 """Stage settings that never become table columns, being redundant with others."""
 
 
-ASIDE = ("seed", "log_every", "eval_every", "save_every", "keep")
+ASIDE = ("seed", "log_every", "eval_every", "save_every", "keep", "log")
 """Run settings that may differ within a row."""
 
 
