@@ -204,6 +204,21 @@ def _cells(programs: Sequence[Resolved]) -> dict[str, list[str]]:
     return cells
 
 
+def settings_texts(program: Resolved) -> dict[str, str]:
+    """The text of every setting of a program, as ``stage.setting`` where its stages differ."""
+    of_run = of_the_run(program) | {name: getattr(program.run, name) for name in ASIDE}
+    texts = {name: written(name, of_run[name]) for name in Settings.model_fields if name in of_run}
+    for name in STAGE_SETTINGS:
+        if name in UNTOLD:
+            continue
+        of_stages = {stage.name: written(name, getattr(stage, name)) for stage in program.stages}
+        if len(set(of_stages.values())) == 1:
+            texts[name] = next(iter(of_stages.values()))
+        else:
+            texts |= {f"{stage}.{name}": text for stage, text in of_stages.items()}
+    return texts
+
+
 def _setting_text(name: str, stage: Stage, last: bool) -> str:
     """The text of a stage's setting; "" for the objective of one task, which the scores name."""
     if name == "objective" and last and stage.tasks:

@@ -31,6 +31,7 @@ from bertc.planning.schedules import rate
 from bertc.runs.folder import RunFolder, admit
 from bertc.runs.metrics import Sums
 from bertc.runs.results import mean_score
+from bertc.runs.state import noting_failure
 from bertc.step.feed import Batch, Feed
 from bertc.step.step import StepResult
 from bertc.step.task_feed import TaskFeed
@@ -96,7 +97,10 @@ def train(
                 if dry_run:
                     return rehearsed(start, out)
                 start = with_lessons(start, cache, display, ranks)
-            with open_session(start, folder, spec_text, display, ranks) as session:
+            with (
+                open_session(start, folder, spec_text, display, ranks) as session,
+                noting_failure(folder) if ranks.is_main else nullcontext(),
+            ):
                 for index in range(len(resolved.stages)):
                     _train_stage(session, index, profile if ranks.is_main else None)
                 return finish(session)

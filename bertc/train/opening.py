@@ -21,6 +21,7 @@ from bertc.runs.folder import RunFolder, identity
 from bertc.runs.metrics import Metrics, NoMetrics
 from bertc.step.memory import Remembered, shapes, taken_up
 from bertc.step.vocabulary import vocab_tensors
+from bertc.storage import durable
 from bertc.train.lock import write_or_check_lock
 from bertc.train.session import Session, laid_out
 from bertc.train.start import Start
@@ -85,6 +86,7 @@ def _metrics(
     """Open the metrics in the first process, and note there that the run is taken up."""
     if not ranks.is_main:
         return NoMetrics()
+    durable.remove(folder.failure)
     begin_attempt(folder.attempts, progress.step, start.machine.name, ranks.world.size)
     return Metrics(folder.metrics, progress.metrics_bytes)
 

@@ -1,0 +1,33 @@
+"""Commands on runs as they go: listing them, watching one, sending figures to trackers."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertc.commands.options import JsonOption, app
+
+runs_app = typer.Typer(rich_markup_mode=None)
+app.add_typer(runs_app, name="runs")
+
+
+@runs_app.callback(invoke_without_command=True)
+def runs_(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Option("--in", help="the folder to look in")] = Path("runs"),
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="only runs with state=stopped, name='bert*', hidden=256 (repeatable)"),
+    ] = None,
+    sort: Annotated[
+        str, typer.Option(help="when, name, state, score, parameters, seconds or flops")
+    ] = "when",
+    json: JsonOption = False,
+) -> None:
+    """List run folders with their state, last and best score, cost, and when they last ran."""
+    if context.invoked_subcommand:
+        return
+    from bertc.runs.listing import list_runs
+
+    listing = list_runs(folder, where or (), sort)
+    typer.echo(listing.as_json() if json else listing.as_table())
