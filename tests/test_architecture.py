@@ -61,6 +61,7 @@ ROOMS = (
     "objectives",
     "tasks",
     "runs",
+    "trackers",
     "distributed",
     "optim",
     "step",

@@ -31,3 +31,19 @@ def runs_(
 
     listing = list_runs(folder, where or (), sort)
     typer.echo(listing.as_json() if json else listing.as_table())
+
+
+@runs_app.command("sync")
+def sync_(
+    runs: Annotated[list[Path], typer.Argument(help="run folders")],
+    to: Annotated[
+        list[str] | None,
+        typer.Option(help="tensorboard, wandb, mlflow or trackio [default: those of the run]"),
+    ] = None,
+) -> None:
+    """Send trackers the figures of runs that they do not have yet."""
+    from bertc.trackers.sync import sync
+
+    for run in runs:
+        for line in sync(run, to or ()):
+            typer.echo(line)

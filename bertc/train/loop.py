@@ -36,6 +36,8 @@ from bertc.step.feed import Batch, Feed
 from bertc.step.step import StepResult
 from bertc.step.task_feed import TaskFeed
 from bertc.storage.paths import cache_folder
+from bertc.trackers.beside import beside
+from bertc.trackers.tracker import refuse_missing
 from bertc.train.averaging import in_average, update_average
 from bertc.train.clock import Clock, Laps
 from bertc.train.finish import finish
@@ -100,6 +102,7 @@ def train(
             with (
                 open_session(start, folder, spec_text, display, ranks) as session,
                 noting_failure(folder) if ranks.is_main else nullcontext(),
+                beside(out, resolved.run.trackers if ranks.is_main else (), display.note),
             ):
                 for index in range(len(resolved.stages)):
                     _train_stage(session, index, profile if ranks.is_main else None)
@@ -111,6 +114,7 @@ def _look_at(
 ) -> None:
     """Refuse a run folder that the run cannot use."""
     admit(folder, resolved, resume)
+    refuse_missing(resolved.run.trackers)
     if resume and not folder.holds_a_run:
         display.note(f"{folder.path} holds no run yet: one begins")
     if dry_run:
