@@ -62,6 +62,7 @@ ROOMS = (
     "tasks",
     "runs",
     "trackers",
+    "watch",
     "distributed",
     "optim",
     "step",

@@ -47,3 +47,20 @@ def sync_(
     for run in runs:
         for line in sync(run, to or ()):
             typer.echo(line)
+
+
+@app.command("watch")
+def watch_(
+    run: Annotated[Path, typer.Argument(help="a run folder; one that is not there is waited for")],
+    once: Annotated[bool, typer.Option("--once", help="show how it stands, and end")] = False,
+) -> None:
+    """Follow a run: curves, rate, time left, last evaluation; lines where there is no terminal."""
+    from rich.console import Console
+
+    from bertc.watch.terminal import show_once, watch
+
+    console = Console(highlight=False)
+    if once:
+        show_once(run, console)
+    else:
+        watch(run, console)

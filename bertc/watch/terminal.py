@@ -1,0 +1,88 @@
+"""``bertc watch``: follow a run in the terminal until it ends."""
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from bertc.runs.folder import RunFolder
+from bertc.runs.following import Following
+from bertc.storage.plain_text import plain
+from bertc.watch.view import View, view_of
+
+LOOK_SECONDS = 2.0
+"""Seconds between two looks at the files."""
+LINE_SECONDS = 30.0
+"""Seconds between two lines where nothing is drawn."""
+
+
+def show_once(folder: Path, console: Console) -> None:
+    """Show how a run stands: a picture on a terminal, else lines.
+
+    Raises:
+        MissingInputError, DataError: if there is no run, or its files are damaged.
+    """
+    following = Following(folder)
+    following.look()
+    _print(view_of(following), console)
+
+
+def watch(folder: Path, console: Console) -> None:
+    """Follow a run until it ends; one that is not there yet is waited for.
+
+    Raises:
+        DataError: if its files are damaged.
+    """
+    # What is watched needs the cores more.
+    with suppress(OSError):
+        os.nice(10)
+    if not RunFolder(folder).holds_a_run:
+        console.print(f"waiting for a run in {plain(str(folder))}", markup=False, soft_wrap=True)
+    while not RunFolder(folder).holds_a_run:
+        time.sleep(LOOK_SECONDS)
+    if console.is_terminal:
+        _draw(Following(folder), console)
+    else:
+        _tell(Following(folder), console)
+
+
+def _draw(following: Following, console: Console) -> None:
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        while True:
+            following.look()
+            view = view_of(following)
+            live.update(view.picture(console.width), refresh=True)
+            if view.over:
+                break
+            time.sleep(LOOK_SECONDS)
+    _print(view, console)
+
+
+def _tell(following: Following, console: Console) -> None:
+    """Print a line every 30 seconds, and one for each evaluation."""
+    told, evaluation = -LINE_SECONDS, ""
+    while True:
+        following.look()
+        view = view_of(following)
+        if view.over:
+            break
+        if time.monotonic() - told >= LINE_SECONDS:
+            console.print(view.line(), markup=False, soft_wrap=True)
+            told = time.monotonic()
+        if view.evaluation_line() != evaluation:
+            evaluation = view.evaluation_line()
+            console.print(evaluation, markup=False, soft_wrap=True)
+        time.sleep(LOOK_SECONDS)
+    _print(view, console)
+
+
+def _print(view: View, console: Console) -> None:
+    if console.is_terminal:
+        console.print(view.picture(console.width))
+        return
+    for line in filter(None, (view.line(), view.evaluation_line())):
+        console.print(Text(line), soft_wrap=True)
