@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from bertc.diagnostics import UsageError
 from bertc.estimate import Estimate, estimate
+from bertc.estimate.figures import StageEstimate
 from bertc.estimate.units import bytes_text, change_text, count_text, duration_text, flops_text
 from bertc.estimate.where import TITLES
 from bertc.interop.folders import read_network
@@ -11,7 +12,7 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.report.markup import Content, element, in_picture, note, table
 from bertc.report.page import Picture
-from bertc.report.plotly_js import COLOURS, figure, heading, objects
+from bertc.report.plotly_js import COLOURS, figure, heading, legend, objects
 from bertc.runs.curves import Curves
 from bertc.runs.folder import RunFolder
 from bertc.runs.lock import Lock
@@ -110,28 +111,34 @@ def _memory(told: Estimate) -> Sequence[Content]:
 
 def _where(told: Estimate) -> Sequence[Content | Picture]:
     """Bars of the parts of a step of each stage, by what bounds them."""
-    go, pictures = objects(), []
-    for stage in told.stages:
-        costs = [cost for cost in stage.where if cost.seconds][::-1]
-        bars = [
-            go.Bar(
-                orientation="h",
-                name=title,
-                y=[TITLES.get(cost.part, cost.part) for cost in costs],
-                x=[getattr(cost, field) for cost in costs],
-                marker={"color": COLOURS[number]},
-                customdata=[duration_text(getattr(cost, field)) for cost in costs],
-                hovertemplate="%{customdata}<extra>%{fullData.name}</extra>",
-            )
-            for number, (title, field) in enumerate(BOUNDS)
-            if any(getattr(cost, field) for cost in costs)
-        ]
-        title = "Where a step is estimated to go"
-        if len(told.stages) > 1:
-            title += f": stage {in_picture(stage.name)}"
-        made = figure(
-            bars, title=heading(title), barmode="stack", xaxis={"title": {"text": "seconds"}},
-            yaxis={"automargin": True},
-        )  # fmt: skip
-        pictures.append(Picture(made))
-    return (element("h3", "Where it goes"), *pictures) if pictures else ()
+    pictures = [_parts(stage, len(told.stages) > 1) for stage in told.stages]
+    return (
+        element("h3", "Where a step is estimated to go"),
+        legend([t for t, _ in BOUNDS]),
+        *pictures,
+    )
+
+
+def _parts(stage: StageEstimate, named: bool) -> Picture:
+    costs = [cost for cost in stage.where if cost.seconds][::-1]
+    bars = [
+        objects().Bar(
+            orientation="h",
+            name=title,
+            y=[TITLES.get(cost.part, cost.part) for cost in costs],
+            x=[getattr(cost, field) for cost in costs],
+            marker={"color": COLOURS[number]},
+            customdata=[duration_text(getattr(cost, field)) for cost in costs],
+            hovertemplate="%{customdata}<extra>%{fullData.name}</extra>",
+        )
+        for number, (title, field) in enumerate(BOUNDS)
+    ]
+    made = figure(
+        bars,
+        title=heading(f"Stage {in_picture(stage.name)}" if named else "A step"),
+        barmode="stack",
+        showlegend=False,
+        xaxis={"title": {"text": "seconds"}},
+        yaxis={"automargin": True},
+    )
+    return Picture(made)

@@ -51,7 +51,8 @@ def groups_section(groups: Sequence[Group]) -> Sequence[Content]:
     """A row a group of runs: settings that differ, seeds, and the last scores."""
     scores = scores_of(groups)
     names = list(groups[0].settings) if len(groups) > 1 else []
-    head = ("run", *names, "seeds", *map(said, scores))
+    alone = len(groups) == 1 and len(groups[0].runs) == 1
+    head = (*(() if alone else ("run", *names, "seeds")), *map(said, scores))
     rows = []
     for group in groups[:MOST_ROWS]:
         cells = [score_text(group.last[s]) if s in group.last else "" for s in scores]
@@ -61,21 +62,18 @@ def groups_section(groups: Sequence[Group]) -> Sequence[Content]:
             else None
             for s in scores
         ]
-        rows.append(
-            (
-                _place(group),
-                *(group.settings[name] for name in names),
-                f"{len(group.seeds)}",
-                *((c, element("br"), element("small", b)) if b else c
-                  for c, b in zip(cells, best, strict=True)),
-            )
-        )  # fmt: skip
+        about = (_place(group), *(group.settings[n] for n in names), f"{len(group.seeds)}")
+        shown = (
+            (c, element("br"), element("small", b)) if b else c
+            for c, b in zip(cells, best, strict=True)
+        )
+        rows.append((*(() if alone else about), *shown))
     several = any(len(group.runs) > 1 for group in groups)
     remark = "The last evaluation of each run"
     remark += "; mean over the seeds ± half its 95% interval (Student's)." if several else "."
     more = len(groups) - MOST_ROWS
     cut = f" {more} more rows are left out." if more > 0 else ""
-    return (table(head, rows, numbers=1 + len(names)), note(remark + cut))
+    return (table(head, rows, numbers=0 if alone else 1 + len(names)), note(remark + cut))
 
 
 def _place(group: Group) -> Content:
