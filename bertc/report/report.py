@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bertc.diagnostics import BertcError
+from bertc.report.corpus import corpus_section
 from bertc.report.cost import cost_section
 from bertc.report.curves import RunCurves, curves_section
 from bertc.report.grid import grid_section, varied
@@ -12,11 +13,13 @@ from bertc.report.page import Section, document, section
 from bertc.report.plotly_js import objects
 from bertc.report.scores import against_cost, groups_section, label, scores_of
 from bertc.report.spec import Parent, spec_section
+from bertc.report.teacher import teacher_section, teachers_of
 from bertc.runs.curves import Curves, curves
 from bertc.runs.folder import RunFolder
 from bertc.runs.groups import Group, grouped
 from bertc.runs.results import Run, find_runs
 from bertc.storage import durable
+from bertc.storage.paths import cache_folder
 
 FEWEST_OF_A_GRID = 3
 """Groups from which runs are shown as a grid."""
@@ -50,13 +53,22 @@ def write_page(page: str, path: Path) -> None:
 
 
 def _of_one(run: Run, parent_of: Callable[[Path], Parent | None], examples: int) -> str:
-    folder = RunFolder(run.folder)
+    folder, cache = RunFolder(run.folder), cache_folder()
     sections = [
         section("Spec", lambda: spec_section(folder, parent_of(run.folder))),
-        section("Cost", lambda: cost_section(folder, curves(run.folder))),
-        section("Curves", lambda: curves_section([RunCurves("", 0, curves(run.folder))])),
         section("Scores", lambda: groups_section(grouped([run]))),
+        section("Curves", lambda: curves_section([RunCurves("", 0, curves(run.folder))])),
+        section("Cost", lambda: cost_section(folder, curves(run.folder))),
     ]
+    if teachers := teachers_of(run.resolved):
+        sections.append(section("Teacher", lambda: teacher_section(run.folder, teachers)))
+    sections.append(section("Data", lambda: corpus_section(run.resolved, run.folder, cache)))
+    if examples:
+        from bertc.report.examples import examples_section  # it loads torch
+
+        sections.append(
+            section("Examples", lambda: examples_section(run.resolved, run.folder, cache, examples))
+        )
     return document(run.folder.resolve().name, _standing(run), sections)
 
 
