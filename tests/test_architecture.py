@@ -62,7 +62,6 @@ ROOMS = (
     "tasks",
     "runs",
     "trackers",
-    "watch",
     "distributed",
     "optim",
     "step",

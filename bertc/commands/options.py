@@ -68,9 +68,9 @@ def _in_a_folder(path: Path | None) -> Path | None:
     return path
 
 
-def file_to_write(help: str) -> Any:
+def file_to_write(help: str, *names: str) -> Any:
     """An option that names a file in an existing folder."""
-    return typer.Option(help=help, dir_okay=False, callback=_in_a_folder)
+    return typer.Option(*names, help=help, dir_okay=False, callback=_in_a_folder)
 
 
 ProfileOption = Annotated[
