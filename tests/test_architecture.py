@@ -71,6 +71,8 @@ ROOMS = (
     "train.beginning",
     "train",
     "inference",
+    "report",
+    "watch",
     "commands",
 )
 """Folders of the package from the ground up: one imports only from those before it."""

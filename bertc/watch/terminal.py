@@ -1,17 +1,24 @@
 """``bertc watch``: follow a run in the terminal until it ends."""
 
 import os
+import threading
 import time
-from contextlib import suppress
+import webbrowser
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from bertc.diagnostics import UsageError
 from bertc.runs.folder import RunFolder
 from bertc.runs.following import Following
+from bertc.runs.state import last_sign
+from bertc.storage.paths import is_taken
 from bertc.storage.plain_text import plain
+from bertc.watch.page import LivePage, PageServer
 from bertc.watch.view import View, view_of
 
 LOOK_SECONDS = 2.0
@@ -31,8 +38,16 @@ def show_once(folder: Path, console: Console) -> None:
     _print(view_of(following), console)
 
 
+def wait_for(folder: Path, console: Console) -> None:
+    """Wait until there is a run in the folder."""
+    if not RunFolder(folder).holds_a_run:
+        console.print(f"waiting for a run in {plain(str(folder))}", markup=False, soft_wrap=True)
+    while not RunFolder(folder).holds_a_run:
+        time.sleep(LOOK_SECONDS)
+
+
 def watch(folder: Path, console: Console) -> None:
-    """Follow a run until it ends; one that is not there yet is waited for.
+    """Follow a run until it ends.
 
     Raises:
         DataError: if its files are damaged.
@@ -40,14 +55,43 @@ def watch(folder: Path, console: Console) -> None:
     # What is watched needs the cores more.
     with suppress(OSError):
         os.nice(10)
-    if not RunFolder(folder).holds_a_run:
-        console.print(f"waiting for a run in {plain(str(folder))}", markup=False, soft_wrap=True)
-    while not RunFolder(folder).holds_a_run:
-        time.sleep(LOOK_SECONDS)
     if console.is_terminal:
         _draw(Following(folder), console)
     else:
         _tell(Following(folder), console)
+
+
+def stay(console: Console) -> None:
+    """Wait for Ctrl-C."""
+    console.print("the page stays until Ctrl-C")
+    threading.Event().wait()
+
+
+@contextmanager
+def served(
+    folder: Path, make: Callable[[], str], port: int, console: Console
+) -> Iterator[PageServer]:
+    """Serve the page of a run meanwhile, tell its address, and show it in a browser.
+
+    Raises:
+        UsageError: if the port is taken.
+    """
+    run = RunFolder(folder)
+    page = LivePage(make, lambda: f"{last_sign(run):.3f}{'-finished' * is_taken(run.plot)}")
+    try:
+        server = PageServer(page, port)
+    except OSError as error:
+        raise UsageError(
+            f"no page can be served at port {port}: {error.strerror}", help="leave --port out"
+        ) from None
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    console.print(f"{server.url} has the page, for this machine alone", soft_wrap=True)
+    webbrowser.open(server.url)
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def _draw(following: Following, console: Console) -> None:
