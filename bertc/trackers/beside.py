@@ -37,7 +37,6 @@ def beside(
     folder: Path,
     trackers: Sequence[Tracker],
     note: Callable[[str], None],
-    end_seconds: float = END_SECONDS,
 ) -> Iterator[None]:
     """Send the figures of a run to its trackers while the block trains it, and a little longer.
 
@@ -52,7 +51,7 @@ def beside(
     try:
         yield
     finally:
-        _end(process, folder, note, end_seconds)
+        _end(process, folder, note)
         telling.join(GLANCE_SECONDS)
 
 
@@ -74,18 +73,17 @@ def _started(
 
 
 def _tell(process: subprocess.Popen[bytes], note: Callable[[str], None]) -> None:
-    for line in cast(IO[bytes], process.stdout):
-        with suppress(Exception):
-            note(f"warning: {plain(line.decode(errors='replace').strip())}")
+    with cast(IO[bytes], process.stdout) as lines:
+        for line in lines:
+            with suppress(Exception):
+                note(f"warning: {plain(line.decode(errors='replace').strip())}")
 
 
-def _end(
-    process: subprocess.Popen[bytes], folder: Path, note: Callable[[str], None], seconds: float
-) -> None:
+def _end(process: subprocess.Popen[bytes], folder: Path, note: Callable[[str], None]) -> None:
     with suppress(OSError):
         cast(IO[bytes], process.stdin).close()
     try:
-        code = process.wait(seconds)
+        code = process.wait(END_SECONDS)
     except subprocess.TimeoutExpired:
         with suppress(OSError):
             os.killpg(process.pid, 9)
