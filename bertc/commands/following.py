@@ -1,5 +1,6 @@
 """Commands on runs as they go: listing them, watching one, sending figures to trackers."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -69,6 +70,7 @@ def watch_(
     if once:
         show_once(run, console)
         return
+    os.nice(10)  # what is watched needs the cores more
     wait_for(run, console)
     if not open:
         watch(run, console)

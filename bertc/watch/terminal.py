@@ -1,11 +1,10 @@
 """``bertc watch``: follow a run in the terminal until it ends."""
 
-import os
 import threading
 import time
 import webbrowser
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -52,9 +51,6 @@ def watch(folder: Path, console: Console) -> None:
     Raises:
         DataError: if its files are damaged.
     """
-    # What is watched needs the cores more.
-    with suppress(OSError):
-        os.nice(10)
     if console.is_terminal:
         _draw(Following(folder), console)
     else:
