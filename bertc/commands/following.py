@@ -43,10 +43,10 @@ def sync_(
     ] = None,
 ) -> None:
     """Send trackers the figures of runs that they do not have yet."""
-    from bertc.trackers.sync import sync
+    from bertc.trackers.sync import send_missing
 
     for run in runs:
-        for line in sync(run, to or ()):
+        for line in send_missing(run, to or ()):
             typer.echo(line)
 
 

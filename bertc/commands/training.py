@@ -60,14 +60,8 @@ def train(
     (resolved,) = programs
     folder = out or Path("runs") / resolved.name
     if nproc > 1:
-        from bertc.distributed.launch import launch
-        from bertc.host.machine import refuse_too_few_devices
-        from bertc.planning.world import World, refuse_too_many
-
-        refuse_too_few_devices(resolved.run.device, nproc)
-        refuse_too_many(resolved, World(nproc, nproc))
         command = _training(spec, set, folder, resume, dry_run, profile)
-        raise typer.Exit(launch(command, nproc, folder))
+        raise typer.Exit(_launch(command, resolved, nproc, folder))
     from bertc.distributed.process_group import world_here
     from bertc.train.loop import train as go
 
@@ -75,6 +69,17 @@ def train(
     report = go(resolved, folder, spec_text=text, resume=resume, dry_run=dry_run, profile=profile)
     if world_here()[0] == 0:
         typer.echo(report.summary())
+
+
+def _launch(command: Sequence[str], resolved: "Resolved", nproc: int, folder: Path) -> int:
+    """Train in several processes; returns the exit code."""
+    from bertc.distributed.launch import launch
+    from bertc.host.machine import refuse_too_few_devices
+    from bertc.planning.world import World, refuse_too_many
+
+    refuse_too_few_devices(resolved.run.device, nproc)
+    refuse_too_many(resolved, World(nproc, nproc))
+    return launch(command, nproc, folder)
 
 
 def _remark(findings: Diagnostics, nproc: int) -> None:

@@ -24,7 +24,7 @@ AS_STEPS = ("epochs", "batch_warmup")
 """Settings without a field in resolved stages, whose steps follow from them."""
 ABOUT_MEMORY = ("microbatch", "recompute", "strategy")
 """Settings that may change on resume, as they must after memory ran out."""
-BESIDE = (*ABOUT_MEMORY, "log")
+CHANGEABLE = (*ABOUT_MEMORY, "log")
 """Settings that may change on resume: those, and the trackers, which change nothing of the run."""
 SHOWN = 12
 POINT = "# the point "
@@ -151,7 +151,7 @@ def of_the_run(resolved: Resolved) -> dict[str, Any]:
     network = encoder.settings()
     return {
         **{name: value for name, value in network.items() if name not in STAGE_SETTINGS},
-        **{name: getattr(run, name) for name in Run.model_fields if name not in BESIDE},
+        **{name: getattr(run, name) for name in Run.model_fields if name not in CHANGEABLE},
         "pooler": encoder.pooler,
         "languages": encoder.languages,
         "vocab": resolved.vocabulary,
@@ -219,7 +219,7 @@ def differences(old: Resolved, new: Resolved) -> list[str]:
 
 
 def _matters(address: tuple[str, ...]) -> bool:
-    return address[0] not in ("name", "origins") and not {*address} & {*BESIDE}
+    return address[0] not in ("name", "origins") and not {*address} & {*CHANGEABLE}
 
 
 def _leaves(value: Any, address: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

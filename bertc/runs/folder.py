@@ -41,7 +41,7 @@ from bertc.storage.plain_file import read_text
 from bertc.syntax.read.scan import LARGEST_TEXT
 
 GLANCES, GLANCE_SECONDS = 3, 0.02
-"""How often, and how long, a start waits for those who look at its lock."""
+"""Number and length of the waits of a start for those who look at its lock."""
 
 
 class RunFolder:

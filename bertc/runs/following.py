@@ -32,7 +32,7 @@ class Following:
 
     @property
     def curves(self) -> Curves:
-        """All that was read so far."""
+        """The curves as read so far."""
         return Curves(tuple(self.points), tuple(self.attempts))
 
     def look(self) -> bool:

@@ -19,14 +19,14 @@ from bertc.runs.curves import FlopsUntil, curves
 from bertc.runs.folder import RunFolder
 from bertc.runs.groups import settings_texts
 from bertc.runs.results import find_folders, read_run
-from bertc.runs.state import State, last_sign, state_of
-from bertc.storage.plain_text import plain
+from bertc.runs.state import RunState, last_sign, state_of
+from bertc.storage.printable import printable
 from bertc.syntax import load
 
 WIDEST = 10_000
 """Characters of the console for tables, more than any table takes."""
-FACTS = ("name", "folder", "state")
-"""What ``--where`` compares besides settings."""
+COMPARED = ("name", "folder", "state")
+"""Facts that ``--where`` compares besides settings."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Listed:
 
     folder: Path
     name: str
-    state: State
+    state: RunState
     step: int
     steps: int
     scored: str
@@ -76,17 +76,17 @@ class Listing:
             table.add_column(title, justify="right")
         table.add_column("when")
         for run in self.runs:
-            table.add_row(*map(plain, _cells(run)))
+            table.add_row(*map(printable, _cells(run)))
         console = Console(width=WIDEST, highlight=False, no_color=True, markup=False)
         with console.capture() as captured:
             console.print(table)
         lines = [line.rstrip() for line in captured.get().splitlines()] if self.runs else ["no run"]
-        reasons = (f"left out: {plain(reason)}" for reason in self.damaged.values())
+        reasons = (f"left out: {printable(reason)}" for reason in self.damaged.values())
         return "\n".join([*lines, *reasons])
 
     def as_json(self) -> str:
         """The runs as one JSON object, in seconds and FLOPs."""
-        found: dict[str, Any] = {
+        content: dict[str, Any] = {
             "schema": 1,
             "runs": [
                 {**vars(run), "folder": str(run.folder), "settings": dict(run.settings)}
@@ -94,19 +94,19 @@ class Listing:
             ],
             "damaged": {str(path): reason for path, reason in self.damaged.items()},
         }
-        return json.dumps(found, indent=1)
+        return json.dumps(content, indent=1)
 
 
 ORDERS: Mapping[str, Callable[[Listed], Any]] = {
     "when": lambda run: -run.when,
     "name": lambda run: (run.name, str(run.folder)),
-    "state": lambda run: (get_args(State).index(run.state), -run.when),
+    "state": lambda run: (get_args(RunState).index(run.state), -run.when),
     "score": lambda run: (run.rank is None, run.scored, -(run.rank or 0.0)),
     "parameters": lambda run: run.parameters,
     "seconds": lambda run: run.seconds,
     "flops": lambda run: run.flops,
 }
-"""What runs are sorted by: the newest, the best and the cheapest first."""
+"""Keys of sorting: the newest, the best and the cheapest come first."""
 
 
 def list_runs(folder: Path, where: Sequence[str] = (), order: str = "when") -> Listing:
@@ -160,10 +160,10 @@ def _condition(text: str) -> Callable[[Listed], bool]:
         raise UsageError(
             f"--where {text[:60]!r} compares nothing", help="--where state=stopped, hidden=256, ..."
         )
-    if name == "state" and wanted not in get_args(State):
-        known = ", ".join(get_args(State))
+    if name == "state" and wanted not in get_args(RunState):
+        known = ", ".join(get_args(RunState))
         raise UsageError(f"no run has the state {wanted[:60]!r}", help=f"one of {known}")
-    if name in FACTS:
+    if name in COMPARED:
         return lambda run: fnmatchcase(str(getattr(run, name)), wanted)
     diagnostics = Diagnostics()
     programs = load("", [text], diagnostics)

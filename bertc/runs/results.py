@@ -60,7 +60,7 @@ class Run:
         return "" if self.finished else f"{self.step:,}/{self.resolved.steps:,}"
 
     def ranked(self, seen: Seen) -> tuple[str, float]:
-        """What ranks an evaluation of the last stage, by its name: a score, or a loss."""
+        """The score or loss that ranks an evaluation of the last stage, after its name."""
         scored = {score[0] for score in seen.values}
         tasks = [task for task in self.resolved.stages[-1].tasks if task.title in scored]
         if not tasks or len(next(iter(seen.values))) == 1:

@@ -1,4 +1,4 @@
-"""What a run is doing, as its folder shows it. Loads no torch."""
+"""The state of a run, as its folder shows it. Loads no torch."""
 
 import platform
 import time
@@ -13,12 +13,12 @@ from bertc.runs.folder import RunFolder
 from bertc.storage import durable
 from bertc.storage.paths import is_taken
 
-State = Literal["training", "finished", "failed", "stopped"]
-SILENT_SECONDS = 900.0
+RunState = Literal["training", "finished", "failed", "stopped"]
+SILENCE_SECONDS = 900.0
 """Seconds without a new figure after which a run on another machine counts as stopped."""
 
 
-def state_of(folder: RunFolder, resolved: Resolved) -> State:
+def state_of(folder: RunFolder, resolved: Resolved) -> RunState:
     """The state of a run.
 
     Whether a process trains it is known on its own machine alone. From another one it is training
@@ -34,7 +34,7 @@ def state_of(folder: RunFolder, resolved: Resolved) -> State:
     if is_taken(folder.failure):
         return "failed"
     silent_seconds = time.time() - last_sign(folder)
-    return "training" if _elsewhere(folder) and silent_seconds < SILENT_SECONDS else "stopped"
+    return "training" if _elsewhere(folder) and silent_seconds < SILENCE_SECONDS else "stopped"
 
 
 def last_sign(folder: RunFolder) -> float:

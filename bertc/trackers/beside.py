@@ -17,9 +17,9 @@ from typing import IO, cast
 
 from bertc.diagnostics import BertcError
 from bertc.ir.program.run import Tracker
-from bertc.storage.plain_text import plain
+from bertc.storage.printable import printable
 
-LOOK_SECONDS = 5.0
+SEND_SECONDS = 5.0
 """Seconds between two looks at the metrics."""
 RETRY_SECONDS = 60.0
 """Seconds after which a tracker that failed is tried again."""
@@ -29,11 +29,11 @@ GLANCE_SECONDS = 0.5
 NICENESS = 10
 """Far behind the run where both want a core, but not so far that figures never leave."""
 TOLD, NOT_ENDED = 1, 2
-"""Exit codes: a tracker failed, which was told; some had not taken all in time."""
+"""Exit codes: a tracker failed and the run was warned; some had not taken all in time."""
 
 
 @contextmanager
-def beside(
+def alongside(
     folder: Path,
     trackers: Sequence[Tracker],
     note: Callable[[str], None],
@@ -76,7 +76,7 @@ def _tell(process: subprocess.Popen[bytes], note: Callable[[str], None]) -> None
     with cast(IO[bytes], process.stdout) as lines:
         for line in lines:
             with suppress(Exception):
-                note(f"warning: {plain(line.decode(errors='replace').strip())}")
+                note(f"warning: {printable(line.decode(errors='replace').strip())}")
 
 
 def _end(process: subprocess.Popen[bytes], folder: Path, note: Callable[[str], None]) -> None:
@@ -106,7 +106,7 @@ def follow(
     trackers: Sequence[Tracker],
     ended: threading.Event,
     say: Callable[[str], None],
-    wait_seconds: float = LOOK_SECONDS,
+    wait_seconds: float = SEND_SECONDS,
 ) -> bool:
     """Send figures as they are written until ``ended`` is set; true if all was sent.
 
@@ -161,7 +161,7 @@ def _follow(
         delivery.release()
 
 
-def main(words: Sequence[str]) -> int:
+def follow_parent(words: Sequence[str]) -> int:
     """Follow the run of the command line until its process closes standard input, or is gone."""
     parent = os.getppid()
     with suppress(OSError):
@@ -191,6 +191,6 @@ def main(words: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1:])
+    code = follow_parent(sys.argv[1:])
     # Threads of a tracker that hangs would keep the process.
     os._exit(code)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from bertc.runs.curves import MetricsPoint
-from bertc.trackers.tracker import PROJECT, TrackedRun, package
+from bertc.trackers.tracker import DEFAULT_PROJECT, TrackedRun, tracker_package
 
 MOST_METRICS = 1000
 """Metrics that one request takes."""
@@ -22,9 +22,9 @@ class MlflowRun:
     """
 
     def __init__(self, run: TrackedRun) -> None:
-        self._entities = package("mlflow.entities", "mlflow")
-        self._client = package("mlflow", "mlflow").MlflowClient()
-        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
+        self._entities = tracker_package("mlflow.entities", "mlflow")
+        self._client = tracker_package("mlflow", "mlflow").MlflowClient()
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", DEFAULT_PROJECT)
         experiment = self._client.get_experiment_by_name(name)
         number = experiment.experiment_id if experiment else self._client.create_experiment(name)
         known = self._client.search_runs([number], f"tags.`{TAG}` = '{run.id}'", max_results=1)

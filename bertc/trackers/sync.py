@@ -22,17 +22,17 @@ from bertc.runs.metrics import FINITE, Count
 from bertc.storage import durable
 from bertc.storage.paths import is_taken
 from bertc.storage.plain_file import read_bytes
-from bertc.storage.plain_text import plain
+from bertc.storage.printable import printable
 from bertc.trackers.tracker import Recorder, TrackedRun, refuse_missing, times_of
 
-AT_ONCE = 500
+POINTS_AT_ONCE = 500
 """Points after which it is noted that they were sent."""
-LARGEST_BYTES = 2**16
+LARGEST_NOTE_BYTES = 2**16
 
 
 @dataclass(frozen=True)
 class Sent:
-    """How far a tracker was told of a run: ``points`` at ``step``, and all of the steps before.
+    """The last point that a tracker got: number ``points`` at ``step``, after all before it.
 
     What a resumed run does once more is not sent again, since it is the same. So is the ``id`` by
     which the tracker knows the run.
@@ -54,7 +54,7 @@ class Sent:
         return ()
 
     def after(self, points: Sequence[MetricsPoint]) -> "Sent":
-        """How far it is told after these."""
+        """The same once these were sent."""
         step = points[-1].step
         number = sum(point.step == step for point in points)
         return Sent(self.id, step, number + self.points * (step == self.step))
@@ -92,7 +92,7 @@ class Delivery:
 
     @property
     def place(self) -> str:
-        """Where to see the run, if it was opened."""
+        """The address of the run, or the command that shows it; "" before it was opened."""
         return self._recorder.place if self._recorder else ""
 
     def send(self) -> int:
@@ -106,8 +106,8 @@ class Delivery:
         points = self._sent.beyond(self._following.points)
         following = self._following
         times = times_of(following.points, following.attempts, len(following.points) - len(points))
-        for start in range(0, len(points), AT_ONCE):
-            part = points[start : start + AT_ONCE]
+        for start in range(0, len(points), POINTS_AT_ONCE):
+            part = points[start : start + POINTS_AT_ONCE]
             self._record(part, times[start : start + len(part)])
             self._sent = self._sent.after(part)
             durable.replace(self._path, json.dumps(asdict(self._sent)).encode())
@@ -144,7 +144,7 @@ class Delivery:
         os.close(self._lock)
 
 
-def sync(folder: Path, to: Sequence[str] = ()) -> list[str]:
+def send_missing(folder: Path, to: Sequence[str] = ()) -> list[str]:
     """Send what is missing to the trackers of a run, or to those named; returns a line for each.
 
     Raises:
@@ -213,7 +213,7 @@ def recorder_of(tracker: Tracker, run: TrackedRun) -> Recorder:
 
 
 def _not_taken(tracker: Tracker, error: Exception) -> CannotWriteError:
-    reason = plain(str(error).strip().partition("\n")[0])[:200] or type(error).__name__
+    reason = printable(str(error).strip().partition("\n")[0])[:200] or type(error).__name__
     return CannotWriteError(f"{tracker} failed: {reason}", help="bertc runs sync RUN, later")
 
 
@@ -221,7 +221,7 @@ def _read_sent(path: Path) -> Sent:
     if not is_taken(path):
         return Sent(secrets.token_hex(8))
     with suppress(ValidationError):
-        return _SENT.validate_json(read_bytes(path, LARGEST_BYTES))
+        return _SENT.validate_json(read_bytes(path, LARGEST_NOTE_BYTES))
     raise DataError(
         f"{path} is damaged: it is not what bertc runs sync writes",
         help=f"remove {path}: then all figures are sent again, as another run",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from bertc.runs.curves import MetricsPoint
-from bertc.trackers.tracker import TrackedRun, package
+from bertc.trackers.tracker import TrackedRun, tracker_package
 
 FOLDER = "tensorboard"
 
@@ -12,9 +12,11 @@ class EventFile:
     """A new event file, beside those of earlier attempts: TensorBoard reads them as one run."""
 
     def __init__(self, run: TrackedRun) -> None:
-        writers = package("tensorboard.summary.writer.event_file_writer", "tensorboard")
-        self._event = package("tensorboard.compat.proto.event_pb2", "tensorboard").Event
-        self._summary = package("tensorboard.compat.proto.summary_pb2", "tensorboard").Summary
+        writers = tracker_package("tensorboard.summary.writer.event_file_writer", "tensorboard")
+        self._event = tracker_package("tensorboard.compat.proto.event_pb2", "tensorboard").Event
+        self._summary = tracker_package(
+            "tensorboard.compat.proto.summary_pb2", "tensorboard"
+        ).Summary
         self._writer = writers.EventFileWriter(str(run.folder / FOLDER))
         self.place = f"tensorboard --logdir {run.folder}"
 

@@ -1,4 +1,4 @@
-"""What a tracker is told of a run, and which package each one is."""
+"""A run as trackers know it, and the packages that they are."""
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -13,14 +13,8 @@ from bertc.ir.program.run import Tracker
 from bertc.runs.attempts import Attempt
 from bertc.runs.curves import MetricsPoint
 
-PROJECT = "bertc"
+DEFAULT_PROJECT = "bertc"
 """The project, or experiment, of runs where the tracker's own variables name none."""
-PACKAGES: Mapping[Tracker, str] = {
-    "tensorboard": "tensorboard",
-    "wandb": "wandb",
-    "mlflow": "mlflow",
-    "trackio": "trackio",
-}
 
 
 @dataclass(frozen=True)
@@ -41,7 +35,7 @@ class Recorder(Protocol):
     """A run in a tracker, open for more figures; any call may raise anything."""
 
     place: str
-    """Where to see it, or the command that shows it."""
+    """Its address, or the command that shows it."""
 
     def record(self, points: Sequence[MetricsPoint], times: Sequence[float]) -> None:
         """Take points with the Unix time of each; when it returns, the tracker keeps them."""
@@ -57,11 +51,11 @@ def refuse_missing(trackers: Sequence[Tracker]) -> None:
         MissingInputError: naming the first, and how it is installed.
     """
     for tracker in trackers:
-        if find_spec(PACKAGES[tracker]) is None:
+        if find_spec(tracker) is None:
             raise _missing(tracker)
 
 
-def package(name: str, tracker: Tracker) -> Any:
+def tracker_package(name: str, tracker: Tracker) -> Any:
     """Import a module of a tracker's package.
 
     Raises:
@@ -75,7 +69,7 @@ def package(name: str, tracker: Tracker) -> Any:
 
 def _missing(tracker: Tracker) -> MissingInputError:
     return MissingInputError(
-        f"{PACKAGES[tracker]} is not installed, which log={tracker} needs",
+        f"{tracker} is not installed, which log={tracker} needs",
         help=f"pip install -c constraints.txt -e '.[{tracker}]'",
     )
 

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from bertc.runs.curves import MetricsPoint
-from bertc.trackers.tracker import PROJECT, TrackedRun, package
+from bertc.trackers.tracker import DEFAULT_PROJECT, TrackedRun, tracker_package
 
 
 class TrackioRun:
     """A run of trackio, by its folder's name and id."""
 
     def __init__(self, run: TrackedRun) -> None:
-        trackio = package("trackio", "trackio")
-        project = os.environ.get("TRACKIO_PROJECT", PROJECT)
+        trackio = tracker_package("trackio", "trackio")
+        project = os.environ.get("TRACKIO_PROJECT", DEFAULT_PROJECT)
         self._run = trackio.init(
             project=project,
             name=f"{run.name}-{run.id}",

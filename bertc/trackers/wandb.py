@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from bertc.runs.curves import MetricsPoint
-from bertc.trackers.tracker import PROJECT, TrackedRun, package
+from bertc.trackers.tracker import DEFAULT_PROJECT, TrackedRun, tracker_package
 
 
 class WandbRun:
@@ -15,10 +15,10 @@ class WandbRun:
 
     def __init__(self, run: TrackedRun) -> None:
         os.environ.setdefault("WANDB_SILENT", "true")
-        wandb = package("wandb", "wandb")
+        wandb = tracker_package("wandb", "wandb")
         offline = "WANDB_MODE" not in os.environ and not wandb.login(prompt=False, verify=False)
         self._run = wandb.init(
-            project=os.environ.get("WANDB_PROJECT", PROJECT),
+            project=os.environ.get("WANDB_PROJECT", DEFAULT_PROJECT),
             id=run.id,
             name=run.name,
             dir=str(run.folder),

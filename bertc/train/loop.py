@@ -31,18 +31,16 @@ from bertc.planning.schedules import rate
 from bertc.runs.folder import RunFolder, admit
 from bertc.runs.metrics import Sums
 from bertc.runs.results import mean_score
-from bertc.runs.state import noting_failure
 from bertc.step.feed import Batch, Feed
 from bertc.step.step import StepResult
 from bertc.step.task_feed import TaskFeed
 from bertc.storage.paths import cache_folder
-from bertc.trackers.beside import beside
 from bertc.trackers.tracker import refuse_missing
 from bertc.train.averaging import in_average, update_average
 from bertc.train.clock import Clock, Laps
 from bertc.train.finish import finish
 from bertc.train.lessons import with_lessons
-from bertc.train.opening import open_session
+from bertc.train.opening import open_session, watched_over
 from bertc.train.patience import update_patience
 from bertc.train.phase import Phase, open_phase, update_rule
 from bertc.train.profiled import profiled
@@ -99,11 +97,8 @@ def train(
                 if dry_run:
                     return rehearsed(start, out)
                 start = with_lessons(start, cache, display, ranks)
-            with (
-                open_session(start, folder, spec_text, display, ranks) as session,
-                noting_failure(folder) if ranks.is_main else nullcontext(),
-                beside(out, resolved.run.trackers if ranks.is_main else (), display.note),
-            ):
+            opened = open_session(start, folder, spec_text, display, ranks)
+            with opened as session, watched_over(session):
                 for index in range(len(resolved.stages)):
                     _train_stage(session, index, profile if ranks.is_main else None)
                 return finish(session)

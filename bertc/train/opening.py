@@ -19,9 +19,11 @@ from bertc.runs import checkpoints
 from bertc.runs.attempts import begin_attempt
 from bertc.runs.folder import RunFolder, identity
 from bertc.runs.metrics import Metrics, NoMetrics
+from bertc.runs.state import noting_failure
 from bertc.step.memory import Remembered, shapes, taken_up
 from bertc.step.vocabulary import vocab_tensors
 from bertc.storage import durable
+from bertc.trackers.beside import alongside
 from bertc.train.lock import write_or_check_lock
 from bertc.train.session import Session, laid_out
 from bertc.train.start import Start
@@ -78,6 +80,17 @@ def open_session(
             average={name: engine.shard(mean, name) for name, mean in average.items()},
             saved=ranks.share(progress.step if checkpoint else -1),
         )
+
+
+@contextmanager
+def watched_over(session: Session) -> Iterator[None]:
+    """In the first process: note the reason if the block fails, and send figures to trackers."""
+    if not session.ranks.is_main:
+        yield
+        return
+    folder, trackers = session.folder, session.resolved.run.trackers
+    with noting_failure(folder), alongside(folder.path, trackers, session.display.note):
+        yield
 
 
 def _metrics(

@@ -12,7 +12,7 @@ EMPTY = 0x2800
 
 
 @dataclass(frozen=True)
-class Series:
+class DrawnCurve:
     """A curve: its points in the order of x, joined by lines or not, and its style in rich."""
 
     xs: Sequence[float]
@@ -21,7 +21,7 @@ class Series:
     joined: bool = True
 
 
-def chart(curves: Sequence[Series], width: int, height: int) -> list[Text]:
+def chart(curves: Sequence[DrawnCurve], width: int, height: int) -> list[Text]:
     """Draw curves over each other in ``height`` lines of ``width`` characters, labels included.
 
     The lines above and below have the range of y, left of the curves; [] without a point.
@@ -63,7 +63,7 @@ class _Grid:
         self._bits = [[0] * columns for _ in range(rows)]
         self._styles = [[""] * columns for _ in range(rows)]
 
-    def draw(self, xs: Sequence[float], ys: Sequence[float], curve: Series) -> None:
+    def draw(self, xs: Sequence[float], ys: Sequence[float], curve: DrawnCurve) -> None:
         """Draw a curve whose coordinates are from 0 to 1."""
         wide, high = self.columns * 2 - 1, self.rows * 4 - 1
         dots = [(round(x * wide), round((1 - y) * high)) for x, y in zip(xs, ys, strict=True)]

@@ -43,7 +43,7 @@ class LivePage:
         self._content, self._version, self._rest_until = b"", "", 0.0
 
     def version(self) -> str:
-        """What the page would be made of now; that of the last one while it rests."""
+        """The standing that a page would show now; that of the last page while it rests."""
         with self._lock:
             return self._next()
 
@@ -82,7 +82,7 @@ class PageServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """The address of the page."""
         return f"http://{HOME}:{self.server_port}/"
 
     @property

@@ -16,7 +16,7 @@ from bertc.runs.folder import RunFolder
 from bertc.runs.following import Following
 from bertc.runs.state import last_sign
 from bertc.storage.paths import is_taken
-from bertc.storage.plain_text import plain
+from bertc.storage.printable import printable
 from bertc.watch.page import LivePage, PageServer
 from bertc.watch.view import View, view_of
 
@@ -40,7 +40,9 @@ def show_once(folder: Path, console: Console) -> None:
 def wait_for(folder: Path, console: Console) -> None:
     """Wait until there is a run in the folder."""
     if not RunFolder(folder).holds_a_run:
-        console.print(f"waiting for a run in {plain(str(folder))}", markup=False, soft_wrap=True)
+        console.print(
+            f"waiting for a run in {printable(str(folder))}", markup=False, soft_wrap=True
+        )
     while not RunFolder(folder).holds_a_run:
         time.sleep(LOOK_SECONDS)
 

@@ -1,27 +1,27 @@
-"""What is shown of a run: where it stands, its curves, its last evaluation."""
+"""A run as it is shown: its standing, its curves, its last evaluation."""
 
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.columns import Columns
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from bertc.estimate.units import duration_text
 from bertc.ir.program.resolved import Resolved
 from bertc.runs.curves import Curves, FlopsUntil, MetricsPoint
 from bertc.runs.following import Following
-from bertc.runs.state import State, last_sign, state_of
-from bertc.storage.plain_text import plain
-from bertc.watch.chart import Series, chart
+from bertc.runs.state import RunState, last_sign, state_of
+from bertc.storage.printable import printable
+from bertc.watch.chart import DrawnCurve, chart
 
 LOSS_LINES, SIDE_LINES = 12, 6
 QUIET_SECONDS = 120.0
-"""Seconds without a new figure from which on they are told."""
+"""Seconds without a new figure after which a reader should know."""
 RECENT = 10
-"""Lines of metrics from which the present speed is told."""
+"""Lines of metrics whose speed counts as the present one."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class View:
 
     folder: Path
     name: str
-    state: State
+    state: RunState
     stage: str
     step: int
     steps: int
@@ -49,21 +49,21 @@ class View:
     def line(self) -> str:
         """The run in one line, for logs and pipes."""
         parts = [f"{self.state}, step {self.step:,} of {self.steps:,}"]
-        parts += [f"stage {plain(self.stage)}"] if self.stage else []
+        parts += [f"stage {printable(self.stage)}"] if self.stage else []
         parts += _figures(self.latest)
         parts += [f"{duration_text(self.seconds)} so far"] if self.seconds else []
         if self.seconds_left is not None and not self.over:
             parts.append(f"about {duration_text(self.seconds_left)} left")
         if self.silent_seconds > QUIET_SECONDS and not self.over:
             parts.append(f"no new figure for {duration_text(self.silent_seconds)}")
-        return f"{plain(str(self.folder))}: {', '.join(parts)}"
+        return f"{printable(str(self.folder))}: {', '.join(parts)}"
 
     def evaluation_line(self) -> str:
         """The last evaluation in one line; "" before the first."""
         if self.evaluation is None:
             return ""
         values = self.evaluation.values.items()
-        figures = (f"{plain(name.removeprefix('eval/'))} {value:.4g}" for name, value in values)
+        figures = (f"{printable(name.removeprefix('eval/'))} {value:.4g}" for name, value in values)
         return f"evaluation at step {self.evaluation.step:,}: {', '.join(figures)}"
 
     def picture(self, width: int) -> RenderableType:
@@ -83,17 +83,19 @@ class View:
             )
             if name in self.curves.names
         ]
+        beside = Table.grid(padding=(0, 2))
+        beside.add_row(*side)
         return Group(
             Text(self.line()),
             self._bar(width),
             title,
             *chart(loss, width, LOSS_LINES),
-            Columns(side, padding=(0, 2)),
+            beside,
             Text(self.evaluation_line()),
         )
 
-    def _series(self, name: str, style: str) -> Series:
-        return Series(*self.curves.of(name, "step"), style)
+    def _series(self, name: str, style: str) -> DrawnCurve:
+        return DrawnCurve(*self.curves.of(name, "step"), style)
 
     def _bar(self, width: int) -> Text:
         done = round(width * self.step / max(1, self.steps))

@@ -106,7 +106,7 @@ def test_conditions_choose_runs_by_facts_and_settings(run, tmp_path):
 def test_a_run_on_another_machine_trains_while_it_writes(run, monkeypatch):
     folder = RunFolder(run("far", {3: 5.0}, host="another"))
     assert state_of(folder, folder.read_resolved()) == "training"
-    monkeypatch.setattr(state, "SILENT_SECONDS", 0.0)
+    monkeypatch.setattr(state, "SILENCE_SECONDS", 0.0)
     assert state_of(folder, folder.read_resolved()) == "stopped"
 
 

@@ -82,11 +82,11 @@ def kept(monkeypatch):
 
 
 def test_what_a_resumed_run_did_once_more_is_sent_once(run, kept):
-    assert sync.sync(run, ["wandb"]) == [f"{run}: wandb was sent 4 lines (here)"]
+    assert sync.send_missing(run, ["wandb"]) == [f"{run}: wandb was sent 4 lines (here)"]
     take_up(run, 4, 2000.0)
     write(run, RESUMED)
-    assert sync.sync(run) == [f"{run}: wandb was sent 1 lines (here)"]
-    assert sync.sync(run) == [f"{run}: wandb was sent 0 lines"]
+    assert sync.send_missing(run) == [f"{run}: wandb was sent 1 lines (here)"]
+    assert sync.send_missing(run) == [f"{run}: wandb was sent 0 lines"]
     assert kept["wandb"].points == [
         (2, "train"), (4, "train"), (4, "eval"), (6, "train"), (8, "train")
     ]  # fmt: skip
@@ -109,15 +109,15 @@ def test_a_tracker_that_fails_is_told_once_and_gets_all_later(run, kept):
     ]
     assert len(kept["wandb"].points) == 4
     with pytest.raises(CannotWriteError, match="its disk"):
-        sync.sync(run, ["trackio"])
+        sync.send_missing(run, ["trackio"])
     kept["trackio"].fails = False
-    assert sync.sync(run, ["trackio"]) == [f"{run}: trackio was sent 4 lines (here)"]
+    assert sync.send_missing(run, ["trackio"]) == [f"{run}: trackio was sent 4 lines (here)"]
 
 
 def test_one_process_sends_at_a_time_and_trackers_are_known(run, kept):
     delivery = sync.Delivery(run, "wandb")
     with pytest.raises(StoppedError, match="another process"):
-        sync.sync(run, ["wandb"])
+        sync.send_missing(run, ["wandb"])
     delivery.release()
     with pytest.raises(UsageError, match="no tracker 'tensorbord'"):
         sync.trackers_of(run, ["tensorbord"])
@@ -129,10 +129,10 @@ def test_one_process_sends_at_a_time_and_trackers_are_known(run, kept):
 def test_event_files_of_tensorboard_hold_the_metrics(run):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    sync.sync(run, ["tensorboard"])
+    sync.send_missing(run, ["tensorboard"])
     take_up(run, 4, 2000.0)
     write(run, RESUMED)
-    sync.sync(run)
+    sync.send_missing(run)
     found = EventAccumulator(str(run / "tensorboard"))
     found.Reload()
     there = curves(run)
@@ -152,7 +152,7 @@ def test_a_hanging_tracker_is_left_behind_and_told(tmp_path, monkeypatch):
     monkeypatch.setattr(beside, "_started", hangs)
     monkeypatch.setattr(beside, "END_SECONDS", 0.05)
     told = []
-    with beside.beside(tmp_path, ["wandb"], told.append):
+    with beside.alongside(tmp_path, ["wandb"], told.append):
         pass
     (warning,) = told
     assert f"bertc runs sync {tmp_path} sends what is missing" in warning

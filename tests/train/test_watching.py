@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from bertc.runs.following import Following
-from bertc.watch.chart import Series, chart
+from bertc.watch.chart import DrawnCurve, chart
 from bertc.watch.page import LivePage, PageServer
 from bertc.watch.terminal import show_once, watch
 from bertc.watch.view import view_of
@@ -84,10 +84,12 @@ def test_a_picture_fits_its_width_and_lines_go_where_there_is_no_terminal(run):
 
 
 def test_curves_are_drawn_from_their_least_to_their_largest_value():
-    (top, bottom) = chart([Series([0, 1, 2, 3], [0.0, 1.0, 2.0, 3.0], "red")], width=4, height=2)
+    (top, bottom) = chart(
+        [DrawnCurve([0, 1, 2, 3], [0.0, 1.0, 2.0, 3.0], "red")], width=4, height=2
+    )
     assert (top.plain, bottom.plain) == ("3  \u285c", "0 \u2878 ")
-    assert chart([Series([], [], "red")], 10, 3) == []
-    flat = chart([Series([1, 1], [2.0, 2.0], "red")], 20, 3)
+    assert chart([DrawnCurve([], [], "red")], 10, 3) == []
+    flat = chart([DrawnCurve([1, 1], [2.0, 2.0], "red")], 20, 3)
     assert len(flat) == 3
 
 
