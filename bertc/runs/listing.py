@@ -25,7 +25,7 @@ from bertc.syntax import load
 
 WIDEST = 10_000
 """Characters of the console for tables, more than any table takes."""
-COMPARED = ("name", "folder", "state")
+RUN_FACTS = ("name", "folder", "state")
 """Facts that ``--where`` compares besides settings."""
 
 
@@ -163,7 +163,7 @@ def _condition(text: str) -> Callable[[Listed], bool]:
     if name == "state" and wanted not in get_args(RunState):
         known = ", ".join(get_args(RunState))
         raise UsageError(f"no run has the state {wanted[:60]!r}", help=f"one of {known}")
-    if name in COMPARED:
+    if name in RUN_FACTS:
         return lambda run: fnmatchcase(str(getattr(run, name)), wanted)
     diagnostics = Diagnostics()
     programs = load("", [text], diagnostics)

@@ -40,7 +40,7 @@ from bertc.train.averaging import in_average, update_average
 from bertc.train.clock import Clock, Laps
 from bertc.train.finish import finish
 from bertc.train.lessons import with_lessons
-from bertc.train.opening import open_session, watched_over
+from bertc.train.opening import open_session
 from bertc.train.patience import update_patience
 from bertc.train.phase import Phase, open_phase, update_rule
 from bertc.train.profiled import profiled
@@ -97,8 +97,7 @@ def train(
                 if dry_run:
                     return rehearsed(start, out)
                 start = with_lessons(start, cache, display, ranks)
-            opened = open_session(start, folder, spec_text, display, ranks)
-            with opened as session, watched_over(session):
+            with open_session(start, folder, spec_text, display, ranks) as session:
                 for index in range(len(resolved.stages)):
                     _train_stage(session, index, profile if ranks.is_main else None)
                 return finish(session)

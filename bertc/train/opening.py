@@ -57,7 +57,7 @@ def open_session(
     average = _average(state, stage, progress.step, ranks)
     model, engine, moments = laid_out(model, state.moments, plan, ranks.world)
     remembered = _taken_up(resolved, state, progress.step, ranks, device)
-    with _metrics(start, folder, progress, ranks) as lines:
+    with _metrics(start, folder, progress, display, ranks) as lines:
         yield Session(
             resolved=resolved,
             folder=folder,
@@ -83,25 +83,24 @@ def open_session(
 
 
 @contextmanager
-def watched_over(session: Session) -> Iterator[None]:
-    """In the first process: note the reason if the block fails, and send figures to trackers."""
-    if not session.ranks.is_main:
-        yield
-        return
-    folder, trackers = session.folder, session.resolved.run.trackers
-    with noting_failure(folder), alongside(folder.path, trackers, session.display.note):
-        yield
-
-
 def _metrics(
-    start: Start, folder: RunFolder, progress: Progress, ranks: ProcessGroup
-) -> Metrics | NoMetrics:
-    """Open the metrics in the first process, and note there that the run is taken up."""
+    start: Start, folder: RunFolder, progress: Progress, display: Display, ranks: ProcessGroup
+) -> Iterator[Metrics | NoMetrics]:
+    """Open the metrics in the first process, noting there how the run is taken up and may fail.
+
+    Its figures go to trackers meanwhile.
+    """
     if not ranks.is_main:
-        return NoMetrics()
+        yield NoMetrics()
+        return
     durable.remove(folder.failure)
     begin_attempt(folder.attempts, progress.step, start.machine.name, ranks.world.size)
-    return Metrics(folder.metrics, progress.metrics_bytes)
+    with (
+        Metrics(folder.metrics, progress.metrics_bytes) as lines,
+        noting_failure(folder),
+        alongside(folder.path, start.resolved.run.trackers, display.note),
+    ):
+        yield lines
 
 
 def _note_duration(resolved: Resolved, cost: Estimate, display: Display) -> None:
