@@ -61,6 +61,7 @@ ROOMS = (
     "objectives",
     "tasks",
     "runs",
+    "trackers",
     "distributed",
     "optim",
     "step",
@@ -72,6 +73,8 @@ ROOMS = (
     "inference",
     "search",
     "editor",
+    "report",
+    "watch",
     "commands",
 )
 """Folders of the package from the ground up: one imports only from those before it."""

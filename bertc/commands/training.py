@@ -41,6 +41,10 @@ def train(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="try everything but training")] = False,
     nproc: Annotated[int, typer.Option(min=1, help="processes on this machine, one per GPU")] = 1,
     profile: ProfileOption = None,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(help="tensorboard, wandb, mlflow or trackio: figures go there too"),
+    ] = None,
 ) -> None:
     """Train a spec into a run folder, or each point of a grid into one; torchrun may start it."""
     from bertc.api import points
@@ -48,37 +52,41 @@ def train(
     from bertc.syntax.files import spec_text
 
     end_with_launcher()
+    set = [*(set or ()), *([f"log=[{', '.join(log)}]"] if log else [])]
     if profile:
         os.environ.update(QUIET_PROFILER)
     spec = spec or (str(out) if resume and out else "")
     if run := _run_to_resume(spec, out, resume):
-        out, programs = run, _program_of(run, set or ())
+        out, programs = run, _program_of(run, set)
     else:
         findings = Diagnostics()
-        programs = points(spec, set or (), findings)
+        programs = points(spec, set, findings)
         _remark(findings, nproc)
     if len(programs) > 1:
-        raise typer.Exit(
-            _train_grid(programs, spec, set or (), out, resume, dry_run, nproc, profile)
-        )
+        raise typer.Exit(_train_grid(programs, spec, set, out, resume, dry_run, nproc, profile))
     (resolved,) = programs
     folder = out or Path("runs") / resolved.name
     if nproc > 1:
-        from bertc.distributed.launch import launch
-        from bertc.host.machine import refuse_too_few_devices
-        from bertc.planning.world import World, refuse_too_many
-
-        refuse_too_few_devices(resolved.run.device, nproc)
-        refuse_too_many(resolved, World(nproc, nproc))
-        command = _training(spec, set or (), folder, resume, dry_run, profile)
-        raise typer.Exit(launch(command, nproc, folder))
+        command = _training(spec, set, folder, resume, dry_run, profile)
+        raise typer.Exit(_launch(command, resolved, nproc, folder))
     from bertc.distributed.process_group import world_here
     from bertc.train.loop import train as go
 
-    text = "" if run else spec_text(spec, set or ())
+    text = "" if run else spec_text(spec, set)
     report = go(resolved, folder, spec_text=text, resume=resume, dry_run=dry_run, profile=profile)
     if world_here()[0] == 0:
         typer.echo(report.summary())
+
+
+def _launch(command: Sequence[str], resolved: "Resolved", nproc: int, folder: Path) -> int:
+    """Train in several processes; returns the exit code."""
+    from bertc.distributed.launch import launch
+    from bertc.host.machine import refuse_too_few_devices
+    from bertc.planning.world import World, refuse_too_many
+
+    refuse_too_few_devices(resolved.run.device, nproc)
+    refuse_too_many(resolved, World(nproc, nproc))
+    return launch(command, nproc, folder)
 
 
 def _remark(findings: Diagnostics, nproc: int) -> None:

@@ -40,14 +40,19 @@ NO_NETWORKS = NoNetworks()
 class PreparedCorpus:
     """The data of a run; ``fingerprint`` is of its content, not of where or when it was written.
 
-    ``facts`` holds, for each source, its name and its counts of tokens, sentences and documents.
+    ``texts`` are the sources of text, tokenised; none where all stages learn tasks.
     """
 
     resolved: Resolved
     vocabulary: Vocabulary
     fingerprint: str
-    facts: tuple[dict[str, Any], ...]
+    texts: tuple[Tokenised, ...]
     stages: tuple[AnyData, ...]
+
+    @property
+    def facts(self) -> tuple[dict[str, Any], ...]:
+        """Of each source its name and its counts of tokens, sentences and documents."""
+        return tuple(text.facts for text in self.texts)
 
     def stage(self, index: int) -> AnyData:
         """The batches of a stage by its index in ``resolved.stages``."""
@@ -88,7 +93,7 @@ def prepare(
         resolved,
         vocabulary,
         _content(resolved, vocabulary, tokenised, stages),
-        tuple(part.facts for part in tokenised.values()),
+        tuple(tokenised.values()),
         stages,
     )
 

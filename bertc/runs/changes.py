@@ -24,6 +24,8 @@ AS_STEPS = ("epochs", "batch_warmup")
 """Settings without a field in resolved stages, whose steps follow from them."""
 ABOUT_MEMORY = ("microbatch", "recompute", "strategy")
 """Settings that may change on resume, as they must after memory ran out."""
+CHANGEABLE = (*ABOUT_MEMORY, "log")
+"""Settings that may change on resume: those, and the trackers, which change nothing of the run."""
 SHOWN = 12
 POINT = "# the point "
 """Prefix of the last line in the spec of a grid point's run; the point's name follows."""
@@ -149,7 +151,7 @@ def of_the_run(resolved: Resolved) -> dict[str, Any]:
     network = encoder.settings()
     return {
         **{name: value for name, value in network.items() if name not in STAGE_SETTINGS},
-        **{name: getattr(run, name) for name in Run.model_fields if name not in ABOUT_MEMORY},
+        **{name: getattr(run, name) for name in Run.model_fields if name not in CHANGEABLE},
         "pooler": encoder.pooler,
         "languages": encoder.languages,
         "vocab": resolved.vocabulary,
@@ -217,7 +219,7 @@ def differences(old: Resolved, new: Resolved) -> list[str]:
 
 
 def _matters(address: tuple[str, ...]) -> bool:
-    return address[0] not in ("name", "origins") and address[-1] not in ABOUT_MEMORY
+    return address[0] not in ("name", "origins") and not {*address} & {*CHANGEABLE}
 
 
 def _leaves(value: Any, address: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

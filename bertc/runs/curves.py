@@ -1,6 +1,6 @@
 """The figures of a run along its way, by step, tokens, seconds or FLOPs. Loads no torch."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -60,8 +60,8 @@ def curves(folder: Path) -> Curves:
     """
     run = RunFolder(folder)
     resolved = run.read_resolved()
-    lines = metrics.read(run.metrics)
-    return Curves(tuple(_points(lines, resolved)), tuple(attempts.read(run.attempts)))
+    points = Placing(resolved).points(metrics.read(run.metrics))
+    return Curves(tuple(points), tuple(attempts.read(run.attempts)))
 
 
 def values_of(line: metrics.Line) -> Values:
@@ -88,21 +88,30 @@ def values_of(line: metrics.Line) -> Values:
     return values
 
 
-def _points(lines: list[metrics.Line], resolved: Resolved) -> Iterator[MetricsPoint]:
-    before = (0, 0.0)
-    flops = _FlopsUntil(resolved)
-    for line in lines:
-        tokens, seconds = line.get("tokens", before[0]), line.get("seconds", before[1])
-        values = values_of(line)
-        if line["kind"] == "train" and tokens > before[0] and seconds > before[1]:
-            speed = (tokens - before[0]) / (seconds - before[1])
-            values["train/tokens_per_second"] = speed
-        before = tokens, seconds
-        at = flops.at(line["step"])
-        yield MetricsPoint(line["kind"], line["stage"], line["step"], tokens, seconds, at, values)
+class Placing:
+    """Makes points of the lines of a run, given in their order, in one call or in many."""
+
+    def __init__(self, resolved: Resolved) -> None:
+        self._before = (0, 0.0)
+        self._flops = FlopsUntil(resolved)
+
+    def points(self, lines: Iterable[metrics.Line]) -> Iterator[MetricsPoint]:
+        """The points of the next lines."""
+        for line in lines:
+            before = self._before
+            tokens, seconds = line.get("tokens", before[0]), line.get("seconds", before[1])
+            values = values_of(line)
+            if line["kind"] == "train" and tokens > before[0] and seconds > before[1]:
+                speed = (tokens - before[0]) / (seconds - before[1])
+                values["train/tokens_per_second"] = speed
+            self._before = tokens, seconds
+            at = self._flops.at(line["step"])
+            yield MetricsPoint(
+                line["kind"], line["stage"], line["step"], tokens, seconds, at, values
+            )
 
 
-class _FlopsUntil:
+class FlopsUntil:
     """FLOPs that a run has taken until a step."""
 
     def __init__(self, resolved: Resolved) -> None:

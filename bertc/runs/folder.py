@@ -5,14 +5,17 @@ resolved.json    the resolved program             checkpoints/    see checkpoint
 lock.json        versions, data, machine, plan    model/          the trained model
 tokenizer/       the vocabulary's files           losses.png      the losses over the steps
 attempts.jsonl   each time it was started or resumed
+failed.txt       why it ended, if by an error; until it goes on
+trackers/        what each tracker was sent
 resolved-N.json  the program until N steps, of a run that went on for more
 pruned.json      the program of what is left, of a run that removed heads or neurons
 """
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bertc.diagnostics import (
@@ -37,6 +40,9 @@ from bertc.storage.paths import is_file, is_folder, is_taken
 from bertc.storage.plain_file import read_text
 from bertc.syntax.read.scan import LARGEST_TEXT
 
+GLANCES, GLANCE_SECONDS = 3, 0.02
+"""Number and length of the waits of a start for those who look at its lock."""
+
 
 class RunFolder:
     """The paths in a run folder, and how they are written and read."""
@@ -50,6 +56,8 @@ class RunFolder:
         self.tokenizer = path / "tokenizer"
         self.metrics = path / "metrics.jsonl"
         self.attempts = path / "attempts.jsonl"
+        self.failure = path / "failed.txt"
+        self.trackers = path / "trackers"
         self.checkpoints = path / "checkpoints"
         self.model = path / "model"
         self.plot = path / "losses.png"
@@ -96,7 +104,7 @@ class RunFolder:
                 f"cannot write in {self.path}: {error.strerror}", help="choose another --out"
             ) from error
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(descriptor)
             yield
         except BlockingIOError:
             raise StoppedError(
@@ -186,6 +194,19 @@ class RunFolder:
                 )
 
 
+def _lock(descriptor: int) -> None:
+    """Lock a file for this process alone; who just looks whether it is in use has it for a moment.
+
+    Raises:
+        BlockingIOError: if another process keeps it.
+    """
+    for _ in range(GLANCES):
+        with suppress(BlockingIOError):
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        time.sleep(GLANCE_SECONDS)
+    return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def admit(folder: RunFolder, resolved: Resolved, resume: bool) -> None:
     """Refuse a folder that this run must not use.
 
@@ -216,9 +237,9 @@ def admit(folder: RunFolder, resolved: Resolved, resume: bool) -> None:
 
 
 def identity(resolved: Resolved) -> str:
-    """The fingerprint of what a run computes, without settings that only fit it to devices."""
+    """The fingerprint of what a run computes: without settings that fit it to devices, or log."""
     stages = tuple(stage.model_copy(update={"microbatch": 0}) for stage in resolved.stages)
-    run = resolved.run.model_copy(update={"recompute": "auto", "strategy": "auto"})
+    run = resolved.run.model_copy(update={"recompute": "auto", "strategy": "auto", "log": "none"})
     return resolved.model_copy(update={"stages": stages, "run": run}).fingerprint()
 
 

@@ -21,7 +21,7 @@ UNTOLD = (*ABOUT_MEMORY, *AS_STEPS, "grow")
 """Stage settings that never become table columns, being redundant with others."""
 
 
-ASIDE = ("seed", "log_every", "eval_every", "save_every", "keep")
+ASIDE = ("seed", "log_every", "eval_every", "save_every", "keep", "log")
 """Run settings that may differ within a row."""
 
 
@@ -202,6 +202,21 @@ def _cells(programs: Sequence[Resolved]) -> dict[str, list[str]]:
         for stage in dict.fromkeys(stage for each in texts for stage in each):
             cells[f"{stage}.{name}"] = [each.get(stage, "") for each in texts]
     return cells
+
+
+def settings_texts(program: Resolved) -> dict[str, str]:
+    """The text of every setting of a program, as ``stage.setting`` where its stages differ."""
+    of_run = of_the_run(program) | {name: getattr(program.run, name) for name in ASIDE}
+    texts = {name: written(name, of_run[name]) for name in Settings.model_fields if name in of_run}
+    for name in STAGE_SETTINGS:
+        if name in UNTOLD:
+            continue
+        of_stages = {stage.name: written(name, getattr(stage, name)) for stage in program.stages}
+        if len(set(of_stages.values())) == 1:
+            texts[name] = next(iter(of_stages.values()))
+        else:
+            texts |= {f"{stage}.{name}": text for stage, text in of_stages.items()}
+    return texts
 
 
 def _setting_text(name: str, stage: Stage, last: bool) -> str:

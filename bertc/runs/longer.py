@@ -8,7 +8,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.planning.schedules import rate
 from bertc.syntax import load
 
-OF_STAGES, OF_RUNS = ("microbatch",), ("recompute", "strategy")
+OF_STAGES, OF_RUNS = ("microbatch",), ("recompute", "strategy", "log")
 RATES_COMPARED = 1000
 """Most steps at which learning rates are compared, evenly spread.
 
@@ -34,7 +34,7 @@ def with_settings(resolved: Resolved, overrides: Sequence[str]) -> Resolved:
         if name not in ("steps", *OF_STAGES, *OF_RUNS):
             raise ResumeRefusedError(
                 f"{name} cannot change when a run is resumed",
-                help=f"leave {name} out; steps, microbatch, recompute and strategy may change",
+                help=f"leave {name} out; steps, microbatch, recompute, strategy and log may change",
             )
     if "steps" in settings:
         resolved = longer(resolved, settings["steps"])

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 from bertc.diagnostics import DataError
 from bertc.storage import durable
 from bertc.storage.paths import is_taken
-from bertc.storage.plain_file import read_bytes
+from bertc.storage.plain_file import opened, read_bytes
 
 LARGEST_BYTES = 2**30
 FINITE = ConfigDict(strict=True, allow_inf_nan=False)
@@ -150,6 +150,21 @@ def read(path: Path, limit_bytes: int | None = None) -> list[Line]:
     raw = read_bytes(path, LARGEST_BYTES)[:limit_bytes]
     lines = raw[: raw.rfind(b"\n") + 1].split(b"\n")[:-1]
     return [_line(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
+
+
+def read_on(path: Path, start: int) -> tuple[list[Line], int]:
+    """Read the whole lines from byte ``start`` on, and tell where the next one begins.
+
+    Raises:
+        MissingInputError: if it cannot be read.
+        DataError: if a line is not what a run writes.
+    """
+    with opened(path) as file:
+        file.seek(start)
+        raw = file.read(LARGEST_BYTES)
+    whole = raw.rfind(b"\n") + 1
+    lines = raw[:whole].split(b"\n")[:-1]
+    return [_line(line, f"{path} after byte {start:,}") for line in lines], start + whole
 
 
 def _line(raw: bytes, place: str) -> Line:

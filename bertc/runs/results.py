@@ -59,6 +59,14 @@ class Run:
         """The step that an unfinished run is at, "1,000/2,000"; "" for a finished one."""
         return "" if self.finished else f"{self.step:,}/{self.resolved.steps:,}"
 
+    def ranked(self, seen: Seen) -> tuple[str, float]:
+        """The score or loss that ranks an evaluation of the last stage, after its name."""
+        scored = {score[0] for score in seen.values}
+        tasks = [task for task in self.resolved.stages[-1].tasks if task.title in scored]
+        if not tasks or len(next(iter(seen.values))) == 1:
+            return "held-out loss", -seen.rank
+        return " + ".join(f"{task.title} {task.metrics[0]}" for task in tasks), seen.rank
+
 
 def mean_score(stage: Stage, scores: Scores) -> float:
     """The score that ranks evaluations: the mean over tasks of their first metric's over parts."""
@@ -77,14 +85,8 @@ def best_score(folder: Path) -> tuple[str, float] | None:
     """
     if not is_file(folder / "lock.json"):  # an imported model has none
         return None
-    run = _read(folder)
-    if run.best is None:
-        return None
-    scored = {score[0] for score in run.best.values}
-    tasks = [task for task in run.resolved.stages[-1].tasks if task.title in scored]
-    if not tasks or len(next(iter(run.best.values))) == 1:
-        return "held-out loss", -run.best.rank
-    return " + ".join(f"{task.title} {task.metrics[0]}" for task in tasks), run.best.rank
+    run = read_run(folder)
+    return run.ranked(run.best) if run.best else None
 
 
 def find_runs(folders: Sequence[Path]) -> list[Run]:
@@ -94,6 +96,15 @@ def find_runs(folders: Sequence[Path]) -> list[Run]:
         MissingInputError: if a folder does not exist, or there is no run in any.
         DataError: if the files of a run are damaged.
     """
+    return [read_run(path) for path in find_folders(folders)]
+
+
+def find_folders(folders: Sequence[Path]) -> list[Path]:
+    """Every run folder among these folders and below them.
+
+    Raises:
+        MissingInputError: if a folder does not exist, or there is no run in any.
+    """
     for folder in folders:
         if not is_folder(folder):
             raise MissingInputError(f"there is no folder {folder}", help="check the path")
@@ -102,7 +113,7 @@ def find_runs(folders: Sequence[Path]) -> list[Run]:
         raise MissingInputError(
             f"no run in {', '.join(map(str, folders))}", help="bertc train SPEC --out DIR makes one"
         )
-    return [_read(path) for path in paths.values()]
+    return list(paths.values())
 
 
 def _run_folders(folder: Path) -> Iterator[Path]:
@@ -114,7 +125,13 @@ def _run_folders(folder: Path) -> Iterator[Path]:
                 yield Path(name)
 
 
-def _read(path: Path) -> Run:
+def read_run(path: Path) -> Run:
+    """Read a run and its evaluations.
+
+    Raises:
+        MissingInputError: if there is none.
+        DataError: if its files are damaged.
+    """
     folder = RunFolder(path)
     resolved = folder.read_resolved()
     lines = metrics.read(folder.metrics)

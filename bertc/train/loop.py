@@ -35,6 +35,7 @@ from bertc.step.feed import Batch, Feed
 from bertc.step.step import StepResult
 from bertc.step.task_feed import TaskFeed
 from bertc.storage.paths import cache_folder
+from bertc.trackers.tracker import refuse_missing
 from bertc.train.averaging import in_average, update_average
 from bertc.train.clock import Clock, Laps
 from bertc.train.finish import finish
@@ -110,6 +111,7 @@ def _look_at(
 ) -> None:
     """Refuse a run folder that the run cannot use."""
     admit(folder, resolved, resume)
+    refuse_missing(resolved.run.trackers)
     if resume and not folder.holds_a_run:
         display.note(f"{folder.path} holds no run yet: one begins")
     if dry_run:

@@ -19,8 +19,11 @@ from bertc.runs import checkpoints
 from bertc.runs.attempts import begin_attempt
 from bertc.runs.folder import RunFolder, identity
 from bertc.runs.metrics import Metrics, NoMetrics
+from bertc.runs.state import noting_failure
 from bertc.step.memory import Remembered, shapes, taken_up
 from bertc.step.vocabulary import vocab_tensors
+from bertc.storage import durable
+from bertc.trackers.beside import alongside
 from bertc.train.lock import write_or_check_lock
 from bertc.train.session import Session, laid_out
 from bertc.train.start import Start
@@ -54,7 +57,7 @@ def open_session(
     average = _average(state, stage, progress.step, ranks)
     model, engine, moments = laid_out(model, state.moments, plan, ranks.world)
     remembered = _taken_up(resolved, state, progress.step, ranks, device)
-    with _metrics(start, folder, progress, ranks) as lines:
+    with _metrics(start, folder, progress, display, ranks) as lines:
         yield Session(
             resolved=resolved,
             folder=folder,
@@ -79,14 +82,25 @@ def open_session(
         )
 
 
+@contextmanager
 def _metrics(
-    start: Start, folder: RunFolder, progress: Progress, ranks: ProcessGroup
-) -> Metrics | NoMetrics:
-    """Open the metrics in the first process, and note there that the run is taken up."""
+    start: Start, folder: RunFolder, progress: Progress, display: Display, ranks: ProcessGroup
+) -> Iterator[Metrics | NoMetrics]:
+    """Open the metrics in the first process, noting there how the run is taken up and may fail.
+
+    Its figures go to trackers meanwhile.
+    """
     if not ranks.is_main:
-        return NoMetrics()
+        yield NoMetrics()
+        return
+    durable.remove(folder.failure)
     begin_attempt(folder.attempts, progress.step, start.machine.name, ranks.world.size)
-    return Metrics(folder.metrics, progress.metrics_bytes)
+    with (
+        Metrics(folder.metrics, progress.metrics_bytes) as lines,
+        noting_failure(folder),
+        alongside(folder.path, start.resolved.run.trackers, display.note),
+    ):
+        yield lines
 
 
 def _note_duration(resolved: Resolved, cost: Estimate, display: Display) -> None:

@@ -1,6 +1,6 @@
 """Settings of a whole run, as in a resolved program."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -11,10 +11,21 @@ from bertc.ir.terms.node import System
 HfLayout = Literal["auto", "electra", "xlm-roberta", "camembert"]
 """The Hugging Face layout of a network that fits several; auto: BERT's, or RoBERTa's."""
 
+Tracker = Literal["tensorboard", "wandb", "mlflow", "trackio"]
+"""Programs that keep and draw the figures of runs."""
+Log = (
+    Literal["none", "tensorboard", "wandb", "mlflow", "trackio"]
+    | Annotated[tuple[Tracker, ...], Field(min_length=1)]
+)
+
 
 def layout_of(recipe: System) -> HfLayout:
     """The layout of networks fine-tuned with a recipe."""
     return "electra" if recipe == "electra" else "auto"
+
+
+def _is_none(log: object) -> bool:
+    return log == "none"
 
 
 class Run(Node):
@@ -40,6 +51,15 @@ class Run(Node):
     recipe: System = "bert"
     layout: HfLayout = Field(default_factory=lambda run: layout_of(run["recipe"]))
     deterministic: Literal["yes", "no"] = "no"
+    log: Annotated[Log, Field(exclude_if=_is_none)] = "none"
+
+    @property
+    def trackers(self) -> tuple[Tracker, ...]:
+        """The trackers that ``log`` names, each once."""
+        if self.log == "none":
+            return ()
+        named = self.log if isinstance(self.log, tuple) else (self.log,)
+        return tuple(dict.fromkeys(named))
 
     @model_serializer(mode="wrap")
     def _without_derived(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from bertc.ir.network.norm import Norm, PostNorm
 from bertc.ir.network.positions import Positions
 from bertc.ir.network.sharing import ShareNone, Sharing
 from bertc.ir.network.table import TokenTable, WholeTable
-from bertc.ir.program.run import HfLayout
+from bertc.ir.program.run import HfLayout, Log
 from bertc.ir.program.stage import Freeze
 from bertc.ir.program.teacher import NOBODY, Teacher, TeacherCache
 from bertc.ir.terms.node import System
@@ -204,6 +204,9 @@ class Settings(Node):
     eval_examples: Positive = default(512, HOUSE, "maximum held-out examples per evaluation")
     keep: Annotated[int, Field(ge=1, le=1000)] | Literal["all"] = default(
         2, HOUSE, "number of checkpoints kept, the newest, or all"
+    )
+    log: Log = default(
+        "none", HOUSE, "trackers that get the metrics too, one or a list: [tensorboard, wandb]"
     )
     precision: Literal["auto", "fp32", "bf16"] = default(
         "auto", HOUSE, "arithmetic; auto: bf16 where the hardware has it"

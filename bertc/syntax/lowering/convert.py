@@ -56,7 +56,9 @@ def _unnamed(value: Value | None) -> bool:
 
 
 def _as_items(value: Value) -> str:
-    """A value as the items of a list; a string is split at its commas."""
+    """A value as the items of a list; a string is split at its commas, a sum at its signs."""
+    if isinstance(value, Sum):
+        return ", ".join(term.span.text for term in value.terms)
     text = value.span.text
     if not isinstance(value, String) or "," not in text:
         return text

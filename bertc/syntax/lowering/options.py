@@ -10,7 +10,7 @@ from bertc.syntax.read.shapes import (
     TextShape,
     WholeShape,
 )
-from bertc.syntax.read.tree import Call, Name, Number, Series, String, Value
+from bertc.syntax.read.tree import Call, Name, Number, Series, String, Sum, Value
 
 
 def _whole(value: Number) -> bool:
@@ -27,7 +27,7 @@ def option_of(value: Value, shape: EitherShape) -> Shape:
         return next((o for o in kinds if value.name.text in o.options), (kinds or shape.options)[0])
     for option in shape.options:
         match option:
-            case ListShape() if isinstance(value, Series):
+            case ListShape() if isinstance(value, Series | Sum):
                 return option
             case TextShape() if isinstance(value, String):
                 return option

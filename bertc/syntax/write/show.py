@@ -63,6 +63,9 @@ def show_value(value: Any, shape: Shape | None = None, *, full: bool = False) ->
             return " + ".join(_term(term, shape, full) for term in value)
         case EitherShape() if value == 1 and isinstance(value, float):
             return "100%"  # 1 is a number of steps
+        case EitherShape(options=options) if isinstance(value, tuple):
+            lists = (each for each in options if isinstance(each, ListShape))
+            return show_value(value, next(lists, None), full=full)
         case EitherShape(options=options):
             choices = (each for each in options if isinstance(each, ChoiceShape))
             word = any(value in choice.options for choice in choices)

@@ -1,0 +1,86 @@
+"""Commands on runs as they go: listing them, watching one, sending figures to trackers."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertc.commands.options import JsonOption, app
+
+runs_app = typer.Typer(rich_markup_mode=None)
+app.add_typer(runs_app, name="runs")
+
+
+@runs_app.callback(invoke_without_command=True)
+def runs_(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Option("--in", help="the folder to look in")] = Path("runs"),
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="only runs with state=stopped, name='bert*', hidden=256 (repeatable)"),
+    ] = None,
+    sort: Annotated[
+        str, typer.Option(help="when, name, state, score, parameters, seconds or flops")
+    ] = "when",
+    json: JsonOption = False,
+) -> None:
+    """List run folders with their state, last and best score, cost, and when they last ran."""
+    if context.invoked_subcommand:
+        return
+    from bertc.runs.listing import list_runs
+
+    listing = list_runs(folder, where or (), sort)
+    typer.echo(listing.as_json() if json else listing.as_table())
+
+
+@runs_app.command("sync")
+def sync_(
+    runs: Annotated[list[Path], typer.Argument(help="run folders")],
+    to: Annotated[
+        list[str] | None,
+        typer.Option(help="tensorboard, wandb, mlflow or trackio [default: those of the run]"),
+    ] = None,
+) -> None:
+    """Send trackers the figures of runs that they do not have yet."""
+    from bertc.trackers.sync import send_missing
+
+    for run in runs:
+        for line in send_missing(run, to or ()):
+            typer.echo(line)
+
+
+@app.command("watch")
+def watch_(
+    run: Annotated[Path, typer.Argument(help="a run folder; one that is not there is waited for")],
+    once: Annotated[bool, typer.Option("--once", help="show how it stands, and end")] = False,
+    open: Annotated[
+        bool, typer.Option("--open", help="show the page of bertc report too, and refresh it")
+    ] = False,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="with --open: where [0: a free one]")
+    ] = 0,
+) -> None:
+    """Follow a run until it ends: curves, rate, time left, last evaluation; Ctrl-C ends it."""
+    from rich.console import Console
+
+    from bertc.watch.terminal import show_once, stay, wait_for, watch
+
+    console = Console(highlight=False)
+    if once:
+        show_once(run, console)
+        return
+    os.nice(10)  # what is watched needs the cores more
+    wait_for(run, console)
+    if not open:
+        watch(run, console)
+        return
+    from bertc.parents import parent_of
+    from bertc.report.plotly_js import objects
+    from bertc.report.report import report_page
+    from bertc.watch.terminal import served
+
+    objects()  # refused before anything is served, if it is not installed
+    with served(run, lambda: report_page([run], parent_of, 0), port, console):
+        watch(run, console)
+        stay(console)

@@ -1,0 +1,27 @@
+"""Commands that write pages to be looked at in a browser."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertc.commands.options import app, file_to_write
+
+
+@app.command("report")
+def report_(
+    runs: Annotated[list[Path], typer.Argument(help="run folders, or folders of them")],
+    out: Annotated[Path, file_to_write("the HTML file to write", "-o", "--out")] = Path(
+        "report.html"
+    ),
+    examples: Annotated[
+        int,
+        typer.Option(min=0, help="texts that a run on its own is asked about [0: load no model]"),
+    ] = 8,
+) -> None:
+    """Write runs as one HTML page: curves, cost, scores, examples; of several, all side by side."""
+    from bertc.parents import parent_of
+    from bertc.report.report import report_page, write_page
+
+    write_page(report_page(runs, parent_of, examples), out)
+    typer.echo(out)

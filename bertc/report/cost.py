@@ -1,0 +1,144 @@
+"""What a run costs: as estimated, beside what it took."""
+
+from collections.abc import Callable, Sequence
+
+from bertc.diagnostics import UsageError
+from bertc.estimate import Estimate, estimate
+from bertc.estimate.figures import StageEstimate
+from bertc.estimate.units import bytes_text, change_text, count_text, duration_text, flops_text
+from bertc.estimate.where import TITLES
+from bertc.interop.folders import read_network
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import Resolved
+from bertc.report.markup import Content, element, in_picture, note, table
+from bertc.report.page import Picture
+from bertc.report.plotly_js import COLOURS, figure, heading, legend, objects
+from bertc.runs.curves import Curves
+from bertc.runs.folder import RunFolder
+from bertc.runs.lock import Lock
+
+ELSEWHERE = "h200"
+"""The device of the estimate where nothing says which device the run had."""
+BOUNDS = (
+    ("arithmetic", "arithmetic_seconds"),
+    ("memory", "memory_seconds"),
+    ("start of operations", "start_seconds"),
+)
+
+
+def told_cost(resolved: Resolved, lock: Lock | None) -> Estimate:
+    """The estimate of a run's program on the kind of device that it had.
+
+    Raises:
+        UsageError: if the program has more processes than rows.
+    """
+    if lock is None:
+        return estimate(resolved, ELSEWHERE)
+    plan, run = lock.plan, resolved.run.model_copy(update={"precision": lock.plan.precision})
+    stages = tuple(
+        stage.model_copy(update={"microbatch": size})
+        for stage, size in zip(resolved.stages, plan.microbatches, strict=True)
+    )
+    planned = resolved.model_copy(update={"stages": stages, "run": run})
+    name = "cpu" if plan.device == "cpu" else str(lock.machine.get("name", ELSEWHERE))
+    try:
+        return estimate(planned, name, devices=plan.processes)
+    except UsageError:  # a device without known figures
+        return estimate(planned, ELSEWHERE, devices=plan.processes)
+
+
+def cost_section(folder: RunFolder, curves: Curves) -> Sequence[Content | Picture]:
+    """A table of estimates beside measurements, and the parts of an estimated step.
+
+    Raises:
+        MissingInputError, DataError: if the run's files cannot be read.
+    """
+    resolved, lock = folder.read_resolved(), folder.read_lock()
+    if lock is not None:
+        lock.refuse_misfit(resolved)
+    told = told_cost(resolved, lock)
+    rows = [_parameters(told, folder), *_work(told, resolved, curves), _memory(told)]
+    return (
+        table(("", "estimated", "measured", "difference"), rows),
+        note(
+            f"Estimated for {told.time.device}. {told.time.basis} Memory is not recorded by runs."
+        ),
+        *_where(told),
+    )
+
+
+def _parameters(told: Estimate, folder: RunFolder) -> Sequence[Content]:
+    network = read_network(folder.path)
+    weights = sum(weight.numel for weight in model_weights(network))
+    return ("parameters", f"{told.parameters.total:,}", f"{weights:,}",
+            change_text(weights, told.parameters.total))  # fmt: skip
+
+
+def _work(told: Estimate, resolved: Resolved, curves: Curves) -> list[Sequence[Content]]:
+    rows: list[Sequence[Content]] = []
+    last = curves.points[-1] if curves.points else None
+    done = last.step if last else 0
+    flops, seconds = (last.flops, last.seconds) if last else (0.0, 0.0)
+    whole = f" of {resolved.steps:,}" if done < resolved.steps else ""
+    rows.append(("steps", f"{resolved.steps:,}", f"{done:,}{whole}", ""))
+    rows.append(
+        ("FLOPs of training", flops_text(told.flops.train_total), flops_text(flops) if last else "",
+         "")
+    )  # fmt: skip
+    step = told.time.seconds_per_step
+    mean = seconds / done if done and seconds else 0.0
+    rows.append(("a step", duration_text(step), *_beside(mean, step)))
+    total = told.time.seconds_total
+    rows.append(("time", duration_text(total), *_beside(seconds, total * done / resolved.steps)))
+    speed = flops / seconds if seconds else 0.0
+    assumed = told.flops.train_total / total if total else 0.0
+    rows.append(("FLOP/s", flops_text(assumed), *_beside(speed, assumed, flops_text)))
+    if last and seconds:
+        rows.append(("tokens a second", "", count_text(last.tokens / seconds), ""))
+    return rows
+
+
+def _beside(
+    value: float, told: float, text: Callable[[float], str] = duration_text
+) -> tuple[str, str]:
+    """A measured value, and how it differs from the estimated one."""
+    return (text(value), change_text(value, told)) if value else ("", "")
+
+
+def _memory(told: Estimate) -> Sequence[Content]:
+    return ("memory at its peak", bytes_text(told.memory.peak_bytes), "", "")
+
+
+def _where(told: Estimate) -> Sequence[Content | Picture]:
+    """Bars of the parts of a step of each stage, by what bounds them."""
+    pictures = [_parts(stage, len(told.stages) > 1) for stage in told.stages]
+    return (
+        element("h3", "Where a step is estimated to go"),
+        legend([t for t, _ in BOUNDS]),
+        *pictures,
+    )
+
+
+def _parts(stage: StageEstimate, named: bool) -> Picture:
+    costs = [cost for cost in stage.where if cost.seconds][::-1]
+    bars = [
+        objects().Bar(
+            orientation="h",
+            name=title,
+            y=[TITLES.get(cost.part, cost.part) for cost in costs],
+            x=[getattr(cost, field) for cost in costs],
+            marker={"color": COLOURS[number]},
+            customdata=[duration_text(getattr(cost, field)) for cost in costs],
+            hovertemplate="%{customdata}<extra>%{fullData.name}</extra>",
+        )
+        for number, (title, field) in enumerate(BOUNDS)
+    ]
+    made = figure(
+        bars,
+        title=heading(f"Stage {in_picture(stage.name)}" if named else "A step"),
+        barmode="stack",
+        showlegend=False,
+        xaxis={"title": {"text": "seconds"}},
+        yaxis={"automargin": True},
+    )
+    return Picture(made)

@@ -1,0 +1,248 @@
+"""Curves of runs: loss, scores, rate, gradient norm and throughput, along four axes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from bertc.diagnostics import DataError
+from bertc.report.markup import Content, element, in_picture, note
+from bertc.report.page import Picture
+from bertc.report.plotly_js import COLOURS, figure, heading, legend, objects
+from bertc.report.thinning import rounded, smoothed, thinned
+from bertc.runs.curves import Curves, MetricsPoint, XAxis
+
+AXES: Mapping[str, XAxis] = {
+    "steps": "step", "tokens": "tokens", "seconds": "seconds", "FLOPs": "flops"
+}  # fmt: skip
+assert {*AXES.values()} == {*get_args(XAxis)}
+MOST_POINTS, MOST_OF_A_CURVE, FEWEST_OF_A_CURVE = 60_000, 1000, 40
+"""Points of all curves of a page, of one, and of each where there are very many."""
+MARKED_POINTS = 100
+"""Points of a curve up to which each is marked."""
+MARKED_RUNS, MOST_NAMED = 12, 24
+"""Runs up to which points are marked, and colours up to which a legend names them."""
+
+
+@dataclass(frozen=True)
+class RunCurves:
+    """The curves of a run, the name that the pointer tells, and the number of its colour."""
+
+    name: str
+    colour: int
+    curves: Curves
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A picture of the figures ``names`` of every run."""
+
+    title: str
+    names: tuple[str, ...]
+    scales: bool = False
+
+
+def panels(names: Sequence[str]) -> list[Panel]:
+    """The pictures of figures by name (``runs.curves.values_of``), those there are."""
+
+    def named(*beginnings: str, parts: int) -> tuple[str, ...]:
+        return tuple(n for n in names if n.startswith(beginnings) and n.count("/") == parts - 1)
+
+    tasks = dict.fromkeys("/".join(n.split("/")[:2]) for n in names if n.count("/") == 3)
+    of_languages = tuple(
+        n for n in named("eval/", parts=3) if not n.startswith(("eval/loss/", "eval/accuracy/"))
+    )
+    terms = named("train/loss/", "eval/loss/", parts=3)
+    found = [
+        Panel("Loss", tuple(n for n in names if n in LOSSES), scales=True),
+        *(Panel(f"Scores of {t.partition('/')[2]}", named(f"{t}/", parts=4)) for t in tasks),
+        Panel("Accuracy", named("train/accuracy/", "eval/accuracy/", parts=3)),
+        Panel("Loss of each objective", terms if len(terms) > 2 else (), scales=True),
+        Panel("Loss by language", of_languages, scales=True),
+        Panel("Learning rate", tuple(n for n in names if n == "train/lr"), scales=True),
+        Panel("Gradient norm", tuple(n for n in names if n == "train/grad_norm"), scales=True),
+        Panel("Tokens a second", tuple(n for n in names if n == "train/tokens_per_second")),
+    ]
+    return [panel for panel in found if panel.names]
+
+
+LOSSES = ("train/loss", "eval/loss", "eval/unigram_loss")
+
+
+def curves_section(
+    runs: Sequence[RunCurves], names: Sequence[str] = ()
+) -> Sequence[Content | Picture]:
+    """Curves of runs laid over each other, of one with marks; ``names`` are of the colours.
+
+    Raises:
+        DataError: if none has a line of metrics.
+    """
+    runs = [run for run in runs if run.curves.points]
+    if not runs:
+        raise DataError("there are no metrics yet", help="they come with the first logged step")
+    figures = list(dict.fromkeys(name for run in runs for name in run.curves.names))
+    drawn = panels(figures)
+    wanted = sum(len(panel.names) for panel in drawn) * len(runs)
+    most = min(MOST_OF_A_CURVE, max(FEWEST_OF_A_CURVE, MOST_POINTS // wanted))
+    pictures = [_picture(panel, runs, most) for panel in drawn if _is_a_curve(panel, runs)]
+    shown = legend(names) if 1 < len(names) <= MOST_NAMED else None
+    return (shown, _controls(runs), *pictures, _said(runs))
+
+
+def _is_a_curve(panel: Panel, runs: Sequence[RunCurves]) -> bool:
+    """True if any of its figures was logged twice; others are told as scores."""
+    return any(
+        sum(name in point.values for point in run.curves.points) > 1
+        for run in runs
+        for name in panel.names
+    )
+
+
+def _controls(runs: Sequence[RunCurves]) -> Content:
+    axes = [
+        name
+        for name, axis in AXES.items()
+        if any(getattr(point, axis) for run in runs for point in run.curves.points)
+    ]
+    choice = element("select", (element("option", name) for name in axes), data_control="along")
+    return element(
+        "div",
+        element("label", "along", choice),
+        *(
+            element("label", element("input", type="checkbox", data_control=name), title)
+            for name, title in (("smooth", "smoothed"), ("log", "logarithmic"))
+        ),
+        class_="controls",
+    )
+
+
+def _said(runs: Sequence[RunCurves]) -> Content:
+    if len(runs) > 1:
+        return note(
+            "Solid: held out; dotted: training, where both are in a picture. Runs of one colour "
+            "differ in the seed alone; the pointer names each."
+        )
+    curves, said = runs[0].curves, []
+    if len({point.stage for point in curves.points}) > 1:
+        said.append("Dashed lines: where a stage begins.")
+    if len(curves.attempts) > 1:
+        said.append("Dotted lines: where the run was taken up again.")
+    return note(" ".join(said)) if said else None
+
+
+def _picture(panel: Panel, runs: Sequence[RunCurves], most: int) -> Picture:
+    alone = len(runs) == 1
+    lines = [line for run in runs for line in _lines(panel, run, alone, most, len(runs))]
+    marks = list(_marks(runs[0].curves)) if alone else []
+    made = figure(
+        [line.trace for line in lines],
+        title=heading(panel.title),
+        showlegend=alone and len(lines) > 1,
+        xaxis={"title": {"text": "steps"}},
+        shapes=[mark.line() for mark in marks],
+        annotations=[mark.label() for mark in marks],
+    )
+    return Picture(
+        made,
+        along={shown: [line.along[shown] for line in lines] for shown in AXES},
+        smooth=[line.smooth for line in lines],
+        marks={shown: [getattr(mark, axis) for mark in marks] for shown, axis in AXES.items()},
+        scales=panel.scales,
+    )
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A curve: plotly's trace, its places by axis, and its smoothed values."""
+
+    trace: Any
+    along: dict[str, list[float]]
+    smooth: list[float]
+
+
+def _lines(panel: Panel, run: RunCurves, alone: bool, most: int, runs: int) -> Iterator[_Line]:
+    """The curves of one run: a colour a figure if it stands alone, else that of the run."""
+    both = len({name.partition("/")[0] for name in panel.names}) > 1
+    for nth, name in enumerate(panel.names):
+        points = [point for point in run.curves.points if name in point.values]
+        if not points:
+            continue
+        values = [point.values[name] for point in points]
+        kept = thinned([point.step for point in points], values, most).tolist()
+        means = smoothed(values)
+        along = {
+            shown: rounded([getattr(points[at], axis) for at in kept])
+            for shown, axis in AXES.items()
+        }
+        colour = COLOURS[(nth if alone else run.colour) % len(COLOURS)]
+        dotted = name.endswith("unigram_loss") or (both and not alone and name.startswith("train"))
+        marked = len(kept) <= MARKED_POINTS and runs <= MARKED_RUNS
+        title = in_picture(_short(name) if alone else f"{run.name}: {_short(name)}")
+        trace = objects().Scatter(
+            x=along["steps"],
+            y=rounded([values[at] for at in kept]),
+            name=title,
+            mode="lines+markers" if marked else "lines",
+            line={"width": 1.8, "dash": "dot" if dotted else "solid", "color": colour},
+            marker={"size": 5, "color": colour},
+            opacity=1 if runs <= MARKED_RUNS else 0.5,
+            hovertemplate=f"%{{y:.5~g}} at %{{x:,}}<extra>{title}</extra>",
+        )
+        yield _Line(trace, along, rounded([means[at] for at in kept]))
+
+
+def _short(name: str) -> str:
+    """A figure's name in words: "training, mlm", "held out", "dev accuracy"."""
+    kind, *rest = name.split("/")
+    if rest == ["unigram_loss"]:
+        return "by token frequency"
+    if len(rest) == 3:  # a task's part and metric
+        return " ".join(rest[1:])
+    if len(rest) == 1 and rest[0] != "loss":
+        return rest[0].replace("_", " ")
+    words = [each for each in rest if each not in ("loss", "accuracy")]
+    return ", ".join(["training" if kind == "train" else "held out", *words])
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """A vertical line: the beginning of a stage, or a time that the run was taken up again."""
+
+    text: str
+    dash: str
+    step: float
+    tokens: float
+    seconds: float
+    flops: float
+
+    def line(self) -> dict[str, Any]:
+        """As a shape of plotly."""
+        return {
+            "type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": self.step, "x1": self.step,
+            "line": {"width": 1, "dash": self.dash},
+        }  # fmt: skip
+
+    def label(self) -> dict[str, Any]:
+        """Its text, as an annotation of plotly."""
+        return {
+            "x": self.step, "yref": "paper", "y": 1, "yanchor": "bottom", "text": self.text,
+            "showarrow": False,
+        }  # fmt: skip
+
+
+def _marks(curves: Curves) -> Iterator[_Mark]:
+    stages = list(dict.fromkeys(point.stage for point in curves.points))
+    before: MetricsPoint | None = None
+    if len(stages) > 1:
+        for stage in stages:
+            yield _mark(in_picture(stage), "dash", before)
+            before = [point for point in curves.points if point.stage == stage][-1]
+    for attempt in curves.attempts[1:]:
+        past = [point for point in curves.points if point.step <= attempt.step]
+        yield _mark("resumed", "dot", past[-1] if past else None, attempt.step)
+
+
+def _mark(text: str, dash: str, at: MetricsPoint | None, step: float | None = None) -> _Mark:
+    """A mark at a point; its own step may be a little later."""
+    if at is None:
+        return _Mark(text, dash, step or 0, 0, 0, 0)
+    return _Mark(text, dash, step or at.step, at.tokens, at.seconds, at.flops)

@@ -1,0 +1,103 @@
+"""HTML in which all text is shown as text: the one place that escapes."""
+
+import html
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+VOID = frozenset({"img", "input", "br", "meta", "link"})
+DIRECTED = frozenset("\u200b\u200e\u200f\u061c\u2028\u2029\ufeff")
+"""Characters without a shape that are no control characters, or are not told to be."""
+
+
+class Html(str):
+    """Markup made by this file; any other text is escaped wherever it is put."""
+
+    __slots__ = ()
+
+
+Content = str | None | Iterable["Content"]
+"""What stands in an element: markup, text, or several of both."""
+
+
+def plain(text: object) -> str:
+    """Text with what would hide or turn it written out: control characters, marks of direction."""
+    return "".join(_shown(character) for character in str(text))
+
+
+def _shown(character: str) -> str:
+    hidden = unicodedata.category(character) in ("Cc", "Cf", "Cs") or character in DIRECTED
+    if not hidden or character in "\n\t":
+        return character
+    return f"\\u{ord(character):04x}"
+
+
+def escaped(text: object) -> Html:
+    """Text as markup; markup stays as it is."""
+    return text if isinstance(text, Html) else Html(html.escape(plain(text)))
+
+
+def in_picture(text: object) -> str:
+    """Text for labels of pictures, which plotly reads as a kind of HTML."""
+    return html.escape(plain(text), quote=False).replace("\n", " ")
+
+
+def joined(parts: Iterable[Content]) -> Html:
+    """Several contents, one after the other."""
+    return Html("".join(_markup(part) for part in parts))
+
+
+def element(tag: str, *content: Content, **attributes: object) -> Html:
+    """An element; ``class_`` is its class, and of True an attribute has no value."""
+    begin = f"<{tag}{''.join(_attribute(*each) for each in attributes.items())}>"
+    return Html(begin if tag in VOID else f"{begin}{joined(content)}</{tag}>")
+
+
+def _attribute(name: str, value: object) -> str:
+    if value is None or value is False:
+        return ""
+    named = name.rstrip("_").replace("_", "-")
+    return f" {named}" if value is True else f' {named}="{html.escape(plain(value))}"'
+
+
+def _markup(content: Content) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return escaped(content)
+    return joined(content)
+
+
+def table(head: Sequence[Content], rows: Iterable[Sequence[Content]], numbers: int = 1) -> Html:
+    """A table that scrolls sideways by itself; columns from ``numbers`` on are set to the right."""
+
+    def row(tag: str, cells: Sequence[Content]) -> Html:
+        return element(
+            "tr",
+            (
+                element(tag, cell, class_="number" if at >= numbers else None)
+                for at, cell in enumerate(cells)
+            ),
+        )
+
+    body = element("tbody", (row("td", cells) for cells in rows))
+    heading = element("thead", row("th", head)) if any(head) else None
+    return element("div", element("table", heading, body), class_="wide")
+
+
+def note(*content: Content) -> Html:
+    """A remark below a picture or a table."""
+    return element("p", *content, class_="note")
+
+
+def tiles(figures: Iterable[tuple[str, Content]]) -> Html:
+    """Figures with their names, side by side."""
+    return element(
+        "dl",
+        (element("div", element("dt", name), element("dd", value)) for name, value in figures),
+        class_="tiles",
+    )
+
+
+def folded(title: Content, *content: Content) -> Html:
+    """Content that is shown when its title is clicked."""
+    return element("details", element("summary", title), *content)

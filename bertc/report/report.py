@@ -1,0 +1,117 @@
+"""``bertc report``: the page of one run, or of several."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bertc.diagnostics import BertcError
+from bertc.report.corpus import corpus_section
+from bertc.report.cost import cost_section
+from bertc.report.curves import RunCurves, curves_section
+from bertc.report.grid import grid_section, varied
+from bertc.report.page import Section, document, section
+from bertc.report.plotly_js import objects
+from bertc.report.scores import against_cost, groups_section, label, scores_of
+from bertc.report.spec import Parent, spec_section
+from bertc.report.teacher import teacher_section, teachers_of
+from bertc.runs.curves import Curves, curves
+from bertc.runs.folder import RunFolder
+from bertc.runs.groups import Group, grouped
+from bertc.runs.results import Run, find_runs
+from bertc.storage import durable
+from bertc.storage.paths import cache_folder
+
+FEWEST_OF_A_GRID = 3
+"""Groups from which runs are shown as a grid."""
+
+
+def report_page(
+    folders: Sequence[Path], parent_of: Callable[[Path], Parent | None], examples: int
+) -> str:
+    """The page of the runs in these folders and below them, as HTML.
+
+    ``parent_of`` finds the spec that a run extends; ``examples`` are shown of a run on its own.
+
+    Raises:
+        MissingInputError: if plotly is not installed, a folder does not exist, or there is no run.
+        DataError: if the programs of runs are damaged.
+    """
+    objects()
+    runs = find_runs(folders)
+    if len(runs) == 1:
+        return _of_one(runs[0], parent_of, examples)
+    return _of_several(runs)
+
+
+def write_page(page: str, path: Path) -> None:
+    """Write a page, whole or not at all.
+
+    Raises:
+        CannotWriteError: if the disk has no room.
+    """
+    durable.replace(path, page.encode(), elsewhere="name another file with -o")
+
+
+def _of_one(run: Run, parent_of: Callable[[Path], Parent | None], examples: int) -> str:
+    folder, cache = RunFolder(run.folder), cache_folder()
+    sections = [
+        section("Spec", lambda: spec_section(folder, parent_of(run.folder))),
+        section("Scores", lambda: groups_section(grouped([run]))),
+        section("Curves", lambda: curves_section([RunCurves("", 0, curves(run.folder))])),
+        section("Cost", lambda: cost_section(folder, curves(run.folder))),
+    ]
+    if teachers := teachers_of(run.resolved):
+        sections.append(section("Teacher", lambda: teacher_section(run.folder, teachers)))
+    sections.append(section("Data", lambda: corpus_section(run.resolved, run.folder, cache)))
+    if examples:
+        from bertc.report.examples import examples_section  # it loads torch
+
+        sections.append(
+            section("Examples", lambda: examples_section(run.resolved, run.folder, cache, examples))
+        )
+    return document(run.folder.resolve().name, _standing(run), sections)
+
+
+def _standing(run: Run) -> str:
+    if run.finished:
+        return f"{run.folder}, finished after {run.resolved.steps:,} steps"
+    return f"{run.folder}, at step {run.standing}"
+
+
+def _of_several(runs: Sequence[Run]) -> str:
+    groups = grouped(runs)
+    names, found = _names(groups), {run.folder: _curves(run) for run in runs}
+    drawn = [
+        RunCurves(f"{names[number]}, seed {run.resolved.run.seed}", number, curves)
+        for number, group in enumerate(groups)
+        for run in group.runs
+        if (curves := found[run.folder])
+    ]
+    sections: list[Section] = []
+    if len(groups) >= FEWEST_OF_A_GRID and varied(groups) and scores_of(groups):
+        sections.append(section("Grid", lambda: grid_section(groups)))
+    sections.append(section("Runs", lambda: groups_section(groups)))
+    if scores_of(groups):
+        sections.append(section("Score and cost", lambda: against_cost(groups, names, found)))
+    sections.append(section("Curves", lambda: curves_section(drawn, names)))
+    unfinished = sum(not run.finished for run in runs)
+    below = f"{len(groups)} groups of runs" + (f", {unfinished} unfinished" if unfinished else "")
+    return document(f"{len(runs)} runs", below, sections)
+
+
+def _names(groups: Sequence[Group]) -> list[str]:
+    """A short name of each group: settings that differ, else the part of its path that does."""
+    settings = [label(group) for group in groups]
+    if len({*settings}) == len(groups) and all(settings):
+        return settings
+    places = [group.place for group in groups]
+    common = os.path.commonpath(places) if len({Path(p).is_absolute() for p in places}) == 1 else ""
+    return [os.path.relpath(place, common) if common else place for place in places]
+
+
+def _curves(run: Run) -> Curves | None:
+    """The curves of a run; None if its files are damaged."""
+    try:
+        return curves(run.folder)
+    except BertcError:
+        return None

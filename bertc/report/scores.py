@@ -1,0 +1,162 @@
+"""Scores of runs over their seeds, the settings that tell them apart, and score against cost."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertc.ir.program.model import model_weights
+from bertc.report.markup import Content, element, in_picture, note, table
+from bertc.report.page import Picture
+from bertc.report.plotly_js import COLOURS, figure, heading, legend, objects
+from bertc.runs.compare import heading as score_heading
+from bertc.runs.curves import Curves
+from bertc.runs.groups import Group, Summary
+from bertc.runs.results import Run, Score
+
+STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14)
+"""Quantiles 0.975 of Student's distribution for 1, 2, ... degrees of freedom."""
+NORMAL = 1.96
+MOST_ROWS = 400
+
+
+def interval(summary: Summary) -> float:
+    """Half the 95% interval of a mean over seeds; 0 for one run."""
+    if summary.runs < 2:
+        return 0.0
+    free = summary.runs - 2
+    times = STUDENT[free] if free < len(STUDENT) else NORMAL
+    return times * summary.deviation / math.sqrt(summary.runs)
+
+
+def said(score: Score) -> str:
+    """A score in words."""
+    return score_heading(score).replace("\n", " ")
+
+
+def scores_of(groups: Sequence[Group]) -> list[Score]:
+    """The scores of all groups; those of tasks first, each task's own metric before others."""
+    every = list(dict.fromkeys(score for group in groups for score in group.last))
+    return sorted(every, key=lambda score: len(score) != 3)
+
+
+def score_text(summary: Summary) -> str:
+    """A mean with its 95% interval where there are several runs."""
+    if summary.runs == 1:
+        return f"{summary.mean:.4f}"
+    return f"{summary.mean:.4f} ± {interval(summary):.4f}"
+
+
+def groups_section(groups: Sequence[Group]) -> Sequence[Content]:
+    """A row a group of runs: settings that differ, seeds, and the last scores."""
+    scores = scores_of(groups)
+    names = list(groups[0].settings) if len(groups) > 1 else []
+    alone = len(groups) == 1 and len(groups[0].runs) == 1
+    head = (*(() if alone else ("run", *names, "seeds")), *map(said, scores))
+    rows = []
+    for group in groups[:MOST_ROWS]:
+        cells = [score_text(group.last[s]) if s in group.last else "" for s in scores]
+        best = [
+            f"best {score_text(group.best[s][0])} at {group.best[s][1][0]:,}"
+            if s in group.best
+            else None
+            for s in scores
+        ]
+        about = (_place(group), *(group.settings[n] for n in names), f"{len(group.seeds)}")
+        shown = (
+            (c, element("br"), element("small", b)) if b else c
+            for c, b in zip(cells, best, strict=True)
+        )
+        rows.append((*(() if alone else about), *shown))
+    several = any(len(group.runs) > 1 for group in groups)
+    remark = "The last evaluation of each run"
+    remark += "; mean over the seeds ± half its 95% interval (Student's)." if several else "."
+    more = len(groups) - MOST_ROWS
+    cut = f" {more} more rows are left out." if more > 0 else ""
+    return (table(head, rows, numbers=0 if alone else 1 + len(names)), note(remark + cut))
+
+
+def _place(group: Group) -> Content:
+    standing = element("small", f" at {group.standing}") if group.standing else None
+    return (group.place, standing)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a run took, and how many parameters it has: the axes of cost."""
+
+    parameters: int
+    flops: float
+    seconds: float
+
+
+COSTS: Mapping[str, str] = {
+    "FLOPs of training": "flops", "seconds": "seconds", "parameters": "parameters"
+}  # fmt: skip
+
+
+def spent(run: Run, curves: Curves | None) -> Spent:
+    """The cost of a run until its last line of metrics."""
+    weights = run.parameters_left or sum(weight.numel for weight in model_weights(run.resolved))
+    last = curves.points[-1] if curves and curves.points else None
+    return Spent(weights, last.flops if last else 0.0, last.seconds if last else 0.0)
+
+
+def against_cost(
+    groups: Sequence[Group], names: Sequence[str], curves: Mapping[Path, Curves | None]
+) -> Sequence[Content | Picture]:
+    """A picture a score: every run's last score against what it cost."""
+    costs = {run.folder: spent(run, curves.get(run.folder)) for g in groups for run in g.runs}
+    # First the axes along which runs differ.
+    axes = sorted(
+        COSTS, key=lambda name: len({getattr(each, COSTS[name]) for each in costs.values()}) == 1
+    )
+    choice = element("select", (element("option", name) for name in axes), data_control="along")
+    return (
+        legend(names) if len(groups) <= MOST_NAMED else None,
+        element("div", element("label", "against", choice), class_="controls"),
+        *(
+            _scattered(score, groups, names, costs, axes)
+            for score in scores_of(groups)[:MOST_SCORES]
+        ),
+    )
+
+
+def _scattered(
+    score: Score,
+    groups: Sequence[Group],
+    names: Sequence[str],
+    costs: Mapping[Path, Spent],
+    axes: Sequence[str],
+) -> Picture:
+    traces, along = [], {name: list[list[float]]() for name in axes}
+    for number, group in enumerate(groups):
+        runs = [run for run in group.runs if score in run.last_scores]
+        for shown in axes:
+            along[shown].append([getattr(costs[run.folder], COSTS[shown]) for run in runs])
+        traces.append(
+            objects().Scatter(
+                x=along[axes[0]][-1],
+                y=[run.last_scores[score] for run in runs],
+                mode="markers",
+                name=in_picture(names[number]),
+                marker={"size": 9, "color": COLOURS[number % len(COLOURS)], "opacity": 0.85},
+                text=[f"seed {run.resolved.run.seed}" for run in runs],
+                hovertemplate="%{y:.4f} at %{x:.4~s}, %{text}<extra>%{fullData.name}</extra>",
+            )
+        )
+    made = figure(
+        traces,
+        title=heading(in_picture(said(score))),
+        showlegend=False,
+        xaxis={"title": {"text": axes[0]}},
+    )
+    return Picture(made, along=along, marks={name: [] for name in axes})
+
+
+MOST_SCORES, MOST_NAMED = 8, 12
+
+
+def label(group: Group) -> str:
+    """The settings that tell a group apart, as a text."""
+    return ", ".join(f"{name}={text}" for name, text in group.settings.items() if text)

@@ -1,0 +1,64 @@
+"""What a run is: its spec, and how it differs from the one that it extends."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from bertc.report.markup import Content, element, folded, note, table
+from bertc.runs import attempts
+from bertc.runs.attempts import Attempt
+from bertc.runs.folder import RunFolder
+from bertc.storage.plain_file import read_text
+from bertc.syntax.read.scan import LARGEST_TEXT
+
+LONG_SPEC = 1200
+"""Characters from which a spec is folded."""
+
+
+@dataclass(frozen=True)
+class Parent:
+    """The spec that a run extends: what each of its other settings costs alone, as texts."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    remark: str
+
+
+def spec_section(folder: RunFolder, parent: Parent | None) -> Sequence[Content]:
+    """The text of the spec, the settings that its parent has otherwise, and where it was trained.
+
+    Raises:
+        MissingInputError, DataError: if the spec cannot be read.
+    """
+    text = element("pre", element("code", read_text(folder.spec, 4 * LARGEST_TEXT).strip()))
+    shown = text if len(text) < LONG_SPEC else folded("the spec", text)
+    tried = attempts.read(folder.attempts)
+    return (
+        shown,
+        *(() if parent is None else _difference(parent)),
+        *(() if not tried else _attempts(tried)),
+    )
+
+
+def _difference(parent: Parent) -> Sequence[Content]:
+    title = element("h3", "Beside ", element("code", parent.name), ", which it extends")
+    if not parent.rows:
+        return (title, element("p", "No setting differs."))
+    return (title, table(parent.columns, parent.rows, numbers=3), note(parent.remark))
+
+
+def _attempts(tried: Sequence[Attempt]) -> Sequence[Content]:
+    rows = (
+        (
+            f"{each.step:,}",
+            datetime.fromtimestamp(each.time, UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            each.host,
+            each.device,
+            f"{each.processes}",
+        )
+        for each in tried
+    )
+    head = ("from step", "when", "host", "device", "processes")
+    title = "Trained in one go" if len(tried) == 1 else f"Taken up {len(tried)} times"
+    return (element("h3", title), table(head, rows, numbers=9))

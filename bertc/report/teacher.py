@@ -1,0 +1,68 @@
+"""A student beside the networks that taught it, or that it began with."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bertc.diagnostics import BertcError, DataError
+from bertc.estimate import estimate
+from bertc.estimate.units import bytes_text, change_text, flops_text
+from bertc.interop.folders import read_network
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.teacher import FromFolder
+from bertc.report.markup import Content, note, table
+from bertc.runs.results import best_score
+from bertc.storage.paths import is_folder
+
+FP32 = 4
+HEAD = ("", "parameters", "weights", "FLOPs forward", "best evaluation")
+
+
+def teachers_of(resolved: Resolved) -> list[Path]:
+    """The folders of the networks that taught the last stage, in order."""
+    sources = (teacher.source for teacher in resolved.stages[-1].teacher)
+    return [Path(source.path) for source in sources if isinstance(source, FromFolder)]
+
+
+def teacher_section(run: Path, teachers: Sequence[Path]) -> Sequence[Content]:
+    """A row a network: its size, what a forward pass takes, and its best score.
+
+    Raises:
+        MissingInputError, DataError: if the student's own files cannot be read.
+    """
+    student = _figures(run)
+    rows: list[Sequence[Content]] = []
+    for folder in teachers:
+        try:
+            figures = _figures(folder)
+        except BertcError as error:
+            rows.append((f"teacher {folder}", error.message))
+            continue
+        rows.append((f"teacher {folder}", *_texts(figures), _score(folder)))
+        changes = [change_text(a, b) for a, b in zip(student, figures, strict=True)]
+        rows.append(("student beside it", changes[0], changes[0], changes[1], ""))
+    rows.append(("student", *_texts(student), _score(run)))
+    return (table(HEAD, rows), note("Weights in fp32; a forward pass of one example in training."))
+
+
+def _figures(folder: Path) -> tuple[int, int]:
+    """Parameters, and FLOPs of a forward pass of an example."""
+    if not is_folder(folder):
+        raise DataError("its folder is gone")
+    network = read_network(folder)
+    parameters = sum(weight.numel for weight in model_weights(network))
+    told = estimate(network.model_copy(update={"stages": network.stages[-1:]}))
+    return parameters, told.flops.forward_per_example - told.flops.frozen_per_example
+
+
+def _texts(figures: tuple[int, int]) -> tuple[str, str, str]:
+    parameters, flops = figures
+    return f"{parameters:,}", bytes_text(FP32 * parameters), flops_text(flops)
+
+
+def _score(folder: Path) -> str:
+    try:
+        found = best_score(folder)
+    except BertcError:
+        return ""
+    return f"{found[0]} {found[1]:.4f}" if found else ""

@@ -1,0 +1,50 @@
+"""Fewer points with the same look, and means over neighbours."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+SMOOTHED = 0.02
+"""The part of a curve over which a smoothed one is a mean, on average."""
+DIGITS = 6
+
+
+def thinned(x: Sequence[float], y: Sequence[float], most: int) -> NDArray[np.int64]:
+    """The indices of at most ``most`` points that keep the look of a curve.
+
+    Of each of as many buckets the point that spans the largest triangle with the one chosen before
+    and the mean of the next bucket (Steinarsson 2013, "Largest Triangle Three Buckets").
+    """
+    count = len(x)
+    if count <= max(most, 3):
+        return np.arange(count)
+    xs, ys = np.asarray(x, float), np.asarray(y, float)
+    edges = np.linspace(1, count - 1, most - 1).astype(int)
+    chosen = [0]
+    for at in range(most - 2):
+        here = slice(edges[at], edges[at + 1])
+        after = slice(edges[at + 1], edges[at + 2] if at + 2 < len(edges) else count)
+        last, mean_x, mean_y = chosen[-1], xs[after].mean(), ys[after].mean()
+        areas = np.abs(
+            (xs[last] - mean_x) * (ys[here] - ys[last])
+            - (xs[last] - xs[here]) * (mean_y - ys[last])
+        )
+        chosen.append(int(edges[at] + areas.argmax()))
+    return np.array([*chosen, count - 1])
+
+
+def smoothed(y: Sequence[float]) -> list[float]:
+    """An exponential mean of each value and those before it, without the pull of the first ones."""
+    keep = 1 - 1 / max(1.0, SMOOTHED * len(y))
+    found, mean, weight = [], 0.0, 0.0
+    for value in y:
+        mean, weight = keep * mean + (1 - keep) * value, keep * weight + (1 - keep)
+        found.append(mean / weight)
+    return found
+
+
+def rounded(values: Sequence[float]) -> list[float]:
+    """Values with as many digits as a picture shows: whole ones are integers."""
+    short = (float(f"{value:.{DIGITS}g}") for value in values)
+    return [int(value) if value.is_integer() and abs(value) < 2**53 else value for value in short]

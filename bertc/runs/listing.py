@@ -1,0 +1,194 @@
+"""``bertc runs``: the runs of a folder with their state, score and cost. Loads no torch."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, get_args
+
+from rich.console import Console
+from rich.table import Table
+
+from bertc.diagnostics import DataError, Diagnostics, UsageError
+from bertc.estimate.units import count_text, duration_text, flops_text
+from bertc.ir.program.model import model_weights
+from bertc.runs.changes import written
+from bertc.runs.curves import FlopsUntil, curves
+from bertc.runs.folder import RunFolder
+from bertc.runs.groups import settings_texts
+from bertc.runs.results import find_folders, read_run
+from bertc.runs.state import RunState, last_sign, state_of
+from bertc.storage.printable import printable
+from bertc.syntax import load
+
+WIDEST = 10_000
+"""Characters of the console for tables, more than any table takes."""
+RUN_FACTS = ("name", "folder", "state")
+"""Facts that ``--where`` compares besides settings."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A run in the list; ``last`` and ``best`` are its evaluations by what ranks them.
+
+    ``seconds`` of training and evaluations, ``flops`` of training until its step; ``when`` is the
+    Unix time of its last sign of life, ``rank`` of its best evaluation, more is better.
+    """
+
+    folder: Path
+    name: str
+    state: RunState
+    step: int
+    steps: int
+    scored: str
+    last: float | None
+    best: float | None
+    rank: float | None
+    parameters: int
+    seconds: float
+    flops: float
+    when: float
+    settings: Mapping[str, str]
+
+    @property
+    def standing(self) -> str:
+        """Its state, with the step of one that is not finished."""
+        done = f"{self.step:,} of {self.steps:,}"
+        at = {"training": f" {done}", "stopped": f" at {done}", "failed": f" at {done}"}
+        return self.state + at.get(self.state, "")
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Runs in order, and those that could not be read, with the reason."""
+
+    runs: tuple[Listed, ...]
+    damaged: Mapping[Path, str]
+
+    def as_table(self) -> str:
+        """A row a run, and a line for each that could not be read."""
+        table = Table(box=None, pad_edge=False)
+        for title in ("run", "state", "scored by", "last", "best"):
+            table.add_column(title)
+        for title in ("parameters", "time", "FLOPs"):
+            table.add_column(title, justify="right")
+        table.add_column("when")
+        for run in self.runs:
+            table.add_row(*map(printable, _cells(run)))
+        console = Console(width=WIDEST, highlight=False, no_color=True, markup=False)
+        with console.capture() as captured:
+            console.print(table)
+        lines = [line.rstrip() for line in captured.get().splitlines()] if self.runs else ["no run"]
+        reasons = (f"left out: {printable(reason)}" for reason in self.damaged.values())
+        return "\n".join([*lines, *reasons])
+
+    def as_json(self) -> str:
+        """The runs as one JSON object, in seconds and FLOPs."""
+        content: dict[str, Any] = {
+            "schema": 1,
+            "runs": [
+                {**vars(run), "folder": str(run.folder), "settings": dict(run.settings)}
+                for run in self.runs
+            ],
+            "damaged": {str(path): reason for path, reason in self.damaged.items()},
+        }
+        return json.dumps(content, indent=1)
+
+
+ORDERS: Mapping[str, Callable[[Listed], Any]] = {
+    "when": lambda run: -run.when,
+    "name": lambda run: (run.name, str(run.folder)),
+    "state": lambda run: (get_args(RunState).index(run.state), -run.when),
+    "score": lambda run: (run.rank is None, run.scored, -(run.rank or 0.0)),
+    "parameters": lambda run: run.parameters,
+    "seconds": lambda run: run.seconds,
+    "flops": lambda run: run.flops,
+}
+"""Keys of sorting: the newest, the best and the cheapest come first."""
+
+
+def list_runs(folder: Path, where: Sequence[str] = (), order: str = "when") -> Listing:
+    """List the runs in a folder and below it for which every condition holds.
+
+    A condition is ``state=stopped``, ``name=bert*``, or a setting as in a spec: ``hidden=256``.
+
+    Raises:
+        MissingInputError: if there is no such folder, or no run in it.
+        UsageError, SpecError: of a condition.
+    """
+    if order not in ORDERS:
+        raise UsageError(
+            f"no runs are sorted by {order[:60]!r}", help=f"one of {', '.join(ORDERS)}"
+        )
+    conditions = [_condition(each) for each in where]
+    runs, damaged = list[Listed](), dict[Path, str]()
+    for path in find_folders([folder]):
+        try:
+            runs.append(_listed(path))
+        except DataError as error:
+            damaged[path] = error.message
+    chosen = [run for run in runs if all(holds(run) for holds in conditions)]
+    return Listing(tuple(sorted(chosen, key=ORDERS[order])), damaged)
+
+
+def _listed(path: Path) -> Listed:
+    folder, run = RunFolder(path), read_run(path)
+    figures = curves(path)
+    return Listed(
+        folder=path,
+        name=run.resolved.name,
+        state=state_of(folder, run.resolved),
+        step=run.step,
+        steps=run.resolved.steps,
+        scored=run.ranked(run.best)[0] if run.best else "",
+        last=run.ranked(run.last)[1] if run.last else None,
+        best=run.ranked(run.best)[1] if run.best else None,
+        rank=run.best.rank if run.best else None,
+        parameters=run.parameters_left or sum(w.numel for w in model_weights(run.resolved)),
+        seconds=figures.points[-1].seconds if figures.points else 0.0,
+        flops=FlopsUntil(run.resolved).at(run.step),
+        when=last_sign(folder),
+        settings=settings_texts(run.resolved),
+    )
+
+
+def _condition(text: str) -> Callable[[Listed], bool]:
+    name, sign, wanted = text.partition("=")
+    if not sign:
+        raise UsageError(
+            f"--where {text[:60]!r} compares nothing", help="--where state=stopped, hidden=256, ..."
+        )
+    if name == "state" and wanted not in get_args(RunState):
+        known = ", ".join(get_args(RunState))
+        raise UsageError(f"no run has the state {wanted[:60]!r}", help=f"one of {known}")
+    if name in RUN_FACTS:
+        return lambda run: fnmatchcase(str(getattr(run, name)), wanted)
+    diagnostics = Diagnostics()
+    programs = load("", [text], diagnostics)
+    diagnostics.raise_if_any()
+    texts = [{n: written(n, given.value) for n, given in p.settings.items()} for p in programs]
+    return lambda run: any(_has(run.settings, each) for each in texts)
+
+
+def _has(settings: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    """True if each wanted value is that of the setting, in all stages or in one."""
+    return all(
+        any(text == value for key, text in settings.items() if key.rpartition(".")[2] == name)
+        for name, value in wanted.items()
+    )
+
+
+def _cells(run: Listed) -> tuple[str, ...]:
+    return (
+        str(run.folder),
+        run.standing,
+        run.scored,
+        "" if run.last is None else f"{run.last:.4f}",
+        "" if run.best is None else f"{run.best:.4f}",
+        count_text(run.parameters),
+        duration_text(run.seconds) if run.seconds else "",
+        flops_text(run.flops) if run.flops else "",
+        f"{datetime.fromtimestamp(run.when):%Y-%m-%d %H:%M}",
+    )

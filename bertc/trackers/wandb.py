@@ -1,0 +1,40 @@
+"""Weights & Biases: online where a login is known, else offline in the run folder."""
+
+import os
+from collections.abc import Sequence
+
+from bertc.runs.curves import MetricsPoint
+from bertc.trackers.tracker import DEFAULT_PROJECT, TrackedRun, tracker_package
+
+
+class WandbRun:
+    """A run of W&B under the same id each time. It never asks for a login.
+
+    ``WANDB_MODE``, ``WANDB_PROJECT``, ``WANDB_ENTITY`` and the like hold as W&B says.
+    """
+
+    def __init__(self, run: TrackedRun) -> None:
+        os.environ.setdefault("WANDB_SILENT", "true")
+        wandb = tracker_package("wandb", "wandb")
+        offline = "WANDB_MODE" not in os.environ and not wandb.login(prompt=False, verify=False)
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", DEFAULT_PROJECT),
+            id=run.id,
+            name=run.name,
+            dir=str(run.folder),
+            config=dict(run.settings),
+            mode="offline" if offline else None,
+            # Offline there is nothing to resume: files of the same id are sent as one run.
+            resume=None if offline else "allow",
+            settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
+        )
+        self.place = self._run.url or f"wandb sync {self._run.dir.removesuffix('/files')}"
+
+    def record(self, points: Sequence[MetricsPoint], times: Sequence[float]) -> None:
+        """Log each point at its step; W&B's own process writes them, and sends them when it can."""
+        for point, time in zip(points, times, strict=True):
+            self._run.log({**point.values, "_timestamp": time}, step=point.step)
+
+    def close(self) -> None:
+        """Wait until all is written, and sent if W&B is online."""
+        self._run.finish()

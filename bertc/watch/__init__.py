@@ -1,0 +1,1 @@
+"""Watching a run while it trains, in a terminal or a browser. Loads no torch."""

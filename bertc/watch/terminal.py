@@ -1,0 +1,130 @@
+"""``bertc watch``: follow a run in the terminal until it ends."""
+
+import threading
+import time
+import webbrowser
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from bertc.diagnostics import UsageError
+from bertc.runs.folder import RunFolder
+from bertc.runs.following import Following
+from bertc.runs.state import last_sign
+from bertc.storage.paths import is_taken
+from bertc.storage.printable import printable
+from bertc.watch.page import LivePage, PageServer
+from bertc.watch.view import View, view_of
+
+LOOK_SECONDS = 2.0
+"""Seconds between two looks at the files."""
+LINE_SECONDS = 30.0
+"""Seconds between two lines where nothing is drawn."""
+
+
+def show_once(folder: Path, console: Console) -> None:
+    """Show how a run stands: a picture on a terminal, else lines.
+
+    Raises:
+        MissingInputError, DataError: if there is no run, or its files are damaged.
+    """
+    following = Following(folder)
+    following.look()
+    _print(view_of(following), console)
+
+
+def wait_for(folder: Path, console: Console) -> None:
+    """Wait until there is a run in the folder."""
+    if not RunFolder(folder).holds_a_run:
+        console.print(
+            f"waiting for a run in {printable(str(folder))}", markup=False, soft_wrap=True
+        )
+    while not RunFolder(folder).holds_a_run:
+        time.sleep(LOOK_SECONDS)
+
+
+def watch(folder: Path, console: Console) -> None:
+    """Follow a run until it ends.
+
+    Raises:
+        DataError: if its files are damaged.
+    """
+    if console.is_terminal:
+        _draw(Following(folder), console)
+    else:
+        _tell(Following(folder), console)
+
+
+def stay(console: Console) -> None:
+    """Wait for Ctrl-C."""
+    console.print("the page stays until Ctrl-C")
+    threading.Event().wait()
+
+
+@contextmanager
+def served(
+    folder: Path, make: Callable[[], str], port: int, console: Console
+) -> Iterator[PageServer]:
+    """Serve the page of a run meanwhile, tell its address, and show it in a browser.
+
+    Raises:
+        UsageError: if the port is taken.
+    """
+    run = RunFolder(folder)
+    page = LivePage(make, lambda: f"{last_sign(run):.3f}{'-finished' * is_taken(run.plot)}")
+    try:
+        server = PageServer(page, port)
+    except OSError as error:
+        raise UsageError(
+            f"no page can be served at port {port}: {error.strerror}", help="leave --port out"
+        ) from None
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    console.print(f"{server.url} has the page, for this machine alone", soft_wrap=True)
+    webbrowser.open(server.url)
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _draw(following: Following, console: Console) -> None:
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        while True:
+            following.look()
+            view = view_of(following)
+            live.update(view.picture(console.width), refresh=True)
+            if view.over:
+                break
+            time.sleep(LOOK_SECONDS)
+    _print(view, console)
+
+
+def _tell(following: Following, console: Console) -> None:
+    """Print a line every 30 seconds, and one for each evaluation."""
+    told, evaluation = -LINE_SECONDS, ""
+    while True:
+        following.look()
+        view = view_of(following)
+        if view.over:
+            break
+        if time.monotonic() - told >= LINE_SECONDS:
+            console.print(view.line(), markup=False, soft_wrap=True)
+            told = time.monotonic()
+        if view.evaluation_line() != evaluation:
+            evaluation = view.evaluation_line()
+            console.print(evaluation, markup=False, soft_wrap=True)
+        time.sleep(LOOK_SECONDS)
+    _print(view, console)
+
+
+def _print(view: View, console: Console) -> None:
+    if console.is_terminal:
+        console.print(view.picture(console.width))
+        return
+    for line in filter(None, (view.line(), view.evaluation_line())):
+        console.print(Text(line), soft_wrap=True)

@@ -1,0 +1,147 @@
+"""A run as it is shown: its standing, its curves, its last evaluation."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from bertc.estimate.units import duration_text
+from bertc.ir.program.resolved import Resolved
+from bertc.runs.curves import Curves, FlopsUntil, MetricsPoint
+from bertc.runs.following import Following
+from bertc.runs.state import RunState, last_sign, state_of
+from bertc.storage.printable import printable
+from bertc.watch.chart import DrawnCurve, chart
+
+LOSS_LINES, SIDE_LINES = 12, 6
+QUIET_SECONDS = 120.0
+"""Seconds without a new figure after which a reader should know."""
+RECENT = 10
+"""Lines of metrics whose speed counts as the present one."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A run at a moment. ``seconds_left`` is by FLOPs and the present speed; None if unknown."""
+
+    folder: Path
+    name: str
+    state: RunState
+    stage: str
+    step: int
+    steps: int
+    curves: Curves
+    latest: Mapping[str, float]
+    seconds: float
+    seconds_left: float | None
+    silent_seconds: float
+    evaluation: MetricsPoint | None
+
+    @property
+    def over(self) -> bool:
+        """True if nothing more will come."""
+        return self.state != "training"
+
+    def line(self) -> str:
+        """The run in one line, for logs and pipes."""
+        parts = [f"{self.state}, step {self.step:,} of {self.steps:,}"]
+        parts += [f"stage {printable(self.stage)}"] if self.stage else []
+        parts += _figures(self.latest)
+        parts += [f"{duration_text(self.seconds)} so far"] if self.seconds else []
+        if self.seconds_left is not None and not self.over:
+            parts.append(f"about {duration_text(self.seconds_left)} left")
+        if self.silent_seconds > QUIET_SECONDS and not self.over:
+            parts.append(f"no new figure for {duration_text(self.silent_seconds)}")
+        return f"{printable(str(self.folder))}: {', '.join(parts)}"
+
+    def evaluation_line(self) -> str:
+        """The last evaluation in one line; "" before the first."""
+        if self.evaluation is None:
+            return ""
+        values = self.evaluation.values.items()
+        figures = (f"{printable(name.removeprefix('eval/'))} {value:.4g}" for name, value in values)
+        return f"evaluation at step {self.evaluation.step:,}: {', '.join(figures)}"
+
+    def picture(self, width: int) -> RenderableType:
+        """The run as a screen of ``width`` characters."""
+        half = max(20, (width - 2) // 2)
+        names = [n for n in ("train/loss", "eval/loss") if n in self.curves.names]
+        loss = [self._series(names[0], "cyan")] if names[:1] == ["train/loss"] else []
+        if "eval/loss" in names:
+            loss.append(self._series("eval/loss", "yellow"))
+        title = Text("loss  ", style="bold")
+        title.append("training ", "cyan").append("held out", "yellow")
+        side = [
+            Group(Text(text, style="bold"), *chart([self._series(name, style)], half, SIDE_LINES))
+            for text, name, style in (
+                ("learning rate", "train/lr", "green"),
+                ("tokens a second", "train/tokens_per_second", "magenta"),
+            )
+            if name in self.curves.names
+        ]
+        beside = Table.grid(padding=(0, 2))
+        beside.add_row(*side)
+        return Group(
+            Text(self.line()),
+            self._bar(width),
+            title,
+            *chart(loss, width, LOSS_LINES),
+            beside,
+            Text(self.evaluation_line()),
+        )
+
+    def _series(self, name: str, style: str) -> DrawnCurve:
+        return DrawnCurve(*self.curves.of(name, "step"), style)
+
+    def _bar(self, width: int) -> Text:
+        done = round(width * self.step / max(1, self.steps))
+        return Text("━" * done, style="green").append("━" * (width - done), style="dim")
+
+
+def view_of(following: Following) -> View:
+    """The run as it was last looked at.
+
+    Raises:
+        DataError: if its attempts are damaged.
+    """
+    run, resolved, points = following.run, following.resolved, following.points
+    trained = [point for point in points if point.kind == "train"]
+    evaluations = [point for point in points if point.kind == "eval"]
+    return View(
+        folder=run.path,
+        name=resolved.name,
+        state=state_of(run, resolved),
+        stage=points[-1].stage if points else "",
+        step=points[-1].step if points else 0,
+        steps=resolved.steps,
+        curves=following.curves,
+        latest=trained[-1].values if trained else {},
+        seconds=points[-1].seconds if points else 0.0,
+        seconds_left=_seconds_left(points, resolved),
+        silent_seconds=time.time() - last_sign(run),
+        evaluation=evaluations[-1] if evaluations else None,
+    )
+
+
+def _seconds_left(points: list[MetricsPoint], resolved: Resolved) -> float | None:
+    """The FLOPs that are left at the present speed, evaluations between included."""
+    if len(points) < 2:
+        return None
+    before, last = points[max(0, len(points) - RECENT)], points[-1]
+    if last.flops <= before.flops or last.seconds <= before.seconds:
+        return None
+    left = FlopsUntil(resolved).at(resolved.steps) - last.flops
+    return left * (last.seconds - before.seconds) / (last.flops - before.flops)
+
+
+def _figures(latest: Mapping[str, float]) -> list[str]:
+    known = (
+        ("loss", "train/loss", ".4g"),
+        ("rate", "train/lr", ".3g"),
+        ("tokens/s", "train/tokens_per_second", ",.0f"),
+    )
+    return [f"{title} {latest[name]:{form}}" for title, name, form in known if name in latest]

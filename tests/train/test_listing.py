@@ -1,0 +1,116 @@
+"""``bertc runs``: what each run of a folder is doing, scored and cost, as folders show it."""
+
+import json
+import platform
+
+import pytest
+from typer.testing import CliRunner
+
+from bertc.commands import app
+from bertc.diagnostics import DataError, SpecError, StoppedError, UsageError
+from bertc.ir.program.model import model_weights
+from bertc.runs import state
+from bertc.runs.folder import RunFolder
+from bertc.runs.listing import list_runs
+from bertc.runs.state import noting_failure, state_of
+
+
+def line(step, loss):
+    return {"kind": "eval", "step": step, "stage": "main", "loss": loss, "losses": {"mlm": loss},
+            "tokens": step, "seconds": float(step)}  # fmt: skip
+
+
+@pytest.fixture
+def run(tiny, tmp_path):
+    """Leave a run with these held-out losses by step."""
+
+    def make(name, losses, finished=False, host="", **settings):
+        folder = tmp_path / "runs" / name
+        steps = tiny(**settings).steps
+        (folder / "checkpoints" / f"step-{steps if finished else 0:08d}").mkdir(parents=True)
+        (folder / "resolved.json").write_text(tiny(**settings).model_dump_json())
+        (folder / "lock.json").write_text("{}")
+        lines = (json.dumps(line(step, loss)) + "\n" for step, loss in losses.items())
+        (folder / "metrics.jsonl").write_text("".join(lines))
+        attempt = {
+            "step": 0,
+            "time": 0.0,
+            "host": host or platform.node(),
+            "device": "cpu",
+            "processes": 1,
+        }
+        (folder / "attempts.jsonl").write_text(json.dumps(attempt) + "\n")
+        if finished:
+            (folder / "losses.png").touch()
+        return folder
+
+    return make
+
+
+def names(listing):
+    return [run.folder.name for run in listing.runs]
+
+
+def test_runs_have_a_state_a_score_and_a_cost(run, tiny, tmp_path):
+    run("done", {6: 4.0, 12: 4.5}, finished=True)
+    stopped = run("stopped", {6: 3.0}, hidden=64)
+    failed = run("failed", {}, layers=1)
+    with pytest.raises(DataError), noting_failure(RunFolder(failed)):
+        raise DataError("the loss is not finite")
+    with pytest.raises(StoppedError), noting_failure(RunFolder(stopped)):
+        raise StoppedError("stopped")
+    (run("damaged", {}) / "metrics.jsonl").write_text("{}\n")
+    with RunFolder(run("going", {3: 5.0})).claimed():
+        found = list_runs(tmp_path / "runs", order="score")
+    assert names(found) == ["stopped", "done", "going", "failed"]
+    standing = {each.folder.name: each.standing for each in found.runs}
+    assert standing == {
+        "done": "finished",
+        "stopped": "stopped at 6 of 12",
+        "failed": "failed at 0 of 12",
+        "going": "training 3 of 12",
+    }
+    done = found.runs[1]
+    assert (done.last, done.best, done.seconds) == (4.5, 4.0, 12.0)
+    assert done.parameters == sum(weight.numel for weight in model_weights(tiny()))
+    assert [*found.damaged] == [tmp_path / "runs" / "damaged"]
+    assert "left out" in found.as_table()
+    told = json.loads(found.as_json())["runs"]
+    assert [each["state"] for each in told] == ["stopped", "finished", "training", "failed"]
+
+
+def test_conditions_choose_runs_by_facts_and_settings(run, tmp_path):
+    run("one", {}, hidden=64, seed=3)
+    run("two", {}, stages={"a": {"seq": 16, "steps": 6}, "b": {"seq": 24, "steps": 6}})
+    folder = tmp_path / "runs"
+    for where, expected in (
+        (["hidden=64"], ["one"]),
+        (["H={32, 64}"], ["one", "two"]),
+        (["seq=16"], ["two"]),
+        (["seed=3", "state=stopped"], ["one"]),
+        (["state=finished"], []),
+        (["folder=*two"], ["two"]),
+    ):
+        assert names(list_runs(folder, where, "name")) == expected
+    for where, error in (
+        (["hidden"], UsageError),
+        (["state=done"], UsageError),
+        (["hiden=64"], SpecError),
+    ):
+        with pytest.raises(error):
+            list_runs(folder, where)
+    with pytest.raises(UsageError, match="no runs are sorted by 'date'"):
+        list_runs(folder, order="date")
+
+
+def test_a_run_on_another_machine_trains_while_it_writes(run, monkeypatch):
+    folder = RunFolder(run("far", {3: 5.0}, host="another"))
+    assert state_of(folder, folder.read_resolved()) == "training"
+    monkeypatch.setattr(state, "SILENCE_SECONDS", 0.0)
+    assert state_of(folder, folder.read_resolved()) == "stopped"
+
+
+def test_the_command_shows_names_as_text(run, tmp_path):
+    run("\x1b[31mred\u202e[bold]", {})
+    shown = CliRunner().invoke(app, ["runs", "--in", str(tmp_path / "runs")]).output
+    assert "\\x1b[31mred\\u202e[bold]" in shown
