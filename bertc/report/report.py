@@ -43,6 +43,21 @@ def report_page(
     return _of_several(runs)
 
 
+def attention_page(run: Path, text: str, pair: str, data: Path | None) -> str:
+    """The page of a model's attention over a text, or over a pair of texts, as HTML.
+
+    Raises:
+        MissingInputError, DataError: if there is no model, or it has no heads.
+        UsageError: if the text has no tokens.
+    """
+    from bertc.inference.looking import looking
+    from bertc.report.attention import attention_body
+
+    body = attention_body(looking(run, text, pair, data))
+    shown = f"{text} / {pair}" if pair else text
+    return document(f"Attention of {run.resolve().name}", shown, [Section("Heads", body)])
+
+
 def write_page(page: str, path: Path) -> None:
     """Write a page, whole or not at all.
 
