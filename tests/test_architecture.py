@@ -70,6 +70,7 @@ ROOMS = (
     "train.beginning",
     "train",
     "inference",
+    "report",
     "commands",
 )
 """Folders of the package from the ground up: one imports only from those before it."""

@@ -15,7 +15,7 @@ from bertc.data import Vocabulary
 from bertc.diagnostics import UsageError
 from bertc.evaluation.without import transformer_of
 from bertc.inference.attention_maps import maps
-from bertc.inference.heads import Head, heads
+from bertc.inference.heads import Head, HeadReport
 from bertc.inference.trained import Trained, load
 from bertc.ir.address import key
 from bertc.nn import EncoderInputs
@@ -56,11 +56,11 @@ class Looking:
     cut: bool
 
 
-def looking(run: Path, text: str, pair: str = "", data: Path | None = None) -> Looking:
+def looking(run: Path, text: str, pair: str = "", found: HeadReport | None = None) -> Looking:
     """Read a text, or a pair, and keep the attention of every head.
 
     A network with a query stream reads it in a random order too, one trained with a memory in two
-    parts. ``data`` is a file whose rows tell the patterns of heads, as in ``heads``.
+    parts. ``found`` has the patterns of heads over other rows.
 
     Raises:
         MissingInputError, DataError: if there is no model, or it has no heads.
@@ -82,7 +82,6 @@ def looking(run: Path, text: str, pair: str = "", data: Path | None = None) -> L
         views += _streams(model, inputs, vocabulary)
     if model.resolved.stages[-1].memory:
         views.append(_remembering(model, inputs, vocabulary))
-    found = heads(run, data, quiet=True) if data else None
     patterns = {(head.layer, head.head): head for head in found.heads} if found else {}
     return Looking(run, tuple(views), counts, patterns, found.rows if found else 0, cut)
 
