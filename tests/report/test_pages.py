@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bertc.api import points
+from bertc.api import points, train
 from bertc.parents import parent_of
 from bertc.planning.plan import Plan
 from bertc.report.report import report_page
@@ -20,6 +20,10 @@ SHOWN = "<img src=x onerror=alert(1)> \\u202e\"'&amp;"
 SPEC = (
     "extends bert-tiny layers=1 hidden=32 heads=2 vocab=100 data=files('none.txt') seq=16 "
     "log_every=1 eval_every=2 objective=mlm "
+)
+TRAINED = (
+    "layers=2 hidden=32 heads=2 ffn=64 seq=24 batch=4 steps=2 vocab=wordpiece(80) device=cpu "
+    "data=files('{}', sentences=lines) holdout=30% eval_examples=4 log_every=1 compile=off"
 )
 STAGES = "stage 'a <b>' { steps=6 seq=8 } stage 'z' { steps=6 }"
 
@@ -79,15 +83,24 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             for seed in (1, 2):
                 spec = f"{SPEC} steps=6 optimizer=adamw({lr}) batch={batch} seed={seed}"
                 trained(folder / "grid" / f"{lr}-{batch}-{seed}", spec, 5 + seed + batch)
-    found = {"one": folder / HOSTILE, "grid": folder / "grid"}
+    text = folder / "<i>.txt"
+    words = ("barn", "owl", "<b>", "hay", "mouse", "night", "straw", "field", "moon")
+    lines = [" ".join(words[(n * k + n) % 9] for k in range(12)) for n in range(60)]
+    text.write_text("\n".join(lines) + "\n")
+    found = {"one": folder / HOSTILE, "grid": folder / "grid", "trained": folder / "trained"}
     written = {}
-    for name, run in found.items():
-        written[name] = folder / f"{name}.html"
-        written[name].write_text(report_page([run], parent_of, examples=0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BERTC_CACHE", str(folder / "cache"))
+        train(TRAINED.format(text), folder / "trained")
+        for name, run in found.items():
+            written[name] = folder / f"{name}.html"
+            written[name].write_text(
+                report_page([run], parent_of, examples=2 * (name == "trained"))
+            )
     return written
 
 
-@pytest.mark.parametrize("name", ["one", "grid"])
+@pytest.mark.parametrize("name", ["one", "grid", "trained"])
 def test_a_page_is_drawn_without_errors_and_does_not_scroll_sideways(
     name: str, pages: dict[str, Path], browser: Any
 ) -> None:
@@ -105,6 +118,13 @@ def test_a_page_is_drawn_without_errors_and_does_not_scroll_sideways(
     assert page.evaluate(wide)
     page.set_viewport_size({"width": 1400, "height": 900})
     assert page.evaluate(wide)
+    if name == "trained":
+        page.wait_for_selector("[data-heads='4']")
+        page.locator(".head").nth(3).click()
+        page.locator(".words button").nth(1).click()
+        assert "looks at" in page.locator(".closer .note").inner_text()
+        assert page.locator(".example mark").count() == 2
+        assert "<i>.txt" in page.locator("main").inner_text()
     if name == "one":
         assert page.locator("h1").inner_text() == SHOWN
         assert SHOWN in page.locator("main").inner_text()
