@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bertc.commands.options import app, file_to_write
+from bertc.commands.options import RunArgument, app, file_to_write
 
 
 @app.command("report")
@@ -24,4 +24,24 @@ def report_(
     from bertc.report.report import report_page, write_page
 
     write_page(report_page(runs, parent_of, examples), out)
+    typer.echo(out)
+
+
+@app.command("attention")
+def attention_(
+    run: RunArgument,
+    text: Annotated[str, typer.Argument(help="a text to read, 128 tokens of it at most")],
+    pair: Annotated[str, typer.Option(help="a second text after it, as in pairs of a task")] = "",
+    data: Annotated[
+        Path | None,
+        typer.Option(help="rows in the layout of the task, or a text: patterns of heads over it"),
+    ] = None,
+    out: Annotated[Path, file_to_write("the HTML file to write", "-o", "--out")] = Path(
+        "attention.html"
+    ),
+) -> None:
+    """Write what every attention head looks at in a text, as an HTML page."""
+    from bertc.report.report import attention_page, write_page
+
+    write_page(attention_page(run, text, pair, data), out)
     typer.echo(out)

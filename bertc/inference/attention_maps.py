@@ -1,21 +1,22 @@
 """Attention maps of a model, and what each head looks at.
 
-Axes: b batch, s sequence, q queries, k keys, n heads, d head_dim, h hidden.
+Axes: b batch, s sequence, q queries, k keys, n heads, w widths of all heads, h hidden.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from bertc.diagnostics import DataError
-from bertc.ir.network.encoder import Encoder as EncoderNode
-from bertc.ir.network.wanted import Wanted
-from bertc.ir.program.network import MAIN
 from bertc.nn import EncoderInputs, Model
 from bertc.nn.attend import split_heads
+from bertc.nn.body import Outputs
 from bertc.nn.encoder import Encoder
+from bertc.nn.layer import ProjectedAttention
 
 MOST = 0.5
 """The share of its attention by which a head has a pattern."""
@@ -63,53 +64,58 @@ def pattern(means: dict[str, float]) -> str:
     return "vertical and diagonal" if means["either"] >= MOST else "heterogeneous"
 
 
+See = Callable[[int, Tensor], None]
+"""What is done with the map (b, n, q, k) of a layer, counted from 0."""
+
+
 @torch.no_grad()
-def maps(model: Model, reading: EncoderInputs) -> Iterator[Tensor]:
-    """The attention (b, n, q, k) of each layer, from its input states.
+def maps(model: Model, reading: EncoderInputs, see: See) -> Outputs:
+    """Read rows, and hand the attention of every layer to ``see`` as it is computed.
 
-    Raises:
-        DataError: if scores depend on more than queries and keys.
+    Keys of a memory stand before those of the row, queries of the query stream after its own.
     """
-    body = model.encoder
+    body, layers = model.encoder, count()
     assert isinstance(body, Encoder), "asked for of transformers alone"
-    _refuse_biased(body.node)
-    layers = range(1, body.node.depth + 1)
-    whole = reading._replace(output_positions=None, starts=None)
-    projections = model.read_on(whole, MAIN, Wanted(projections=tuple(layers))).projections
-    assert projections is not None, "they are wanted"
-    mask_bqk = _allowed(whole, body.node.causal)
-    for layer in layers:
-        heads, reach = body.node.layers[layer - 1].heads, body.node.attention.at(layer - 1).reach
-        query, key = (
-            split_heads(each.float(), heads)
-            for each in (projections[layer].queries, projections[layer].keys)
-        )
-        scores_bnqk = query @ key.mT * query.shape[-1] ** -0.5
-        near_bqk = mask_bqk if reach is None else mask_bqk.tril(reach).triu(-reach)
-        yield scores_bnqk.masked_fill(~near_bqk[:, None], -torch.inf).softmax(-1).nan_to_num()
+    whole = reading._replace(output_positions=None, decoded_positions=None, starts=None)
+    parts = body.attention.values()
+    hooks = [part.register_forward_pre_hook(partial(_look, see, layers)) for part in parts]
+    try:
+        with torch.compiler.set_stance("force_eager"):
+            return model.read_on(whole)
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
-def _refuse_biased(node: EncoderNode) -> None:
-    for setting, kind, biased in (
-        ("attention", node.attention.kind, node.attention.knows_distances),
-        ("positions", node.positions.kind, node.positions.biases_scores),
-    ):
-        if biased:
-            raise DataError(
-                f"{setting} = {kind} weighs distances beside queries and keys",
-                help="name a run whose scores are products of these two, as with attention=full",
-            )
+def _look(see: See, layers: "count[int]", part: nn.Module, inputs: tuple[Any, ...]) -> None:
+    assert isinstance(part, ProjectedAttention), "every kind projects queries, keys and values"
+    see(next(layers), probabilities(part, *inputs))
 
 
-def _allowed(reading: EncoderInputs, causal: bool) -> Tensor:
-    """True (b, q, k) at the keys that a query attends to."""
-    ids_bs = reading.token_ids
-    real_bs = unpadded(reading)
-    mask_bqk = real_bs[:, None, :].expand(-1, ids_bs.shape[1], -1)
-    if reading.sequence_ids is not None:
-        ids = reading.sequence_ids
-        mask_bqk = mask_bqk & (ids[:, :, None] == ids[:, None, :])
-    return mask_bqk.tril() if causal else mask_bqk
+def probabilities(
+    part: ProjectedAttention[Any, Any], x_bqh: Tensor, keys_bkh: Tensor | None, context: Any
+) -> Tensor:
+    """The attention (b, n, q, k) of a layer, of whichever kind.
+
+    Where the value of each key is a unit vector, weighted values are the weights.
+    """
+    projected = part.project(x_bqh, keys_bkh, context)
+    b, k, _ = projected.keys.shape
+    units_kw = torch.eye(k, dtype=x_bqh.dtype, device=x_bqh.device).repeat(1, part.heads)
+    mixed: list[Tensor] = []
+
+    def taken(output: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
+        """Keep what the heads give, and go on with zeros of the width that they have else."""
+        mixed.append(inputs[0])
+        width = projected.values.shape[2]
+        return (inputs[0].new_zeros(*inputs[0].shape[:2], width),)
+
+    hook = part.get_submodule("output").register_forward_pre_hook(taken)
+    try:
+        part.mix(projected._replace(values=units_kw.expand(b, -1, -1)), context)
+    finally:
+        hook.remove()
+    return split_heads(mixed[0].float(), part.heads)
 
 
 def unpadded(reading: EncoderInputs) -> Tensor:

@@ -4,11 +4,13 @@ import json
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 from rich.console import Console
 from rich.table import Table
+from torch import Tensor
 
 from bertc.data import TaskData, TaskSet, encode, prepare, vocabulary_of
 from bertc.data.examples.task import in_order_of_length
@@ -26,7 +28,7 @@ from bertc.ir.data import Files, Share
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.ir.vocabulary import TokenizerFile
-from bertc.nn import Model
+from bertc.nn import EncoderInputs, Model
 from bertc.objectives import MicroBatch, corrupt, mask_key
 from bertc.passes.vocabulary import tokenizer_folder
 from bertc.runs.plot import heat_map
@@ -128,7 +130,7 @@ def heads(
 
     Raises:
         MissingInputError: if there is no model, or no such file.
-        DataError: if the network has no heads, or its maps depend on more than its tokens.
+        DataError: if the network has no heads.
         UsageError, SpecError: as ``task_of``.
     """
     model = load(run)
@@ -240,10 +242,17 @@ def _means(
     queries = 0
     for part in batches:
         queries += int(unpadded(part.reading).sum())
-        for layer, map_bnqk in enumerate(maps(model, part.reading)):
-            added = looks(map_bnqk, part.reading, cls, sep)
-            if layer in sums:
-                sums[layer].add(added)
-            else:
-                sums[layer] = added
+        maps(model, part.reading, partial(_add, sums, part.reading, cls, sep))
     return [sums[layer].means(queries) for layer in sorted(sums)]
+
+
+def _add(
+    sums: dict[int, Looks], reading: EncoderInputs, cls: int, sep: int, layer: int, map_bnqk: Tensor
+) -> None:
+    """Add what the heads of a layer look at in a row, from its own tokens to its own."""
+    seq = reading.token_ids.shape[1]
+    added = looks(map_bnqk[:, :, :seq, -seq:], reading, cls, sep)
+    if layer in sums:
+        sums[layer].add(added)
+    else:
+        sums[layer] = added

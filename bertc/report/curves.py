@@ -80,10 +80,11 @@ def curves_section(
     if not runs:
         raise DataError("there are no metrics yet", help="they come with the first logged step")
     figures = list(dict.fromkeys(name for run in runs for name in run.curves.names))
-    drawn = panels(figures)
+    every = panels(figures)
+    drawn = [panel for panel in every if _is_a_curve(panel, runs)] or every
     wanted = sum(len(panel.names) for panel in drawn) * len(runs)
     most = min(MOST_OF_A_CURVE, max(FEWEST_OF_A_CURVE, MOST_POINTS // wanted))
-    pictures = [_picture(panel, runs, most) for panel in drawn if _is_a_curve(panel, runs)]
+    pictures = [_picture(panel, runs, most) for panel in drawn]
     shown = legend(names) if 1 < len(names) <= MOST_NAMED else None
     return (shown, _controls(runs), *pictures, _said(runs))
 

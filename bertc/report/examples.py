@@ -53,6 +53,27 @@ def examples_section(
     return _of_text(model, resolved, vocabulary, cache, count)
 
 
+def first_text(resolved: Resolved, run: Path, cache: Path) -> tuple[str, str]:
+    """The first held-out sentence or scored example with words, and its second text or "".
+
+    Raises:
+        MissingInputError, DataError: as ``examples_section``.
+    """
+    stage = resolved.stages[-1]
+    for task in stage.tasks:
+        if parts := scored_parts(task):
+            example = scored_examples(task, next(iter(parts.values())))[0]
+            texts = list(_texts(example))
+            return texts[0], texts[1] if len(texts) > 1 else ""
+    vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
+    if corpus := prepared_text(resolved, cache):
+        for text in corpus.texts:
+            for ids in sentences(text.heldout, MOST_ASKED):
+                if len(ids) >= SHORTEST:
+                    return _decoded(vocabulary, ids), ""
+    raise DataError("there is no text to look at")
+
+
 def _of_text(
     model: Model, resolved: Resolved, vocabulary: Vocabulary, cache: Path, count: int
 ) -> Sequence[Content]:
@@ -67,7 +88,10 @@ def _of_text(
             break
     if not shown:
         raise DataError("the held-out text has no sentence to put a mask into")
-    return (*shown, note("Of held-out text. Green: the token that stands there."))
+    return (
+        element("div", shown, class_="examples"),
+        note("Of held-out text. Green: the token that stands there."),
+    )
 
 
 def _ends(resolved: Resolved) -> bool:
@@ -156,7 +180,7 @@ def _of_task(
         body.append(_confusion(answers, task.answer.names))
     wrong = sorted((a for a in answers if a.said != a.gold), key=lambda answer: answer.of_gold)
     body.append(element("h3", "Hard examples"))
-    body += [_hard(answer) for answer in wrong[:count]] or [element("p", "None is wrong.")]
+    body.append(element("div", map(_hard, wrong[:count]), class_="examples"))
     body.append(
         note(
             f"Of {len(answers):,} of {len(every):,} examples, {len(wrong):,} were answered "
@@ -216,7 +240,7 @@ def _hard(answer: _Answer) -> Html:
     sure = f" ({chance:.1%})" if chance and isinstance(answer.said, str | int) else ""
     return element(
         "div",
-        element("p", *_texts(answer.example)),
+        *(element("p", text) for text in _texts(answer.example)),
         element("p", element("span", f"right: {_value(answer.gold)}", class_="good")),
         element("p", element("span", f"answered: {_value(answer.said)}{sure}", class_="bad")),
         class_="example",
@@ -228,8 +252,8 @@ def _value(value: AnswerValue) -> str:
     return text[:SHOWN] or "no answer"
 
 
-def _texts(example: Example) -> Iterator[Content]:
-    """The texts of an example, whatever its kind, a line each."""
+def _texts(example: Example) -> Iterator[str]:
+    """The texts of an example, whatever its kind."""
     for name, value in vars(example).items():
         if name in ("key", "label", "score", "answer", "answers", "tags", "has_answer"):
             continue
@@ -237,4 +261,3 @@ def _texts(example: Example) -> Iterator[Content]:
         for text in [" ".join(value)] if name == "words" else texts:
             if text:
                 yield str(text)[:SHOWN]
-                yield element("br")

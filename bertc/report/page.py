@@ -60,8 +60,8 @@ def section(title: str, make: Callable[[], Sequence[Content | Picture]]) -> Sect
         return Section(title, (why, element("p", help, class_="note") if help else None))
 
 
-def document(title: str, below: Content, sections: Sequence[Section], code: str = "") -> str:
-    """The page as text; ``code`` is script that runs after its own."""
+def document(title: str, below: Content, sections: Sequence[Section]) -> str:
+    """The page as text."""
     pictures: list[Picture] = []
     bodies = [_section(f"part-{n}", each, pictures) for n, each in enumerate(sections, 1)]
     links = (element("a", each.title, href=f"#part-{n}") for n, each in enumerate(sections, 1))
@@ -83,7 +83,7 @@ def document(title: str, below: Content, sections: Sequence[Section], code: str 
             element("footer", "Made by bertc. This page is one file and loads nothing."),
             packed("plotly", plotly_js().encode()) if pictures else None,
             packed("pictures", _as_json([each.as_json() for each in pictures])),
-            element("script", Html(_part("page.js") + code)),
+            element("script", Html(_part("page.js") + _part("attention.js"))),
         )
     )
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n'

@@ -43,6 +43,23 @@ def report_page(
     return _of_several(runs)
 
 
+def attention_page(run: Path, text: str, pair: str, data: Path | None) -> str:
+    """The page of a model's attention over a text, or over a pair of texts, as HTML.
+
+    Raises:
+        MissingInputError, DataError: if there is no model, or it has no heads.
+        UsageError: if the text has no tokens.
+    """
+    from bertc.inference.heads import heads
+    from bertc.inference.looking import looking
+    from bertc.report.attention import attention_body
+
+    found = heads(run, data, quiet=True) if data else None
+    body = attention_body(looking(run, text, pair, found))
+    shown = f"{text} / {pair}" if pair else text
+    return document(f"Attention of {run.resolve().name}", shown, [Section("Heads", body)])
+
+
 def write_page(page: str, path: Path) -> None:
     """Write a page, whole or not at all.
 
@@ -64,11 +81,13 @@ def _of_one(run: Run, parent_of: Callable[[Path], Parent | None], examples: int)
         sections.append(section("Teacher", lambda: teacher_section(run.folder, teachers)))
     sections.append(section("Data", lambda: corpus_section(run.resolved, run.folder, cache)))
     if examples:
-        from bertc.report.examples import examples_section  # it loads torch
+        # They load torch.
+        from bertc.report.attention import attention_section
+        from bertc.report.examples import examples_section
 
-        sections.append(
-            section("Examples", lambda: examples_section(run.resolved, run.folder, cache, examples))
-        )
+        about = run.resolved, run.folder, cache
+        sections.append(section("Examples", lambda: examples_section(*about, examples)))
+        sections.append(section("Attention", lambda: attention_section(*about)))
     return document(run.folder.resolve().name, _standing(run), sections)
 
 

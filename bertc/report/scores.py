@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bertc.diagnostics import DataError
 from bertc.ir.program.model import model_weights
 from bertc.report.markup import Content, element, in_picture, note, table
 from bertc.report.page import Picture
@@ -48,8 +49,14 @@ def score_text(summary: Summary) -> str:
 
 
 def groups_section(groups: Sequence[Group]) -> Sequence[Content]:
-    """A row a group of runs: settings that differ, seeds, and the last scores."""
+    """A row a group of runs: settings that differ, seeds, and the last scores.
+
+    Raises:
+        DataError: if none was evaluated.
+    """
     scores = scores_of(groups)
+    if not scores:
+        raise DataError("nothing was evaluated yet", help="bertc eval RUN does it now")
     names = list(groups[0].settings) if len(groups) > 1 else []
     alone = len(groups) == 1 and len(groups[0].runs) == 1
     head = (*(() if alone else ("run", *names, "seeds")), *map(said, scores))

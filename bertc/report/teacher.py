@@ -4,18 +4,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bertc.diagnostics import BertcError, DataError
-from bertc.estimate import estimate
-from bertc.estimate.units import bytes_text, change_text, flops_text
+from bertc.estimate.latency.cases import Shape
+from bertc.estimate.latency.predicted import TOKENS_OF_A_TEXT, text_seconds
+from bertc.estimate.units import bytes_text, change_text, duration_text
 from bertc.interop.folders import read_network
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.teacher import FromFolder
+from bertc.planning.cores import available_cores
 from bertc.report.markup import Content, note, table
 from bertc.runs.results import best_score
 from bertc.storage.paths import is_folder
 
 FP32 = 4
-HEAD = ("", "parameters", "weights", "FLOPs forward", "best evaluation")
+HEAD = ("", "parameters", "weights", "a text", "best evaluation")
 
 
 def teachers_of(resolved: Resolved) -> list[Path]:
@@ -25,7 +27,7 @@ def teachers_of(resolved: Resolved) -> list[Path]:
 
 
 def teacher_section(run: Path, teachers: Sequence[Path]) -> Sequence[Content]:
-    """A row a network: its size, what a forward pass takes, and its best score.
+    """A row a network: its size, the time that a text takes, and its best score.
 
     Raises:
         MissingInputError, DataError: if the student's own files cannot be read.
@@ -42,22 +44,25 @@ def teacher_section(run: Path, teachers: Sequence[Path]) -> Sequence[Content]:
         changes = [change_text(a, b) for a, b in zip(student, figures, strict=True)]
         rows.append(("student beside it", changes[0], changes[0], changes[1], ""))
     rows.append(("student", *_texts(student), _score(run)))
-    return (table(HEAD, rows), note("Weights in fp32; a forward pass of one example in training."))
+    return (
+        table(HEAD, rows),
+        note(f"Weights in fp32; a text of {TOKENS_OF_A_TEXT} tokens as predicted for this CPU."),
+    )
 
 
-def _figures(folder: Path) -> tuple[int, int]:
-    """Parameters, and FLOPs of a forward pass of an example."""
+def _figures(folder: Path) -> tuple[int, float]:
+    """Parameters, and predicted seconds for a text."""
     if not is_folder(folder):
         raise DataError("its folder is gone")
     network = read_network(folder)
     parameters = sum(weight.numel for weight in model_weights(network))
-    told = estimate(network.model_copy(update={"stages": network.stages[-1:]}))
-    return parameters, told.flops.forward_per_example - told.flops.frozen_per_example
+    tokens = min(TOKENS_OF_A_TEXT, network.encoder.room or TOKENS_OF_A_TEXT)
+    return parameters, text_seconds(network.stages[-1], Shape(1, tokens), available_cores())
 
 
-def _texts(figures: tuple[int, int]) -> tuple[str, str, str]:
-    parameters, flops = figures
-    return f"{parameters:,}", bytes_text(FP32 * parameters), flops_text(flops)
+def _texts(figures: tuple[int, float]) -> tuple[str, str, str]:
+    parameters, seconds = figures
+    return f"{parameters:,}", bytes_text(FP32 * parameters), duration_text(seconds)
 
 
 def _score(folder: Path) -> str:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from einops import rearrange
 
-from bertc.diagnostics import DataError, UsageError
+from bertc.diagnostics import UsageError
 from bertc.evaluation.without import LeftOut, heads_named, without_heads
 from bertc.inference.attention_maps import Looks, looks, maps, pattern
 from bertc.inference.evaluate import evaluate_run
@@ -18,37 +18,86 @@ from bertc.inference.worth import worth_of_heads
 from bertc.interop.pruned import removed_units, without_removed
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.learning.objective import Term
-from bertc.ir.network.attention import RelativeAttention
+from bertc.ir.network.attention import (
+    DisentangledAttention,
+    LocalAttention,
+    RelativeAttention,
+)
 from bertc.ir.network.norm import PreNorm
-from bertc.ir.network.positions import NoPositions
+from bertc.ir.network.positions import AlibiPositions, NoPositions, RotaryPositions
 from bertc.ir.network.sharing import ShareAll
-from bertc.nn import EncoderInputs, build
+from bertc.ir.terms.plm import Plm
+from bertc.nn import EncoderInputs, Model, build
+from bertc.nn.inputs import PermutationMask, nothing
 from bertc.train.loop import train
 
 CLS, SEP = 2, 3
 
 
-@pytest.mark.parametrize("settings", [{}, {"norm": PreNorm()}, {"share": ShareAll()}])
+RELATIVE = RelativeAttention(untie=True, segments=True)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"norm": PreNorm()},
+        {"share": ShareAll()},
+        {"attention": LocalAttention(window=4), "positions": RotaryPositions()},
+        {"positions": AlibiPositions()},
+        {"attention": RELATIVE, "positions": NoPositions()},
+        {"attention": DisentangledAttention(), "positions": NoPositions()},
+    ],
+)
 def test_maps_are_what_attention_weighs_values_by(settings: Any, tiny: Any) -> None:
     model = build(tiny(heads=4, **settings)).eval()
-    ids = torch.randint(5, 100, (2, 12))
     mask = torch.arange(12) < torch.tensor([[12], [7]])
-    reading = EncoderInputs(ids, attention_mask=mask)
+    reading = EncoderInputs(torch.randint(5, 100, (2, 12)), attention_mask=mask)
+    assert_maps_weigh_values(model, reading)
+
+
+def test_maps_of_two_streams_and_of_a_memory(tiny: Any) -> None:
+    relative = {"attention": RELATIVE, "positions": NoPositions(), "heads": 4}
+    model = build(tiny(**relative, objective=(Term(objective=Plm()),))).eval()
+    order = torch.stack([torch.randperm(12) for _ in range(2)])
+    permutation = PermutationMask(order, order, torch.tensor([[3, 5], [0, 11]]))
+    ids = torch.randint(5, 100, (2, 12))
+    memory = nothing(2, 2, 6, 32, torch.float32, torch.device("cpu"))
+    first = model.read_on(EncoderInputs(ids, memory=memory)).memory
+    found = assert_maps_weigh_values(model, EncoderInputs(ids, None, memory=first))
+    assert found[0].shape == (2, 4, 12, 18)
+    found = assert_maps_weigh_values(model, EncoderInputs(ids, ids * 0, permutation=permutation))
+    assert found[1].shape == (2, 4, 14, 12)
+    # The query stream does not see what it predicts.
+    assert found[1][0, :, 12, 3].abs().max() == 0
+
+
+def assert_maps_weigh_values(model: Model, reading: EncoderInputs) -> list[torch.Tensor]:
+    """The maps of all layers; with each, values add up to what the layer makes of them."""
     seen: list[torch.Tensor] = []
-    outputs = [model.encoder.attention[name].output for name in model.encoder.attention]
-    hooks = [o.register_forward_pre_hook(lambda _, x: seen.append(x[0])) for o in outputs]
-    model.read(reading)
+    values: list[torch.Tensor] = []
+    hooks = [
+        hook
+        for part in model.encoder.attention.values()
+        for hook in (
+            part.output.register_forward_pre_hook(lambda _, x: seen.append(x[0])),
+            part.register_forward_pre_hook(lambda part, x: values.append(part.project(*x).values)),
+        )
+    ]
+    with torch.no_grad():
+        last = model.read_on(reading).last
     for hook in hooks:
         hook.remove()
-    mixed, first = seen[0], model.encoder.attention["0"]
-    from bertc.ir.network.wanted import Wanted
-
-    x = model.read_on(reading, "encoder", Wanted(states=(0,))).by_layer[0]
-    x = first.norm(x) if model.encoder.norm is not None else x
-    value = rearrange(first.value(x), "b s (n d) -> b n s d", n=4)
-    map_bnqk = next(iter(maps(model, reading)))
-    expected = rearrange(map_bnqk @ value, "b n s d -> b s (n d)")
-    assert torch.allclose(expected[mask], mixed[mask], atol=1e-5)
+    found: list[torch.Tensor] = []
+    again = maps(model, reading, lambda layer, map_bnqk: found.append(map_bnqk)).last
+    assert torch.allclose(last, again, atol=1e-6)
+    for mixed, value, map_bnqk in zip(seen, values, found, strict=True):
+        value_bnkd = rearrange(value, "b k (n d) -> b n k d", n=4)
+        expected = rearrange(map_bnqk @ value_bnkd, "b n q d -> b q (n d)")
+        assert torch.allclose(expected, mixed, atol=1e-5)
+        totals = map_bnqk.sum(-1)
+        assert torch.all((totals - 1).abs().minimum(totals) < 1e-5)
+    return found
 
 
 def shares(map_qk: torch.Tensor, ids: list[int], segments: list[int]) -> dict[str, float]:
@@ -149,9 +198,3 @@ def test_heads_that_are_not_there_are_refused(named: str, message: str, tiny: An
 def test_heads_of_shared_layers_are_named_by_their_owner(tiny: Any) -> None:
     with pytest.raises(UsageError, match="layer 1 shares its attention with layer 0"):
         heads_named("1.0", build(tiny(heads=4, share=ShareAll()), "meta"))
-
-
-def test_maps_by_distance_are_refused(tiny: Any) -> None:
-    model = build(tiny(attention=RelativeAttention(), positions=NoPositions()))
-    with pytest.raises(DataError, match="weighs distances"):
-        next(maps(model, EncoderInputs(torch.randint(5, 100, (2, 12)))))

@@ -1,0 +1,123 @@
+// Heads of attention: a small canvas each, drawn when it comes into view, and one of them closer.
+
+
+function made(tag, properties = {}, ...children) {
+  const found = Object.assign(document.createElement(tag), properties);
+  found.append(...children);
+  return found;
+}
+
+function colour(name) {
+  const probe = made("canvas", { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true });
+  probe.fillStyle = getComputedStyle(document.documentElement).getPropertyValue(name);
+  probe.fillRect(0, 0, 1, 1);
+  return probe.getImageData(0, 0, 1, 1).data;
+}
+
+async function showAttention(root) {
+  const about = await (await unpacked(`${root.dataset.maps}-about`)).json();
+  const levels = new Uint8Array(await (await unpacked(root.dataset.maps)).arrayBuffer());
+  const heads = about.heads.flatMap((count, layer) => Array.from({ length: count }, (_, head) => [layer, head]));
+  const sizes = about.views.map((view) => heads.length * view.queries.length * view.keys.length);
+  let view = 0, chosen = 0, query = -1, low, high;
+
+  const mapOf = (number) => {
+    const { queries, keys } = about.views[view];
+    const size = queries.length * keys.length;
+    const first = sizes.slice(0, view).reduce((sum, each) => sum + each, 0) + number * size;
+    return levels.subarray(first, first + size);
+  };
+  // The square root shows small shares too.
+  const draw = (canvas, number) => {
+    const { queries, keys } = about.views[view];
+    [canvas.width, canvas.height] = [keys.length, queries.length];
+    const context = canvas.getContext("2d"), image = context.createImageData(keys.length, queries.length);
+    mapOf(number).forEach((level, at) => {
+      const share = Math.sqrt(level / 255);
+      for (let part = 0; part < 3; part++) image.data[4 * at + part] = low[part] + share * (high[part] - low[part]);
+      image.data[4 * at + 3] = 255;
+    });
+    context.putImageData(image, 0, 0);
+  };
+
+  const large = made("canvas"), told = made("p", { className: "note" }), words = made("div", { className: "words" });
+  const title = made("h3");
+  const closer = made("div", { className: "closer" },
+    made("div", {}, title, large, told), made("div", {}, words));
+  const buttons = heads.map(([layer, head], number) => {
+    const said = about.said[`${layer}.${head}`];
+    const button = made("button", { className: "head", type: "button", title: said || "" },
+      made("canvas"), made("small", { textContent: `${layer}.${head}${said ? ` ${said}` : ""}` }));
+    button.addEventListener("click", () => { chosen = number; showCloser(); closer.scrollIntoView({ block: "nearest" }); });
+    return button;
+  });
+  const seen = new Set();
+  const watching = new IntersectionObserver((entries) => entries.forEach((entry) => {
+    const number = buttons.indexOf(entry.target);
+    if (entry.isIntersecting && !seen.has(number)) {
+      seen.add(number);
+      draw(entry.target.firstChild, number);
+    }
+  }), { rootMargin: "200px" });
+
+  function showCloser() {
+    const { queries, keys, remembered } = about.views[view];
+    const [layer, head] = heads[chosen], map = mapOf(chosen);
+    buttons.forEach((button, number) => button.setAttribute("aria-pressed", number === chosen));
+    title.textContent = `Layer ${layer}, head ${head}${about.said[`${layer}.${head}`] ? `: ${about.said[`${layer}.${head}`]}` : ""}`;
+    draw(large, chosen);
+    large.style.aspectRatio = `${keys.length} / ${queries.length}`;
+    const row = query < 0 ? null : map.subarray(query * keys.length, (query + 1) * keys.length);
+    words.replaceChildren(...keys.map((token, at) => {
+      const button = made("button", { type: "button", textContent: token });
+      const own = at - remembered;
+      button.setAttribute("aria-pressed", own >= 0 && own === query);
+      button.style.setProperty("--share", row ? (row[at] / 255).toFixed(3) : 0);
+      button.title = row ? `${(row[at] / 2.55).toFixed(1)}%` : "";
+      button.disabled = own < 0;
+      button.addEventListener("click", () => { query = query === own ? -1 : own; showCloser(); });
+      return button;
+    }));
+    const best = row && [...row.keys()].sort((a, b) => row[b] - row[a]).slice(0, 5);
+    told.textContent = row
+      ? `${queries[query]} looks at ${best.map((at) => `${keys[at]} ${(row[at] / 2.55).toFixed(1)}%`).join(", ")}`
+      : "Choose a token to see what it looks at.";
+  }
+  large.addEventListener("mousemove", (event) => {
+    const { queries, keys } = about.views[view], box = large.getBoundingClientRect();
+    const at = [
+      Math.min(queries.length - 1, Math.max(0, Math.floor((event.clientY - box.top) / box.height * queries.length))),
+      Math.min(keys.length - 1, Math.max(0, Math.floor((event.clientX - box.left) / box.width * keys.length))),
+    ];
+    const level = mapOf(chosen)[at[0] * keys.length + at[1]];
+    told.textContent = `${queries[at[0]]} looks at ${keys[at[1]]}: ${(level / 2.55).toFixed(1)}%`;
+  });
+  large.addEventListener("mouseleave", () => showCloser());
+
+  function showAll() {
+    [low, high] = [colour("--back"), colour("--accent")];
+    seen.clear();
+    query = -1;
+    buttons.forEach((button) => { watching.unobserve(button); watching.observe(button); });
+    showCloser();
+  }
+  const choice = made("select", {}, ...about.views.map((each) => made("option", { textContent: each.name })));
+  choice.addEventListener("change", () => { view = choice.selectedIndex; showAll(); });
+  if (about.views.length > 1) {
+    root.append(made("div", { className: "controls" }, made("label", {}, "reading ", choice)));
+  }
+  root.append(closer);
+  about.heads.forEach((count, layer) => {
+    const own = buttons.filter((_, number) => heads[number][0] === layer);
+    root.append(made("div", { className: "layer" },
+      made("p", { className: "note", textContent: `layer ${layer}` }), made("div", { className: "heads" }, ...own)));
+  });
+  themes.addEventListener("change", showAll);
+  showAll();
+  root.dataset.heads = heads.length;
+}
+
+document.querySelectorAll(".attention").forEach((root) => showAttention(root).catch((error) => {
+  document.getElementById("failed").hidden = false;
+  console.error(error);
+}));

@@ -1,0 +1,92 @@
+"""Size and drawing time of a page of 300 runs, one of them with 10,000 evaluations.
+
+    python -m tests.bench.report [--runs 300] [--points 10000]
+
+Prints megabytes, seconds to make the page, and seconds until a headless chromium has drawn all of
+it, beside the processor time of the page's own thread. Run folders are made up; nothing is trained.
+"""
+
+import argparse
+import json
+import math
+import random
+import shutil
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from playwright.sync_api import sync_playwright
+
+from bertc.api import points
+from bertc.parents import parent_of
+from bertc.report.report import report_page
+from bertc.runs.folder import RunFolder
+
+SPEC = (
+    "extends bert-tiny layers=1 hidden=32 heads=2 vocab=100 data=files('none.txt') seq=16 "
+    "objective=mlm steps={steps} optimizer=adamw({lr}) batch={batch} seed={seed}"
+)
+FEW = 200
+"""Evaluations of every run but the first."""
+
+
+def made_up(folder: Path, number: int, evaluations: int) -> None:
+    """A run folder with a line of training and one of evaluation at each step."""
+    lr, batch, seed = 10.0 ** -(2 + number % 5), 8 << number // 5 % 3, number // 15
+    spec = SPEC.format(steps=max(evaluations, FEW), lr=f"{lr:g}", batch=batch, seed=seed)
+    (resolved,) = points(spec)
+    folder.mkdir(parents=True)
+    run, noise = RunFolder(folder), random.Random(number)
+    run.start(resolved, spec)
+    run.lock.touch()
+    lines = []
+    for step in range(1, evaluations + 1):
+        loss = 3 + 4 * math.exp(-step / evaluations * 5) + noise.gauss(0, 0.1)
+        line = {
+            "step": step, "stage": "main", "loss": loss, "losses": {"mlm": loss},
+            "tokens": 128 * step, "seconds": 0.1 * step * (1 + noise.random() / 10),
+        }  # fmt: skip
+        lines.append({"kind": "train", **line, "lr": lr, "grad_norm": 1 + noise.random()})
+        lines.append({"kind": "eval", **line, "accuracy": {"mlm": 1 / loss}})
+    run.metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def drawn(page_file: Path) -> tuple[float, float]:
+    """Seconds until all is drawn, and those of the processor."""
+    with sync_playwright() as started:
+        browser = started.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
+        page = browser.new_page(viewport={"width": 1400, "height": 900})
+        session = page.context.new_cdp_session(page)
+        session.send("Performance.enable", {"timeDomain": "threadTicks"})
+        page.goto(page_file.as_uri())
+        page.wait_for_selector("html[data-drawn]", state="attached", timeout=300_000)
+        spent = {m["name"]: m["value"] for m in session.send("Performance.getMetrics")["metrics"]}
+        seconds = page.evaluate("document.documentElement.dataset.seconds")
+        browser.close()
+    return float(seconds), float(spent["ThreadTime"])
+
+
+def main() -> None:
+    """Make run folders, the page, and draw it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=300)
+    parser.add_argument("--points", type=int, default=10_000)
+    asked = parser.parse_args()
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        for number in range(asked.runs):
+            made_up(folder / "runs" / str(number), number, FEW if number else asked.points)
+        began = time.perf_counter()
+        page = report_page([folder / "runs"], parent_of, examples=0)
+        seconds = time.perf_counter() - began
+        file = folder / "page.html"
+        file.write_text(page)
+        wall, processor = drawn(file)
+    print(f"{asked.runs} runs, {asked.points:,} evaluations of one: {len(page) / 1e6:.2f} MB")
+    print(f"made in {seconds:.1f} s, drawn in {wall:.1f} s ({processor:.1f} s of the processor)")
+
+
+if __name__ == "__main__":
+    main()

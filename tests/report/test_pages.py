@@ -1,0 +1,139 @@
+"""Pages in a browser: drawn without errors, at any width, with hostile names shown as text."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertc.api import points, train
+from bertc.parents import parent_of
+from bertc.planning.plan import Plan
+from bertc.report.report import report_page
+from bertc.runs.folder import RunFolder
+from bertc.runs.lock import Lock
+
+HOSTILE = "<img src=x onerror=alert(1)> \u202e\"'&amp;"
+SHOWN = "<img src=x onerror=alert(1)> \\u202e\"'&amp;"
+SPEC = (
+    "extends bert-tiny layers=1 hidden=32 heads=2 vocab=100 data=files('none.txt') seq=16 "
+    "log_every=1 eval_every=2 objective=mlm "
+)
+TRAINED = (
+    "layers=2 hidden=32 heads=2 ffn=64 seq=24 batch=4 steps=2 vocab=wordpiece(80) device=cpu "
+    "data=files('{}', sentences=lines) holdout=30% eval_examples=4 log_every=1 compile=off"
+)
+STAGES = "stage 'a <b>' { steps=6 seq=8 } stage 'z' { steps=6 }"
+
+
+def trained(folder: Path, spec: str, loss: float = 5.0) -> Path:
+    """A run folder with metrics of all its steps, in which nothing was trained."""
+    (resolved,) = points(spec)
+    folder.mkdir(parents=True)
+    run = RunFolder(folder)
+    run.start(resolved, spec)
+    stages = len(resolved.stages)
+    plan = Plan("cpu", "fp32", (1,) * stages, (False,) * stages, False, ())
+    content = {
+        "schema": 1, "resolved": "", "data": "", "init": "", "threads": 1,
+        "plan": json.loads(json.dumps(vars(plan))), "machine": {"name": "x"}, "versions": {},
+    }  # fmt: skip
+    Lock.of(content, run.lock).write(run.lock)
+    lines = []
+    for stage in resolved.stages:
+        for step in range(stage.first_step + 1, stage.first_step + stage.steps + 1):
+            line: dict[str, Any] = {
+                "kind": "train", "step": step, "stage": stage.name, "loss": loss / step,
+                "losses": {"mlm": loss / step}, "tokens": 64 * step, "seconds": 0.5 * step,
+            }  # fmt: skip
+            lines.append({**line, "lr": 1e-4, "grad_norm": 1.0})
+            if step % 2 == 0:
+                lines.append({**line, "kind": "eval", "accuracy": {"mlm": 0.1}})
+    run.metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    attempts = [
+        {"step": step, "time": 1e9, "host": HOSTILE, "device": "cpu", "processes": 1}
+        for step in (0, 7)
+    ]
+    run.attempts.write_text("".join(json.dumps(each) + "\n" for each in attempts))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    pytest.importorskip("plotly", reason="plotly is not installed")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("there is no chromium on this machine")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    pytest.importorskip("plotly", reason="plotly is not installed")
+    folder = tmp_path_factory.mktemp("pages")
+    trained(folder / HOSTILE, f"{SPEC} batch=4 {STAGES}")
+    for lr in ("1e-3", "3e-3"):
+        for batch in (4, 8):
+            for seed in (1, 2):
+                spec = f"{SPEC} steps=6 optimizer=adamw({lr}) batch={batch} seed={seed}"
+                trained(folder / "grid" / f"{lr}-{batch}-{seed}", spec, 5 + seed + batch)
+    text = folder / "<i>.txt"
+    words = ("barn", "owl", "<b>", "hay", "mouse", "night", "straw", "field", "moon")
+    lines = [" ".join(words[(n * k + n) % 9] for k in range(12)) for n in range(60)]
+    text.write_text("\n".join(lines) + "\n")
+    found = {"one": folder / HOSTILE, "grid": folder / "grid", "trained": folder / "trained"}
+    written = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BERTC_CACHE", str(folder / "cache"))
+        train(TRAINED.format(text), folder / "trained")
+        for name, run in found.items():
+            written[name] = folder / f"{name}.html"
+            written[name].write_text(
+                report_page([run], parent_of, examples=2 * (name == "trained"))
+            )
+    return written
+
+
+@pytest.mark.parametrize("name", ["one", "grid", "trained"])
+def test_a_page_is_drawn_without_errors_and_does_not_scroll_sideways(
+    name: str, pages: dict[str, Path], browser: Any
+) -> None:
+    page, errors = browser.new_page(viewport={"width": 420, "height": 800}), []
+    page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("dialog", lambda dialog: errors.append(dialog.message))
+    page.goto(pages[name].as_uri())
+    page.wait_for_selector("html[data-drawn]", state="attached", timeout=60_000)
+    plots = page.locator(".plot").count()
+    assert plots >= 3
+    assert page.locator(".plot .main-svg .plot, .plot .main-svg .cartesianlayer").count() >= plots
+    assert page.locator("section .why").count() == (name == "one")  # its text is nowhere
+    wide = "document.documentElement.scrollWidth <= innerWidth"
+    assert page.evaluate(wide)
+    page.set_viewport_size({"width": 1400, "height": 900})
+    assert page.evaluate(wide)
+    if name == "trained":
+        page.wait_for_selector("[data-heads='4']")
+        page.locator(".head").nth(3).click()
+        page.locator(".words button").nth(1).click()
+        assert "looks at" in page.locator(".closer .note").inner_text()
+        assert page.locator(".example mark").count() == 2
+        assert "<i>.txt" in page.locator("main").inner_text()
+    if name == "one":
+        assert page.locator("h1").inner_text() == SHOWN
+        assert SHOWN in page.locator("main").inner_text()
+        assert "a <b>" in page.locator(".plot").first.inner_text()
+        page.select_option("select", "tokens")
+        page.check("[data-control=smooth]")
+        page.wait_for_function(
+            "document.querySelector('.plot').layout.xaxis.title.text === 'tokens'"
+        )
+        assert page.evaluate("document.querySelector('.plot').data[0].x[1]") == 128
+    assert not errors
+    page.close()
