@@ -9,11 +9,29 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from bertc.commands.completing import complete_setting, complete_spec
 from bertc.storage.paths import is_folder, working_folder
 
+COMMANDS = (
+    "init", "specs", "check", "explain", "fmt", "lsp", "estimate", "diff", "fit", "calibrate",
+    "build", "show-batch", "bench", "train", "sweep", "slurm", "runs", "watch", "results", "report",
+    "eval", "fill", "predict", "embed", "attention", "heads", "layers", "latency", "export",
+    "import",
+)  # fmt: skip
+"""The commands in the order of ``--help``: the one in which people need them."""
+
+
+class _InOrder(TyperGroup):
+    """The commands as ``COMMANDS`` has them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(self.commands, key=COMMANDS.index)
+
+
 app = typer.Typer(
+    cls=_InOrder,
     add_completion=True,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

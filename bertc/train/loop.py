@@ -70,13 +70,12 @@ def train(
     rounding, unless ``deterministic=yes``. With ``dry_run`` everything is tried but training, and
     nothing is left behind. Under torchrun each process calls this, and they train together. The
     folder ``profile`` gets profiles of each stage's first warm steps, the report what parts took.
-    ``goes_on`` is asked after each evaluation; where it says no, the run is saved and stops.
+    ``goes_on`` is asked after evaluations; where it says no, the run ends, saved: GivenUpError.
 
     Raises:
         UsageError: if the folder holds a run and ``resume`` is false.
         ResumeRefusedError: if the run in it is of another program or other text.
         StoppedError: after a signal, with a checkpoint, or if another process of the run ended.
-        GivenUpError: if ``goes_on`` says no.
         DataError: if a loss is not finite; the weights are those before that step.
         MachineError: if the machine lacks the memory or the device.
         CannotWriteError: if the disk is full; the last good checkpoint stays.
@@ -186,9 +185,8 @@ def _pause(
 
     An evaluation that a signal interrupts is repeated on resume: the checkpoint says it is due.
     """
-    run, progress = session.resolved.run, session.progress
+    run, progress, evaluated = session.resolved.run, session.progress, session.progress.evaluated
     evaluation_due = progress.step % run.eval_every == 0 or progress.step == end
-    evaluated = progress.evaluated
     with _saved_when_stopped(session):
         if evaluation_due and not phase.has_heldout:
             progress.evaluated = progress.step
