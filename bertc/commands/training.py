@@ -52,7 +52,7 @@ def train(
     from bertc.syntax.files import spec_text
 
     end_with_launcher()
-    set = [*(set or ()), *([f"log=[{', '.join(log)}]"] if log else [])]
+    set = [*(set or ()), *_as_override(log or ())]
     if profile:
         os.environ.update(QUIET_PROFILER)
     spec = spec or (str(out) if resume and out else "")
@@ -76,6 +76,13 @@ def train(
     report = go(resolved, folder, spec_text=text, resume=resume, dry_run=dry_run, profile=profile)
     if world_here()[0] == 0:
         typer.echo(report.summary())
+
+
+def _as_override(log: Sequence[str]) -> list[str]:
+    """The trackers of ``--log`` as an override of that setting."""
+    if len(log) > 1:
+        return [f"log=[{', '.join(log)}]"]
+    return [f"log={name}" for name in log]
 
 
 def _launch(command: Sequence[str], resolved: "Resolved", nproc: int, folder: Path) -> int:

@@ -1,6 +1,6 @@
 """A run with trackers and `bertc watch` beside the same run alone, in turns.
 
-    python -m tests.bench.trackers SPEC [--set key=value] [--rounds 3] [--log tensorboard] [--json FILE]
+    python -m tests.bench.trackers SPEC [--set key=value] [--rounds 3] [--log wandb] [--json FILE]
 
 Seconds of training and evaluations as the runs note them, their ratio in each round, and processor
 seconds that trackers and watch took, as a share of what the machine has in that time.
