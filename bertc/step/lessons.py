@@ -27,7 +27,7 @@ PASS_TOKENS = {"cpu": 2048, "cuda": 65536, "mps": 65536}
 MAX_PASS_EXAMPLES = 1024
 
 
-class Read(NamedTuple):
+class OwnRows(NamedTuple):
     """The rows of a task's training examples as a teacher reads them, and their padding."""
 
     task_set: TaskSet
@@ -38,7 +38,7 @@ def folder_of(
     cache: Path,
     stage: Stage,
     task_set: TaskSet,
-    read: Sequence[Read],
+    read: Sequence[OwnRows],
     sha256_by_folder: Mapping[str, str],
     how: tuple[str, str],
 ) -> Path:
@@ -76,7 +76,7 @@ def obtain_lessons(
     folder: Path,
     stage: Stage,
     task_set: TaskSet,
-    read: Sequence[Read],
+    read: Sequence[OwnRows],
     frozen: Sequence[Frozen],
     kept: Literal["fp32", "fp16"],
     progress: Progress,
@@ -94,8 +94,8 @@ def obtain_lessons(
         lessons = open_lessons(temporary, task_set, shapes, kept, "w+")
         what = f"asking the teachers about {task_set.task.title}"
         progress.begin(what, len(frozen) * len(task_set.train.owners), "rows")
-        for number, (teacher, own) in enumerate(zip(frozen, read, strict=True)):
-            _ask(lessons.of_teacher(number, len(frozen)), stage, teacher, own, progress)
+        for number, (teacher, rows) in enumerate(zip(frozen, read, strict=True)):
+            _ask(lessons.of_teacher(number, len(frozen)), stage, teacher, rows, progress)
         progress.end()
         return {"bytes": size}
 
@@ -104,7 +104,9 @@ def obtain_lessons(
 
 
 @torch.no_grad()
-def _ask(lessons: Lessons, stage: Stage, teacher: Frozen, read: Read, progress: Progress) -> None:
+def _ask(
+    lessons: Lessons, stage: Stage, teacher: Frozen, read: OwnRows, progress: Progress
+) -> None:
     """Write the outputs of a teacher for all training rows."""
     device, teach = next(teacher.parameters()).device, Teaching(teacher)
     rows, at_once = read.task_set.train, PASS_TOKENS[device.type]

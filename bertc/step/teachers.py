@@ -26,37 +26,39 @@ OWN_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 """The dtypes of teachers with a precision of their own."""
 
 
-class Tokenizer(NamedTuple):
+class TokenizerText(NamedTuple):
     """A tokenizer as JSON, and its special tokens by role: enough to make it anew anywhere."""
 
     text: str
     named: dict[str, str]
 
 
-def digests(resolved: Resolved, apart: Mapping[str, Tokenizer]) -> dict[str, str]:
+def digests(resolved: Resolved, tokenizers: Mapping[str, TokenizerText]) -> dict[str, str]:
     """sha256 of the weights of every teacher at work, by its folder.
 
-    It is of the tokenizer too, of one that reads by its own (``apart``).
+    It is of the tokenizer too, of one that reads by its own (``tokenizers``).
 
     Raises:
         MissingInputError, DataError, UnsafeError: as ``read_model``.
     """
-    found: dict[str, str] = {}
+    sha256_by_folder: dict[str, str] = {}
     for _, path, _ in _folders_at_work(resolved):
-        if path not in found:
+        if path not in sha256_by_folder:
             weights = digest_of(read_model(Path(path))[1])
-            found[path] = fingerprint(weights, *apart[path]) if path in apart else weights
-    return found
+            sha256_by_folder[path] = (
+                fingerprint(weights, *tokenizers[path]) if path in tokenizers else weights
+            )
+    return sha256_by_folder
 
 
-def read_tokenizers(resolved: Resolved, vocabulary: Vocabulary) -> dict[str, Tokenizer]:
+def read_tokenizers(resolved: Resolved, vocabulary: Vocabulary) -> dict[str, TokenizerText]:
     """The tokenizers of teachers at work that read other tokens than the run, by their folders.
 
     Raises:
         MissingInputError, DataError: as ``vocabulary_of``; if a stage compares tokens with such a
             teacher's, or keeps nothing of what it says.
     """
-    found: dict[str, Tokenizer] = {}
+    tokenizers: dict[str, TokenizerText] = {}
     for stage, path, network in _folders_at_work(resolved):
         rows = network.body.vocab_size
         theirs = vocabulary_of(Path(path), rows)
@@ -64,8 +66,8 @@ def read_tokenizers(resolved: Resolved, vocabulary: Vocabulary) -> dict[str, Tok
         if differing:
             _refuse_if_compared(stage, path, (theirs, vocabulary), differing)
         if differing or rows != stage.encoder.vocab_size:
-            found[path] = Tokenizer(theirs.tokenizer.to_str(), theirs.named)
-    return found
+            tokenizers[path] = TokenizerText(theirs.tokenizer.to_str(), theirs.named)
+    return tokenizers
 
 
 def _folders_at_work(resolved: Resolved) -> Iterator[tuple[Stage, str, Network]]:
@@ -165,16 +167,16 @@ def _refuse_if_compared(
     """Refuse other tokens where they are compared, or where nothing is kept of what they make."""
     theirs, ours = vocabularies
     number, there, here = differing
-    told = (
+    problem = (
         f"the teacher {folder} reads with {theirs.size:,} tokens and this run with "
         f"{ours.size:,}; token {number} is {there!r} there and {here!r} here"
     )
     if reason := needs_same_tokens(term.objective for term in stage.objective):
         raise DataError(
-            f"{told}, and {reason}",
+            f"{problem}, and {reason}",
             help="leave vocab out, and the run reads with the vocabulary of its teacher",
         )
     if stage.teacher_cache == "off":
         raise DataError(
-            f"{told}: it reads by its own if what it says is kept", help="teacher_cache=auto"
+            f"{problem}: it reads by its own if what it says is kept", help="teacher_cache=auto"
         )

@@ -24,7 +24,7 @@ from bertc.ir.program.stage import Stage
 from bertc.ir.program.teacher import FromFolder
 from bertc.nn.model import Frozen
 from bertc.planning.plan import Plan
-from bertc.step.lessons import Read, folder_of, obtain_lessons
+from bertc.step.lessons import OwnRows, folder_of, obtain_lessons
 from bertc.step.teachers import frozen_networks
 from bertc.storage.paths import existing_folder
 from bertc.train.session import Watched
@@ -34,11 +34,11 @@ MOST_OF_DISK = 0.1
 """Share of the free disk that ``auto`` takes."""
 
 
-def _plan(start: Start, cache: Path, apart: Collection[str], ranks: ProcessGroup) -> Plan:
+def _plan(start: Start, cache: Path, own_readers: Collection[str], ranks: ProcessGroup) -> Plan:
     """The plan with how outputs of teachers are kept; of a begun run as then, where it is auto."""
     stages = start.resolved.stages
     each = zip(stages, start.corpus.stages, strict=True)
-    kept = tuple(_chosen(stage, data, cache, apart) for stage, data in each)
+    kept = tuple(_chosen(stage, data, cache, own_readers) for stage, data in each)
     if start.outside and start.outside.lock:
         nothing: Kept = "off"
         began = start.outside.lock.plan.lessons or (nothing,) * len(kept)
@@ -47,11 +47,11 @@ def _plan(start: Start, cache: Path, apart: Collection[str], ranks: ProcessGroup
     return replace(start.plan, lessons=tuple(ranks.share(kept)))
 
 
-def _chosen(stage: Stage, data: AnyData, cache: Path, apart: Collection[str]) -> Kept:
+def _chosen(stage: Stage, data: AnyData, cache: Path, own_readers: Collection[str]) -> Kept:
     """The way that ``kept_by`` says, or off if the disk is too small for what need not be kept."""
     if not isinstance(data, TaskData):
         return "off"
-    needed = any(path in apart for path in _folders(stage))
+    needed = any(path in own_readers for path in _folders(stage))
     kept = kept_by(stage, data.examples, needed)
     if stage.teacher_cache != "auto" or needed:
         return kept
@@ -81,8 +81,10 @@ def with_lessons(start: Start, cache: Path, display: Display, ranks: ProcessGrou
         DataError: a teacher says a number that is too large for fp16.
         CannotWriteError: the cache has no room.
     """
-    told = ranks.share([start.outside.teachers, start.outside.tokenizers] if start.outside else [])
-    digests, tokenizers = told
+    shared = ranks.share(
+        [start.outside.teachers, start.outside.tokenizers] if start.outside else []
+    )
+    digests, tokenizers = shared
     vocabularies = {
         folder: from_tokenizer(Tokenizer.from_str(text), folder, named)
         for folder, (text, named) in tokenizers.items()
@@ -106,8 +108,8 @@ def _own_ways(stage: Stage, vocabularies: Mapping[str, Vocabulary]) -> Iterator[
     frozen = (network for network in stage.networks() if not network.learned)
     for network, folder in zip(frozen, _folders(stage), strict=False):
         ways = [f"computes in {network.precision}"] if network.precision != "auto" else []
-        if own := vocabularies.get(folder):
-            ways.append(f"reads by its own tokenizer of {own.size:,} tokens")
+        if words := vocabularies.get(folder):
+            ways.append(f"reads by its own tokenizer of {words.size:,} tokens")
         if ways:
             yield f"stage {stage.name}: the teacher {folder} {' and '.join(ways)}"
 
@@ -133,8 +135,8 @@ def _lessons(
     how, frozen = (kept, plan.precision), tuple[Frozen, ...]()
     read = [_read(start, stage, each, data.vocabulary, known) for each in data.sets]
     folders = [
-        folder_of(known.cache, stage, each, own, known.sha256_by_folder, how)
-        for each, own in zip(data.sets, read, strict=True)
+        folder_of(known.cache, stage, each, rows, known.sha256_by_folder, how)
+        for each, rows in zip(data.sets, read, strict=True)
     ]
     if not ranks.least(all(map(holds, folders))):
         dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
@@ -145,8 +147,8 @@ def _lessons(
         if not lessons and ranks.rank % turn == 0:
             progress = Watched(display, ranks.stop)
             lessons = tuple(
-                obtain_lessons(folder, stage, each, own, frozen, kept, progress)
-                for folder, each, own in zip(folders, data.sets, read, strict=True)
+                obtain_lessons(folder, stage, each, rows, frozen, kept, progress)
+                for folder, each, rows in zip(folders, data.sets, read, strict=True)
             )
         ranks.wait()
     return lessons
@@ -154,16 +156,16 @@ def _lessons(
 
 def _read(
     start: Start, stage: Stage, task_set: TaskSet, vocabulary: Vocabulary, known: _Known
-) -> list[Read]:
+) -> list[OwnRows]:
     """The rows of a task as each teacher at work reads them, in order."""
     networks = TrainedNetworks(start.resolved.run.device)
     copier = Copier(known.cache, networks, vocabulary.token(vocabulary.mask), Silent())
     frozen = (network for network in stage.networks() if not network.learned)
-    found = []
+    rows_by_teacher = []
     for network, folder in zip(frozen, _folders(stage), strict=True):
-        if own := known.vocabularies.get(folder):
-            rows = read_apart(task_set, stage, network, own, copier)
-            found.append(Read(rows, own.pad))
+        if words := known.vocabularies.get(folder):
+            rows = read_apart(task_set, stage, network, words, copier)
+            rows_by_teacher.append(OwnRows(rows, words.pad))
         else:
-            found.append(Read(task_set, vocabulary.pad))
-    return found
+            rows_by_teacher.append(OwnRows(task_set, vocabulary.pad))
+    return rows_by_teacher

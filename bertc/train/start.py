@@ -19,7 +19,7 @@ from bertc.runs import checkpoints, metrics
 from bertc.runs.checkpoints import Checkpoint
 from bertc.runs.folder import RunFolder, identity
 from bertc.runs.lock import Lock
-from bertc.step.teachers import Tokenizer, digests, read_tokenizers, require_weights
+from bertc.step.teachers import TokenizerText, digests, read_tokenizers, require_weights
 from bertc.storage.paths import is_taken
 from bertc.train.beginning.init_from import Source, source_of
 from bertc.train.resumed_plan import plan_of
@@ -40,7 +40,7 @@ class Outside:
     checkpoint: Checkpoint | None
     source: Source | None
     teachers: dict[str, str]
-    tokenizers: dict[str, Tokenizer]
+    tokenizers: dict[str, TokenizerText]
     cost: Estimate
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import bertc
+from bertc.api import points
 from bertc.bench.latencies import of_folder
 from bertc.diagnostics import DataError, SpecError, StoppedError, UsageError
 from bertc.estimate import estimate
@@ -25,6 +26,7 @@ from bertc.ir.network.sharing import ShareAttention, ShareGroups
 from bertc.ir.program.model import model_weights
 from bertc.nn import build
 from bertc.train import loop
+from bertc.train.beginning.init_from import source_of
 from bertc.train.loop import train
 from tests.train.test_training import stop_after
 
@@ -113,6 +115,19 @@ def test_no_more_goes_below_a_floor(
         train(resolved, tmp_path / "none", cache=cache, quiet=True)
 
 
+@pytest.mark.usefixtures("in_the_farm")
+def test_terms_after_a_held_floor_compare_the_layers_that_stay() -> None:
+    terms = "kd(hidden, layers=last, project=shared) + kd(cls, layers=[1, 2])"
+    blocks = 'stage "a" { } stage "b" { prune=layers(50%, every=25%, floor=0.5) } '
+    blocks += f'stage "c" {{ objective=glue(rte, "RTE") + {terms} }}'
+    told = 'layers=4 vocab=wordpiece(30522) teacher=spec("bert-tiny") steps=4 seq=32 batch=4'
+    (program,) = points(f'{told} objective=glue(rte, "RTE") {blocks}')
+    *_, second, last = program.stages
+    kept = program.held(second.first_step).stages[-1]
+    pairs = [[each.objective.matched for each in stage.objective[1:]] for stage in (last, kept)]
+    assert pairs == [[((2, 2),), ((1, 1), (2, 2))], [((3, 2),), ((1, 1), (2, 2))]]
+
+
 def test_a_first_stage_removes_layers_of_init(shortened: Any, tiny: Any, tmp_path: Path) -> None:
     cache, run = tmp_path / "cache", tmp_path / "run"
     train(tiny(layers=4, steps=2), run, cache=cache, quiet=True)
@@ -120,6 +135,7 @@ def test_a_first_stage_removes_layers_of_init(shortened: Any, tiny: Any, tmp_pat
     further = tiny(layers=4, init=FromRun(path=str(run)), stages=stages)
     model, (_, old) = bertc.build(further), read_model(run)
     assert model.encoder.node.depth == 2
+    assert f"init {run}: 2 of 4 layers are left: 1, 3" in source_of(further).lines()
     for name, tensor in model.named_parameters():
         there = name.replace(".1.", ".3.").replace(".0.", ".1.")
         assert torch.equal(tensor, old[there])

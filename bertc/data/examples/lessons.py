@@ -46,11 +46,11 @@ class Lessons:
         return by_term
 
     def of_teacher(self, number: int, teachers: int) -> "Lessons":
-        """Those of one of several teachers."""
+        """The lessons of one of several teachers."""
         ends = list(accumulate((len(shape.widths) for shape in self.shapes), initial=0))
-        own = range(number, len(self.shapes), teachers)
-        files = (file for at in own for file in self.files[ends[at] : ends[at + 1]])
-        return replace(self, shapes=tuple(self.shapes[at] for at in own), files=tuple(files))
+        places = range(number, len(self.shapes), teachers)
+        files = (file for at in places for file in self.files[ends[at] : ends[at + 1]])
+        return replace(self, shapes=tuple(self.shapes[at] for at in places), files=tuple(files))
 
 
 def counts_of(task_set: TaskSet) -> Counts:

@@ -69,7 +69,7 @@ class _Units(_Removal):
     before the first step. If the task's score on its dev part is below ``floor``, no more goes.
     """
 
-    share: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    share: Probability = 0.0
     by: Literal["gradient", "magnitude", "random"] = "gradient"
     within: Within = "network"
     every: Probability = 0.0

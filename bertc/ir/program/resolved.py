@@ -12,6 +12,7 @@ from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
 from bertc.ir.program.run import Run
 from bertc.ir.program.stage import AnyStage, Stage
+from bertc.ir.terms.kd import OfLayers
 from bertc.ir.vocabulary import Vocabulary
 
 
@@ -82,6 +83,7 @@ class Resolved(Node):
         """The program if no layers or ranks are removed from this step on; 0: as it is.
 
         Rounds of removal go on as the stage before them; optimisers that began anew then do not.
+        Terms of stages after them compare the layers of the network that stays.
         """
         if not step:
             return self
@@ -93,8 +95,9 @@ class Resolved(Node):
                 update: dict[str, object] = dict(networks)
                 if isinstance(stage.prune, Layers | Rank):
                     update |= {"grow": None, "prune": NOTHING, "objective": before.objective}
-                elif stage.grow is not None:
-                    counted_from = stage.counted_from
+                else:
+                    update["objective"] = _of_depth(stage, before.layers)
+                    counted_from = counted_from if stage.grow is None else stage.counted_from
                 stage = stage.model_copy(update={**update, "counted_from": counted_from})
             stages.append(stage)
         return self.model_copy(update={"stages": tuple(stages)})
@@ -103,3 +106,14 @@ class Resolved(Node):
         """sha256 of everything that affects the computation; names and origins do not."""
         text = json.dumps(self.model_dump(mode="json", exclude={"name", "origins"}), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _of_depth(stage: Stage, depth: int) -> tuple[Term, ...]:
+    """The objective of a stage whose network has another depth than it was made for."""
+    shape = stage.teacher[0].shape
+    return tuple(
+        term.model_copy(update={"objective": term.objective.of_depth(depth, shape.body.depth)})
+        if shape and isinstance(term.objective, OfLayers)
+        else term
+        for term in stage.objective
+    )

@@ -12,7 +12,7 @@ from bertc.ir import operation as op
 from bertc.ir.blocks import SOFT_TARGETS
 from bertc.ir.network.body import Body
 from bertc.ir.terms.heads import Classifier, HeadNode, VocabularyHead
-from bertc.ir.terms.layer_map import LayerMap
+from bertc.ir.terms.layer_map import LayerMap, Unfit, layer_pairs
 from bertc.ir.terms.node import FP32, LONG, RowShape, TermNode
 
 
@@ -49,6 +49,22 @@ class OfLayers(Distilled):
     @abstractmethod
     def layer_map(self) -> LayerMap:
         """The compared layers."""
+
+    def pairs_between(self, depth: int, teacher: int) -> tuple[tuple[int, int], ...] | Unfit:
+        """Pairs of layers of two depths; embeddings have no attention."""
+        pairs = layer_pairs(self.layer_map, depth, teacher)
+        if isinstance(pairs, Unfit) or not self.attends:
+            return pairs
+        layers = tuple(pair for pair in pairs if all(pair))
+        if layers and (len(layers) == len(pairs) or self.layer_map == "uniform"):
+            return layers
+        instead = ", ".join(str(there or 1) for here, there in pairs if here)
+        return Unfit("layer 0 are the embeddings, which have no attention", f"[{instead}]")
+
+    def of_depth(self, depth: int, teacher: int) -> Self:
+        """The same in a network of another depth; as it is if its map does not fit that."""
+        pairs = self.pairs_between(depth, teacher)
+        return self if isinstance(pairs, Unfit) else self.model_copy(update={"matched": pairs})
 
     def layers_of(self, *, learned: bool) -> tuple[int, ...]:
         """Compared layers of its own network, or of a frozen one, in order."""

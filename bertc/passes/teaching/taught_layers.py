@@ -13,7 +13,7 @@ from bertc.ir.program.teacher import Shape
 from bertc.ir.terms.kd import OfLayers
 from bertc.ir.terms.kd_relations import KdAttention, KdRelated, KdRelations
 from bertc.ir.terms.kd_states import KdStates
-from bertc.ir.terms.layer_map import Unfit, layer_pairs
+from bertc.ir.terms.layer_map import Unfit
 from bertc.passes.settings.fixes import Way, argument, note, written
 from bertc.passes.settings.layers import layer_values
 from bertc.planning.plan import largest_divisor
@@ -25,7 +25,7 @@ TermT = TypeVar("TermT", bound=OfLayers)
 
 def of_layers(term: TermT, stage: StageSettings, teacher: Body) -> TermT:
     """A term that knows its pairs of layers, and what follows from the widths of both networks."""
-    pairs = pairs_of(term, stage.layers, teacher.depth)
+    pairs = term.pairs_between(stage.layers, teacher.depth)
     assert not isinstance(pairs, Unfit), "the checks refuse it"
     known: dict[str, object] = {"matched": pairs}
     match term:
@@ -36,18 +36,6 @@ def of_layers(term: TermT, stage: StageSettings, teacher: Body) -> TermT:
         case KdRelations():
             known["heads"] = _relation_heads(term, teacher, pairs[0][1])
     return term.model_copy(update=known)
-
-
-def pairs_of(term: OfLayers, depth: int, teacher: int) -> tuple[tuple[int, int], ...] | Unfit:
-    """Pairs of layers of two depths; embeddings have no attention."""
-    pairs = layer_pairs(term.layer_map, depth, teacher)
-    if isinstance(pairs, Unfit) or not term.attends:
-        return pairs
-    layers = tuple(pair for pair in pairs if all(pair))
-    if layers and (len(layers) == len(pairs) or term.layer_map == "uniform"):
-        return layers
-    instead = ", ".join(str(there or 1) for here, there in pairs if here)
-    return Unfit("layer 0 are the embeddings, which have no attention", f"[{instead}]")
 
 
 class _Misfit(NamedTuple):
@@ -89,7 +77,7 @@ def _unmapped(stage: StageSettings, several: bool, teacher: Body, term: OfLayers
     if term.compares == "first" and tags:
         problem = f"{term.title} compares the first token of examples, and tags are of words"
         return _Misfit("E286", problem, _other_term(stage, term, "kd(hidden)"))
-    pairs = pairs_of(term, stage.layers, teacher.depth)
+    pairs = term.pairs_between(stage.layers, teacher.depth)
     if isinstance(pairs, Unfit):
         problem = f"{term.title}: {pairs.problem}"
         return _Misfit("E286", problem, _other_argument(stage, term, "layers", pairs.instead))
@@ -122,7 +110,7 @@ def _unlike(stage: StageSettings, teacher: Body, term: OfLayers) -> _Misfit | No
 
 def _unrelated(stage: StageSettings, teacher: Body, term: KdRelated) -> _Misfit | None:
     """Queries, keys and values that are not there, or not alike."""
-    pairs = pairs_of(term, stage.layers, teacher.depth)
+    pairs = term.pairs_between(stage.layers, teacher.depth)
     assert not isinstance(pairs, Unfit), "it is refused before"
     for here, there in pairs:
         mine, theirs = _own_widths(stage, here), teacher.attention_widths(there)

@@ -19,7 +19,7 @@ from bertc.passes.teaching.taught_layers import layers_fit, of_layers
 WHOLE_EXAMPLES = (
     "whole examples of a task: logits of labels, scores or choices, states of first tokens"
 )
-"""What networks with tokenizers of their own can be compared by."""
+"""Comparisons that networks with other tokenizers allow."""
 
 
 def taught_terms(stage: StageSettings) -> tuple[Term, ...]:

@@ -20,12 +20,14 @@ from bertc.ir.changing.growth import (
     FromRun,
     FromTokens,
     FromVectors,
+    Kept,
     LowRank,
 )
 from bertc.ir.learning.answer import Answer, Labels, Tags
 from bertc.ir.learning.optimizer import Optimizer, moments_of
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
 from bertc.runs import checkpoints
 from bertc.syntax.read.shapes import setting_shape
 from bertc.syntax.write.show import show_value
@@ -98,6 +100,7 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
         *_differences(old, target),
         *_new(places, old, target),
         *_left_out(init, places, old, target),
+        *_removed(first, old),
     )
     return Source(folder, tensors, places, sha256, notes, moments)
 
@@ -181,6 +184,14 @@ def _left_out(init: FromOther, places: WeightMap, old: Resolved, new: Resolved) 
     tables = {weight.name for weight in model_weights(old) if weight.part == "embeddings"}
     unused = sorted(tables - set(places.copies.values()))
     return [f"layers {taken}", *(f"its {name} is left out" for name in unused)]
+
+
+def _removed(first: Stage, old: Resolved) -> list[str]:
+    """A line about the layers that the first stage leaves of the network."""
+    if not isinstance(first.grow, Kept):
+        return []
+    left = ", ".join(map(str, first.grow.layers))
+    return [f"{first.layers} of {old.encoder.depth} layers are left: {left}"]
 
 
 def _tells(answer: Answer) -> str:
