@@ -19,35 +19,34 @@ from bertc.nn import Model
 from bertc.objectives import MicroBatch, WholeBatch
 from bertc.objectives.terms import joined, states_of
 
-Compared = Callable[[MicroBatch], tuple[Tensor, Tensor]]
+BatchVectors = Callable[[MicroBatch], tuple[Tensor, Tensor]]
 """From a micro-batch to vectors (n, t, d) of its examples, and their scores (n,)."""
 
 
-def compared(model: Model, stage: Stage) -> Compared:
+def batch_vectors(model: Model, stage: Stage) -> BatchVectors:
     """The forward pass of the term of a batch that compares its examples."""
     network = next(each for each in stage.networks() if each.name == MAIN)
+    scored = joined(network.scored)
+    comparing = [term for term in scored if term.tensors.node.compares_examples]
 
     def vectors(micro_batch: MicroBatch) -> tuple[Tensor, Tensor]:
-        scored = joined(network.scored)
-        one = next(
-            e for e in scored if e.tensors.node.compares_examples and e.name in micro_batch.terms
-        )
+        term = next(each for each in comparing if each.name in micro_batch.terms)
         reading = micro_batch.read_by(network)
         outputs = model.read_on(reading, network.name, network.wanted)
         states = states_of(scored, micro_batch, reading, outputs, network.body)
-        own, body = micro_batch.terms[one.name], model.network(network.name)
-        found: tuple[Tensor, Tensor] = one.tensors.compared_vectors(
-            states[one.states][0], own, model.heads[one.head], body
+        targets, body = micro_batch.terms[term.name], model.network(network.name)
+        vectors_and_scores: tuple[Tensor, Tensor] = term.tensors.compared_vectors(
+            states[term.states][0], targets, model.heads[term.head], body
         )
-        return found
+        return vectors_and_scores
 
     return vectors
 
 
 def compares(stage: Stage, micro_batch: MicroBatch) -> bool:
     """True if the loss of a batch compares its examples."""
-    terms = (term.objective for term in stage.objective)
-    return any(one.compares_examples and one.title in micro_batch.terms for one in terms)
+    terms = [term.objective for term in stage.objective if term.objective.compares_examples]
+    return any(term.title in micro_batch.terms for term in terms)
 
 
 def beside_all(
