@@ -35,10 +35,10 @@ def batch_vectors(model: Model, stage: Stage) -> BatchVectors:
         outputs = model.read_on(reading, network.name, network.wanted)
         states = states_of(scored, micro_batch, reading, outputs, network.body)
         targets, body = micro_batch.terms[term.name], model.network(network.name)
-        vectors_and_scores: tuple[Tensor, Tensor] = term.tensors.compared_vectors(
+        both: tuple[Tensor, Tensor] = term.tensors.compared_vectors(
             states[term.states][0], targets, model.heads[term.head], body
         )
-        return vectors_and_scores
+        return both
 
     return vectors
 
@@ -51,15 +51,15 @@ def compares(stage: Stage, micro_batch: MicroBatch) -> bool:
 
 def beside_all(
     parts: Sequence[MicroBatch],
-    found: Sequence[tuple[Tensor, Tensor]],
+    vectors_and_scores: Sequence[tuple[Tensor, Tensor]],
     batch: int,
     ranks: ProcessGroup,
 ) -> list[MicroBatch]:
-    """The parts of a batch with the vectors of all of it; ``found`` are those of each part.
+    """The parts of a batch with the vectors of all of it; ``vectors_and_scores`` are of each part.
 
     A collective call. Parts without vectors of their own repeat the last that has.
     """
-    vectors_ntd, scores_n = (torch.cat(each) for each in zip(*found, strict=True))
+    vectors_ntd, scores_n = (torch.cat(each) for each in zip(*vectors_and_scores, strict=True))
     at = first = ranks.rows(batch).start
     vectors_mtd = vectors_ntd.new_zeros(batch, *vectors_ntd.shape[1:])
     scores_m = scores_n.new_zeros(batch)
@@ -68,7 +68,7 @@ def beside_all(
     ranks.add(vectors_mtd)
     ranks.add(scores_m)
     starts = []
-    for own_ntd, _ in found:
+    for own_ntd, _ in vectors_and_scores:
         starts.append(at)
         at += len(own_ntd)
     starts += starts[-1:] * (len(parts) - len(starts))
