@@ -47,13 +47,13 @@ def related_answers(
 def _vectors(rows: TaskRows, said: Said, examples: int) -> Tensor:
     """Vectors of all texts in the order of their examples (n, t, d)."""
     texts = len(rows.owners) // examples
-    found: Tensor | None = None
+    vectors_rd: Tensor | None = None
     for batch, (vectors_bd,) in said:
-        if found is None:
-            found = torch.zeros(len(rows.owners), vectors_bd.shape[1], dtype=torch.float64)
-        found[torch.from_numpy(batch.rows)] = torch.from_numpy(vectors_bd)
-    assert found is not None, "there are examples"
-    return by_example(found, texts)
+        if vectors_rd is None:
+            vectors_rd = torch.zeros(len(rows.owners), vectors_bd.shape[1], dtype=torch.float64)
+        vectors_rd[torch.from_numpy(batch.rows)] = torch.from_numpy(vectors_bd)
+    assert vectors_rd is not None, "there are examples"
+    return by_example(vectors_rd, texts)
 
 
 def _compared(vectors_mtd: Tensor) -> tuple[Tensor, Tensor]:
@@ -61,6 +61,6 @@ def _compared(vectors_mtd: Tensor) -> tuple[Tensor, Tensor]:
     units_mtd = normalize(vectors_mtd, dim=2)
     firsts_md, others_mtd = units_mtd[:, 0], units_mtd[:, 1:]
     cosines_mt = (firsts_md[:, None] * others_mtd).sum(2)
-    found_m = cosines_mt[:, 0]
+    own_m = cosines_mt[:, 0]
     beside_mc = cosines_mt if cosines_mt.shape[1] > 1 else firsts_md @ others_mtd[:, 0].T
-    return found_m, (beside_mc > found_m[:, None] + NEAR).sum(1)
+    return own_m, (beside_mc > own_m[:, None] + NEAR).sum(1)

@@ -1,4 +1,4 @@
-"""What a model says of examples: scores of batches, and the answers read off them."""
+"""Scores of batches by a model, and the answers that are read off them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -168,13 +168,13 @@ def _vectors(
     model: Model, stage: Stage, task: Embed, micro_batch: MicroBatch
 ) -> tuple[Tensor, TermLoss]:
     """Vectors of rows (r, d); the model need not have learned the task."""
-    tensors, own = EmbedTensors(task), micro_batch.terms[task.title]
+    tensors, targets = EmbedTensors(task), micro_batch.terms[task.title]
     network = stage.network(MAIN)
     reading = micro_batch.read_by(network)
     read = model.read_on(reading)
     by_head = states_of(joined([task]), micro_batch, reading, read, network.body)
     states, head = by_head[task.head_name][0], nn.ModuleList()
-    vectors_rd = tensors.vectors(states, own, head, model.encoder)
+    vectors_rd = tensors.vectors(states, targets, head, model.encoder)
     nothing = vectors_rd.new_zeros(())
     return vectors_rd, TermLoss(nothing, nothing, nothing)
 

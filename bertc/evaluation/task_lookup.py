@@ -25,7 +25,7 @@ OWN_KINDS = {
 FILES = ("train", "dev", "test", "sts")
 """Arguments of own-file tasks that name files."""
 OF_A_FILE = (*FILES, "negative", "score")
-"""Those, and columns that other files need not have."""
+"""Arguments that hold for the files named with them alone."""
 TITLES = ("name", "task", "column")
 """Arguments from which a task's title is derived."""
 Learned = dict[str, tuple[Stage, AnyTask]]

@@ -21,7 +21,7 @@ def held_task(program: Resolved, parts: frozenset[str]) -> AnyTask | None:
 
 
 def learned_pooling(program: Resolved) -> Pooling | None:
-    """How states become vectors in the last task that learned any; None if none did."""
+    """The pooling of the last task that learned vectors; None if none did."""
     answers = [task.answer for stage in program.stages for task in stage.tasks]
     found = [answer.pooling for answer in answers if isinstance(answer, Vector)]
     return found[-1] if found else None

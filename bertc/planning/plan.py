@@ -123,12 +123,7 @@ def plan(
         _microbatch(stage, fit.examples, layout.world)
         for stage, fit in zip(resolved.stages, fits, strict=True)
     )
-    reasons += [
-        f"stage {stage.name} compares all {stage.batch:,} examples of a batch and reads it twice, "
-        f"{size:,} at once"
-        for stage, size in zip(resolved.stages, chosen, strict=True)
-        if layout.world.reads_twice(stage, size)
-    ]
+    reasons += _twice_reasons(resolved, chosen, layout.world)
     recompute = tuple(fit.recompute for fit in fits)
     return Plan(
         machine.device,
@@ -140,6 +135,15 @@ def plan(
         layout.world.size,
         layout.strategy,
     )
+
+
+def _twice_reasons(resolved: Resolved, microbatches: tuple[int, ...], world: World) -> list[str]:
+    return [
+        f"stage {stage.name} compares all {stage.batch:,} examples of a batch and reads it twice, "
+        f"{size:,} at once"
+        for stage, size in zip(resolved.stages, microbatches, strict=True)
+        if world.reads_twice(stage, size)
+    ]
 
 
 _UNTRIED = (

@@ -19,48 +19,47 @@ from bertc.nn import Model
 from bertc.objectives import MicroBatch, WholeBatch
 from bertc.objectives.terms import joined, states_of
 
-Compared = Callable[[MicroBatch], tuple[Tensor, Tensor]]
+BatchVectors = Callable[[MicroBatch], tuple[Tensor, Tensor]]
 """From a micro-batch to vectors (n, t, d) of its examples, and their scores (n,)."""
 
 
-def compared(model: Model, stage: Stage) -> Compared:
+def batch_vectors(model: Model, stage: Stage) -> BatchVectors:
     """The forward pass of the term of a batch that compares its examples."""
     network = next(each for each in stage.networks() if each.name == MAIN)
+    scored = joined(network.scored)
+    comparing = [term for term in scored if term.tensors.node.compares_examples]
 
     def vectors(micro_batch: MicroBatch) -> tuple[Tensor, Tensor]:
-        scored = joined(network.scored)
-        one = next(
-            e for e in scored if e.tensors.node.compares_examples and e.name in micro_batch.terms
-        )
+        term = next(each for each in comparing if each.name in micro_batch.terms)
         reading = micro_batch.read_by(network)
         outputs = model.read_on(reading, network.name, network.wanted)
         states = states_of(scored, micro_batch, reading, outputs, network.body)
-        own, body = micro_batch.terms[one.name], model.network(network.name)
-        found: tuple[Tensor, Tensor] = one.tensors.compared_vectors(
-            states[one.states][0], own, model.heads[one.head], body
+        targets, body = micro_batch.terms[term.name], model.network(network.name)
+        both: tuple[Tensor, Tensor] = term.tensors.compared_vectors(
+            states[term.states][0], targets, model.heads[term.head], body
         )
-        return found
+        return both
 
     return vectors
 
 
 def compares(stage: Stage, micro_batch: MicroBatch) -> bool:
     """True if the loss of a batch compares its examples."""
-    terms = (term.objective for term in stage.objective)
-    return any(one.compares_examples and one.title in micro_batch.terms for one in terms)
+    terms = [term.objective for term in stage.objective if term.objective.compares_examples]
+    return any(term.title in micro_batch.terms for term in terms)
 
 
 def beside_all(
     parts: Sequence[MicroBatch],
-    found: Sequence[tuple[Tensor, Tensor]],
+    vectors_and_scores: Sequence[tuple[Tensor, Tensor]],
     batch: int,
     ranks: ProcessGroup,
 ) -> list[MicroBatch]:
-    """The parts of a batch with the vectors of all of it; ``found`` are those of each part.
+    """The parts of a batch with the vectors of all of it; ``vectors_and_scores`` are of each part.
 
     A collective call. Parts without vectors of their own repeat the last that has.
     """
-    vectors_ntd, scores_n = (torch.cat(each) for each in zip(*found, strict=True))
+    vectors_ntd, scores_n = (torch.cat(each) for each in zip(*vectors_and_scores, strict=True))
     at = first = ranks.rows(batch).start
     vectors_mtd = vectors_ntd.new_zeros(batch, *vectors_ntd.shape[1:])
     scores_m = scores_n.new_zeros(batch)
@@ -69,7 +68,7 @@ def beside_all(
     ranks.add(vectors_mtd)
     ranks.add(scores_m)
     starts = []
-    for own_ntd, _ in found:
+    for own_ntd, _ in vectors_and_scores:
         starts.append(at)
         at += len(own_ntd)
     starts += starts[-1:] * (len(parts) - len(starts))

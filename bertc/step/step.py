@@ -21,7 +21,7 @@ from bertc.ir.program.stage import Stage
 from bertc.nn import Memory, Model
 from bertc.objectives import Inputs, MicroBatch, VocabTensors
 from bertc.optim.optimizers import Guard, Rule, clip, gradient_norm, guard
-from bertc.step.across import beside_all, compared, compares
+from bertc.step.across import batch_vectors, beside_all, compares
 from bertc.step.feed import Batch, corruption
 from bertc.step.memory import Remembered, beginning, joined
 from bertc.step.non_finite import what_is_not_finite, what_to_try
@@ -72,8 +72,8 @@ class TrainStep:
         """The function from inputs to the micro-batches of a step."""
         parameters = engine.parameters if engine else dict(model.named_parameters())
         self.parameters: Mapping[str, Tensor] = parameters
-        vectors = compared(model, stage)
-        self._compared = engine.wrap_for_inference(vectors) if engine else vectors
+        vectors = batch_vectors(model, stage)
+        self._batch_vectors = engine.wrap_for_inference(vectors) if engine else vectors
 
     def __call__(
         self, batch: Batch, step: int, rate: float, meanwhile: Callable[[], None] | None = None
@@ -190,7 +190,7 @@ class TrainStep:
             self._ranks.stop.check()
             self._seed(step, index)
             # Without gradients other kernels run, which draw other dropout.
-            vectors, scores = self._compared(part)
+            vectors, scores = self._batch_vectors(part)
             found.append((vectors.detach(), scores))
         return beside_all(parts, found[:own], self.stage.batch, self._ranks)
 

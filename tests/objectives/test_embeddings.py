@@ -133,7 +133,7 @@ def test_parts_have_the_same_dropout_both_times(kind: str) -> None:
     vectors, scores = [], []
     for index, part in enumerate(parts):
         torch.manual_seed(key(0, "dropout", 0, index))
-        own, known = step._compared(part)
+        own, known = step._batch_vectors(part)
         vectors.append(own)
         scores.append(known)
     (task,) = resolved.stages[0].tasks

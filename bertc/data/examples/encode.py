@@ -69,7 +69,7 @@ def _texts(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None
 
 
 def _related(examples: Sequence[Example], rows: RowBuilder) -> None:
-    """Add a row for each text; a text alone has two, which dropout tells apart."""
+    """Add a row for each text; a text alone has two, which differ by dropout."""
     related = [e for e in examples if isinstance(e, RelatedExample)]
     max_tokens = rows.max_tokens(1)
     ids = iter(_ids(rows.vocabulary, [text for e in related for text in e.texts]))

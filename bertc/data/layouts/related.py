@@ -33,7 +33,7 @@ def read_related(task: Embed, part: DataPart, labelled: bool) -> list[RelatedExa
         assert isinstance(source, Path), "sts names a file"
         return [*_of_sts(source, labelled)]
     if isinstance(source, Path) and suffix(source) == LINES:
-        return [*_alone(task, source)]
+        return [*_lines(task, source)]
     return [*_in_columns(task, source, labelled)]
 
 
@@ -43,7 +43,7 @@ def _of_sts(path: Path, labelled: bool) -> Iterator[RelatedExample]:
         yield RelatedExample(example.key, example.texts, example.score)
 
 
-def _alone(task: Embed, path: Path) -> Iterator[RelatedExample]:
+def _lines(task: Embed, path: Path) -> Iterator[RelatedExample]:
     """The lines of a file, without empty ones."""
     for name in ("negative", "score"):
         if column := getattr(task, name):

@@ -115,7 +115,7 @@ class Span(Node):
 
 
 Pooling = Literal["mean", "cls", "max"]
-"""How states of tokens become a vector: their mean or maximum, or the first one alone."""
+"""A vector from states of tokens: their mean or maximum, or the state of the first alone."""
 
 
 class Vector(Node):
