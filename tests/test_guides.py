@@ -24,7 +24,8 @@ TUTORIAL = ROOT / "docs" / "tutorial.md"
 MODERN = ROOT / "docs" / "how-to" / "modern.md"
 GUIDES = [TUTORIAL, *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-TAKES_SPECS = {"check", "estimate", "build", "show-batch", "train", "bench", "slurm"}
+TAKES_SPECS = {"check", "estimate", "build", "show-batch", "train", "bench", "slurm", "sweep"}
+TAKES_RANGES = {"check", "sweep"}
 SMALLER = "layers=1 hidden=16 heads=2 vocab=wordpiece(300) seq=16 batch=4 steps=3 holdout=0.3"
 
 
@@ -82,7 +83,8 @@ def test_commands_are_understood(
     specs = given.get("specs") or [given["spec"]]
     for spec in specs:
         found = Diagnostics()
-        assert list(syntax.load(spec, tuple(given.get("set") or ()), found))
+        sets, searched = tuple(given.get("set") or ()), name in TAKES_RANGES
+        assert list(syntax.load(spec, sets, found, searched=searched))
         assert found.found == [], page
 
 

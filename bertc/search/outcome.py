@@ -10,7 +10,7 @@ from typing import Any
 from bertc.diagnostics import UsageError
 from bertc.runs.plot import save
 from bertc.search.goal import Goal
-from bertc.search.store import Store, run_folder
+from bertc.search.store import Store, read_store, run_folder
 from bertc.search.trials import cost_of
 from bertc.syntax import show
 from bertc.syntax.space import Space
@@ -147,6 +147,17 @@ def outcome_of(store: Store, goal: Goal) -> Outcome:
     trials = tuple(_tried(store, trial) for trial in store.trials)
     seconds, flops = (cost_of(store, name) for name in ("seconds", "flops"))
     return Outcome(goal, trials, seconds, flops, lambda: _importances(store))
+
+
+def read_outcome(folder: Path) -> Outcome:
+    """What the search in a folder has found so far.
+
+    Raises:
+        MissingInputError: if there is none, or Optuna is not installed.
+    """
+    store, facts = read_store(folder)
+    more_is_better = store.study.direction.name == "MAXIMIZE"
+    return outcome_of(store, Goal(facts["score"], more_is_better))
 
 
 def best_spec(outcome: Outcome, space: Space, source: str) -> str:

@@ -8,8 +8,8 @@ from bertc import cli
 from bertc.diagnostics import UsageError
 from bertc.runs.attempts import read
 from bertc.search.goal import Goal
-from bertc.search.outcome import outcome_of
-from bertc.search.store import open_store, read_store
+from bertc.search.outcome import read_outcome
+from bertc.search.store import open_store
 from bertc.train import loop
 
 SPEC = """
@@ -21,9 +21,9 @@ GOAL = Goal("mlm", more_is_better=False)
 
 
 @pytest.fixture
-def call(tmp_path, monkeypatch, corpus_file, capsys):
+def call(tmp_path, monkeypatch, corpus_file, cache, capsys):
     """Run the command on the spec in this process: its exit code, and what it printed where."""
-    monkeypatch.setenv("BERTC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("BERTC_CACHE", str(cache))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "farm.bertc").write_text(SPEC.format(data=corpus_file))
 
@@ -49,7 +49,7 @@ def test_a_sweep_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
         code, out, err = call("--trials", "2", "--for", "mlm")
     assert (code, out) == (143, "")
     assert "the same command goes on" in err
-    code, out, err = call("--trials", "3", "--for", "mlm", "--plot", "p.png", "--json")
+    code, out, err = call("--trials", "3", "--for", "mlm", "--json")
     assert code == 0, err
     assert "resuming at step 3 of 6" in err
     assert "trial 1 of 3" not in err
@@ -57,7 +57,6 @@ def test_a_sweep_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
     found = json.loads(out)
     assert [trial["state"] for trial in found["trials"]] == ["finished"] * 3
     assert found["best"] == 1 + min(range(3), key=lambda n: found["trials"][n]["score"])
-    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     code, out, err = call("--trials", "3", "--for", "mlm")
     assert (code, out.splitlines()[0]) == (
         0,
@@ -88,7 +87,9 @@ def test_a_budget_ends_a_search_that_a_larger_one_goes_on_with(call, tmp_path):
 
 
 def test_a_trial_is_taken_by_one_and_one_that_was_left_is_found(tmp_path):
-    one, other = (open_store(tmp_path, GOAL, {"spec": "x"}, False) for _ in range(2))
+    one, other = (
+        open_store(tmp_path, GOAL, {"spec": "x", "score": "mlm"}, False) for _ in range(2)
+    )
     with one.taken(2) as first:
         first.suggest_float("lr", 0.0, 1.0)
         with other.taken(2) as second:
@@ -104,10 +105,12 @@ def test_a_trial_is_taken_by_one_and_one_that_was_left_is_found(tmp_path):
         assert last.number == 1
         last.set_user_attr("failed", "$x$ <b>")
         other.study.tell(last, state=one.optuna.trial.TrialState.PRUNED)
-    outcome = outcome_of(read_store(tmp_path)[0], GOAL)
+    outcome = read_outcome(tmp_path)
     assert [trial.state for trial in outcome.trials] == ["finished", "failed"]
     assert outcome.slices() == {"lr": [(first.params["lr"], 0.5)]}
     assert outcome.importances() == {}
+    outcome.plot(tmp_path / "p.png")
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(UsageError, match="another spec"):
         open_store(tmp_path, GOAL, {"spec": "y"}, False)
 
