@@ -1,7 +1,7 @@
 """Curves of runs: loss, scores, rate, gradient norm and throughput, along four axes."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from bertc.diagnostics import DataError
@@ -15,7 +15,7 @@ AXES: Mapping[str, XAxis] = {
     "steps": "step", "tokens": "tokens", "seconds": "seconds", "FLOPs": "flops"
 }  # fmt: skip
 assert {*AXES.values()} == {*get_args(XAxis)}
-MOST_POINTS, MOST_OF_A_CURVE, FEWEST_OF_A_CURVE = 60_000, 1000, 40
+MOST_POINTS, MOST_OF_A_CURVE, FEWEST_OF_A_CURVE = 40_000, 1000, 24
 """Points of all curves of a page, of one, and of each where there are very many."""
 MARKED_POINTS = 100
 """Points of a curve up to which each is marked."""
@@ -84,7 +84,7 @@ def curves_section(
     drawn = [panel for panel in every if _is_a_curve(panel, runs)] or every
     wanted = sum(len(panel.names) for panel in drawn) * len(runs)
     most = min(MOST_OF_A_CURVE, max(FEWEST_OF_A_CURVE, MOST_POINTS // wanted))
-    pictures = [_picture(panel, runs, most) for panel in drawn]
+    pictures = [_picture(panel, runs, names, most) for panel in drawn]
     shown = legend(names) if 1 < len(names) <= MOST_NAMED else None
     return (shown, _controls(runs), *pictures, _said(runs))
 
@@ -130,12 +130,14 @@ def _said(runs: Sequence[RunCurves]) -> Content:
     return note(" ".join(said)) if said else None
 
 
-def _picture(panel: Panel, runs: Sequence[RunCurves], most: int) -> Picture:
-    alone = len(runs) == 1
-    lines = [line for run in runs for line in _lines(panel, run, alone, most, len(runs))]
+def _picture(panel: Panel, runs: Sequence[RunCurves], names: Sequence[str], most: int) -> Picture:
+    alone, many = len(runs) == 1, len(runs) > MARKED_RUNS
+    lines = [line for run in runs for line in _lines(panel, run, alone, most)]
+    if many:
+        lines = _merged(lines, names)
     marks = list(_marks(runs[0].curves)) if alone else []
     made = figure(
-        [line.trace for line in lines],
+        [_trace(line, many) for line in lines],
         title=heading(panel.title),
         showlegend=alone and len(lines) > 1,
         xaxis={"title": {"text": "steps"}},
@@ -151,16 +153,24 @@ def _picture(panel: Panel, runs: Sequence[RunCurves], most: int) -> Picture:
     )
 
 
+Places = list[float | None]
+"""Places or values of points; None where a line is interrupted."""
+
+
 @dataclass(frozen=True)
 class _Line:
-    """A curve: plotly's trace, its places by axis, and its smoothed values."""
+    """A curve: its name, the numbers of its colour and of its figure, places by axis, values."""
 
-    trace: Any
-    along: dict[str, list[float]]
-    smooth: list[float]
+    title: str
+    colour: int
+    nth: int
+    dotted: bool
+    along: dict[str, Places]
+    raw: Places
+    smooth: Places
 
 
-def _lines(panel: Panel, run: RunCurves, alone: bool, most: int, runs: int) -> Iterator[_Line]:
+def _lines(panel: Panel, run: RunCurves, alone: bool, most: int) -> Iterator[_Line]:
     """The curves of one run: a colour a figure if it stands alone, else that of the run."""
     both = len({name.partition("/")[0] for name in panel.names}) > 1
     for nth, name in enumerate(panel.names):
@@ -170,25 +180,58 @@ def _lines(panel: Panel, run: RunCurves, alone: bool, most: int, runs: int) -> I
         values = [point.values[name] for point in points]
         kept = thinned([point.step for point in points], values, most).tolist()
         means = smoothed(values)
-        along = {
-            shown: rounded([getattr(points[at], axis) for at in kept])
-            for shown, axis in AXES.items()
-        }
-        colour = COLOURS[(nth if alone else run.colour) % len(COLOURS)]
-        dotted = name.endswith("unigram_loss") or (both and not alone and name.startswith("train"))
-        marked = len(kept) <= MARKED_POINTS and runs <= MARKED_RUNS
-        title = in_picture(_short(name) if alone else f"{run.name}: {_short(name)}")
-        trace = objects().Scatter(
-            x=along["steps"],
-            y=rounded([values[at] for at in kept]),
-            name=title,
-            mode="lines+markers" if marked else "lines",
-            line={"width": 1.8, "dash": "dot" if dotted else "solid", "color": colour},
-            marker={"size": 5, "color": colour},
-            opacity=1 if runs <= MARKED_RUNS else 0.5,
-            hovertemplate=f"%{{y:.5~g}} at %{{x:,}}<extra>{title}</extra>",
+        yield _Line(
+            title=_short(name) if alone else f"{run.name}: {_short(name)}",
+            colour=nth if alone else run.colour,
+            nth=nth,
+            dotted=name.endswith("unigram_loss")
+            or (both and not alone and name.startswith("train")),
+            along={
+                shown: rounded([getattr(points[at], axis) for at in kept])
+                for shown, axis in AXES.items()
+            },
+            raw=rounded([values[at] for at in kept]),
+            smooth=rounded([means[at] for at in kept]),
         )
-        yield _Line(trace, along, rounded([means[at] for at in kept]))
+
+
+def _merged(lines: Sequence[_Line], names: Sequence[str]) -> list[_Line]:
+    """Lines of one colour and figure as one with gaps: a browser is slow at hundreds of lines."""
+    together: dict[tuple[int, int], list[_Line]] = {}
+    for line in lines:
+        together.setdefault((line.colour, line.nth), []).append(line)
+    return [
+        replace(
+            each[0],
+            title=names[colour],
+            along={name: _end_to_end([line.along[name] for line in each]) for name in AXES},
+            raw=_end_to_end([line.raw for line in each]),
+            smooth=_end_to_end([line.smooth for line in each]),
+        )
+        for (colour, _), each in together.items()
+    ]
+
+
+def _end_to_end(parts: Sequence[Places]) -> Places:
+    return [value for part in parts for value in (*part, None)]
+
+
+def _trace(line: _Line, many: bool) -> Any:
+    colour, title = COLOURS[line.colour % len(COLOURS)], in_picture(line.title)
+    return objects().Scatter(
+        x=line.along["steps"],
+        y=line.raw,
+        name=title,
+        mode="lines+markers" if len(line.raw) <= MARKED_POINTS and not many else "lines",
+        line={
+            "width": 1 if many else 1.8,
+            "dash": "dot" if line.dotted else "solid",
+            "color": colour,
+        },
+        marker={"size": 5, "color": colour},
+        opacity=0.55 if many else 1,
+        hovertemplate=f"%{{y:.5~g}} at %{{x:,}}<extra>{title}</extra>",
+    )
 
 
 def _short(name: str) -> str:

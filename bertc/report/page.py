@@ -29,8 +29,8 @@ class Picture:
 
     figure: Mapping[str, Any]
     caption: Content = None
-    along: Mapping[str, Sequence[Sequence[float]]] | None = None
-    smooth: Sequence[Sequence[float]] | None = None
+    along: Mapping[str, Sequence[Sequence[float | None]]] | None = None
+    smooth: Sequence[Sequence[float | None]] | None = None
     marks: Mapping[str, Sequence[float]] | None = None
     whole: bool = False
     scales: bool = False

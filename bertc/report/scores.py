@@ -59,7 +59,9 @@ def groups_section(groups: Sequence[Group]) -> Sequence[Content]:
         raise DataError("nothing was evaluated yet", help="bertc eval RUN does it now")
     names = list(groups[0].settings) if len(groups) > 1 else []
     alone = len(groups) == 1 and len(groups[0].runs) == 1
-    head = (*(() if alone else ("run", *names, "seeds")), *map(said, scores))
+    placed = len({group.place for group in groups}) > 1 or not names
+    first = (*(["run"] if placed else []), *names, "seeds")
+    head = (*(() if alone else first), *map(said, scores))
     rows = []
     for group in groups[:MOST_ROWS]:
         cells = [score_text(group.last[s]) if s in group.last else "" for s in scores]
@@ -69,7 +71,8 @@ def groups_section(groups: Sequence[Group]) -> Sequence[Content]:
             else None
             for s in scores
         ]
-        about = (_place(group), *(group.settings[n] for n in names), f"{len(group.seeds)}")
+        place = [_place(group)] if placed else []
+        about = (*place, *(group.settings[n] for n in names), f"{len(group.seeds)}")
         shown = (
             (c, element("br"), element("small", b)) if b else c
             for c, b in zip(cells, best, strict=True)
@@ -80,7 +83,7 @@ def groups_section(groups: Sequence[Group]) -> Sequence[Content]:
     remark += "; mean over the seeds ± half its 95% interval (Student's)." if several else "."
     more = len(groups) - MOST_ROWS
     cut = f" {more} more rows are left out." if more > 0 else ""
-    return (table(head, rows, numbers=0 if alone else 1 + len(names)), note(remark + cut))
+    return (table(head, rows, numbers=0 if alone else placed + len(names)), note(remark + cut))
 
 
 def _place(group: Group) -> Content:

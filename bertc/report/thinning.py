@@ -44,7 +44,7 @@ def smoothed(y: Sequence[float]) -> list[float]:
     return found
 
 
-def rounded(values: Sequence[float]) -> list[float]:
+def rounded(values: Sequence[float]) -> list[float | None]:
     """Values with as many digits as a picture shows: whole ones are integers."""
     short = (float(f"{value:.{DIGITS}g}") for value in values)
     return [int(value) if value.is_integer() and abs(value) < 2**53 else value for value in short]

@@ -23,7 +23,7 @@ from bertc.report.report import report_page
 from bertc.runs.folder import RunFolder
 
 SPEC = (
-    "extends bert-tiny layers=1 hidden=32 heads=2 vocab=100 data=files('none.txt') seq=16 "
+    "layers=1 hidden=32 heads=2 vocab=100 data=files('none.txt') seq=16 "
     "objective=mlm steps={steps} optimizer=adamw({lr}) batch={batch} seed={seed}"
 )
 FEW = 200

@@ -7,10 +7,11 @@ import pytest
 from bertc.diagnostics import DataError
 from bertc.report.curves import panels
 from bertc.report.markup import Html, element, in_picture, joined, table
+from bertc.report.names import shortened
 from bertc.report.page import document, section
 from bertc.report.scores import interval
 from bertc.report.thinning import rounded, smoothed, thinned
-from bertc.runs.groups import Summary
+from bertc.runs.groups import Group, Summary
 
 
 def test_thinning_keeps_ends_peaks_and_order() -> None:
@@ -72,3 +73,14 @@ def test_figures_stand_in_the_picture_of_their_kind() -> None:
 def test_intervals_are_students() -> None:
     assert interval(Summary(0.5, 0.1, 0.6, 3)) == pytest.approx(4.30 * 0.1 / math.sqrt(3))
     assert interval(Summary(0.5, 0.0, 0.5, 1)) == 0.0
+
+
+def test_values_of_settings_are_told_by_what_differs() -> None:
+    def names(*texts: str) -> list[str]:
+        groups = [Group({"optimizer": text}, ()) for text in texts]
+        return [group.settings["optimizer"] for group in shortened(groups)]
+
+    assert names("adamw(lr=0.1, s=f(a, b))", "adamw(s=f(a, b))") == ["adamw(lr=0.1)", "adamw"]
+    assert names("16", "8") == ["16", "8"]
+    assert names("x" * 50 + "1", "x" * 50 + "2") == ["x" * 50 + "1", "x" * 50 + "2"]
+    assert names("x" * 50, "y")[0].endswith("…")
