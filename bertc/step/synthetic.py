@@ -121,5 +121,5 @@ class Unlearned:
         # RoBERTa's positions start after the padding id (fairseq, LearnedPositionalEmbedding).
         self.pad = max(0, resolved.encoder.first_position - 1)
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path, seq: int = 0, room: int | None = None) -> None:
         """Write nothing."""
