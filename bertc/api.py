@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bertc.estimate import Estimate
     from bertc.inference.trained import Trained
     from bertc.nn import Model
+    from bertc.showing import Showing
     from bertc.syntax import SpecLocation, Tree
     from bertc.train.report import Report
 
@@ -167,6 +168,17 @@ def resolve(spec: Spec, overrides: Sequence[str] = ()) -> Resolved:
             help=f"give each list one value with --set, such as those of: {found[0].name}",
         )
     return found[0]
+
+
+def show(spec: str, overrides: Sequence[str] = ()) -> Showing:
+    """Every setting of a spec with its value and its source; a notebook shows it as a table.
+
+    Raises:
+        SpecError: with every mistake found.
+    """
+    from bertc.showing import show as run
+
+    return run(spec, overrides)
 
 
 def estimate(spec: Spec, device: str = "h200") -> Estimate:

@@ -170,7 +170,7 @@ def _programs(tried: Sequence[Parts]) -> Iterator[Program]:
 def _steps(
     candidate: Candidate, machine: Machine, text_bytes: int, afforded: int
 ) -> tuple[int, bool]:
-    """Steps on a text of so many bytes, and whether they are enough; ``afforded`` 0: any number."""
+    """Steps on a text, and whether they are enough; ``afforded`` 0 means any number."""
     batch, seq = machine.rows
     parameters = sum(weight.numel for weight in model_weights(candidate.resolved))
     enough = ceil(TOKENS_PER_PARAMETER * parameters / (batch * seq))

@@ -43,9 +43,10 @@ def show_specs(spec: SpecArgument, set: SetOption = None, json: JsonOption = Fal
     `here` is written in the spec itself, with what its comment says; then come the spec that it
     extends, by name, `default` and `derived` (the rule). Grids print each of their points.
     """
-    from bertc.gallery import show_json, show_spec
+    from bertc.showing import show
 
-    typer.echo((show_json if json else show_spec)(spec, set or ()))
+    showing = show(spec, set or ())
+    typer.echo(showing.as_json() if json else str(showing))
 
 
 @app.command()

@@ -15,6 +15,7 @@ from bertc.diagnostics.errors import (
     UnsafeError,
     UsageError,
 )
+from bertc.diagnostics.html import html_lines, html_table
 from bertc.diagnostics.near import listed, nearest
 from bertc.diagnostics.render import escaped, render
 from bertc.diagnostics.span import Source, Span
@@ -41,6 +42,8 @@ __all__ = [
     "codes",
     "escaped",
     "explain",
+    "html_lines",
+    "html_table",
     "listed",
     "nearest",
     "render",

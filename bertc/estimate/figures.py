@@ -217,9 +217,9 @@ class Estimate(_Figures):
 
     def _repr_html_(self) -> str:
         """The same table as HTML, for notebooks."""
-        from html import escape
+        from bertc.estimate.table import as_html
 
-        return f"<pre>{escape(str(self))}</pre>"
+        return as_html(self)
 
     def as_json(self, *, where: bool = False) -> dict[str, object]:
         """The estimate as plain values, under the names of the published schema.

@@ -6,6 +6,7 @@ Plain text: a table library would take three times as long as the estimate itsel
 import json
 from collections.abc import Callable, Sequence
 
+from bertc.diagnostics import html_lines, html_table
 from bertc.estimate.figures import Estimate, Flops, Parameters, StageEstimate
 from bertc.estimate.sharing import TALK_SOURCE
 from bertc.estimate.units import bytes_text, change_text, count_text, duration_text, flops_text
@@ -27,6 +28,33 @@ def as_table(estimates: Sequence[Estimate]) -> str:
     lines = details(estimates[0]) if len(estimates) == 1 else comparison(estimates)
     fitting = (_does_not_fit(one) for one in estimates)
     return "\n".join((*lines, "", *filter(None, fitting), *assumptions(estimates[0])))
+
+
+def as_html(estimate: Estimate) -> str:
+    """One estimate by part and stage as HTML, with its assumptions below."""
+    columns = _columns(estimate)
+    rows = list[Sequence[str]]()
+    for title, lines in _sections(columns, estimate):
+        rows.append((title,))
+        rows += [(label, *(text(column) for column in columns)) for label, text in lines]
+    below = (
+        *_beside_from_start(estimate),
+        *_left_after_pruning(estimate),
+        _does_not_fit(estimate),
+        *assumptions(estimate),
+    )
+    head = ("", *_titles(estimate))
+    table = html_table(f"{estimate.name} on {estimate.time.device}", head, rows)
+    return f"{table}\n{html_lines(chr(10).join(filter(None, below)))}"
+
+
+def _columns(estimate: Estimate) -> tuple[Estimate | StageEstimate, ...]:
+    return (estimate, *(estimate.stages if len(estimate.stages) > 1 else ()))
+
+
+def _titles(estimate: Estimate) -> list[str]:
+    stages = estimate.stages if len(estimate.stages) > 1 else ()
+    return ["whole run", *(f"stage {stage.name}" for stage in stages)]
 
 
 def _does_not_fit(estimate: Estimate) -> str:
@@ -73,9 +101,8 @@ def assumptions(estimate: Estimate) -> tuple[str, ...]:
 
 def details(estimate: Estimate) -> list[str]:
     """A column for the whole run, and one per stage if there are several."""
-    stages = estimate.stages if len(estimate.stages) > 1 else ()
-    columns: tuple[Estimate | StageEstimate, ...] = (estimate, *stages)
-    titles = ["whole run", *(f"stage {stage.name}" for stage in stages)]
+    columns = _columns(estimate)
+    titles = _titles(estimate)
     lines = [f"{estimate.name}  {estimate.fingerprint[:12]}"]
     width = max(COLUMN, 2 + max(map(len, titles)))
     lines.append(" " * LABEL + "".join(title.rjust(width) for title in titles))

@@ -18,7 +18,6 @@ from bertc.interop.keys import by_key, keys, part_of, parts_of, prefixed
 from bertc.interop.networks import alone, names_beside, tensors_alone
 from bertc.interop.target import Target, target_of
 from bertc.interop.tensors import write_tensors
-from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 
@@ -84,8 +83,7 @@ def export_model(
             own_layout = _write_own(resolved, tensors, vocabulary, fresh, target).at(folder)
             return replace(own_layout, notes=(*own_layout.notes, *turned))
         own = tensors_alone(resolved, tensors)
-        seq = _longest_seq(resolved)
-        written = _write_hf(transformer(resolved), own, vocabulary, fresh, target, kept or {}, seq)
+        written = _write_hf(resolved, own, vocabulary, fresh, target, kept or {})
         written = replace(written, notes=(*written.notes, *turned)).at(folder)
         for name in names_beside(resolved):
             program, own = alone(resolved, name), tensors_alone(resolved, tensors, name)
@@ -94,9 +92,7 @@ def export_model(
             if isinstance(target, Obstacle):
                 other = _write_own(program, own, vocabulary, fresh / name, target)
             else:
-                other = _write_hf(
-                    transformer(program), own, vocabulary, fresh / name, target, {}, seq
-                )
+                other = _write_hf(program, own, vocabulary, fresh / name, target, {})
             first = other.at(folder / name).summary().splitlines()[0]
             notes = (*written.notes, f"the {name}: {first}", *other.notes)
             written = replace(written, notes=notes)
@@ -143,14 +139,14 @@ def _check_complete(resolved: Resolved, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _write_hf(
-    encoder: Encoder,
+    resolved: Resolved,
     tensors: Mapping[str, Tensor],
     vocabulary: Tokens,
     fresh: Path,
     target: Target,
     kept: Mapping[str, Any],
-    seq: int,
 ) -> Exported:
+    encoder = transformer(resolved)
     family, chosen = target
     held = [n for n in tensors if part_of(n) in chosen.parts | {"body"}]
     beside = {n: tensor for n, tensor in tensors.items() if n not in set(held)}
@@ -168,7 +164,7 @@ def _write_hf(
     (fresh / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     if beside:
         write_tensors(fresh / BESIDE, beside)
-    vocabulary.save(fresh, seq, encoder.room)
+    vocabulary.save(fresh, _longest_seq(resolved), encoder.room)
     others = ", ".join(sorted(parts_of(beside)))
     notes = [f"{chosen.name} cannot hold {others}: written to {BESIDE}, for bertc alone"]
     notes = notes if beside else []

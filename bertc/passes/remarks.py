@@ -94,7 +94,7 @@ def _tuned_from_nothing(first: StageSettings, diagnostics: Diagnostics) -> None:
 
 
 def _words_of_docstrings(program: Complete, diagnostics: Diagnostics) -> None:
-    """Remark on a task whose vocabulary is learned from text that nobody named."""
+    """Remark on a task whose vocabulary is learned from unnamed text."""
     first = program.stages[0]
     unnamed = all(
         has_tasks(stage.objective) and stage.origins["data"].kind == "default"

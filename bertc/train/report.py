@@ -5,10 +5,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
+from bertc.diagnostics import html_lines, html_table
 from bertc.estimate.beside import PartBeside, beside_table
 from bertc.estimate.units import several
 from bertc.evaluation.held_out import Evaluation, always_lines
@@ -44,14 +46,10 @@ class Report:
         console = Console(width=100, highlight=False, no_color=True)
         with console.capture() as captured:
             if self.evaluation is not None:
-                if self.evaluation.scores:
-                    console.print(_scores(self.evaluation))
-                    for (task, part), same in always_lines(self.evaluation).items():
-                        console.print(f"{task} {part}: {same}", markup=False, soft_wrap=True)
-                else:
-                    console.print(_table(self.evaluation))
-                if self.evaluation.languages:
-                    console.print(_by_language(self.evaluation))
+                for lines in _tables(self.evaluation):
+                    console.print(_drawn(lines))
+                for (task, part), same in always_lines(self.evaluation).items():
+                    console.print(f"{task} {part}: {same}", markup=False, soft_wrap=True)
                 for name, loss in self.evaluation.losses.items():
                     if name in PRETRAINING and PRETRAINING[name].order == "forward":
                         console.print(_as_told(loss), markup=False)
@@ -67,6 +65,12 @@ class Report:
                 console.print(note, markup=False, soft_wrap=True)
         return captured.get().rstrip()
 
+    def _repr_html_(self) -> str:
+        """The tables of the summary as HTML, for notebooks."""
+        tables = _tables(self.evaluation) if self.evaluation else []
+        notes = html_lines("\n".join([self._line(), *self.notes]))
+        return "\n".join([*(html_table(t.title, t.head, t.rows) for t in tables), notes])
+
     def _line(self) -> str:
         speed = f", {self.tokens / self.seconds:,.0f} tokens/s" if self.seconds else ""
         return (
@@ -81,52 +85,71 @@ def _as_told(nats: float) -> str:
     return f"perplexity {perplexity:,.2f}, {nats / math.log(2):.3f} bits a token"
 
 
-def _table(evaluation: Evaluation) -> Table:
-    table = Table(
-        title=f"held out, {several(evaluation.examples, 'example')}", title_justify="left"
-    )
-    table.add_column("objective")
-    for heading in ("loss", "unigram", "below it", "accuracy"):
-        table.add_column(heading, justify="right")
-    if evaluation.base_rate:
-        table.add_column("base rate", justify="right")
+class Lines(NamedTuple):
+    """A table as text: its title, headings, and rows; the first ``names`` columns are words."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    names: int = 1
+
+
+def _drawn(lines: Lines) -> Table:
+    """The table for a terminal."""
+    table = Table(title=lines.title, title_justify="left")
+    for number, heading in enumerate(lines.head):
+        table.add_column(heading, justify="left" if number < lines.names else "right")
+    for row in lines.rows:
+        table.add_row(*row)
+    return table
+
+
+def _tables(evaluation: Evaluation) -> list[Lines]:
+    """The scores of tasks, or the losses of other objectives; losses by language."""
+    first = _scores(evaluation) if evaluation.scores else _losses(evaluation)
+    return [first, *([_by_language(evaluation)] if evaluation.languages else [])]
+
+
+def _losses(evaluation: Evaluation) -> Lines:
+    rows = []
     for name, loss in evaluation.losses.items():
         unigram, base = evaluation.unigram_losses.get(name), evaluation.base_rate.get(name)
-        table.add_row(
+        cells = (
             name,
             f"{loss:.3f}",
             "" if unigram is None else f"{unigram:.3f}",
             "" if unigram is None else f"{unigram - loss:.3f}",
             f"{evaluation.accuracy[name]:.1%}" if name in evaluation.accuracy else "",
-            *(["" if base is None else f"{base:.1%}"] if evaluation.base_rate else []),
         )
-    return table
+        rated = ("" if base is None else f"{base:.1%}",) if evaluation.base_rate else ()
+        rows.append((*cells, *rated))
+    head = ("objective", "loss", "unigram", "below it", "accuracy")
+    rated = ("base rate",) if evaluation.base_rate else ()
+    title = f"held out, {several(evaluation.examples, 'example')}"
+    return Lines(title, (*head, *rated), tuple(rows))
 
 
-def _scores(evaluation: Evaluation) -> Table:
-    table = Table(
-        title=f"scored on {several(evaluation.examples, 'example')}", title_justify="left"
-    )
+def _scores(evaluation: Evaluation) -> Lines:
     parts = [
         (t, p, scores) for t, by_part in evaluation.scores.items() for p, scores in by_part.items()
     ]
     metrics = dict.fromkeys(metric for _, _, scores in parts for metric in scores)
-    for heading in ("task", "part"):
-        table.add_column(heading)
-    for heading in (*metrics, "loss"):
-        table.add_column(heading, justify="right")
-    for task, part, scores in parts:
-        cells = (f"{scores[metric]:.4f}" if metric in scores else "" for metric in metrics)
-        table.add_row(task, part, *cells, f"{evaluation.losses[task]:.3f}")
-    return table
+    rows = tuple(
+        (
+            task,
+            part,
+            *(f"{scores[metric]:.4f}" if metric in scores else "" for metric in metrics),
+            f"{evaluation.losses[task]:.3f}",
+        )
+        for task, part, scores in parts
+    )
+    title = f"scored on {several(evaluation.examples, 'example')}"
+    return Lines(title, ("task", "part", *metrics, "loss"), rows, names=2)
 
 
-def _by_language(evaluation: Evaluation) -> Table:
-    table = Table(title="loss by language", title_justify="left")
-    table.add_column("language")
-    for name in evaluation.losses:
-        table.add_column(name, justify="right")
-    for language, losses in evaluation.languages.items():
-        cells = (f"{losses[n]:.3f}" if n in losses else "" for n in evaluation.losses)
-        table.add_row(language, *cells)
-    return table
+def _by_language(evaluation: Evaluation) -> Lines:
+    rows = tuple(
+        (language, *(f"{losses[n]:.3f}" if n in losses else "" for n in evaluation.losses))
+        for language, losses in evaluation.languages.items()
+    )
+    return Lines("loss by language", ("language", *evaluation.losses), rows)

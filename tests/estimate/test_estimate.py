@@ -4,7 +4,6 @@ import json
 import shlex
 import subprocess
 import sys
-from html import escape
 from pathlib import Path
 
 import pytest
@@ -214,4 +213,7 @@ def test_growing_is_held_against_being_deep_from_the_start() -> None:
 def test_an_estimate_shows_itself_as_the_table_of_the_command():
     found = estimate(resolve("layers=2 hidden=64"))
     assert str(found) == repr(found) == as_table([found])
-    assert found._repr_html_() == f"<pre>{escape(str(found))}</pre>"
+    html = found._repr_html_()
+    assert html.startswith("<table>")
+    assert f">{found.parameters.total:,}</td>" in html
+    assert "<script>" not in found.model_copy(update={"name": "<script>"})._repr_html_()

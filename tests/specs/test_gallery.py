@@ -12,10 +12,9 @@ from bertc.gallery import (
     gallery_table,
     paper_of,
     sentence_of,
-    show_json,
-    show_spec,
 )
 from bertc.resources import shipped_specs
+from bertc.showing import show
 
 
 @pytest.mark.parametrize("name", shipped_specs())
@@ -41,7 +40,7 @@ def test_the_table_and_json_say_the_same() -> None:
 
 @pytest.mark.parametrize("name", ["albert-large", "bert-base"])
 def test_what_is_shown_reads_back_as_the_same_program(name: str) -> None:
-    shown, real = resolve(show_spec(name)), resolve(name)
+    shown, real = resolve(str(show(name))), resolve(name)
     unnamed = {"name": "", "origins": {}}
     assert shown.model_copy(update=unnamed) == real.model_copy(update=unnamed)
 
@@ -51,7 +50,7 @@ def test_every_setting_says_where_it_comes_from(tmp_path: Path) -> None:
     base.write_text("# Above\n# it.\nlayers = 3\nhidden = 128  # because \x1b[31m\n")
     mine = tmp_path / "mine.bertc"
     mine.write_text('extends "base.bertc"\nseq = 64  # short texts\nstage "a" { steps = 5 }\n')
-    (program,) = json.loads(show_json(str(mine), ["batch=8"]))["programs"]
+    (program,) = json.loads(show(str(mine), ["batch=8"]).as_json())["programs"]
     found = {each["name"]: each for each in program["settings"]}
     said = {name: (found[name]["origin"], found[name]["source"]) for name in found}
     assert said["layers"] == ("extends", "Above it.")
@@ -61,6 +60,14 @@ def test_every_setting_says_where_it_comes_from(tmp_path: Path) -> None:
     assert said["dropout"] == ("default", "BERT config")
     assert found["layers"]["base"] == "base.bertc"
     assert program["stages"][0]["settings"][0]["value"] == "5"
-    text = show_spec(str(mine), ["batch=8"])
+    text = str(show(str(mine), ["batch=8"]))
     assert "  # base.bertc: because \\x1b[31m" in text
     assert "batch = 8" + " " * 37 + "# --set\n" in text
+
+
+def test_a_notebook_gets_tables_with_escaped_text() -> None:
+    spec = 'layers = 2  # <script>alert("x")</script>\nstage "<b>" { steps = 5 }'
+    html = show(spec)._repr_html_()
+    assert '<td style="text-align:left">here: &lt;script&gt;alert(&quot;x&quot;)' in html
+    assert ">stage &lt;b&gt;</th>" in html
+    assert "&lt;b&gt;</td>" in resolve(spec)._repr_html_()

@@ -25,16 +25,25 @@ from bertc.storage.tagged import are_tagged_words
 
 DataKind = Literal["text", "table", "tags", "questions"]
 
-SAMPLE_ROWS = 1000
-SAMPLE_BYTES = 1 << 18
+SURVEYED_ROWS = 1000
+SURVEYED_BYTES = 1 << 18
 PACKED_BYTES = 3
 """Bytes of text in a byte of a compressed file, about; as prepared text assumes."""
-LONGEST_NAME, MOST_WORDS = 40, 3
+LONGEST_COLUMN_NAME, MOST_NAME_WORDS = 40, 3
 """Characters and words of a column's name; a longer cell in the first line is an example's."""
-MOST_LABELS = 50
-TEXTS = ("text", "sentence", "sentence1", "premise", "question", "review", "content", "body")
-PAIRS = ("pair", "sentence2", "hypothesis", "text2", "text_b", "passage")
-LABELS = ("label", "labels", "gold_label", "class", "category", "target", "sentiment", "stars")
+MOST_CLASSES = 50
+TEXT_COLUMNS = ("text", "sentence", "sentence1", "premise", "question", "review", "content", "body")
+PAIR_COLUMNS = ("pair", "sentence2", "hypothesis", "text2", "text_b", "passage")
+LABEL_COLUMNS = (
+    "label",
+    "labels",
+    "gold_label",
+    "class",
+    "category",
+    "target",
+    "sentiment",
+    "stars",
+)
 DEV_PARTS = ("dev", "valid", "validation", "val")
 """Names in place of ``train`` of a file to judge by, the first that is there."""
 _SQUAD = re.compile(r"(train|dev)-v(1\.1|2\.0)(\..*)?\.json(\.gz|\.zst)?")
@@ -98,7 +107,6 @@ class Survey:
         if self.kind != "text" or len(full) < 10 or len(full) == len(lines):
             return False
         ended = sum(1 for line in full if _SENTENCE_END.search(line))
-        # Where a blank line follows each, they are paragraphs.
         return ended > 0.8 * len(full) and len(lines) - len(full) < 0.5 * len(full)
 
     @property
@@ -111,20 +119,20 @@ class Survey:
 
     def text_column(self) -> Column | None:
         """The column of the text: a usual name, else the longest cells."""
-        usual = self._named(TEXTS)
-        return usual or max(self.columns, key=lambda each: each.mean_length, default=None)
+        longest = max(self.columns, key=lambda each: each.mean_length, default=None)
+        return self._named(TEXT_COLUMNS) or longest
 
     def pair_column(self) -> Column | None:
         """The column of a second text, by a usual name."""
-        return self._named(PAIRS)
+        return self._named(PAIR_COLUMNS)
 
     def label_column(self) -> Column | None:
         """The column of the label: a usual name, else the one with fewest cells that repeat."""
-        if usual := self._named(LABELS):
+        if usual := self._named(LABEL_COLUMNS):
             return usual
         texts = (self.text_column(), self.pair_column())
         others = [each for each in self.columns if each not in texts]
-        repeating = [each for each in others if 2 <= len(each.labels) <= MOST_LABELS]
+        repeating = [c for c in others if 2 <= len(c.labels) <= MOST_CLASSES]
         repeating = [each for each in repeating if 2 * len(each.labels) <= len(each.cells)]
         scores = (each for each in others if each.is_score)
         return min(repeating, key=lambda each: len(each.labels), default=next(scores, None))
@@ -216,24 +224,24 @@ def _table(name: str, files: Sequence[Path]) -> Survey:
     )
     seen = Survey("table", name, tuple(files), _bytes(files), "", columns, _dev_of(name, files))
     column = seen.text_column()
-    sample = "\n".join(column.cells)[:SAMPLE_BYTES] if column else ""
+    sample = "\n".join(column.cells)[:SURVEYED_BYTES] if column else ""
     return Survey("table", name, seen.files, seen.text_bytes, sample, columns, seen.dev)
 
 
 def _is_name(cell: str) -> bool:
     """True unless the cell of a first line reads like an example's: numbers, sentences, nothing."""
     words = len(cell.split())
-    sentence = words > MOST_WORDS or bool(_SENTENCE_END.search(cell.strip()))
-    return words > 0 and len(cell) <= LONGEST_NAME and not sentence and _number(cell) is None
+    sentence = words > MOST_NAME_WORDS or bool(_SENTENCE_END.search(cell.strip()))
+    return words > 0 and len(cell) <= LONGEST_COLUMN_NAME and not sentence and _number(cell) is None
 
 
 def _first_cells(rows: Iterable[TableRow]) -> Iterator[tuple[Any, ...]]:
     """Cells of the first rows, fewer where those are long texts."""
     size = 0
-    for row in islice(rows, SAMPLE_ROWS):
+    for row in islice(rows, SURVEYED_ROWS):
         yield row.cells
         size += sum(len(cell) for cell in row.cells if isinstance(cell, str))
-        if size > 4 * SAMPLE_BYTES:
+        if size > 4 * SURVEYED_BYTES:
             return
 
 
@@ -242,9 +250,9 @@ def _dev_of(name: str, files: Sequence[Path]) -> str:
     path = Path(name)
     if len(files) > 1 or not _TRAIN.search(path.name.lower()):
         return ""
-    packing = path.suffix if path.suffix in PACKED else ""
+    name = path.with_suffix("").name if path.suffix in PACKED else path.name
     for part in DEV_PARTS:
-        plain = re.sub("train", part, path.name.removesuffix(packing), flags=re.IGNORECASE)
+        plain = re.sub("train", part, name, flags=re.IGNORECASE)
         for ending in ("", *PACKED):
             beside = path.with_name(plain + ending)
             if is_file(user_path(beside)):
@@ -257,15 +265,14 @@ def _tags(name: str, files: Sequence[Path]) -> Survey:
 
 
 def _questions(name: str, file: Path, version: int = 0) -> Survey:
-    """A file in SQuAD's layout; its version is 2 if a question has no answer."""
+    """A file in SQuAD's layout; version 2 has questions without an answer."""
     document = read_document(file)
     if not isinstance(document, dict) or "data" not in document:
         raise DataError(
             f"{file}: a JSON file without the member data of SQuAD's",
             help=f"bertc reads text, {', '.join(FORMATS)}, CoNLL's columns and SQuAD's JSON",
         )
-    impossible = '"is_impossible": true' in _beginning([file]).replace('":true', '": true')
-    version = version or 1 + impossible
+    version = version or 1 + ('"is_impossible": true' in _beginning([file]))
     dev = _dev_of(name, [file]) if file == user_path(name) else ""
     return Survey("questions", name, (file,), _bytes([file]), "", dev=dev, version=version)
 
@@ -283,7 +290,7 @@ def _beginning(files: Sequence[Path]) -> str:
 
 def _first_bytes(path: Path) -> bytes:
     with opened_stream(path) as file:
-        return file.stream.read(SAMPLE_BYTES)
+        return file.stream.read(SURVEYED_BYTES)
 
 
 def _number(cell: str) -> float | None:

@@ -82,8 +82,8 @@ class Vocabulary:
             config["model_input_names"] = ["input_ids", "attention_mask"]
         config |= self.passed_on
         came = self.passed_on.get(LONGEST_ROW)
-        own = came if isinstance(came, int | float) and came > 0 else 0
-        if longest := own or room or seq:
+        stated = came if isinstance(came, int | float) and came > 0 else 0
+        if longest := stated or room or seq:
             config[LONGEST_ROW] = min(longest, room or longest)
         _write_json(folder / "tokenizer_config.json", config)
         _write_json(folder / "special_tokens_map.json", names)

@@ -5,6 +5,7 @@ import json
 
 from pydantic import Field
 
+from bertc.diagnostics import html_table
 from bertc.ir.base import Node
 from bertc.ir.changing.pruning import NOTHING, Layers, Rank, Units
 from bertc.ir.learning.objective import Term
@@ -106,6 +107,23 @@ class Resolved(Node):
         """sha256 of everything that affects the computation; names and origins do not."""
         text = json.dumps(self.model_dump(mode="json", exclude={"name", "origins"}), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def _repr_html_(self) -> str:
+        """The stages as an HTML table, for notebooks; ``bertc.show`` has every setting."""
+        from bertc.ir.program.model import model_weights
+
+        count = sum(weight.numel for weight in model_weights(self))
+        head = ("stage", "layers", "learns", "steps", "batch", "tokens a row")
+        rows = [
+            (
+                stage.name or "main",
+                f"{stage.encoder.depth}",
+                " + ".join(term.name for term in stage.objective),
+                *(f"{number:,}" for number in (stage.steps, stage.batch, stage.seq)),
+            )
+            for stage in self.stages
+        ]
+        return html_table(f"{self.name}: {count:,} parameters", head, rows)
 
 
 def _of_depth(stage: Stage, depth: int) -> tuple[Term, ...]:

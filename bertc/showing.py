@@ -1,0 +1,157 @@
+"""Every setting of a spec with its value and its source, as text, HTML and JSON. Loads no torch."""
+
+import json
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import takewhile
+from pathlib import PurePath
+from typing import Any
+
+from bertc.api import compile_spec
+from bertc.diagnostics import Diagnostics, Span, escaped, html_table
+from bertc.ir.program.settings import Settings
+from bertc.ir.program.written import Given, Origin, Program
+from bertc.passes.tasks import without_unread
+from bertc.syntax.read.shapes import setting_shape
+from bertc.syntax.write.show import quoted, show_value
+
+LINE_WIDTH = 100
+COMMENT_COLUMN = 44
+SAID = {"written": "here", "set": "--set", "default": "default", "derived": "derived"}
+"""Words for the origin of a value; for ``extends`` it is the name of the base."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A setting with its value as text, the kind of its origin, and what is said of that.
+
+    ``source`` is the comment at a written one, else the paper or rule of a default. ``base`` is the
+    spec that it comes from by ``extends``, ``place`` file, line and column where it is written.
+    """
+
+    name: str
+    value: str
+    origin: str
+    base: str
+    source: str
+    place: str
+
+    @property
+    def comment(self) -> str:
+        """The origin in a few words: ``here: ...``, ``albert-base: ...``, ``default: ...``."""
+        return ": ".join(filter(None, (self.base or SAID[self.origin], self.source)))
+
+
+@dataclass(frozen=True)
+class Showing:
+    """The programs of a spec, one for each point of its grids; it shows itself in notebooks."""
+
+    programs: tuple[Program, ...]
+
+    def __str__(self) -> str:
+        """Text that reads back, each setting with its source as a comment."""
+        return "\n\n".join("\n".join(_lines(program)) for program in self.programs)
+
+    def as_json(self) -> str:
+        """Programs with their settings and stages as JSON."""
+        programs = [
+            {
+                "name": program.name,
+                "settings": [asdict(each) for each in _shown(program.settings)],
+                "stages": [
+                    {
+                        "name": stage.name,
+                        "settings": [asdict(each) for each in _shown(stage.settings)],
+                    }
+                    for stage in program.stages
+                ],
+            }
+            for program in self.programs
+        ]
+        return json.dumps({"schema": 1, "programs": programs}, indent=2)
+
+    def _repr_html_(self) -> str:
+        """A table for each program, its stages below."""
+        return "\n".join(html_table(*_tabled(program)) for program in self.programs)
+
+
+def _tabled(program: Program) -> tuple[str, Sequence[str], list[tuple[str, ...]]]:
+    rows: list[tuple[str, ...]] = [_row(each) for each in _shown(program.settings)]
+    for stage in program.stages:
+        rows += [(f"stage {stage.name}",), *map(_row, _shown(stage.settings))]
+    return program.name, ("setting", "value", "source"), rows
+
+
+def _row(shown: Shown) -> tuple[str, ...]:
+    return shown.name, shown.value, shown.comment
+
+
+def show(spec: str, overrides: Sequence[str] = ()) -> Showing:
+    """Every setting of a spec with its value and its source.
+
+    Raises:
+        SpecError: with every mistake of the spec.
+    """
+    return Showing(tuple(_programs(spec, overrides)))
+
+
+def _programs(spec: str, overrides: Sequence[str]) -> list[Program]:
+    diagnostics = Diagnostics()
+    complete = compile_spec(spec, overrides, diagnostics)
+    diagnostics.raise_if_any()
+    return [without_unread(each) for each in complete]
+
+
+def _lines(program: Program) -> Iterator[str]:
+    yield f"# {escaped(program.name)}, with every setting: value and source."
+    yield from (line for each in _shown(program.settings) for line in _written(each, ""))
+    for stage in program.stages:
+        yield from ("", f"stage {quoted(stage.name)} {{")
+        yield from (line for each in _shown(stage.settings) for line in _written(each, "    "))
+        yield "}"
+
+
+def _written(shown: Shown, indent: str) -> list[str]:
+    """The setting with its comment behind it, or above it where the line would be too long."""
+    line, comment = f"{indent}{shown.name} = {shown.value}", f"# {shown.comment}"
+    beside = f"{line:{COMMENT_COLUMN}}  {comment}"
+    if len(beside) <= LINE_WIDTH:
+        return [beside]
+    above = textwrap.wrap(
+        comment, LINE_WIDTH, initial_indent=indent, subsequent_indent=f"{indent}# "
+    )
+    return [*above, line]
+
+
+def _shown(settings: Mapping[str, Given]) -> list[Shown]:
+    return [
+        Shown(name, _value(name, given.value), *_said(given.origin))
+        for name in Settings.model_fields
+        if (given := settings.get(name)) is not None
+    ]
+
+
+def _value(name: str, value: Any) -> str:
+    return show_value(value, setting_shape(name))
+
+
+def _said(origin: Origin) -> tuple[str, str, str, str]:
+    """Kind of the origin, base, source and place."""
+    span = origin.span
+    if span is None or origin.kind in ("default", "derived"):
+        return origin.kind, "", escaped(origin.source), str(span or "")
+    file = PurePath(span.source.name).name.removeprefix("shipped ")
+    base = escaped(file) if origin.kind == "extends" else ""
+    return origin.kind, base, escaped(_comment_of(span)), str(span)
+
+
+def _comment_of(span: Span) -> str:
+    """The comment behind a setting, else the lines of comment right above it; "" for none."""
+    text = span.source.text
+    behind = text[span.end :].partition("\n")[0].partition("# ")[2].strip()
+    if behind:
+        return behind
+    lines = text[: span.start].split("\n")[-2::-1]
+    above = list(takewhile(lambda line: line.lstrip().startswith("#"), lines))
+    return " ".join(line.strip("# ") for line in reversed(above))
