@@ -93,7 +93,7 @@ def most_steps(figure: Callable[[int], float], most: float, guess: int = 1000) -
 
 
 def with_steps(program: Program, steps: int, instead_of: Given | None = None) -> Program:
-    """The program with so many steps in all, which its stages share as with ``--set steps``."""
+    """The program with this number of steps, shared by its stages as with ``--set steps``."""
     span = instead_of.origin.span if instead_of else None
     return program.with_settings({STEPS: Given(steps, Origin("set", span))})
 

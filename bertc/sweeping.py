@@ -22,7 +22,7 @@ HALVING = "halving"
 
 @dataclass(frozen=True)
 class Found:
-    """What a search has found so far, and its best trial as a spec; empty without one."""
+    """The outcome of a search so far, and its best trial as a spec; empty without one."""
 
     outcome: Outcome
     spec: str

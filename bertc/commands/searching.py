@@ -45,11 +45,11 @@ def sweep(
     def say(text: str) -> None:
         typer.echo(text, err=True)
 
-    found = run(spec, set or (), for_, trials, out, budget, prune, say)
+    swept = run(spec, set or (), for_, trials, out, budget, prune, say)
     if plot:
-        found.outcome.plot(plot)
+        swept.outcome.plot(plot)
     if json:
-        typer.echo(found.outcome.as_json())
+        typer.echo(swept.outcome.as_json())
         return
-    say(found.outcome.as_table())
-    typer.echo(found.spec, nl=False)
+    say(swept.outcome.as_table())
+    typer.echo(swept.spec, nl=False)

@@ -45,7 +45,7 @@ class Goal:
 
 
 def goal_of(name: str, resolved: Resolved) -> Goal:
-    """The goal of a name, as far as a program tells what its evaluations will have.
+    """The goal of a name, checked against the evaluations that a program will have.
 
     Raises:
         UsageError: if the last stage has no such loss or metric.

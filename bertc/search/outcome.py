@@ -1,4 +1,4 @@
-"""What a search found: its trials, the best of them, and how much each setting mattered."""
+"""The outcome of a search: its trials, the best of them, and how much each setting mattered."""
 
 import json
 import warnings
@@ -15,10 +15,10 @@ from bertc.search.trials import cost_of
 from bertc.syntax import show
 from bertc.syntax.space import Space
 
-SHOWN = 20
+MOST_ROWS = 20
 LEAST_TRIALS = 4
 """Finished trials from which importances are told."""
-STATES = {"COMPLETE": "finished", "PRUNED": "stopped early", "RUNNING": "unfinished"}
+STATE_NAMES = {"COMPLETE": "finished", "PRUNED": "stopped early", "RUNNING": "unfinished"}
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,14 @@ class Outcome:
     def as_table(self) -> str:
         """The best trials, and the importances."""
         rows = [["trial", self.goal.name, "", "settings"]]
-        for trial in self.ranked[:SHOWN]:
+        for trial in self.ranked[:MOST_ROWS]:
             state = "" if trial.state == "finished" else trial.state
             rows.append([str(trial.number), f"{trial.score:.4f}", state, " ".join(trial.settings)])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-        counts = {s: sum(t.state == s for t in self.trials) for s in (*STATES.values(), "failed")}
+        counts = {
+            s: sum(t.state == s for t in self.trials) for s in (*STATE_NAMES.values(), "failed")
+        }
         told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
         lines += ["", f"{len(self.trials)} trials: {told}" if self.trials else "no trials yet"]
         if importances := self.importances():
@@ -143,14 +145,14 @@ class Outcome:
 
 
 def outcome_of(store: Store, goal: Goal) -> Outcome:
-    """What a store has so far."""
+    """The outcome of a store so far."""
     trials = tuple(_tried(store, trial) for trial in store.trials)
     seconds, flops = (cost_of(store, name) for name in ("seconds", "flops"))
     return Outcome(goal, trials, seconds, flops, lambda: _importances(store))
 
 
 def read_outcome(folder: Path) -> Outcome:
-    """What the search in a folder has found so far.
+    """Read the outcome so far of the search in a folder.
 
     Raises:
         MissingInputError: if there is none, or Optuna is not installed.
@@ -173,7 +175,11 @@ def best_spec(outcome: Outcome, space: Space, source: str) -> str:
 
 
 def _tried(store: Store, trial: Any) -> Tried:
-    state = "failed" if "failed" in trial.user_attrs else STATES.get(trial.state.name, "unfinished")
+    state = (
+        "failed"
+        if "failed" in trial.user_attrs
+        else STATE_NAMES.get(trial.state.name, "unfinished")
+    )
     score = trial.value
     if score is None and trial.intermediate_values:
         score = trial.intermediate_values[max(trial.intermediate_values)]

@@ -21,7 +21,7 @@ from bertc.runs.curves import Curves, curves
 from bertc.runs.folder import RunFolder
 from bertc.search.goal import Goal
 from bertc.search.store import Store, run_folder
-from bertc.syntax.space import Dimension, Interval, Point, Space
+from bertc.syntax.space import Dimension, Interval, Space, SpacePoint
 from bertc.train.loop import train
 
 MOST_FAILURES = 3
@@ -30,7 +30,7 @@ MOST_FAILURES = 3
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched, for which score, and how far.
+    """A space to search, the score to search for, and the limits.
 
     ``resolve`` makes a program of a point, ``spec_text`` stands in each run folder. ``trials`` is
     the number in all, ``most`` a budget in seconds or FLOPs of all trials together, by name.
@@ -114,8 +114,8 @@ class _Trial:
             return
         self._finish(place)
 
-    def _drawn(self) -> tuple[Point | None, Resolved | None]:
-        """The point of the trial and its program; None if it is refused, which is told."""
+    def _drawn(self) -> tuple[SpacePoint | None, Resolved | None]:
+        """The point of the trial and its program; None if it is refused, which the store learns."""
         try:
             point = self.task.space.point(self._draw)
             resolved = self.task.resolve(point.program)

@@ -53,7 +53,7 @@ def load(
         SpecError: if there are mistakes and no ``diagnostics`` to take them.
     """
     report = Diagnostics() if diagnostics is None else diagnostics
-    it = read(spec, overrides, report)
+    it = read_spec(spec, overrides, report)
     programs = lower_tree(it.tree, report, it.title, it.base, it.overrides, searched)
     if len(report.found) > MOST_MISTAKES:
         message = f"more than {MOST_MISTAKES} mistakes; the rest is not read"
@@ -63,7 +63,7 @@ def load(
     return programs
 
 
-def read(spec: str | SpecLocation, overrides: Sequence[str], report: Diagnostics) -> Written:
+def read_spec(spec: str | SpecLocation, overrides: Sequence[str], report: Diagnostics) -> Written:
     """Read a spec, its overrides and the specs that it extends; mistakes go to ``report``.
 
     Raises:

@@ -10,8 +10,8 @@ from bertc.diagnostics import Diagnostics, Span
 from bertc.ir.program.settings import aliases
 from bertc.ir.program.written import Given, Program
 from bertc.syntax.files import SpecLocation
-from bertc.syntax.load import Written, load, read
-from bertc.syntax.lowering.grids import parts_of
+from bertc.syntax.load import Written, load, read_spec
+from bertc.syntax.lowering.grids import inner_values
 from bertc.syntax.lowering.lower import lower_tree
 from bertc.syntax.lowering.ranges import LOG
 from bertc.syntax.read.numbers import show_number
@@ -61,7 +61,7 @@ Draw = Callable[[Dimension], float | str]
 
 
 @dataclass(frozen=True)
-class Point:
+class SpacePoint:
     """A point of a space: its program, and the settings that were chosen, as written."""
 
     program: Program
@@ -80,7 +80,7 @@ class Space:
         """The names of all dimensions, in the order of the text."""
         return tuple(each.name for each in self.dimensions.values())
 
-    def point(self, draw: Draw) -> Point:
+    def point(self, draw: Draw) -> SpacePoint:
         """The program of the values that ``draw`` chooses, dimension by dimension.
 
         A dimension within a value that is not chosen is not drawn.
@@ -93,7 +93,7 @@ class Space:
         (program,) = lower_tree(trees[0], diagnostics, it.title, it.base, trees[1:])
         diagnostics.raise_if_any()
         settings = tuple(self._settings(trees, program))
-        return Point(replace(program, name=" ".join(settings) or it.title), settings)
+        return SpacePoint(replace(program, name=" ".join(settings) or it.title), settings)
 
     def _chosen(self, tree: Tree, draw: Draw) -> Tree:
         return replace(tree, items=tuple(self._item(item, draw) for item in tree.items))
@@ -116,7 +116,7 @@ class Space:
                 return self._value(value.choices[options.texts.index(str(draw(options)))], draw)
             case _, Grid():
                 return self._value(value.choices[0], draw)
-        parts, rebuild = parts_of(value)
+        parts, rebuild = inner_values(value)
         return rebuild([self._value(part, draw) for part in parts])
 
     def _settings(self, trees: Iterable[Tree], program: Program) -> Iterator[str]:
@@ -148,7 +148,7 @@ def space(spec: str, overrides: Sequence[str] = ()) -> Space:
     diagnostics = Diagnostics()
     samples = load(spec, overrides, diagnostics, searched=True)
     diagnostics.raise_if_any()
-    written = read(spec, overrides, diagnostics)
+    written = read_spec(spec, overrides, diagnostics)
     forced = {_canonical(item.name.text) for tree in written.overrides for item in tree.settings()}
     written = replace(written, tree=_without(written.tree, forced))
     trees = (written.tree, *written.overrides)
@@ -171,7 +171,7 @@ def space(spec: str, overrides: Sequence[str] = ()) -> Space:
 
 def has_ranges(spec: str | SpecLocation, overrides: Sequence[str] = ()) -> bool:
     """True if a spec or its overrides have a range, which only a search can draw from."""
-    written = read(spec, overrides, Diagnostics())
+    written = read_spec(spec, overrides, Diagnostics())
     trees = (written.tree, *written.overrides)
     places = (value for tree in trees for item in tree.items for _, value in _places(item, ""))
     return any(isinstance(value, Range) for value in places)
@@ -226,7 +226,7 @@ def _within(value: Value, name: str) -> Iterator[tuple[str, Range | Grid]]:
             yield from _within(value.factor, f"{name}.weight")
             yield from _within(value.term, name)
         case _:
-            for part in parts_of(value)[0]:
+            for part in inner_values(value)[0]:
                 yield from _within(part, name)
 
 

@@ -68,9 +68,8 @@ def train(
     A run that was stopped or killed, and resumed, ends with the same weights, optimiser state and
     metrics (but for seconds) to the bit, on the same machine with the same versions; on a GPU to
     rounding, unless ``deterministic=yes``. With ``dry_run`` everything is tried but training, and
-    nothing is left behind. Under torchrun each process calls this, and they train together. The
-    folder ``profile`` gets profiles of each stage's first warm steps, the report what parts took.
-    ``goes_on`` is asked after evaluations; where it says no, the run ends, saved: GivenUpError.
+    nothing is left behind. Under torchrun each process calls this. The folder ``profile`` gets
+    profiles of each stage's first warm steps. On a no of ``goes_on`` after an evaluation it stops.
 
     Raises:
         UsageError: if the folder holds a run and ``resume`` is false.

@@ -5,8 +5,8 @@
 A sweep of twelve trials on toy sentences runs three times: undisturbed; killed with SIGKILL at
 random moments and begun again; and by two processes at once. The killed one has to end with the
 trials, scores and weights of the undisturbed one, and a trial that was finished at a kill may not
-be taken up again. Of two processes exactly one may take up each trial. Prints tables, and ends with 1
-if anything differs. ``docs/how-to/search.md`` has what came out.
+be taken up again. Of two processes exactly one may take up each trial. Prints tables, and ends
+with 1 if anything differs. ``docs/how-to/search.md`` has what came out.
 """
 
 import argparse

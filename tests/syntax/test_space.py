@@ -5,7 +5,7 @@ import pytest
 from bertc import api
 from bertc.diagnostics import SpecError
 from bertc.syntax import format_text, show
-from bertc.syntax.space import Interval, Options, Point, space
+from bertc.syntax.space import Interval, Options, SpacePoint, space
 
 SPEC = """
 layers={2..12} dropout={0..1} share={none, all}
@@ -57,7 +57,7 @@ def test_a_point_is_a_program_and_its_settings_as_written():
 def test_overrides_replace_and_add_dimensions():
     found = space("layers={2..4} batch={8, 16}", ["layers=3", "optimizer=adam({1e-4..1e-3})"])
     assert found.names == ("batch", "optimizer")
-    point: Point = found.point(middle)
+    point: SpacePoint = found.point(middle)
     assert point.settings == ("batch=16", "optimizer=adam(0.00055)")
 
 

@@ -26,7 +26,7 @@ class Hours(Node):
 
 
 class Equal(Node):
-    """As many steps as a budget has room for, which a compilation turns into their number.
+    """The most steps that a budget has room for; a compilation turns it into their number.
 
     ``budget`` is what all points of a grid have alike: FLOPs or time as much as the first one
     takes, or as stated. ``steps`` are those of the first point; 0: as if it were not written.

@@ -47,17 +47,17 @@ def combined(
     stages: Sequence[Scope],
     base: Program | None,
     diagnostics: Diagnostics,
-    one_by_one: bool = False,
+    sampled: bool = False,
 ) -> list[Program]:
     """The programs of all points of the grids, the last varying fastest; ``name`` without grids.
 
-    ``one_by_one``: the first point, those that differ from it in one axis, and the last.
+    ``sampled``: the first point, those that differ from it in one axis, and the last.
     """
     scopes = (main, *stages)
     axes = [(s, axis) for s, scope in enumerate(scopes) for axis in scope.axes.values()]
     axes = [(s, axis) for s, axis in axes if axis.choices]
     sizes = [len(axis.choices) for _, axis in axes if axis.grid]
-    count = sum(sizes) if one_by_one else prod(sizes)
+    count = sum(sizes) if sampled else prod(sizes)
     if count > MOST_POINTS:
         too_many_points(count, next(axis.span for _, axis in axes if axis.grid), diagnostics)
     spelled = count <= MOST_POINTS
@@ -66,7 +66,7 @@ def combined(
     labels = [[scopes[s].choice(axis, choice) for choice in axis.choices] for s, axis in free]
     programs = []
     indices = [range(len(axis.choices)) for _, axis in free]
-    for chosen in _one_by_one(indices) if one_by_one else product(*indices):
+    for chosen in _samples(indices) if sampled else product(*indices):
         settings: list[dict[str, Given]] = [{} for _ in scopes]
         for s, axis in fixed:
             settings[s][axis.setting] = axis.choices[0]
@@ -81,7 +81,7 @@ def combined(
     return programs
 
 
-def _one_by_one(indices: Sequence[range]) -> Iterator[tuple[int, ...]]:
+def _samples(indices: Sequence[range]) -> Iterator[tuple[int, ...]]:
     first = tuple(each[0] for each in indices)
     yield first
     for place, each in enumerate(indices):

@@ -22,7 +22,7 @@ def num_points(value: Value) -> int:
         case Range():
             return 2
         case _:
-            return prod(num_points(part) for part in parts_of(value)[0])
+            return prod(num_points(part) for part in inner_values(value)[0])
 
 
 def alternatives(value: Value) -> list[Value]:
@@ -31,17 +31,17 @@ def alternatives(value: Value) -> list[Value]:
         return [each for choice in value.choices for each in alternatives(choice)]
     if isinstance(value, Range):
         return [value.low, value.high]
-    parts, rebuild = parts_of(value)
+    parts, rebuild = inner_values(value)
     if not any(map(_has_grid, parts)):
         return [value]
     return [rebuild(list(chosen)) for chosen in product(*map(alternatives, parts))]
 
 
 def _has_grid(value: Value) -> bool:
-    return isinstance(value, Grid | Range) or any(map(_has_grid, parts_of(value)[0]))
+    return isinstance(value, Grid | Range) or any(map(_has_grid, inner_values(value)[0]))
 
 
-def parts_of(value: Value) -> tuple[list[Value], Callable[[list[Value]], Value]]:
+def inner_values(value: Value) -> tuple[list[Value], Callable[[list[Value]], Value]]:
     """The values inside a value, and a function that rebuilds it from others."""
     match value:
         case Call():

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from bertc.diagnostics import Diagnostics, Fix, Note
-from bertc.syntax.lowering.grids import parts_of
+from bertc.syntax.lowering.grids import inner_values
 from bertc.syntax.read.tree import Grid, Range, Value
 
 LOG = "log"
@@ -19,7 +19,7 @@ def ranges(value: Value, in_braces: bool = False) -> Iterator[tuple[Range, bool]
             for choice in value.choices:
                 yield from ranges(choice, True)
         case _:
-            for part in parts_of(value)[0]:
+            for part in inner_values(value)[0]:
                 yield from ranges(part)
 
 
@@ -55,7 +55,7 @@ def check_ranges(value: Value, name: str, diagnostics: Diagnostics) -> None:
 
 def refuse_ranges(values: Iterable[tuple[str, Value]], diagnostics: Diagnostics) -> None:
     """Report the ranges in the values of settings, by name, where no search draws from them."""
-    reported = {found.span for found in diagnostics.found}
+    reported = {each.span for each in diagnostics.found}
     for name, value in values:
         for each, in_braces in ranges(value):
             if each.span in reported:
