@@ -74,7 +74,7 @@ class Session:
                     [types.TextDocumentContentChangeWholeDocument(text)],
                 )
             )
-        return self.runner.run(self.answered())
+        return self.runner.run(asyncio.wait_for(self.answered(), 100))
 
     async def answered(self) -> list[types.Diagnostic]:
         while self.uri() not in self.found or self.found[self.uri()].version != self.version:
