@@ -183,16 +183,16 @@ class TrainStep:
                 memories.append(memory)
         return sums, counts_t, joined(memories)
 
-    def _beside_all(self, parts: list[MicroBatch], own: int, step: int) -> list[MicroBatch]:
-        """Parts of a batch with the vectors of all of it, ``own`` of which are not repeated."""
-        found = []
+    def _beside_all(self, parts: list[MicroBatch], unrepeated: int, step: int) -> list[MicroBatch]:
+        """Parts of a batch with the vectors of all of it; the first ``unrepeated`` are its own."""
+        of_parts = []
         for index, part in enumerate(parts):
             self._ranks.stop.check()
             self._seed(step, index)
             # Without gradients other kernels run, which draw other dropout.
             vectors, scores = self._batch_vectors(part)
-            found.append((vectors.detach(), scores))
-        return beside_all(parts, found[:own], self.stage.batch, self._ranks)
+            of_parts.append((vectors.detach(), scores))
+        return beside_all(parts, of_parts[:unrepeated], self.stage.batch, self._ranks)
 
     def _seed(self, step: int, index: int) -> None:
         """Seed the dropout of a micro-batch of this process."""
