@@ -38,7 +38,7 @@ def sweep(
     prune: str | None,
     say: Callable[[str], None],
 ) -> Found:
-    """Search the ranges and lists of a spec until there are so many trials, or a budget is spent.
+    """Search a spec's ranges and lists until enough trials are done, or a budget is spent.
 
     Raises:
         SpecError: if the language or the passes refuse the first values of the ranges.

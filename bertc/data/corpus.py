@@ -51,7 +51,7 @@ class PreparedCorpus:
 
     @property
     def facts(self) -> tuple[dict[str, Any], ...]:
-        """Of each source its name and its counts of tokens, sentences and documents."""
+        """The name of each source and its counts of tokens, sentences and documents."""
         return tuple(text.facts for text in self.texts)
 
     def stage(self, index: int) -> AnyData:

@@ -7,7 +7,7 @@ from lsprotocol import types
 
 from bertc.diagnostics import Diagnostic, Fix, Note, Span
 from bertc.diagnostics.render import escaped
-from bertc.editor.lines import Lines
+from bertc.editor.lines import TextLines
 from bertc.editor.place import CursorPlace
 from bertc.editor.reading import Reading
 from bertc.editor.suggestions import Suggestion
@@ -27,7 +27,7 @@ _SUGGESTIONS = {
 LONGEST_DETAIL = 80
 
 
-def diagnostics(reading: Reading, lines: Lines, uri: str) -> list[types.Diagnostic]:
+def diagnostics(reading: Reading, lines: TextLines, uri: str) -> list[types.Diagnostic]:
     """The findings of ``check``, at the same places.
 
     What is found in a base stands at ``extends``, with its own place beside it; what is found in
@@ -41,7 +41,9 @@ def diagnostics(reading: Reading, lines: Lines, uri: str) -> list[types.Diagnost
     return found
 
 
-def _diagnostic(found: Diagnostic, reading: Reading, lines: Lines, uri: str) -> types.Diagnostic:
+def _diagnostic(
+    found: Diagnostic, reading: Reading, lines: TextLines, uri: str
+) -> types.Diagnostic:
     message = found.message + (f": {found.label}" if found.label else "")
     elsewhere = found.span is not None and found.span.source != reading.source
     if elsewhere:
@@ -70,7 +72,7 @@ def escaped_lines(text: str) -> str:
     return "\n".join(map(escaped, text.split("\n")))
 
 
-def shown_at(found: Diagnostic, reading: Reading, lines: Lines) -> types.Range:
+def shown_at(found: Diagnostic, reading: Reading, lines: TextLines) -> types.Range:
     """The range of a diagnostic in the text that is edited."""
     if found.span and found.span.source == reading.source:
         return lines.range(found.span)
@@ -86,7 +88,9 @@ def _severity(code: str) -> types.DiagnosticSeverity:
     return types.DiagnosticSeverity.Warning if remark else types.DiagnosticSeverity.Error
 
 
-def _location(span: Span | None, reading: Reading, lines: Lines, uri: str) -> types.Location | None:
+def _location(
+    span: Span | None, reading: Reading, lines: TextLines, uri: str
+) -> types.Location | None:
     """The location of a span in the text or in one of its bases."""
     if span is None:
         return None
@@ -98,19 +102,19 @@ def _location(span: Span | None, reading: Reading, lines: Lines, uri: str) -> ty
     return None
 
 
-def location(path: Path, span: Span, lines: Lines) -> types.Location:
+def location(path: Path, span: Span, lines: TextLines) -> types.Location:
     """The location of a span in a file."""
-    inside = Lines(span.source.text, lines.codec)
+    inside = TextLines(span.source.text, lines.codec)
     return types.Location(path.absolute().as_uri(), inside.range(span))
 
 
-def edits(fixes: Sequence[Fix], lines: Lines) -> list[types.TextEdit]:
+def edits(fixes: Sequence[Fix], lines: TextLines) -> list[types.TextEdit]:
     """The edits of a text."""
     return [types.TextEdit(lines.range(fix.span), fix.replacement) for fix in fixes]
 
 
 def actions(
-    reading: Reading, lines: Lines, uri: str, within: types.Range
+    reading: Reading, lines: TextLines, uri: str, within: types.Range
 ) -> Iterator[types.CodeAction]:
     """An action for each help about the lines of a range that is an edit of the text."""
     for found in reading.findings:
@@ -128,7 +132,7 @@ def actions(
 
 
 def completion(
-    suggestion: Suggestion, number: int, place: CursorPlace, lines: Lines
+    suggestion: Suggestion, number: int, place: CursorPlace, lines: TextLines
 ) -> types.CompletionItem:
     """A suggestion, in place of what is typed so far."""
     typed = types.Range(lines.position(place.start), lines.position(place.cursor))
@@ -144,7 +148,7 @@ def completion(
     )
 
 
-def symbol(item: Item, lines: Lines) -> types.DocumentSymbol:
+def symbol(item: Item, lines: TextLines) -> types.DocumentSymbol:
     """A setting, a block or ``extends`` as an entry of the outline."""
     whole = lines.range(item.span)
     if isinstance(item, Extends):

@@ -15,7 +15,7 @@ from bertc.diagnostics import Span
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
-class Lines:
+class TextLines:
     """The lines of a text."""
 
     def __init__(self, text: str, codec: PositionCodec) -> None:

@@ -8,7 +8,7 @@ from pygls.exceptions import JsonRpcInvalidParams
 from bertc.diagnostics import Fix, SpecError
 from bertc.editor import convert, server
 from bertc.editor.hover import page_at, setting_around
-from bertc.editor.lines import Lines
+from bertc.editor.lines import TextLines
 from bertc.editor.place import place_at
 from bertc.editor.reading import Reading
 from bertc.editor.server import ANSWER_SECONDS, QUIET_SECONDS, Server
@@ -65,7 +65,7 @@ def define(ls: Server, params: types.DefinitionParams) -> types.Location | None:
     return _beginning(path) if place.in_string and is_file(path) else None
 
 
-def _in_base(reading: Reading, setting: str, lines: Lines) -> types.Location | None:
+def _in_base(reading: Reading, setting: str, lines: TextLines) -> types.Location | None:
     """The place where the nearest base has a setting."""
     for base, tree in reading.bases:
         for each in written_settings(tree):

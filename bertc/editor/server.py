@@ -13,7 +13,7 @@ from pygls.uris import to_fs_path
 from bertc import __version__
 from bertc.editor import costs, reading
 from bertc.editor.convert import diagnostics
-from bertc.editor.lines import Lines
+from bertc.editor.lines import TextLines
 from bertc.editor.place import place_at
 from bertc.editor.reading import Reading
 from bertc.editor.suggestions import suggestions
@@ -42,9 +42,9 @@ class Server(LanguageServer):
         """The text of a document as it is in the editor."""
         return self.workspace.get_text_document(uri).source
 
-    def lines(self, uri: str) -> Lines:
+    def lines(self, uri: str) -> TextLines:
         """The lines of a document."""
-        return Lines(self.text(uri), self.workspace.position_codec)
+        return TextLines(self.text(uri), self.workspace.position_codec)
 
     def path(self, uri: str) -> Path:
         """The file of a document; of one without a file, its name in the working folder."""

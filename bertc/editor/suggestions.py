@@ -41,7 +41,7 @@ from bertc.syntax.read.shapes import (
 )
 from bertc.syntax.write.reference import argument_facts, setting_facts
 
-MOST_ENTRIES = 500
+MOST_COMPLETIONS = 500
 """Files of a folder that are offered."""
 
 IN_STRINGS = ("base", "argument", "value")
@@ -188,6 +188,6 @@ def _files(place: CursorPlace, folder: Path) -> Iterator[Suggestion]:
 def _entries(folder: Path) -> list["os.DirEntry[str]"]:
     try:
         with os.scandir(folder) as found:
-            return sorted(islice(found, MOST_ENTRIES), key=lambda entry: entry.name)
+            return sorted(islice(found, MOST_COMPLETIONS), key=lambda entry: entry.name)
     except (OSError, ValueError):
         return []

@@ -65,7 +65,7 @@ def pattern(means: dict[str, float]) -> str:
 
 
 See = Callable[[int, Tensor], None]
-"""What is done with the map (b, n, q, k) of a layer, counted from 0."""
+"""A function of a layer, counted from 0, and its map (b, n, q, k)."""
 
 
 @torch.no_grad()

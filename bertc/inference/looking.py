@@ -24,7 +24,7 @@ from bertc.nn.inputs import PermutationMask, nothing
 MOST_ENTRIES = 6_000_000
 """Entries of all maps of a page, a byte each before they are compressed."""
 LONGEST = 128
-LEVELS = 255
+MAP_LEVELS = 255
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class Looking:
     cut: bool
 
 
-def looking(run: Path, text: str, pair: str = "", found: HeadReport | None = None) -> Looking:
+def looking(run: Path, text: str, pair: str = "", heads: HeadReport | None = None) -> Looking:
     """Read a text, or a pair, and keep the attention of every head.
 
     A network with a query stream reads it in a random order too, one trained with a memory in two
-    parts. ``found`` has the patterns of heads over other rows.
+    parts. ``heads`` has the patterns of heads over other rows.
 
     Raises:
         MissingInputError, DataError: if there is no model, or it has no heads.
@@ -82,8 +82,8 @@ def looking(run: Path, text: str, pair: str = "", found: HeadReport | None = Non
         views += _streams(model, inputs, vocabulary)
     if model.resolved.stages[-1].memory:
         views.append(_remembering(model, inputs, vocabulary))
-    patterns = {(head.layer, head.head): head for head in found.heads} if found else {}
-    return Looking(run, tuple(views), counts, patterns, found.rows if found else 0, cut)
+    patterns = {(head.layer, head.head): head for head in heads.heads} if heads else {}
+    return Looking(run, tuple(views), counts, patterns, heads.rows if heads else 0, cut)
 
 
 def _view(
@@ -93,7 +93,7 @@ def _view(
     seen: list[NDArray[np.uint8]] = []
 
     def see(layer: int, map_bnqk: torch.Tensor) -> None:
-        levels_nqk = (map_bnqk[0, :, :, -keys:] * LEVELS).round().clamp(0, LEVELS)
+        levels_nqk = (map_bnqk[0, :, :, -keys:] * MAP_LEVELS).round().clamp(0, MAP_LEVELS)
         seen.append(levels_nqk.to(torch.uint8).numpy())
 
     tokens = _tokens(inputs, vocabulary)

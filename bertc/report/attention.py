@@ -8,11 +8,11 @@ from bertc.inference.heads import Head, heads
 from bertc.inference.looking import Looking, looking
 from bertc.ir.program.resolved import Resolved
 from bertc.report.examples import first_text
-from bertc.report.markup import Content, Html, element, note, plain, table
-from bertc.report.page import packed
+from bertc.report.markup import Content, Html, element, note_below, plain, table_of
+from bertc.report.page import packed_script
 
 NAME = "maps"
-ROWS = 64
+SAMPLED_ROWS = 64
 """Rows of a report that tell the patterns of heads."""
 PATTERNS = {
     "vertical": "v", "diagonal": "d", "vertical and diagonal": "vd", "block": "b",
@@ -33,7 +33,7 @@ def attention_section(resolved: Resolved, run: Path, cache: Path) -> Sequence[Co
         DataError: if files are damaged, or the network has no heads.
     """
     text, pair = first_text(resolved, run, cache)
-    found = heads(run, examples=ROWS, cache=cache, quiet=True)
+    found = heads(run, examples=SAMPLED_ROWS, cache=cache, quiet=True)
     shown = element("p", text, f" / {pair}" if pair else "")
     return (shown, *attention_body(looking(run, text, pair, found)))
 
@@ -56,10 +56,10 @@ def attention_body(looking: Looking) -> Sequence[Content]:
     content = b"".join(view.maps_nqk.tobytes() for view in looking.views)
     told = json.dumps(about, separators=(",", ":")).encode()
     return (
-        note(HOW + (" The text is cut." if looking.cut else "")),
+        note_below(HOW + (" The text is cut." if looking.cut else "")),
         element("div", class_="attention", data_maps=NAME),
-        packed(f"{NAME}-about", told),
-        packed(NAME, content),
+        packed_script(f"{NAME}-about", told),
+        packed_script(NAME, content),
         *_patterns(looking),
     )
 
@@ -81,8 +81,8 @@ def _patterns(looking: Looking) -> Sequence[Content]:
     return (
         element("h3", f"What heads look at in {looking.rows:,} rows"),
         element("p", counts),
-        table(("", *map(str, range(most))), rows, numbers=most + 1),
-        note(
+        table_of(("", *map(str, range(most))), rows, numbers=most + 1),
+        note_below(
             "Patterns of Kovaleva et al. 2019, 4.1: vertical is on [CLS] and [SEP], diagonal on "
             "the token and its neighbours, block within its segment. The pointer tells shares, "
             "entropy in nats and distance in tokens."

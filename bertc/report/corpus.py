@@ -1,4 +1,4 @@
-"""What the text or the examples of a run are like: lengths, unknown tokens, copies, labels."""
+"""The text or the examples of a run: lengths, unknown tokens, copies, labels."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -14,9 +14,9 @@ from bertc.diagnostics import DataError
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.report.markup import Content, element, in_picture, note, table
+from bertc.report.markup import Content, element, in_picture, note_below, table_of
 from bertc.report.page import Picture
-from bertc.report.plotly_js import COLOURS, figure, heading, objects
+from bertc.report.plotly_js import COLOURS, figure, objects, picture_title
 from bertc.report.prepared import SENTENCES, prepared_text, sentences
 
 EXAMPLES = 20_000
@@ -70,7 +70,7 @@ def _of_text(corpus: PreparedCorpus) -> Sequence[Content | Picture]:
         f"Tokens that the vocabulary does not know, and sentences that stand in the text before: "
         f"of at most {SENTENCES:,} sentences of each text, from all over it."
     )
-    return (table(head, rows), *_languages(corpus), note(remark), *pictures)
+    return (table_of(head, rows), *_languages(corpus), note_below(remark), *pictures)
 
 
 def _languages(corpus: PreparedCorpus) -> Sequence[Content]:
@@ -86,7 +86,7 @@ def _languages(corpus: PreparedCorpus) -> Sequence[Content]:
         drawn.update(batch.languages.reshape(-1).tolist())
     total = sum(drawn.values())
     rows = ((names[n] if n < len(names) else "", _share(k, total)) for n, k in drawn.most_common())
-    return (table(("language", "share of the rows"), rows),)
+    return (table_of(("language", "share of the rows"), rows),)
 
 
 def _of_task(task: AnyTask, stage: Stage, vocabulary: Vocabulary) -> Sequence[Content | Picture]:
@@ -101,24 +101,24 @@ def _of_task(task: AnyTask, stage: Stage, vocabulary: Vocabulary) -> Sequence[Co
         ("unknown tokens", _share(int((ids == vocabulary.unk).sum()), len(ids))),
         ("copies of another example", _share(_copies(texts), len(sample))),
     ]
-    body: list[Content | Picture] = [element("h3", task.title), table(("", ""), facts)]
+    body: list[Content | Picture] = [element("h3", task.title), table_of(("", ""), facts)]
     body.append(_histogram(rows.lengths.tolist(), f"Tokens a row: {in_picture(task.title)}"))
     labels = Counter(e.label for e in sample if isinstance(e, LabelledExample) and e.label)
     if 1 < len(labels) <= MOST_LABELS:
         bars = objects().Bar(
-            x=[in_picture(label) for label, _ in labels.most_common()],
+            x=[in_picture(group_label) for group_label, _ in labels.most_common()],
             y=[count for _, count in labels.most_common()],
             marker={"color": COLOURS[1]},
         )
-        made = figure([bars], title=heading("Labels"), xaxis={"type": "category"})
+        made = figure([bars], title=picture_title("Labels"), xaxis={"type": "category"})
         body.append(Picture(made))
     if len(sample) < len(examples):
-        body.append(note(f"Of a sample of {len(sample):,} examples."))
+        body.append(note_below(f"Of a sample of {len(sample):,} examples."))
     return body
 
 
 def _copies(texts: Iterable[object]) -> int:
-    """How many of these were there before."""
+    """The number of these that were there before."""
     hashes = [hash(text) for text in texts]
     return len(hashes) - len({*hashes})
 
@@ -143,5 +143,7 @@ def _histogram(lengths: Sequence[int], title: str) -> Picture:
         hovertemplate="%{x} to %{customdata}: %{y:,}<extra></extra>",
         customdata=(edges[1:] - 1).tolist(),
     )
-    made = figure([bars], title=heading(title), height=240, xaxis={"title": {"text": "tokens"}})
+    made = figure(
+        [bars], title=picture_title(title), height=240, xaxis={"title": {"text": "tokens"}}
+    )
     return Picture(made)

@@ -1,4 +1,4 @@
-"""What a run costs: as estimated, beside what it took."""
+"""The cost of a run, as estimated beside what it took."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,9 +10,9 @@ from bertc.estimate.where import TITLES
 from bertc.interop.folders import read_network
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
-from bertc.report.markup import Content, element, in_picture, note, table
+from bertc.report.markup import Content, element, in_picture, note_below, table_of
 from bertc.report.page import Picture
-from bertc.report.plotly_js import COLOURS, figure, heading, legend, objects
+from bertc.report.plotly_js import COLOURS, figure, legend, objects, picture_title
 from bertc.runs.curves import Curves
 from bertc.runs.folder import RunFolder
 from bertc.runs.lock import Lock
@@ -59,8 +59,8 @@ def cost_section(folder: RunFolder, curves: Curves) -> Sequence[Content | Pictur
     told = told_cost(resolved, lock)
     rows = [_parameters(told, folder), *_work(told, resolved, curves), _memory(told)]
     return (
-        table(("", "estimated", "measured", "difference"), rows),
-        note(
+        table_of(("", "estimated", "measured", "difference"), rows),
+        note_below(
             f"Estimated for {told.time.device}. {told.time.basis} Memory is not recorded by runs."
         ),
         *_where(told),
@@ -87,18 +87,18 @@ def _work(told: Estimate, resolved: Resolved, curves: Curves) -> list[Sequence[C
     )  # fmt: skip
     step = told.time.seconds_per_step
     mean = seconds / done if done and seconds else 0.0
-    rows.append(("a step", duration_text(step), *_beside(mean, step)))
+    rows.append(("a step", duration_text(step), *_measured(mean, step)))
     total = told.time.seconds_total
-    rows.append(("time", duration_text(total), *_beside(seconds, total * done / resolved.steps)))
+    rows.append(("time", duration_text(total), *_measured(seconds, total * done / resolved.steps)))
     speed = flops / seconds if seconds else 0.0
     assumed = told.flops.train_total / total if total else 0.0
-    rows.append(("FLOP/s", flops_text(assumed), *_beside(speed, assumed, flops_text)))
+    rows.append(("FLOP/s", flops_text(assumed), *_measured(speed, assumed, flops_text)))
     if last and seconds:
         rows.append(("tokens a second", "", count_text(last.tokens / seconds), ""))
     return rows
 
 
-def _beside(
+def _measured(
     value: float, told: float, text: Callable[[float], str] = duration_text
 ) -> tuple[str, str]:
     """A measured value, and how it differs from the estimated one."""
@@ -135,7 +135,7 @@ def _parts(stage: StageEstimate, named: bool) -> Picture:
     ]
     made = figure(
         bars,
-        title=heading(f"Stage {in_picture(stage.name)}" if named else "A step"),
+        title=picture_title(f"Stage {in_picture(stage.name)}" if named else "A step"),
         barmode="stack",
         showlegend=False,
         xaxis={"title": {"text": "seconds"}},

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from bertc.diagnostics import DataError
-from bertc.report.markup import Content, element, in_picture, note
+from bertc.report.markup import Content, element, in_picture, note_below
 from bertc.report.page import Picture
-from bertc.report.plotly_js import COLOURS, figure, heading, legend, objects
+from bertc.report.plotly_js import COLOURS, figure, legend, objects, picture_title
 from bertc.report.thinning import rounded, smoothed, thinned
 from bertc.runs.curves import Curves, MetricsPoint, XAxis
 
@@ -15,7 +15,7 @@ AXES: Mapping[str, XAxis] = {
     "steps": "step", "tokens": "tokens", "seconds": "seconds", "FLOPs": "flops"
 }  # fmt: skip
 assert {*AXES.values()} == {*get_args(XAxis)}
-MOST_POINTS, MOST_OF_A_CURVE, FEWEST_OF_A_CURVE = 40_000, 1000, 24
+DRAWN_POINTS, MOST_OF_A_CURVE, FEWEST_OF_A_CURVE = 40_000, 1000, 24
 """Points of all curves of a page, of one, and of each where there are very many."""
 MARKED_POINTS = 100
 """Points of a curve up to which each is marked."""
@@ -25,7 +25,7 @@ MARKED_RUNS, MOST_NAMED = 12, 24
 
 @dataclass(frozen=True)
 class RunCurves:
-    """The curves of a run, the name that the pointer tells, and the number of its colour."""
+    """The curves of a run, the name at the pointer, and the number of its colour."""
 
     name: str
     colour: int
@@ -83,14 +83,14 @@ def curves_section(
     every = panels(figures)
     drawn = [panel for panel in every if _is_a_curve(panel, runs)] or every
     wanted = sum(len(panel.names) for panel in drawn) * len(runs)
-    most = min(MOST_OF_A_CURVE, max(FEWEST_OF_A_CURVE, MOST_POINTS // wanted))
+    most = min(MOST_OF_A_CURVE, max(FEWEST_OF_A_CURVE, DRAWN_POINTS // wanted))
     pictures = [_picture(panel, runs, names, most) for panel in drawn]
     shown = legend(names) if 1 < len(names) <= MOST_NAMED else None
     return (shown, _controls(runs), *pictures, _said(runs))
 
 
 def _is_a_curve(panel: Panel, runs: Sequence[RunCurves]) -> bool:
-    """True if any of its figures was logged twice; others are told as scores."""
+    """True if any of its figures was logged twice; others are scores."""
     return any(
         sum(name in point.values for point in run.curves.points) > 1
         for run in runs
@@ -118,7 +118,7 @@ def _controls(runs: Sequence[RunCurves]) -> Content:
 
 def _said(runs: Sequence[RunCurves]) -> Content:
     if len(runs) > 1:
-        return note(
+        return note_below(
             "Solid: held out; dotted: training, where both are in a picture. Runs of one colour "
             "differ in the seed alone; the pointer names each."
         )
@@ -127,7 +127,7 @@ def _said(runs: Sequence[RunCurves]) -> Content:
         said.append("Dashed lines: where a stage begins.")
     if len(curves.attempts) > 1:
         said.append("Dotted lines: where the run was taken up again.")
-    return note(" ".join(said)) if said else None
+    return note_below(" ".join(said)) if said else None
 
 
 def _picture(panel: Panel, runs: Sequence[RunCurves], names: Sequence[str], most: int) -> Picture:
@@ -138,7 +138,7 @@ def _picture(panel: Panel, runs: Sequence[RunCurves], names: Sequence[str], most
     marks = list(_marks(runs[0].curves)) if alone else []
     made = figure(
         [_trace(line, many) for line in lines],
-        title=heading(panel.title),
+        title=picture_title(panel.title),
         showlegend=alone and len(lines) > 1,
         xaxis={"title": {"text": "steps"}},
         shapes=[mark.line() for mark in marks],
@@ -153,7 +153,7 @@ def _picture(panel: Panel, runs: Sequence[RunCurves], names: Sequence[str], most
     )
 
 
-Places = list[float | None]
+TracePlaces = list[float | None]
 """Places or values of points; None where a line is interrupted."""
 
 
@@ -165,9 +165,9 @@ class _Line:
     colour: int
     nth: int
     dotted: bool
-    along: dict[str, Places]
-    raw: Places
-    smooth: Places
+    along: dict[str, TracePlaces]
+    raw: TracePlaces
+    smooth: TracePlaces
 
 
 def _lines(panel: Panel, run: RunCurves, alone: bool, most: int) -> Iterator[_Line]:
@@ -212,7 +212,7 @@ def _merged(lines: Sequence[_Line], names: Sequence[str]) -> list[_Line]:
     ]
 
 
-def _end_to_end(parts: Sequence[Places]) -> Places:
+def _end_to_end(parts: Sequence[TracePlaces]) -> TracePlaces:
     return [value for part in parts for value in (*part, None)]
 
 
@@ -259,7 +259,7 @@ class _Mark:
     flops: float
 
     def line(self) -> dict[str, Any]:
-        """As a shape of plotly."""
+        """A shape of plotly."""
         return {
             "type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": self.step, "x1": self.step,
             "line": {"width": 1, "dash": self.dash},

@@ -1,4 +1,4 @@
-"""What a trained model answers: masks of held-out text, hard examples, a confusion matrix."""
+"""Answers of a trained model: masks of held-out text, hard examples, a confusion matrix."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -20,17 +20,17 @@ from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.nn import Model
-from bertc.report.markup import Content, Html, element, in_picture, note
+from bertc.report.markup import Content, Html, element, in_picture, note_below
 from bertc.report.page import Picture
-from bertc.report.plotly_js import SCALE, figure, heading, objects
+from bertc.report.plotly_js import COLOUR_SCALE, figure, objects, picture_title
 from bertc.report.prepared import prepared_text, sentences
 from bertc.tasks.gold import AnswerValue, gold
 
 SECONDS, AT_ONCE, MOST_ASKED = 20.0, 64, 2048
 """Time for answers, and examples of a task that are asked at once and in all."""
-TOP, SHORTEST, LONGEST = 5, 8, 48
+TOP, SHORTEST, LONGEST_SHOWN = 5, 8, 48
 """Candidates shown for a mask; tokens of sentences that masks are put into."""
-MOST_LABELS, SHOWN = 30, 600
+MOST_LABELS, MOST_SHOWN = 30, 600
 """Labels of a confusion matrix, and characters shown of an example."""
 
 
@@ -90,7 +90,7 @@ def _of_text(
         raise DataError("the held-out text has no sentence to put a mask into")
     return (
         element("div", shown, class_="examples"),
-        note("Of held-out text. Green: the token that stands there."),
+        note_below("Of held-out text. Green: the token that stands there."),
     )
 
 
@@ -102,7 +102,7 @@ def _ends(resolved: Resolved) -> bool:
 
 def _masked(ids: list[int], vocabulary: Vocabulary, ends: bool) -> tuple[str, str] | None:
     """A sentence with a mask in the place of one word of one token, and that token."""
-    if not SHORTEST <= len(ids) <= LONGEST:
+    if not SHORTEST <= len(ids) <= LONGEST_SHOWN:
         return None
     starts = vocabulary.word_start
     places = [
@@ -182,7 +182,7 @@ def _of_task(
     body.append(element("h3", "Hard examples"))
     body.append(element("div", map(_hard, wrong[:count]), class_="examples"))
     body.append(
-        note(
+        note_below(
             f"Of {len(answers):,} of {len(every):,} examples, {len(wrong):,} were answered "
             "otherwise; first those whose right answer seemed least likely."
         )
@@ -221,12 +221,12 @@ def _confusion(answers: Sequence[_Answer], names: Sequence[str]) -> Picture:
     ]
     labels = [in_picture(name) for name in names]
     square = objects().Heatmap(
-        z=counts, x=labels, y=labels, colorscale=SCALE, texttemplate="%{z}", xgap=2, ygap=2,
+        z=counts, x=labels, y=labels, colorscale=COLOUR_SCALE, texttemplate="%{z}", xgap=2, ygap=2,
         showscale=False, hovertemplate="%{y}, answered %{x}: %{z}<extra></extra>",
     )  # fmt: skip
     made = figure(
         [square],
-        title=heading("Right label, by the label that was answered"),
+        title=picture_title("Right label, by the label that was answered"),
         height=220 + 24 * len(names),
         xaxis={"title": {"text": "answered"}, "type": "category", "automargin": True},
         yaxis={"title": {"text": "right"}, "type": "category", "automargin": True,
@@ -249,7 +249,7 @@ def _hard(answer: _Answer) -> Html:
 
 def _value(value: AnswerValue) -> str:
     text = " ".join(value) if isinstance(value, tuple) else str(value)
-    return text[:SHOWN] or "no answer"
+    return text[:MOST_SHOWN] or "no answer"
 
 
 def _texts(example: Example) -> Iterator[str]:
@@ -260,4 +260,4 @@ def _texts(example: Example) -> Iterator[str]:
         texts = value if name in ("texts", "choices") else [value]
         for text in [" ".join(value)] if name == "words" else texts:
             if text:
-                yield str(text)[:SHOWN]
+                yield str(text)[:MOST_SHOWN]

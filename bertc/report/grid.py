@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean, stdev
 
-from bertc.report.markup import Content, element, in_picture, note
+from bertc.report.markup import Content, element, in_picture, note_below
 from bertc.report.page import Picture
-from bertc.report.plotly_js import COLOURS, SCALE, figure, heading, objects
+from bertc.report.plotly_js import COLOUR_SCALE, COLOURS, figure, objects, picture_title
 from bertc.report.scores import interval, said, score_text, scores_of
 from bertc.runs.groups import Group, Summary
 from bertc.runs.results import Score
@@ -54,7 +54,7 @@ def grid_section(groups: Sequence[Group]) -> Sequence[Content | Picture]:
         ),
         *(_matrix(cells, pair, score) for pair in pairs),
         *(_marginal(cells, name, score, number) for number, name in enumerate(names)),
-        note(
+        note_below(
             "A value of a setting: the mean over all runs that have it, and half its 95% interval; "
             "dots are runs. A square: the mean over its runs."
         ),
@@ -97,12 +97,13 @@ def _matrix(cells: Sequence[_Cell], pair: tuple[str, str], score: Score) -> Pict
     square = objects().Heatmap(
         z=means, x=[*map(in_picture, xs)], y=[*map(in_picture, ys)], text=texts,
         texttemplate="%{text}" if len(xs) * len(ys) <= MOST_VALUES else None,
-        colorscale=SCALE, reversescale=len(score) != 3, xgap=2, ygap=2, colorbar={"thickness": 12},
+        colorscale=COLOUR_SCALE, reversescale=len(score) != 3, xgap=2, ygap=2,
+        colorbar={"thickness": 12},
         hovertemplate="%{x}, %{y}: %{text}<extra></extra>",
     )  # fmt: skip
     made = figure(
         [square],
-        title=heading(in_picture(said(score))),
+        title=picture_title(in_picture(said(score))),
         xaxis={"title": {"text": in_picture(across)}, "type": "category", "automargin": True},
         yaxis={"title": {"text": in_picture(down)}, "type": "category", "automargin": True},
     )
@@ -135,7 +136,7 @@ def _marginal(cells: Sequence[_Cell], name: str, score: Score, number: int) -> P
     ]  # fmt: skip
     made = figure(
         traces,
-        title=heading(f"{in_picture(said(score))} by {in_picture(name)}"),
+        title=picture_title(f"{in_picture(said(score))} by {in_picture(name)}"),
         showlegend=False,
         xaxis={"type": "category", "automargin": True},
     )

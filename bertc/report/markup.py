@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 VOID = frozenset({"img", "input", "br", "meta", "link"})
 DIRECTED = frozenset("\u200b\u200e\u200f\u061c\u2028\u2029\ufeff")
-"""Characters without a shape that are no control characters, or are not told to be."""
+"""Characters without a shape that are no control characters, or are not known as such."""
 
 
 class Html(str):
@@ -16,7 +16,7 @@ class Html(str):
 
 
 Content = str | None | Iterable["Content"]
-"""What stands in an element: markup, text, or several of both."""
+"""The content of an element: markup, text, or several of both."""
 
 
 def plain(text: object) -> str:
@@ -31,7 +31,7 @@ def _shown(character: str) -> str:
     return f"\\u{ord(character):04x}"
 
 
-def escaped(text: object) -> Html:
+def as_markup(text: object) -> Html:
     """Text as markup; markup stays as it is."""
     return text if isinstance(text, Html) else Html(html.escape(plain(text)))
 
@@ -63,11 +63,11 @@ def _markup(content: Content) -> str:
     if content is None:
         return ""
     if isinstance(content, str):
-        return escaped(content)
+        return as_markup(content)
     return joined(content)
 
 
-def table(head: Sequence[Content], rows: Iterable[Sequence[Content]], numbers: int = 1) -> Html:
+def table_of(head: Sequence[Content], rows: Iterable[Sequence[Content]], numbers: int = 1) -> Html:
     """A table that scrolls sideways by itself; columns from ``numbers`` on are set to the right."""
 
     def row(tag: str, cells: Sequence[Content]) -> Html:
@@ -80,11 +80,11 @@ def table(head: Sequence[Content], rows: Iterable[Sequence[Content]], numbers: i
         )
 
     body = element("tbody", (row("td", cells) for cells in rows))
-    heading = element("thead", row("th", head)) if any(head) else None
-    return element("div", element("table", heading, body), class_="wide")
+    picture_title = element("thead", row("th", head)) if any(head) else None
+    return element("div", element("table", picture_title, body), class_="wide")
 
 
-def note(*content: Content) -> Html:
+def note_below(*content: Content) -> Html:
     """A remark below a picture or a table."""
     return element("p", *content, class_="note")
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from bertc.runs.groups import Group
 
-LONGEST = 32
+LONGEST_SHOWN = 32
 CALL = re.compile(r"([\w-]+)\((.*)\)", re.DOTALL)
 
 
-def shortened(groups: Sequence[Group]) -> list[Group]:
-    """Groups whose settings are told by what differs: ``adamw(lr=1e-4)`` without the rest."""
+def cut_text(groups: Sequence[Group]) -> list[Group]:
+    """Groups whose settings are named by their difference: ``adamw(lr=1e-4)`` without the rest."""
     columns = {
         name: _short([group.settings[name] for group in groups]) for name in groups[0].settings
     }
@@ -54,4 +54,6 @@ def _arguments(text: str) -> list[str]:
 
 
 def _cut(texts: Sequence[str]) -> list[str]:
-    return [text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…" for text in texts]
+    return [
+        text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…" for text in texts
+    ]

@@ -36,7 +36,7 @@ class Picture:
     scales: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """What the page's script reads."""
+        """The JSON that the page's script reads."""
         told = {name: getattr(self, name) for name in ("along", "smooth", "marks", "scales")}
         return {"figure": self.figure, **{name: each for name, each in told.items() if each}}
 
@@ -81,8 +81,8 @@ def document(title: str, below: Content, sections: Sequence[Section]) -> str:
             element("p", FAILED, class_="why", id="failed", hidden=True),
             element("main", bodies),
             element("footer", "Made by bertc. This page is one file and loads nothing."),
-            packed("plotly", plotly_js().encode()) if pictures else None,
-            packed("pictures", _as_json([each.as_json() for each in pictures])),
+            packed_script("plotly", plotly_js().encode()) if pictures else None,
+            packed_script("pictures", _as_json([each.as_json() for each in pictures])),
             element("script", Html(_part("page.js") + _part("attention.js"))),
         )
     )
@@ -111,7 +111,7 @@ def _figure(picture: Picture, pictures: list[Picture]) -> Html:
     return element("figure", plot, caption, class_="whole" if picture.whole else None)
 
 
-def packed(name: str, content: bytes) -> Html:
+def packed_script(name: str, content: bytes) -> Html:
     """Bytes in the page, compressed, for ``unpacked(name)`` of its script."""
     text = base64.b64encode(gzip.compress(content, 6, mtime=0)).decode()
     return element("script", Html(text), id=name, type="application/octet-stream")

@@ -13,7 +13,7 @@ COLOURS = (
     "#b0912b", "#2ba0b5", "#d1495b", "#6c9a3d", "#8a8f98",
 )  # fmt: skip
 """Colours of traces, readable on white and on black."""
-SCALE = [[0, "#f1f5fb"], [0.5, "#6fa0e0"], [1, "#123f86"]]
+COLOUR_SCALE = [[0, "#f1f5fb"], [0.5, "#6fa0e0"], [1, "#123f86"]]
 """Colours of a matrix from its least to its most."""
 
 
@@ -49,7 +49,7 @@ def figure(traces: Iterable[Any], **layout: Any) -> dict[str, Any]:
     return found
 
 
-def heading(text: str) -> dict[str, Any]:
+def picture_title(text: str) -> dict[str, Any]:
     """The title of a picture, at its left."""
     return {"text": text, "x": 0, "xref": "paper", "xanchor": "left", "font": {"size": 14}}
 

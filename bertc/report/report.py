@@ -9,10 +9,10 @@ from bertc.report.corpus import corpus_section
 from bertc.report.cost import cost_section
 from bertc.report.curves import RunCurves, curves_section
 from bertc.report.grid import grid_section, varied
-from bertc.report.names import shortened
+from bertc.report.names import cut_text
 from bertc.report.page import Section, document, section
 from bertc.report.plotly_js import objects
-from bertc.report.scores import against_cost, groups_section, label, scores_of
+from bertc.report.scores import against_cost, group_label, groups_section, scores_of
 from bertc.report.spec import Parent, spec_section
 from bertc.report.teacher import teacher_section, teachers_of
 from bertc.runs.curves import Curves, curves
@@ -99,7 +99,7 @@ def _standing(run: Run) -> str:
 
 
 def _of_several(runs: Sequence[Run]) -> str:
-    groups = shortened(grouped(runs))
+    groups = cut_text(grouped(runs))
     names, found = _names(groups), {run.folder: _curves(run) for run in runs}
     drawn = [
         RunCurves(f"{names[number]}, seed {run.resolved.run.seed}", number, curves)
@@ -121,7 +121,7 @@ def _of_several(runs: Sequence[Run]) -> str:
 
 def _names(groups: Sequence[Group]) -> list[str]:
     """A short name of each group: settings that differ, else the part of its path that does."""
-    settings = [label(group) for group in groups]
+    settings = [group_label(group) for group in groups]
     if len({*settings}) == len(groups) and all(settings):
         return settings
     places = [group.place for group in groups]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from bertc.diagnostics import DataError
 from bertc.ir.program.model import model_weights
-from bertc.report.markup import Content, element, in_picture, note, table
+from bertc.report.markup import Content, element, in_picture, note_below, table_of
 from bertc.report.page import Picture
-from bertc.report.plotly_js import COLOURS, figure, heading, legend, objects
+from bertc.report.plotly_js import COLOURS, figure, legend, objects, picture_title
 from bertc.runs.compare import heading as score_heading
 from bertc.runs.curves import Curves
 from bertc.runs.groups import Group, Summary
@@ -83,7 +83,10 @@ def groups_section(groups: Sequence[Group]) -> Sequence[Content]:
     remark += "; mean over the seeds ± half its 95% interval (Student's)." if several else "."
     more = len(groups) - MOST_ROWS
     cut = f" {more} more rows are left out." if more > 0 else ""
-    return (table(head, rows, numbers=0 if alone else placed + len(names)), note(remark + cut))
+    return (
+        table_of(head, rows, numbers=0 if alone else placed + len(names)),
+        note_below(remark + cut),
+    )
 
 
 def _place(group: Group) -> Content:
@@ -93,7 +96,7 @@ def _place(group: Group) -> Content:
 
 @dataclass(frozen=True)
 class Spent:
-    """What a run took, and how many parameters it has: the axes of cost."""
+    """The axes of cost: the figures that a run took, and its parameters."""
 
     parameters: int
     flops: float
@@ -157,7 +160,7 @@ def _scattered(
         )
     made = figure(
         traces,
-        title=heading(in_picture(said(score))),
+        title=picture_title(in_picture(said(score))),
         showlegend=False,
         xaxis={"title": {"text": axes[0]}},
     )
@@ -167,6 +170,6 @@ def _scattered(
 MOST_SCORES, MOST_NAMED = 8, 12
 
 
-def label(group: Group) -> str:
+def group_label(group: Group) -> str:
     """The settings that tell a group apart, as a text."""
     return ", ".join(f"{name}={text}" for name, text in group.settings.items() if text)

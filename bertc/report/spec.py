@@ -1,10 +1,10 @@
-"""What a run is: its spec, and how it differs from the one that it extends."""
+"""The spec of a run, and its difference from the one that it extends."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from bertc.report.markup import Content, element, folded, note, table
+from bertc.report.markup import Content, element, folded, note_below, table_of
 from bertc.runs import attempts
 from bertc.runs.attempts import Attempt
 from bertc.runs.folder import RunFolder
@@ -45,7 +45,7 @@ def _difference(parent: Parent) -> Sequence[Content]:
     title = element("h3", "Beside ", element("code", parent.name), ", which it extends")
     if not parent.rows:
         return (title, element("p", "No setting differs."))
-    return (title, table(parent.columns, parent.rows, numbers=3), note(parent.remark))
+    return (title, table_of(parent.columns, parent.rows, numbers=3), note_below(parent.remark))
 
 
 def _attempts(tried: Sequence[Attempt]) -> Sequence[Content]:
@@ -61,4 +61,4 @@ def _attempts(tried: Sequence[Attempt]) -> Sequence[Content]:
     )
     head = ("from step", "when", "host", "device", "processes")
     title = "Trained in one go" if len(tried) == 1 else f"Taken up {len(tried)} times"
-    return (element("h3", title), table(head, rows, numbers=9))
+    return (element("h3", title), table_of(head, rows, numbers=9))

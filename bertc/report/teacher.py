@@ -12,7 +12,7 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.teacher import FromFolder
 from bertc.planning.cores import available_cores
-from bertc.report.markup import Content, note, table
+from bertc.report.markup import Content, note_below, table_of
 from bertc.runs.results import best_score
 from bertc.storage.paths import is_folder
 
@@ -45,8 +45,10 @@ def teacher_section(run: Path, teachers: Sequence[Path]) -> Sequence[Content]:
         rows.append(("student beside it", changes[0], changes[0], changes[1], ""))
     rows.append(("student", *_texts(student), _score(run)))
     return (
-        table(HEAD, rows),
-        note(f"Weights in fp32; a text of {TOKENS_OF_A_TEXT} tokens as predicted for this CPU."),
+        table_of(HEAD, rows),
+        note_below(
+            f"Weights in fp32; a text of {TOKENS_OF_A_TEXT} tokens as predicted for this CPU."
+        ),
     )
 
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 SMOOTHED = 0.02
 """The part of a curve over which a smoothed one is a mean, on average."""
-DIGITS = 6
+SHOWN_DIGITS = 6
 
 
 def thinned(x: Sequence[float], y: Sequence[float], most: int) -> NDArray[np.int64]:
@@ -46,5 +46,5 @@ def smoothed(y: Sequence[float]) -> list[float]:
 
 def rounded(values: Sequence[float]) -> list[float | None]:
     """Values with as many digits as a picture shows: whole ones are integers."""
-    short = (float(f"{value:.{DIGITS}g}") for value in values)
+    short = (float(f"{value:.{SHOWN_DIGITS}g}") for value in values)
     return [int(value) if value.is_integer() and abs(value) < 2**53 else value for value in short]

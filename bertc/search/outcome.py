@@ -17,7 +17,7 @@ from bertc.syntax.space import Space
 
 MOST_ROWS = 20
 LEAST_TRIALS = 4
-"""Finished trials from which importances are told."""
+"""Finished trials that importances need."""
 STATE_NAMES = {"COMPLETE": "finished", "PRUNED": "stopped early", "RUNNING": "unfinished"}
 
 

@@ -69,7 +69,7 @@ def train(
     metrics (but for seconds) to the bit, on the same machine with the same versions; on a GPU to
     rounding, unless ``deterministic=yes``. With ``dry_run`` everything is tried but training, and
     nothing is left behind. Under torchrun each process calls this. The folder ``profile`` gets
-    profiles of each stage's first warm steps. On a no of ``goes_on`` after an evaluation it stops.
+    profiles of each stage's first warm steps. Stops when ``goes_on`` says no after an evaluation.
 
     Raises:
         UsageError: if the folder holds a run and ``resume`` is false.

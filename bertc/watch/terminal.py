@@ -18,7 +18,7 @@ from bertc.runs.state import last_sign
 from bertc.storage.paths import is_taken
 from bertc.storage.printable import printable
 from bertc.watch.page import LivePage, PageServer
-from bertc.watch.view import View, view_of
+from bertc.watch.view import RunView, view_of
 
 LOOK_SECONDS = 2.0
 """Seconds between two looks at the files."""
@@ -122,7 +122,7 @@ def _tell(following: Following, console: Console) -> None:
     _print(view, console)
 
 
-def _print(view: View, console: Console) -> None:
+def _print(view: RunView, console: Console) -> None:
     if console.is_terminal:
         console.print(view.picture(console.width))
         return

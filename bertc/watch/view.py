@@ -25,7 +25,7 @@ RECENT = 10
 
 
 @dataclass(frozen=True)
-class View:
+class RunView:
     """A run at a moment. ``seconds_left`` is by FLOPs and the present speed; None if unknown."""
 
     folder: Path
@@ -102,7 +102,7 @@ class View:
         return Text("━" * done, style="green").append("━" * (width - done), style="dim")
 
 
-def view_of(following: Following) -> View:
+def view_of(following: Following) -> RunView:
     """The run as it was last looked at.
 
     Raises:
@@ -111,7 +111,7 @@ def view_of(following: Following) -> View:
     run, resolved, points = following.run, following.resolved, following.points
     trained = [point for point in points if point.kind == "train"]
     evaluations = [point for point in points if point.kind == "eval"]
-    return View(
+    return RunView(
         folder=run.path,
         name=resolved.name,
         state=state_of(run, resolved),

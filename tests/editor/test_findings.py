@@ -9,15 +9,15 @@ from pygls.workspace import PositionCodec
 from bertc.diagnostics import Source, Span, codes
 from bertc.editor.convert import actions, diagnostics
 from bertc.editor.grammars import files
-from bertc.editor.lines import Lines
+from bertc.editor.lines import TextLines
 from bertc.editor.reading import Reading, forget, read_checked
 
 URI = "file:///mine.bertc"
 EVERYWHERE = types.Range(types.Position(0, 0), types.Position(10**6, 0))
 
 
-def lines(text: str) -> Lines:
-    return Lines(text, PositionCodec())
+def lines(text: str) -> TextLines:
+    return TextLines(text, PositionCodec())
 
 
 def changed(text: str, action: types.CodeAction) -> str:

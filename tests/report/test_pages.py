@@ -16,7 +16,7 @@ from bertc.runs.folder import RunFolder
 from bertc.runs.lock import Lock
 
 HOSTILE = "<img src=x onerror=alert(1)> \u202e\"'&amp;"
-SHOWN = "<img src=x onerror=alert(1)> \\u202e\"'&amp;"
+MOST_SHOWN = "<img src=x onerror=alert(1)> \\u202e\"'&amp;"
 SPEC = (
     "extends bert-tiny layers=1 hidden=32 heads=2 vocab=100 data=files('none.txt') seq=16 "
     "log_every=1 eval_every=2 objective=mlm "
@@ -126,8 +126,8 @@ def test_a_page_is_drawn_without_errors_and_does_not_scroll_sideways(
         assert page.locator(".example mark").count() == 2
         assert "<i>.txt" in page.locator("main").inner_text()
     if name == "one":
-        assert page.locator("h1").inner_text() == SHOWN
-        assert SHOWN in page.locator("main").inner_text()
+        assert page.locator("h1").inner_text() == MOST_SHOWN
+        assert MOST_SHOWN in page.locator("main").inner_text()
         assert "a <b>" in page.locator(".plot").first.inner_text()
         page.select_option("select", "tokens")
         page.check("[data-control=smooth]")

@@ -6,8 +6,8 @@ import pytest
 
 from bertc.diagnostics import DataError
 from bertc.report.curves import panels
-from bertc.report.markup import Html, element, in_picture, joined, table
-from bertc.report.names import shortened
+from bertc.report.markup import Html, element, in_picture, joined, table_of
+from bertc.report.names import cut_text
 from bertc.report.page import document, section
 from bertc.report.scores import interval
 from bertc.report.thinning import rounded, smoothed, thinned
@@ -40,7 +40,7 @@ def test_text_is_text_wherever_it_is_put() -> None:
     assert "\\u202e" in shown
     assert not {"\u202e", "\x1b"} & {*shown}
     assert joined([Html("<i>"), "<i>"]) == "<i>&lt;i&gt;"
-    assert "<b" not in table((hostile,), [(hostile, [hostile])])
+    assert "<b" not in table_of((hostile,), [(hostile, [hostile])])
     assert in_picture("<b>&\n") == "&lt;b&gt;&amp; "
 
 
@@ -78,7 +78,7 @@ def test_intervals_are_students() -> None:
 def test_values_of_settings_are_told_by_what_differs() -> None:
     def names(*texts: str) -> list[str]:
         groups = [Group({"optimizer": text}, ()) for text in texts]
-        return [group.settings["optimizer"] for group in shortened(groups)]
+        return [group.settings["optimizer"] for group in cut_text(groups)]
 
     assert names("adamw(lr=0.1, s=f(a, b))", "adamw(s=f(a, b))") == ["adamw(lr=0.1)", "adamw"]
     assert names("16", "8") == ["16", "8"]
