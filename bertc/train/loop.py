@@ -67,13 +67,12 @@ def train(
 
     A run that was stopped or killed, and resumed, ends with the same weights, optimiser state and
     metrics (but for seconds) to the bit, on the same machine with the same versions; on a GPU to
-    rounding, unless ``deterministic=yes``. With ``dry_run`` everything is tried but training, and
-    nothing is left behind. Under torchrun each process calls this. The folder ``profile`` gets
-    profiles of each stage's first warm steps. Stops when ``goes_on`` says no after an evaluation.
+    rounding, unless ``deterministic=yes``. With ``dry_run`` all is tried but training. Under
+    torchrun each process calls this. ``profile`` gets profiles of each stage's first warm steps.
 
     Raises:
         UsageError: if the folder holds a run and ``resume`` is false.
-        ResumeRefusedError: if the run in it is of another program or other text.
+        ResumeRefusedError: if the run in it is another. GivenUpError: if ``goes_on`` said no.
         StoppedError: after a signal, with a checkpoint, or if another process of the run ended.
         DataError: if a loss is not finite; the weights are those before that step.
         MachineError: if the machine lacks the memory or the device.
