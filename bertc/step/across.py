@@ -25,11 +25,11 @@ BatchVectors = Callable[[MicroBatch], tuple[Tensor, Tensor]]
 
 def batch_vectors(model: Model, stage: Stage) -> BatchVectors:
     """The forward pass of the term of a batch that compares its examples."""
-    network = next(each for each in stage.networks() if each.name == MAIN)
-    scored = joined(network.scored)
-    comparing = [term for term in scored if term.tensors.node.compares_examples]
 
     def vectors(micro_batch: MicroBatch) -> tuple[Tensor, Tensor]:
+        network = next(each for each in stage.networks() if each.name == MAIN)
+        scored = joined(network.scored)
+        comparing = [term for term in scored if term.tensors.node.compares_examples]
         term = next(each for each in comparing if each.name in micro_batch.terms)
         reading = micro_batch.read_by(network)
         outputs = model.read_on(reading, network.name, network.wanted)
