@@ -50,8 +50,9 @@ def losses() -> Iterator[tuple[str, float]]:
         ours = related_losses(asked, vectors_ntd, scores_n, scored=scored).losses.mean()
         expected = their_loss.compute_loss_from_embeddings([*vectors_ntd.unbind(1)], labels)
         found = [torch.autograd.grad(each, vectors_ntd)[0] for each in (ours, expected)]
-        difference = max((found[0] - found[1]).abs().max().item(), abs(float(ours - expected)))
-        yield f"{name}, loss {float(ours):.4f}", difference
+        apart = (ours - expected).abs().item()
+        difference = max((found[0] - found[1]).abs().max().item(), apart)
+        yield f"{name}, loss {ours.item():.4f}", difference
 
 
 def main() -> int:

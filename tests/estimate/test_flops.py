@@ -89,6 +89,31 @@ def test_torch_counts_the_same_of_every_pooler(task: str, read: int, pooler: Poo
     assert 2 * found.train_per_example == counter.get_total_flops()
 
 
+@pytest.mark.parametrize(
+    ("pooling", "extra"),
+    [("cls", "both=true, mlp=true"), ("mean", "negative=c"), ("max", "score=s")],
+)
+def test_torch_counts_the_same_of_texts_that_are_compared(pooling: str, extra: str) -> None:
+    task = f'embed("-", positive=b, {extra}, pooling={pooling}, examples=9)'
+    resolved = resolve(f"layers=2 hidden=32 heads=2 vocab=100 seq=16 batch=4 dropout=0 task={task}")
+    (stage,) = resolved.stages
+    rows = stage.batch * stage.rows_an_example
+    with torch.device("meta"):
+        ids_bs, first_b1 = (torch.zeros(rows, n, dtype=torch.long) for n in (16, 1))
+        targets = TaskTargets(first_b1, first_b1.float(), first_b1.float(), ids_bs.bool(), ids_bs)
+        at_bk = first_b1 if pooling == "cls" else None
+        reading = EncoderInputs(ids_bs, attention_mask=ids_bs.bool(), output_positions=at_bk)
+        objective = make_objective(build(resolved, device="meta"), stage, False)
+        with FlopCounterMode(display=False) as counter:
+            loss, *_ = objective(MicroBatch(reading, ids_bs, {"embed": targets}), torch.ones(1))
+            forward = counter.get_total_flops()
+            loss.backward()  # type: ignore[no-untyped-call]
+    found = estimate(resolved).flops
+    assert found.forward_per_example * stage.batch == pytest.approx(forward, rel=1e-3)
+    trained = counter.get_total_flops()
+    assert found.train_per_example * stage.batch == pytest.approx(trained, rel=1e-3)
+
+
 @pytest.mark.parametrize("extra", ["", "share=all E=16", "generator=0.5 objective=rtd*50+mlm"])
 def test_products_of_an_update_are_those_that_torch_counts(extra: str) -> None:
     resolved = resolve(f"layers=3 hidden=32 heads=2 vocab=100 seq=16 optimizer=muon {extra}")

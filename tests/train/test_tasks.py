@@ -121,6 +121,7 @@ def farm(tmp_path, corpus_file):
         "choose": f"choose('{at}/choose.train.tsv', '{at}/choose.dev.tsv', choices=['a','b','c'])",
         "tag": f"tag('{at}/tag.train.tsv', '{at}/tag.dev.tsv')",
         "read": f"read('{at}/read.train.tsv', '{at}/read.dev.tsv')",
+        "embed": f"embed('{at}/birds.train.tsv', '{at}/birds.dev.tsv', positive=label)",
         "text": f"data=files('{corpus_file}', sentences=lines) ",
     }
 
@@ -224,6 +225,7 @@ def _a_file(folder, kind):
         "choose": folder / "choose.dev.tsv",
         "tag": folder / "tag.dev.tsv",
         "read": folder / "read.dev.tsv",
+        "embed": folder / "birds.dev.tsv",
     }[kind]
 
 
@@ -243,11 +245,13 @@ def test_regression_follows_the_score(go, farm):
     assert report.evaluation.scores["regress"]["dev"]["pearson"] > 0.9
 
 
-@pytest.mark.parametrize("kind", ["glue", "squad", "tag"])
-def test_resuming_is_never_having_stopped(go, farm, tmp_path, monkeypatch, same_run, kind):
+@pytest.mark.parametrize(
+    ("kind", "extra"), [("glue", ""), ("squad", ""), ("tag", ""), ("embed", "microbatch=2")]
+)
+def test_resuming_is_never_having_stopped(go, farm, tmp_path, monkeypatch, same_run, kind, extra):
     spec = (
         NETWORK.replace("dropout=0", "dropout=0.1") + farm["text"]
-        + f"task={farm[kind]} steps=12 eval_every=5 save_every=100"
+        + f"task={farm[kind]} steps=12 eval_every=5 save_every=100 {extra}"
     )  # fmt: skip
     go(spec, "straight")
     for step in (2, 7):

@@ -222,7 +222,7 @@ class Embed(_Own):
     def _columns(self) -> Self:
         other = next((name for name in ("negative", "score") if getattr(self, name)), "")
         if other and not self.positive:
-            raise ValueError(f"{other} needs positive, the other text of a pair", "positive=COLUMN")
+            raise ValueError(f"{other} needs positive, the other text of a pair", "positive=...")
         if self.negative and self.score:
             raise ValueError("pairs with a score have no negatives")
         if self.sts and self.dev:
