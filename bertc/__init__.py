@@ -6,9 +6,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bertc.api import build, estimate, load, parse, resolve, show, train
+    from bertc.api import build, estimate, load, parse, resolve, runs, show, train
 
-__all__ = ["build", "estimate", "load", "parse", "resolve", "show", "train"]
+__all__ = ["build", "estimate", "load", "parse", "resolve", "runs", "show", "train"]
 __version__ = "0.1.0"
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bertc.estimate import Estimate
     from bertc.inference.trained import Trained
     from bertc.nn import Model
+    from bertc.runs.listing import Listing
     from bertc.showing import Showing
     from bertc.syntax import SpecLocation, Tree
     from bertc.train.report import Report
@@ -227,3 +228,18 @@ def load(folder: str | Path) -> Trained:
     from bertc.inference.trained import load as run
 
     return run(Path(folder))
+
+
+def runs(folder: str | Path = "runs", where: Sequence[str] = (), order: str = "when") -> Listing:
+    """List the runs in a folder and below it, a typed row each; a notebook shows a table.
+
+    ``where`` and ``order`` are as ``bertc runs --where --sort``; ``.to_polars()`` and
+    ``.to_pandas()`` make data frames.
+
+    Raises:
+        MissingInputError: if there is no such folder, or no run in it.
+        UsageError, SpecError: of a condition.
+    """
+    from bertc.runs.listing import list_runs
+
+    return list_runs(Path(folder), where, order)

@@ -106,7 +106,7 @@ class Parts:
             training = [
                 'stage "text" {', "# The words of the texts first, with some of them masked.",
                 "objective = mlm", *training, "}",
-                'stage "task" {', "# Then the labels, by a published recipe.",
+                'stage "task" {', "# Then the task, by a published recipe.",
             ]  # fmt: skip
             return "\n".join([*self.network, *self.text, *training, *self.task, "}\n"])
         return "\n".join([*self.network, *self.text, *training, *self.task, ""])

@@ -9,6 +9,8 @@ from typing import Literal
 
 from bertc.api import check, points
 from bertc.budget import Budget, budget
+from bertc.data.layouts.columns import RelatedColumns, related_of
+from bertc.data.layouts.related import LINES
 from bertc.data.layouts.survey import Survey
 from bertc.diagnostics import Diagnostics, UsageError, escaped, listed
 from bertc.estimate import estimate
@@ -16,6 +18,7 @@ from bertc.estimate.units import bytes_text, count_text, duration_text, flops_te
 from bertc.external import row_lengths
 from bertc.fitting import SPENT
 from bertc.sizing import Machine, Parts, shapes, sized
+from bertc.storage.endings import suffix
 from bertc.syntax.write.format import format_text
 from bertc.syntax.write.show import quoted
 
@@ -29,7 +32,7 @@ SERVES: dict[str, tuple[Purpose, ...]] = {
 """Purposes that each kind of data serves, the likeliest first."""
 NEEDS: dict[Purpose, str] = {
     "pretrain": "text, or a table with a column of text",
-    "embed": "text, or a table with a column of text",
+    "embed": "a .txt file with a text a line, or a table with a column of text",
     "classify": "a table with a column of labels",
     "tag": "files of words and tags in columns",
     "squad": "JSON in SQuAD's layout",
@@ -56,7 +59,14 @@ class Answers:
 def purposes(seen: Survey) -> tuple[Purpose, ...]:
     """The purposes that the data serve, the likeliest first."""
     serves = SERVES[seen.kind]
+    if seen.kind == "text" and not _has_line_texts(seen):
+        return serves[:1]
     return serves if seen.kind != "table" or seen.label_column() else serves[1:]
+
+
+def _has_line_texts(seen: Survey) -> bool:
+    """True for the one file that the task ``embed`` reads a text a line of."""
+    return len(seen.files) == 1 and suffix(seen.files[0]) == LINES
 
 
 def start(seen: Survey, answers: Answers) -> str:
@@ -83,9 +93,10 @@ def start(seen: Survey, answers: Answers) -> str:
 
 def _spec(answers: Answers, seen: Survey, purpose: Purpose, language: str) -> str:
     """The settings: of a network that is there, or of a new one of a size for the budget."""
-    reads_text = purpose in ("pretrain", "embed")
-    task: tuple[str, ...] = () if reads_text else (f"task = {_task(seen, purpose)}",)
-    if answers.init and not reads_text:
+    task: tuple[str, ...] = ()
+    if purpose != "pretrain":
+        task = (f"task = {_task(seen, purpose)}",)
+    if answers.init and task:
         return Parts(_init(answers), task=task).written()
     if seen.kind in ("tags", "questions"):
         # Files of words and answers are no running text to learn from first.
@@ -132,6 +143,8 @@ def _task(seen: Survey, purpose: Purpose) -> str:
         return f"tagging({name}, {seen.tag_column})"
     if purpose == "squad":
         return f"squad({name}{dev}{f', version={seen.version}' * (seen.version > 1)})"
+    if purpose == "embed":
+        return _embed(seen, dev)
     text, label, pair = seen.text_column(), seen.label_column(), seen.pair_column()
     assert text, "a table has columns"
     assert label, "a purpose with labels is offered where there are some"
@@ -139,6 +152,27 @@ def _task(seen: Survey, purpose: Purpose) -> str:
     second = f", pair={quoted(pair.name)}" if pair and pair is not text else ""
     columns = f"text={quoted(text.name)}{second}, label={quoted(label.name)}"
     return f"{kind}({name}{dev}, {columns})"
+
+
+def _embed(seen: Survey, dev: str) -> str:
+    """The task of pairs, or of texts read twice; only pairs have a score on ``dev``."""
+    if seen.kind == "text":
+        return f"embed({quoted(str(seen.files[0]))})"
+    related = vars(related_of(seen.columns))
+    given = {name: column for name, column in related.items() if column}
+    columns = ", ".join(f"{name}={quoted(column.name)}" for name, column in given.items())
+    return f"embed({quoted(seen.name)}{dev * ('positive' in given)}, {columns})"
+
+
+def _alike(columns: RelatedColumns | None) -> str:
+    """What vectors are learned from, as a sentence; None for a text a line."""
+    if not columns or not columns.positive:
+        return "Vectors are learned from each text read twice, with other dropout (SimCSE)."
+    positive, negative, score = columns.positive, columns.negative, columns.score
+    pair = f"{escaped(columns.text.name)} and {escaped(positive.name)} of a row are alike"
+    if negative:
+        return f"{pair}, {escaped(negative.name)} is not."
+    return f"{pair}, as far as {escaped(score.name)} says." if score else f"{pair}."
 
 
 def _notes(seen: Survey, purpose: Purpose, language: str, guessed: bool) -> list[str]:
@@ -153,6 +187,8 @@ def _notes(seen: Survey, purpose: Purpose, language: str, guessed: bool) -> list
     if text:
         columns = escaped(listed([each.name for each in seen.columns], limit=60))
         notes.append(f"Columns {columns}; the text is {escaped(text.name)}.")
+    if purpose == "embed":
+        notes.append(_alike(related_of(seen.columns) if seen.columns else None))
     if purpose == "classify" and label:
         values = several(len(label.labels), "label")
         kinds = "numbers" if label.is_score else f"{values} ({_listed(label.labels)})"

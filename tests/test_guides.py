@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import sys
 import textwrap
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -15,7 +16,7 @@ from safetensors.torch import load_file
 
 from bertc import cli, passes, syntax
 from bertc.bench import latency
-from bertc.commands import app
+from bertc.commands import app, starting
 from bertc.diagnostics import Diagnostics
 from tests.campaigns import answers
 
@@ -164,6 +165,35 @@ def test_the_commands_of_the_page_on_vectors_run(
     assert "1 texts are empty" in told
     assert "dev-sts" in told
     assert (tmp_path / "my-model" / "1_Pooling" / "config.json").is_file()
+
+
+def test_the_commands_of_the_page_on_beginning_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BERTC_CACHE", str(tmp_path / "cache"))
+    rows = "".join(f"a hen by the pond {n},{n % 2}\n" for n in range(20))
+    (tmp_path / "train.csv").write_text(f"text,label\n{rows}")
+    (tmp_path / "pairs.tsv").write_text("a\tb\n" + "a hen\ta duck of a pond\n" * 9)
+    (tmp_path / "texts.txt").write_text("the hen and a duck\nthe pond of a reed\n" * 30)
+    config = {
+        "model_type": "bert", "vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 1,
+        "num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 512,
+    }  # fmt: skip
+    (tmp_path / "minilm").mkdir()
+    (tmp_path / "minilm" / "config.json").write_text(json.dumps(config))
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(chr, range(97, 156))]
+    (tmp_path / "minilm" / "vocab.txt").write_text("\n".join(words))
+    page = commands(ROOT / "docs" / "how-to" / "begin.md")
+    assert [name for name, *_ in page[-2:]] == ["train", "train"]
+    answers_given = iter(["texts.txt", "en", "14M", "pretrain", "cpu"])
+    monkeypatch.setattr(starting, "is_terminal", lambda: "mine.bertc" in sys.argv)
+    monkeypatch.setattr("typer.prompt", lambda *_, **__: next(answers_given))
+    for arguments in page[:-2]:
+        run(arguments, monkeypatch, capsys)
+    for name in ("words", "stars", "stars-from", "pairs", "alone"):
+        run(["check", f"{name}.bertc"], monkeypatch, capsys)
+    assert 'positive="' in (tmp_path / "pairs.bertc").read_text()
 
 
 SMALL_NUMBERS = {

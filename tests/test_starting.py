@@ -17,6 +17,7 @@ from bertc.diagnostics import DataError, Diagnostics, MissingInputError, UsageEr
 from bertc.sizing import Machine, budget_named, machine_named
 from bertc.starting import NEEDS, Answers, purposes, start
 from bertc.syntax.write.format import format_text
+from bertc.train.clock import evaluations_due
 
 ROWS = "Review,id,stars\n" + "".join(
     f'"A hen, a duck and the {word} by that pond.",{i},{i % 3}\n'
@@ -87,7 +88,44 @@ def test_every_purpose_gives_a_spec_that_check_accepts(data: Path, name: str, pu
     allowed = {"R103"} if purpose in ("tag", "squad") else set()
     assert {each.code for each in remarks.remarks} <= allowed
     resolved = resolve(spec)
-    assert bool(resolved.stages[-1].tasks) == (purpose in ("classify", "tag", "squad"))
+    assert bool(resolved.stages[-1].tasks) == (purpose != "pretrain")
+    assert evaluations_due(resolved, 0) <= 12
+
+
+ALIKE = [
+    (
+        "anchor,positive,negative",
+        "a hen,a duck,a boat",
+        'text="anchor", positive="positive", negative="negative"',
+    ),
+    (
+        "sentence1,sentence2,score",
+        "a hen,a duck,{n}.5",
+        'text="sentence1", positive="sentence2", score="score"',
+    ),
+    ("sentence1,sentence2,label", "a hen,a duck,no", 'text="sentence1"'),
+    ("a,b", "a hen {n},a duck by {n} ponds", 'text="b", positive="a"'),
+]
+
+
+@pytest.mark.parametrize(("head", "row", "columns"), ALIKE)
+def test_columns_of_texts_alike_are_found(data: Path, head: str, row: str, columns: str) -> None:
+    rows = "".join(row.format(n=number) + "\n" for number in range(24))
+    for name in ("pairs-train.csv", "pairs-dev.csv"):
+        (data / name).write_text(f"{head}\n{rows}")
+    spec = start(survey("pairs-train.csv"), Answers(budget=SMALL.budget, purpose="embed"))
+    task = " ".join(spec.partition("embed(")[2].split())
+    assert columns in task
+    assert ("pairs-dev.csv" in task) == ("positive" in task), "texts alone have no score there"
+    check(spec)
+
+
+def test_texts_alone_are_embedded_from_one_file_with_a_text_a_line(data: Path) -> None:
+    spec = start(survey("text/[[]a]/farm.txt"), Answers(budget=SMALL.budget, purpose="embed"))
+    assert 'task = embed("text/[a]/farm.txt")' in spec
+    assert "read twice" in spec
+    (data / "text" / "more.txt").write_text("A duck.\n")
+    assert purposes(survey("text")) == ("pretrain",)
 
 
 TINY = {

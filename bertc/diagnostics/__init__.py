@@ -15,7 +15,7 @@ from bertc.diagnostics.errors import (
     UnsafeError,
     UsageError,
 )
-from bertc.diagnostics.html import html_lines, html_table
+from bertc.diagnostics.html import html_lines, html_table, html_text, plain_text
 from bertc.diagnostics.near import listed, nearest
 from bertc.diagnostics.render import escaped, render
 from bertc.diagnostics.span import Source, Span
@@ -44,7 +44,9 @@ __all__ = [
     "explain",
     "html_lines",
     "html_table",
+    "html_text",
     "listed",
     "nearest",
+    "plain_text",
     "render",
 ]

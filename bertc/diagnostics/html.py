@@ -1,9 +1,20 @@
-"""Tables as HTML, for notebooks; every text is escaped."""
+"""Text as HTML, the one place that escapes it; tables of notebooks."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
 
 from bertc.diagnostics.render import escaped
+
+
+def plain_text(text: object) -> str:
+    """Text with hidden and turning characters written out, but for ends of lines and tabs."""
+    lines = str(text).split("\n")
+    return "\n".join("\t".join(map(escaped, line.split("\t"))) for line in lines)
+
+
+def html_text(text: object) -> str:
+    """Text as HTML, in elements and in quoted attributes."""
+    return escape(plain_text(text))
 
 
 def html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -13,15 +24,16 @@ def html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -
     """
     lines = [
         "<table>",
-        f'<caption style="text-align:left;caption-side:top"><b>{_text(title)}</b></caption>',
+        f'<caption style="text-align:left;caption-side:top"><b>{html_text(title)}</b></caption>',
     ]
     if any(head):
         lines.append(f"<thead><tr>{''.join(map(_heading, head))}</tr></thead>")
     lines.append("<tbody>")
     for row in rows:
         if len(row) == 1:
+            heading = html_text(row[0])
             lines.append(
-                f'<tr><th colspan="{len(head)}" style="text-align:left">{_text(row[0])}</th></tr>'
+                f'<tr><th colspan="{len(head)}" style="text-align:left">{heading}</th></tr>'
             )
         else:
             lines.append(f"<tr>{''.join(map(_cell, row))}</tr>")
@@ -30,18 +42,14 @@ def html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -
 
 def html_lines(text: str) -> str:
     """Lines of text under a table, in small letters."""
-    lines = "<br>".join(map(_text, text.splitlines()))
+    lines = "<br>".join(map(html_text, text.splitlines()))
     return f"<small>{lines}</small>" if lines else ""
 
 
-def _text(text: str) -> str:
-    return escape(escaped(text))
-
-
 def _heading(text: str) -> str:
-    return f'<th style="text-align:left">{_text(text)}</th>'
+    return f'<th style="text-align:left">{html_text(text)}</th>'
 
 
 def _cell(text: str) -> str:
     side = "right" if text[:1].isdigit() or text[:1] in ("+", "-", "=") else "left"
-    return f'<td style="text-align:{side}">{_text(text)}</td>'
+    return f'<td style="text-align:{side}">{html_text(text)}</td>'

@@ -4,11 +4,12 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from bertc.diagnostics import plain_text
 from bertc.inference.heads import Head, heads
 from bertc.inference.looking import Looking, looking
 from bertc.ir.program.resolved import Resolved
 from bertc.report.examples import first_text
-from bertc.report.markup import Content, Html, element, note_below, plain, table_of
+from bertc.report.markup import Content, Html, element, note_below, table_of
 from bertc.report.page import packed_script
 
 NAME = "maps"
@@ -45,8 +46,8 @@ def attention_body(looking: Looking) -> Sequence[Content]:
         "views": [
             {
                 "name": view.name,
-                "queries": [plain(token) for token in view.queries],
-                "keys": [plain(token) for token in view.keys],
+                "queries": [plain_text(token) for token in view.queries],
+                "keys": [plain_text(token) for token in view.keys],
                 "remembered": view.remembered,
             }
             for view in looking.views

@@ -1,12 +1,11 @@
-"""HTML in which all text is shown as text: the one place that escapes."""
+"""Elements of HTML in which all text is shown as text."""
 
 import html
-import unicodedata
 from collections.abc import Iterable, Sequence
 
+from bertc.diagnostics import html_text, plain_text
+
 VOID = frozenset({"img", "input", "br", "meta", "link"})
-DIRECTED = frozenset("\u200b\u200e\u200f\u061c\u2028\u2029\ufeff")
-"""Characters without a shape that are no control characters, or are not known as such."""
 
 
 class Html(str):
@@ -19,26 +18,14 @@ Content = str | None | Iterable["Content"]
 """The content of an element: markup, text, or several of both."""
 
 
-def plain(text: object) -> str:
-    """Text with what would hide or turn it written out: control characters, marks of direction."""
-    return "".join(_shown(character) for character in str(text))
-
-
-def _shown(character: str) -> str:
-    hidden = unicodedata.category(character) in ("Cc", "Cf", "Cs") or character in DIRECTED
-    if not hidden or character in "\n\t":
-        return character
-    return f"\\u{ord(character):04x}"
-
-
 def as_markup(text: object) -> Html:
     """Text as markup; markup stays as it is."""
-    return text if isinstance(text, Html) else Html(html.escape(plain(text)))
+    return text if isinstance(text, Html) else Html(html_text(text))
 
 
 def in_picture(text: object) -> str:
     """Text for labels of pictures, which plotly reads as a kind of HTML."""
-    return html.escape(plain(text), quote=False).replace("\n", " ")
+    return html.escape(plain_text(text), quote=False).replace("\n", " ")
 
 
 def joined(parts: Iterable[Content]) -> Html:
@@ -56,7 +43,7 @@ def _attribute(name: str, value: object) -> str:
     if value is None or value is False:
         return ""
     named = name.rstrip("_").replace("_", "-")
-    return f" {named}" if value is True else f' {named}="{html.escape(plain(value))}"'
+    return f" {named}" if value is True else f' {named}="{html_text(value)}"'
 
 
 def _markup(content: Content) -> str:

@@ -3,15 +3,23 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, overload
 
 from rich.console import Console
 from rich.table import Table
 
-from bertc.diagnostics import DataError, Diagnostics, UsageError
+from bertc.diagnostics import (
+    DataError,
+    Diagnostics,
+    MissingInputError,
+    UsageError,
+    html_lines,
+    html_table,
+)
 from bertc.estimate.units import count_text, duration_text, flops_text
 from bertc.ir.program.model import model_weights
 from bertc.runs.changes import written
@@ -25,6 +33,8 @@ from bertc.syntax import load
 
 WIDEST = 10_000
 """Characters of the console for tables, more than any table takes."""
+TITLES = ("run", "state", "scored by", "last", "best", "parameters", "time", "FLOPs", "when")
+"""Columns of the table."""
 RUN_FACTS = ("name", "folder", "state")
 """Facts that ``--where`` compares besides settings."""
 
@@ -61,28 +71,73 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Listing:
-    """Runs in order, and those that could not be read, with the reason."""
+class Listing(Sequence[Listed]):
+    """Runs in order, as a sequence, and those that could not be read, with the reason."""
 
     runs: tuple[Listed, ...]
     damaged: Mapping[Path, str]
 
+    @overload
+    def __getitem__(self, at: int) -> Listed: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Listed, ...]: ...
+
+    def __getitem__(self, at: int | slice) -> Listed | tuple[Listed, ...]:
+        return self.runs[at]
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def __str__(self) -> str:
+        return self.as_table()
+
+    def _repr_html_(self) -> str:
+        """The runs as an HTML table, for notebooks."""
+        table = html_table("runs", TITLES, [_cells(run) for run in self.runs])
+        return "\n".join([table, *map(html_lines, self._left_out())])
+
+    def to_polars(self) -> Any:
+        """A ``polars.DataFrame``: a row a run, its facts, and each setting that differs as text.
+
+        Raises:
+            MissingInputError: polars is not installed.
+        """
+        return _package("polars").DataFrame(self._rows(), infer_schema_length=None)
+
+    def to_pandas(self) -> Any:
+        """A ``pandas.DataFrame`` with the columns of ``to_polars``.
+
+        Raises:
+            MissingInputError: pandas is not installed.
+        """
+        return _package("pandas").DataFrame(self._rows())
+
+    def _rows(self) -> list[dict[str, Any]]:
+        names = dict.fromkeys(name for run in self.runs for name in run.settings)
+        differ = [n for n in names if len({run.settings.get(n) for run in self.runs}) > 1]
+        rows = list[dict[str, Any]]()
+        for run in self.runs:
+            row = {name: value for name, value in vars(run).items() if name != "settings"}
+            row |= {"folder": str(run.folder), "when": datetime.fromtimestamp(run.when, UTC)}
+            rows.append(row | {n: run.settings.get(n) for n in differ if n not in row})
+        return rows
+
+    def _left_out(self) -> list[str]:
+        return [f"left out: {printable(reason)}" for reason in self.damaged.values()]
+
     def as_table(self) -> str:
         """A row a run, and a line for each that could not be read."""
         table = Table(box=None, pad_edge=False)
-        for title in ("run", "state", "scored by", "last", "best"):
-            table.add_column(title)
-        for title in ("parameters", "time", "FLOPs"):
-            table.add_column(title, justify="right")
-        table.add_column("when")
+        for title in TITLES:
+            table.add_column(title, justify="right" if title in TITLES[5:8] else "left")
         for run in self.runs:
             table.add_row(*map(printable, _cells(run)))
         console = Console(width=WIDEST, highlight=False, no_color=True, markup=False)
         with console.capture() as captured:
             console.print(table)
         lines = [line.rstrip() for line in captured.get().splitlines()] if self.runs else ["no run"]
-        reasons = (f"left out: {printable(reason)}" for reason in self.damaged.values())
-        return "\n".join([*lines, *reasons])
+        return "\n".join([*lines, *self._left_out()])
 
     def as_json(self) -> str:
         """The runs as one JSON object, in seconds and FLOPs."""
@@ -131,6 +186,15 @@ def list_runs(folder: Path, where: Sequence[str] = (), order: str = "when") -> L
             damaged[path] = error.message
     chosen = [run for run in runs if all(holds(run) for holds in conditions)]
     return Listing(tuple(sorted(chosen, key=ORDERS[order])), damaged)
+
+
+def _package(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise MissingInputError(
+            f"{name} is not installed, which tables of runs are made by", help=f"pip install {name}"
+        ) from None
 
 
 def _listed(path: Path) -> Listed:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from bertc.diagnostics import DataError
+from bertc.diagnostics import DataError, html_table, html_text
 from bertc.report.curves import panels
 from bertc.report.markup import Html, element, in_picture, joined, table_of
 from bertc.report.names import cut_text
@@ -40,6 +40,10 @@ def test_text_is_text_wherever_it_is_put() -> None:
     assert "\\u202e" in shown
     assert not {"\u202e", "\x1b"} & {*shown}
     assert joined([Html("<i>"), "<i>"]) == "<i>&lt;i&gt;"
+    assert "\\u202e\\x1b" in shown, "as in a terminal and in a notebook"
+    assert html_text(hostile) in html_table("", ("", ""), [(hostile, "")])
+    assert html_text(hostile) in shown
+    assert html_text("a\n\tb") == "a\n\tb"
     assert "<b" not in table_of((hostile,), [(hostile, [hostile])])
     assert in_picture("<b>&\n") == "&lt;b&gt;&amp; "
 

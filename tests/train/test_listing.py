@@ -2,12 +2,14 @@
 
 import json
 import platform
+import sys
 
 import pytest
 from typer.testing import CliRunner
 
+import bertc
 from bertc.commands import app
-from bertc.diagnostics import DataError, SpecError, StoppedError, UsageError
+from bertc.diagnostics import DataError, MissingInputError, SpecError, StoppedError, UsageError
 from bertc.ir.program.model import model_weights
 from bertc.runs import state
 from bertc.runs.folder import RunFolder
@@ -77,6 +79,30 @@ def test_runs_have_a_state_a_score_and_a_cost(run, tiny, tmp_path):
     assert "left out" in found.as_table()
     told = json.loads(found.as_json())["runs"]
     assert [each["state"] for each in told] == ["stopped", "finished", "training", "failed"]
+
+
+def test_python_has_the_runs_as_rows_tables_and_html(run, tmp_path, monkeypatch):
+    run("<b>", {6: 4.0}, hidden=64, seed=3)
+    run("two", {})
+    (run("damaged", {}) / "metrics.jsonl").write_text("{}\n")
+    listed = bertc.runs(tmp_path / "runs", order="name")
+    assert [each.folder.name for each in listed] == ["<b>", "two"]
+    assert (len(listed), listed[0].last, listed[1:][0].last) == (2, 4.0, None)
+    html = listed._repr_html_()
+    assert "&lt;b&gt;" in html
+    assert "left out" in html
+    assert "<b>/" not in html
+    pytest.importorskip("polars")
+    pytest.importorskip("pandas")
+    for frame in (listed.to_polars(), listed.to_pandas()):
+        assert frame.shape[0] == 2
+        assert {"folder", "state", "last", "flops", "when", "hidden", "seed"} <= {*frame.columns}
+        assert "dropout" not in frame.columns, "it is the same in all"
+        assert list(frame["hidden"]) == ["64", "32"]
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(MissingInputError, match="polars is not installed") as error:
+        listed.to_polars()
+    assert error.value.help == "pip install polars"
 
 
 def test_conditions_choose_runs_by_facts_and_settings(run, tmp_path):

@@ -12,6 +12,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+from bertc.data.layouts.columns import (
+    PAIR_COLUMNS,
+    Column,
+    label_of,
+    named,
+    number_of,
+    text_of,
+)
 from bertc.data.layouts.documents import read_document
 from bertc.data.layouts.languages import language_of
 from bertc.data.sources.files import has_columns, matching_files
@@ -31,50 +39,11 @@ PACKED_BYTES = 3
 """Bytes of text in a byte of a compressed file, about; as prepared text assumes."""
 LONGEST_COLUMN_NAME, MOST_NAME_WORDS = 40, 3
 """Characters and words of a column's name; a longer cell in the first line is an example's."""
-MOST_CLASSES = 50
-TEXT_COLUMNS = ("text", "sentence", "sentence1", "premise", "question", "review", "content", "body")
-PAIR_COLUMNS = ("pair", "sentence2", "hypothesis", "text2", "text_b", "passage")
-LABEL_COLUMNS = (
-    "label",
-    "labels",
-    "gold_label",
-    "class",
-    "category",
-    "target",
-    "sentiment",
-    "stars",
-)
 DEV_PARTS = ("dev", "valid", "validation", "val")
 """Names in place of ``train`` of a file to judge by, the first that is there."""
 _SQUAD = re.compile(r"(train|dev)-v(1\.1|2\.0)(\..*)?\.json(\.gz|\.zst)?")
 _TRAIN = re.compile(r"(?<![a-z])train(?![a-z])")
 _SENTENCE_END = re.compile(r"[.!?…。！？:;][\"'»”)\]]*$")
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column by name, and the cells of its first rows as text."""
-
-    name: str
-    cells: tuple[str, ...]
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The different cells, sorted."""
-        return tuple(sorted({*self.cells} - {""}))
-
-    @property
-    def mean_length(self) -> float:
-        """Mean number of characters."""
-        return sum(map(len, self.cells)) / max(1, len(self.cells))
-
-    @property
-    def is_score(self) -> bool:
-        """True for numbers that are no names of classes: fractions, or more than twenty."""
-        numbers = [_number(cell) for cell in self.cells]
-        known = [number for number in numbers if number is not None]
-        fractions = any(number % 1 for number in known)
-        return bool(known) and len(known) == len(numbers) and (fractions or len({*known}) > 20)
 
 
 @dataclass(frozen=True)
@@ -118,34 +87,22 @@ class Survey:
         return max(len(self.sample) / blocks, self.text_bytes / max(1, len(self.files)) / blocks)
 
     def text_column(self) -> Column | None:
-        """The column of the text: a usual name, else the longest cells."""
-        longest = max(self.columns, key=lambda each: each.mean_length, default=None)
-        return self._named(TEXT_COLUMNS) or longest
+        """The column of the text, by ``text_of``."""
+        return text_of(self.columns)
 
     def pair_column(self) -> Column | None:
         """The column of a second text, by a usual name."""
-        return self._named(PAIR_COLUMNS)
+        return named(self.columns, PAIR_COLUMNS)
 
     def label_column(self) -> Column | None:
-        """The column of the label: a usual name, else the one with fewest cells that repeat."""
-        if usual := self._named(LABEL_COLUMNS):
-            return usual
-        texts = (self.text_column(), self.pair_column())
-        others = [each for each in self.columns if each not in texts]
-        repeating = [c for c in others if 2 <= len(c.labels) <= MOST_CLASSES]
-        repeating = [each for each in repeating if 2 * len(each.labels) <= len(each.cells)]
-        scores = (each for each in others if each.is_score)
-        return min(repeating, key=lambda each: len(each.labels), default=next(scores, None))
+        """The column of the label, by ``label_of``."""
+        return label_of(self.columns)
 
     @property
     def tag_column(self) -> str:
         """The column of tags for the task tagging: names of spans, of CoNLL-U word classes."""
         lines = (line for line in self.sample.splitlines() if line and line[0] != "#")
         return "upos" if next(lines, "").count("\t") == 9 else "ner"
-
-    def _named(self, names: Sequence[str]) -> Column | None:
-        spelled = {each.name.strip().lower(): each for each in self.columns}
-        return next((spelled[name] for name in names if name in spelled), None)
 
 
 def survey(name: str) -> Survey:
@@ -232,7 +189,9 @@ def _is_name(cell: str) -> bool:
     """True unless the cell of a first line reads like an example's: numbers, sentences, nothing."""
     words = len(cell.split())
     sentence = words > MOST_NAME_WORDS or bool(_SENTENCE_END.search(cell.strip()))
-    return words > 0 and len(cell) <= LONGEST_COLUMN_NAME and not sentence and _number(cell) is None
+    return (
+        words > 0 and len(cell) <= LONGEST_COLUMN_NAME and not sentence and number_of(cell) is None
+    )
 
 
 def _first_cells(rows: Iterable[TableRow]) -> Iterator[tuple[Any, ...]]:
@@ -291,10 +250,3 @@ def _beginning(files: Sequence[Path]) -> str:
 def _first_bytes(path: Path) -> bytes:
     with opened_stream(path) as file:
         return file.stream.read(SURVEYED_BYTES)
-
-
-def _number(cell: str) -> float | None:
-    try:
-        return float(cell)
-    except ValueError:
-        return None
