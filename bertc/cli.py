@@ -23,11 +23,13 @@ def main() -> None:
         from bertc.planning.cores import cpu_times, share_cores
 
         began = cpu_times()
-        from bertc.commands import app
+        from bertc.commands import app_for
 
         share_cores(began)
         _refuse_bytes(sys.argv[1:])
-        code = app(standalone_mode=False)  # of an Exit; None when a command just ends
+        code = app_for(sys.argv[1:])(
+            standalone_mode=False
+        )  # of an Exit; None when a command just ends
         signals.raise_if_swallowed()
     except BaseException as error:  # the one place where nothing may pass
         signals.ignore()

@@ -329,7 +329,7 @@ def test_a_signal_before_or_inside_a_command_ends_it(
     def app(standalone_mode: bool) -> None:
         signal.raise_signal(number)
 
-    monkeypatch.setattr(commands, "app", app)
+    monkeypatch.setattr(commands, "app_for", lambda words: app)
     assert call(monkeypatch, "check", "layers=2") == code
     assert signal.getsignal(number) is before
 
@@ -346,7 +346,7 @@ def test_a_swallowed_interruption_is_one_all_the_same(
         if instead:
             raise instead
 
-    monkeypatch.setattr(commands, "app", app)
+    monkeypatch.setattr(commands, "app_for", lambda words: app)
     assert call(monkeypatch, "check", "layers=2") == 130
 
 

@@ -12,10 +12,11 @@ from bertc.commands import (
     training,
     using,
 )
-from bertc.commands.options import app, in_color
+from bertc.commands.options import app, app_for, in_color
 
 __all__ = [
     "app",
+    "app_for",
     "editor",
     "following",
     "in_color",

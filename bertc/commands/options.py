@@ -5,11 +5,13 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.models import CommandInfo
 
 from bertc.commands.completing import complete_setting, complete_spec
 from bertc.storage.paths import is_folder, working_folder
@@ -38,6 +40,25 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="A compiler for text encoders: check, estimate, build and train a spec.",
 )
+
+
+def app_for(words: list[str]) -> typer.Typer:
+    """The app with the command that these words begin with alone, or whole.
+
+    typer looks at the arguments of every command that it has before it runs one: of thirty that
+    takes longer than checking a spec.
+    """
+    first = words[0] if words else ""
+    small = copy(app)
+    small.registered_commands = [each for each in app.registered_commands if _name(each) == first]
+    small.registered_groups = [each for each in app.registered_groups if each.name == first]
+    return small if small.registered_commands or small.registered_groups else app
+
+
+def _name(command: CommandInfo) -> str:
+    """The name of a command in a terminal."""
+    called = command.callback.__name__ if command.callback else ""
+    return command.name or called.replace("_", "-")
 
 
 @contextmanager

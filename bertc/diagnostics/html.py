@@ -1,7 +1,6 @@
 """Text as HTML, the one place that escapes it; tables of notebooks."""
 
 from collections.abc import Iterable, Sequence
-from html import escape
 
 from bertc.diagnostics.render import escaped
 
@@ -14,6 +13,9 @@ def plain_text(text: object) -> str:
 
 def html_text(text: object) -> str:
     """Text as HTML, in elements and in quoted attributes."""
+    # Here and not above: every command loads this file, and few of them write HTML.
+    from html import escape
+
     return escape(plain_text(text))
 
 
