@@ -110,11 +110,14 @@ def _spec(answers: Answers, seen: Survey, purpose: Purpose, language: str) -> st
     training = (f"batch = {batch}", f"seq = {seq}", packed)
     if answers.init:
         rule = "optimizer = adamw(1e-4, warmup=10%)  # a lower rate than a new network's"
-        tried = [Parts(_init(answers), _data(seen, language), (*training, rule))]
+        tried = [Parts(_init(answers), _data(seen, purpose, language), (*training, rule))]
         limit = answers.budget if answers.budget.kind in SPENT else HOUR
         return sized(tried, limit, answers.machine, seen.text_bytes)
     size = next(size for most, size in VOCABULARIES if seen.text_bytes < most)
-    text = (*_data(seen, language), f"vocab = bpe({size})  # learned from it; any language")
+    text = (
+        *_data(seen, purpose, language),
+        f"vocab = bpe({size})  # learned from it; any language",
+    )
     tried = shapes(Parts((), text, training, task))
     return sized(tried, answers.budget, answers.machine, seen.text_bytes)
 
@@ -123,13 +126,13 @@ def _init(answers: Answers) -> tuple[str, ...]:
     return (f"init = {quoted(answers.init)}  # its network and its vocabulary",)
 
 
-def _data(seen: Survey, language: str) -> tuple[str, ...]:
-    """The text as a spec writes it."""
+def _data(seen: Survey, purpose: Purpose, language: str) -> tuple[str, ...]:
+    """The text as a spec writes it; the lines that are embedded are its sentences."""
     column = seen.text_column()
     arguments = [quoted(seen.name)]
     if column and column.name != "text":
         arguments.append(f"column={quoted(column.name)}")
-    if seen.has_line_sentences:
+    if seen.has_line_sentences or (purpose == "embed" and seen.kind == "text"):
         arguments.append("sentences=lines")
     if language:
         arguments.append(f"language={quoted(language)}")
@@ -165,7 +168,7 @@ def _embed(seen: Survey, dev: str) -> str:
 
 
 def _alike(columns: RelatedColumns | None) -> str:
-    """What vectors are learned from, as a sentence; None for a text a line."""
+    """A sentence on what vectors are learned from; None for a text a line."""
     if not columns or not columns.positive:
         return "Vectors are learned from each text read twice, with other dropout (SimCSE)."
     positive, negative, score = columns.positive, columns.negative, columns.score

@@ -104,7 +104,7 @@ ALIKE = [
         'text="sentence1", positive="sentence2", score="score"',
     ),
     ("sentence1,sentence2,label", "a hen,a duck,no", 'text="sentence1"'),
-    ("a,b", "a hen {n},a duck by {n} ponds", 'text="b", positive="a"'),
+    ("a,b", "a hen {n},a duck by {n} ponds", 'text="a", positive="b"'),
 ]
 
 
@@ -124,6 +124,7 @@ def test_texts_alone_are_embedded_from_one_file_with_a_text_a_line(data: Path) -
     spec = start(survey("text/[[]a]/farm.txt"), Answers(budget=SMALL.budget, purpose="embed"))
     assert 'task = embed("text/[a]/farm.txt")' in spec
     assert "read twice" in spec
+    assert "sentences=lines" in spec, "they need not end with a full stop"
     (data / "text" / "more.txt").write_text("A duck.\n")
     assert purposes(survey("text")) == ("pretrain",)
 

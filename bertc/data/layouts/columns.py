@@ -1,4 +1,4 @@
-"""What the columns of a table hold, by their names and their first cells. All of it is a guess."""
+"""Columns of a table by their names and their first cells; what they hold is a guess."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -75,14 +75,18 @@ class Column:
 def text_of(columns: Sequence[Column]) -> Column | None:
     """The column of the text: a usual name, else the longest cells."""
     longest = max(columns, key=lambda each: each.mean_length, default=None)
-    return named(columns, TEXT_COLUMNS) or longest
+    return usual_column(columns, TEXT_COLUMNS) or longest
 
 
 def label_of(columns: Sequence[Column]) -> Column | None:
     """The column of the label: a usual name, else the one with fewest cells that repeat."""
-    if usual := named(columns, LABEL_COLUMNS):
+    if usual := usual_column(columns, LABEL_COLUMNS):
         return usual
-    texts = (text_of(columns), named(columns, PAIR_COLUMNS), named(columns, NEGATIVE_COLUMNS))
+    texts = (
+        text_of(columns),
+        usual_column(columns, PAIR_COLUMNS),
+        usual_column(columns, NEGATIVE_COLUMNS),
+    )
     others = [each for each in columns if each not in texts]
     repeating = [c for c in others if 2 <= len(c.labels) <= MOST_CLASSES]
     repeating = [each for each in repeating if 2 * len(each.labels) <= len(each.cells)]
@@ -105,20 +109,20 @@ def related_of(columns: Sequence[Column]) -> RelatedColumns:
 
     Pairs with labels that are no numbers need not be alike: of those only the text is taken.
     """
-    text, pair, label = text_of(columns), named(columns, PAIR_COLUMNS), label_of(columns)
+    text, pair, label = text_of(columns), usual_column(columns, PAIR_COLUMNS), label_of(columns)
     assert text, "a table has columns"
     if not pair and len(columns) == 2 and not label:
-        pair = next(each for each in columns if each is not text)
+        text, pair = columns
     if not pair or pair is text:
         return RelatedColumns(text)
-    if negative := named(columns, NEGATIVE_COLUMNS):
+    if negative := usual_column(columns, NEGATIVE_COLUMNS):
         return RelatedColumns(text, pair, negative)
     if label and not label.is_numbers:
         return RelatedColumns(text)
     return RelatedColumns(text, pair, score=label)
 
 
-def named(columns: Sequence[Column], names: Sequence[str]) -> Column | None:
+def usual_column(columns: Sequence[Column], names: Sequence[str]) -> Column | None:
     """The column that has the first of the names, in small or capital letters."""
     spelled = {each.name.strip().lower(): each for each in columns}
     return next((spelled[name] for name in names if name in spelled), None)

@@ -16,9 +16,9 @@ from bertc.data.layouts.columns import (
     PAIR_COLUMNS,
     Column,
     label_of,
-    named,
     number_of,
     text_of,
+    usual_column,
 )
 from bertc.data.layouts.documents import read_document
 from bertc.data.layouts.languages import language_of
@@ -92,7 +92,7 @@ class Survey:
 
     def pair_column(self) -> Column | None:
         """The column of a second text, by a usual name."""
-        return named(self.columns, PAIR_COLUMNS)
+        return usual_column(self.columns, PAIR_COLUMNS)
 
     def label_column(self) -> Column | None:
         """The column of the label, by ``label_of``."""
