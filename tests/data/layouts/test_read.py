@@ -23,12 +23,13 @@ from bertc.data.layouts.example import (
     ChoiceExample,
     LabelledExample,
     QuestionExample,
+    RelatedExample,
     ScoredExample,
     TaggedExample,
 )
 from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
-from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Embed, Read, Regress, Tag
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 
 PAIR = "sentence1\tsentence2"
@@ -138,6 +139,12 @@ def read(at: Path) -> AnyTask:
     return Read(train=train, dev=train, test=test)
 
 
+def embed(at: Path) -> AnyTask:
+    train = str(write(at / "train.csv", "a,b,y", "A hen,Hens,1.5"))
+    test = str(write(at / "test.csv", "a,b", "A hen,Hens"))
+    return Embed(train=train, dev=train, test=test, text="a", positive="b", score="y")
+
+
 MAKERS: dict[type, tuple[Callable[[Path], AnyTask], list[Any]]] = {
     Glue: (glue, [LabelledExample("0", ('A "hen', 'Hens"'), "entailment")]),
     Xnli: (xnli, [LabelledExample("0", ('A "hen', 'Hens"'), "entailment")]),
@@ -173,6 +180,7 @@ MAKERS: dict[type, tuple[Callable[[Path], AnyTask], list[Any]]] = {
     ),
     Tag: (tag, [TaggedExample("0", ("A", "hen"), ("O", "B-X"))]),
     Read: (read, [QuestionExample("0", "A hen clucks.", "Who?", (("hen", 2),), True)]),
+    Embed: (embed, [RelatedExample("0", ("A hen", "Hens"), 1.5)]),
 }
 KINDS = typing.get_args(typing.get_args(AnyTask)[0])
 
@@ -210,6 +218,7 @@ def test_any_file_of_the_layout_is_read(tmp_path: Path, kind: type) -> None:
         case (
             LabelledExample(label=answer)
             | ScoredExample(score=answer)
+            | RelatedExample(score=answer)
             | QuestionExample(has_answer=answer)
         ):
             assert answer is None
@@ -433,3 +442,19 @@ def test_answers_as_data_sets_have_them(data: Path) -> None:
     task = Read(train=lines(data / "a.jsonl", [row]), target="answers", start="")
     (one,) = training_examples(task)
     assert one.answers == (("hen", 2), ("A hen", 0))  # type: ignore[union-attr]
+
+
+def test_texts_are_embedded_alone_or_with_a_negative_and_judged_by_sts(tmp_path: Path) -> None:
+    texts = write(tmp_path / "texts.txt", "A hen", "", "Hens")
+    sts = write(tmp_path / "sts.tsv", STSB, "0" + "\t-" * 6 + "\tA hen\tHens\t4.5")
+    alone = Embed(train=str(texts), sts=str(sts))
+    read = training_examples(alone)
+    assert read == [RelatedExample("0", ("A hen",), None), RelatedExample("2", ("Hens",), None)]
+    assert dev_parts(alone) == ("dev-sts",)
+    assert part_examples(alone, "dev-sts") == [RelatedExample("0", ("A hen", "Hens"), 4.5)]
+    table = str(write(tmp_path / "train.tsv", "a\tb\tc", "A hen\tHens\tA duck"))
+    triplets = Embed(train=table, text="a", positive="b", negative="c")
+    (example,) = training_examples(triplets)
+    assert example == RelatedExample("0", ("A hen", "Hens", "A duck"), None)
+    with pytest.raises(DataError, match="one text a line, and negative=c is a column"):
+        training_examples(triplets.model_copy(update={"train": str(texts)}))
