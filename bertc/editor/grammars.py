@@ -27,9 +27,8 @@ def word_table() -> dict[str, Any]:
     settings = {}
     for name in Settings.model_fields:
         shape = setting_shape(name)
-        values = [
-            kind for kind, node in kinds_by_name(shape).items() if not node.number_unit
-        ] + list(plain_words(shape))
+        kinds = (kind for kind, node in kinds_by_name(shape).items() if not node.number_unit)
+        values = list(dict.fromkeys([*kinds, *plain_words(shape)]))
         settings[name] = {"meaning": setting_facts(name).meaning, "values": values}
     return {"settings": settings, "letters": aliases()}
 

@@ -92,7 +92,7 @@ class Stop:
     def error(self, message: str) -> StoppedError:
         """The error with the exit code of the signal."""
         kind = InterruptedRunError if self._agreed == signal.SIGINT else TerminatedRunError
-        return kind(message, help="--resume goes on from here")
+        return kind(message, help="the same command with --resume goes on from here")
 
     @contextmanager
     def immediately(self) -> Iterator[None]:

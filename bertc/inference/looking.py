@@ -73,9 +73,9 @@ def looking(run: Path, text: str, pair: str = "", heads: HeadReport | None = Non
     counts = tuple(layer.heads for layer in node.layers)
     room = min(LONGEST, int((MOST_ENTRIES / sum(counts) / (1 + 2 * node.two_streams)) ** 0.5))
     cut = ids_bs.shape[1] > room
-    inputs = EncoderInputs(ids_bs[:, :room], reading["segment_ids"][:, :room])
-    if inputs.token_ids.shape[1] < 2:
+    if not text.strip() or ids_bs.shape[1] < 2:
         raise UsageError("the text has no tokens", help="write a few words")
+    inputs = EncoderInputs(ids_bs[:, :room], reading["segment_ids"][:, :room])
     vocabulary = model.tokenizer.vocabulary
     views = [_view("text", model, inputs, vocabulary)]
     if node.two_streams:

@@ -175,7 +175,8 @@ def _lines(panel: Panel, run: RunCurves, alone: bool, most: int) -> Iterator[_Li
     both = len({name.partition("/")[0] for name in panel.names}) > 1
     for nth, name in enumerate(panel.names):
         points = [point for point in run.curves.points if name in point.values]
-        if not points:
+        # Guessing by frequency has nearly the same loss in all runs, far below that of young ones.
+        if not points or not alone and name.endswith("unigram_loss"):
             continue
         values = [point.values[name] for point in points]
         kept = thinned([point.step for point in points], values, most).tolist()
@@ -184,8 +185,7 @@ def _lines(panel: Panel, run: RunCurves, alone: bool, most: int) -> Iterator[_Li
             title=_short(name) if alone else f"{run.name}: {_short(name)}",
             colour=nth if alone else run.colour,
             nth=nth,
-            dotted=name.endswith("unigram_loss")
-            or (both and not alone and name.startswith("train")),
+            dotted=name.endswith("unigram_loss") or both and not alone and name.startswith("train"),
             along={
                 shown: rounded([getattr(points[at], axis) for at in kept])
                 for shown, axis in AXES.items()

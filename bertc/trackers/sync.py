@@ -162,7 +162,8 @@ def send_missing(folder: Path, to: Sequence[str] = ()) -> list[str]:
             delivery.close()
         finally:
             delivery.release()
-        lines.append(f"{folder}: {tracker} was sent {count:,} lines{place}")
+        sent = f"was sent {count:,} lines" if count else "has all lines"
+        lines.append(f"{folder}: {tracker} {sent}{place}")
     return lines
 
 

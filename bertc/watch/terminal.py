@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from bertc.diagnostics import UsageError
+from bertc.diagnostics import MissingInputError, UsageError
 from bertc.runs.folder import RunFolder
 from bertc.runs.following import Following
 from bertc.runs.state import last_sign
@@ -32,6 +32,11 @@ def show_once(folder: Path, console: Console) -> None:
     Raises:
         MissingInputError, DataError: if there is no run, or its files are damaged.
     """
+    if RunFolder(folder).in_use and not RunFolder(folder).holds_a_run:
+        raise MissingInputError(
+            f"the run in {folder} is preparing its text, and has no figures yet",
+            help=f"bertc watch {folder}, without --once, waits for them",
+        )
     following = Following(folder)
     following.look()
     _print(view_of(following), console)
