@@ -1,0 +1,99 @@
+"""Build the documentation as a site, with a gallery of the shipped specs; any warning is an error.
+
+    pip install -c constraints.txt -e '.[docs]' && python docs/site.py build/site
+
+Pages are those of docs/ and README.md; what the gallery tells is computed from the specs.
+"""
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from bertc.api import points
+from bertc.estimate import estimate
+from bertc.estimate.units import bytes_text, duration_text, flops_text
+from bertc.gallery import gallery
+
+ROOT = Path(__file__).parent.parent
+OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md")
+"""Pages beside README that links lead to."""
+CONFIGURATION = """\
+site_name: bertc
+site_description: A compiler for text encoders
+docs_dir: pages
+site_dir: built
+theme:
+  name: material
+  features: [navigation.sections, navigation.indexes, content.code.copy, search.highlight]
+  palette:
+    - media: "(prefers-color-scheme: light)"
+      scheme: default
+    - media: "(prefers-color-scheme: dark)"
+      scheme: slate
+markdown_extensions:
+  - tables
+  - pymdownx.superfences
+"""
+DEVICE = "h200"
+
+
+def pages(folder: Path) -> None:
+    """Write the pages: those of docs/, README as the first one, and the gallery."""
+    shutil.copytree(ROOT / "docs", folder, ignore=shutil.ignore_patterns("*.py", "*.ipynb"))
+    for name in OUTSIDE:
+        (folder / name.lower()).write_text(_moved((ROOT / name).read_text(encoding="utf-8")))
+    (folder / "index.md").write_text(_moved((ROOT / "README.md").read_text(encoding="utf-8")))
+    (folder / "gallery.md").write_text("\n".join(gallery_lines()) + "\n")
+    for page in folder.rglob("*.md"):
+        above = "../" * len(page.relative_to(folder).parts[:-1])
+        text = page.read_text(encoding="utf-8")
+        page.write_text(text.replace("](../README.md", f"]({above}index.md"))
+
+
+def _moved(text: str) -> str:
+    """A page of the root as one of the site: its links lead to pages beside it."""
+    text = re.sub(r"\]\(docs/notebooks[^)]*\)", "](how-to/begin.md)", text)
+    for name in OUTSIDE:
+        text = text.replace(f"]({name}", f"]({name.lower()}")
+    return text.replace("](docs/", "](")
+
+
+def gallery_lines() -> Iterator[str]:
+    """The gallery: a row a spec with its paper, what it costs, and the command that trains it."""
+    yield "# Shipped specs\n"
+    yield f"Costs are estimates for one {DEVICE.upper()}, without evaluations.\n"
+    yield "| spec | paper | parameters | training | memory | time | |"
+    yield "|---|---|---|---|---|---|---|"
+    for shipped in gallery():
+        first = points(shipped.name)[0]
+        told = estimate(first, DEVICE)
+        cost = (flops_text(told.flops.train_total), bytes_text(told.memory.peak_bytes),
+                duration_text(told.time.seconds_total))  # fmt: skip
+        yield (
+            f"| `bertc train {shipped.name}` | {shipped.paper} | {shipped.size} | "
+            f"{' | '.join(cost)} | {shipped.sentence} |"
+        )
+
+
+def build(out: Path) -> int:
+    """Build the site into a folder, and return the exit code of its builder."""
+    with tempfile.TemporaryDirectory() as temporary:
+        root = Path(temporary)
+        pages(root / "pages")
+        (root / "mkdocs.yml").write_text(CONFIGURATION)
+        command = [sys.executable, "-m", "zensical", "build", "--strict"]
+        ended = subprocess.run(command, cwd=root, check=False)
+        if ended.returncode == 0:
+            shutil.copytree(root / "built", out, dirs_exist_ok=True)
+    return ended.returncode
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("out", type=Path, help="folder of the site")
+    sys.exit(build(parser.parse_args().out))
