@@ -39,6 +39,16 @@ markdown_extensions:
   - tables
   - pymdownx.superfences
 """
+GROUPS = {
+    "Tutorial": ("tutorial",),
+    "How-to": (),
+    "Reference": (
+        "language", "tasks", "estimates", "interop", "reliability", "gpu", "apple", "performance",
+        "benchmarks", "small", "arrangements",
+    ),
+    "The map": ("architecture", "step", "fidelity", "compiler", "contributing", "changelog"),
+}  # fmt: skip
+"""Pages by group, as README names them; of how-to pages all there are."""
 DEVICE = "h200"
 
 
@@ -66,18 +76,29 @@ def _moved(text: str) -> str:
 def gallery_lines() -> Iterator[str]:
     """The gallery: a row a spec with its paper, what it costs, and the command that trains it."""
     yield "# Shipped specs\n"
-    yield f"Costs are estimates for one {DEVICE.upper()}, without evaluations.\n"
-    yield "| spec | paper | parameters | training | memory | time | |"
-    yield "|---|---|---|---|---|---|---|"
+    yield (
+        f"`bertc train NAME --set data=...` trains one. Costs are estimates for one "
+        f"{DEVICE.upper()}, without evaluations; `bertc specs show NAME` has every setting.\n"
+    )
+    yield "| spec | parameters | training | memory | time |"
+    yield "|---|---|---|---|---|"
     for shipped in gallery():
         first = points(shipped.name)[0]
         told = estimate(first, DEVICE)
         cost = (flops_text(told.flops.train_total), bytes_text(told.memory.peak_bytes),
                 duration_text(told.time.seconds_total))  # fmt: skip
-        yield (
-            f"| `bertc train {shipped.name}` | {shipped.paper} | {shipped.size} | "
-            f"{' | '.join(cost)} | {shipped.sentence} |"
-        )
+        told_of = ", ".join(filter(None, [shipped.sentence, shipped.paper]))
+        yield f"| **{shipped.name}**<br>{told_of} | {shipped.size} | {' | '.join(cost)} |"
+
+
+def navigation(folder: Path) -> str:
+    """The menu of the site, as lines of its configuration."""
+    lines = ["nav:", "  - index.md", "  - gallery.md"]
+    for group, names in GROUPS.items():
+        how_to = sorted(path.stem for path in (folder / "how-to").glob("*.md"))
+        found = [f"{name}.md" for name in names] or [f"how-to/{name}.md" for name in how_to]
+        lines += [f"  - {group}:", *(f"      - {page}" for page in found)]
+    return "\n".join(lines) + "\n"
 
 
 def build(out: Path) -> int:
@@ -85,7 +106,7 @@ def build(out: Path) -> int:
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary)
         pages(root / "pages")
-        (root / "mkdocs.yml").write_text(CONFIGURATION)
+        (root / "mkdocs.yml").write_text(CONFIGURATION + navigation(root / "pages"))
         command = [sys.executable, "-m", "zensical", "build", "--strict"]
         ended = subprocess.run(command, cwd=root, check=False)
         if ended.returncode == 0:

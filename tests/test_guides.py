@@ -2,6 +2,7 @@
 
 import json
 import re
+import runpy
 import shlex
 import sys
 import textwrap
@@ -87,6 +88,12 @@ def test_commands_are_understood(
         sets, searched = tuple(given.get("set") or ()), name in TAKES_RANGES
         assert list(syntax.load(spec, sets, found, searched=searched))
         assert found.found == [], page
+
+
+def test_every_page_is_in_the_menu_of_the_site() -> None:
+    groups = runpy.run_path(str(ROOT / "docs" / "site.py"))["GROUPS"]
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md")} | {"contributing", "changelog"}
+    assert sorted(name for names in groups.values() for name in names) == sorted(pages)
 
 
 def test_the_spec_of_the_tutorial_is_sound() -> None:
