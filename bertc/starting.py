@@ -38,6 +38,7 @@ NEEDS: dict[Purpose, str] = {
     "squad": "JSON in SQuAD's layout",
 }
 HOUR = budget("time", "1h")
+NO_DEV = "nothing judges it: name a second file behind the first, with the same columns"
 VOCABULARIES = ((3e5, "1k"), (3e6, "4k"), (3e7, "8k"), (3e8, "16k"), (float("inf"), "32k"))
 """Sizes of the vocabulary by bytes of text, so that most entries are met often."""
 
@@ -195,7 +196,7 @@ def _notes(seen: Survey, purpose: Purpose, language: str, guessed: bool) -> list
     if purpose == "classify" and label:
         values = several(len(label.labels), "label")
         kinds = "numbers" if label.is_score else f"{values} ({_listed(label.labels)})"
-        judge = f"{escaped(seen.dev)} judges" if seen.dev else "no file judges: name one as dev"
+        judge = f"{escaped(seen.dev)} judges" if seen.dev else NO_DEV
         notes.append(f"The answer is {escaped(label.name)}, {kinds}; {judge}.")
     return notes
 
