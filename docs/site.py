@@ -56,17 +56,18 @@ def pages(folder: Path) -> None:
     """Write the pages: those of docs/, README as the first one, and the gallery."""
     shutil.copytree(ROOT / "docs", folder, ignore=shutil.ignore_patterns("*.py", "*.ipynb"))
     for name in OUTSIDE:
-        (folder / name.lower()).write_text(_moved((ROOT / name).read_text(encoding="utf-8")))
-    (folder / "index.md").write_text(_moved((ROOT / "README.md").read_text(encoding="utf-8")))
-    (folder / "gallery.md").write_text("\n".join(gallery_lines()) + "\n")
+        (folder / name.lower()).write_text(_page(name), encoding="utf-8")
+    (folder / "index.md").write_text(_page("README.md"), encoding="utf-8")
+    (folder / "gallery.md").write_text("\n".join(gallery_lines()) + "\n", encoding="utf-8")
     for page in folder.rglob("*.md"):
         above = "../" * len(page.relative_to(folder).parts[:-1])
         text = page.read_text(encoding="utf-8")
-        page.write_text(text.replace("](../README.md", f"]({above}index.md"))
+        page.write_text(text.replace("](../README.md", f"]({above}index.md"), encoding="utf-8")
 
 
-def _moved(text: str) -> str:
+def _page(name: str) -> str:
     """A page of the root as one of the site: its links lead to pages beside it."""
+    text = (ROOT / name).read_text(encoding="utf-8")
     text = re.sub(r"\]\(docs/notebooks[^)]*\)", "](how-to/begin.md)", text)
     for name in OUTSIDE:
         text = text.replace(f"]({name}", f"]({name.lower()}")

@@ -106,7 +106,7 @@ def _of_task(task: AnyTask, stage: Stage, vocabulary: Vocabulary) -> Sequence[Co
     labels = Counter(e.label for e in sample if isinstance(e, LabelledExample) and e.label)
     if 1 < len(labels) <= MOST_LABELS:
         bars = objects().Bar(
-            x=[in_picture(group_label) for group_label, _ in labels.most_common()],
+            x=[in_picture(label) for label, _ in labels.most_common()],
             y=[count for _, count in labels.most_common()],
             marker={"color": COLOURS[1]},
         )

@@ -67,8 +67,8 @@ def table_of(head: Sequence[Content], rows: Iterable[Sequence[Content]], numbers
         )
 
     body = element("tbody", (row("td", cells) for cells in rows))
-    picture_title = element("thead", row("th", head)) if any(head) else None
-    return element("div", element("table", picture_title, body), class_="wide")
+    heading = element("thead", row("th", head)) if any(head) else None
+    return element("div", element("table", heading, body), class_="wide")
 
 
 def note_below(*content: Content) -> Html:

@@ -10,7 +10,7 @@ LONGEST_SHOWN = 32
 CALL = re.compile(r"([\w-]+)\((.*)\)", re.DOTALL)
 
 
-def cut_text(groups: Sequence[Group]) -> list[Group]:
+def with_short_settings(groups: Sequence[Group]) -> list[Group]:
     """Groups whose settings are named by their difference: ``adamw(lr=1e-4)`` without the rest."""
     columns = {
         name: _short([group.settings[name] for group in groups]) for name in groups[0].settings

@@ -9,7 +9,7 @@ from bertc.report.corpus import corpus_section
 from bertc.report.cost import cost_section
 from bertc.report.curves import RunCurves, curves_section
 from bertc.report.grid import grid_section, varied
-from bertc.report.names import cut_text
+from bertc.report.names import with_short_settings
 from bertc.report.page import Section, document, section
 from bertc.report.plotly_js import objects
 from bertc.report.scores import against_cost, group_label, groups_section, scores_of
@@ -99,7 +99,7 @@ def _standing(run: Run) -> str:
 
 
 def _of_several(runs: Sequence[Run]) -> str:
-    groups = cut_text(grouped(runs))
+    groups = with_short_settings(grouped(runs))
     names, found = _names(groups), {run.folder: _curves(run) for run in runs}
     drawn = [
         RunCurves(f"{names[number]}, seed {run.resolved.run.seed}", number, curves)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bertc.diagnostics import BertcError, DataError
+from bertc.estimate.execution import FP32
 from bertc.estimate.latency.cases import Shape
 from bertc.estimate.latency.predicted import TOKENS_OF_A_TEXT, text_seconds
 from bertc.estimate.units import bytes_text, change_text, duration_text
@@ -16,7 +17,6 @@ from bertc.report.markup import Content, note_below, table_of
 from bertc.runs.results import best_score
 from bertc.storage.paths import is_folder
 
-FP32 = 4
 HEAD = ("", "parameters", "weights", "a text", "best evaluation")
 
 

@@ -7,7 +7,7 @@ import pytest
 from bertc.diagnostics import DataError, html_table, html_text
 from bertc.report.curves import panels
 from bertc.report.markup import Html, element, in_picture, joined, table_of
-from bertc.report.names import cut_text
+from bertc.report.names import with_short_settings
 from bertc.report.page import document, section
 from bertc.report.scores import interval
 from bertc.report.thinning import rounded, smoothed, thinned
@@ -82,7 +82,7 @@ def test_intervals_are_students() -> None:
 def test_values_of_settings_are_told_by_what_differs() -> None:
     def names(*texts: str) -> list[str]:
         groups = [Group({"optimizer": text}, ()) for text in texts]
-        return [group.settings["optimizer"] for group in cut_text(groups)]
+        return [group.settings["optimizer"] for group in with_short_settings(groups)]
 
     assert names("adamw(lr=0.1, s=f(a, b))", "adamw(s=f(a, b))") == ["adamw(lr=0.1)", "adamw"]
     assert names("16", "8") == ["16", "8"]
