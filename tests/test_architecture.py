@@ -75,10 +75,11 @@ ROOMS = (
     "editor",
     "report",
     "watch",
+    "tables",
     "commands",
 )
 """Folders of the package from the ground up: one imports only from those before it."""
-ON_TOP = ("editor", "commands")
+ON_TOP = ("editor", "tables", "commands")
 """Rooms that call the Python functions of the package."""
 TORCH_FREE = (
     "editor",

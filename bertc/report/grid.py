@@ -8,8 +8,9 @@ from statistics import fmean, stdev
 from bertc.report.markup import Content, element, in_picture, note_below
 from bertc.report.page import Picture
 from bertc.report.plotly_js import COLOUR_SCALE, COLOURS, figure, objects, picture_title
-from bertc.report.scores import interval, said, score_text, scores_of
+from bertc.report.scores import said, score_text, scores_of
 from bertc.runs.groups import Group, Summary
+from bertc.runs.intervals import interval
 from bertc.runs.results import Score
 
 MOST_VALUES = 30

@@ -1,6 +1,5 @@
 """Scores of runs over their seeds, the settings that tell them apart, and score against cost."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,21 +12,10 @@ from bertc.report.plotly_js import COLOURS, figure, legend, objects, picture_tit
 from bertc.runs.compare import heading as score_heading
 from bertc.runs.curves import Curves
 from bertc.runs.groups import Group, Summary
+from bertc.runs.intervals import interval
 from bertc.runs.results import Run, Score
 
-STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14)
-"""Quantiles 0.975 of Student's distribution for 1, 2, ... degrees of freedom."""
-NORMAL = 1.96
 MOST_ROWS = 400
-
-
-def interval(summary: Summary) -> float:
-    """Half the 95% interval of a mean over seeds; 0 for one run."""
-    if summary.runs < 2:
-        return 0.0
-    free = summary.runs - 2
-    times = STUDENT[free] if free < len(STUDENT) else NORMAL
-    return times * summary.deviation / math.sqrt(summary.runs)
 
 
 def said(score: Score) -> str:

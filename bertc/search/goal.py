@@ -1,5 +1,6 @@
 """The score that a search is for: its figure in the metrics, and whether more is better."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bertc.diagnostics import UsageError
@@ -24,9 +25,18 @@ class Goal:
         Raises:
             UsageError: if evaluations have no such score, or several.
         """
-        figures = [name for name in curves.names if name.startswith(f"{EVALUATED}/")]
+        figure = self.figure(curves.names)
+        return curves.of(figure, "step")[1] if figure else []
+
+    def figure(self, names: Iterable[str]) -> str:
+        """Its name among those of figures, as ``curves`` has them; "" if none is of an evaluation.
+
+        Raises:
+            UsageError: if evaluations have no such score, or several.
+        """
+        figures = [name for name in names if name.startswith(f"{EVALUATED}/")]
         if not figures:
-            return []
+            return ""
         found = [name for name in figures if self._names(name)]
         if len(found) > 1 and f"{EVALUATED}/{LOSS}/{self.name}" in found:
             found = [f"{EVALUATED}/{LOSS}/{self.name}"]
@@ -36,7 +46,7 @@ class Goal:
                 f"{self.name} names {len(found) or 'no'} scores of an evaluation",
                 help=f"--for one of: {known}",
             )
-        return curves.of(found[0], "step")[1]
+        return found[0]
 
     def _names(self, figure: str) -> bool:
         words = figure.split("/")[1:]

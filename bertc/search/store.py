@@ -17,6 +17,7 @@ from typing import Any
 from bertc.diagnostics import CannotWriteError, MissingInputError, UsageError
 from bertc.search.goal import Goal
 from bertc.storage import durable
+from bertc.storage.claims import claim
 from bertc.storage.paths import is_file
 
 DATABASE = "sweep.db"
@@ -98,17 +99,7 @@ class Store:
 
     def _claim(self, number: int) -> int | None:
         """The descriptor of a trial's locked file; None if another process has it."""
-        claims = self.folder / ".claims"
-        durable.make_folder(claims)
-        descriptor = os.open(
-            claims / run_folder(claims, number).name, os.O_RDWR | os.O_CREAT, 0o644
-        )
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        return descriptor
+        return claim(run_folder(self.folder / ".claims", number))
 
 
 def open_store(folder: Path, goal: Goal, facts: Mapping[str, Any], halving: bool) -> Store:

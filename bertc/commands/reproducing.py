@@ -1,0 +1,70 @@
+"""The command that reproduces published tables: lists, estimates, trains and shows them."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertc.commands.options import JsonOption, app, file_to_write, in_color
+
+
+@app.command()
+def reproduce(
+    table: Annotated[
+        str, typer.Argument(help="a shipped table, or a file of your own; nothing lists them")
+    ] = "",
+    scale: Annotated[
+        str,
+        typer.Option(help="full: the paper's sizes; base, small; tiny: minutes a row on a laptop"),
+    ] = "",
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="the folder with the files that the table needs, or NAME=PATH of one"),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="number of seeds a row")] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="folder of the runs [default: runs/tables/TABLE]")
+    ] = None,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="tell what each row costs; trains nothing")
+    ] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="show what came out so far; trains nothing")
+    ] = False,
+    device: Annotated[str, typer.Option(help="of estimates")] = "h200",
+    plot: Annotated[Path | None, file_to_write("a picture of the scores: PNG, SVG or PDF")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Train the rows of a published table, and show them beside the paper's figures.
+
+    The same command goes on where it was killed, and shares the rows with other processes that run
+    it on the same folder.
+    """
+    from bertc.failures import exit_code
+    from bertc.tables import reproduce as tables
+
+    def say(text: str) -> None:
+        typer.echo(text, err=True)
+
+    if not table:
+        from bertc.tables.listing import listing
+
+        typer.echo(listing().as_json() if json else listing().as_table())
+        return
+    if estimate:
+        costs = tables.tell_costs(table, scale or "full", data or (), device)
+        typer.echo(costs.as_json() if json else costs.as_table())
+        return
+    codes = list[int]()
+    if show:
+        shown = tables.show(table, scale or tables.begun_scale(table, out), out)
+    else:
+        ended = tables.reproduce(table, scale, data or (), seeds, out, say)
+        codes = [exit_code(error, in_color(sys.stderr)) for _, error in ended.failures]
+        shown = ended.shown
+    if plot:
+        shown.plot(plot)
+    typer.echo(shown.results.as_json() if json else shown.as_text())
+    if codes:
+        raise typer.Exit(codes[0])

@@ -1,0 +1,37 @@
+"""95% intervals of means over seeds, and of the difference of two (Student's, Welch's)."""
+
+import math
+
+from bertc.runs.groups import Summary
+
+STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14)
+"""Quantiles 0.975 of Student's distribution for 1, 2, ... degrees of freedom."""
+NORMAL = 1.96
+
+
+def interval(summary: Summary) -> float:
+    """Half the 95% interval of a mean over seeds; 0 for one run."""
+    if summary.runs < 2:
+        return 0.0
+    return _quantile(summary.runs - 1) * summary.deviation / math.sqrt(summary.runs)
+
+
+def interval_of_difference(one: Summary, other: Summary) -> float:
+    """Half the 95% interval of the difference of two means, of unequal deviations (Welch 1947).
+
+    Infinite where either has one run.
+    """
+    if min(one.runs, other.runs) < 2:
+        return math.inf
+    variances = [each.deviation**2 / each.runs for each in (one, other)]
+    total = sum(variances)
+    if total == 0:
+        return 0.0
+    parts = (v**2 / (each.runs - 1) for v, each in zip(variances, (one, other), strict=True))
+    return _quantile(total**2 / sum(parts)) * math.sqrt(total)
+
+
+def _quantile(freedom: float) -> float:
+    """The quantile at whole degrees of freedom, at most these, so that intervals are no shorter."""
+    whole = max(1, int(freedom + 1e-9))
+    return STUDENT[whole - 1] if whole <= len(STUDENT) else NORMAL

@@ -1,0 +1,1 @@
+"""Published tables as data: rows of specs to train, and what came out beside the paper."""

@@ -1,0 +1,107 @@
+"""What the rows of a table cost at a scale, beside what is published; loads no torch."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+
+from bertc.diagnostics import BertcError, SpecError
+from bertc.estimate.units import bytes_text, count_text, duration_text, flops_text
+from bertc.tables.drawing import drawn
+from bertc.tables.programs import Job, Jobs, estimated
+from bertc.tables.table import Table
+
+
+@dataclass(frozen=True)
+class RowCost:
+    """The estimate of a run; ``runs`` are the rows' runs of which this is the first.
+
+    Figures are None where it cannot be estimated before another run is there: ``why``.
+    """
+
+    name: str
+    parameters: int | None
+    flops: float | None
+    bytes: int | None
+    seconds: float | None
+    published_parameters: float | None = None
+    published_flops: float | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The estimates of a table's rows at a scale, and of runs that they begin with."""
+
+    table: str
+    scale: str
+    device: str
+    rows: tuple[RowCost, ...]
+    lacks: tuple[str, ...]
+
+    def as_table(self) -> str:
+        """A line a row, then what has to be brought."""
+        head = ["row", "parameters", "published", "training FLOPs", "published", "memory", "time"]
+        columns = zip(head, zip(*map(_cells, self.rows), strict=True), strict=True)
+        filled = [(title, cells) for title, cells in columns if any(cells)]
+        lines = zip(*(cells for _, cells in filled), strict=True)
+        text = drawn([title for title, _ in filled], [*lines])
+        notes = [f"each once, on {self.device}; tasks beside pretraining are not in it"]
+        notes += [f"{row.name}: {row.why}" for row in self.rows if row.why]
+        return "\n".join([text, *notes, *self.lacks])
+
+    def as_json(self) -> str:
+        """The estimates as one JSON object."""
+        return json.dumps({"schema": 1, **asdict(self)}, indent=1)
+
+
+def costs_of(jobs: Jobs, device: str) -> Costs:
+    """Estimate the first run of every row, and those that rows begin with."""
+    table = jobs.table
+    firsts = [(row.name, next(iter(jobs.of(row, 1)))) for row in table.rows]
+    before = [(f"before: {each.name}", jobs.before(each)) for each in table.before]
+    rows = [_cost(name, job, table, device) for name, job in (*before, *firsts)]
+    every = [job for _, job in (*before, *firsts)]
+    every += [job for row in table.rows for job in jobs.of(row, 1)]
+    return Costs(table.name, jobs.name, device, tuple(rows), tuple(lacking(jobs, every)))
+
+
+def lacking(jobs: Jobs, every: Sequence[Job]) -> list[str]:
+    """A line for each of the files that runs need and that are not there."""
+    names = dict.fromkeys(name for job in every for name in job.lacks)
+    return [
+        f"{jobs.files.of(name, need)} is not there: {need.form}, from {need.source}"
+        for name, need in jobs.table.needs.items()
+        if name in names
+    ]
+
+
+def _cost(name: str, job: Job, table: Table, device: str) -> RowCost:
+    published = next((row.published for row in table.rows if row.name == name), {})
+    printed = published.get("parameters"), published.get("flops")
+    try:
+        told = estimated(job.program(), device)
+    except (BertcError, SpecError) as error:
+        return RowCost(name, None, None, None, None, *printed, why=str(error).splitlines()[0])
+    return RowCost(
+        name,
+        told.parameters.total,
+        told.flops.train_total,
+        told.memory.peak_bytes,
+        told.time.seconds_total,
+        *printed,
+    )
+
+
+def _cells(row: RowCost) -> list[str]:
+    def shown(value: float | None, text: Callable[[float], str]) -> str:
+        return "" if value is None else text(value)
+
+    return [
+        row.name,
+        shown(row.parameters, count_text),
+        shown(row.published_parameters, count_text),
+        shown(row.flops, flops_text),
+        shown(row.published_flops, flops_text),
+        shown(row.bytes, bytes_text),
+        shown(row.seconds, duration_text),
+    ]

@@ -1,0 +1,75 @@
+"""All shipped tables: question, paper, rows, and FLOPs of training them at each scale."""
+
+import json
+from dataclasses import asdict, dataclass
+
+from bertc.diagnostics import BertcError, SpecError
+from bertc.estimate.flops import executed_flops
+from bertc.estimate.units import flops_text
+from bertc.ir.program.resolved import Resolved
+from bertc.tables.drawing import drawn
+from bertc.tables.programs import Files, Job, Jobs
+from bertc.tables.reproduce import folder_of
+from bertc.tables.table import Table, read_table, shipped_tables
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A table, and FLOPs by scale of training each row once."""
+
+    name: str
+    paper: str
+    place: str
+    asks: str
+    rows: int
+    flops: dict[str, float]
+
+
+@dataclass(frozen=True)
+class TableList:
+    """The shipped tables."""
+
+    tables: tuple[Listed, ...]
+
+    def as_table(self) -> str:
+        """A line a table: name, rows, FLOPs of each scale, paper and question."""
+        scales = list(self.tables[0].flops) if self.tables else []
+        head = ["table", "rows", *scales]
+        lines = [[t.name, str(t.rows), *map(flops_text, t.flops.values())] for t in self.tables]
+        left = drawn(head, lines).splitlines()
+        width = max(map(len, left), default=0)
+        asked = ["", *(f"{t.asks} {t.paper}, {t.place}" for t in self.tables)]
+        return "\n".join(
+            f"{line:{width}}  {text}".rstrip() for line, text in zip(left, asked, strict=True)
+        )
+
+    def as_json(self) -> str:
+        """The tables as one JSON object."""
+        return json.dumps({"schema": 1, **asdict(self)}, indent=1)
+
+
+def listing() -> TableList:
+    """Every shipped table."""
+    return TableList(tuple(_listed(read_table(name)) for name in shipped_tables()))
+
+
+def _listed(table: Table) -> Listed:
+    flops = {str(scale): _flops(table, scale) for scale in table.scales}
+    return Listed(table.name, table.paper, table.place, table.asks, len(table.rows), flops)
+
+
+def _flops(table: Table, scale: str) -> float:
+    jobs = Jobs(table, scale, Files(None, {}), folder_of(table, scale, None))
+    firsts = (next(iter(jobs.of(row, 1))) for row in table.rows)
+    return sum(_of(job) for job in firsts)
+
+
+def _of(job: Job) -> float:
+    try:
+        resolved: Resolved = job.program()
+    except (BertcError, SpecError):  # it begins with a run that is not there yet
+        return 0.0
+    return sum(
+        stage.steps * stage.batch * executed_flops(stage, stage.batch).train
+        for stage in resolved.stages
+    )

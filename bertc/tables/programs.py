@@ -1,0 +1,309 @@
+"""The runs of a table at a scale: specs with their overrides, and what each waits for."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from string import Template
+from typing import Literal
+
+from bertc.api import points
+from bertc.diagnostics import Diagnostics, MissingInputError, UsageError, listed
+from bertc.estimate import Estimate, estimate
+from bertc.external import row_lengths
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.settings import aliases
+from bertc.storage.paths import is_taken
+from bertc.syntax import parse
+from bertc.syntax.read.tree import Call, Number, Setting, Value
+from bertc.syntax.write.show import quoted
+from bertc.tables.table import Before, Measure, Need, Row, Scale, Table
+
+ScaleName = Literal["full", "base", "small", "tiny"]
+PRETRAINING = "pretraining"
+BEFORE = "before"
+WIDTH = 8
+"""Shrunk widths are multiples of it."""
+SHRUNK: Mapping[str, str] = {
+    "hidden": "widths", "embedding": "widths", "ffn": "widths", "layers": "layers",
+    "seq": "seq", "memory": "seq", "batch": "batch", "steps": "steps",
+}  # fmt: skip
+"""Settings of rows that a scale multiplies, and by which of its ratios."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where the files of a table's needs are: ``--data FOLDER`` and ``--data NAME=PATH``."""
+
+    folder: Path | None
+    named: Mapping[str, Path]
+
+    def of(self, name: str, need: Need) -> Path:
+        """The path of a need, whether there is anything or not."""
+        return self.named.get(name) or (self.folder or Path("data")) / need.path
+
+    def there(self, name: str, need: Need) -> bool:
+        """True if it is there."""
+        return is_taken(self.of(name, need))
+
+
+def files_of(table: Table, data: Sequence[str]) -> Files:
+    """The files that ``--data`` arguments name.
+
+    Raises:
+        UsageError: if one names what the table does not need, or two folders are given.
+        MissingInputError: if a path does not exist.
+    """
+    folder, named = None, dict[str, Path]()
+    for text in data:
+        name, sign, path = text.partition("=")
+        if not sign:
+            if folder:
+                raise UsageError(f"two folders of data: {folder}, {text}", help="NAME=PATH for one")
+            folder = Path(text)
+        elif name not in table.needs:
+            known = listed(table.needs) or "nothing"
+            raise UsageError(f"{table.name} needs no {name[:60]}", help=f"it needs {known}")
+        else:
+            named[name] = Path(path)
+    for each in (folder, *named.values()):
+        if each and not is_taken(each):
+            raise MissingInputError(f"there is no {each}", help="check the path after --data")
+    return Files(folder, named)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run of a table: ``name`` is its folder below that of the table.
+
+    ``after`` are the jobs whose runs it begins with or learns from, ``lacks`` the needs whose files
+    are not there. ``eval`` are options of an evaluation of the last of these runs, in place of
+    training.
+    """
+
+    name: str
+    row: str
+    measure: str
+    seed: int
+    text: str
+    overrides: tuple[str, ...]
+    after: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    share: float = 1
+    """Of the steps that it would have by its text."""
+    eval: Mapping[str, int | bool | str] | None = None
+
+    def program(self) -> Resolved:
+        """Compile it; the runs that it begins with have to be there.
+
+        Raises:
+            SpecError, BertcError: as ``points``.
+        """
+        return self._compiled(self.settled())
+
+    def settled(self) -> tuple[str, ...]:
+        """Its overrides, with the number of steps where it is a share."""
+        if self.share == 1:
+            return self.overrides
+        steps = max(1, round(self.share * self._compiled(self.overrides).steps))
+        return (*self.overrides, f"steps={steps}")
+
+    def _compiled(self, overrides: Sequence[str]) -> Resolved:
+        found = points(self.text, overrides, Diagnostics())
+        if len(found) > 1:
+            raise UsageError(
+                f"{self.name} is a grid of {len(found)} points", help="one row a point"
+            )
+        return found[0]
+
+
+class Jobs:
+    """The runs of a table at a scale, for seeds, in a folder.
+
+    ``steps`` are those of rows that are trained for an equal budget.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        scale: str,
+        files: Files,
+        out: Path,
+        steps: Mapping[str, int] | None = None,
+    ) -> None:
+        if scale not in table.scales:
+            raise UsageError(
+                f"{table.name} has no scale {scale[:60]}", help=f"--scale {listed(table.scales)}"
+            )
+        self.table, self.name, self.files, self.out = table, scale, files, out
+        self.scale: Scale = table.scales[scale]  # type: ignore[index]
+        self.steps = steps or {}
+
+    def all(self, seeds: Sequence[int]) -> list[Job]:
+        """All of them, in an order in which each stands after those it waits for."""
+        before = [self.before(each) for each in self.table.before]
+        return [
+            *before,
+            *(job for seed in seeds for row in self.table.rows for job in self.of(row, seed)),
+        ]
+
+    def before(self, each: Before) -> Job:
+        """The job of a run that rows begin with or learn from."""
+        own = [self.scale.spec if each.pretraining else self.scale.tasks]
+        return self._job(f"{BEFORE}/{each.name}", "", "", 1, each.spec, own)
+
+    def of(self, row: Row, seed: int) -> Iterator[Job]:
+        """The jobs of a row with a seed: its own run, then tasks and evaluations."""
+        folder = f"{folder_name(row.name)}/seed-{seed}"
+        main = f"{folder}/{PRETRAINING}"
+        if self.table.pretrains:
+            yield self._main(row, seed, main)
+        for measure in self.table.measures:
+            if measure.eval:
+                place = f"{folder}/{folder_name(measure.name)}"
+                yield Job(place, row.name, measure.name, seed, "", (), (main,), eval=measure.eval)
+            elif measure.spec:
+                yield self._task(measure, row, seed, folder, main)
+
+    def _main(self, row: Row, seed: int, name: str) -> Job:
+        text = row.spec if row.is_whole else self.table.spec
+        own = [self.scale.spec, *self._settings(row)]
+        if row.name in self.steps:
+            own.append(f"steps={self.steps[row.name]}")
+        share = 1 if any(map(_sets_steps, own)) else self.scale.steps
+        return replace(self._job(name, row.name, "", seed, text, own), share=share)
+
+    def _task(self, measure: Measure, row: Row, seed: int, folder: str, main: str) -> Job:
+        name = f"{folder}/{folder_name(measure.name)}"
+        settings = [] if self.table.pretrains else self._settings(row)
+        own = [self.scale.tasks, *settings]
+        return self._job(name, row.name, measure.name, seed, measure.spec, own, main)
+
+    def _settings(self, row: Row) -> list[str]:
+        """The settings of a row at this scale."""
+        if self.name in row.at:
+            return [row.at[self.name]]
+        return [] if row.is_whole else [shrunk(row.spec, self.scale)]
+
+    def _job(
+        self,
+        name: str,
+        row: str,
+        measure: str,
+        seed: int,
+        text: str,
+        own: list[str],
+        main: str = "",
+    ) -> Job:
+        overrides = [each for each in (*own, f"seed={seed}") if each.strip()]
+        names = {found for each in (text, *own) for found in _names(each)}
+        before = {each.name: f"{BEFORE}/{each.name}" for each in self.table.before}
+        after = [before[each] for each in sorted(names & {*before})]
+        lacks = [
+            each
+            for each, need in self.table.needs.items()
+            if each in names and not need.otherwise and not self.files.there(each, need)
+        ]
+        values = {each: quoted(str(self.out / place)) for each, place in before.items()}
+        values |= {each: self._given(each, need) for each, need in self.table.needs.items()}
+        if main:
+            values["run"] = quoted(str(self.out / main))
+            after += [main] * ("run" in names)
+        filled = [Template(each).safe_substitute(values) for each in (text, *overrides)]
+        return Job(name, row, measure, seed, filled[0], (*filled[1:],), (*after,), (*lacks,))
+
+    def _given(self, name: str, need: Need) -> str:
+        if need.otherwise and not self.files.there(name, need):
+            return need.otherwise
+        path = quoted(str(self.files.of(name, need)))
+        return Template(need.given).safe_substitute(path=path)
+
+
+def with_equal_steps(jobs: Jobs, device: str) -> dict[str, int]:
+    """Steps by row that take as many FLOPs, or as long, as the first row; empty for equal steps.
+
+    A time is that on a named device.
+    """
+    table = jobs.table
+    if table.equal == "steps" or not table.pretrains:
+        return {}
+    found = dict[str, int]()
+    budget = ""
+    for row in table.rows:
+        (job, *_) = jobs.of(row, 1)
+        if budget:
+            overrides = (*job.overrides, f"steps={budget}")
+            (resolved,) = points(job.text, overrides, Diagnostics())
+        else:
+            resolved = job.program()
+            told = estimated(resolved, device)
+            hours = told.time.seconds_total / 3600
+            budget = (
+                f"equal({told.flops.train_total:.8g} flops)"
+                if table.equal == "flops"
+                else f"equal({hours:.8g} h, device={quoted(device)})"
+            )
+        found[row.name] = resolved.steps
+    return found
+
+
+def estimated(resolved: Resolved, device: str) -> Estimate:
+    """The estimate of a run."""
+    (lengths,) = row_lengths([resolved])
+    return estimate(resolved, device, lengths=lengths)
+
+
+def shrunk(text: str, scale: Scale) -> str:
+    """The settings of a row with its numbers multiplied by a scale's ratios.
+
+    Widths become multiples of 8; the rest whole numbers, at least 1; learning rates are multiplied.
+    """
+    names, edits = aliases(), list[tuple[int, int, str]]()
+    for item in parse(text, "<row>", Diagnostics()).items:
+        if not isinstance(item, Setting):
+            continue
+        name = names.get(item.name.text, item.name.text)
+        if name in SHRUNK and isinstance(item.value, Number) and item.value.value is not None:
+            ratio = getattr(scale, SHRUNK[name])
+            unit = WIDTH if SHRUNK[name] == "widths" else 1
+            new = unit * max(1, round(item.value.value * ratio / unit))
+            if ratio != 1:
+                edits.append((item.value.span.start, item.value.span.end, str(new)))
+        elif name == "optimizer" and scale.rates != 1:
+            edits += [
+                (rate.span.start, rate.span.end, f"{rate.value * scale.rates:.4g}")
+                for rate in _rates(item.value)
+                if rate.value is not None
+            ]
+    for start, end, new in sorted(edits, reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+def _rates(value: Value) -> Iterator[Number]:
+    """The numbers of an optimiser that are learning rates: the first, or ``lr``."""
+    if not isinstance(value, Call):
+        return
+    for argument in value.arguments:
+        if isinstance(argument.value, Number) and (
+            argument.name is None or argument.name.text == "lr"
+        ):
+            yield argument.value
+
+
+def folder_name(name: str) -> str:
+    """A row's or measure's name without what paths and shells read otherwise."""
+    return re.sub(r"[^\w.=+%-]+", "-", name).strip("-.")
+
+
+def _sets_steps(text: str) -> bool:
+    """True if settings say for how long to train."""
+    return any(
+        isinstance(item, Setting) and item.name.text in ("steps", "epochs")
+        for item in parse(text, "<row>", Diagnostics()).items
+    )
+
+
+def _names(text: str) -> set[str]:
+    """The names that stand as ``$name`` in a text."""
+    return {*Template(text).get_identifiers()}

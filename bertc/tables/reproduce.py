@@ -1,0 +1,140 @@
+"""``bertc reproduce``: list tables, tell what one costs, train it, show what came out."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertc.diagnostics import BertcError, MissingInputError, SpecError, UsageError, listed
+from bertc.storage import durable
+from bertc.storage.json_file import read_json
+from bertc.storage.paths import is_file, is_folder
+from bertc.tables.costs import Costs, costs_of, lacking
+from bertc.tables.programs import Files, Job, Jobs, files_of, with_equal_steps
+from bertc.tables.results import results_of
+from bertc.tables.showing import Shown
+from bertc.tables.table import Table, read_table
+
+STEPS = "steps.json"
+LARGEST_BYTES = 2**20
+SEED = "seed-"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A table after its runs: what came out, and the runs that failed."""
+
+    shown: Shown
+    failures: tuple[tuple[Job, BertcError | SpecError], ...]
+    lacks: tuple[str, ...]
+
+
+def folder_of(table: Table, scale: str, out: Path | None) -> Path:
+    """The folder of a table's runs at a scale."""
+    return (out or Path("runs") / "tables" / table.name) / scale
+
+
+def tell_costs(name: str, scale: str, data: Sequence[str], device: str) -> Costs:
+    """Estimate every row of a table at a scale.
+
+    Raises:
+        MissingInputError, UsageError, DataError: of the table, the scale or the data.
+    """
+    table = read_table(name)
+    files = files_of(table, data)
+    jobs = Jobs(table, scale, files, folder_of(table, scale, None))
+    steps = with_equal_steps(jobs, device)
+    return costs_of(Jobs(table, scale, files, jobs.out, steps), device)
+
+
+def reproduce(
+    name: str,
+    scale: str,
+    data: Sequence[str],
+    seeds: int,
+    out: Path | None,
+    say: Callable[[str], None],
+) -> Ended:
+    """Train every unfinished run of a table at a scale, with seeds 1, 2, ...
+
+    Raises:
+        MissingInputError, UsageError, DataError: of the table, the scale or the data; if no row
+            can be trained.
+        StoppedError: after SIGTERM or Ctrl-C, saved.
+    """
+    from bertc.tables.training import train_all
+
+    table = read_table(name)
+    if not scale:
+        raise UsageError(
+            f"{table.name} can be trained at several scales", help="--scale tiny, for a first look"
+        )
+    folder = folder_of(table, scale, out)
+    jobs = _with_steps(Jobs(table, scale, files_of(table, data), folder))
+    numbers = range(1, seeds + 1)
+    every = jobs.all(numbers)
+    lacks = lacking(jobs, every)
+    if all(job.lacks for job in every):
+        raise MissingInputError(
+            f"{table.name} has no row without files that are not there: {lacks[0]}",
+            help="--data FOLDER that has them, or --data NAME=PATH",
+        )
+    for line in lacks:
+        say(line)
+    failures = train_all(every, folder, say)
+    return Ended(Shown(table, results_of(jobs, numbers)), tuple(failures), tuple(lacks))
+
+
+def show(name: str, scale: str, out: Path | None) -> Shown:
+    """The results of a table at a scale as far as its runs are finished.
+
+    Raises:
+        MissingInputError: if no run of it was begun at this scale.
+    """
+    table = read_table(name)
+    folder = folder_of(table, scale, out)
+    if not is_folder(folder):
+        raise MissingInputError(
+            f"{table.name} has no runs in {folder}",
+            help=f"bertc reproduce {table.name} --scale {scale} trains them",
+        )
+    jobs = Jobs(table, scale, Files(None, {}), folder)
+    return Shown(table, results_of(jobs, _seeds_in(folder)))
+
+
+def begun_scale(name: str, out: Path | None) -> str:
+    """The scale at which a table was begun.
+
+    Raises:
+        UsageError: if there are several.
+        MissingInputError: if there is none.
+    """
+    table = read_table(name)
+    begun = [scale for scale in table.scales if is_folder(folder_of(table, scale, out))]
+    if len(begun) > 1:
+        raise UsageError(f"{table.name} was begun at {listed(begun)}", help=f"--scale {begun[0]}")
+    if not begun:
+        raise MissingInputError(
+            f"{table.name} was not begun yet in {folder_of(table, '', out)}",
+            help=f"bertc reproduce {table.name} --scale tiny trains it",
+        )
+    return begun[0]
+
+
+def _with_steps(jobs: Jobs) -> Jobs:
+    """The jobs with the steps of equal budgets, which the first process to work at them keeps."""
+    path = jobs.out / STEPS
+    if jobs.table.equal == "steps":
+        return jobs
+    if not is_file(path):
+        found = with_equal_steps(jobs, "cpu" if jobs.name == "tiny" else "h200")
+        durable.make_folder(jobs.out)
+        durable.replace(path, (json.dumps(found, indent=1) + "\n").encode())
+    steps = {row: int(count) for row, count in read_json(path, LARGEST_BYTES).items()}
+    return Jobs(jobs.table, jobs.name, jobs.files, jobs.out, steps)
+
+
+def _seeds_in(folder: Path) -> list[int]:
+    """The seeds that runs in a table's folder have."""
+    names = {path.name.removeprefix(SEED) for path in folder.glob(f"*/{SEED}*")}
+    return sorted(int(name) for name in names if name.isdecimal()) or [1]

@@ -1,0 +1,235 @@
+"""What came out of a table: scores by row and seed, what its rows cost, and which claims hold."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, Literal
+
+from bertc.diagnostics import BertcError, DataError, SpecError
+from bertc.estimate.flops import executed_flops
+from bertc.ir.program.model import model_weights
+from bertc.runs.curves import curves
+from bertc.runs.folder import RunFolder
+from bertc.runs.groups import Summary
+from bertc.runs.intervals import interval_of_difference
+from bertc.search.goal import Goal
+from bertc.storage.json_file import read_json
+from bertc.storage.paths import is_file
+from bertc.tables.programs import Job, Jobs
+from bertc.tables.table import Claim, Measure, Table
+
+LARGEST_BYTES = 2**24
+Verdict = Literal["holds", "reversed", "undecided", "not measured"]
+"""Undecided: the 95% interval of the difference of both means has 0 in it."""
+
+
+@dataclass(frozen=True)
+class RowResult:
+    """Scores of a row by measure and seed, its parameters and the FLOPs of its pretraining."""
+
+    name: str
+    scores: Mapping[str, Mapping[int, float]]
+    parameters: float | None
+    flops: float | None
+    seconds: float
+
+    def summary(self, measure: str) -> Summary | None:
+        """Mean and deviation over seeds; None if it was not measured."""
+        values = [*self.scores.get(measure, {}).values()]
+        if not values:
+            return None
+        deviation = stdev(values) if len(values) > 1 else 0.0
+        return Summary(fmean(values), deviation, max(values), len(values))
+
+    def figure(self, name: str) -> float | None:
+        """The mean of a measure, or a figure of the estimate."""
+        if name in ("parameters", "flops"):
+            return float(value) if (value := getattr(self, name)) is not None else None
+        summary = self.summary(name)
+        return summary.mean if summary else None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two neighbours of a claimed order: our difference, half its 95% interval, and the verdict.
+
+    A difference above 0 is the way that the paper claims. ``published`` is the paper's own.
+    """
+
+    better: str
+    worse: str
+    difference: float | None
+    half: float | None
+    verdict: Verdict
+    published: float | None
+
+
+@dataclass(frozen=True)
+class Results:
+    """A table at a scale as far as it was trained; ``missing`` are runs that are not finished."""
+
+    table: str
+    scale: str
+    rows: tuple[RowResult, ...]
+    runs: int
+    missing: int
+
+    def row(self, name: str) -> RowResult:
+        """The result of a row."""
+        return next(row for row in self.rows if row.name == name)
+
+    def as_json(self) -> str:
+        """The results as one JSON object."""
+        return json.dumps({"schema": 1, **asdict(self)}, indent=1)
+
+    @staticmethod
+    def read(path: Path) -> "Results":
+        """Read results that ``as_json`` wrote.
+
+        Raises:
+            MissingInputError: if there are none.
+            DataError: if the file is damaged.
+        """
+        found = read_json(path, LARGEST_BYTES)
+        try:
+            rows = tuple(_row_of(each) for each in found["rows"])
+            return Results(found["table"], found["scale"], rows, found["runs"], found["missing"])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise DataError(
+                f"{path} has no results of a table", help="bertc reproduce TABLE --show --json"
+            ) from None
+
+    def pairs(self, table: Table, claim: Claim) -> list[Pair]:
+        """The neighbours of a claimed order."""
+        return [
+            self._pair(table, claim.measure, *pair)
+            for pair in zip(claim.order, claim.order[1:], strict=False)
+        ]
+
+    def _pair(self, table: Table, measure: str, better: str, worse: str) -> Pair:
+        sign = _sign(table, measure)
+        printed = [table.row(name).published.get(measure) for name in (better, worse)]
+        published = _difference(printed[0], printed[1], sign)
+        rows = self.row(better), self.row(worse)
+        difference = _difference(rows[0].figure(measure), rows[1].figure(measure), sign)
+        if difference is None:
+            return Pair(better, worse, None, None, "not measured", published)
+        one, other = (row.summary(measure) for row in rows)
+        half = interval_of_difference(one, other) if one and other else 0.0
+        verdict: Verdict = "undecided"
+        if abs(difference) > half:
+            verdict = "holds" if difference > 0 else "reversed"
+        return Pair(
+            better, worse, difference, None if math.isinf(half) else half, verdict, published
+        )
+
+
+def results_of(jobs: Jobs, seeds: Sequence[int]) -> Results:
+    """The results of a table in its folder, as far as its runs are finished."""
+    table, rows, runs, missing = jobs.table, [], 0, 0
+    for row in table.rows:
+        scores: dict[str, dict[int, float]] = {each.name: {} for each in table.measures}
+        seconds, parameters, flops = 0.0, None, None
+        for seed in seeds:
+            for job in jobs.of(row, seed):
+                runs += 1
+                if not is_finished(job, jobs.out):
+                    missing += 1
+                    continue
+                if not job.eval:
+                    seconds += _seconds(jobs.out / job.name)
+                for measure in _measures_of(table, job):
+                    scores[measure.name][seed] = _score(measure, job, jobs.out)
+            (main, *_) = jobs.of(row, seed)
+            if parameters is None and RunFolder(jobs.out / main.name).holds_a_run:
+                parameters, flops = _told(jobs.out / main.name)
+        _add_means(table, scores)
+        found = {name: values for name, values in scores.items() if values}
+        rows.append(RowResult(row.name, found, parameters, flops, round(seconds, 1)))
+    return Results(table.name, jobs.name, tuple(rows), runs, missing)
+
+
+def is_finished(job: Job, out: Path) -> bool:
+    """True if the run or the evaluation of a job is finished."""
+    if job.eval is not None:
+        return is_file(out / job.name / EVALUATION)
+    folder = RunFolder(out / job.name)
+    try:
+        return folder.holds_a_run and folder.is_finished(folder.read_resolved())
+    except (BertcError, SpecError):
+        return False
+
+
+EVALUATION = "evaluation.json"
+"""In the folder of a job that evaluates: the figures by name, as ``values_of`` has them."""
+
+
+def _measures_of(table: Table, job: Job) -> list[Measure]:
+    """The measures that a job's run is scored by."""
+    if job.measure:
+        return [each for each in table.measures if each.name == job.measure]
+    return [each for each in table.measures if each.score and not (each.spec or each.eval)]
+
+
+def _score(measure: Measure, job: Job, out: Path) -> float:
+    goal = Goal(measure.score, measure.better == "more")
+    if job.eval is not None:
+        values = read_json(out / job.name / EVALUATION, LARGEST_BYTES)
+        found = float(values[goal.figure(values)])
+    else:
+        found = goal.values(curves(out / job.name))[-1]
+    match measure.shown:
+        case "percent":
+            return 100 * found
+        case "perplexity":
+            return math.exp(min(found, 700.0))
+        case "bits":
+            return found / math.log(2)
+        case _:
+            return found
+
+
+def _add_means(table: Table, scores: dict[str, dict[int, float]]) -> None:
+    """Means over measures, of seeds that have all of them."""
+    for measure in table.measures:
+        if measure.mean:
+            of = [scores[name] for name in measure.mean]
+            seeds = set.intersection(*(set(values) for values in of))
+            scores[measure.name] = {s: fmean(values[s] for values in of) for s in sorted(seeds)}
+
+
+def _told(folder: Path) -> tuple[float, float]:
+    """Parameters of a run's network with its heads, and FLOPs of its training."""
+    resolved = RunFolder(folder).read_resolved()
+    flops = sum(
+        stage.steps * stage.batch * executed_flops(stage, stage.batch).train
+        for stage in resolved.stages
+    )
+    return sum(weight.numel for weight in model_weights(resolved)), float(flops)
+
+
+def _seconds(folder: Path) -> float:
+    points = curves(folder).points
+    return points[-1].seconds if points else 0.0
+
+
+def _sign(table: Table, name: str) -> int:
+    measure = next((each for each in table.measures if each.name == name), None)
+    return 1 if measure is not None and measure.better == "more" else -1
+
+
+def _difference(one: float | None, other: float | None, sign: int) -> float | None:
+    return None if one is None or other is None else sign * (one - other)
+
+
+def _row_of(found: Mapping[str, Any]) -> RowResult:
+    scores = {
+        str(name): {int(seed): float(value) for seed, value in values.items()}
+        for name, values in found["scores"].items()
+    }
+    return RowResult(
+        str(found["name"]), scores, found["parameters"], found["flops"], float(found["seconds"])
+    )

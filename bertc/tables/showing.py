@@ -1,0 +1,145 @@
+"""A table's results beside the published figures: columns, claims, a picture."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertc.diagnostics import UsageError
+from bertc.estimate.units import count_text, duration_text, flops_text
+from bertc.runs.groups import Summary
+from bertc.runs.intervals import interval
+from bertc.tables.drawing import drawn, markdown
+from bertc.tables.results import Pair, Results, RowResult
+from bertc.tables.table import Measure, Table
+
+VERDICTS = {
+    "holds": "holds beyond the spread",
+    "reversed": "reversed beyond the spread",
+    "undecided": "undecided: the spread over seeds is wider than the difference",
+    "not measured": "not measured",
+}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A table with its results at a scale."""
+
+    table: Table
+    results: Results
+
+    def as_text(self) -> str:
+        """What was measured beside what is published, then each claim."""
+        return "\n\n".join(filter(None, [drawn(*self._columns()), *self._notes(_plain)]))
+
+    def as_markdown(self) -> str:
+        """The same as Markdown."""
+        return "\n\n".join(filter(None, [markdown(*self._columns()), *self._notes(_listed)]))
+
+    def plot(self, path: Path) -> None:
+        """A picture of each measure: ours with 95% intervals, and the published figures.
+
+        Raises:
+            UsageError: if nothing was measured.
+            CannotWriteError: if the disk has no room.
+        """
+        from bertc.tables.picture import save_picture
+
+        measured = [m for m in self.table.measures if self._is_measured(m)]
+        if not measured:
+            raise UsageError("nothing was measured yet", help="--scale tiny trains the rows")
+        save_picture(self.table, self.results, measured, path)
+
+    def _columns(self) -> tuple[list[str], list[list[str]]]:
+        measures = [m for m in self.table.measures if self._is_measured(m) or self._printed(m.name)]
+        head, columns = ["row"], [[row.name for row in self.table.rows]]
+        rows = [self.results.row(row.name) for row in self.table.rows]
+        for name, text in (("parameters", count_text), ("flops", flops_text)):
+            self._add(head, columns, name, [_figure(row, name, text) for row in rows], text)
+        for measure in measures:
+            cells = [cell(row.summary(measure.name)) for row in rows]
+            self._add(head, columns, measure.name, cells, number)
+        return head, [list(line) for line in zip(*columns, strict=True)]
+
+    def _add(
+        self,
+        head: list[str],
+        columns: list[list[str]],
+        name: str,
+        ours: list[str],
+        text: Callable[[float], str],
+    ) -> None:
+        if any(ours):
+            head.append(name)
+            columns.append(ours)
+        if self._printed(name):
+            head.append(f"{name}, published" if not any(ours) else "published")
+            printed = [row.published.get(name) for row in self.table.rows]
+            columns.append(["" if value is None else text(value) for value in printed])
+
+    def _is_measured(self, measure: Measure) -> bool:
+        return any(measure.name in row.scores for row in self.results.rows)
+
+    def _printed(self, name: str) -> bool:
+        return any(name in row.published for row in self.table.rows)
+
+    def _notes(self, as_lines: Callable[[Sequence[str]], str]) -> list[str]:
+        seeds = max((len(v) for r in self.results.rows for v in r.scores.values()), default=0)
+        seconds = sum(row.seconds for row in self.results.rows)
+        notes = []
+        if seeds:
+            runs = self.results.runs - self.results.missing
+            said = f"{runs:,} runs, {duration_text(seconds)} of training in all"
+            spread = (
+                "mean over seeds ± half its 95% interval (Student's)" if seeds > 1 else "one seed"
+            )
+            notes.append(f"{spread}; {said}")
+        if self.results.missing:
+            notes.append(f"{self.results.missing:,} of {self.results.runs:,} runs are not finished")
+        claims = self.claims()
+        return [*notes, as_lines(claims)] if claims else notes
+
+    def claims(self) -> list[str]:
+        """What the paper claims, pair by pair, and what was seen of it."""
+        lines = []
+        for claim in self.table.claims:
+            for pair in self.results.pairs(self.table, claim):
+                seen = VERDICTS[pair.verdict]
+                lines.append(
+                    f"{claim.says} ({claim.measure}: {pair.better} before {pair.worse}): {seen}"
+                    f"{_difference(pair)}"
+                )
+        return lines
+
+
+def _plain(lines: Sequence[str]) -> str:
+    return "\n".join(lines)
+
+
+def _listed(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _difference(pair: Pair) -> str:
+    if pair.difference is None:
+        return "" if pair.published is None else f"; published {pair.published:+.3g}"
+    half = "" if pair.half is None else f" ± {number(pair.half)}"
+    printed = "" if pair.published is None else f", published {pair.published:+.3g}"
+    return f" ({pair.difference:+.3g}{half}{printed})"
+
+
+def _figure(row: RowResult, name: str, text: Callable[[float], str]) -> str:
+    value = row.figure(name)
+    return "" if value is None else text(value)
+
+
+def cell(summary: Summary | None) -> str:
+    """A mean and half its 95% interval; empty without one."""
+    if summary is None:
+        return ""
+    half = f" ± {number(interval(summary))}" if summary.runs > 1 else ""
+    return f"{number(summary.mean)}{half}"
+
+
+def number(value: float) -> str:
+    """A score: two digits after the point, or three where it is small."""
+    return f"{value:.2f}" if abs(value) >= 10 else f"{value:.3f}"

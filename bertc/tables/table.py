@@ -1,0 +1,246 @@
+"""A published table as a file: its rows as specs, what is measured of them, what the paper says.
+
+``specs/tables/NAME.toml`` has no code. ``scales.toml`` there says what every table is shrunk to.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from bertc.diagnostics import DataError, MissingInputError, listed, nearest
+from bertc.resources import folder
+from bertc.storage.plain_file import read_text
+
+SUFFIX = ".toml"
+SCALES = "scales"
+"""The file with what scales are unless a table says otherwise."""
+LARGEST_BYTES = 2**20
+Title = Annotated[str, Field(min_length=1, max_length=200)]
+Name = Annotated[str, Field(pattern=r"^[\w.%=+ ,()/:&'-]{1,100}$")]
+
+
+def _fraction(value: Any) -> Any:
+    return float(Fraction(value)) if isinstance(value, str) and "/" in value else value
+
+
+Ratio = Annotated[float, BeforeValidator(_fraction), Field(gt=0, le=100)]
+"""A factor; in a file 0.25 or "1/4"."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Need(_Part):
+    """Files that runs read, which stand for ``$name`` in specs.
+
+    ``path`` is where they lie below ``--data``, ``form`` what they hold, ``source`` where they are
+    had. ``given`` is the text for ``$name``, with its path as ``$path``; ``otherwise`` the text
+    without files.
+    """
+
+    path: Title
+    form: Title
+    source: Title
+    given: str = "$path"
+    otherwise: str = ""
+
+
+class Before(_Part):
+    """A run that others begin with or learn from, as ``$name``; one for all rows and seeds."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+    spec: str
+    pretraining: bool = True
+    """False: a task, with the settings of tasks at a scale."""
+
+
+class Row(_Part):
+    """A row: its settings beside those of all, or a whole spec that begins with ``extends``.
+
+    They are settings of its pretraining, or in a table that pretrains nothing of its tasks.
+    ``published`` are the paper's figures by measure; ``at`` are settings instead of ``spec`` at a
+    scale, where ratios cannot say them.
+    """
+
+    name: Name
+    spec: str = ""
+    published: Mapping[str, float] = {}
+    at: Mapping[str, str] = {}
+    note: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """True if it does not build on the spec of all rows."""
+        return self.spec.lstrip().startswith("extends")
+
+
+class Measure(_Part):
+    """A column: a score of the row's run, of a task that begins with it, or a mean of others.
+
+    ``spec`` trains a task: ``$run`` is the row's run. ``eval`` are options of ``bertc eval`` for
+    the row's run. ``score`` is its name in evaluations. ``shown``: a share as percent, a loss as
+    perplexity or as bits.
+    """
+
+    name: Name
+    score: str = ""
+    spec: str = ""
+    eval: Mapping[str, int | bool | str] = {}
+    mean: tuple[Name, ...] = ()
+    better: Literal["more", "less"] = "more"
+    shown: Literal["as it is", "percent", "perplexity", "bits"] = "as it is"
+
+
+class Claim(_Part):
+    """What the paper says: rows by a measure, the best first."""
+
+    says: Title
+    measure: Name
+    order: Annotated[tuple[Name, ...], Field(min_length=2)]
+
+
+class Scale(_Part):
+    """What a table is shrunk to: settings of all runs, and ratios of numbers that rows set.
+
+    ``tasks`` are settings of runs of tasks. ``rates`` multiplies learning rates.
+    """
+
+    spec: str = ""
+    tasks: str = ""
+    widths: Ratio = 1
+    layers: Ratio = 1
+    seq: Ratio = 1
+    batch: Ratio = 1
+    steps: Ratio = 1
+    rates: Ratio = 1
+
+
+class Table(_Part):
+    """A published table: rows, measures, claims, and what its runs need."""
+
+    name: Name
+    title: Title
+    paper: Title
+    place: Title
+    """Its number in the paper."""
+    asks: Title
+    """The question that it answers."""
+    source: Title
+    """Where its figures were read."""
+    remark: str = ""
+    spec: str = ""
+    equal: Literal["steps", "flops", "time"] = "steps"
+    needs: Mapping[str, Need] = {}
+    before: tuple[Before, ...] = ()
+    rows: Annotated[tuple[Row, ...], Field(min_length=1)]
+    measures: Annotated[tuple[Measure, ...], Field(min_length=1)]
+    claims: tuple[Claim, ...] = ()
+    scales: Mapping[Literal["full", "base", "small", "tiny"], Scale]
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> "Table":
+        rows, measures = [row.name for row in self.rows], [each.name for each in self.measures]
+        _refuse_twins(rows, "rows")
+        _refuse_twins(measures, "measures")
+        figures = {*measures, *FIGURES}
+        for row in self.rows:
+            _refuse_strangers(row.published, figures, f"published of row {row.name}")
+            _refuse_strangers(row.at, self.scales, f"at of row {row.name}")
+        for claim in self.claims:
+            _refuse_strangers(claim.order, rows, f"the claim `{claim.says}`")
+            _refuse_strangers([claim.measure], figures, f"the claim `{claim.says}`")
+        for measure in self.measures:
+            _refuse_strangers(measure.mean, measures, f"mean of {measure.name}")
+            if bool(measure.score) == bool(measure.mean):
+                raise ValueError(f"measure {measure.name} needs a score, or a mean of others")
+        return self
+
+    def row(self, name: str) -> Row:
+        """The row of a name."""
+        return next(row for row in self.rows if row.name == name)
+
+    @property
+    def pretrains(self) -> bool:
+        """True if rows have a run of their own, beside those of tasks."""
+        return any("$run" in each.spec or not (each.spec or each.mean) for each in self.measures)
+
+
+FIGURES = ("parameters", "flops")
+"""Published figures that an estimate tells."""
+
+
+def shipped_tables() -> dict[str, Path]:
+    """Shipped tables: files by name."""
+    paths = sorted((folder("specs") / "tables").glob(f"*{SUFFIX}"))
+    return {path.stem: path for path in paths if path.stem != SCALES}
+
+
+def read_table(name: str) -> Table:
+    """Read a shipped table by its name, or one of your own by its file.
+
+    Raises:
+        MissingInputError: if there is none.
+        DataError: if it is no table; names the place.
+    """
+    shipped = shipped_tables()
+    if name in shipped:
+        return _read(shipped[name])
+    if name.endswith(SUFFIX):
+        return _read(Path(name))
+    near = nearest(name, shipped)
+    help = f"did you mean {near}?" if near else f"tables: {listed(shipped, limit=600)}"
+    raise MissingInputError(f"there is no table `{name[:60]}`", help)
+
+
+@cache
+def _read(path: Path) -> Table:
+    found = _parsed(path)
+    own = found.get("scales", {})
+    if not isinstance(own, dict):
+        raise _mistaken(path, "scales", "a table [scales.NAME] expected")
+    usual = _parsed(folder("specs") / "tables" / f"{SCALES}{SUFFIX}")
+    scales = {name: {**usual.get(name, {}), **own.get(name, {})} for name in {**usual, **own}}
+    try:
+        return Table.model_validate({**found, "name": path.stem, "scales": scales})
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the table"
+        raise _mistaken(path, place, first["msg"].removeprefix("Value error, ")) from None
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(read_text(path, LARGEST_BYTES))
+    except tomllib.TOMLDecodeError as error:
+        raise DataError(
+            f"{path} is no TOML: {error}", help="docs/how-to/tables.md has one"
+        ) from None
+
+
+def _mistaken(path: Path, place: str, what: str) -> DataError:
+    return DataError(
+        f"{path}, {place}: {what}", help="docs/how-to/tables.md says what stands where"
+    )
+
+
+def _refuse_twins(names: Sequence[str], what: str) -> None:
+    if twins := {name for name in names if names.count(name) > 1}:
+        raise ValueError(f"two {what} are called {min(twins)}")
+
+
+def _refuse_strangers(names: Sequence[str] | Mapping[str, Any], known: Any, where: str) -> None:
+    if strangers := [name for name in names if name not in known]:
+        raise ValueError(f"{where} names {strangers[0]}; there are {listed(known, limit=300)}")
