@@ -10,7 +10,7 @@ from bertc.runs.groups import Summary
 from bertc.runs.intervals import interval
 from bertc.tables.drawing import drawn, markdown
 from bertc.tables.results import Pair, Results, RowResult
-from bertc.tables.table import Measure, Table
+from bertc.tables.table import FIGURES, Measure, Table
 
 VERDICTS = {
     "holds": "holds beyond the spread",
@@ -80,6 +80,9 @@ class Shown:
         return any(measure.name in row.scores for row in self.results.rows)
 
     def _printed(self, name: str) -> bool:
+        """True if the paper has figures; those of size and cost are of the full scale alone."""
+        if name in FIGURES and self.results.scale != "full":
+            return False
         return any(name in row.published for row in self.table.rows)
 
     def _notes(self, as_lines: Callable[[Sequence[str]], str]) -> list[str]:

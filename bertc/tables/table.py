@@ -6,7 +6,6 @@
 import tomllib
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -205,7 +204,6 @@ def read_table(name: str) -> Table:
     raise MissingInputError(f"there is no table `{name[:60]}`", help)
 
 
-@cache
 def _read(path: Path) -> Table:
     found = _parsed(path)
     own = found.get("scales", {})

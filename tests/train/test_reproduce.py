@@ -1,0 +1,198 @@
+"""``bertc reproduce``: a table of one's own, trained, stopped, shared by processes, and shown."""
+
+import json
+import os
+
+import pytest
+
+from bertc import cli
+from bertc.runs.attempts import read
+from bertc.storage.claims import claim
+from bertc.tables import training
+from bertc.train import loop
+
+TABLE = """
+title = "Depth"
+paper = "Nobody 2020"
+place = "Table 1"
+asks = "Are two layers better than one?"
+source = "made up"
+spec = "layers=24 hidden=768 objective=mlm data=$text"
+[needs.text]
+path = "farm.txt"
+form = "plain text"
+source = "a farm"
+given = "files($path)"
+[needs.said]
+path = "said.tsv"
+form = "two columns, text and label"
+source = "a farm"
+[[measures]]
+name = "perplexity"
+score = "mlm"
+better = "less"
+shown = "perplexity"
+[[measures]]
+name = "animals"
+spec = "init=$run task=classify($said, dev=$said) epochs=1"
+score = "dev.accuracy"
+shown = "percent"
+[[measures]]
+name = "both"
+mean = ["perplexity", "animals"]
+[[rows]]
+name = "one / first"
+spec = "layers=12"
+published = { parameters = 110e6, perplexity = 4.5 }
+[[rows]]
+name = "two"
+spec = "layers=24"
+published = { perplexity = 4.1 }
+[[claims]]
+says = "deeper is better"
+measure = "perplexity"
+order = ["two", "one / first"]
+[scales.tiny]
+spec = '''
+hidden=32 heads=2 ffn=64 vocab=wordpiece(60) holdout=10% seq=16 batch=8 steps=4 eval_every=2
+save_every=2 optimizer=adamw(lr=1e-3) device=cpu compile=off precision=fp32
+'''
+tasks = "seq=16 batch=8 device=cpu compile=off precision=fp32 eval_every=100 save_every=100"
+layers = "1/12"
+"""
+FOLDERS = ("one-first", "two")
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, corpus_file, cache, capsys):
+    """Run the command in this process: its exit code, and what it printed where."""
+    monkeypatch.setenv("BERTC_CACHE", str(cache))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(training, "WAIT_SECONDS", 0.01)
+    (tmp_path / "depth.toml").write_text(TABLE)
+    (tmp_path / "farm.txt").write_text(corpus_file.read_text())
+    rows = [f"the {animal} said so\t{animal}" for animal in ("hen", "duck") for _ in range(4)]
+    (tmp_path / "said.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
+
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["bertc", "reproduce", *arguments])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        return int(end.value.code or 0), *capsys.readouterr()
+
+    return run
+
+
+TRAIN = ("depth.toml", "--scale", "tiny", "--data", ".")
+
+
+def taken_up(folder):
+    """How often each run of a table was begun or gone on with, by its place."""
+    files = sorted(folder.rglob("attempts.jsonl"))
+    return {str(file.parent.relative_to(folder)): len(read(file)) for file in files}
+
+
+def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkeypatch):
+    step, folder = loop._step, tmp_path / "runs/tables/depth/tiny"
+    with monkeypatch.context() as patch:
+
+        def stop(session, *others):
+            if "two" in str(session.folder.path) and session.progress.step == 3:
+                session.ranks.stop.agree(15)
+            return step(session, *others)
+
+        patch.setattr(loop, "_step", stop)
+        code, out, err = call(*TRAIN)
+    assert (code, out) == (143, "")
+    code, out, err = call("depth.toml", "--show")
+    assert code == 0, err
+    assert "2 of 4 runs are not finished" in out
+    code, out, err = call(*TRAIN, "--plot", "depth.svg")
+    assert code == 0, err
+    places = {f"{row}/seed-1/{run}" for row in FOLDERS for run in ("pretraining", "animals")}
+    resumed = "two/seed-1/pretraining"
+    assert taken_up(folder) == {place: 1 + (place == resumed) for place in places}
+    head, one, two, *_ = out.splitlines()
+    assert head.split() == [
+        "row",
+        "parameters",
+        "flops",
+        *"perplexity published animals both".split(),
+    ]
+    assert one.split()[:3] == ["one", "/", "first"]
+    assert "deeper is better (perplexity: two before one / first): " in out
+    assert "published +0.4" in out
+    assert "</svg>" in (tmp_path / "depth.svg").read_text()
+    code, out, err = call("depth.toml", "--show", "--json")
+    found = json.loads(out)
+    first = found["rows"][0]["scores"]
+    both = (first["perplexity"]["1"] + first["animals"]["1"]) / 2
+    assert first["both"]["1"] == pytest.approx(both)
+    assert (found["runs"], found["missing"]) == (4, 0)
+
+
+def test_a_run_of_another_process_is_waited_for(call, tmp_path, monkeypatch):
+    folder = tmp_path / "runs/tables/depth/tiny"
+    other = claim(folder / ".claims" / "one-first,seed-1,pretraining")
+    looks = []
+
+    def sleep(seconds):
+        looks.append(taken_up(folder))
+        if len(looks) == 1:
+            os.close(other)
+
+    monkeypatch.setattr(training.time, "sleep", sleep)
+    code, _, err = call(*TRAIN)
+    assert code == 0, err
+    assert "2 runs are those of other processes, or wait for them" in err
+    assert looks == [{"two/seed-1/pretraining": 1, "two/seed-1/animals": 1}]
+    assert set(taken_up(folder).values()) == {1}
+
+
+def test_a_row_that_fails_is_told_and_the_rest_goes_on(call, tmp_path):
+    text = (tmp_path / "depth.toml").read_text()
+    (tmp_path / "depth.toml").write_text(text.replace('layers=24"\npub', 'heads=7"\npub'))
+    (tmp_path / "said.tsv").unlink()
+    code, out, err = call(*TRAIN)
+    assert code == 65
+    assert "said.tsv is not there: two columns, text and label, from a farm" in err
+    assert "two/seed-1/pretraining failed: " in err
+    assert taken_up(tmp_path / "runs/tables/depth/tiny") == {"one-first/seed-1/pretraining": 1}
+    (tmp_path / "farm.txt").unlink()
+    code, _, err = call(*TRAIN, "--out", "others")
+    assert code == 66
+    assert "no row without files that are not there" in err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("order = [", 'order = ["three", ', "the claim `deeper is better` names three"),
+        ('score = "mlm"', "", "measure perplexity needs a score, or a mean of others"),
+        ('layers = "1/12"', "layer = 2", "scales.tiny.layer"),
+        ('name = "two"', 'name = "one / first"', "two rows are called one / first"),
+        ("[[rows]]", "[[rows]", "is no TOML"),
+    ],
+)
+def test_what_is_no_table_says_where(call, tmp_path, old, new, said):
+    text = (tmp_path / "depth.toml").read_text()
+    (tmp_path / "depth.toml").write_text(text.replace(old, new))
+    code, _, err = call("depth.toml", "--estimate")
+    assert code == 65
+    assert said in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("albert-33",), 66, "did you mean albert-3?"),
+        (("depth.toml",), 2, "--scale tiny, for a first look"),
+        (("depth.toml", "--scale", "huge"), 2, "--scale full, base, small, tiny"),
+        (("depth.toml", "--scale", "tiny", "--data", "x=y"), 2, "it needs text, said"),
+        (("depth.toml", "--scale", "tiny", "--data", "no/where"), 66, "there is no no/where"),
+        (("depth.toml", "--show"), 66, "was not begun yet"),
+    ],
+)
+def test_bad_arguments(call, arguments, code, said):
+    found, _, err = call(*arguments)
+    assert (found, said in err) == (code, True), err
