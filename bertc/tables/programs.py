@@ -5,11 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Template
-from typing import Literal
 
 from bertc.api import points
 from bertc.diagnostics import Diagnostics, MissingInputError, UsageError, listed
-from bertc.estimate import Estimate, estimate
+from bertc.estimate import Convention, Estimate, estimate
 from bertc.external import row_lengths
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.settings import aliases
@@ -17,9 +16,8 @@ from bertc.storage.paths import is_taken
 from bertc.syntax import parse
 from bertc.syntax.read.tree import Call, Number, Setting, Value
 from bertc.syntax.write.show import quoted
-from bertc.tables.table import Before, Measure, Need, Row, Scale, Table
+from bertc.tables.table import Before, Measure, Need, Row, Scale, ScaleName, Table
 
-ScaleName = Literal["full", "base", "small", "tiny"]
 PRETRAINING = "pretraining"
 BEFORE = "before"
 WIDTH = 8
@@ -159,6 +157,8 @@ class Jobs:
         if self.table.pretrains:
             yield self._main(row, seed, main)
         for measure in self.table.measures:
+            if not measure.is_taken(row.name, self.name):
+                continue
             if measure.eval:
                 place = f"{folder}/{folder_name(measure.name)}"
                 yield Job(place, row.name, measure.name, seed, "", (), (main,), eval=measure.eval)
@@ -247,10 +247,10 @@ def with_equal_steps(jobs: Jobs, device: str) -> dict[str, int]:
     return found
 
 
-def estimated(resolved: Resolved, device: str) -> Estimate:
+def estimated(resolved: Resolved, device: str, convention: Convention = "exact") -> Estimate:
     """The estimate of a run."""
     (lengths,) = row_lengths([resolved])
-    return estimate(resolved, device, lengths=lengths)
+    return estimate(resolved, device, convention, lengths=lengths)
 
 
 def shrunk(text: str, scale: Scale) -> str:

@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from bertc.diagnostics import DataError, MissingInputError, listed, nearest
+from bertc.estimate import Convention
 from bertc.resources import folder
 from bertc.storage.plain_file import read_text
 
@@ -26,6 +27,7 @@ SUFFIX = ".toml"
 SCALES = "scales"
 """The file with what scales are unless a table says otherwise."""
 LARGEST_BYTES = 2**20
+ScaleName = Literal["full", "base", "small", "tiny"]
 Title = Annotated[str, Field(min_length=1, max_length=200)]
 Name = Annotated[str, Field(pattern=r"^[\w.%=+ ,()/:&'-]{1,100}$")]
 
@@ -91,7 +93,7 @@ class Measure(_Part):
 
     ``spec`` trains a task: ``$run`` is the row's run. ``eval`` are options of ``bertc eval`` for
     the row's run. ``score`` is its name in evaluations. ``shown``: a share as percent, a loss as
-    perplexity or as bits.
+    perplexity or as bits. ``rows`` and ``scales``: where it is taken; none: everywhere.
     """
 
     name: Name
@@ -101,6 +103,12 @@ class Measure(_Part):
     mean: tuple[Name, ...] = ()
     better: Literal["more", "less"] = "more"
     shown: Literal["as it is", "percent", "perplexity", "bits"] = "as it is"
+    rows: tuple[Name, ...] = ()
+    scales: tuple[ScaleName, ...] = ()
+
+    def is_taken(self, row: str, scale: str) -> bool:
+        """True if it is taken of a row at a scale."""
+        return (not self.rows or row in self.rows) and (not self.scales or scale in self.scales)
 
 
 class Claim(_Part):
@@ -142,12 +150,14 @@ class Table(_Part):
     remark: str = ""
     spec: str = ""
     equal: Literal["steps", "flops", "time"] = "steps"
+    convention: Convention = "exact"
+    """Of FLOPs in estimates beside published ones."""
     needs: Mapping[str, Need] = {}
     before: tuple[Before, ...] = ()
     rows: Annotated[tuple[Row, ...], Field(min_length=1)]
     measures: Annotated[tuple[Measure, ...], Field(min_length=1)]
     claims: tuple[Claim, ...] = ()
-    scales: Mapping[Literal["full", "base", "small", "tiny"], Scale]
+    scales: Mapping[ScaleName, Scale]
 
     @model_validator(mode="after")
     def _holds_together(self) -> "Table":
@@ -163,6 +173,7 @@ class Table(_Part):
             _refuse_strangers([claim.measure], figures, f"the claim `{claim.says}`")
         for measure in self.measures:
             _refuse_strangers(measure.mean, measures, f"mean of {measure.name}")
+            _refuse_strangers(measure.rows, rows, f"rows of {measure.name}")
             if bool(measure.score) == bool(measure.mean):
                 raise ValueError(f"measure {measure.name} needs a score, or a mean of others")
         return self
