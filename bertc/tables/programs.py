@@ -16,7 +16,15 @@ from bertc.storage.paths import is_taken
 from bertc.syntax import parse
 from bertc.syntax.read.tree import Call, Number, Setting, Value
 from bertc.syntax.write.show import quoted
-from bertc.tables.table import Before, Measure, Need, Row, Scale, ScaleName, Table
+from bertc.tables.table import (
+    Before,
+    Measure,
+    Need,
+    Row,
+    Scale,
+    Table,
+    is_whole,
+)
 
 PRETRAINING = "pretraining"
 BEFORE = "before"
@@ -27,6 +35,8 @@ SHRUNK: Mapping[str, str] = {
     "seq": "seq", "memory": "seq", "batch": "batch", "steps": "steps",
 }  # fmt: skip
 """Settings of rows that a scale multiplies, and by which of its ratios."""
+LENGTHS = ("seq", "memory", "clamp", "sliding")
+"""Options of evaluations that a scale multiplies as it does the length of rows."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +128,8 @@ class Job:
 class Jobs:
     """The runs of a table at a scale, for seeds, in a folder.
 
-    ``steps`` are those of rows that are trained for an equal budget.
+    ``steps`` are those of rows that are trained for an equal budget. ``sketched``: for estimates,
+    with what stands for runs before.
     """
 
     def __init__(
@@ -128,6 +139,7 @@ class Jobs:
         files: Files,
         out: Path,
         steps: Mapping[str, int] | None = None,
+        sketched: bool = False,
     ) -> None:
         if scale not in table.scales:
             raise UsageError(
@@ -135,7 +147,7 @@ class Jobs:
             )
         self.table, self.name, self.files, self.out = table, scale, files, out
         self.scale: Scale = table.scales[scale]  # type: ignore[index]
-        self.steps = steps or {}
+        self.steps, self.sketched = steps or {}, sketched
 
     def all(self, seeds: Sequence[int]) -> list[Job]:
         """All of them, in an order in which each stands after those it waits for."""
@@ -147,7 +159,8 @@ class Jobs:
 
     def before(self, each: Before) -> Job:
         """The job of a run that rows begin with or learn from."""
-        own = [self.scale.spec if each.pretraining else self.scale.tasks]
+        usual = self.scale.spec if each.pretraining else self.scale.tasks
+        own = [each.at.get(self.name, usual)]
         return self._job(f"{BEFORE}/{each.name}", "", "", 1, each.spec, own)
 
     def of(self, row: Row, seed: int) -> Iterator[Job]:
@@ -160,18 +173,34 @@ class Jobs:
             if not measure.is_taken(row.name, self.name):
                 continue
             if measure.eval:
-                place = f"{folder}/{folder_name(measure.name)}"
-                yield Job(place, row.name, measure.name, seed, "", (), (main,), eval=measure.eval)
+                yield self._evaluation(measure, row, seed, folder, main)
             elif measure.spec:
                 yield self._task(measure, row, seed, folder, main)
 
     def _main(self, row: Row, seed: int, name: str) -> Job:
         text = row.spec if row.is_whole else self.table.spec
-        own = [self.scale.spec, *self._settings(row)]
+        own, told = [self.scale.spec, *self._settings(row)], False
+        if is_whole(row.at.get(self.name, "")):
+            text, own, told = row.at[self.name], [], True
         if row.name in self.steps:
             own.append(f"steps={self.steps[row.name]}")
-        share = 1 if any(map(_sets_steps, own)) else self.scale.steps
+        share = 1 if told or any(map(_sets_steps, own)) else self.scale.steps
         return replace(self._job(name, row.name, "", seed, text, own), share=share)
+
+    def _evaluation(self, measure: Measure, row: Row, seed: int, folder: str, main: str) -> Job:
+        run = f"{folder}/{folder_name(measure.of)}" if measure.of else main
+        name = f"{folder}/{folder_name(measure.name)}"
+        filled = self._job(
+            name, row.name, measure.name, seed, str(measure.eval.get("task", "")), []
+        )
+        options = {
+            name: self._lengthened(value) if name in LENGTHS else value
+            for name, value in measure.eval.items()
+        } | ({"task": filled.text} if filled.text else {})
+        return replace(filled, text="", overrides=(), after=(run,), eval=options)
+
+    def _lengthened(self, tokens: int | bool | str) -> int:
+        return round(int(tokens) * self.scale.seq)
 
     def _task(self, measure: Measure, row: Row, seed: int, folder: str, main: str) -> Job:
         name = f"{folder}/{folder_name(measure.name)}"
@@ -204,8 +233,11 @@ class Jobs:
             for each, need in self.table.needs.items()
             if each in names and not need.otherwise and not self.files.there(each, need)
         ]
-        values = {each: quoted(str(self.out / place)) for each, place in before.items()}
-        values |= {each: self._given(each, need) for each, need in self.table.needs.items()}
+        values = {each: self._given(each, need) for each, need in self.table.needs.items()}
+        for known in self.table.before:
+            path = quoted(str(self.out / before[known.name]))
+            sketch = known.sketch if self.sketched else ""
+            values[known.name] = Template(sketch).safe_substitute(values) or path
         if main:
             values["run"] = quoted(str(self.out / main))
             after += [main] * ("run" in names)
@@ -213,8 +245,9 @@ class Jobs:
         return Job(name, row, measure, seed, filled[0], (*filled[1:],), (*after,), (*lacks,))
 
     def _given(self, name: str, need: Need) -> str:
-        if need.otherwise and not self.files.there(name, need):
-            return need.otherwise
+        stand_in = need.otherwise or need.sketch
+        if stand_in and not self.files.there(name, need):
+            return stand_in
         path = quoted(str(self.files.of(name, need)))
         return Template(need.given).safe_substitute(path=path)
 
@@ -263,7 +296,7 @@ def shrunk(text: str, scale: Scale) -> str:
         if not isinstance(item, Setting):
             continue
         name = names.get(item.name.text, item.name.text)
-        if name in SHRUNK and isinstance(item.value, Number) and item.value.value is not None:
+        if name in SHRUNK and isinstance(item.value, Number) and item.value.value:
             ratio = getattr(scale, SHRUNK[name])
             unit = WIDTH if SHRUNK[name] == "widths" else 1
             new = unit * max(1, round(item.value.value * ratio / unit))

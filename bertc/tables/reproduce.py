@@ -42,9 +42,9 @@ def tell_costs(name: str, scale: str, data: Sequence[str], device: str) -> Costs
     """
     table = read_table(name)
     files = files_of(table, data)
-    jobs = Jobs(table, scale, files, folder_of(table, scale, None))
+    jobs = Jobs(table, scale, files, folder_of(table, scale, None), sketched=True)
     steps = with_equal_steps(jobs, device)
-    return costs_of(Jobs(table, scale, files, jobs.out, steps), device)
+    return costs_of(Jobs(table, scale, files, jobs.out, steps, sketched=True), device)
 
 
 def reproduce(

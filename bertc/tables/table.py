@@ -49,7 +49,7 @@ class Need(_Part):
 
     ``path`` is where they lie below ``--data``, ``form`` what they hold, ``source`` where they are
     had. ``given`` is the text for ``$name``, with its path as ``$path``; ``otherwise`` the text
-    without files.
+    without files; ``sketch`` that of estimates without files, where runs wait for them.
     """
 
     path: Title
@@ -57,15 +57,21 @@ class Need(_Part):
     source: Title
     given: str = "$path"
     otherwise: str = ""
+    sketch: str = ""
 
 
 class Before(_Part):
-    """A run that others begin with or learn from, as ``$name``; one for all rows and seeds."""
+    """A run that others begin with or learn from, as ``$name``; one for all rows and seeds.
+
+    ``at`` are settings instead of those of a scale, ``sketch`` the text for ``$name`` in estimates.
+    """
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
     spec: str
     pretraining: bool = True
     """False: a task, with the settings of tasks at a scale."""
+    at: Mapping[str, str] = {}
+    sketch: str = ""
 
 
 class Row(_Part):
@@ -73,7 +79,7 @@ class Row(_Part):
 
     They are settings of its pretraining, or in a table that pretrains nothing of its tasks.
     ``published`` are the paper's figures by measure; ``at`` are settings instead of ``spec`` at a
-    scale, where ratios cannot say them.
+    scale, where ratios cannot say them, or a whole spec, to which the scale adds nothing.
     """
 
     name: Name
@@ -85,21 +91,23 @@ class Row(_Part):
     @property
     def is_whole(self) -> bool:
         """True if it does not build on the spec of all rows."""
-        return self.spec.lstrip().startswith("extends")
+        return is_whole(self.spec)
 
 
 class Measure(_Part):
     """A column: a score of the row's run, of a task that begins with it, or a mean of others.
 
-    ``spec`` trains a task: ``$run`` is the row's run. ``eval`` are options of ``bertc eval`` for
-    the row's run. ``score`` is its name in evaluations. ``shown``: a share as percent, a loss as
-    perplexity or as bits. ``rows`` and ``scales``: where it is taken; none: everywhere.
+    ``spec`` trains a task: ``$run`` is the row's run. ``eval`` are options of ``bertc eval``,
+    ``task`` among them, for the row's run or that of the measure ``of``. ``score`` is its name in
+    evaluations. ``shown``: a share as percent, a loss as perplexity or as bits. ``rows`` and
+    ``scales``: where it is taken; none: everywhere.
     """
 
     name: Name
     score: str = ""
     spec: str = ""
     eval: Mapping[str, int | bool | str] = {}
+    of: str = ""
     mean: tuple[Name, ...] = ()
     better: Literal["more", "less"] = "more"
     shown: Literal["as it is", "percent", "perplexity", "bits"] = "as it is"
@@ -172,8 +180,10 @@ class Table(_Part):
             _refuse_strangers(claim.order, rows, f"the claim `{claim.says}`")
             _refuse_strangers([claim.measure], figures, f"the claim `{claim.says}`")
         for measure in self.measures:
-            _refuse_strangers(measure.mean, measures, f"mean of {measure.name}")
+            trained = [each.name for each in self.measures if each.spec]
             _refuse_strangers(measure.rows, rows, f"rows of {measure.name}")
+            _refuse_strangers(measure.mean, measures, f"mean of {measure.name}")
+            _refuse_strangers([measure.of] * bool(measure.of), trained, f"of of {measure.name}")
             if bool(measure.score) == bool(measure.mean):
                 raise ValueError(f"measure {measure.name} needs a score, or a mean of others")
         return self
@@ -186,6 +196,11 @@ class Table(_Part):
     def pretrains(self) -> bool:
         """True if rows have a run of their own, beside those of tasks."""
         return any("$run" in each.spec or not (each.spec or each.mean) for each in self.measures)
+
+
+def is_whole(text: str) -> bool:
+    """True of a spec, which begins with ``extends``; false of settings."""
+    return text.lstrip().startswith("extends")
 
 
 FIGURES = ("parameters", "flops")

@@ -93,8 +93,10 @@ def _train(job: Job, out: Path) -> None:
 
 def _evaluate(job: Job, out: Path) -> None:
     """Evaluate the run before, and keep the figures."""
-    manner = Manner(**job.eval)  # type: ignore[arg-type]
-    report = evaluate_run(out / job.after[-1], manner, quiet=True)
+    options = dict(job.eval or {})
+    task = str(options.pop("task", ""))
+    manner = Manner(**options)  # type: ignore[arg-type]
+    report = evaluate_run(out / job.after[-1], manner, task=task, quiet=True)
     assert report.evaluation is not None, "a finished run was evaluated"
     line: Any = {"kind": "eval", **report.evaluation.fields()}
     values = values_of(line)
