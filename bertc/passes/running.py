@@ -2,6 +2,7 @@
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.data import RUNNING, StreamPair
+from bertc.ir.network.attention_node import AttentionNode
 from bertc.ir.program.complete import StageSettings
 from bertc.passes.settings.fixes import fix, fix_settings, note, written
 from bertc.passes.settings.stages import asks_about_pairs, has_tasks
@@ -91,9 +92,12 @@ def _reading_on(stage: StageSettings, near_alone: bool) -> str:
 def _relative(stage: StageSettings) -> str:
     """Relative attention: the one that a written attention replaced, if it was such a one."""
     replaced = stage.origins["attention"].replaced
-    if replaced is None or replaced.origin.span is None or not replaced.value.knows_directions:
+    # The attention of an `init` has the origin of that, which may have replaced another `init`.
+    attention = replaced.value if replaced else None
+    if not isinstance(attention, AttentionNode) or not attention.knows_directions:
         return "attention=relative"
-    return "".join(replaced.origin.span.text.split())
+    span = replaced.origin.span if replaced else None
+    return "".join(span.text.split()) if span else "attention=relative"
 
 
 def _pair_possible(stage: StageSettings, rows: StreamPair, diagnostics: Diagnostics) -> None:
