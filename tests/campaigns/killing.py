@@ -1,9 +1,9 @@
 """Commands that are killed, and run twice at once in one folder: nothing lost or done twice.
 
 A command trains several toy runs three times: undisturbed; killed with SIGKILL at random moments
-and begun again; and by two processes at once. The killed one has to end with the scores and
-weights of the undisturbed one, and a run that was finished at a kill may not be taken up again. Of
-two processes exactly one may take up each run.
+after another run has finished, and begun again; and by two processes at once. The killed one has to
+end with the scores and weights of the undisturbed one, and a run that was finished at a kill may
+not be taken up again. Of two processes exactly one may take up each run.
 """
 
 import argparse
@@ -58,22 +58,22 @@ def start(work: Work, out: Path, name: str, log: str) -> "subprocess.Popen[bytes
 def killed(work: Work, out: Path, kills: int, seed: int, straight: float) -> list[str]:
     """Kill the work so often, and compare; the mistakes. Prints a row for each kill."""
     folder, draw = out / "killed", random.Random(seed)
-    mistakes, seen = list[str](), list[State]()
-    begins = straight / work.runs  # time that a process takes to begin, about
+    mistakes, seen = list[str](), [work.finished(folder)]
     print("| kill | after (s) | runs finished |")
     print("|---|---|---|")
     for number in range(1, kills + 1):
+        began = time.monotonic()
         process = start(work, out, "killed", "killed.log")
-        seconds = draw.uniform(0.5, 1.2) * straight / (kills + 1) + begins
-        time.sleep(seconds)
+        while process.poll() is None and len(work.finished(folder)) == len(seen[-1]):
+            time.sleep(0.2)
+        time.sleep(draw.uniform(0, 1.5) * straight / work.runs)
         ended = process.poll() is not None
         process.send_signal(signal.SIGKILL)
         process.wait()
         if ended:
             mistakes.append(f"kill {number} came too late, the work had ended")
-        before = work.finished(folder)
-        print(f"| {number} | {seconds:.1f} | {len(before)} |", flush=True)
-        seen.append(before)
+        seen.append(work.finished(folder))
+        print(f"| {number} | {time.monotonic() - began:.0f} | {len(seen[-1])} |", flush=True)
     start(work, out, "killed", "killed.log").wait()
     after = work.finished(folder)
     for before in seen:
