@@ -49,6 +49,12 @@ def results_(
 @app.command("eval")
 def evaluate(
     run: RunArgument,
+    data: Annotated[
+        str, typer.Option(help="text to evaluate on, all of it: a path, or files('a.txt')")
+    ] = "",
+    objective: Annotated[
+        str, typer.Option(help="other terms than it learned: of a run with sop, nsp")
+    ] = "",
     seq: Annotated[int, typer.Option(min=0, help="tokens per row of a stream [0: as trained]")] = 0,
     memory: Annotated[
         int | None, typer.Option(min=0, help="length of the memory in tokens [default: as trained]")
@@ -63,8 +69,15 @@ def evaluate(
     sliding: Annotated[
         int, typer.Option(min=0, help="predict each token from so many before it")
     ] = 0,
+    stride: Annotated[
+        int, typer.Option(min=1, help="tokens that each window of --sliding predicts")
+    ] = 1,
     examples: Annotated[
-        int, typer.Option(min=0, help="held-out rows, or examples of a task [0: as trained]")
+        int,
+        typer.Option(
+            min=0,
+            help="held-out rows, --sliding: tokens, or examples of a task [0: as trained]",
+        ),
     ] = 0,
     task: Annotated[
         str, typer.Option(help="its name, or with a file to score: classify('test.tsv')")
@@ -81,7 +94,7 @@ def evaluate(
     from bertc.evaluation.without import LeftOut
     from bertc.inference.evaluate import evaluate_run
 
-    manner = Manner(seq, memory, clamp, same_length, sliding, examples)
+    manner = Manner(seq, memory, clamp, same_length, sliding, examples, stride, data, objective)
     left_out = LeftOut(without_heads, without_layers)
     report = evaluate_run(run, manner, task=task, part=part, left_out=left_out)
     typer.echo(report.as_json() if json else report.summary(evaluated_only=True))

@@ -46,6 +46,10 @@ class Heads(nn.Module):
         assert found is not None, "heads are modules"
         return found
 
+    def answer(self, name: str, learned: str) -> None:
+        """Let the head called ``learned`` answer to another name too."""
+        self._modules[name] = self[learned]
+
 
 class Pooler(Linear):
     """A dense layer and what follows it: one state a row, or a new state of each token."""
