@@ -4,7 +4,7 @@ Axes: t terms of the objective, v vocabulary.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -119,29 +119,25 @@ def evaluate(
     objective: Objective,
     batches: Iterable[RawBatch],
     vocab: VocabTensors,
-    nats_v: Tensor,
+    costs: Sequence[Tensor],
     microbatch: int,
     seed: int,
     ranks: ProcessGroup,
-    characters_v: Tensor | None = None,
 ) -> Evaluation:
     """Evaluate on all batches, each of one language; every process takes its share of the rows.
 
-    ``characters_v`` are those of each token, if they are to be counted.
-
     Masks are keyed by example, so every evaluation uses the same ones. A term without held-out
     examples has no loss. The memory of a stage is emptied before the first batch of a language and
-    passed on from batch to batch.
+    passed on from batch to batch. ``costs`` (v,) of tokens: nats by frequency, perhaps characters.
 
     Raises:
         StoppedError: if a stop was requested meanwhile.
     """
     stage = stage.held_out
     # Per language (5 or 6, t): loss sums, correct, positives, counts, unigram losses, characters.
-    costs = [nats_v] if characters_v is None else [nats_v, characters_v]
     totals: dict[str, Tensor] = {}
     memories: dict[str, list[Memory | None]] = {}
-    examples, device, prepared = 0, nats_v.device, preparing(nats_v.device)
+    examples, device, prepared = 0, costs[0].device, preparing(costs[0].device)
     model.eval()
     try:
         for batch in batches:
@@ -157,10 +153,7 @@ def evaluate(
                 rows = (len(part.originals) for part in parts)
                 memories[language] = [beginning(model, stage, n, device) for n in rows]
             statistics = _scored(objective, parts, memories[language], torch.ones_like(counts_t))
-            guessed = [
-                torch.stack([_guess(t, micro_batch, cost_v) for t in stage.objective])
-                for cost_v in costs
-            ]
+            guessed = [_guesses(stage, micro_batch, cost_v) for cost_v in costs]
             sums = torch.stack([*exact(statistics), exact(counts_t), *guessed])
             totals[language] = totals.get(language, 0) + sums
             examples += len(batch.lengths)
@@ -224,6 +217,11 @@ def _means(stage: Stage, total: Tensor) -> dict[str, float]:
     divided_by = divisors(stage, total[3]).tolist()
     terms = zip(kinds(stage), sums, divided_by, counted, strict=True)
     return {name: value / part for name, value, part, count in terms if count}
+
+
+def _guesses(stage: Stage, micro_batch: MicroBatch, cost_v: Tensor) -> Tensor:
+    """Summed cost (t,) of the tokens that each term predicts."""
+    return torch.stack([_guess(term, micro_batch, cost_v) for term in stage.objective])
 
 
 def _guess(term: Term, micro_batch: MicroBatch, cost_v: Tensor) -> Tensor:

@@ -151,9 +151,9 @@ def slide(
         for micro_batch in _windows(name, text, window, stride, rows, device):
             hidden_bth = model.read(micro_batch.reading)
             loss = losses(micro_batch, Outputs(hidden_bth))[name]
-            own = micro_batch.terms[name]
-            assert isinstance(own, NextTokenTargets), "as _windows makes them"
-            guessed = [(cost_v[own.targets] * own.weights).sum() for cost_v in costs]
+            targets = micro_batch.terms[name]
+            assert isinstance(targets, NextTokenTargets), "as _windows makes them"
+            guessed = [(cost_v[targets.targets] * targets.weights).sum() for cost_v in costs]
             sums += torch.stack([loss.sum, loss.correct, loss.count, *guessed]).cpu().double()
             progress.advance(int(loss.count))
         progress.end()

@@ -41,7 +41,7 @@ def evaluated_alone(resolved: Resolved, stage: Stage, run: Path, data: str) -> R
     )
 
 
-def asked(stage: Stage, objective: str, run: Path) -> tuple[Stage, dict[str, str]]:
+def with_objective(stage: Stage, objective: str, run: Path) -> tuple[Stage, dict[str, str]]:
     """The stage with another objective, and the heads that answer it: learned one by asked one.
 
     A question about pairs is answered by the head of another one (Lan et al. 2020, table 5).
@@ -67,8 +67,8 @@ def _head(stage: Stage, wanted: Objective, run: Path) -> str:
     learned = [term.objective for term in stage.objective]
     same = [one for one in learned if one.head_name == wanted.head_name]
     alike = [one for one in learned if wanted.pairs != "none" and one.pairs != "none"]
-    found = next(iter(same + alike), None)
-    if found is None:
+    answering = next(iter(same + alike), None)
+    if answering is None:
         told = " and ".join(one.title for one in learned)
         raise UsageError(
             f"this run learned {told}: it has no head for {wanted.title}, whose answers would be "
@@ -78,7 +78,7 @@ def _head(stage: Stage, wanted: Objective, run: Path) -> str:
     missing = wanted.needs_replacements and not (stage.sampled or stage.replacements.kind != "none")
     if missing or not wanted.answered_by(stage.encoder):
         raise UsageError(f"this network cannot read text as {wanted.title} asks")
-    return found.head_name
+    return answering.head_name
 
 
 def _terms(objective: str) -> tuple[Term, ...]:

@@ -1,4 +1,4 @@
-"""What next tokens cost a model, and how fast it read them."""
+"""Cost of next tokens to a model, and the speed at which it read them."""
 
 import math
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ LARGEST_SHOWN, LARGEST_KNOWN = 50.0, 700.0
 
 
 @dataclass(frozen=True)
-class Reading:
+class NextTokenCost:
     """An evaluation of next tokens; ``seconds`` are of reading alone, without loading.
 
     ``bits_per_character`` is None where tokens do not spell all of the text.
@@ -36,13 +36,13 @@ class Reading:
         )
 
 
-def reading_of(evaluation: Evaluation, stage: Stage, seconds: float) -> Reading | None:
+def next_token_cost(evaluation: Evaluation, stage: Stage, seconds: float) -> NextTokenCost | None:
     """The reading of a stage of next tokens alone; None for other objectives."""
     if [term.objective.order for term in stage.objective] != ["forward"]:
         return None
     bits, tokens = evaluation.loss / math.log(2), evaluation.predictions
     characters = evaluation.characters
-    return Reading(
+    return NextTokenCost(
         tokens=tokens,
         seconds=seconds,
         tokens_per_second=tokens / max(seconds, 1e-9),

@@ -10,7 +10,7 @@ from bertc.data import RunningData, TaskData, TextData
 from bertc.data.vocab.characters import characters_by_token
 from bertc.evaluation.held_out import Evaluation, counted, evaluate, heldout_rows, unigram_nats
 from bertc.evaluation.options import Manner, read_data, slide
-from bertc.evaluation.reading import Reading, reading_of
+from bertc.evaluation.reading import NextTokenCost, next_token_cost
 from bertc.evaluation.tasks import (
     evaluate_files,
     evaluate_tasks,
@@ -25,7 +25,7 @@ from bertc.evaluation.without import (
 )
 from bertc.host.display import Display, choose
 from bertc.host.exact import preparing
-from bertc.inference.opened import Opened, opened
+from bertc.inference.open_run import OpenRun, open_run
 from bertc.interop.folders import PROGRESS
 from bertc.interop.loading import has_average
 from bertc.ir.program.resolved import Resolved
@@ -40,7 +40,7 @@ from bertc.train.state import Progress
 
 EVERYTHING = 1 << 40
 """More rows and tokens than any text has."""
-Evaluated = tuple[Evaluation, tuple[str, ...], Reading | None]
+Evaluated = tuple[Evaluation, tuple[str, ...], NextTokenCost | None]
 """An evaluation, lines that describe it, and what next tokens cost."""
 
 
@@ -67,7 +67,7 @@ def evaluate_run(
     """
     manner = manner or Manner()
     folder = RunFolder(run)
-    resolved, done = folder.read_resolved(), _progress(folder)
+    resolved, done = folder.read_resolved(), progress_of(folder)
     resolved = resolved.held(done.held)
     with closing(choose(quiet)) as display:
         if task or part or (manner.examples and resolved.trained_at(done.step).tasks):
@@ -108,7 +108,7 @@ def _as_in_training(
     left_out: LeftOut,
 ) -> Evaluated:
     """Evaluate on the run's own held-out data, or on other text."""
-    with opened(folder, resolved, progress.step, manner, cache, display) as run:
+    with open_run(folder, resolved, progress.step, manner, cache, display) as run:
         if isinstance(run.data, TaskData):
             if not any(task_set.parts for task_set in run.data.sets):
                 raise nothing_to_judge_by(run.stage.tasks[0])
@@ -118,45 +118,47 @@ def _as_in_training(
         refuse_compared_layers(run.stage, left_out, folder.path)
         with leaving_out(run.model, left_out) as left:
             evaluation, seconds = _of_text(left, run, run.data, manner, display)
-        return evaluation, (manner.told(run.stage),), reading_of(evaluation, run.stage, seconds)
+        return (
+            evaluation,
+            (manner.told(run.stage),),
+            next_token_cost(evaluation, run.stage, seconds),
+        )
 
 
 def _of_text(
-    model: Model, run: Opened, data: TextData, manner: Manner, display: Display
+    model: Model, run: OpenRun, data: TextData, manner: Manner, display: Display
 ) -> tuple[Evaluation, float]:
     """The evaluation, and the seconds that it took."""
     stage, device, vocabulary = run.stage, next(model.parameters()).device, data.vocabulary
     nats_v = unigram_nats(vocabulary, data.tokens, device)
     known = characters_by_token(vocabulary)
-    characters_v = None if known is None else torch.from_numpy(known).to(nats_v)
+    costs = [nats_v, *([] if known is None else [torch.from_numpy(known).to(nats_v)])]
     examples = manner.examples or (EVERYTHING if manner.data else run.examples)
     began = time.perf_counter()
     if manner.sliding and isinstance(data, RunningData):
-        costs = [nats_v] if characters_v is None else [nats_v, characters_v]
-        found = slide(model, stage, data, costs, manner, examples, run.microbatch, display)
-        return found, time.perf_counter() - began
+        evaluation = slide(model, stage, data, costs, manner, examples, run.microbatch, display)
+        return evaluation, time.perf_counter() - began
     rows = heldout_rows(stage, run.microbatch, run.ranks)
     seed = model.resolved.run.seed
     objective = make_objective(
         model, stage, False, frozen_networks(stage, device, model.compute_dtype, seed)
     )
     began = time.perf_counter()
-    found = evaluate(
+    evaluation = evaluate(
         model,
         stage,
         objective,
         counted(read_data(data, stage), rows, examples, display),
         vocab_tensors(vocabulary, preparing(device)),
-        nats_v,
+        costs,
         run.microbatch,
         seed,
         run.ranks,
-        characters_v,
     )
-    return found, time.perf_counter() - began
+    return evaluation, time.perf_counter() - began
 
 
-def _progress(folder: RunFolder) -> Progress:
+def progress_of(folder: RunFolder) -> Progress:
     """The progress of the run; a fresh one for an imported model."""
     checkpoint, _ = newest(folder.checkpoints, *folder.identities())
     return (

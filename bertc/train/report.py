@@ -13,7 +13,7 @@ from bertc.diagnostics import html_lines, html_table
 from bertc.estimate.beside import PartBeside, beside_table
 from bertc.estimate.units import several
 from bertc.evaluation.held_out import Evaluation, always_lines
-from bertc.evaluation.reading import Reading, as_told
+from bertc.evaluation.reading import NextTokenCost, as_told
 from bertc.host.display import clock
 from bertc.ir.learning.objective import PRETRAINING
 
@@ -34,7 +34,7 @@ class Report:
     evaluation: Evaluation | None
     notes: tuple[str, ...] = ()
     where: Mapping[str, tuple[PartBeside, ...]] = field(default_factory=dict)
-    reading: Reading | None = None
+    reading: NextTokenCost | None = None
 
     def as_json(self) -> str:
         """The report as one JSON object."""
@@ -51,8 +51,8 @@ class Report:
                     console.print(f"{task} {part}: {same}", markup=False, soft_wrap=True)
                 for name, loss in self.evaluation.losses.items():
                     if name in PRETRAINING and PRETRAINING[name].order == "forward":
-                        told = self.reading.told() if self.reading else as_told(loss)
-                        console.print(told, markup=False, soft_wrap=True)
+                        line = self.reading.told() if self.reading else as_told(loss)
+                        console.print(line, markup=False, soft_wrap=True)
             if self.step:
                 line = f"{self.folder} after step {self.step:,} of {self.steps:,}"
                 console.print(

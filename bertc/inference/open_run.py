@@ -11,7 +11,7 @@ from bertc.data import AnyData, prepare
 from bertc.diagnostics import DataError
 from bertc.distributed.process_group import ProcessGroup
 from bertc.evaluation.options import Manner
-from bertc.evaluation.other_text import asked, evaluated_alone
+from bertc.evaluation.other_text import evaluated_alone, with_objective
 from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import Display
 from bertc.host.machine import detect, determinism, is_deterministic
@@ -27,8 +27,8 @@ from bertc.train.resumed_plan import plan_of
 from bertc.train.session import Watched
 
 
-class Opened(NamedTuple):
-    """A model set to read as asked, its stage and data; ``examples`` to read unless told."""
+class OpenRun(NamedTuple):
+    """A model set to read as asked, its stage and data; ``examples`` is how many by default."""
 
     model: Model
     stage: Stage
@@ -40,14 +40,14 @@ class Opened(NamedTuple):
 
 
 @contextmanager
-def opened(
+def open_run(
     folder: RunFolder,
     resolved: Resolved,
     step: int,
     manner: Manner,
     cache: Path | None,
     display: Display,
-) -> Iterator[Opened]:
+) -> Iterator[OpenRun]:
     """Load the model that a run has after ``step`` steps, and open the data of that stage.
 
     Raises:
@@ -85,7 +85,7 @@ def opened(
             program = evaluated_alone(resolved, stage, folder.path, manner.data)
             data, stage = prepare(program, where, watched, networks).stage(0), program.stages[0]
         microbatch, examples = plan.microbatches[index], resolved.run.eval_examples
-        yield Opened(model, stage, data, microbatch, examples, ranks, stop)
+        yield OpenRun(model, stage, data, microbatch, examples, ranks, stop)
 
 
 def _loaded(folder: Path) -> Model:
@@ -102,7 +102,7 @@ def _asked(model: Model, stage: Stage, manner: Manner, folder: Path) -> Stage:
     """The stage with the objective asked; the model gets its heads under their names."""
     if not manner.objective:
         return stage
-    stage, heads = asked(stage, manner.objective, folder)
+    stage, heads = with_objective(stage, manner.objective, folder)
     for name, learned in heads.items():
         model.heads.answer(name, learned)
     return stage
