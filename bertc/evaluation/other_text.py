@@ -69,9 +69,9 @@ def _head(stage: Stage, wanted: Objective, run: Path) -> str:
     alike = [one for one in learned if wanted.pairs != "none" and one.pairs != "none"]
     answering = next(iter(same + alike), None)
     if answering is None:
-        told = " and ".join(one.title for one in learned)
+        titles = " and ".join(one.title for one in learned)
         raise UsageError(
-            f"this run learned {told}: it has no head for {wanted.title}, whose answers would be "
+            f"this run learned {titles}: it has no head for {wanted.title}, whose answers would be "
             "chance",
             help=f'train one: init="{run}" objective={wanted.title}',
         )

@@ -3,7 +3,7 @@
 Axes: b rows, s positions of a row, k replacements of a row.
 """
 
-from typing import assert_never
+from typing import Literal, assert_never
 
 import torch
 import torch.nn.functional as F
@@ -43,14 +43,8 @@ class RtdTensors(TermTensors[Rtd, ReplacedTokens, Detector]):
     ) -> tuple[EncoderInputs, ReplacedTokens]:
         """Positions to replace; replacements too, unless a network samples them."""
         assert rows.hidden is not None, "rtd replaces masked positions"
-        own = choose_replaced(self.node, rows.inputs, rows.hidden, rows.real, rows.key)
-        if rows.stage.sampled is not None:
-            return reading, own
-        source = rows.stage.replacements
-        others_bk = draw_replacements(source, rows.vocab, rows.inputs, own, rows.key)
-        return reading._replace(
-            token_ids=scatter_tokens(rows.inputs.token_ids, own, others_bk)
-        ), own
+        own = choose_replaced(self.node.over, rows.inputs, rows.hidden, rows.real, rows.key)
+        return with_replacements(rows, reading, own), own
 
     def positions(self, own: ReplacedTokens, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
         """Positions (b, k) of the chosen tokens, with first ones; None: all are classified."""
@@ -93,7 +87,8 @@ class RtdTensors(TermTensors[Rtd, ReplacedTokens, Detector]):
         guesses_bk: Int[torch.Tensor, "b k"],
     ) -> EncoderInputs:
         """Inputs with the guesses at the chosen positions; the first token of a row stays."""
-        return reading._replace(token_ids=scatter_tokens(batch.originals, own, guesses_bk))
+        ids_bs = scatter_tokens(batch.originals, own.positions, guesses_bk)
+        return reading._replace(token_ids=ids_bs)
 
     def marks(self, own: ReplacedTokens, row: int) -> set[int]:
         """Positions of the replaced tokens."""
@@ -130,15 +125,34 @@ def _first_positions(batch: MicroBatch) -> Int[torch.Tensor, "#b s"]:
     return lane_s - restarting_positions(numbers_bs)
 
 
+def with_replacements(
+    rows: TextRows, reading: EncoderInputs, where: ReplacedTokens
+) -> EncoderInputs:
+    """The inputs with tokens replaced at random; unchanged where a network samples them."""
+    if rows.stage.sampled is not None:
+        return reading
+    source = rows.stage.replacements
+    others_bk = draw_replacements(source, rows.vocab, rows.inputs, where, rows.key)
+    ids_bs = scatter_tokens(rows.inputs.token_ids, where.positions, others_bk)
+    return reading._replace(token_ids=ids_bs)
+
+
 def choose_replaced(
-    objective: Rtd, inputs: Inputs, masks: Predictions, real_bs: Bool[torch.Tensor, "b s"], key: int
+    over: Literal["all", "masked"],
+    inputs: Inputs,
+    masks: Predictions,
+    real_bs: Bool[torch.Tensor, "b s"],
+    key: int,
 ) -> ReplacedTokens:
-    """Replace the masked positions; random numbers are keyed by position, so duplicates agree."""
+    """Replace the masked positions; random numbers are keyed by position, so duplicates agree.
+
+    ``over`` says which tokens are asked about.
+    """
     return ReplacedTokens(
         masks.positions,
         masks.weights,
         unit64(_bits(inputs, masks.positions, key)),
-        real_bs.float() if objective.over == "all" else masks.weights,
+        real_bs.float() if over == "all" else masks.weights,
     )
 
 

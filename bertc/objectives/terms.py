@@ -21,6 +21,7 @@ from bertc.ir.terms.kd_states import KdCls, KdEmbeddings, KdHidden
 from bertc.ir.terms.masked import Mlm, Tlm
 from bertc.ir.terms.pairs import Nsp, Sop
 from bertc.ir.terms.plm import Plm
+from bertc.ir.terms.restore import Restore
 from bertc.ir.terms.rtd import Rtd
 from bertc.ir.terms.sbo import Sbo
 from bertc.nn import EncoderInputs, gather_positions
@@ -32,6 +33,7 @@ from bertc.objectives.kd_layers import KdRelatedTensors, KdStatesTensors
 from bertc.objectives.mlm import MaskedTensors
 from bertc.objectives.pairs import EmbedTensors, PairTensors
 from bertc.objectives.plm import PlmTensors
+from bertc.objectives.restore import RestoreTensors
 from bertc.objectives.rtd import RtdTensors
 from bertc.objectives.sbo import SboTensors
 from bertc.objectives.targets import MicroBatch
@@ -55,6 +57,8 @@ def tensors_of(objective: Objective) -> AnyTensors:
             return PairTensors(objective)
         case Rtd():
             return RtdTensors(objective)
+        case Restore():
+            return RestoreTensors(objective)
         case Embed():
             return EmbedTensors(objective)
         case Task():

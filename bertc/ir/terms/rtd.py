@@ -29,6 +29,7 @@ class Rtd(TextTerm):
     positional = ("over",)
     scored = "binary"
     needs_replacements = True
+    detects = True
     system = "electra"
 
     @property
