@@ -65,11 +65,11 @@ def with_objective(stage: Stage, objective: str, run: Path) -> tuple[Stage, dict
 def _head(stage: Stage, wanted: Objective, run: Path) -> str:
     """The name of the learned head that answers an objective."""
     learned = [term.objective for term in stage.objective]
-    same = [one for one in learned if one.head_name == wanted.head_name]
-    alike = [one for one in learned if wanted.pairs != "none" and one.pairs != "none"]
+    same = [each for each in learned if each.head_name == wanted.head_name]
+    alike = [each for each in learned if wanted.pairs != "none" and each.pairs != "none"]
     answering = next(iter(same + alike), None)
     if answering is None:
-        titles = " and ".join(one.title for one in learned)
+        titles = " and ".join(each.title for each in learned)
         raise UsageError(
             f"this run learned {titles}: it has no head for {wanted.title}, whose answers would be "
             "chance",

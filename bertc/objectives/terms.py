@@ -33,8 +33,7 @@ from bertc.objectives.kd_layers import KdRelatedTensors, KdStatesTensors
 from bertc.objectives.mlm import MaskedTensors
 from bertc.objectives.pairs import EmbedTensors, PairTensors
 from bertc.objectives.plm import PlmTensors
-from bertc.objectives.restore import RestoreTensors
-from bertc.objectives.rtd import RtdTensors
+from bertc.objectives.rtd import RestoreTensors, RtdTensors
 from bertc.objectives.sbo import SboTensors
 from bertc.objectives.targets import MicroBatch
 from bertc.objectives.term import TermTensors

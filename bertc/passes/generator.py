@@ -73,7 +73,7 @@ def _one_width(given: Given, encoder: Given, diagnostics: Diagnostics) -> None:
 def _has_use(program: Complete, node: Generator, diagnostics: Diagnostics) -> None:
     objectives = [t.objective for s in program.stages for t in s.objective]
     span = program.span("generator")
-    judge = next((one for one in objectives if one.needs_replacements), None)
+    judge = next((o for o in objectives if o.needs_replacements), None)
     if not isinstance(node, NoGenerator) and not judge:
         diagnostics.error(
             "E231",
@@ -140,7 +140,7 @@ def _stage_fits(stage: StageSettings, node: Generator, diagnostics: Diagnostics)
 
 
 def _beside_mlm(judge: Objective) -> str:
-    """It and the term that trains a generator, weighed as ELECTRA does."""
+    """An objective with both terms, weighed as in ELECTRA."""
     return f"{judge.kind}{'*50' * judge.detects}+mlm"
 
 

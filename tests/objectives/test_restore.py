@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from bertc.objectives import corrupt
-from bertc.objectives.restore import copied_losses
+from bertc.objectives.rtd import copied_losses
 from tests.objectives.material import program, rows, vocab
 
 
