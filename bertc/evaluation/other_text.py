@@ -110,10 +110,10 @@ def _written(setting: str, value: str) -> Any:
 def _laid_out(stage: Stage, share: Share) -> Share:
     """A source as the run's own is laid out: its column and sentences, and its one language."""
     corpus = share.corpus
-    own = [each.corpus for each in stage.data if isinstance(each.corpus, Files | Hf)]
+    sources = [each.corpus for each in stage.data if isinstance(each.corpus, Files | Hf)]
     if not isinstance(corpus, Files | Hf):
         return share
-    first = own[0] if own else None
+    first = sources[0] if sources else None
     known = {name: getattr(first, name) for name in LAID_OUT if first}
     languages = {language for each in stage.data for language in each.corpus.languages}
     known |= {"language": languages.pop()} if len(languages) == 1 else {}

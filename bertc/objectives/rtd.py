@@ -18,8 +18,7 @@ from bertc.ir.network.generator import (
     RandomGenerator,
     UnigramGenerator,
 )
-from bertc.ir.terms.restore import Restore
-from bertc.ir.terms.rtd import Rtd
+from bertc.ir.terms.rtd import Restore, Rtd
 from bertc.nn import EncoderInputs, gather_positions
 from bertc.nn.body import BodyModule
 from bertc.nn.heads import CopyingTokenHead, Detector

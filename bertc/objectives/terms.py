@@ -21,8 +21,7 @@ from bertc.ir.terms.kd_states import KdCls, KdEmbeddings, KdHidden
 from bertc.ir.terms.masked import Mlm, Tlm
 from bertc.ir.terms.pairs import Nsp, Sop
 from bertc.ir.terms.plm import Plm
-from bertc.ir.terms.restore import Restore
-from bertc.ir.terms.rtd import Rtd
+from bertc.ir.terms.rtd import Restore, Rtd
 from bertc.ir.terms.sbo import Sbo
 from bertc.nn import EncoderInputs, gather_positions
 from bertc.nn.body import Outputs
