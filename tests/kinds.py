@@ -35,6 +35,8 @@ OBJECTIVES = {
     "rtd, drawn": "objective=rtd generator=unigram",
     "rtd, guessed": "objective=rtd*50+mlm generator=0.5 format=segment-pair",
     "rtd, masked": "objective=rtd(over=masked)+span+sbo generator=0.5 format=single-segment",
+    "restore": "objective=restore+mlm generator=0.5",
+    "restore, all": "objective=restore(over=all) generator=unigram",
     "kd": f"objective=mlm+kd(logits, T=2)+kd(hidden)+kd(embeddings)+kd(cls, layers=last) {TEACHER}",
     "kd, attention": "objective=kd(attention, of=probabilities, loss=kl)+kd(relations, heads=4)"
     f"+mlm format=sentence-pair pack=true {TEACHER}",

@@ -186,6 +186,7 @@ def _tokenised(
         source.text_bytes * np.dtype(dtype).itemsize // 4,
     )
     train, heldout = (open_tokens(folder, part, dtype) for part in SPLITS)
+    heldout = heldout if holdout else train  # text to evaluate on alone
     counts = np.fromfile(folder / "train.counts", dtype=np.int64)
     return Tokenised(name, dict(facts), train, heldout, counts)
 

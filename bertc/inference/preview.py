@@ -27,8 +27,12 @@ from bertc.step.vocabulary import vocab_tensors
 from bertc.storage.paths import cache_folder
 from bertc.train.session import Watched
 
-PREDICTING = listed(name for name, kind in PRETRAINING.items() if kind.fills == "masks")
-DETECTING = listed(name for name, kind in PRETRAINING.items() if kind.needs_replacements)
+PREDICTING = listed(
+    name
+    for name, kind in PRETRAINING.items()
+    if kind.fills == "masks" or (kind.needs_replacements and not kind.detects)
+)
+DETECTING = listed(name for name, kind in PRETRAINING.items() if kind.detects)
 LEGEND = (
     "«seen→asked»: the left token is the input, the right one the original;\n"
     f"{PREDICTING} predict the right one, {DETECTING} detects the left one"

@@ -90,6 +90,16 @@ class ReplacedTokens(NamedTuple):
     classified: Float[torch.Tensor, "b s_or_k"]  # 1 where classified: all tokens, or ``positions``
 
 
+class RestoredTokens(NamedTuple):
+    """Positions to replace, as ``ReplacedTokens``, and the originals to predict."""
+
+    positions: Int[torch.Tensor, "b k"]
+    weights: Float[torch.Tensor, "b k"]
+    chances: Float[torch.Tensor, "b k"]
+    classified: Float[torch.Tensor, "b s_or_k"]  # 1 where predicted
+    targets: Int[torch.Tensor, "b s_or_k"]
+
+
 class TaskTargets(NamedTuple):
     """Labels of the examples of one task; weight 0 in unused slots."""
 
@@ -181,12 +191,11 @@ class MicroBatch(NamedTuple):
 
 def scatter_tokens(
     token_ids_bs: Int[torch.Tensor, "b s"],
-    where: ReplacedTokens,
+    positions_bk: Int[torch.Tensor, "b k"],
     others_bk: Int[torch.Tensor, "b k"],
 ) -> Int[torch.Tensor, "b s"]:
     """Scatter ids (b, k) into token ids (b, s): never into position 0, and once per position."""
     b, s = token_ids_bs.shape
-    positions_bk = where.positions
     # Two ids for one position would race, so the second goes beyond the row, like unused slots.
     again_bk = F.pad(positions_bk.diff(dim=1) == 0, (1, 0), value=False)
     slots_bk = torch.where((positions_bk > 0) & ~again_bk, positions_bk, s)

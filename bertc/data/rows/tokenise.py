@@ -47,10 +47,10 @@ def tokenise(
     """Write the training and held-out parts of a source into ``folder`` in bounded memory.
 
     A document is held out if its hash is in the lowest ``holdout`` of the range, so equal documents
-    are in the same part.
+    are in the same part. With ``holdout=0`` all is in the training part.
 
     Raises:
-        DataError: the source holds fewer than two sentences.
+        DataError: the source holds fewer sentences than parts.
     """
     dtype = token_dtype(vocabulary.size)
     digest = hashlib.sha256()
@@ -70,13 +70,16 @@ def tokenise(
         for writer in writers.values():
             writer.abandon()
     progress.end()
-    if sum(writer.sentences for writer in writers.values()) < (4 if source.paired else 2):
+    parts = 2 if holdout else 1
+    if sum(writer.sentences for writer in writers.values()) < parts * (2 if source.paired else 1):
+        least = "fewer than two" if holdout else "no"
         raise DataError(
-            f"{source.name} holds fewer than two {'pairs' if source.paired else 'sentences'}",
+            f"{source.name} holds {least} {'pairs' if source.paired else 'sentences'}",
             "one is needed to train on and one to evaluate on; they end with . ! or ?, "
             "with sentences=lines wherever a line does",
         )
-    ensure_both_parts(folder, dtype, vocabulary.sep, holdout, source.paired)
+    if holdout:
+        ensure_both_parts(folder, dtype, vocabulary.sep, holdout, source.paired)
     return _facts(folder, source, vocabulary, digest.hexdigest())
 
 
