@@ -36,7 +36,7 @@ class Written:
 
 
 def load(
-    spec: str | SpecLocation,
+    spec: str | SpecLocation | Written,
     overrides: Sequence[str] = (),
     diagnostics: Diagnostics | None = None,
     *,
@@ -44,8 +44,9 @@ def load(
 ) -> list[Program]:
     """Load the programs of a spec: one, or one for each point of its grids.
 
-    ``overrides`` are ``--set`` arguments. Mistakes go to ``diagnostics``; the programs have
-    the rest. ``searched``: a spec may have ranges, and the programs are samples of its values.
+    ``overrides`` are ``--set`` arguments; one that was read has its own. Mistakes go to
+    ``diagnostics``; the programs have the rest. ``searched``: a spec may have ranges, and the
+    programs are samples of its values.
 
     Raises:
         MissingInputError: if there is no such file or shipped spec.
@@ -53,7 +54,7 @@ def load(
         SpecError: if there are mistakes and no ``diagnostics`` to take them.
     """
     report = Diagnostics() if diagnostics is None else diagnostics
-    it = read_spec(spec, overrides, report)
+    it = spec if isinstance(spec, Written) else read_spec(spec, overrides, report)
     programs = lower_tree(it.tree, report, it.title, it.base, it.overrides, searched)
     if len(report.found) > MOST_MISTAKES:
         message = f"more than {MOST_MISTAKES} mistakes; the rest is not read"
