@@ -11,6 +11,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
 from bertc import __version__
+from bertc.diagnostics import Span
 from bertc.editor import costs, reading
 from bertc.editor.assistant import Assistant, FailedError
 from bertc.editor.carried import carried_over
@@ -20,6 +21,7 @@ from bertc.editor.place import place_at
 from bertc.editor.reading import Reading
 from bertc.editor.suggestions import suggestions
 from bertc.storage.paths import is_folder, working_folder
+from bertc.syntax import SpecLocation
 from bertc.syntax.read.tree import Setting
 
 QUIET_SECONDS = 0.15
@@ -39,6 +41,7 @@ class Server(LanguageServer):
         self.checks, self.costing = Assistant(), Assistant()
         self.found: dict[str, Reading] = {}
         self.cost: asyncio.Task[str] | None = None
+        self.cost_asked: tuple[SpecLocation, Span] | None = None
 
     def text(self, uri: str) -> str:
         """The text of a document as it is in the editor."""
@@ -75,11 +78,13 @@ class Server(LanguageServer):
         return carried_over(before, self.written(uri)) if before else self.written(uri)
 
     async def cost_of(self, document: Reading, setting: Setting) -> str:
-        """The cost of a setting if it is known after a moment, as it is later."""
-        if self.cost:
-            self.cost.cancel()  # of another question, if it has not begun
-        told = self.costing.call(costs.cost_text, document.place, setting.span)
-        self.cost = asyncio.ensure_future(told)
+        """The cost of a setting if it is known after a moment, as it is when asked for again."""
+        asked = document.place, setting.span
+        if self.cost is None or self.cost_asked != asked:
+            if self.cost:
+                self.cost.cancel()  # another question, if it has not begun
+            self.cost_asked = asked
+            self.cost = asyncio.ensure_future(self.costing.call(costs.cost_text, *asked))
         return self.cost.result() if await _done(self.cost, self.patience) else ""
 
     def check_soon(self, uri: str) -> None:
@@ -106,6 +111,7 @@ class Server(LanguageServer):
     async def check_all(self) -> None:
         """Check every open document anew, since a file has changed that it may depend on."""
         reading.forget()
+        self.cost = None
         for assistant, forget in ((self.checks, reading.forget), (self.costing, costs.forget)):
             if assistant.begun:
                 await assistant.call(forget)
