@@ -153,6 +153,7 @@ def predict(
     from bertc.inference.predict import predict as run_on
     from bertc.inference.predict import write_files
 
+    _refuse_swapped("predict", run, file)
     left_out = LeftOut(without_heads, without_layers)
     predictions = run_on(run, file, task, batch, device, left_out=left_out)
     if official:
@@ -161,6 +162,17 @@ def predict(
         for line in predictions.lines():
             typer.echo(line)
     typer.echo(predictions.summary(), err=True)
+
+
+def _refuse_swapped(command: str, run: Path, file: Path) -> None:
+    """Refuse a file where a run belongs, and a folder in the place of the file."""
+    from bertc.diagnostics import UsageError
+    from bertc.storage.paths import is_file, is_folder
+
+    if is_file(run) and is_folder(file):
+        raise UsageError(
+            f"{run} is a file: the run comes first", help=f"bertc {command} {file} {run}"
+        )
 
 
 @app.command("embed")
@@ -186,6 +198,7 @@ def embed_(
     """Write a vector for each line of a file, from the hidden states of a model."""
     from bertc.inference.embed import embed_file, refuse_other_files, write_vectors
 
+    _refuse_swapped("embed", run, file)
     refuse_other_files(out)
     texts, embedded = embed_file(
         run, file, pooling, normalise=normalise, at_once=batch, device=device

@@ -42,7 +42,7 @@ class Panel:
 
 
 def panels(names: Sequence[str]) -> list[Panel]:
-    """The pictures of figures by name (``runs.curves.values_of``), those there are."""
+    """The pictures of figures by name (``runs.figures.values_of``), those there are."""
 
     def named(*beginnings: str, parts: int) -> tuple[str, ...]:
         return tuple(n for n in names if n.startswith(beginnings) and n.count("/") == parts - 1)

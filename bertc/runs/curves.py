@@ -1,6 +1,5 @@
 """The figures of a run along its way, by step, tokens, seconds or FLOPs. Loads no torch."""
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,27 +9,20 @@ from bertc.estimate.flops import executed_flops
 from bertc.ir.program.resolved import Resolved
 from bertc.runs import attempts, metrics
 from bertc.runs.attempts import Attempt
+from bertc.runs.figures import LineFigures, LineReader
 from bertc.runs.folder import RunFolder
 
 XAxis = Literal["step", "tokens", "seconds", "flops"]
-Values = dict[str, float]
 
 
 @dataclass(frozen=True)
-class MetricsPoint:
-    """A line of metrics: where the run stood, and its figures by name (see ``values_of``).
+class MetricsPoint(LineFigures):
+    """A line of metrics with the FLOPs until then, of training in the exact convention.
 
-    ``seconds`` are of training and evaluations, ``flops`` of training, in the exact convention
-    without the update's.
+    They are without those of the update.
     """
 
-    kind: Literal["train", "eval"]
-    stage: str
-    step: int
-    tokens: int
-    seconds: float
     flops: float
-    values: Values
 
 
 @dataclass(frozen=True)
@@ -60,55 +52,9 @@ def curves(folder: Path) -> Curves:
     """
     run = RunFolder(folder)
     resolved = run.read_resolved()
-    points = Placing(resolved).points(metrics.read(run.metrics))
+    flops, lines = FlopsUntil(resolved), LineReader().figures(metrics.read(run.metrics))
+    points = (MetricsPoint(**vars(each), flops=flops.at(each.step)) for each in lines)
     return Curves(tuple(points), tuple(attempts.read(run.attempts)))
-
-
-def values_of(line: metrics.Line) -> Values:
-    """The figures of a line by flat names, as trackers and pictures have them.
-
-    ``train/loss``, ``train/loss/mlm``, ``train/grad_norm``, ``train/lr``; ``eval/loss``,
-    ``eval/accuracy/mlm``, ``eval/sst2/dev/accuracy``, ``eval/de/mlm``.
-    """
-    kind = line["kind"]
-    values: Values = {f"{kind}/loss": line["loss"]}
-    if "grad_norm" in line:
-        values[f"{kind}/grad_norm"] = line["grad_norm"]
-    if "lr" in line:
-        values[f"{kind}/lr"] = line["lr"]
-    values |= {f"{kind}/loss/{name}": value for name, value in line["losses"].items()}
-    values |= {f"{kind}/accuracy/{name}": v for name, v in line.get("accuracy", {}).items()}
-    if "unigram_loss" in line:
-        values[f"{kind}/unigram_loss"] = line["unigram_loss"]
-    for language, figures in line.get("languages", {}).items():
-        values |= {f"{kind}/{language}/{name}": value for name, value in figures.items()}
-    for task, parts in line.get("scores", {}).items():
-        for part, scores in parts.items():
-            values |= {f"{kind}/{task}/{part}/{name}": value for name, value in scores.items()}
-    return values
-
-
-class Placing:
-    """Makes points of the lines of a run, given in their order, in one call or in many."""
-
-    def __init__(self, resolved: Resolved) -> None:
-        self._before = (0, 0.0)
-        self._flops = FlopsUntil(resolved)
-
-    def points(self, lines: Iterable[metrics.Line]) -> Iterator[MetricsPoint]:
-        """The points of the next lines."""
-        for line in lines:
-            before = self._before
-            tokens, seconds = line.get("tokens", before[0]), line.get("seconds", before[1])
-            values = values_of(line)
-            if line["kind"] == "train" and tokens > before[0] and seconds > before[1]:
-                speed = (tokens - before[0]) / (seconds - before[1])
-                values["train/tokens_per_second"] = speed
-            self._before = tokens, seconds
-            at = self._flops.at(line["step"])
-            yield MetricsPoint(
-                line["kind"], line["stage"], line["step"], tokens, seconds, at, values
-            )
 
 
 class FlopsUntil:

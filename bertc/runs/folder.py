@@ -34,6 +34,7 @@ from bertc.interop.folders import (
 )
 from bertc.ir.program.resolved import Resolved
 from bertc.runs.changes import refuse_another_program
+from bertc.runs.following import FollowedFiles
 from bertc.runs.lock import Lock
 from bertc.storage import durable
 from bertc.storage.paths import is_file, is_folder, is_taken
@@ -44,20 +45,17 @@ GLANCES, GLANCE_SECONDS = 3, 0.02
 """Number and length of the waits of a start for those who look at its lock."""
 
 
-class RunFolder:
+class RunFolder(FollowedFiles):
     """The paths in a run folder, and how they are written and read."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        super().__init__(path)
         self.spec = path / "spec.bertc"
         self.resolved = path / RESOLVED
         self.pruned = path / PRUNED
         self.lock = path / "lock.json"
         self.tokenizer = path / "tokenizer"
-        self.metrics = path / "metrics.jsonl"
-        self.attempts = path / "attempts.jsonl"
         self.failure = path / "failed.txt"
-        self.trackers = path / "trackers"
         self.checkpoints = path / "checkpoints"
         self.model = path / "model"
         self.plot = path / "losses.png"
