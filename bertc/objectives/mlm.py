@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import nn
 
 from bertc.ir.terms.masked import Masked
-from bertc.ir.terms.masking import NgramUnit, SpanUnit, TokenUnit, WordUnit
+from bertc.ir.terms.masking import NgramUnit, SpanUnit, TaggedUnit, TokenUnit, WordUnit
 from bertc.nn import EncoderInputs
 from bertc.nn.body import BodyModule
 from bertc.objectives.ngrams import choose_ngrams, ngram_draws
@@ -26,6 +26,7 @@ from bertc.objectives.sampling.draws import (
 )
 from bertc.objectives.selection import counts, drawn_again, lowest, marked, runs
 from bertc.objectives.spans import span_draws, span_keys
+from bertc.objectives.tagged import choose_tagged, find_spans
 from bertc.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
 from bertc.objectives.term import Predicted, RowView, TextRows, TokenTensors
 from bertc.objectives.term import marked as marked_positions
@@ -130,6 +131,8 @@ def _lanes(objective: Masked, seq: int, predictions: int) -> tuple[int, ...]:
         case SpanUnit() as span:
             draws = span_draws(span, objective.p, predictions)
             return (draws, draws)
+        case TaggedUnit():
+            return (seq, seq, seq)
         case _:
             assert_never(objective.unit)
 
@@ -166,6 +169,10 @@ def _choose(
         case SpanUnit() as span:
             keys_bs = span_keys(span, words, text, inputs.lengths, lanes[0], lanes[1])
             return lowest(keys_bs, counts_b, predictions)
+        case TaggedUnit() as tagged:
+            spans, (turns, *orders) = find_spans(inputs.spans, text), lanes
+            taken_bs = choose_tagged(tagged, (spans, words), turns, orders, counts_b, predictions)
+            return marked(taken_bs, predictions)
         case _:
             assert_never(objective.unit)
 

@@ -15,6 +15,7 @@ from bertc.ir.network.generator import (
     GeneratorNetwork,
     NoGenerator,
     RandomGenerator,
+    SameTagGenerator,
     UnigramGenerator,
 )
 from bertc.ir.terms.rtd import Rtd
@@ -24,6 +25,7 @@ from bertc.nn.heads import Detector
 from bertc.nn.positions import restarting_positions
 from bertc.objectives.mlm import random_tokens
 from bertc.objectives.sampling.draws import bits, unit64
+from bertc.objectives.tagged import same_tag_tokens
 from bertc.objectives.targets import (
     Inputs,
     MicroBatch,
@@ -151,6 +153,9 @@ def draw_replacements(
             return random_tokens("corpus", vocab, _bits(inputs, where.positions, key))
         case RandomGenerator():
             return random_tokens("ordinary", vocab, _bits(inputs, where.positions, key))
+        case SameTagGenerator():
+            tags_bk = inputs.tags.gather(1, where.positions)
+            return same_tag_tokens(vocab, tags_bk, _bits(inputs, where.positions, key))
         case NoGenerator() | GeneratorNetwork():
             raise ValueError(f"generator={source.kind} is a network, not a source of random tokens")
         case _:

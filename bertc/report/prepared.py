@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from bertc.data import PreparedCorpus, prepare
+from bertc.data.examples.word_networks import NoNetworks, WordNetworks
 from bertc.data.rows.tokens import Tokens
 from bertc.diagnostics import MissingInputError
 from bertc.ir.program.resolved import Resolved
@@ -44,7 +45,12 @@ def prepared_text(resolved: Resolved, cache: Path) -> PreparedCorpus | None:
     stages = tuple(stage for stage in resolved.stages if isinstance(stage, TextStage))
     if not stages:
         return None
-    return prepare(resolved.model_copy(update={"stages": stages}), cache, _NothingNew())
+    networks: WordNetworks = NoNetworks()
+    if any(stage.taggers for stage in stages):
+        from bertc.evaluation.word_networks import TrainedNetworks
+
+        networks = TrainedNetworks(resolved.run.device)  # knows the digests of taggers
+    return prepare(resolved.model_copy(update={"stages": stages}), cache, _NothingNew(), networks)
 
 
 def sentences(tokens: Tokens, most: int) -> Iterator[list[int]]:

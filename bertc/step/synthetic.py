@@ -27,6 +27,7 @@ SPECIALS = 5
 """Ids below this are special tokens, in place of a vocabulary not yet learned."""
 PAD, CLS, SEP, MASK = 0, 2, 3, 4
 TEXT_TOKENS = 2**20
+SPAN_EVERY, SPAN_TOKENS = 12, 3
 
 
 def first_step(resolved: Resolved, model: Model, plan: Plan) -> TrainStep:
@@ -83,7 +84,16 @@ class RandomText:
             languages=languages_b2,
             following=np.full(batch, -1, np.int32),
             backward=(examples_b % self._stage.directions).astype(np.uint8),
+            spans=_random_spans(places_bs, self._stage),
+            tags=np.zeros((batch, seq if self._stage.replaces_by_tag else 0), np.int32),
         )
+
+
+def _random_spans(places_bs: NDArray[np.int64], stage: Stage) -> NDArray[np.int32]:
+    """Codes (b, s) of a span of three tokens after every nine others; none without a tagger."""
+    if stage.tagged_unit is None:
+        return np.zeros((len(places_bs), 0), np.int32)
+    return (places_bs % SPAN_EVERY < SPAN_TOKENS).astype(np.int32)
 
 
 def _random_ids(stage: Stage, vocab_size: int) -> NDArray[np.int32]:
@@ -109,6 +119,7 @@ def unlearned_vocab(vocab_size: int, device: torch.device) -> VocabTensors:
         special=special_v.to(device),
         unigram_cdf=cumulative((~special_v).double()).to(device),
         frequency=torch.ones(vocab_size, dtype=torch.float64, device=device),
+        by_tag=cumulative((~special_v).double()).to(device),
     )
 
 

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from bertc.data.batches.packs import Packs, open_packs, write_packs
 from bertc.data.batches.running import RunningData
 from bertc.data.batches.smoothing import draw_weights, orders_of, proportioned, texts_of
-from bertc.data.batches.stage import SourceRows, StageData
+from bertc.data.batches.stage import SourceRows, SpanLabels, StageData
 from bertc.data.batches.stream_pairs import StreamPairs
 from bertc.data.cache.progress import Progress
 from bertc.data.cache.store import fingerprint, obtain
+from bertc.data.rows.codes import NO_TAGS, Tagged
 from bertc.data.rows.index import Arrangement, open_rows, write_rows
 from bertc.data.rows.tokens import Tokens
 from bertc.data.sources.source import CorpusText
@@ -23,7 +24,7 @@ from bertc.ir.data import RUNNING, StreamPair
 from bertc.ir.learning.objective import Objective
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.ir.terms.masking import StaticMasking
+from bertc.ir.terms.masking import StaticMasking, TaggedUnit
 
 TextData = StageData | RunningData | StreamPairs
 """Batches of a stage that reads text."""
@@ -61,6 +62,7 @@ def arrange(
     resolved: Resolved,
     vocabulary: Vocabulary,
     tokenised: dict[CorpusText, Tokenised],
+    tagged: Tagged,
     cache: Path,
     progress: Progress,
 ) -> TextData:
@@ -69,6 +71,8 @@ def arrange(
     if stage.format.kind in RUNNING:
         return _running(stage, resolved, vocabulary, tokenised, static_copies)
     train, heldout, tokens, lost, seed = [], [], [], 0, resolved.run.seed
+    unit = stage.tagged_unit
+    names = (unit.source if unit else "", stage.replaces_by_tag)
     for _, text, swapped in orders_of(stage):
         source = tokenised[text]
         languages = text.languages[::-1] if swapped else text.languages
@@ -80,9 +84,11 @@ def arrange(
         copies, facts = _copies(source, arrangement, max_copies, stage, cache, progress)
         tokens.append(facts["tokens"])
         lost += facts["lost"]
-        train.append(SourceRows(source.train.ids, tuple(copies), (first, second)))
+        spans, tags = (tagged.get((name, text), NO_TAGS) for name in names)
+        read, unread = (spans.train, tags.train), (spans.heldout, tags.heldout)
+        train.append(SourceRows(source.train.ids, tuple(copies), (first, second), *read))
         rows, _ = _arranged(source, "heldout", arrangement, stage, cache, progress)
-        heldout.append(SourceRows(source.heldout.ids, (rows,), (first, second)))
+        heldout.append(SourceRows(source.heldout.ids, (rows,), (first, second), *unread))
     weights = proportioned(
         _weights(stage, tokenised),
         [drawn.sizes[0] for drawn in train],
@@ -105,7 +111,17 @@ def arrange(
         _texts_per_row((*train, *heldout)),
         static_copies,
         stage.mixing.kind,
+        _labels(unit, tagged),
     )
+
+
+def _labels(unit: TaggedUnit | None, tagged: Tagged) -> SpanLabels | None:
+    """The labels of the spans that a unit masks."""
+    if unit is None:
+        return None
+    every = next(tags.labels for (name, _), tags in tagged.items() if name == unit.source)
+    chosen = [True, *(not unit.labels or label in unit.labels for label in every)]
+    return SpanLabels(every, np.array(chosen))
 
 
 def _texts_per_row(sources: Sequence[SourceRows]) -> int:
