@@ -31,6 +31,7 @@ from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
 from bertc.ir.data import Parallel
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
+from bertc.ir.program.taggers import taggers
 from bertc.ir.vocabulary import TokenizerFile
 
 AnyData = TextData | TaskData
@@ -127,7 +128,7 @@ def _content(
         draws = (stage.batch, stage.pack, stage.smoothing, mixing)
         tags = [
             tagged[source, text].facts["content"]
-            for source in stage.taggers
+            for source in taggers(stage)
             for _, text in texts_of(stage)
         ]
         stages.append((shares, form, stage.pairs, stage.seq, *draws, *([tags] if tags else [])))

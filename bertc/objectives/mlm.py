@@ -25,8 +25,7 @@ from bertc.objectives.sampling.draws import (
     weighted_keys,
 )
 from bertc.objectives.selection import counts, drawn_again, lowest, marked, runs
-from bertc.objectives.spans import span_draws, span_keys
-from bertc.objectives.tagged import choose_tagged, find_spans
+from bertc.objectives.spans import choose_tagged, find_spans, span_draws, span_keys
 from bertc.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
 from bertc.objectives.term import Predicted, RowView, TextRows, TokenTensors
 from bertc.objectives.term import marked as marked_positions
@@ -80,7 +79,22 @@ class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
         kept = sum(view.seen[at] == view.original[at] for at in told)
         counted = f"{len(told)} of {length} tokens ({len(told) / length:.1%})"
         changed = f"{masked} masked, {len(told) - masked - kept} random, {kept} kept"
-        return [(self.node.kind, f"{counted}: {changed}")]
+        return [(self.node.kind, f"{counted}: {changed}"), *self._spans(told, view)]
+
+    def _spans(self, told: set[int], view: RowView) -> list[tuple[str, str]]:
+        """The spans of a tagger that are masked whole, and how many are masked in part."""
+        if not isinstance(self.node.unit, TaggedUnit):
+            return []
+        masked = [told.intersection(range(begin, end)) for _, begin, end in view.spans]
+        each = list(zip(view.spans, masked, strict=True))
+        whole = [span for span, at in each if len(at) == span[2] - span[1]]
+        part = sum(bool(at) for at in masked) - len(whole)
+        shown = (
+            f"{label} ({' '.join(view.token(view.original[at]) for at in range(begin, end))})"
+            for label, begin, end in whole
+        )
+        counted = f"{len(whole)} of {len(view.spans)} whole" + f", {part} in part" * bool(part)
+        return [("spans", "; ".join([counted, *shown]))]
 
 
 def mask_tokens(

@@ -11,6 +11,7 @@ from bertc.data.rows.tokens import Tokens
 from bertc.diagnostics import MissingInputError
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TextStage
+from bertc.ir.program.taggers import taggers
 
 SENTENCES = 50_000
 """Sentences of each text that are looked at, at most."""
@@ -46,7 +47,7 @@ def prepared_text(resolved: Resolved, cache: Path) -> PreparedCorpus | None:
     if not stages:
         return None
     networks: WordNetworks = NoNetworks()
-    if any(stage.taggers for stage in stages):
+    if any(taggers(stage) for stage in stages):
         from bertc.evaluation.word_networks import TrainedNetworks
 
         networks = TrainedNetworks(resolved.run.device)  # knows the digests of taggers

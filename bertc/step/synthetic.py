@@ -14,6 +14,7 @@ from bertc.host.exact import preparing
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
+from bertc.ir.program.taggers import replaces_by_tag, tagged_unit
 from bertc.nn import Model
 from bertc.objectives import VocabTensors
 from bertc.optim.optimizers import make_rule, zero_moments
@@ -85,13 +86,13 @@ class RandomText:
             following=np.full(batch, -1, np.int32),
             backward=(examples_b % self._stage.directions).astype(np.uint8),
             spans=_random_spans(places_bs, self._stage),
-            tags=np.zeros((batch, seq if self._stage.replaces_by_tag else 0), np.int32),
+            tags=np.zeros((batch, seq if replaces_by_tag(self._stage) else 0), np.int32),
         )
 
 
 def _random_spans(places_bs: NDArray[np.int64], stage: Stage) -> NDArray[np.int32]:
     """Codes (b, s) of a span of three tokens after every nine others; none without a tagger."""
-    if stage.tagged_unit is None:
+    if tagged_unit(stage) is None:
         return np.zeros((len(places_bs), 0), np.int32)
     return (places_bs % SPAN_EVERY < SPAN_TOKENS).astype(np.int32)
 

@@ -24,6 +24,7 @@ from bertc.ir.data import RUNNING, StreamPair
 from bertc.ir.learning.objective import Objective
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
+from bertc.ir.program.taggers import replaces_by_tag, tagged_unit
 from bertc.ir.terms.masking import StaticMasking, TaggedUnit
 
 TextData = StageData | RunningData | StreamPairs
@@ -71,8 +72,6 @@ def arrange(
     if stage.format.kind in RUNNING:
         return _running(stage, resolved, vocabulary, tokenised, static_copies)
     train, heldout, tokens, lost, seed = [], [], [], 0, resolved.run.seed
-    unit = stage.tagged_unit
-    names = (unit.source if unit else "", stage.replaces_by_tag)
     for _, text, swapped in orders_of(stage):
         source = tokenised[text]
         languages = text.languages[::-1] if swapped else text.languages
@@ -84,11 +83,10 @@ def arrange(
         copies, facts = _copies(source, arrangement, max_copies, stage, cache, progress)
         tokens.append(facts["tokens"])
         lost += facts["lost"]
-        spans, tags = (tagged.get((name, text), NO_TAGS) for name in names)
-        read, unread = (spans.train, tags.train), (spans.heldout, tags.heldout)
-        train.append(SourceRows(source.train.ids, tuple(copies), (first, second), *read))
+        codes = _codes(stage, text, tagged)
+        train.append(SourceRows(source.train.ids, tuple(copies), (first, second), *codes["train"]))
         rows, _ = _arranged(source, "heldout", arrangement, stage, cache, progress)
-        heldout.append(SourceRows(source.heldout.ids, (rows,), (first, second), *unread))
+        heldout.append(SourceRows(source.heldout.ids, (rows,), (first, second), *codes["heldout"]))
     weights = proportioned(
         _weights(stage, tokenised),
         [drawn.sizes[0] for drawn in train],
@@ -111,8 +109,18 @@ def arrange(
         _texts_per_row((*train, *heldout)),
         static_copies,
         stage.mixing.kind,
-        _labels(unit, tagged),
+        _labels(tagged_unit(stage), tagged),
     )
+
+
+def _codes(
+    stage: Stage, text: CorpusText, tagged: Tagged
+) -> dict[str, tuple[NDArray[np.uint16], NDArray[np.uint16]]]:
+    """Codes of a text for masking and for replacements, by part; empty without a tagger."""
+    unit = tagged_unit(stage)
+    names = (unit.source if unit else "", replaces_by_tag(stage))
+    spans, tags = (tagged.get((name, text), NO_TAGS) for name in names)
+    return {"train": (spans.train, tags.train), "heldout": (spans.heldout, tags.heldout)}
 
 
 def _labels(unit: TaggedUnit | None, tagged: Tagged) -> SpanLabels | None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bertc.data.batches.batch import RawBatch, assemble_packed, assemble_rows, empty_batch
 from bertc.data.batches.order import BLOCK_POSITIONS, permute
 from bertc.data.batches.packs import Packs
-from bertc.data.rows.codes import LABEL, NO_CODES
+from bertc.data.rows.codes import LABEL_BITS, NO_CODES
 from bertc.data.vocab.vocabulary import Vocabulary
 
 SOURCE_BITS, COPY_BITS, ROW_BITS = 8, 14, 40
@@ -190,7 +190,7 @@ class StageData:
         batch = self._written([source.ids for source in drawn], special, drawn, places)
         if self.labels:
             codes_bs = self._codes([source.spans for source in drawn], drawn, places)
-            codes_bs *= self.labels.masked[codes_bs & LABEL]
+            codes_bs *= self.labels.masked[codes_bs & LABEL_BITS]
             batch = replace(batch, spans=codes_bs)
         if any(len(source.tags) for source in drawn):
             batch = replace(batch, tags=self._codes([s.tags for s in drawn], drawn, places))

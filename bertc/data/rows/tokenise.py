@@ -33,7 +33,7 @@ Encoded = tuple[NDArray[np.uint32], NDArray[np.int64], list[int]]
 """All token ids, the length of each sentence, the number of sentences of each piece."""
 
 
-class Read(NamedTuple):
+class RawPiece(NamedTuple):
     """A piece of a document; ``inside`` if text of the document precedes, ``first`` if nothing."""
 
     text: str
@@ -74,7 +74,7 @@ def write_parts(
     source: TextSource,
     written_as: tuple[DType, int],
     holdout: float,
-    encode: tuple[Callable[[list[Read]], Encoded], int],
+    encode: tuple[Callable[[list[RawPiece]], Encoded], int],
     progress: Progress,
 ) -> str:
     """Write the parts of a source with what ``encode`` makes of its text; the digest of the text.
@@ -162,11 +162,11 @@ class Encode:
     def _spaced(self) -> bool:
         return self.sentences != "whole" and continues_with_space(self.tokenizer)
 
-    def split(self, pieces: list[Read]) -> list[list[str]]:
+    def split(self, pieces: list[RawPiece]) -> list[list[str]]:
         """The sentences of each piece."""
         return [split_sentences(piece.text, self.sentences) for piece in pieces]
 
-    def spelled(self, pieces: list[Read], split_pieces: list[list[str]]) -> list[str]:
+    def spelled(self, pieces: list[RawPiece], split_pieces: list[list[str]]) -> list[str]:
         """All sentences as they are encoded, those after others perhaps with a space before."""
         return [
             f" {sentence}" if self._spaced and (piece.inside or place) else sentence
@@ -174,7 +174,7 @@ class Encode:
             for place, sentence in enumerate(of_piece)
         ]
 
-    def __call__(self, pieces: list[Read]) -> Encoded:
+    def __call__(self, pieces: list[RawPiece]) -> Encoded:
         """Token ids of some pieces."""
         split_pieces = self.split(pieces)
         sentences = self.spelled(pieces, split_pieces)
@@ -187,9 +187,9 @@ class Encode:
 
 def _batches(
     source: TextSource, holdout: float, digest: Any
-) -> Iterator[tuple[_Batch, list[Read]]]:
+) -> Iterator[tuple[_Batch, list[RawPiece]]]:
     """Batches of about ``BATCH_CHARACTERS``: bookkeeping, and pieces."""
-    batch, pieces, characters = _Batch(), list[Read](), 0
+    batch, pieces, characters = _Batch(), list[RawPiece](), 0
     part, inside = "train", False
     for text, first, amount, kin in source.read():
         raw = text.encode("utf-8", "surrogatepass")
@@ -198,7 +198,7 @@ def _batches(
             part, inside = part_of_document(kin.encode() or raw, holdout), False
         batch.runs.append((first, part))
         batch.amount += amount
-        pieces.append(Read(text, inside, first))
+        pieces.append(RawPiece(text, inside, first))
         inside = inside or not (not text or text.isspace())
         characters += len(text)
         if characters >= BATCH_CHARACTERS:

@@ -11,12 +11,13 @@ from bertc.data.batches.smoothing import orders_of, texts_of
 from bertc.data.cache.progress import Progress
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.word_networks import WordNetworks
-from bertc.data.rows.codes import Tagged, Tags
+from bertc.data.rows.codes import Tagged, TextTags
 from bertc.data.sources.source import CorpusText, TextSource
 from bertc.data.tags.tagged import counts_by_tag, refuse_nothing_found, tag
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.diagnostics import DataError
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.taggers import replaces_by_tag, taggers
 from bertc.ir.terms.masking import is_span_file
 
 
@@ -34,10 +35,10 @@ def tag_texts(
     Raises:
         MissingInputError, DataError: as the taggers.
     """
-    tagged: dict[tuple[str, CorpusText], Tags] = {}
+    tagged: dict[tuple[str, CorpusText], TextTags] = {}
     for stage in resolved.stages:
         texts = [text for _, text in texts_of(stage)]
-        for name, labels in stage.taggers.items():
+        for name, labels in taggers(stage).items():
             if is_span_file(name) and (len(set(texts)) > 1 or texts[0].paired):
                 raise DataError(
                     f"{name} has the spans of one text, and stage {stage.name} reads several",
@@ -70,7 +71,7 @@ def by_tag(
     """Frequencies (t, v) of tokens under each tag by which tokens are replaced; else (0, v)."""
     total: NDArray[np.float64] = np.zeros((0, vocabulary.size))
     for stage, data in zip(resolved.stages, read, strict=True):
-        name = stage.replaces_by_tag
+        name = replaces_by_tag(stage)
         if not name or isinstance(data, TaskData):
             continue
         for (_, text, _), weight in zip(orders_of(stage), data.weights, strict=True):

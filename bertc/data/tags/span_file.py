@@ -12,7 +12,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertc.data.rows.tokenise import Read
+from bertc.data.rows.tokenise import RawPiece
 from bertc.data.sources.files import file_identity
 from bertc.data.sources.streams import lines, opened_stream
 from bertc.data.tags.spans import Span
@@ -61,7 +61,7 @@ class SpanFile:
         """Begin with the first document."""
         self._lines, self._line, self._documents, self._read = _read(self.path), None, 0, 0
 
-    def take(self, pieces: list[Read], split_pieces: list[list[str]]) -> list[list[Span]]:
+    def take(self, pieces: list[RawPiece], split_pieces: list[list[str]]) -> list[list[Span]]:
         """The spans of every sentence of some pieces, in characters of the sentence."""
         every = zip(pieces, split_pieces, strict=True)
         return list(chain.from_iterable(self._of_piece(*each) for each in every))
@@ -79,7 +79,7 @@ class SpanFile:
                 help="the file has a line for each document of the corpus, in order",
             )
 
-    def _of_piece(self, piece: Read, sentences: list[str]) -> list[list[Span]]:
+    def _of_piece(self, piece: RawPiece, sentences: list[str]) -> list[list[Span]]:
         if piece.first:
             self._finish()
             self._line, self._read = self._next(piece.text), 0
@@ -136,13 +136,13 @@ def in_sentences(text: str, sentences: list[str], spans: list[Span]) -> list[lis
         if not character.isspace()
     ]
     assert len(solid) == len(places), "sentences have all that is not white space"
-    found: list[list[Span]] = [[] for _ in sentences]
+    by_sentence: list[list[Span]] = [[] for _ in sentences]
     for begin, end, label in spans:
         within = places[bisect_left(solid, begin) : bisect_left(solid, end)]
         for number in dict.fromkeys(number for number, _ in within):
-            at = [at for other, at in within if other == number]
-            found[number].append(Span(at[0], at[-1] + 1, label))
-    return found
+            at = [at for nth, at in within if nth == number]
+            by_sentence[number].append(Span(at[0], at[-1] + 1, label))
+    return by_sentence
 
 
 def _read(path: Path) -> Iterator[SpanLine]:

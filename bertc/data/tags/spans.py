@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.data.rows.codes import LABEL
+from bertc.data.rows.codes import LABEL_BITS
 from bertc.ir.terms.masking import TAG_BITS
 
 
@@ -30,7 +30,7 @@ class Codes:
         self._spans = 0
         self._counts = np.zeros((2, len(labels) + 1), dtype=np.int64)
 
-    def found(self) -> list[tuple[str, int, int]]:
+    def counts(self) -> list[tuple[str, int, int]]:
         """Each label with the number of its spans and of their tokens, first none at all."""
         return list(zip(self._labels, *self._counts.tolist(), strict=True))
 
@@ -60,6 +60,6 @@ class Codes:
         at = np.searchsorted(ends, tokens[:, 0], side="right")
         within = (begins[at] < tokens[:, 1]) & (tokens[:, 0] < tokens[:, 1])
         codes = np.where(within, numbers[at] + (turns[at] << TAG_BITS), 0)
-        for counts, labels in zip(self._counts, (numbers[:-1], codes & LABEL), strict=True):
-            counts += np.bincount(labels, minlength=len(counts))
+        for count, labels in zip(self._counts, (numbers[:-1], codes & LABEL_BITS), strict=True):
+            count += np.bincount(labels, minlength=len(count))
         return codes.astype(np.uint32)

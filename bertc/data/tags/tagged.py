@@ -1,4 +1,4 @@
-"""Tags of the texts of a run: made once into the cache, beside their tokens."""
+"""Tags of a text: made once into the cache, beside its tokens."""
 
 import hashlib
 from collections import Counter
@@ -15,8 +15,8 @@ from bertc.data.cache.progress import Progress
 from bertc.data.cache.store import fingerprint, obtain
 from bertc.data.examples.word_networks import WordNetworks
 from bertc.data.examples.word_spans import split_text
-from bertc.data.rows.codes import CODE, LABEL, Tags
-from bertc.data.rows.tokenise import Encode, Encoded, Read, write_parts
+from bertc.data.rows.codes import CODE_TYPE, LABEL_BITS, TextTags
+from bertc.data.rows.tokenise import Encode, Encoded, RawPiece, write_parts
 from bertc.data.rows.tokens import SPLITS, Tokens, mapped
 from bertc.data.sources.source import TextSource
 from bertc.data.tags.span_file import SpanFile
@@ -27,8 +27,8 @@ from bertc.estimate.units import several
 from bertc.ir.terms.masking import is_span_file
 
 VERSION = 1
-SHOWN_LABELS = 5
-"""Labels whose share is told."""
+LABELS_NAMED = 5
+"""Labels whose share of the text is named."""
 TOKENS_AT_ONCE = 1 << 20
 
 
@@ -44,7 +44,7 @@ class Tagger(Protocol):
     def begin(self) -> None:
         """Begin with the first document of a text."""
 
-    def take(self, pieces: list[Read], split_pieces: list[list[str]]) -> list[list[Span]]:
+    def take(self, pieces: list[RawPiece], split_pieces: list[list[str]]) -> list[list[Span]]:
         """The spans of every sentence of some pieces, in characters of the sentence."""
 
     def end(self) -> None:
@@ -69,11 +69,11 @@ class TrainedTagger:
     def begin(self) -> None:
         """Nothing to do."""
 
-    def take(self, pieces: list[Read], split_pieces: list[list[str]]) -> list[list[Span]]:
+    def take(self, pieces: list[RawPiece], split_pieces: list[list[str]]) -> list[list[Span]]:
         """The spans of every sentence."""
         texts = [split_text(sentence) for sentence in chain.from_iterable(split_pieces)]
-        found = self.networks.spans(self.folder, texts)
-        return [[Span(*span) for span in spans] for spans in found]
+        by_sentence = self.networks.spans(self.folder, texts)
+        return [[Span(*span) for span in spans] for spans in by_sentence]
 
     def end(self) -> None:
         """Nothing to do."""
@@ -92,7 +92,7 @@ class _TagTokens:
         self.codes, self.digest = Codes(tagger.labels()), hashlib.sha256()
         tagger.begin()
 
-    def __call__(self, pieces: list[Read]) -> Encoded:
+    def __call__(self, pieces: list[RawPiece]) -> Encoded:
         """Codes of some pieces."""
         split_pieces = self._encode.split(pieces)
         spelled = self._encode.spelled(pieces, split_pieces)
@@ -103,7 +103,7 @@ class _TagTokens:
             len(text) - len(sentence) for text, sentence in zip(spelled, sentences, strict=True)
         ]
         codes = self.codes.of([encoding.offsets for encoding in encodings], _moved(spans, shifts))
-        self.digest.update(codes.astype(CODE).tobytes())
+        self.digest.update(codes.astype(CODE_TYPE).tobytes())
         lengths = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
         return codes, lengths, [len(of_piece) for of_piece in split_pieces]
 
@@ -125,7 +125,7 @@ def tag(
     cache: Path,
     networks: WordNetworks,
     progress: Progress,
-) -> Tags:
+) -> TextTags:
     """Tag a tokenised text, or open its tags from the cache.
 
     ``tokens`` are the name of the tokenised text and its parts.
@@ -140,32 +140,32 @@ def tag(
     def make(folder: Path) -> dict[str, Any]:
         encode = _TagTokens(Encode(vocabulary.tokenizer.to_str(), source.sentences), tagger)
         progress.begin(f"tagging {source.name} with {tagger_name}", source.total, source.unit)
-        write_parts(folder, source, (CODE, 0), holdout, (encode, 1), progress)
+        write_parts(folder, source, (CODE_TYPE, 0), holdout, (encode, 1), progress)
         tagger.end()
         progress.end()
-        found = encode.codes.found()
-        progress.note(f"{tagger_name} found in {source.name}: {_share(found)}")
-        return {"content": encode.digest.hexdigest(), "found": found}
+        counts = encode.codes.counts()
+        progress.note(f"{tagger_name} found in {source.name}: {_share(counts)}")
+        return {"content": encode.digest.hexdigest(), "counts": counts}
 
     facts = obtain(folder, make, progress, train.ids.nbytes + heldout.ids.nbytes)
-    codes = [mapped(folder / f"{part}.ids", CODE) for part in SPLITS]
+    codes = [mapped(folder / f"{part}.ids", CODE_TYPE) for part in SPLITS]
     assert list(map(len, codes)) == [len(train.ids), len(heldout.ids)], "a code for each token"
-    return Tags(tuple(label for label, *_ in facts["found"][1:]), facts, *codes)
+    return TextTags(tuple(label for label, *_ in facts["counts"][1:]), facts, *codes)
 
 
-def _share(found: list[tuple[str, int, int]]) -> str:
-    """What is told of a tagged text: its spans, their share of the tokens, the commonest labels."""
-    (_, _, outside), *labelled = found
+def _share(counts: list[tuple[str, int, int]]) -> str:
+    """A tagged text in words: its spans, their share of its tokens, the commonest labels."""
+    (_, _, outside), *labelled = counts
     spans, tokens = sum(each[1] for each in labelled), sum(each[2] for each in labelled)
     shares = sorted(((count, label) for label, _, count in labelled if count), reverse=True)
     total = max(1, tokens + outside)
-    kinds = [f"{label} {count / total:.1%}" for count, label in shares[:SHOWN_LABELS]]
-    rest = [f"{len(shares) - SHOWN_LABELS} more"] if len(shares) > SHOWN_LABELS else []
+    kinds = [f"{label} {count / total:.1%}" for count, label in shares[:LABELS_NAMED]]
+    rest = [f"{len(shares) - LABELS_NAMED} more"] if len(shares) > LABELS_NAMED else []
     shown = f" ({', '.join([*kinds, *rest])})" if kinds else ""
     return f"{several(spans, 'span')} with {tokens / total:.1%} of its tokens{shown}"
 
 
-def refuse_nothing_found(name: str, wanted: Sequence[str], tags: Sequence[Tags]) -> None:
+def refuse_nothing_found(name: str, wanted: Sequence[str], tags: Sequence[TextTags]) -> None:
     """Refuse a tagger that found no span in all texts of a run.
 
     Raises:
@@ -173,7 +173,7 @@ def refuse_nothing_found(name: str, wanted: Sequence[str], tags: Sequence[Tags])
     """
     counts: Counter[str] = Counter()
     for each in tags:
-        counts.update({label: spans for label, spans, _ in each.facts["found"][1:]})
+        counts.update({label: spans for label, spans, _ in each.facts["counts"][1:]})
     there = [label for label, spans in counts.items() if spans]
     if unknown := [label for label in wanted if label not in counts]:
         raise DataError(
@@ -190,13 +190,13 @@ def refuse_nothing_found(name: str, wanted: Sequence[str], tags: Sequence[Tags])
         )
 
 
-def counts_by_tag(tokens: Tokens, tags: Tags, vocabulary: Vocabulary) -> NDArray[np.int64]:
-    """How often each token stands under each tag in the training part, (t, v); first under none."""
+def counts_by_tag(tokens: Tokens, tags: TextTags, vocabulary: Vocabulary) -> NDArray[np.int64]:
+    """Counts of each token under each tag in the training part, (t, v); first those without."""
     number, size = len(tags.labels) + 1, vocabulary.size
     counts = np.zeros(number * size, dtype=np.int64)
     for start in range(0, len(tokens.ids), TOKENS_AT_ONCE):
         part = slice(start, start + TOKENS_AT_ONCE)
-        labels = (tags.train[part] & LABEL).astype(np.int64)
+        labels = (tags.train[part] & LABEL_BITS).astype(np.int64)
         counts += np.bincount(labels * size + tokens.ids[part], minlength=number * size)
     counts_tv = counts.reshape(number, size)
     counts_tv[:, vocabulary.special] = 0

@@ -19,7 +19,7 @@ from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.learning.optimizer import Optimizer
 from bertc.ir.learning.task import Task
 from bertc.ir.network.body import Body
-from bertc.ir.network.generator import Generator, GeneratorNetwork, SameTagGenerator
+from bertc.ir.network.generator import Generator, GeneratorNetwork
 from bertc.ir.program.network import (
     MAIN,
     READ_IN_ORDER,
@@ -31,7 +31,6 @@ from bertc.ir.program.network import (
 )
 from bertc.ir.program.teacher import NOBODY, Teacher, TeacherCache
 from bertc.ir.terms.masked import MaskedTerm
-from bertc.ir.terms.masking import TaggedUnit
 from bertc.ir.terms.node import Pairs, RowShape, TermNode
 
 PACKED_AT_LEAST = 8
@@ -154,25 +153,6 @@ class Stage(Node):
         objectives = [term.objective for term in self.objective]
         own = tuple(masks for one in objectives if (masks := one.masks))
         return own or tuple(masks for one in objectives if (masks := one.masks_alone))
-
-    @property
-    def tagged_unit(self) -> TaggedUnit | None:
-        """The unit of its masking that a tagger finds, if it has one."""
-        units = (masks.unit for masks in self.masked_terms())
-        return next((unit for unit in units if isinstance(unit, TaggedUnit)), None)
-
-    @property
-    def replaces_by_tag(self) -> str:
-        """The source of the tags by which tokens are replaced; empty if they are not."""
-        judged = any(term.objective.needs_replacements for term in self.objective)
-        source = self.replacements
-        return source.source if judged and isinstance(source, SameTagGenerator) else ""
-
-    @property
-    def taggers(self) -> dict[str, tuple[str, ...]]:
-        """The sources of tags of its text, each with the labels that it asks for; none: all."""
-        unit, by_tag = self.tagged_unit, self.replaces_by_tag
-        return {**({by_tag: ()} if by_tag else {}), **({unit.source: unit.labels} if unit else {})}
 
     @property
     def translates(self) -> bool:
