@@ -109,6 +109,7 @@ def choose_tagged(
         )
     ]
     taken_bs, left_b1 = torch.zeros_like(span_turn_bs), counts_b[:, None]
+    never_b1 = torch.full_like(left_b1, LAST)
     for _ in range(ROUNDS):
         # Units that no longer fit are passed over; then all are taken up to the first that would
         # exceed the budget.
@@ -116,7 +117,8 @@ def choose_tagged(
         for each, of_each_bs in zip(units, draws, strict=True):
             fits_bs = ~taken_bs & (_added(each, taken_bs) <= left_b1)
             draw_bs = torch.where(fits_bs, draw_bs.minimum(of_each_bs), draw_bs)
-        ranked = smallest(F.pad(draw_bs, (0, 1), value=LAST), predictions + 1)
+        # F.pad would round ``LAST`` to a float.
+        ranked = smallest(torch.cat([draw_bs, never_b1], dim=1), predictions + 1)
         now_bs = draw_bs < ranked.gather(1, left_b1)
         taken_bs, left_b1 = taken_bs | now_bs, left_b1 - now_bs.sum(1, keepdim=True)
     return taken_bs

@@ -74,19 +74,16 @@ def arrange(
     train, heldout, tokens, lost, seed = [], [], [], 0, resolved.run.seed
     for _, text, swapped in orders_of(stage):
         source = tokenised[text]
-        languages = text.languages[::-1] if swapped else text.languages
-        first, second = (_number(resolved, language) for language in languages)
         arrangement = Arrangement(
             stage.format, stage.pairs, stage.seq, seed, 0, text.paired, swapped
         )
-        max_copies = (static_copies or ROW_COPIES) if arrangement.drawn else 1
-        copies, facts = _copies(source, arrangement, max_copies, stage, cache, progress)
+        copies, facts = _copies(source, arrangement, static_copies, stage, cache, progress)
         tokens.append(facts["tokens"])
         lost += facts["lost"]
-        codes = _codes(stage, text, tagged)
-        train.append(SourceRows(source.train.ids, tuple(copies), (first, second), *codes["train"]))
+        codes, languages = _codes(stage, text, tagged), _numbers(resolved, text, swapped)
+        train.append(SourceRows(source.train.ids, tuple(copies), languages, *codes["train"]))
         rows, _ = _arranged(source, "heldout", arrangement, stage, cache, progress)
-        heldout.append(SourceRows(source.heldout.ids, (rows,), (first, second), *codes["heldout"]))
+        heldout.append(SourceRows(source.heldout.ids, (rows,), languages, *codes["heldout"]))
     weights = proportioned(
         _weights(stage, tokenised),
         [drawn.sizes[0] for drawn in train],
@@ -150,19 +147,26 @@ def _tokens_read(tokens: list[int], weights: Sequence[float]) -> int:
 def _copies(
     source: Tokenised,
     arrangement: Arrangement,
-    max_copies: int,
+    static_copies: int,
     stage: Stage,
     cache: Path,
     progress: Progress,
 ) -> tuple[list[NDArray[Any] | Packs], dict[str, int]]:
     """Training rows in as many copies as the stage reads, and the facts of the first copy."""
     rows, facts = _arranged(source, "train", arrangement, stage, cache, progress)
+    max_copies = (static_copies or ROW_COPIES) if arrangement.drawn else 1
     copies = [rows]
     rows_read = (stage.first_batch + stage.steps) * stage.batch
     while len(copies) < max_copies and sum(map(len, copies)) < rows_read:
         another = replace(arrangement, copy=len(copies))
         copies.append(_arranged(source, "train", another, stage, cache, progress)[0])
     return copies, facts
+
+
+def _numbers(resolved: Resolved, text: CorpusText, swapped: bool) -> tuple[int, int]:
+    """The indices of the languages of both texts of a row."""
+    first, second = text.languages[::-1] if swapped else text.languages
+    return _number(resolved, first), _number(resolved, second)
 
 
 def _number(resolved: Resolved, language: str) -> int:
