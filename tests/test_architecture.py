@@ -46,6 +46,7 @@ ROOMS = (
     "data.batches",
     "data.layouts",
     "data.examples",
+    "data.tags",
     "data",
     "native",
     "host",

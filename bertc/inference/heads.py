@@ -20,6 +20,7 @@ from bertc.evaluation.device import placed
 from bertc.evaluation.task_lookup import columns_told, task_of
 from bertc.evaluation.tasks import nothing_to_judge_by
 from bertc.evaluation.without import transformer_of
+from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import choose
 from bertc.host.signals import Stop
 from bertc.inference.attention_maps import Looks, looks, maps, pattern, unpadded
@@ -195,7 +196,7 @@ def _of_text(
     stage = resolved.stages[-1]
     if data is not None:
         resolved = _on_file(resolved, run, data)
-    corpus = prepare(resolved, cache, display)
+    corpus = prepare(resolved, cache, display, TrainedNetworks(resolved.run.device))
     text, vocab = corpus.stage(len(resolved.stages) - 1), vocab_tensors(corpus.vocabulary, device)
     assert not isinstance(text, TaskData), "its stage is of text"
 
