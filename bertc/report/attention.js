@@ -15,8 +15,8 @@ function colour(name) {
 }
 
 async function showAttention(root) {
-  const about = await (await unpacked(`${root.dataset.maps}-about`)).json();
-  const levels = new Uint8Array(await (await unpacked(root.dataset.maps)).arrayBuffer());
+  const about = await unpacked(`${root.dataset.maps}-about`).json();
+  const levels = new Uint8Array(await unpacked(root.dataset.maps).arrayBuffer());
   const heads = about.heads.flatMap((count, layer) => Array.from({ length: count }, (_, head) => [layer, head]));
   const sizes = about.views.map((view) => heads.length * view.queries.length * view.keys.length);
   let view = 0, chosen = 0, query = -1, low, high;

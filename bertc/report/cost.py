@@ -10,9 +10,10 @@ from bertc.estimate.where import TITLES
 from bertc.interop.folders import read_network
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
+from bertc.report.axes import time_unit
 from bertc.report.markup import Content, element, in_picture, note_below, table_of
 from bertc.report.page import Picture
-from bertc.report.plotly_js import COLOURS, figure, legend, objects, picture_title
+from bertc.report.plotly_js import COLOURS, figure, legend, picture_title, trace
 from bertc.runs.curves import Curves
 from bertc.runs.folder import RunFolder
 from bertc.runs.lock import Lock
@@ -121,24 +122,26 @@ def _where(told: Estimate) -> Sequence[Content | Picture]:
 
 def _parts(stage: StageEstimate, named: bool) -> Picture:
     costs = [cost for cost in stage.where if cost.seconds][::-1]
+    title, unit = time_unit(max((cost.seconds for cost in costs), default=0.0))
     bars = [
-        objects().Bar(
+        trace(
+            "bar",
             orientation="h",
-            name=title,
+            name=bound,
             y=[TITLES.get(cost.part, cost.part) for cost in costs],
-            x=[getattr(cost, field) for cost in costs],
+            x=[getattr(cost, field) / unit for cost in costs],
             marker={"color": COLOURS[number]},
             customdata=[duration_text(getattr(cost, field)) for cost in costs],
             hovertemplate="%{customdata}<extra>%{fullData.name}</extra>",
         )
-        for number, (title, field) in enumerate(BOUNDS)
+        for number, (bound, field) in enumerate(BOUNDS)
     ]
     made = figure(
         bars,
         title=picture_title(f"Stage {in_picture(stage.name)}" if named else "A step"),
         barmode="stack",
         showlegend=False,
-        xaxis={"title": {"text": "seconds"}},
+        xaxis={"title": {"text": title}},
         yaxis={"automargin": True},
     )
     return Picture(made)

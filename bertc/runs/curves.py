@@ -59,8 +59,16 @@ def curves(folder: Path) -> Curves:
         MissingInputError, DataError: if its files cannot be read, or are damaged.
     """
     run = RunFolder(folder)
-    resolved = run.read_resolved()
-    points = Placing(resolved).points(metrics.read(run.metrics))
+    return curves_of(run, run.read_resolved(), metrics.read(run.metrics))
+
+
+def curves_of(run: RunFolder, resolved: Resolved, lines: Iterable[metrics.Line]) -> Curves:
+    """The curves of a run by what was read of its folder.
+
+    Raises:
+        MissingInputError, DataError: if its attempts cannot be read, or are damaged.
+    """
+    points = Placing(resolved).points(lines)
     return Curves(tuple(points), tuple(attempts.read(run.attempts)))
 
 
@@ -76,8 +84,10 @@ def values_of(line: metrics.Line) -> Values:
         values[f"{kind}/grad_norm"] = line["grad_norm"]
     if "lr" in line:
         values[f"{kind}/lr"] = line["lr"]
-    values |= {f"{kind}/loss/{name}": value for name, value in line["losses"].items()}
-    values |= {f"{kind}/accuracy/{name}": v for name, v in line.get("accuracy", {}).items()}
+    for name, value in line["losses"].items():
+        values[f"{kind}/loss/{name}"] = value
+    for name, value in line.get("accuracy", {}).items():
+        values[f"{kind}/accuracy/{name}"] = value
     if "unigram_loss" in line:
         values[f"{kind}/unigram_loss"] = line["unigram_loss"]
     for language, figures in line.get("languages", {}).items():
