@@ -37,7 +37,7 @@ class Panel:
     title: str
     names: tuple[str, ...]
     scales: bool = False
-    exponents: str = "power"
+    exponents: str = "e"
     """How plotly writes large and small values."""
 
 
