@@ -14,6 +14,9 @@ from bertc.search.outcome import LEAST_TRIALS, Outcome, Tried, read_outcome
 STATES = {"finished": "circle", "stopped early": "circle-open", "unfinished": "x-thin-open"}
 """States of trials with a score, and their marks."""
 
+MOST_TICKS = 12
+"""Values of a whole number up to which each has a tick."""
+
 
 def search_section(folder: Path) -> Sequence[Content | Picture]:
     """The best trial, the trials in order, importances, and a picture of each setting.
@@ -23,11 +26,13 @@ def search_section(folder: Path) -> Sequence[Content | Picture]:
     """
     outcome = read_outcome(folder)
     best, importances = outcome.best, outcome.importances()
-    told = several(len(outcome.trials), "trial")
-    cost = f"{told}, {duration_text(outcome.seconds)}, {flops_text(outcome.flops)}."
+    cost = (
+        f"{several(len(outcome.trials), 'trial')} took {duration_text(outcome.seconds)} and "
+        f"{flops_text(outcome.flops)}."
+    )
     if best is None:
-        return (element("p", f"No trial has finished yet: {cost}"),)
-    named = f", {outcome.goal.name} {best.score:.4f}, trial {best.number} of {cost}"
+        return (element("p", f"No trial has finished yet. {cost}"),)
+    named = f", {outcome.goal.name} {best.score:.4f} (trial {best.number}). {cost}"
     mattered = [_importances(importances)] if importances else []
     states = (f"{mark}: {state}" for state, mark in zip(STATES, "●○×", strict=True))
     return (
@@ -105,11 +110,14 @@ def _slice(outcome: Outcome, name: str, number: int) -> Picture:
     values = [trial.values[name] for trial in trials]
     numbers = all(isinstance(value, float) for value in values)
     kind = ("log" if outcome.spans_decades(name) else "linear") if numbers else "category"
+    whole = all(isinstance(value, float) and value.is_integer() for value in values)
+    few = len({*values}) <= MOST_TICKS
     xs = [value if isinstance(value, float) else in_picture(value) for value in values]
     made = figure(
         [_points(outcome, trials, xs, COLOURS[number % len(COLOURS)])],
         title=picture_title(f"{in_picture(outcome.goal.name)} by {in_picture(name)}"),
         showlegend=False,
-        xaxis={"type": kind, "exponentformat": "power", "automargin": True},
-    )
+        xaxis={"type": kind, "exponentformat": "power", "automargin": True,
+               "dtick": 1 if whole and few else None},
+    )  # fmt: skip
     return Picture(made)
