@@ -1,6 +1,6 @@
 """What curves are drawn along: steps, tokens, time or FLOPs, in units that fit."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bertc.report.marks import Mark
@@ -31,10 +31,15 @@ class Axis:
 def axes(every: Sequence[Curves]) -> list[Axis]:
     """The axes along which there is something; steps first."""
     last = [curves.points[-1] for curves in every]
-    time, unit = time_unit(max(point.seconds for point in last))
+    time, unit = run_time_unit(point.seconds for point in last)
     others = Axis("tokens", "tokens"), Axis(time, "seconds", unit), Axis("FLOPs", "flops")
     there = [axis for axis in others if any(axis.place(point) for point in last)]
     return [Axis("steps", "step"), *there]
+
+
+def run_time_unit(seconds: Iterable[float]) -> tuple[str, float]:
+    """The unit for times of runs, seconds at least."""
+    return time_unit(max(SEVERAL, *seconds, 0.0))
 
 
 def time_unit(longest: float) -> tuple[str, float]:

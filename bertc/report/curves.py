@@ -1,6 +1,6 @@
 """Curves of runs: loss, scores, rate, gradient norm and throughput, along four axes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,7 +9,7 @@ from bertc.report.axes import Axis, axes
 from bertc.report.marks import marks
 from bertc.report.markup import Content, element, in_picture, note_below
 from bertc.report.page import Picture
-from bertc.report.plotly_js import COLOURS, figure, legend, picture_title, trace
+from bertc.report.plotly_js import COLOURS, figure, legend, picture_title, trace, values_axis
 from bertc.report.thinning import rounded, smoothed, thinned
 from bertc.runs.curves import Curves
 
@@ -134,7 +134,7 @@ def _said(runs: Sequence[RunCurves]) -> Content:
 def _picture(panel: Panel, runs: Sequence[RunCurves], along: Sequence[Axis], most: int) -> Picture:
     alone, many = len(runs) == 1, len(runs) > MARKED_RUNS
     lines = [line for run in runs for line in _lines(panel, run, along, alone, most)]
-    shown = _constant([value for line in lines for value in line.raw if value is not None])
+    shown = values_axis(value for line in lines for value in line.raw if value is not None)
     if many:
         lines = _merged(lines)
     lined = list(marks(runs[0].curves)) if alone else []
@@ -155,14 +155,6 @@ def _picture(panel: Panel, runs: Sequence[RunCurves], along: Sequence[Axis], mos
         scales=panel.scales,
         names=[line.names for line in lines] if many else None,
     )
-
-
-def _constant(values: Sequence[float]) -> Mapping[str, Any]:
-    """What an axis shows beside values that are all the same: plotly takes one unit up and down."""
-    if not values or min(values) < max(values):
-        return {}
-    around = 0.05 * (abs(values[0]) or 1.0)
-    return {"autorangeoptions": {"include": [values[0] - around, values[0] + around]}}
 
 
 TracePlaces = list[float | None]

@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 
 from bertc.report.markup import Content, element, in_picture, note_below
 from bertc.report.page import Picture
-from bertc.report.plotly_js import COLOUR_SCALE, COLOURS, figure, picture_title, trace
+from bertc.report.plotly_js import COLOUR_SCALE, COLOURS, figure, picture_title, trace, values_axis
 from bertc.report.scores import interval, said, score_text, scores_of
 from bertc.runs.groups import Group, Summary
 from bertc.runs.results import Score
@@ -145,5 +145,6 @@ def _marginal(cells: Sequence[_Cell], name: str, score: Score, number: int) -> P
         title=picture_title(f"{in_picture(said(score))} by {in_picture(name)}"),
         showlegend=False,
         xaxis={"type": "category", "automargin": True},
+        yaxis=values_axis(each for _, each in dots),
     )
     return Picture(made)

@@ -49,7 +49,7 @@ function asked(picture, choice) {
     };
     (layout.shapes || []).forEach((shape, at) => { shape.x0 = shape.x1 = marks[choice.along][at]; });
     (layout.annotations || []).forEach((each, at) => { each.x = marks[choice.along][at]; });
-    if (picture.scales) layout.yaxis = { ...layout.yaxis, type: choice.log ? "log" : "linear" };
+    if (picture.scales && choice.log) layout.yaxis = { ...layout.yaxis, type: "log", range: null };
   }
   return [data, themed(layout)];
 }

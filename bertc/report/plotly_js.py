@@ -51,6 +51,16 @@ def figure(traces: Iterable[dict[str, Any]], **layout: Any) -> dict[str, Any]:
     return {"data": list(traces), "layout": {**common, **layout}}
 
 
+def values_axis(values: Iterable[float]) -> dict[str, Any]:
+    """An axis of values; of those that are all the same plotly would show one unit up and down."""
+    found = {*values}
+    if len(found) != 1:
+        return {}
+    (value,) = found
+    around = 0.05 * (abs(value) or 1.0)
+    return {"range": [value - around, value + around]}
+
+
 def picture_title(text: str) -> dict[str, Any]:
     """The title of a picture, at its left."""
     return {"text": text, "x": 0, "xref": "paper", "xanchor": "left", "font": {"size": 14}}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from bertc.diagnostics import DataError
 from bertc.ir.program.model import model_weights
-from bertc.report.axes import time_unit
+from bertc.report.axes import run_time_unit
 from bertc.report.markup import Content, element, in_picture, note_below, table_of
 from bertc.report.page import Picture
-from bertc.report.plotly_js import COLOURS, figure, legend, picture_title, trace
+from bertc.report.plotly_js import COLOURS, figure, legend, picture_title, trace, values_axis
 from bertc.runs.compare import heading as score_heading
 from bertc.runs.curves import Curves
 from bertc.runs.groups import Group, Summary
@@ -116,7 +116,7 @@ def against_cost(
 ) -> Sequence[Content | Picture]:
     """A picture a score: every run's last score against what it cost."""
     costs = {run.folder: spent(run, curves.get(run.folder)) for g in groups for run in g.runs}
-    time, unit = time_unit(max(each.seconds for each in costs.values()))
+    time, unit = run_time_unit(each.seconds for each in costs.values())
     axes = {
         "FLOPs of training": {run: each.flops for run, each in costs.items()},
         time: {run: each.seconds / unit for run, each in costs.items()},
@@ -171,6 +171,7 @@ def _scattered(
         title=picture_title(in_picture(said(score))),
         showlegend=False,
         xaxis={"title": {"text": first}},
+        yaxis=values_axis(value for one in traces for value in one["y"]),
     )
     return Picture(made, along=along, marks={title: [] for title in axes})
 

@@ -47,5 +47,9 @@ def smoothed(y: Sequence[float]) -> list[float]:
 
 def rounded(values: Sequence[float]) -> list[float | None]:
     """Values with as many digits as a picture shows: whole ones are integers."""
-    short = (float(f"{value:.{SHOWN_DIGITS}g}") for value in values)
-    return [int(value) if value.is_integer() and abs(value) < 2**53 else value for value in short]
+    return [value if isinstance(value, int) else _rounded(value) for value in values]
+
+
+def _rounded(value: float) -> float:
+    short = float(f"{value:.{SHOWN_DIGITS}g}")
+    return int(short) if short.is_integer() and abs(short) < 2**53 else short

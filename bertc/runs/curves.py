@@ -44,7 +44,9 @@ class Curves:
     def names(self) -> list[str]:
         """The names of all figures, training's before those of evaluations, each in order."""
         ordered = sorted(self.points, key=lambda point: point.kind == "eval")
-        return list(dict.fromkeys(name for point in ordered for name in point.values))
+        # Most points have the same names.
+        alike = dict.fromkeys(tuple(point.values) for point in ordered)
+        return list(dict.fromkeys(name for names in alike for name in names))
 
     def of(self, name: str, axis: XAxis) -> tuple[list[float], list[float]]:
         """The curve of a figure: where along ``axis``, and its values."""
@@ -132,9 +134,8 @@ class FlopsUntil:
 
     def at(self, step: int) -> float:
         """Return those of the steps before this one."""
-        return float(
-            sum(
-                max(0, min(step - first, steps)) * of_a_step
-                for first, steps, of_a_step in self._stages
-            )
-        )
+        total = 0.0
+        for first, steps, of_a_step in self._stages:
+            if step > first:
+                total += min(step - first, steps) * of_a_step
+        return total

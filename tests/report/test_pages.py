@@ -135,7 +135,7 @@ def test_a_page_is_drawn_without_errors_and_does_not_scroll_sideways(
         page.wait_for_selector("[data-heads='4']")
         page.locator(".head").nth(3).click()
         page.locator(".words button").nth(1).click()
-        assert "looks at" in page.locator(".closer .note").inner_text()
+        assert "looks at" in page.locator(".closer p.note").inner_text()
         assert page.locator(".example mark").count() == 2
         text = page.locator("main").inner_text()
         assert "<i>.txt" in text

@@ -94,7 +94,7 @@ def test_axes_have_units_that_fit_and_show_what_is_constant() -> None:
     assert isinstance(picture, Picture)
     assert "tokens" not in str(controls)
     assert picture.along == {"steps": [[1, 2]], "hours": [[27.7778, 55.5556]], "FLOPs": [[1e9] * 2]}
-    low, high = picture.figure["layout"]["yaxis"]["autorangeoptions"]["include"]
+    low, high = picture.figure["layout"]["yaxis"]["range"]
     assert 0.2 < low < 0.25 < high < 0.3
     many = [RunCurves(f"run {n}", n, Curves(points, ())) for n in range(30)]
     picture = curves_section(many)[-2]
