@@ -192,14 +192,14 @@ def _of_text(
 ) -> Found:
     """Rows of a text file, or of the run's own text, for what it learns without a teacher."""
     resolved, device = model.resolved, next(model.parameters()).device
-    own = tuple(term for term in resolved.stages[-1].objective if not term.objective.taught)
-    if not own:
+    untaught = tuple(term for term in resolved.stages[-1].objective if not term.objective.taught)
+    if not untaught:
         raise DataError(
             "scores of heads need an objective of the run's own: its teacher alone says what it "
             "learns",
             help="bertc attention RUN TEXT shows what heads look at",
         )
-    stage = resolved.stages[-1].model_copy(update={"objective": own})
+    stage = resolved.stages[-1].model_copy(update={"objective": untaught})
     if data is not None:
         resolved = _on_file(resolved, run, data)
     corpus = prepare(resolved, cache, display)

@@ -18,7 +18,7 @@ from bertc.report.went import went
 from bertc.runs.curves import Curves
 from bertc.runs.folder import RunFolder
 from bertc.runs.lock import Lock
-from bertc.runs.spent import Spent, by_stage
+from bertc.runs.spent import Usage, by_stage
 from bertc.runs.spent import read as read_spent
 
 ELSEWHERE = "h200"
@@ -86,7 +86,7 @@ def _parameters(told: Estimate, folder: RunFolder) -> Sequence[Content]:
 
 
 def _work(
-    told: Estimate, resolved: Resolved, curves: Curves, spent: Mapping[str, Spent]
+    told: Estimate, resolved: Resolved, curves: Curves, spent: Mapping[str, Usage]
 ) -> list[Sequence[Content]]:
     rows: list[Sequence[Content]] = []
     last = curves.points[-1] if curves.points else None
@@ -120,7 +120,7 @@ def _measured(
     return (text(value), change_text(value, told)) if value else ("", "")
 
 
-def _memory(told: Estimate, spent: Mapping[str, Spent], on_cpu: bool) -> Sequence[Content]:
+def _memory(told: Estimate, spent: Mapping[str, Usage], on_cpu: bool) -> Sequence[Content]:
     peak = told.memory.peak_bytes
     measured = max((each.memory_bytes for each in spent.values()), default=0)
     text, change = _measured(measured, peak, bytes_text)

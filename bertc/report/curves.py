@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bertc.diagnostics import DataError
-from bertc.report.axes import Axis, axes
-from bertc.report.marks import marks
+from bertc.report.axes import Axis, axes, marks
 from bertc.report.markup import Content, element, in_picture, note_below
 from bertc.report.page import Picture
 from bertc.report.plotly_js import COLOURS, figure, legend, picture_title, trace, values_axis
@@ -38,7 +37,7 @@ class Panel:
     names: tuple[str, ...]
     scales: bool = False
     exponents: str = "e"
-    """How plotly writes large and small values."""
+    """plotly's format of large and small values."""
 
 
 def panels(names: Sequence[str]) -> list[Panel]:

@@ -11,7 +11,7 @@ from bertc.report.page import Picture
 from bertc.report.plotly_js import COLOURS, figure, picture_title, trace
 from bertc.search.outcome import LEAST_TRIALS, Outcome, Tried, read_outcome
 
-STATES = {"finished": "circle", "stopped early": "circle-open", "unfinished": "x-thin-open"}
+TRIAL_MARKS = {"finished": "circle", "stopped early": "circle-open", "unfinished": "x-thin-open"}
 """States of trials with a score, and their marks."""
 
 MOST_TICKS = 12
@@ -34,7 +34,7 @@ def search_section(folder: Path) -> Sequence[Content | Picture]:
         return (element("p", f"No trial has finished yet. {cost}"),)
     named = f", {outcome.goal.name} {best.score:.4f} (trial {best.number}). {cost}"
     mattered = [_importances(importances)] if importances else []
-    states = (f"{mark}: {state}" for state, mark in zip(STATES, "●○×", strict=True))
+    states = (f"{mark}: {state}" for state, mark in zip(TRIAL_MARKS, "●○×", strict=True))
     return (
         element("p", "Best: ", element("strong", _settings(best)), named),
         _in_order(outcome),
@@ -58,7 +58,7 @@ def _points(outcome: Outcome, trials: Sequence[Tried], xs: Sequence[Any], colour
         "scatter", mode="markers", name="trials", x=list(xs), y=[trial.score for trial in trials],
         marker={
             "size": 8, "color": colour, "opacity": 0.85,
-            "symbol": [STATES.get(trial.state, "x-thin-open") for trial in trials],
+            "symbol": [TRIAL_MARKS.get(trial.state, "x-thin-open") for trial in trials],
             "line": {"width": 1.5, "color": colour},
         },
         text=[in_picture(f"trial {each.number}: {_settings(each)}") for each in trials],

@@ -1,4 +1,4 @@
-"""Where the time of a run went, and the parts of its steps as estimated and as profiled."""
+"""The time of a run by what it went to, and the parts of its steps as estimated and profiled."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ from bertc.estimate.figures import StageEstimate
 from bertc.estimate.units import change_text, duration_text
 from bertc.estimate.where import TITLES
 from bertc.report.markup import Content, element, note_below, table_of
-from bertc.runs.spent import Spent
+from bertc.runs.spent import Usage
 
 WENT = {
     "steps": "training steps", "batches": "waiting for batches", "evaluations": "evaluations",
@@ -16,7 +16,7 @@ WENT = {
 }  # fmt: skip
 
 
-def went(told: Estimate, spent: Mapping[str, Spent]) -> Sequence[Content]:
+def went(told: Estimate, spent: Mapping[str, Usage]) -> Sequence[Content]:
     """A row a stage of what its time went to; the parts of a step of stages that were profiled."""
     timed = {stage: each for stage, each in spent.items() if sum(each.seconds.values())}
     if not timed:
@@ -44,7 +44,7 @@ def _shares(seconds: Mapping[str, float]) -> list[str]:
     ]
 
 
-def _parts(stage: StageEstimate, spent: Spent) -> Sequence[Content]:
+def _parts(stage: StageEstimate, spent: Usage) -> Sequence[Content]:
     """Estimated seconds of a step's parts beside those of a profile."""
     measured = Measured(spent.parts, {}, spent.profiled_seconds)
     step = spent.seconds.get("steps", 0.0) / spent.steps if spent.steps else 0.0

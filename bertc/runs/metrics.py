@@ -180,7 +180,7 @@ def _line(raw: bytes, place: str) -> Line:
 
 
 def append_line(path: Path, line: dict[str, Any]) -> None:
-    """Append a line to a file of them, in place of half a one that a kill or a full disk left.
+    """Append a line, in place of half a one that a kill or a full disk left.
 
     Raises:
         CannotWriteError: if the disk has no room.

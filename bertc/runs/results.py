@@ -180,7 +180,7 @@ def _seen(line: metrics.Line, rank: float) -> Seen:
 
 
 def _rank(line: metrics.Line, resolved: Resolved, place: Path) -> float:
-    """What orders an evaluation among those of its stage, more is better.
+    """The order of an evaluation among those of its stage, more is better.
 
     Raises:
         DataError: if it is not of this program.

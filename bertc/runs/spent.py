@@ -1,4 +1,4 @@
-"""spent.jsonl: what the first process of a run took, a JSON object a line. Loads no torch."""
+"""spent.jsonl: the time and memory of a run's first process, a JSON object a line. No torch."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,8 @@ LARGEST_BYTES = 2**28
 
 
 @dataclass(frozen=True)
-class Spent:
-    """What a stage took since the line before: seconds by what they went to, steps, peak memory.
+class Usage:
+    """The time and memory of a stage since the line before, by what it went to.
 
     ``parts`` are seconds of a step by part where the stage was profiled, in a line of their own,
     and ``profiled_seconds`` those of a whole step then.
@@ -34,10 +34,10 @@ class Spent:
     profiled_seconds: float = 0.0
 
 
-_SPENT = TypeAdapter(Spent)
+_USAGE = TypeAdapter(Usage)
 
 
-def append(path: Path, spent: Spent) -> None:
+def append(path: Path, spent: Usage) -> None:
     """Append a line.
 
     Raises:
@@ -46,7 +46,7 @@ def append(path: Path, spent: Spent) -> None:
     append_line(path, asdict(spent))
 
 
-def read(path: Path) -> list[Spent]:
+def read(path: Path) -> list[Usage]:
     """Read the lines of a run, oldest first; [] without a file.
 
     Raises:
@@ -59,18 +59,18 @@ def read(path: Path) -> list[Spent]:
     return [_spent(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
 
 
-def by_stage(lines: Sequence[Spent]) -> dict[str, Spent]:
-    """What each stage took, by its name."""
+def by_stage(lines: Sequence[Usage]) -> dict[str, Usage]:
+    """The usage of each stage, by its name."""
     names = dict.fromkeys(line.stage for line in lines)
     return {name: _together([line for line in lines if line.stage == name]) for name in names}
 
 
-def _together(lines: Sequence[Spent]) -> Spent:
-    """What these lines took together: the most memory, and the last parts."""
+def _together(lines: Sequence[Usage]) -> Usage:
+    """The sum of these lines: the most memory, and the last parts."""
     seconds = Counter[str]()
     for line in lines:
         seconds.update(line.seconds)
-    return Spent(
+    return Usage(
         lines[-1].stage,
         lines[-1].step,
         sum(line.steps for line in lines),
@@ -80,9 +80,9 @@ def _together(lines: Sequence[Spent]) -> Spent:
     )
 
 
-def _spent(raw: bytes, place: str) -> Spent:
+def _spent(raw: bytes, place: str) -> Usage:
     try:
-        return _SPENT.validate_json(raw)
+        return _USAGE.validate_json(raw)
     except ValidationError:
         raise DataError(
             f"{place} is damaged: it is not what a run writes",

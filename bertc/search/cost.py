@@ -1,4 +1,4 @@
-"""What the trials of a search took. Loads no torch."""
+"""The cost of the trials of a search. Loads no torch."""
 
 from pathlib import Path
 from typing import Any

@@ -17,13 +17,13 @@ from bertc.planning.cores import (
     taken_by_others,
     waiting_is_configured,
 )
-from bertc.runs.spent import Spent, append
+from bertc.runs.spent import Usage, append
 from bertc.train.session import Session
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Went = Literal["steps", "batches", "evaluations", "checkpoints"]
-"""What time goes to; ``batches``: waiting for them."""
+"""Names of what time goes to; ``batches``: waiting for them."""
 FORWARD = 1 / 3
 """Assumed time of evaluating tokens, as a fraction of training on them."""
 WARM_STEPS, WARM_SECONDS = 3, 2.0
@@ -97,7 +97,7 @@ class Clock:
         if session.ranks.is_main and self._spent:
             memory = peak_memory_bytes(session.device.type)
             seconds = {what: round(each, 6) for what, each in self._spent.items()}
-            line = Spent(session.stage.name, step, step - self._noted, memory, seconds)
+            line = Usage(session.stage.name, step, step - self._noted, memory, seconds)
             append(session.folder.spent, line)
         self._noted, self._spent = step, defaultdict(float)
 

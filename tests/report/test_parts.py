@@ -19,7 +19,7 @@ from bertc.report.thinning import rounded, smoothed, thinned
 from bertc.runs.curves import Curves, MetricsPoint
 from bertc.runs.folder import RunFolder
 from bertc.runs.groups import Group, Summary
-from bertc.runs.spent import Spent, append, by_stage, read
+from bertc.runs.spent import Usage, append, by_stage, read
 
 
 def test_thinning_keeps_ends_peaks_and_order() -> None:
@@ -127,12 +127,12 @@ def test_a_spec_is_shown_with_what_was_set_in_its_place(tmp_path: Path) -> None:
 def test_lines_of_what_a_run_took_add_up(tmp_path: Path) -> None:
     path = tmp_path / "spent.jsonl"
     for memory in (5, 3):
-        append(path, Spent("main", 2, 2, memory, {"steps": 0.5}))
-    append(path, Spent("main", 4, parts={"head": 0.1}, profiled_seconds=0.3))
+        append(path, Usage("main", 2, 2, memory, {"steps": 0.5}))
+    append(path, Usage("main", 4, parts={"head": 0.1}, profiled_seconds=0.3))
     path.write_bytes(path.read_bytes() + b'{"half')
-    append(path, Spent("next", 5, 1, 4, {"batches": 1.0}))
+    append(path, Usage("next", 5, 1, 4, {"batches": 1.0}))
     found = by_stage(read(path))
-    assert found["main"] == Spent("main", 4, 4, 5, {"steps": 1.0}, {"head": 0.1}, 0.3)
+    assert found["main"] == Usage("main", 4, 4, 5, {"steps": 1.0}, {"head": 0.1}, 0.3)
     assert found["next"].memory_bytes == 4
     path.write_text("{}\n")
     with pytest.raises(DataError, match="spent.jsonl:1 is damaged"):
