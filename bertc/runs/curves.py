@@ -1,5 +1,6 @@
 """The figures of a run along its way, by step, tokens, seconds or FLOPs. Loads no torch."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -36,7 +37,9 @@ class Curves:
     def names(self) -> list[str]:
         """The names of all figures, training's before those of evaluations, each in order."""
         ordered = sorted(self.points, key=lambda point: point.kind == "eval")
-        return list(dict.fromkeys(name for point in ordered for name in point.values))
+        # Most points have the same names.
+        alike = dict.fromkeys(tuple(point.values) for point in ordered)
+        return list(dict.fromkeys(name for names in alike for name in names))
 
     def of(self, name: str, axis: XAxis) -> tuple[list[float], list[float]]:
         """The curve of a figure: where along ``axis``, and its values."""
@@ -51,9 +54,20 @@ def curves(folder: Path) -> Curves:
         MissingInputError, DataError: if its files cannot be read, or are damaged.
     """
     run = RunFolder(folder)
-    resolved = run.read_resolved()
-    flops, lines = FlopsUntil(resolved), LineReader().figures(metrics.read(run.metrics))
-    points = (MetricsPoint(**vars(each), flops=flops.at(each.step)) for each in lines)
+    return curves_of(run, run.read_resolved(), metrics.read(run.metrics))
+
+
+def curves_of(run: RunFolder, resolved: Resolved, lines: Iterable[metrics.Line]) -> Curves:
+    """The curves of a run by what was read of its folder.
+
+    Raises:
+        MissingInputError, DataError: if its attempts cannot be read, or are damaged.
+    """
+    flops = FlopsUntil(resolved)
+    points = (
+        MetricsPoint(**vars(each), flops=flops.at(each.step))
+        for each in LineReader().figures(lines)
+    )
     return Curves(tuple(points), tuple(attempts.read(run.attempts)))
 
 
@@ -68,9 +82,8 @@ class FlopsUntil:
 
     def at(self, step: int) -> float:
         """Return those of the steps before this one."""
-        return float(
-            sum(
-                max(0, min(step - first, steps)) * of_a_step
-                for first, steps, of_a_step in self._stages
-            )
-        )
+        total = 0.0
+        for first, steps, of_a_step in self._stages:
+            if step > first:
+                total += min(step - first, steps) * of_a_step
+        return total

@@ -36,8 +36,10 @@ def values_of(line: metrics.Line) -> Values:
         values[f"{kind}/grad_norm"] = line["grad_norm"]
     if "lr" in line:
         values[f"{kind}/lr"] = line["lr"]
-    values |= {f"{kind}/loss/{name}": value for name, value in line["losses"].items()}
-    values |= {f"{kind}/accuracy/{name}": v for name, v in line.get("accuracy", {}).items()}
+    for name, value in line["losses"].items():
+        values[f"{kind}/loss/{name}"] = value
+    for name, value in line.get("accuracy", {}).items():
+        values[f"{kind}/accuracy/{name}"] = value
     if "unigram_loss" in line:
         values[f"{kind}/unigram_loss"] = line["unigram_loss"]
     for language, figures in line.get("languages", {}).items():

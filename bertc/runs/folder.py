@@ -5,6 +5,7 @@ resolved.json    the resolved program             checkpoints/    see checkpoint
 lock.json        versions, data, machine, plan    model/          the trained model
 tokenizer/       the vocabulary's files           losses.png      the losses over the steps
 attempts.jsonl   each time it was started or resumed
+spent.jsonl      where its time went, and its peak memory
 failed.txt       why it ended, if by an error; until it goes on
 trackers/        what each tracker was sent
 resolved-N.json  the program until N steps, of a run that went on for more
@@ -55,6 +56,7 @@ class RunFolder(FollowedFiles):
         self.pruned = path / PRUNED
         self.lock = path / "lock.json"
         self.tokenizer = path / "tokenizer"
+        self.spent = path / "spent.jsonl"
         self.failure = path / "failed.txt"
         self.checkpoints = path / "checkpoints"
         self.model = path / "model"
