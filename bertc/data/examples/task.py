@@ -61,6 +61,7 @@ class TaskBatch:
     passage: NDArray[np.bool_]  # (r, s) True where an answer may be; (r, 0) except for spans
     rows: NDArray[np.int64]  # (n,) rows of the task, in the order of this batch
     taught: Mapping[str, Sequence[Taught]] = field(default_factory=dict)  # by term, if kept
+    whole: bool = False  # True if states of all tokens are read
 
     @property
     def shared(self) -> bool:
@@ -228,6 +229,7 @@ def _laid_out(
         weights.astype(np.float32),
         passage,
         chosen_n,
+        whole=task.reads_all,
     )
 
 

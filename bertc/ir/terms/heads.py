@@ -10,6 +10,7 @@ from bertc.ir import operation as op
 from bertc.ir.base import Axis, Weight, affine, bias, matrix, unstated
 from bertc.ir.network.body import Body
 from bertc.ir.network.ffn import Activation
+from bertc.ir.terms.task_head import StatesHead
 
 
 @dataclass(frozen=True)
@@ -225,6 +226,7 @@ class VectorHead:
 HeadNode = (
     VocabularyHead
     | Classifier
+    | StatesHead
     | BoundaryHead
     | DetectorHead
     | ConditionedSpanHead
