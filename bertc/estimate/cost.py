@@ -202,7 +202,7 @@ def _stage(
         reads_twice=layout.world.reads_twice(stage, memory.microbatch),
     )
     for part in parts:
-        if part == "teacher" or (stage.features_frozen and part != "head"):
+        if part == "teacher" or (stage.freeze == "all" and part != "head"):
             parts[part] = parts[part].times(asked)
     # The last micro-batch may be smaller.
     parts = {part: spent.times(share / memory.microbatch) for part, spent in parts.items()}

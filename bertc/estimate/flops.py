@@ -114,7 +114,7 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
         layers += sum(each.flops for each in inside) if learns else 0
         if not network.learned:
             frozen += sum(each.flops for each in (*around, *inside))
-        elif stage.features_frozen:
+        elif stage.freeze == "all":
             before = [cost(each, ANY) for each in passed.embeddings]
             frozen += sum(each.flops for each in (*before, *inside))
     return Executed(*(_mean(each, examples) for each in (total, train, layers, frozen)))

@@ -99,7 +99,8 @@ class StatesScores(Linear):
     def joined(self, parts: Sequence[Float[torch.Tensor, "b k h"]]) -> torch.Tensor:
         """One state a token (b, k, w): a weighted sum, or all side by side."""
         if self.mix is not None:
-            return self.mix(parts)
+            mixed_bkh: torch.Tensor = self.mix(parts)
+            return mixed_bkh
         return parts[0] if len(parts) == 1 else torch.cat([*parts], dim=2)
 
     def read(

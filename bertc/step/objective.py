@@ -18,7 +18,7 @@ from bertc.ir.program.stage import Stage
 from bertc.nn import Memory, Model
 from bertc.nn.body import BodyModule, Outputs
 from bertc.nn.model import Frozen
-from bertc.objectives import Losses, MicroBatch, Teaching, tensors_of, with_guesses
+from bertc.objectives import Lesson, Losses, MicroBatch, Teaching, tensors_of, with_guesses
 
 
 def kinds(stage: Stage) -> tuple[str, ...]:
@@ -84,7 +84,7 @@ def _read(
     model: Model, stage: Stage, network: Network, micro_batch: MicroBatch
 ) -> tuple[MicroBatch, Outputs]:
     """Outputs of a network; of a wholly frozen one without dropout, or those kept in the batch."""
-    is_frozen = stage.features_frozen and network.role == "trained"
+    is_frozen = stage.freeze == "all" and network.role == "trained"
     kept = [one for title in micro_batch.terms for one in (micro_batch.taught or {}).get(title, ())]
     if not (is_frozen and kept):
         reading = micro_batch.read_by(network)
@@ -92,7 +92,7 @@ def _read(
             return micro_batch, model.read_on(reading, network.name, network.wanted)
     (title,), (lesson,) = micro_batch.terms, kept
     tensors = tuple(tensor.to(model.compute_dtype) for tensor in lesson.tensors)
-    taught = {title: (lesson._replace(tensors=tensors),)}
+    taught: dict[str, tuple[Lesson, ...]] = {title: (lesson._replace(tensors=tensors),)}
     return micro_batch._replace(taught=taught), Outputs(tensors[-1])
 
 

@@ -67,7 +67,7 @@ def _chosen(
     """The way that ``kept_by`` says, or off if the disk is too small for what need not be kept."""
     if not isinstance(data, TaskData):
         return "off"
-    if stage.features_frozen and sharded:  # no process has all of the network
+    if stage.freeze == "all" and sharded:  # no process has all of the network
         return "off"
     needed = any(path in own_readers for path in _folders(stage))
     kept = kept_by(stage, data.examples, needed)
@@ -144,7 +144,7 @@ def _lessons(
     start: Start, at: int, data: TaskData, known: _Known, display: Display, ranks: ProcessGroup
 ) -> tuple[Lessons, ...]:
     plan, stage, kept = start.plan, start.resolved.stages[at], start.plan.lessons[at]
-    if kept == "off" or stage.features_frozen:
+    if kept == "off" or stage.freeze == "all":
         return ()
     display.note(
         f"stage {stage.name}: what its teachers say of {several(data.examples, 'example')} is kept "
@@ -181,7 +181,7 @@ def with_features(session: Session, index: int, data: TaskData) -> TaskData:
     """
     stage, ranks, cache = session.resolved.stages[index], session.ranks, session.cache
     kept = session.plan.lessons[index] if session.plan.lessons else "off"
-    if kept == "off" or not stage.features_frozen:
+    if kept == "off" or stage.freeze != "all":
         return data
     session.display.note(
         f"stage {stage.name}: what the frozen network says of {several(data.examples, 'example')} "

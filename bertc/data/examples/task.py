@@ -16,8 +16,9 @@ from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts.example import Example
 from bertc.ir.learning.answer import Vector, rows_an_example
 from bertc.ir.learning.custom_task import AnyTask
-from bertc.ir.program.stage import SHORTEST
 
+SHORTEST = 3
+"""Length of the shortest example in a shared row: special tokens and one token."""
 WIDTHS = (16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512)
 """Widths in tokens that rows are padded to; longer ones to a multiple of 128."""
 SHARED_ROW_RATIO = 1.25

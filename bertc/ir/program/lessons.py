@@ -47,7 +47,7 @@ def lesson_shapes(stage: Stage, task: str) -> tuple[LessonShape, ...]:
 
     Of a wholly frozen network states that the task's head reads.
     """
-    if stage.features_frozen:
+    if stage.freeze == "all":
         return tuple(
             LessonShape(
                 one.title, 1.0, one.keeps_all(stage.encoder), (stage.encoder.hidden,) * one.parts
@@ -99,7 +99,7 @@ def reads_apart(stage: Stage) -> bool:
 
 def without_kept_teachers(stage: Stage) -> Stage:
     """The stage without teachers, if what they say is sure to be kept and no step asks them."""
-    if stage.features_frozen:
+    if stage.freeze == "all":
         return stage
     kept = bool(stage.tasks) and (stage.teacher_cache in ("fp32", "fp16") or reads_apart(stage))
     return stage.model_copy(update={"teacher": NOBODY}) if kept else stage
@@ -134,15 +134,16 @@ def kept_by(stage: Stage, examples: int, apart: bool = False) -> Kept:
     shapes = [shape for task in stage.tasks for shape in lesson_shapes(stage, task.title)]
     if not shapes or not examples:
         return "off"
-    if kept_as(stage) != "auto":
-        return kept_as(stage)
+    asked = kept_as(stage)
+    if asked != "auto":
+        return asked
     if apart or reads_apart(stage):
         return "fp32"
     pays = stage.steps * stage.batch >= FEWEST_PASSES * examples
-    by_token = any(shape.by_token for shape in shapes) and not stage.features_frozen
+    by_token = any(shape.by_token for shape in shapes) and stage.freeze != "all"
     return "fp32" if pays and not by_token else "off"
 
 
 def kept_as(stage: Stage) -> Cache:
     """The form in which a stage asks to keep outputs of its frozen networks."""
-    return stage.features_cache if stage.features_frozen else stage.teacher_cache
+    return stage.features_cache if stage.freeze == "all" else stage.teacher_cache

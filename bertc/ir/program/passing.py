@@ -30,7 +30,7 @@ def is_frozen(stage: Stage, network: Network, weight: str) -> bool:
     """True for a weight of a network's body that a stage leaves as it is."""
     if stage.frozen_layers is None or network.role != "trained":
         return False
-    if stage.features_frozen:
+    if stage.freeze == "all":
         return weight not in {each.name for each in network.body.pooler_weights()}
     return network.body.is_below(weight, stage.frozen_layers)
 
@@ -65,7 +65,7 @@ def _passed(stage: Stage, network: Network, rows: int) -> tuple[op.Forward, bool
         layers.append(tuple(blocks))
     last = forward.last
     if not reached:
-        last, reached = _after(last, norm_learns=not stage.features_frozen)
+        last, reached = _after(last, norm_learns=stage.freeze != "all")
     return op.Forward(tuple(map(op.Alone, forward.embeddings)), tuple(layers), last), reached
 
 

@@ -31,13 +31,12 @@ from bertc.ir.program.network import (
     wanted_by,
 )
 from bertc.ir.program.teacher import NOBODY, Cache, Teacher
+from bertc.ir.terms.features import LAST, Features
 from bertc.ir.terms.masked import MaskedTerm
 from bertc.ir.terms.node import Pairs, RowShape, TermNode
 
 PACKED_AT_LEAST = 8
 """Minimum mean number of tokens per example in packed rows."""
-SHORTEST = 3
-"""Length of the shortest example in a packed row: special tokens and one token."""
 
 
 class Stage(Node):
@@ -102,9 +101,9 @@ class Stage(Node):
         return named[self.freeze] if isinstance(self.freeze, str) else self.freeze or None
 
     @property
-    def features_frozen(self) -> bool:
-        """True if nothing of its main network learns, so that an example's states stay the same."""
-        return self.freeze == "all"
+    def features(self) -> Features:
+        """The layers that heads of its tasks read."""
+        return next((task.features for task in self.tasks), LAST)
 
     @property
     def updates_before(self) -> int:

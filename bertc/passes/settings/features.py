@@ -1,6 +1,6 @@
 """Checks of what heads of tasks read of a network, and of a network that is frozen as a whole."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from bertc.diagnostics import Diagnostics
@@ -26,7 +26,9 @@ def features(stage: StageSettings, diagnostics: Diagnostics) -> None:
 
     ``layers=2 features=concat(last=4)`` is E279, ``objective=mlm freeze=all`` E278.
     """
-    tasks = [term.objective for term in stage.objective if isinstance(term.objective, Task)]
+    tasks: list[Task] = [
+        term.objective for term in stage.objective if isinstance(term.objective, Task)
+    ]
     deepest = stage.features.least
     if tasks and deepest > stage.layers:
         _too_deep(stage, diagnostics)
@@ -65,7 +67,7 @@ def _too_deep(stage: StageSettings, diagnostics: Diagnostics) -> None:
     )
 
 
-def _obstacles(stage: StageSettings, tasks: list[Task]) -> Iterator[_Obstacle]:
+def _obstacles(stage: StageSettings, tasks: Sequence[Task]) -> Iterator[_Obstacle]:
     chosen, frozen = stage.features != LAST, stage.freeze == "all"
     recurrent = any(task.recurrent for task in tasks)
     if chosen and (why := _unread(stage, tasks)):
@@ -89,7 +91,7 @@ def _obstacles(stage: StageSettings, tasks: list[Task]) -> Iterator[_Obstacle]:
         yield _other(stage, setting, why, "prune=none")
 
 
-def _unread(stage: StageSettings, tasks: list[Task]) -> str:
+def _unread(stage: StageSettings, tasks: Sequence[Task]) -> str:
     """The reason why no head reads other layers than the last; empty if one may."""
     if not tasks:
         return "is what the head of a task reads, and the objective has none"
@@ -104,7 +106,7 @@ def _unread(stage: StageSettings, tasks: list[Task]) -> str:
     return ""
 
 
-def _unfrozen(stage: StageSettings, tasks: list[Task]) -> str:
+def _unfrozen(stage: StageSettings, tasks: Sequence[Task]) -> str:
     """The reason why a network cannot be frozen as a whole; empty if it can."""
     if not tasks:
         return "leaves a head alone to be trained, and the objective has no task"
