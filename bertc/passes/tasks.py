@@ -9,7 +9,7 @@ from bertc.ir.learning.augmentation import UNCHANGED, EditedCopies
 from bertc.ir.learning.task import Task
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Origin, Program
-from bertc.passes.settings.features import features
+from bertc.passes.settings.features import features, one_head_a_task
 from bertc.passes.settings.fixes import argument, fix, note, written
 from bertc.passes.settings.stages import has_tasks
 
@@ -30,6 +30,7 @@ def tasks(program: Complete, diagnostics: Diagnostics) -> None:
             _copied(stage, diagnostics)
         _frozen(stage, diagnostics)
         features(stage, diagnostics)
+    one_head_a_task(stages, diagnostics)
     tuned = any(has_tasks(stage.objective) for stage in stages)
     unread = any(each.code < "E2" for each in diagnostics.found)
     for stage in stages:

@@ -52,6 +52,25 @@ def features(stage: StageSettings, diagnostics: Diagnostics) -> None:
         )
 
 
+def one_head_a_task(stages: Sequence[StageSettings], diagnostics: Diagnostics) -> None:
+    """Report a task of several stages whose head reads other layers in one of them, as E278."""
+    before: dict[str, tuple[StageSettings, object]] = {}
+    for stage in stages:
+        for task in (t.objective for t in stage.objective if isinstance(t.objective, Task)):
+            read = stage.features, task.recurrent
+            earlier, other = before.setdefault(task.title, (stage, read))
+            if other != read:
+                diagnostics.error(
+                    "E278",
+                    f"the head of {task.title} reads other states here than in stage "
+                    f"{earlier.name}, and a task has one head",
+                    stage.span("features") or stage.span("objective"),
+                    notes=note("the other stage", earlier.span("features")),
+                    help="the same features and head in all stages of a task",
+                )
+                return
+
+
 def _too_deep(stage: StageSettings, diagnostics: Diagnostics) -> None:
     origin = stage.origins["features"]
     several = stage.features.least > 2 or stage.features.joins != "one"
