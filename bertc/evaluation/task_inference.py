@@ -157,8 +157,8 @@ def outputs(
     reading = micro_batch.read_by(network)
     outputs = model.read_on(reading, wanted=task.wanted(learned=True))
     by_head = states_of(joined([task]), micro_batch, reading, outputs, network.body)
-    found = (*by_head[task.head_name], *tensors.taken(outputs, learned=True))
-    states = tensors.read(found, targets, micro_batch, head, model.encoder)
+    layers = (*by_head[task.head_name], *tensors.taken(outputs, learned=True))
+    states = tensors.read(layers, targets, micro_batch, head, model.encoder)
     loss = tensors.loss(answer_losses(task.answer, targets, states, head), targets)
     if not isinstance(task.answer, Span):
         return answer_scores(task.answer, states, head), loss

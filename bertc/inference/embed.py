@@ -28,7 +28,7 @@ from bertc.ir.learning.answer import Pooling
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.network import MAIN
-from bertc.ir.terms.features import LAST, Concat, LayersRead, Sum
+from bertc.ir.terms.features import LAST, Concat, LayersRead, LayerSum
 from bertc.nn import EncoderInputs, Model
 from bertc.objectives.softmax.similarities import pooled
 from bertc.storage import durable
@@ -40,7 +40,7 @@ VECTORS_BY: Mapping[str, tuple[Pooling, LayersRead]] = {
     "cls": ("cls", LAST),
     "max": ("max", LAST),
     "last4": ("mean", Concat(last=4)),
-    "last4-sum": ("mean", Sum(last=4)),
+    "last4-sum": ("mean", LayerSum(last=4)),
 }
 """Poolings by name: of tokens' states, and the layers that these are of."""
 

@@ -54,7 +54,7 @@ def task_class(family: Family[Any], task: AnyTask, pooler: PoolerKind) -> HfClas
 
 
 def beyond_last(task: AnyTask) -> Obstacle | None:
-    """What a head reads beside last states, or between these and its linear layer."""
+    """The obstacle that a head is more than a linear layer on last states; None if it is not."""
     if task.recurrent:
         why = "heads elsewhere are linear layers on last states"
         return Obstacle("head=bilstm", why, f"task={task.kind}(..., head=linear)")

@@ -95,7 +95,7 @@ class TaskTensors(TermTensors[Task, TaskTargets, nn.Module]):
         head: nn.Module,
         network: BodyModule,
     ) -> Float[torch.Tensor, "b k h"]:
-        """What the linear layer of its head scores, from a network's states or from kept ones."""
+        """States that the linear layer of its head scores, of a network or kept ones."""
         kept = (batch.taught or {}).get(self.node.title)
         parts = kept[0].tensors if kept else self.parts(states, own)
         if not isinstance(head, StatesScores):

@@ -192,8 +192,8 @@ def obtain_features(
         reading = micro_batch.read_by(network)
         outputs = model.read_on(reading, wanted=task_set.task.wanted(learned=True))
         states = states_of(scored, micro_batch, reading, outputs, network.body)
-        found = (*states[task_set.task.states_name], *tensors.taken(outputs, learned=True))
-        return tensors.parts(found, micro_batch.terms[task_set.task.title])
+        layers = (*states[task_set.task.states_name], *tensors.taken(outputs, learned=True))
+        return tensors.parts(layers, micro_batch.terms[task_set.task.title])
 
     def make(temporary: Path) -> Facts:
         lessons = open_lessons(temporary, task_set, shapes, kept, "w+")

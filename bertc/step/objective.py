@@ -85,7 +85,8 @@ def _read(
 ) -> tuple[MicroBatch, Outputs]:
     """Outputs of a network; of a wholly frozen one without dropout, or those kept in the batch."""
     is_frozen = stage.freeze == "all" and network.role == "trained"
-    kept = [one for title in micro_batch.terms for one in (micro_batch.taught or {}).get(title, ())]
+    taught_by_title = micro_batch.taught or {}
+    kept = [lesson for title in micro_batch.terms for lesson in taught_by_title.get(title, ())]
     if not (is_frozen and kept):
         reading = micro_batch.read_by(network)
         with unchanging(model.network(network.name)) if is_frozen else nullcontext():

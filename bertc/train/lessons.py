@@ -52,7 +52,7 @@ def _plan(start: Start, cache: Path, own_readers: Collection[str], ranks: Proces
     stages = start.resolved.stages
     each = zip(stages, start.corpus.stages, strict=True)
     sharded = start.plan.strategy in ("fsdp", "hsdp")
-    kept = tuple(_chosen(*one, cache, own_readers, sharded=sharded) for one in each)
+    kept = tuple(_chosen(stage, data, cache, own_readers, sharded=sharded) for stage, data in each)
     if start.outside and start.outside.lock:
         nothing: Kept = "off"
         began = start.outside.lock.plan.lessons or (nothing,) * len(kept)

@@ -253,6 +253,7 @@ def test_weights_of_uncomputed_layers_have_no_gradient(name: str, recompute: boo
         "freeze=embeddings norm=pre(first=false) activation=geglu",
         "freeze=2 norm=pre E=16",
         "freeze=1 share=attention",
+        "freeze=1 share=all",
         "freeze=2 attention=relative",
     ],
 )

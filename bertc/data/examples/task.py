@@ -17,7 +17,7 @@ from bertc.data.layouts.example import Example
 from bertc.ir.learning.answer import Vector, rows_an_example
 from bertc.ir.learning.custom_task import AnyTask
 
-SHORTEST = 3
+SHORTEST_EXAMPLE = 3
 """Length of the shortest example in a shared row: special tokens and one token."""
 WIDTHS = (16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512)
 """Widths in tokens that rows are padded to; longer ones to a multiple of 128."""
@@ -173,7 +173,7 @@ def shared(task: AnyTask, rows: TaskRows, chosen: NDArray[np.int64], pad: int) -
     unshared_width = width_of(longest)
     saves_tokens = len(loads_r) * width <= MAX_SHARED_TOKENS_RATIO * len(chosen) * unshared_width
     too_wide = width > MAX_SHARED_WIDTH_RATIO * max(MIN_SHARED_ROW_TOKENS, unshared_width)
-    if not saves_tokens or too_wide or lengths_n.min() < SHORTEST:
+    if not saves_tokens or too_wide or lengths_n.min() < SHORTEST_EXAMPLE:
         return gather(task, rows, chosen, pad)
     return _laid_out(task, rows, chosen[order], row_n[order], width, pad)
 

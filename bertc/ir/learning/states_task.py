@@ -1,4 +1,4 @@
-"""What the head of a task reads of a network, and what it costs."""
+"""The states that the head of a task reads, and the cost of it."""
 
 from abc import abstractmethod
 from typing import Annotated
@@ -38,7 +38,7 @@ class StatesTask(TermNode):
     layers: Annotated[tuple[int, ...], Field(exclude_if=lambda each: not each)] = ()
 
     def reading(self, features: Features, depth: int) -> "StatesTask":
-        """The same where its head reads these layers of a network so deep."""
+        """The same where its head reads these layers of a network of that depth."""
         if features == LAST:
             return self
         layers = features.layers(depth)

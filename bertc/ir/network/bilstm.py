@@ -38,7 +38,7 @@ def layer_weights(name: str, below: int, hidden: int, part: Part) -> tuple[Weigh
 
 
 def layer_operations(rows: int, steps: int, inner: int, hidden: int) -> op.Operations:
-    """Both directions of a layer over ``rows`` texts of so many steps; all inputs come first."""
+    """Both directions of a layer over ``rows`` texts of ``steps`` tokens; all inputs come first."""
     states = rows * steps
     read = op.Copy(states * inner), op.Product(states, inner, GATES * hidden)
     run = (
@@ -137,7 +137,7 @@ class BiLstmBody(RowPoolingBody):
         return (self.token_table(), *(mapped if self.lstm.project else ()))
 
     def layer_weights(self, layer: int) -> tuple[Weight, ...]:
-        """Those of both directions."""
+        """Weights of both directions."""
         below, hidden = self.read_by_direction(layer), self.lstm.hidden
         return layer_weights(f"recurrence.{layer}", below, hidden, "recurrence")
 

@@ -61,13 +61,13 @@ class SecondToLast(LayersRead):
 
 
 class EmbeddingsAlone(LayersRead):
-    """What the first layer reads."""
+    """The input of the first layer."""
 
     kind: Literal["embeddings"] = "embeddings"
     reads_last = False
 
     def layers(self, depth: int) -> tuple[int, ...]:
-        """Those before the first layer."""
+        """The embeddings."""
         return (0,)
 
 
@@ -79,15 +79,15 @@ class _Several(LayersRead):
 
     @property
     def least(self) -> int:
-        """As many as are written."""
+        """The number that is written."""
         return 1 if self.last == "all" else self.last
 
     def layers(self, depth: int) -> tuple[int, ...]:
-        """So many, the last one included."""
+        """The highest ones, up to the last."""
         return tuple(range(1 if self.last == "all" else depth - self.last + 1, depth + 1))
 
 
-class Sum(_Several):
+class LayerSum(_Several):
     """The sum of the ``last`` layers' states; ``all``: of every layer, without the embeddings."""
 
     kind: Literal["sum"] = "sum"
@@ -112,7 +112,7 @@ class Concat(_Several):
 
 
 Features = Annotated[
-    Last | SecondToLast | EmbeddingsAlone | Sum | WeightedSum | Concat,
+    Last | SecondToLast | EmbeddingsAlone | LayerSum | WeightedSum | Concat,
     Field(discriminator="kind"),
     ONCE_A_NAME,
 ]

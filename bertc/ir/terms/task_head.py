@@ -1,4 +1,4 @@
-"""Heads of tasks: what stands between the states of a network and a linear layer of scores.
+"""Heads of tasks: layers between the states of a network and scores.
 
 ``nn/bilstm.py`` has the module.
 """
@@ -67,7 +67,7 @@ class StatesHead:
         return encoder.hidden * (self.parts if self.joins == "concat" else 1)
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        """Those of the sum, of the BiLSTM, and of the linear layer."""
+        """Weights of the sum, of the BiLSTM, and of the linear layer."""
         width, found = self.joined(encoder), list[Weight]()
         if self.weighs:
             for leaf, count, init in (("weight", self.parts, ZEROS), ("scale", 1, ONES)):
@@ -101,7 +101,7 @@ class StatesHead:
                 return ()
 
     def recurrence(self, encoder: Body, rows: int, steps: int) -> op.Operations:
-        """Operations of the BiLSTM on ``rows`` rows of so many steps."""
+        """Operations of the BiLSTM on ``rows`` rows of ``steps`` tokens."""
         if self.recurrent is None:
             return ()
         width = self.joined(encoder)

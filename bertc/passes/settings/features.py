@@ -32,13 +32,13 @@ def features(stage: StageSettings, diagnostics: Diagnostics) -> None:
     deepest = stage.features.least
     if tasks and deepest > stage.layers:
         _too_deep(stage, diagnostics)
-    for found in _obstacles(stage, tasks):
+    for obstacle in _obstacles(stage, tasks):
         diagnostics.error(
             "E278",
-            f"{found.setting} {found.why}",
-            stage.span(found.setting.split(" ")[0]) or stage.span("objective"),
+            f"{obstacle.setting} {obstacle.why}",
+            stage.span(obstacle.setting.split(" ")[0]) or stage.span("objective"),
             notes=note("the objective is set here", stage.span("objective")),
-            **found.way,
+            **obstacle.way,
         )
         return
     if stage.features_cache != "auto" and stage.freeze != "all":
@@ -58,8 +58,8 @@ def one_head_a_task(stages: Sequence[StageSettings], diagnostics: Diagnostics) -
     for stage in stages:
         for task in (t.objective for t in stage.objective if isinstance(t.objective, Task)):
             read = stage.features, task.recurrent
-            earlier, other = before.setdefault(task.title, (stage, read))
-            if other != read:
+            earlier, there = before.setdefault(task.title, (stage, read))
+            if there != read:
                 diagnostics.error(
                     "E278",
                     f"the head of {task.title} reads other states here than in stage "
@@ -90,13 +90,13 @@ def _obstacles(stage: StageSettings, tasks: Sequence[Task]) -> Iterator[_Obstacl
     chosen, frozen = stage.features != LAST, stage.freeze == "all"
     recurrent = any(task.recurrent for task in tasks)
     if chosen and (why := _unread(stage, tasks)):
-        yield _other(stage, "features", why, "features=last")
+        yield _instead(stage, "features", why, "features=last")
     if frozen and (why := _unfrozen(stage, tasks)):
-        yield _other(stage, "freeze", why, f"freeze={stage.layers}")
+        yield _instead(stage, "freeze", why, f"freeze={stage.layers}")
     if (chosen or recurrent) and _pools(stage) and any(task.pooled for task in tasks):
         setting = "features" if chosen else "objective"
         why = "reads states of tokens, and the pooler makes one state of all of them"
-        yield _other(stage, setting, why, "pooler=false")
+        yield _instead(stage, setting, why, "pooler=false")
     taught = next((t.objective.title for t in stage.objective if t.objective.taught), "")
     if recurrent and (taught or not stage.body.attends):
         why = "has a task with head=bilstm, which "
@@ -107,7 +107,7 @@ def _obstacles(stage: StageSettings, tasks: Sequence[Task]) -> Iterator[_Obstacl
         why = "goes with no pruning: " + (
             "nothing of the network changes" if frozen else "layers are named from the top"
         )
-        yield _other(stage, setting, why, "prune=none")
+        yield _instead(stage, setting, why, "prune=none")
 
 
 def _unread(stage: StageSettings, tasks: Sequence[Task]) -> str:
@@ -141,7 +141,7 @@ def _pools(stage: StageSettings) -> bool:
     return bool(stage.pooler) and POOLINGS[stage.pooler].mean != "none"
 
 
-def _other(stage: StageSettings, setting: str, why: str, instead: str) -> _Obstacle:
+def _instead(stage: StageSettings, setting: str, why: str, instead: str) -> _Obstacle:
     """An obstacle that another setting removes."""
     value = getattr(stage, setting)
     told = f"{setting} = {value}" if isinstance(value, str) else setting
