@@ -144,11 +144,11 @@ def _pools(stage: StageSettings) -> bool:
 def _instead(stage: StageSettings, setting: str, why: str, instead: str) -> _Obstacle:
     """An obstacle that another setting removes."""
     value = getattr(stage, setting)
-    told = f"{setting} = {value}" if isinstance(value, str) else setting
+    title = f"{setting} = {value}" if isinstance(value, str) else setting
     origin = stage.origins[instead.partition("=")[0]]
     beside = stage.origins[setting]
     return _Obstacle(
-        told,
+        title,
         why,
         {"help": instead, "fix": fix(origin, instead) or fix_settings(stage, beside, instead)},
     )
