@@ -201,8 +201,9 @@ def _stage(
         recompute=memory.recompute,
         reads_twice=layout.world.reads_twice(stage, memory.microbatch),
     )
-    if "teacher" in parts:
-        parts["teacher"] = parts["teacher"].times(asked)
+    for part in parts:
+        if part == "teacher" or (stage.freeze == "all" and part != "head"):
+            parts[part] = parts[part].times(asked)
     # The last micro-batch may be smaller.
     parts = {part: spent.times(share / memory.microbatch) for part, spent in parts.items()}
     time = step_time(parts | step_spent(stage, trained.total // layout.shards, target), target)

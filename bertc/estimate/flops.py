@@ -8,7 +8,7 @@ from bertc.estimate.execution import ANY
 from bertc.estimate.figures import Convention, Flops, Parameters
 from bertc.estimate.rules import cost
 from bertc.estimate.update import update_products
-from bertc.ir.program.passing import passed_by
+from bertc.ir.program.passing import heads_of, passed_by
 from bertc.ir.program.stage import Stage
 
 
@@ -104,7 +104,7 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
     for network in stage.networks():
         passed = passed_by(stage, network, examples * stage.rows_an_example)
         learns = bool(network.terms)
-        heads = network.head_operations(examples)
+        heads = heads_of(stage, network, examples)
         around = [cost(each, ANY) for each in (*passed.embeddings, *passed.last, *heads)]
         blocks = (block for layer in passed.layers for block in layer)
         inside = [cost(each, ANY) for block in blocks for each in block.operations]
@@ -112,7 +112,11 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
             total += each.flops
             train += each.train_flops if learns else each.flops
         layers += sum(each.flops for each in inside) if learns else 0
-        frozen += 0 if network.learned else sum(each.flops for each in (*around, *inside))
+        if not network.learned:
+            frozen += sum(each.flops for each in (*around, *inside))
+        elif stage.freeze == "all":
+            before = [cost(each, ANY) for each in passed.embeddings]
+            frozen += sum(each.flops for each in (*before, *inside))
     return Executed(*(_mean(each, examples) for each in (total, train, layers, frozen)))
 
 

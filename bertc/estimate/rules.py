@@ -209,7 +209,8 @@ def _recurrence(recurrence: op.Recurrence, how: Execution) -> Cost:
     moved = kept + recurrence.steps * gates * width * width
     return Cost(
         flops=flops,
-        train_flops=3 * flops,
+        # the state before the first step is zero, and has no gradient
+        train_flops=3 * flops - 2 * rows * width * gates * width,
         kept=kept * how.value_bytes,
         # gradients of its inputs and states
         transient=states * (width + recurrence.inner) * how.value_bytes,

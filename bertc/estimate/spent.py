@@ -20,7 +20,7 @@ from bertc.estimate.update import (
 )
 from bertc.ir import operation as op
 from bertc.ir.program.network import Network
-from bertc.ir.program.passing import passed_by
+from bertc.ir.program.passing import heads_of, passed_by
 from bertc.ir.program.stage import Stage
 
 FORWARD_ALONE = 0.4
@@ -129,7 +129,7 @@ def _parts(
     for layer in passed.layers:
         for block in layer:
             yield block.part, block.weights, block.operations
-    heads = network.head_operations(rows // stage.rows_an_example)
+    heads = heads_of(stage, network, rows // stage.rows_an_example)
     own = sum(
         {w.name: w.numel for t in network.terms for w in t.objective.weights(encoder)}.values()
     )

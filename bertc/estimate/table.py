@@ -79,8 +79,9 @@ def assumptions(estimate: Estimate) -> tuple[str, ...]:
             else ()
         ),
         *(
-            f"Stage {stage.name} keeps what its teachers say of each example on disk, "
-            f"{bytes_text(stage.kept_bytes)}: FLOPs and time have it computed once (teacher_cache)."
+            f"Stage {stage.name} keeps what its frozen networks say of each example on disk, "
+            f"{bytes_text(stage.kept_bytes)}: FLOPs and time have it computed once (teacher_cache, "
+            "features_cache)."
             for stage in estimate.stages
             if stage.kept_bytes
         ),

@@ -155,9 +155,10 @@ def outputs(
     targets = micro_batch.terms[task.title]
     network = stage.network(MAIN)
     reading = micro_batch.read_by(network)
-    read = model.read_on(reading)
-    by_head = states_of(joined([task]), micro_batch, reading, read, network.body)
-    states = tensors.features(by_head[task.head_name][0], model.encoder, reading)
+    outputs = model.read_on(reading, wanted=task.wanted(learned=True))
+    by_head = states_of(joined([task]), micro_batch, reading, outputs, network.body)
+    layers = (*by_head[task.head_name], *tensors.taken(outputs, learned=True))
+    states = tensors.read(layers, targets, micro_batch, head, model.encoder)
     loss = tensors.loss(answer_losses(task.answer, targets, states, head), targets)
     if not isinstance(task.answer, Span):
         return answer_scores(task.answer, states, head), loss

@@ -161,7 +161,7 @@ def _as_learned(learned: AnyTask, requested: AnyTask) -> dict[str, Any]:
     """Arguments fixed by training: the head's, and the row layout of choices."""
     both = type(learned).model_fields.keys() & type(requested).model_fields.keys()
     given = {"first", "keeps"} & requested.model_fields_set
-    names = ({"head", "first", "keeps"} & both) - given
+    names = ({"head", "features", "layers", "first", "keeps"} & both) - given
     return {name: getattr(learned, name) for name in names}
 
 

@@ -165,6 +165,11 @@ def without_layers(model: Model, named: str) -> Model:
     gone = layers_named(named, model) if named else ()
     if not gone:
         return model
+    if any(task.layers for stage in model.resolved.stages for task in stage.tasks):
+        raise DataError(
+            "its head reads layers by their depth (features), and others would take their place",
+            help="leave out heads, as in --without-heads 3.5",
+        )
     left = tuple(layer for layer in range(transformer_of(model).depth) if layer not in gone)
     smaller = cut_to_layers(model.resolved, left)
     places, tensors = weight_map(model.resolved, smaller, Kept(layers=left)), model.state_dict()

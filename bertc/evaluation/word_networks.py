@@ -74,7 +74,7 @@ class TrainedNetworks:
         rows = encode(
             task, examples, vocabulary, encoder.room or stage.seq, encoder.kinds_of_segments
         )
-        task_set = TaskSet(task, rows, {}, one_per_row=not encoder.packs)
+        task_set = TaskSet(task, rows, {}, one_per_row=not encoder.packs or bool(task.recurrent))
         progress.begin(f"tagging words with {folder}", len(examples), "rows")
         answers = answer(model, stage, task_set, examples, rows, vocabulary.pad, progress=progress)
         progress.end()

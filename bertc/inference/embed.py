@@ -28,22 +28,21 @@ from bertc.ir.learning.answer import Pooling
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.network import MAIN
+from bertc.ir.terms.features import LAST, Concat, LayersRead, LayerSum
 from bertc.nn import EncoderInputs, Model
 from bertc.objectives.softmax.similarities import pooled
 from bertc.storage import durable
 from bertc.storage.plain_file import opened
 
 ROWS_AT_ONCE, TOKENS_AT_ONCE = 256, 1 << 14
-LAST_LAYERS = 4
-"""Layers that the poolings of several layers take, the last ones."""
-VECTORS_BY: Mapping[str, tuple[Pooling, str]] = {
-    "mean": ("mean", ""),
-    "cls": ("cls", ""),
-    "max": ("max", ""),
-    "last4": ("mean", "concatenated"),
-    "last4-sum": ("mean", "summed"),
+VECTORS_BY: Mapping[str, tuple[Pooling, LayersRead]] = {
+    "mean": ("mean", LAST),
+    "cls": ("cls", LAST),
+    "max": ("max", LAST),
+    "last4": ("mean", Concat(last=4)),
+    "last4-sum": ("mean", LayerSum(last=4)),
 }
-"""Poolings by name: of one layer's states, and what is done with those of several."""
+"""Poolings by name: of tokens' states, and the layers that these are of."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +124,8 @@ def embed(
     examples = [LabelledExample(str(n), (text,), None) for n, text in enumerate(texts)]
     rows = encode(Classify(), examples, vocabulary, longest, node.kinds_of_segments)
     order_n = np.argsort(-rows.lengths, kind="stable")
-    width = node.hidden * (LAST_LAYERS if VECTORS_BY[pooling][1] == "concatenated" else 1)
+    features = VECTORS_BY[pooling][1]
+    width = node.hidden * (features.least if features.joins == "concat" else 1)
     vectors = np.empty((len(texts), width), np.float32)
     progress.begin(f"embedding {len(texts):,} texts", len(texts), "texts")
     begin = 0
@@ -168,15 +168,15 @@ def _pooling_of(model: Model, pooling: str) -> Callable[[Tensor, Tensor, Tensor]
         raise UsageError(
             f"--pooling {pooling}: there is none", help=f"one of {', '.join(VECTORS_BY)}"
         )
-    of_layer, several = VECTORS_BY[pooling]
-    node = model.encoder.node
-    if several and node.depth < LAST_LAYERS:
+    of_tokens, features = VECTORS_BY[pooling]
+    depth = model.encoder.node.depth
+    if depth < features.least:
         raise UsageError(
-            f"--pooling {pooling} takes {LAST_LAYERS} layers, and there are {node.depth}",
+            f"--pooling {pooling} takes {features.least} layers, and there are {depth}",
             help="--pooling mean",
         )
-    layers = tuple(range(node.depth - LAST_LAYERS + 1, node.depth + 1)) if several else ()
-    return partial(_vectors, model, of_layer, layers, several == "summed")
+    layers = () if features == LAST else features.layers(depth)
+    return partial(_vectors, model, of_tokens, layers, features.joins == "sum")
 
 
 def _vectors(

@@ -227,7 +227,8 @@ def _scores(
     model: Model, stage: Stage, batches: list[MicroBatch], rows: int
 ) -> dict[int, list[float]]:
     """Mean |dL/dgate| of each head, by the layer that owns it."""
-    objective = make_objective(model, stage, compiled=False)
+    learning = stage.model_copy(update={"freeze": 0})  # a frozen network passes no gradient on
+    objective = make_objective(model, learning, compiled=False)
     counts_t = counts(stage, batches)
     weights = torch.tensor(term_weights(stage), device=counts_t.device)
     factors_t = weights / divisors(stage, counts_t)

@@ -36,6 +36,8 @@ def task_class(family: Family[Any], task: AnyTask, pooler: PoolerKind) -> HfClas
             "the classes for spans score start and end independently",
             f"task={task.kind}(..., head=plain)",
         )
+    if beyond := beyond_last(task):
+        return beyond
     heads = family.tasks
     found = next((each for each in heads.classes if answer.kind in each.kinds), None)
     if found is None:
@@ -49,6 +51,17 @@ def task_class(family: Family[Any], task: AnyTask, pooler: PoolerKind) -> HfClas
     rate = {found.dropout or heads.dropout: task.dropout}
     said = family.poolers[pooler] if pooler else {}
     return chosen.saying({**told(task), **rate, **said, **chosen.settings})
+
+
+def beyond_last(task: AnyTask) -> Obstacle | None:
+    """The obstacle that a head is more than a linear layer on last states; None if it is not."""
+    if task.recurrent:
+        why = "heads elsewhere are linear layers on last states"
+        return Obstacle("head=bilstm", why, f"task={task.kind}(..., head=linear)")
+    if not task.reads_last_alone:
+        why = "heads elsewhere read the last layer alone"
+        return Obstacle(f"features={task.features.kind}", why, "features=last")
+    return None
 
 
 def told(task: AnyTask) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ Axes: b batch, s sequence, t texts of a row, n = b*t, i inputs of a layer, h sta
 d both directions, p pooled.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, assert_never
 
 import torch
@@ -18,11 +18,12 @@ from torch.utils.checkpoint import checkpoint
 from bertc.host.parts import profiled_as
 from bertc.ir.network.bilstm import BiLstmBody
 from bertc.ir.network.wanted import Wanted
+from bertc.ir.terms.task_head import StatesHead
 from bertc.nn.body import LAST_STATES, Outputs
 from bertc.nn.dropout import dropout
 from bertc.nn.inputs import EncoderInputs, gather_positions
 from bertc.nn.row_pooling import RowPoolingModule, TextSpans, text_spans
-from bertc.nn.weights import Linear, Table
+from bertc.nn.weights import Linear, Table, parameter
 
 lstm: Any = torch._VF.lstm
 
@@ -79,6 +80,54 @@ class Layer(nn.Module):
             y_bmh = y_nsh.reshape(b, -1, y_nsh.shape[2])  # m = t*s
             found.append(gather_positions(y_bmh, texts.back(backward)))
         return torch.cat(found, dim=2)
+
+
+class StatesScores(Linear):
+    """Scores of joined states of several layers, perhaps read by a BiLSTM before.
+
+    ``forward`` is the linear layer alone.
+    """
+
+    def __init__(self, table: Table, name: str, node: StatesHead) -> None:
+        super().__init__(table, name)
+        self.mix = LayerWeights(table, f"{name}.mix") if node.weighs else None
+        count = node.recurrent.layers if node.recurrent else 0
+        self.recurrence = nn.ModuleList(
+            Layer(table, f"{name}.recurrence.{number}", apart=False) for number in range(count)
+        )
+
+    def joined(self, parts: Sequence[Float[torch.Tensor, "b k h"]]) -> torch.Tensor:
+        """One state a token (b, k, w): a weighted sum, or all side by side."""
+        if self.mix is not None:
+            mixed_bkh: torch.Tensor = self.mix(parts)
+            return mixed_bkh
+        return parts[0] if len(parts) == 1 else torch.cat([*parts], dim=2)
+
+    def read(
+        self, x_bsi: Float[torch.Tensor, "b s i"], inputs: EncoderInputs
+    ) -> Float[torch.Tensor, "b s d"]:
+        """States of the BiLSTM over each row, which is one text."""
+        texts = text_spans(inputs, 1)
+        for layer in self.recurrence:
+            x_bsi = layer(x_bsi, texts)
+        return x_bsi
+
+
+class LayerWeights(nn.Module):
+    """A softmax of learned weights over layers, and a factor (Peters et al. 2018, eq. 1)."""
+
+    def __init__(self, table: Table, name: str) -> None:
+        super().__init__()
+        self.weight = parameter(table[f"{name}.weight"])
+        self.scale = parameter(table[f"{name}.scale"])
+
+    def forward(self, parts: Sequence[Float[torch.Tensor, "b k h"]]) -> torch.Tensor:
+        """The weighted sum (b, k, h)."""
+        shares = (self.scale * self.weight.softmax(0)).to(parts[0].dtype).unbind()
+        summed = parts[0] * shares[0]
+        for part, share in zip(parts[1:], shares[1:], strict=True):
+            summed = summed + part * share
+        return summed
 
 
 class BiLstm(RowPoolingModule):

@@ -27,6 +27,8 @@ from bertc.ir.terms.heads import (
     VocabularyHead,
 )
 from bertc.ir.terms.node import TermNode
+from bertc.ir.terms.task_head import StatesHead
+from bertc.nn.bilstm import StatesScores
 from bertc.nn.ffn import activate
 from bertc.nn.norm import build_norm
 from bertc.nn.weights import Embedding, Linear, Table, parameter
@@ -275,6 +277,8 @@ def module_of(node: HeadNode, name: str, encoder: Body) -> nn.Module:
             return CopyingTokenHead(table, name, encoder)
         case Classifier():
             return Linear(table, name)
+        case StatesHead() as head:
+            return StatesScores(table, name, head)
         case BoundaryHead():
             return Boundary(table, name, encoder)
         case DetectorHead():

@@ -15,7 +15,8 @@ from torch import nn
 from bertc.ir.learning.answer import Answer, Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.task import Task
 from bertc.nn import EncoderInputs, dropout, gather_positions
-from bertc.nn.body import BodyModule
+from bertc.nn.bilstm import StatesScores
+from bertc.nn.body import BodyModule, Outputs
 from bertc.nn.heads import Answered, ConditionedSpan
 from bertc.objectives.targets import MicroBatch, TaskTargets
 from bertc.objectives.term import Predicted, TermTensors, TextRows
@@ -48,8 +49,13 @@ class TaskTensors(TermTensors[Task, TaskTargets, nn.Module]):
         raise AssertionError("task targets come from examples, not from text")
 
     def positions(self, own: TaskTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
-        """Positions (b, k) of examples or words; None (all states) for spans."""
-        return None if isinstance(self.node.answer, Span) else (own.positions,)
+        """Positions (b, k) of examples or words; None (all last states) if others are read too."""
+        few = self.node.features.reads_last and not self.node.reads_all
+        return (own.positions,) if few else None
+
+    def taken(self, outputs: Outputs, *, learned: bool) -> tuple[torch.Tensor, ...]:
+        """States (b, s, h) below the last ones; none where kept ones are read."""
+        return super().taken(outputs, learned=learned) if outputs.by_layer is not None else ()
 
     def features(
         self,
@@ -61,10 +67,43 @@ class TaskTensors(TermTensors[Task, TaskTargets, nn.Module]):
 
         For spans all states (b, s, h), without dropout (BERT run_squad.py, create_model).
         """
-        states = read_by_task(states, network, reading, whole=self.node.pooled)
+        if self.node.reads_last_alone:
+            states = read_by_task(states, network, reading, whole=self.node.pooled)
         if isinstance(self.node.answer, Span):
             return states
         return dropout(states, self.node.dropout, network.training)
+
+    def parts(
+        self, states: tuple[torch.Tensor, ...], own: TaskTargets
+    ) -> tuple[Float[torch.Tensor, "b k h"], ...]:
+        """States that its head reads, of its layers, the lowest first, or their sum.
+
+        They are what is kept of a frozen network: at the positions (b, k) of examples or words, or
+        of all tokens (b, s, h).
+        """
+        last, *below = states
+        if not self.node.reads_all:
+            below = [gather_positions(each, own.positions) for each in below]
+        each = (*below, last) if self.node.features.reads_last else tuple(below)
+        return (torch.stack(each).sum(0),) if self.node.features.joins == "sum" else each
+
+    def read(
+        self,
+        states: tuple[torch.Tensor, ...],
+        own: TaskTargets,
+        batch: MicroBatch,
+        head: nn.Module,
+        network: BodyModule,
+    ) -> Float[torch.Tensor, "b k h"]:
+        """States that the linear layer of its head scores, of a network or kept ones."""
+        kept = (batch.taught or {}).get(self.node.title)
+        parts = kept[0].tensors if kept else self.parts(states, own)
+        if not isinstance(head, StatesScores):
+            return self.features(parts[0], network, batch.reading)
+        joined = self.features(head.joined(parts), network, batch.reading)
+        if not self.node.recurrent:
+            return joined
+        return gather_positions(head.read(joined, batch.reading), own.positions)
 
     def score(
         self,
@@ -76,7 +115,7 @@ class TaskTensors(TermTensors[Task, TaskTargets, nn.Module]):
         chances: torch.Tensor | None,
     ) -> Predicted:
         """Losses and hits (n,) of examples, words or windows."""
-        features = self.features(states[0], network, batch.reading)
+        features = self.read(states, own, batch, head, network)
         return answer_losses(self.node.answer, own, features, head)
 
     def weights(self, own: TaskTargets) -> torch.Tensor:

@@ -12,6 +12,7 @@ from torch import nn
 
 from bertc.diagnostics import DataError
 from bertc.interop.families.obstacle import Obstacle, first_of
+from bertc.interop.task_classes import beyond_last
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask, Embed
 from bertc.ir.learning.objective import Objective
@@ -29,6 +30,7 @@ from bertc.ir.terms.heads import (
     VectorHead,
     VocabularyHead,
 )
+from bertc.ir.terms.task_head import StatesHead
 from bertc.nn import EncoderInputs, Model, gather_positions
 from bertc.objectives import token_logits
 from bertc.objectives.answers import TaskTensors
@@ -148,6 +150,7 @@ class Graph(nn.Module):
                 | ConditionedSpanHead()
                 | CopyingHead()
                 | Projections()
+                | StatesHead()
                 | VectorHead()
             ):
                 raise AssertionError("left out")
@@ -248,5 +251,7 @@ def _obstacles(model: Model) -> Iterator[Obstacle]:
         if isinstance(task.head_node, ConditionedSpanHead):
             why = "ends are scored for the likeliest starts only; plain scores are of every token"
             yield Obstacle("head=conditioned", why, f"task={task.kind}(..., head=plain)")
+        if beyond := beyond_last(task):
+            yield beyond
         if task.title in model.untrained:
             yield Obstacle(f"task={task.kind}", "the folder has no weights of its head")

@@ -4,6 +4,7 @@ from bertc.ir.changing.growth import FromRun, Kept, LowRank, NetworkChange, Turn
 from bertc.ir.changing.pruning import Layers, Rank
 from bertc.ir.data import FULL, PAIRED
 from bertc.ir.learning.augmentation import UNCHANGED
+from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Task
 from bertc.ir.network.body import Body
 from bertc.ir.network.body_setting import Shared, Transformer
@@ -187,7 +188,7 @@ def _stage(
         batch=stage.batch,
         seq=stage.seq,
         microbatch=stage.microbatch,
-        objective=taught_terms(stage),
+        objective=_reading(taught_terms(stage), stage),
         teacher=stage.teacher,
         prune=stage.prune,
         data=stage.data,
@@ -209,6 +210,17 @@ def _stage(
         patience=stage.patience if tuned else 0,
         augment=stage.augment if tuned else UNCHANGED,
         teacher_cache=stage.teacher_cache if tuned else "auto",
+        features_cache=stage.features_cache if stage.freeze == "all" else "auto",
+    )
+
+
+def _reading(terms: tuple[Term, ...], stage: StageSettings) -> tuple[Term, ...]:
+    """The terms with the layers that heads of tasks read."""
+    return tuple(
+        term.model_copy(update={"objective": task.reading(stage.features, stage.layers)})
+        if isinstance(task := term.objective, Task)
+        else term
+        for term in terms
     )
 
 

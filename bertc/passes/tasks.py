@@ -9,6 +9,7 @@ from bertc.ir.learning.augmentation import UNCHANGED, EditedCopies
 from bertc.ir.learning.task import Task
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Origin, Program
+from bertc.passes.settings.features import features, one_head_a_task
 from bertc.passes.settings.fixes import argument, fix, note, written
 from bertc.passes.settings.stages import has_tasks
 
@@ -28,6 +29,8 @@ def tasks(program: Complete, diagnostics: Diagnostics) -> None:
             _without_text(stage, stage.own or program.origins, diagnostics)
             _copied(stage, diagnostics)
         _frozen(stage, diagnostics)
+        features(stage, diagnostics)
+    one_head_a_task(stages, diagnostics)
     tuned = any(has_tasks(stage.objective) for stage in stages)
     unread = any(each.code < "E2" for each in diagnostics.found)
     for stage in stages:
@@ -140,7 +143,7 @@ def without_unread(program: Complete) -> Program:
 
 def _frozen(stage: StageSettings, diagnostics: Diagnostics) -> None:
     layers, origin = stage.layers, stage.origins["freeze"]
-    if stage.freeze != "embeddings" and stage.freeze > layers:
+    if isinstance(stage.freeze, int) and stage.freeze > layers:
         diagnostics.error(
             "E274",
             f"freeze = {stage.freeze}, but there are {layers} layers",

@@ -1,23 +1,29 @@
-"""Outputs of teachers for a task's training examples, computed once and kept in the cache."""
+"""Outputs of frozen networks for a task's training examples, computed once and kept."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from bertc.data import Progress, TaskSet
+from bertc.data import Progress, TaskBatch, TaskSet
 from bertc.data.cache.store import Facts, fingerprint, obtain
 from bertc.data.examples.lessons import Lessons, counts_of, open_lessons, store_batch
 from bertc.data.examples.task import in_order_of_length
 from bertc.diagnostics import DataError
 from bertc.ir.program.lessons import lesson_bytes, lesson_shapes
+from bertc.ir.program.network import MAIN
 from bertc.ir.program.stage import Stage
 from bertc.ir.program.teacher import FromFolder
+from bertc.nn import Model
 from bertc.nn.model import Frozen
 from bertc.objectives import Teaching
+from bertc.objectives.answers import TaskTensors
+from bertc.objectives.terms import joined, states_of
+from bertc.step.objective import unchanging
 from bertc.step.task_feed import to_micro_batch
 
 LESSONS_VERSION = 2
@@ -62,14 +68,19 @@ def folder_of(
     ]
     shapes = lesson_shapes(stage, task_set.task.title)
     one_per_row = task_set.one_per_row
-    examples = [
-        hashlib.sha256(array.tobytes()).hexdigest()
-        for rows in dict.fromkeys((task_set.train, *(each.task_set.train for each in read)))
-        for array in (rows.token_ids, rows.segment_ids, rows.begins, rows.words, rows.word_begins)
-    ]
+    examples = _digests_of(task_set, *(each.task_set for each in read))
     widths = [shape.widths for shape in shapes]
     name = fingerprint(LESSONS_VERSION, teachers, wanted, widths, examples, one_per_row, how)
     return cache / "lessons" / name
+
+
+def _digests_of(*task_sets: TaskSet) -> list[str]:
+    """sha256 of the training rows of a task, as several networks may read them."""
+    return [
+        hashlib.sha256(array.tobytes()).hexdigest()
+        for rows in dict.fromkeys(each.train for each in task_sets)
+        for array in (rows.token_ids, rows.segment_ids, rows.begins, rows.words, rows.word_begins)
+    ]
 
 
 def obtain_lessons(
@@ -103,25 +114,96 @@ def obtain_lessons(
     return open_lessons(folder, task_set, shapes, kept)
 
 
-@torch.no_grad()
 def _ask(
     lessons: Lessons, stage: Stage, teacher: Frozen, read: OwnRows, progress: Progress
 ) -> None:
     """Write the outputs of a teacher for all training rows."""
     device, teach = next(teacher.parameters()).device, Teaching(teacher)
-    rows, at_once = read.task_set.train, PASS_TOKENS[device.type]
-    for batch in in_order_of_length(read.task_set, rows, at_once, MAX_PASS_EXAMPLES, read.pad):
+
+    def says(batch: TaskBatch) -> list[Tensor]:
         taught = teach(to_micro_batch(batch, device, stage)).taught or {}
-        said = [
-            tensor.float().cpu().numpy()
+        return [
+            tensor
             for shape in lessons.shapes
             for lesson in taught[shape.title]
             for tensor in lesson.tensors
         ]
+
+    _write(lessons, read, device, says, ("a teacher says", "teacher_cache=fp32"), progress)
+
+
+@torch.no_grad()
+def _write(
+    lessons: Lessons,
+    read: OwnRows,
+    device: torch.device,
+    says: Callable[[TaskBatch], Sequence[Tensor]],
+    too_large: tuple[str, str],
+    progress: Progress,
+) -> None:
+    """Write what a network ``says`` of all training rows; ``too_large``: who, and the help."""
+    rows, at_once = read.task_set.train, PASS_TOKENS[device.type]
+    for batch in in_order_of_length(read.task_set, rows, at_once, MAX_PASS_EXAMPLES, read.pad):
+        said = [tensor.float().cpu().numpy() for tensor in says(batch)]
         largest = max(float(np.abs(each).max(initial=0)) for each in said)
         if largest > float(np.finfo(lessons.files[0].dtype).max):
-            raise DataError(
-                f"a teacher says {largest:g}, more than fp16 holds", help="teacher_cache=fp32"
-            )
+            who, help = too_large
+            raise DataError(f"{who} {largest:g}, more than fp16 holds", help=help)
         store_batch(lessons, batch, said)
         progress.advance(len(batch.rows))
+
+
+def features_folder(
+    cache: Path, stage: Stage, task_set: TaskSet, pad: int, sha256: str, how: tuple[str, str]
+) -> Path:
+    """The cache folder of a frozen network's states for a task, named by all that decides them.
+
+    ``sha256`` is of its weights; ``how``: how numbers are kept, and what it computes in.
+    """
+    task = task_set.task
+    shapes = [(each.by_token, each.widths) for each in lesson_shapes(stage, task.title)]
+    body, layers = stage.encoder.model_dump(mode="json"), task.wanted(learned=True).states
+    rows = _digests_of(task_set), pad, task_set.one_per_row
+    reads = task.features.model_dump(mode="json"), layers, shapes
+    return cache / "lessons" / fingerprint(LESSONS_VERSION, sha256, body, *reads, *rows, how)
+
+
+def obtain_features(
+    folder: Path,
+    model: Model,
+    stage: Stage,
+    task_set: TaskSet,
+    pad: int,
+    kept: Literal["fp32", "fp16"],
+    progress: Progress,
+) -> Lessons:
+    """Open the states of a frozen network for a task's examples, or compute them by ``model``.
+
+    Raises:
+        DataError, CannotWriteError: as ``obtain_lessons``.
+    """
+    shapes = lesson_shapes(stage, task_set.task.title)
+    size = lesson_bytes(shapes, counts_of(task_set), kept)
+    network, device = stage.network(MAIN), next(model.parameters()).device
+    tensors, scored = TaskTensors(task_set.task), joined([task_set.task])
+
+    def says(batch: TaskBatch) -> Sequence[Tensor]:
+        micro_batch = to_micro_batch(batch, device, stage)
+        reading = micro_batch.read_by(network)
+        outputs = model.read_on(reading, wanted=task_set.task.wanted(learned=True))
+        states = states_of(scored, micro_batch, reading, outputs, network.body)
+        layers = (*states[task_set.task.states_name], *tensors.taken(outputs, learned=True))
+        return tensors.parts(layers, micro_batch.terms[task_set.task.title])
+
+    def make(temporary: Path) -> Facts:
+        lessons = open_lessons(temporary, task_set, shapes, kept, "w+")
+        what = f"reading {task_set.task.title} once, by the frozen network"
+        progress.begin(what, len(task_set.train.owners), "rows")
+        too_large = "a state of the frozen network is", "features_cache=fp32"
+        with unchanging(model.encoder):
+            _write(lessons, OwnRows(task_set, pad), device, says, too_large, progress)
+        progress.end()
+        return {"bytes": size}
+
+    obtain(folder, make, progress, size)
+    return open_lessons(folder, task_set, shapes, kept)

@@ -3,8 +3,8 @@
 Axes: b batch, s sequence, h hidden; t terms of the objective.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import Tensor
@@ -16,9 +16,9 @@ from bertc.ir.network.head import AdaptiveHead
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
 from bertc.nn import Memory, Model
-from bertc.nn.body import Outputs
+from bertc.nn.body import BodyModule, Outputs
 from bertc.nn.model import Frozen
-from bertc.objectives import Losses, MicroBatch, Teaching, tensors_of, with_guesses
+from bertc.objectives import Lesson, Losses, MicroBatch, Teaching, tensors_of, with_guesses
 
 
 def kinds(stage: Stage) -> tuple[str, ...]:
@@ -63,8 +63,7 @@ def make_objective(
                     micro_batch = teachers[network.name](micro_batch)
                 continue
             with nullcontext() if network.terms else torch.no_grad():
-                reading = micro_batch.read_by(network)
-                outputs = model.read_on(reading, network.name, network.wanted)
+                micro_batch, outputs = _read(model, stage, network, micro_batch)
                 # Only the networks read the memory.
                 loss, statistics, guesses_bk = scores[network.name](
                     remembering(micro_batch, None), factors_t, outputs._replace(memory=None)
@@ -79,6 +78,35 @@ def make_objective(
         return sum(losses_n[1:], losses_n[0]), statistics, memory
 
     return objective
+
+
+def _read(
+    model: Model, stage: Stage, network: Network, micro_batch: MicroBatch
+) -> tuple[MicroBatch, Outputs]:
+    """Outputs of a network; of a wholly frozen one without dropout, or those kept in the batch."""
+    is_frozen = stage.freeze == "all" and network.role == "trained"
+    taught_by_title = micro_batch.taught or {}
+    kept = [lesson for title in micro_batch.terms for lesson in taught_by_title.get(title, ())]
+    if not (is_frozen and kept):
+        reading = micro_batch.read_by(network)
+        with unchanging(model.network(network.name)) if is_frozen else nullcontext():
+            return micro_batch, model.read_on(reading, network.name, network.wanted)
+    (title,), (lesson,) = micro_batch.terms, kept
+    tensors = tuple(tensor.to(model.compute_dtype) for tensor in lesson.tensors)
+    taught: dict[str, tuple[Lesson, ...]] = {title: (lesson._replace(tensors=tensors),)}
+    return micro_batch._replace(taught=taught), Outputs(tensors[-1])
+
+
+@contextmanager
+def unchanging(network: BodyModule) -> Iterator[None]:
+    """Inside this block a network is in evaluation mode, and has no gradient."""
+    training = network.training
+    network.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        network.train(training)
 
 
 Scoring = Callable[[MicroBatch, Tensor, Outputs], tuple[Tensor, Tensor, Tensor | None]]

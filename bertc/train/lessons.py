@@ -1,4 +1,8 @@
-"""Kept outputs of teachers: settled at a run's start, computed before its first step."""
+"""Kept outputs of frozen networks: settled at a run's start, computed before they are read.
+
+Those of teachers are there before the first step; states of the network itself, where a stage
+freezes all of it, when that stage begins.
+"""
 
 import shutil
 from collections.abc import Collection, Iterator, Mapping
@@ -15,19 +19,28 @@ from bertc.data.examples.copies import Copier
 from bertc.data.examples.lessons import Lessons, counts_of
 from bertc.data.examples.task_sets import read_apart
 from bertc.data.vocab.vocabulary import from_tokenizer
+from bertc.distributed.engines import gathered
 from bertc.distributed.process_group import ProcessGroup
 from bertc.estimate.units import bytes_text, several
 from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import Display
-from bertc.ir.program.lessons import Kept, kept_by, lesson_bytes, lesson_shapes
+from bertc.interop.loading import digest_of
+from bertc.ir.program.lessons import Kept, kept_as, kept_by, lesson_bytes, lesson_shapes
+from bertc.ir.program.network import MAIN
 from bertc.ir.program.stage import Stage
 from bertc.ir.program.teacher import FromFolder
 from bertc.nn.model import Frozen
 from bertc.planning.plan import Plan
-from bertc.step.lessons import OwnRows, folder_of, obtain_lessons
+from bertc.step.lessons import (
+    OwnRows,
+    features_folder,
+    folder_of,
+    obtain_features,
+    obtain_lessons,
+)
 from bertc.step.teachers import frozen_networks
 from bertc.storage.paths import existing_folder
-from bertc.train.session import Watched
+from bertc.train.session import Session, Watched
 from bertc.train.start import Start
 
 MOST_OF_DISK = 0.1
@@ -38,22 +51,27 @@ def _plan(start: Start, cache: Path, own_readers: Collection[str], ranks: Proces
     """The plan with how outputs of teachers are kept; of a begun run as then, where it is auto."""
     stages = start.resolved.stages
     each = zip(stages, start.corpus.stages, strict=True)
-    kept = tuple(_chosen(stage, data, cache, own_readers) for stage, data in each)
+    sharded = start.plan.strategy in ("fsdp", "hsdp")
+    kept = tuple(_chosen(stage, data, cache, own_readers, sharded=sharded) for stage, data in each)
     if start.outside and start.outside.lock:
         nothing: Kept = "off"
         began = start.outside.lock.plan.lessons or (nothing,) * len(kept)
-        written = (stage.teacher_cache != "auto" for stage in stages)
+        written = (kept_as(stage) != "auto" for stage in stages)
         kept = tuple(new if a else old for a, new, old in zip(written, kept, began, strict=True))
     return replace(start.plan, lessons=tuple(ranks.share(kept)))
 
 
-def _chosen(stage: Stage, data: AnyData, cache: Path, own_readers: Collection[str]) -> Kept:
+def _chosen(
+    stage: Stage, data: AnyData, cache: Path, own_readers: Collection[str], *, sharded: bool
+) -> Kept:
     """The way that ``kept_by`` says, or off if the disk is too small for what need not be kept."""
     if not isinstance(data, TaskData):
         return "off"
+    if stage.freeze == "all" and sharded:  # no process has all of the network
+        return "off"
     needed = any(path in own_readers for path in _folders(stage))
     kept = kept_by(stage, data.examples, needed)
-    if stage.teacher_cache != "auto" or needed:
+    if kept_as(stage) != "auto" or needed:
         return kept
     free = shutil.disk_usage(existing_folder(cache)).free
     return kept if _size(stage, data, kept) <= MOST_OF_DISK * free else "off"
@@ -126,7 +144,7 @@ def _lessons(
     start: Start, at: int, data: TaskData, known: _Known, display: Display, ranks: ProcessGroup
 ) -> tuple[Lessons, ...]:
     plan, stage, kept = start.plan, start.resolved.stages[at], start.plan.lessons[at]
-    if kept == "off":
+    if kept == "off" or stage.freeze == "all":
         return ()
     display.note(
         f"stage {stage.name}: what its teachers say of {several(data.examples, 'example')} is kept "
@@ -152,6 +170,37 @@ def _lessons(
             )
         ranks.wait()
     return lessons
+
+
+def with_features(session: Session, index: int, data: TaskData) -> TaskData:
+    """The data of a stage with kept states of its wholly frozen network, where they are kept.
+
+    Raises:
+        DataError: a state is too large for fp16.
+        CannotWriteError: the cache has no room.
+    """
+    stage, ranks, cache = session.resolved.stages[index], session.ranks, session.cache
+    kept = session.plan.lessons[index] if session.plan.lessons else "off"
+    if kept == "off" or stage.freeze != "all":
+        return data
+    session.display.note(
+        f"stage {stage.name}: what the frozen network says of {several(data.examples, 'example')} "
+        f"is kept in {kept}, {bytes_text(_size(stage, data, kept))} in {cache}"
+    )
+    of_body = {n: w for n, w in session.engine.parameters.items() if n.startswith(f"{MAIN}.")}
+    sha256 = ranks.share(digest_of(gathered(of_body)))
+    pad, how = data.vocabulary.pad, (kept, session.plan.precision)
+    lessons: tuple[Lessons, ...] = ()
+    for turn in (ranks.world.size, ranks.world.per_host, 1):
+        if not lessons and ranks.rank % turn == 0:
+            progress = Watched(session.display, ranks.stop)
+            folders = (features_folder(cache, stage, each, pad, sha256, how) for each in data.sets)
+            lessons = tuple(
+                obtain_features(folder, session.model, stage, each, pad, kept, progress)
+                for folder, each in zip(folders, data.sets, strict=True)
+            )
+        ranks.wait()
+    return replace(data, lessons=lessons)
 
 
 def _read(

@@ -61,6 +61,7 @@ def open_session(
         yield Session(
             resolved=resolved,
             folder=folder,
+            cache=start.cache,
             corpus=start.corpus,
             vocab=vocab_tensors(start.corpus.vocabulary, preparing(device)),
             machine=start.machine,

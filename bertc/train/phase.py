@@ -25,6 +25,7 @@ from bertc.step.objective import make_objective
 from bertc.step.step import TrainStep
 from bertc.step.task_feed import TaskFeed, examples_at_once
 from bertc.step.teachers import frozen_networks
+from bertc.train.lessons import with_features
 from bertc.train.patience import require_dev_part
 from bertc.train.session import Session
 
@@ -151,6 +152,7 @@ class TaskPhase(Phase):
 
     def __init__(self, session: Session, stage: Stage, data: TaskData, fitting: int) -> None:
         require_dev_part(stage, data)
+        data = with_features(session, session.resolved.stages.index(stage), data)
         microbatch = examples_at_once(data, stage, fitting, session.device)
         super().__init__(session, stage, microbatch, bool(data.lessons))
         self.data = data

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -39,6 +40,7 @@ class Session:
 
     resolved: Resolved
     folder: RunFolder
+    cache: Path
     corpus: PreparedCorpus
     vocab: VocabTensors
     machine: Machine

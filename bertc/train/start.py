@@ -46,12 +46,16 @@ class Outside:
 
 @dataclass(frozen=True)
 class Start:
-    """A program on this machine with its text; ``outside`` is None but in the first process."""
+    """A program on this machine with its text; ``outside`` is None but in the first process.
+
+    ``cache`` is the folder of what is prepared.
+    """
 
     resolved: Resolved
     machine: Machine
     plan: Plan
     corpus: PreparedCorpus
+    cache: Path
     outside: Outside | None
 
 
@@ -97,7 +101,7 @@ def settle(
         teachers = digests(resolved, tokenizers)
         cost = cost_on(machine, resolved, corpus, ranks.world)
         outside = Outside(lock, checkpoint, source, teachers, tokenizers, cost)
-    return Start(resolved, machine, plan, corpus, outside)
+    return Start(resolved, machine, plan, corpus, cache, outside)
 
 
 def _prepared(

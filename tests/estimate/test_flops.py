@@ -71,22 +71,51 @@ def test_a_pooler_that_nothing_reads_costs_no_flops() -> None:
 @pytest.mark.parametrize("pooler", [False, *POOLINGS])
 @pytest.mark.parametrize(("task", "read"), [("classify", 1), ("tag", 16)])
 def test_torch_counts_the_same_of_every_pooler(task: str, read: int, pooler: PoolerKind) -> None:
+    _counts_the_same(
+        f"pooler={str(pooler).lower()}", f'{task}("-", labels=[x, y], examples=9)', read
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "head", "read"),
+    [
+        ("freeze=all features=concat(last=2)", "", 1),
+        ("freeze=all features=weighted-sum(all)", ", head=bilstm(8, 2)", 16),
+        ("freeze=all", "", 1),
+        ("freeze=2 share=all pooler=false", "", 1),
+        ("freeze=all features=second-to-last norm=pre", "", 16),
+        ("features=sum(2)", ", head=bilstm(8)", 1),
+    ],
+)
+def test_torch_counts_the_same_of_heads_over_layers(settings: str, head: str, read: int) -> None:
+    task = "classify" if read == 1 else "tag"
+    written = f'{task}("-", labels=[x, y], examples=9, dropout=0{head})'
+    _counts_the_same(f"{settings} features_cache=off", written, read)
+
+
+def _counts_the_same(settings: str, task: str, read: int) -> None:
     line = "layers=2 hidden=32 heads=2 vocab=100 seq=16 batch=2 dropout=0"
-    written = str(pooler).lower()
-    resolved = resolve(f'{line} pooler={written} task={task}("-", labels=[x, y], examples=9)')
+    resolved = resolve(f"{line} {settings} task={task}")
     (stage,) = resolved.stages
+    (node,), learned = stage.tasks, trained_names(stage)
     with torch.device("meta"):
         ids_bs, at_bk = (torch.zeros(2, n, dtype=torch.long) for n in (16, read))
         answers = TaskTargets(at_bk, at_bk.float(), at_bk.float(), ids_bs[:, :0].bool(), ids_bs)
-        reading = EncoderInputs(ids_bs, attention_mask=ids_bs.bool(), output_positions=at_bk)
-        objective = make_objective(build(resolved, device="meta"), stage, False)
+        few = None if node.reads_all else at_bk
+        reading = EncoderInputs(ids_bs, attention_mask=ids_bs.bool(), output_positions=few)
+        model = build(resolved, device="meta")
+        for name, weight in model.named_parameters():
+            weight.requires_grad_(name in learned)
+        objective = make_objective(model, stage, False)
         with FlopCounterMode(display=False) as counter:
-            loss, *_ = objective(MicroBatch(reading, ids_bs, {task: answers}), torch.ones(1))
+            loss, *_ = objective(MicroBatch(reading, ids_bs, {node.title: answers}), torch.ones(1))
             forward = counter.get_total_flops()
             loss.backward()  # type: ignore[no-untyped-call]
-    found = estimate(resolved).flops
-    assert 2 * found.forward_per_example == forward
-    assert 2 * found.train_per_example == counter.get_total_flops()
+    assert {name for name, weight in model.named_parameters() if weight.grad is not None} == learned
+    found = estimate(resolved)
+    assert found.parameters.total == sum(weight.numel() for weight in model.parameters())
+    assert 2 * found.flops.forward_per_example == forward
+    assert 2 * found.flops.train_per_example == counter.get_total_flops()
 
 
 @pytest.mark.parametrize(
@@ -224,6 +253,7 @@ def test_weights_of_uncomputed_layers_have_no_gradient(name: str, recompute: boo
         "freeze=embeddings norm=pre(first=false) activation=geglu",
         "freeze=2 norm=pre E=16",
         "freeze=1 share=attention",
+        "freeze=1 share=all",
         "freeze=2 attention=relative",
     ],
 )

@@ -16,8 +16,9 @@ from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts.example import Example
 from bertc.ir.learning.answer import Vector, rows_an_example
 from bertc.ir.learning.custom_task import AnyTask
-from bertc.ir.program.stage import SHORTEST
 
+SHORTEST_EXAMPLE = 3
+"""Length of the shortest example in a shared row: special tokens and one token."""
 WIDTHS = (16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512)
 """Widths in tokens that rows are padded to; longer ones to a multiple of 128."""
 SHARED_ROW_RATIO = 1.25
@@ -61,6 +62,7 @@ class TaskBatch:
     passage: NDArray[np.bool_]  # (r, s) True where an answer may be; (r, 0) except for spans
     rows: NDArray[np.int64]  # (n,) rows of the task, in the order of this batch
     taught: Mapping[str, Sequence[Taught]] = field(default_factory=dict)  # by term, if kept
+    whole: bool = False  # True if states of all tokens are read
 
     @property
     def shared(self) -> bool:
@@ -171,7 +173,7 @@ def shared(task: AnyTask, rows: TaskRows, chosen: NDArray[np.int64], pad: int) -
     unshared_width = width_of(longest)
     saves_tokens = len(loads_r) * width <= MAX_SHARED_TOKENS_RATIO * len(chosen) * unshared_width
     too_wide = width > MAX_SHARED_WIDTH_RATIO * max(MIN_SHARED_ROW_TOKENS, unshared_width)
-    if not saves_tokens or too_wide or lengths_n.min() < SHORTEST:
+    if not saves_tokens or too_wide or lengths_n.min() < SHORTEST_EXAMPLE:
         return gather(task, rows, chosen, pad)
     return _laid_out(task, rows, chosen[order], row_n[order], width, pad)
 
@@ -228,6 +230,7 @@ def _laid_out(
         weights.astype(np.float32),
         passage,
         chosen_n,
+        whole=task.reads_all,
     )
 
 

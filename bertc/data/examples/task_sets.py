@@ -143,9 +143,11 @@ def _with_mask(example: Example, ours: str, theirs: str) -> Example:
 
 
 def _one_per_row(stage: Stage) -> bool:
-    """True if a network of the stage reads one example at a time, or makes one state of a row."""
+    """True if a network or head of the stage reads one example at a time, or pools a row."""
     bodies = [network.body for network in stage.networks()]
-    return any(body.pools_rows or not body.packs for body in bodies)
+    return any(task.recurrent for task in stage.tasks) or any(
+        body.pools_rows or not body.packs for body in bodies
+    )
 
 
 def _read_task(

@@ -24,6 +24,7 @@ from bertc.ir.learning.answer import (
 from bertc.ir.learning.task import (
     UNKNOWN,
     Glue,
+    Headed,
     Metric,
     Name,
     Names,
@@ -61,7 +62,7 @@ def _texts(pair: str) -> tuple[str, ...]:
     return ("text", "pair") if pair else ("text",)
 
 
-class Classify(_Own):
+class Classify(_Own, Headed):
     """One of several labels for a text, or for two texts."""
 
     kind: Literal["classify"] = "classify"
@@ -88,7 +89,7 @@ class Classify(_Own):
         return ("accuracy", "f1") if len(self.labels) == 2 else ("accuracy",)
 
 
-class Regress(_Own):
+class Regress(_Own, Headed):
     """A number for a text, or for two texts."""
 
     kind: Literal["regress"] = "regress"
@@ -109,7 +110,7 @@ class Regress(_Own):
         return _texts(self.pair)
 
 
-class Choose(_Own):
+class Choose(_Own, Headed):
     """The right one of several texts, after a question and optionally a passage.
 
     ``choices`` names their columns, or one column with a list of them; ``label`` is the index of
@@ -140,7 +141,7 @@ class Choose(_Own):
         return (*(("passage",) if self.passage else ()), "text", "choices")
 
 
-class Tag(_Own):
+class Tag(_Own, Headed):
     """A tag per word, from columns with lists, or with text separated by white space."""
 
     kind: Literal["tag"] = "tag"

@@ -4,13 +4,11 @@ A task knows its official files, or names columns of a user's own. Labels and th
 examples are read from the files before a program is resolved.
 """
 
-from abc import abstractmethod
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from bertc.ir import operation as op
-from bertc.ir.base import Count, Probability
+from bertc.ir.base import Count
 from bertc.ir.learning.answer import (
     Answer,
     Choice,
@@ -21,13 +19,10 @@ from bertc.ir.learning.answer import (
     SpanHead,
     Tags,
     Vector,
-    answer_head,
-    answer_rows,
     names_spans,
 )
-from bertc.ir.network.body import Body
-from bertc.ir.terms.heads import HeadNode
-from bertc.ir.terms.node import RowShape, TermNode
+from bertc.ir.learning.states_task import StatesTask
+from bertc.ir.terms.task_head import LINEAR, BiLstmHead, TaskHead
 
 Path = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[a-z0-9][a-z0-9_-]*$")]
@@ -52,23 +47,16 @@ Sample = Annotated[int, Field(ge=0, exclude_if=lambda count: count == 0)]
 """A limit on the number of examples, 0: all; 0 is not dumped, so older programs stay the same."""
 
 
-class Task(TermNode):
+class Task(StatesTask):
     """A task; subclasses state answer, metrics and files.
 
-    ``dropout`` is applied to the head's input. ``examples`` is the number of training examples, 0
-    until counted; if the file has more, that many are drawn, independent of the seed.
-    ``dev_examples`` limits each part used for evaluation, during training and after it.
+    ``examples`` is the number of training examples, 0 until counted; if the file has more, that
+    many are drawn, independent of the seed. ``dev_examples`` limits each part used for evaluation,
+    during training and after it.
     """
 
-    scored = "examples"
-    dropout: Probability = 0.1  # BERT run_classifier.py create_model, keep_prob=0.9
     examples: Count = 0
     dev_examples: Sample = 0
-
-    @property
-    @abstractmethod
-    def answer(self) -> Answer:
-        """The kind of answer."""
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
@@ -94,32 +82,16 @@ class Task(TermNode):
             case Span():
                 return ("passage", "text")
 
-    @property
-    def head_node(self) -> HeadNode:
-        """The head for its kind of answer."""
-        return answer_head(self.answer)
+
+class Headed(Task):
+    """A task that chooses the ``head`` between states and scores."""
+
+    head: Annotated[TaskHead, Field(exclude_if=LINEAR.__eq__)] = LINEAR
 
     @property
-    def pooled(self) -> bool:
-        """True if one state represents a whole row."""
-        return isinstance(self.answer, Labels | Score | Choice)
-
-    def reads_pooler(self, body: Body) -> bool:
-        """True if the pooler reads one state of a row, or its tokens."""
-        return self.pooled or body.pools_tokens
-
-    def head_rows(self, rows: RowShape) -> int:
-        """States per example that its head scores, by kind of answer."""
-        return answer_rows(self.answer, rows.choices, rows.seq)
-
-    def outputs(self, rows: RowShape) -> int | None:
-        """One state per row if that represents it; None: all."""
-        return 1 if self.pooled else None
-
-    def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
-        """Operations of its head, and dropout on its input."""
-        dropped = op.Dropout(examples * self.head_rows(rows), encoder.read_width(self.pooled))
-        return (dropped, *super().operations(encoder, rows, examples))
+    def recurrent(self) -> BiLstmHead | None:
+        """Its head, if that is a BiLSTM."""
+        return self.head if isinstance(self.head, BiLstmHead) else None
 
 
 GlueName = Literal["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "ax"]
@@ -137,7 +109,7 @@ GLUE_LABELS: dict[str, Names] = {
 """Labels in the order of run_classifier.py's processors, get_labels."""
 
 
-class Glue(Task):
+class Glue(Headed):
     """A GLUE task in its official files, ``glue(mrpc, data="glue/MRPC")``.
 
     ``data`` is their folder, or a prefix of their names, as in ``STS-B/stsb-de``. ``ax`` is scored
@@ -179,7 +151,7 @@ class Glue(Task):
                 return ("accuracy",)
 
 
-class Xnli(Task):
+class Xnli(Headed):
     """Natural language inference in 15 languages (Conneau et al. 2018), trained on one of them.
 
     ``data`` holds ``train-en.tsv``, ``dev-de.tsv`` and so on, each row premise, hypothesis, label.
@@ -241,7 +213,7 @@ class Squad(Task):
         return Span(head=self.head, unanswerable=self.version == 2)
 
 
-class Race(Task):
+class Race(Headed):
     """Questions about passages with four choices each, in RACE's files.
 
     ``data`` holds ``train``, ``dev`` and ``test``, each with ``high`` and ``middle``. Question and
@@ -268,7 +240,7 @@ class Race(Task):
         return Choice(most=4)
 
 
-class Tagging(Task):
+class Tagging(Headed):
     """Tags of words in CoNLL-2003's columns or in CoNLL-U, ``tagging("conll2003/", "ner")``.
 
     ``data`` is a folder whose file names contain ``train``, ``dev`` or ``testa``, and ``test`` or

@@ -10,13 +10,42 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import Axis, FanIn, Weight, Width, affine
+from bertc.ir.base import Axis, FanIn, Part, Weight, Width, affine
 from bertc.ir.network.body_setting import Ability, Shared
 from bertc.ir.network.row_pooling import RowPooling, RowPoolingBody
 
 GATES = 4
 DIRECTIONS = ("right", "left")
 """Ways in which a text is read, as weights are called by."""
+
+
+def layer_weights(name: str, below: int, hidden: int, part: Part) -> tuple[Weight, ...]:
+    """Maps from inputs and from the state before to the gates, in each direction.
+
+    They are drawn uniformly by their fan-in; torch.nn.LSTM has hidden^-1/2 for all.
+    """
+    gates: tuple[Axis, int] = ("gates", GATES * hidden)
+    maps: tuple[tuple[str, tuple[Axis, int]], ...] = (
+        ("input", ("hidden", below)),
+        ("state", ("hidden", hidden)),
+    )
+    return tuple(
+        weight
+        for direction in DIRECTIONS
+        for leaf, width in maps
+        for weight in affine(f"{name}.{direction}.{leaf}", gates, width, FanIn(), part)
+    )
+
+
+def layer_operations(rows: int, steps: int, inner: int, hidden: int) -> op.Operations:
+    """Both directions of a layer over ``rows`` texts of ``steps`` tokens; all inputs come first."""
+    states = rows * steps
+    read = op.Copy(states * inner), op.Product(states, inner, GATES * hidden)
+    run = (
+        op.Recurrence(rows, steps, hidden, inner, GATES),
+        op.Copy(states * hidden, kept=True),
+    )
+    return (*(len(DIRECTIONS) * read), *(len(DIRECTIONS) * run))
 
 
 class BiLstm(RowPooling):
@@ -108,22 +137,9 @@ class BiLstmBody(RowPoolingBody):
         return (self.token_table(), *(mapped if self.lstm.project else ()))
 
     def layer_weights(self, layer: int) -> tuple[Weight, ...]:
-        """Maps from inputs and from the state before to the gates, in each direction.
-
-        They are drawn uniformly by their fan-in; torch.nn.LSTM has hidden^-1/2 for all.
-        """
-        gates: tuple[Axis, int] = ("gates", GATES * self.lstm.hidden)
-        below: tuple[Axis, int] = ("hidden", self.read_by_direction(layer))
-        before: tuple[Axis, int] = ("hidden", self.lstm.hidden)
-        maps = (("input", below), ("state", before))
-        return tuple(
-            weight
-            for direction in DIRECTIONS
-            for name, width in maps
-            for weight in affine(
-                f"recurrence.{layer}.{direction}.{name}", gates, width, FanIn(), "recurrence"
-            )
-        )
+        """Weights of both directions."""
+        below, hidden = self.read_by_direction(layer), self.lstm.hidden
+        return layer_weights(f"recurrence.{layer}", below, hidden, "recurrence")
 
     def weights(self) -> tuple[Weight, ...]:
         """In the order of the forward pass."""
@@ -148,16 +164,9 @@ class BiLstmBody(RowPoolingBody):
 
     def _layer(self, layer: int, call: op.Call) -> op.Block:
         rows, tokens = call.rows * self.texts, call.rows * call.tokens
-        steps, wide = rows * call.tokens, self.lstm.hidden
-        inner = self.read_by_direction(layer)
-        direction = (
-            op.Copy(steps * inner),
-            op.Product(steps, inner, GATES * wide),
-            op.Recurrence(rows, call.tokens, wide, inner, GATES),
-            op.Copy(steps * wide, kept=True),
-        )
+        inner, hidden = self.read_by_direction(layer), self.lstm.hidden
         dropped = layer and self.dropout.hidden
         before = (op.Dropout(tokens, self.hidden),) if dropped else ()
         count = sum(weight.numel for weight in self.layer_weights(layer))
-        found = (*before, *(len(DIRECTIONS) * direction))
+        found = (*before, *layer_operations(rows, call.tokens, inner, hidden))
         return op.Block("recurrence", f"recurrence.{layer}", count, found)

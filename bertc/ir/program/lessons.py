@@ -1,4 +1,7 @@
-"""Outputs of teachers that are kept on disk for the examples of a task."""
+"""Outputs of frozen networks that are kept on disk for the examples of a task.
+
+They are those of teachers, or states of the network itself where all of it is frozen.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -8,7 +11,7 @@ from bertc.ir.learning.augmentation import with_copies
 from bertc.ir.learning.objective import Objective
 from bertc.ir.learning.task import Task
 from bertc.ir.program.stage import Stage
-from bertc.ir.program.teacher import NOBODY
+from bertc.ir.program.teacher import NOBODY, Cache
 
 Kept = Literal["off", "fp32", "fp16"]
 KEPT_BYTES: Mapping[Kept, int] = {"off": 0, "fp32": 4, "fp16": 2}
@@ -40,7 +43,18 @@ class Counts(NamedTuple):
 
 
 def lesson_shapes(stage: Stage, task: str) -> tuple[LessonShape, ...]:
-    """Outputs of all teachers for all terms on the rows of a task, term by term."""
+    """Outputs of all teachers for all terms on the rows of a task, term by term.
+
+    Of a wholly frozen network states that the task's head reads.
+    """
+    if stage.freeze == "all":
+        return tuple(
+            LessonShape(
+                one.title, 1.0, one.keeps_all(stage.encoder), (stage.encoder.hidden,) * one.parts
+            )
+            for one in stage.tasks
+            if one.title == task
+        )
     frozen = [network for network in stage.networks() if not network.learned]
     return tuple(
         LessonShape(one.title, each.share, one.taught_by_token, one.taught_widths(each.body))
@@ -85,6 +99,8 @@ def reads_apart(stage: Stage) -> bool:
 
 def without_kept_teachers(stage: Stage) -> Stage:
     """The stage without teachers, if what they say is sure to be kept and no step asks them."""
+    if stage.freeze == "all":
+        return stage
     kept = bool(stage.tasks) and (stage.teacher_cache in ("fp32", "fp16") or reads_apart(stage))
     return stage.model_copy(update={"teacher": NOBODY}) if kept else stage
 
@@ -108,18 +124,26 @@ def expected_lessons(stage: Stage, length: int) -> tuple[float, int]:
 
 
 def kept_by(stage: Stage, examples: int, apart: bool = False) -> Kept:
-    """The way in which outputs of a stage's teachers for its ``examples`` are kept.
+    """The way in which outputs of a stage's frozen networks for its ``examples`` are kept.
 
     ``auto``: in fp32 where examples are read twice or more, if all outputs are of answers, as
     logits and first tokens are; those of every token may take longer to read than to compute.
+    Not so where the whole network is frozen, since nothing but its head is computed then.
     Always where a teacher reads other tokens (``apart``), which no batch of the network has.
     """
     shapes = [shape for task in stage.tasks for shape in lesson_shapes(stage, task.title)]
     if not shapes or not examples:
         return "off"
-    if stage.teacher_cache != "auto":
-        return stage.teacher_cache
+    asked = kept_as(stage)
+    if asked != "auto":
+        return asked
     if apart or reads_apart(stage):
         return "fp32"
     pays = stage.steps * stage.batch >= FEWEST_PASSES * examples
-    return "fp32" if pays and not any(shape.by_token for shape in shapes) else "off"
+    by_token = any(shape.by_token for shape in shapes) and stage.freeze != "all"
+    return "fp32" if pays and not by_token else "off"
+
+
+def kept_as(stage: Stage) -> Cache:
+    """The form in which a stage asks to keep outputs of its frozen networks."""
+    return stage.features_cache if stage.freeze == "all" else stage.teacher_cache

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from bertc.ir.base import ONES, Constant, Normal, Weight
 from bertc.ir.program.network import MAIN, Network
+from bertc.ir.program.passing import is_frozen
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 
@@ -45,12 +46,10 @@ def trained_names(stage: Stage) -> set[str]:
     """Names of the weights with a gradient in a stage."""
     found = set()
     for network in stage.networks():
-        body, freeze = network.body, stage.frozen_layers if network.role == "trained" else None
-        query_stream = network.query_states > 0
+        body, query_stream = network.body, network.query_states > 0
         unread = body.unread_weights(network.pooled, query_stream, network.wanted)
         for weight in body.weights() if network.terms else ():
-            frozen = freeze is not None and body.is_below(weight.name, freeze)
-            if weight.name not in unread and not frozen:
+            if weight.name not in unread and not is_frozen(stage, network, weight.name):
                 found.add(f"{network.owner(weight.name)}.{weight.name}")
         for term in network.terms:
             found |= {f"heads.{weight.name}" for weight in term.objective.weights(body)}

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from bertc.ir import operation as op
 from bertc.ir.base import ZEROS, Weight
@@ -18,6 +20,12 @@ MAIN = "encoder"
 Role = Literal["trained", "sampled", "frozen"]
 """``trained`` for itself, ``sampled``: trained for its guesses, which other networks read, or
 ``frozen``: never changed by the run.
+"""
+Freeze = Annotated[int, Field(ge=0, le=1000)] | Literal["embeddings", "all"]
+"""Layers that are not trained, nor the embeddings below them; 0: all are trained.
+
+Of ``all`` nothing of the network is, but for a pooler, which belongs to the head; it is read
+without dropout (BERT extract_features.py, is_training=False).
 """
 READ_IN_ORDER: tuple[Role, ...] = ("sampled", "frozen", "trained")
 """Roles in the order of forward passes."""
@@ -86,15 +94,19 @@ class Network:
         """True if a term reads what the pooler makes."""
         return any(one.reads_pooler(self.body) for one in self.scored)
 
-    def head_operations(self, examples: int) -> op.Operations:
-        """Operations of its heads on ``examples`` examples."""
-        each = (
+    def heads_apart(self, examples: int) -> tuple[op.Operations, ...]:
+        """Operations of each of its heads on ``examples`` examples."""
+        return tuple(
             one.operations(self.body, self.rows, examples)
             if self.learned
             else one.taught_operations(self.body, self.rows, examples)
             for one in self.scored
         )
-        return tuple(operation for operations in each for operation in operations)
+
+    def head_operations(self, examples: int) -> op.Operations:
+        """Operations of its heads on ``examples`` examples."""
+        heads = self.heads_apart(examples)
+        return tuple(operation for operations in heads for operation in operations)
 
     def decodes(self, objective: Objective) -> bool:
         """True if an objective reads states of the mask decoder."""

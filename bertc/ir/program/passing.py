@@ -26,11 +26,35 @@ def call_of(stage: Stage, network: Network, rows: int) -> op.Call:
     )
 
 
+def is_frozen(stage: Stage, network: Network, weight: str) -> bool:
+    """True for a weight of a network's body that a stage leaves as it is."""
+    if stage.frozen_layers is None or network.role != "trained":
+        return False
+    if stage.freeze == "all":
+        return weight not in {each.name for each in network.body.pooler_weights()}
+    return network.body.is_below(weight, stage.frozen_layers)
+
+
 def passed_by(stage: Stage, network: Network, rows: int) -> op.Forward:
     """Operations of a forward pass; of frozen layers they have less of a backward pass, or none."""
+    return _passed(stage, network, rows)[0]
+
+
+def heads_of(stage: Stage, network: Network, examples: int) -> op.Operations:
+    """Operations of its heads on ``examples`` examples; none pass gradients to a frozen network."""
+    heads = network.head_operations(examples)
+    reached = network.role != "trained" or stage.frozen_layers is None
+    if reached or _passed(stage, network, 1)[1]:
+        return heads
+    each = (_of_constants(one) for one in network.heads_apart(examples))
+    return tuple(operation for operations in each for operation in operations)
+
+
+def _passed(stage: Stage, network: Network, rows: int) -> tuple[op.Forward, bool]:
+    """Operations of a forward pass, and whether its outputs have a gradient."""
     forward, frozen = network.body.operations(call_of(stage, network, rows)), stage.frozen_layers
     if frozen is None or network.role != "trained":
-        return forward
+        return forward, True
     reached, layers = False, list[tuple[op.Block, ...]]()
     for layer in forward.layers:
         blocks = []
@@ -39,7 +63,49 @@ def passed_by(stage: Stage, network: Network, rows: int) -> op.Forward:
             blocks.append(replace(block, operations=_asked(block.operations, learns, reached)))
             reached = reached or learns
         layers.append(tuple(blocks))
-    return op.Forward(tuple(map(op.Alone, forward.embeddings)), tuple(layers), forward.last)
+    last = forward.last
+    if not reached:
+        last, reached = _after(last, norm_learns=stage.freeze != "all")
+    return op.Forward(tuple(map(op.Alone, forward.embeddings)), tuple(layers), last), reached
+
+
+def _after(found: op.Operations, *, norm_learns: bool) -> tuple[op.Operations, bool]:
+    """Operations after frozen layers, and whether anything learns in them: a norm or the pooler."""
+    asked, reached = list[op.Operation](), False
+    for each in found:
+        learns = isinstance(each, op.Product) or (
+            norm_learns and isinstance(each, op.Norm) and each.affine
+        )
+        if not (reached or learns):
+            each = op.Alone(each)
+        elif not reached and isinstance(each, op.Product):
+            each = replace(each, constant=True)
+        reached = reached or learns
+        asked.append(each)
+    return tuple(asked), reached
+
+
+def _of_constants(found: op.Operations) -> op.Operations:
+    """Operations of a head on states that have no gradient, up to where its own weights act."""
+    moved = tuple(takewhile(_moves, found))
+    asked = (
+        replace(each, constant=True) if isinstance(each, op.Product) else op.Alone(each)
+        for each in moved
+    )
+    return (*asked, *found[len(moved) :])
+
+
+def _moves(operation: op.Operation) -> bool:
+    """True for a map of states, or what has no weights before it."""
+    match operation:
+        case op.Product(maps=maps):
+            return maps > 0
+        case op.Pointwise(function=function):
+            return function == "add"
+        case op.Dropout() | op.Copy():
+            return True
+        case _:
+            return False
 
 
 def _asked(found: op.Operations, learns: bool, reached: bool) -> op.Operations:

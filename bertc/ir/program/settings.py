@@ -29,9 +29,10 @@ from bertc.ir.network.norm import Norm, PostNorm
 from bertc.ir.network.positions import Positions
 from bertc.ir.network.sharing import ShareNone, Sharing
 from bertc.ir.network.table import TokenTable, WholeTable
+from bertc.ir.program.network import Freeze
 from bertc.ir.program.run import HfLayout, Log
-from bertc.ir.program.stage import Freeze
-from bertc.ir.program.teacher import NOBODY, Teacher, TeacherCache
+from bertc.ir.program.teacher import NOBODY, Cache, Teacher
+from bertc.ir.terms.features import LAST, Features
 from bertc.ir.terms.node import System
 from bertc.ir.vocabulary import Smoothing, Vocabulary, WordPiece
 
@@ -155,7 +156,7 @@ class Settings(Node):
     teacher: tuple[Teacher, ...] = default(
         NOBODY, HOUSE, "trained networks that terms of distillation (kd) learn from, a sum"
     )
-    teacher_cache: TeacherCache = default(
+    teacher_cache: Cache = default(
         "auto", HOUSE, "what teachers say of a task's examples is kept on disk; auto: if it pays"
     )
     augment: tuple[Augmentation, ...] = default(
@@ -171,7 +172,17 @@ class Settings(Node):
         0.0, HOUSE, "passes over the examples of a task, in place of steps"
     )
     freeze: Freeze = default(
-        0, HOUSE, "number of lowest layers that are not trained, nor the embeddings, or those alone"
+        0,
+        HOUSE,
+        "number of lowest layers that are not trained, nor the embeddings, or those alone; all: "
+        "the whole network, read without dropout",
+    )
+    features: Features = default(LAST, HOUSE, "layers whose states the head of a task reads")
+    features_cache: Cache = default(
+        "auto",
+        HOUSE,
+        "states of a network that is frozen as a whole (freeze=all) are kept on disk; auto: if it "
+        "pays",
     )
     patience: Annotated[int, Field(ge=0, le=10_000)] = default(
         0,
@@ -227,7 +238,8 @@ class Settings(Node):
 
 
 STAGE_SETTINGS = (
-    "layers", "grow", "prune", "epochs", "steps", "freeze", "patience", "seq", "batch",
+    "layers", "grow", "prune", "epochs", "steps", "freeze", "features",
+    "features_cache", "patience", "seq", "batch",
     "batch_warmup", "microbatch", "objective", "teacher", "teacher_cache", "augment", "data",
     "smoothing", "mixing",
     "format", "pack", "memory", "optimizer", "average",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import not_
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Discriminator, Field, Tag
 
@@ -23,24 +23,20 @@ from bertc.ir.network.generator import Generator, GeneratorNetwork
 from bertc.ir.program.network import (
     MAIN,
     READ_IN_ORDER,
+    Freeze,
     Network,
     one_a_head,
     states_read,
     teacher_name,
     wanted_by,
 )
-from bertc.ir.program.teacher import NOBODY, Teacher, TeacherCache
+from bertc.ir.program.teacher import NOBODY, Cache, Teacher
+from bertc.ir.terms.features import LAST, Features
 from bertc.ir.terms.masked import MaskedTerm
 from bertc.ir.terms.node import Pairs, RowShape, TermNode
 
 PACKED_AT_LEAST = 8
 """Minimum mean number of tokens per example in packed rows."""
-SHORTEST = 3
-"""Length of the shortest example in a packed row: special tokens and one token."""
-
-
-Freeze = Annotated[int, Field(ge=0, le=1000)] | Literal["embeddings"]
-"""Layers that are not trained, nor the embeddings below them; 0: all are trained."""
 
 
 class Stage(Node):
@@ -83,7 +79,8 @@ class Stage(Node):
     freeze: Freeze = 0
     patience: int = 0
     teacher: Annotated[tuple[Teacher, ...], Field(exclude_if=NOBODY.__eq__)] = NOBODY
-    teacher_cache: Annotated[TeacherCache, Field(exclude_if="auto".__eq__)] = "auto"
+    teacher_cache: Annotated[Cache, Field(exclude_if="auto".__eq__)] = "auto"
+    features_cache: Annotated[Cache, Field(exclude_if="auto".__eq__)] = "auto"
     prune: Annotated[Pruning, Field(exclude_if=NOTHING.__eq__)] = NOTHING
     augment: Annotated[tuple[Augmentation, ...], Field(exclude_if=UNCHANGED.__eq__)] = UNCHANGED
     first_batch: Annotated[int, Field(exclude_if=not_)] = 0
@@ -100,7 +97,13 @@ class Stage(Node):
     @property
     def frozen_layers(self) -> int | None:
         """Number of lowest layers that are not trained, 0: embeddings alone; None: all are."""
-        return 0 if self.freeze == "embeddings" else self.freeze or None
+        named = {"embeddings": 0, "all": self.layers}
+        return named[self.freeze] if isinstance(self.freeze, str) else self.freeze or None
+
+    @property
+    def features(self) -> Features:
+        """The layers that heads of its tasks read."""
+        return next((task.features for task in self.tasks), LAST)
 
     @property
     def updates_before(self) -> int:

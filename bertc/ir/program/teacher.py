@@ -12,8 +12,8 @@ from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
 from bertc.ir.vocabulary import Vocabulary
 
-TeacherCache = Literal["auto", "off", "fp32", "fp16"]
-"""The form in which outputs of teachers for a task's examples are kept on disk."""
+Cache = Literal["auto", "off", "fp32", "fp16"]
+"""The form in which outputs of frozen networks for a task's examples are kept on disk."""
 
 
 class Shape(Node):

@@ -10,6 +10,7 @@ from bertc.ir import operation as op
 from bertc.ir.base import Axis, Weight, affine, bias, matrix, unstated
 from bertc.ir.network.body import Body
 from bertc.ir.network.ffn import Activation
+from bertc.ir.terms.task_head import StatesHead
 
 
 @dataclass(frozen=True)
@@ -242,6 +243,7 @@ HeadNode = (
     VocabularyHead
     | CopyingHead
     | Classifier
+    | StatesHead
     | BoundaryHead
     | DetectorHead
     | ConditionedSpanHead

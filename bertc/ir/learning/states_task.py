@@ -1,0 +1,123 @@
+"""The states that the head of a task reads, and the cost of it."""
+
+from abc import abstractmethod
+from typing import Annotated
+
+from pydantic import Field
+
+from bertc.ir import operation as op
+from bertc.ir.base import Probability
+from bertc.ir.learning.answer import (
+    Answer,
+    Choice,
+    Labels,
+    Score,
+    Span,
+    answer_head,
+    answer_rows,
+)
+from bertc.ir.network.body import Body
+from bertc.ir.network.wanted import Wanted
+from bertc.ir.terms.features import LAST, Features
+from bertc.ir.terms.heads import Classifier, HeadNode
+from bertc.ir.terms.node import RowShape, TermNode
+from bertc.ir.terms.task_head import BiLstmHead, StatesHead
+
+
+class StatesTask(TermNode):
+    """A task as far as its head goes.
+
+    ``dropout`` is applied to what the head reads. ``features`` are the layers that it reads, by the
+    setting of that name, and ``layers`` these layers of the stage's network.
+    """
+
+    scored = "examples"
+    looked_up = ("features", "layers")
+    dropout: Probability = 0.1  # BERT run_classifier.py create_model, keep_prob=0.9
+    features: Annotated[Features, Field(exclude_if=LAST.__eq__)] = LAST
+    layers: Annotated[tuple[int, ...], Field(exclude_if=lambda each: not each)] = ()
+
+    def reading(self, features: Features, depth: int) -> "StatesTask":
+        """The same where its head reads these layers of a network of that depth."""
+        if features == LAST:
+            return self
+        layers = features.layers(depth)
+        return self.model_copy(update={"features": features, "layers": layers})
+
+    @property
+    @abstractmethod
+    def answer(self) -> Answer:
+        """The kind of answer."""
+
+    @property
+    def recurrent(self) -> BiLstmHead | None:
+        """The BiLSTM that its head has, if any."""
+        return None
+
+    @property
+    def head_node(self) -> HeadNode:
+        """The head for its kind of answer."""
+        head, joins = answer_head(self.answer), self.features.joins
+        if isinstance(head, Classifier) and (self.recurrent or joins in ("concat", "weighted-sum")):
+            return StatesHead(head.labels, max(1, len(self.layers)), joins, self.recurrent)
+        return head
+
+    @property
+    def pooled(self) -> bool:
+        """True if one state represents a whole row."""
+        return isinstance(self.answer, Labels | Score | Choice)
+
+    @property
+    def reads_last_alone(self) -> bool:
+        """True if last states are scored as they are, or through a pooler."""
+        return self.features == LAST and self.recurrent is None
+
+    @property
+    def reads_all(self) -> bool:
+        """True if its head reads the states of all tokens of a row."""
+        return self.recurrent is not None or isinstance(self.answer, Span)
+
+    def keeps_all(self, body: Body) -> bool:
+        """True if of a frozen body the states of all tokens are kept, not of those scored alone."""
+        return self.reads_all or (self.pooled and body.pools_rows)
+
+    @property
+    def parts(self) -> int:
+        """Numbers of states of a token that are left of its layers before any weight is applied."""
+        return 1 if self.features.joins == "sum" else max(1, len(self.layers))
+
+    def reads_pooler(self, body: Body) -> bool:
+        """True if the pooler reads one state of a row, or its tokens; last states alone."""
+        return self.reads_last_alone and (self.pooled or body.pools_tokens)
+
+    def head_rows(self, rows: RowShape) -> int:
+        """States per example that its head scores, by kind of answer."""
+        return answer_rows(self.answer, rows.choices, rows.seq)
+
+    def outputs(self, rows: RowShape) -> int | None:
+        """One last state per row if that represents it, none if others are read; None: all."""
+        if not self.features.reads_last:
+            return 0
+        return 1 if self.pooled and not self.reads_all else None
+
+    def wanted(self, *, learned: bool) -> Wanted:
+        """The layers that it reads; of the last one no more than the states that it scores."""
+        below = self.layers[:-1] if self.features.reads_last else self.layers
+        return Wanted(states=below, last=self.features.reads_last)
+
+    def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
+        """Joined states, dropout on them, a BiLSTM over them, and the scores."""
+        scored = examples * self.head_rows(rows)
+        steps = examples * rows.choices
+        states = steps * rows.seq if self.recurrent else scored
+        head, width = self.head_node, encoder.read_width(self.pooled)
+        summed = (len(self.layers) - 1) * states * encoder.hidden
+        joined: op.Operations = ()
+        if self.features.joins == "sum":
+            joined = (op.Pointwise("add", summed),)
+        read: op.Operations = ()
+        if isinstance(head, StatesHead):
+            joined, width = head.before(encoder, states), head.joined(encoder)
+            read = head.recurrence(encoder, steps, rows.seq)
+        dropped = op.Dropout(states, width)
+        return (*joined, dropped, *read, *super().operations(encoder, rows, examples))

@@ -1,0 +1,114 @@
+"""Heads of tasks: layers between the states of a network and scores.
+
+``nn/bilstm.py`` has the module.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bertc.ir import operation as op
+from bertc.ir.base import ONCE_A_NAME, ONES, ZEROS, Axis, Node, Weight, Width, affine
+from bertc.ir.network.bilstm import DIRECTIONS, layer_operations, layer_weights
+from bertc.ir.network.body import Body
+from bertc.ir.terms.features import Joins
+
+
+class LinearHead(Node):
+    """One linear layer from states to scores."""
+
+    kind: Literal["linear"] = "linear"
+
+
+class BiLstmHead(Node):
+    """A BiLSTM over all tokens of an example, then a linear layer.
+
+    ``hidden`` is the width of each direction; a layer reads both directions of the one below. BERT
+    has two of 768 above frozen features (5.3), and above a left-to-right network (5.1).
+    """
+
+    kind: Literal["bilstm"] = "bilstm"
+    hidden: Width = 768
+    layers: Annotated[int, Field(ge=1, le=100)] = 2
+    positional = ("hidden", "layers")
+
+    @property
+    def width(self) -> int:
+        """Both directions."""
+        return len(DIRECTIONS) * self.hidden
+
+    def inner(self, layer: int, features: int) -> int:
+        """Width of the inputs of a layer, of which the lowest reads ``features``."""
+        return self.width if layer else features
+
+
+TaskHead = Annotated[LinearHead | BiLstmHead, Field(discriminator="kind"), ONCE_A_NAME]
+"""The closed union of heads that tasks choose from, besides those of spans."""
+LINEAR = LinearHead()
+
+
+@dataclass(frozen=True)
+class StatesHead:
+    """Scores from ``parts`` states of a token: joined, read by a BiLSTM if there is one, scored."""
+
+    labels: int
+    parts: int
+    joins: Joins
+    recurrent: BiLstmHead | None
+
+    @property
+    def weighs(self) -> bool:
+        """True if layers are summed by learned weights."""
+        return self.joins == "weighted-sum"
+
+    def joined(self, encoder: Body) -> int:
+        """Width of the joined states."""
+        return encoder.hidden * (self.parts if self.joins == "concat" else 1)
+
+    def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
+        """Weights of the sum, of the BiLSTM, and of the linear layer."""
+        width, found = self.joined(encoder), list[Weight]()
+        if self.weighs:
+            for leaf, count, init in (("weight", self.parts, ZEROS), ("scale", 1, ONES)):
+                axes: tuple[Axis, ...] = ("feature",)
+                found.append(Weight(f"{name}.mix.{leaf}", (count,), axes, init, "head", "bias"))
+        if recurrent := self.recurrent:
+            for layer in range(recurrent.layers):
+                inner = recurrent.inner(layer, width)
+                each = layer_weights(f"{name}.recurrence.{layer}", inner, recurrent.hidden, "head")
+                found += each
+            width = recurrent.width
+        hidden: tuple[Axis, int] = ("hidden", width)
+        scores = affine(name, ("labels", self.labels), hidden, encoder.initializer, "head")
+        return (*found, *scores)
+
+    def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
+        """One product, and log probabilities."""
+        scores, recurrent = rows * self.labels, self.recurrent
+        width = recurrent.width if recurrent else self.joined(encoder)
+        return (op.Product(rows, width, self.labels), op.Loss(scores, kept=scores))
+
+    def before(self, encoder: Body, states: int) -> op.Operations:
+        """Operations that join ``states`` states."""
+        numbers = states * encoder.hidden * self.parts
+        match self.joins:
+            case "weighted-sum":
+                return (op.Pointwise("multiply", numbers, kept=numbers),)
+            case "concat":
+                return (op.Copy(numbers),)
+            case _:
+                return ()
+
+    def recurrence(self, encoder: Body, rows: int, steps: int) -> op.Operations:
+        """Operations of the BiLSTM on ``rows`` rows of ``steps`` tokens."""
+        if self.recurrent is None:
+            return ()
+        width = self.joined(encoder)
+        return tuple(
+            each
+            for layer in range(self.recurrent.layers)
+            for each in layer_operations(
+                rows, steps, self.recurrent.inner(layer, width), self.recurrent.hidden
+            )
+        )

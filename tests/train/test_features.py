@@ -1,0 +1,100 @@
+"""Heads over layers of a frozen network: counted as built, computed as kept, in use as trained."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from bertc.api import points
+from bertc.diagnostics import DataError, StoppedError
+from bertc.evaluation.tasks import evaluate_files
+from bertc.interop.loading import load
+from bertc.nn import build
+from bertc.onnx.graph import refuse_unsayable
+from bertc.step import lessons
+from bertc.train import finish
+from bertc.train.loop import train
+from tests.net.programs import FARM, TOY
+from tests.train.test_lessons import losses, text
+from tests.train.test_training import stop_after
+
+TUNED = {**TOY, "recipe": "bert", "seq": "24", "steps": "3", "layers": "3", "dropout": "0.1"}
+CASES = {
+    "mixed": (
+        'glue(rte, "RTE", head=bilstm(6)) + glue(sst2, "SST-2", dropout=0)',
+        "weighted-sum(all)",
+    ),
+    "tags": ('tagging("tags", head=bilstm(6, 2), dropout=0)', "second-to-last"),
+    "spans": ('squad(".", version=2)', "concat(2)"),
+    "pooled": ('glue(rte, "RTE", dropout=0)', "last"),
+}
+
+
+@pytest.fixture(autouse=True)
+def in_the_farm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FARM)
+    monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
+
+
+def program(kind: str, **changed: str) -> Any:
+    task, features = CASES[kind]
+    own = {"objective": task, "features": features, "freeze": "all"}
+    return points(text(TUNED, **{**own, **changed}))[0]
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(max((run / "checkpoints").glob("step-*")) / "weights.safetensors")
+
+
+def test_a_run_goes_on_to_the_same_bits_and_is_used_as_it_was_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved, cache = program("tags", features="concat(last=2)"), tmp_path / "cache"
+    train(resolved, tmp_path / "straight", cache=cache, quiet=True)
+    monkeypatch.setattr(lessons, "_write", lambda *_: pytest.fail("they were computed before"))
+    with pytest.raises(StoppedError):
+        stop_after(
+            monkeypatch, 2, lambda: train(resolved, tmp_path / "run", cache=cache, quiet=True)
+        )
+    report = train(resolved, tmp_path / "run", cache=cache, quiet=True, resume=True)
+    one, other = weights(tmp_path / "straight"), weights(tmp_path / "run")
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    begun = build(resolved).state_dict()
+    assert all(torch.equal(one[name], begun[name]) for name in one if name.startswith("encoder."))
+    assert not torch.equal(one["heads.ner.weight"], begun["heads.ner.weight"])
+    again, _ = evaluate_files(tmp_path / "run", "")
+    assert again.losses == pytest.approx(report.evaluation.losses)
+    elsewhere, _ = evaluate_files(tmp_path / "run", 'tagging("tags")')
+    assert elsewhere.losses == again.losses
+    with pytest.raises(DataError, match="head=bilstm"):
+        refuse_unsayable(load(tmp_path / "run"))
+
+
+@pytest.mark.parametrize(
+    ("extra", "layers"),
+    [
+        ("features=last", ()),
+        ("features=second-to-last", (11,)),
+        ("features=embeddings", (0,)),
+        ("features=sum(last=4)", (9, 10, 11, 12)),
+        ("features=concat(all)", tuple(range(1, 13))),
+    ],
+)
+def test_layers_are_named_from_the_top(extra: str, layers: tuple[int, ...]) -> None:
+    (stage,) = points(f'extends bert-base task=tag("-", labels=[x, y], examples=9) {extra}')[
+        0
+    ].stages
+    assert stage.tasks[0].layers == layers
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_what_is_kept_trains_as_what_is_computed(kind: str, tmp_path: Path) -> None:
+    for how in ("off", "fp32"):
+        resolved = program(kind, features_cache=how)
+        train(resolved, tmp_path / how, cache=tmp_path / "cache", quiet=True)
+    computed, kept = losses(tmp_path / "off"), losses(tmp_path / "fp32")
+    assert len(computed) == 3
+    for one, same in zip(computed, kept, strict=True):
+        assert same == pytest.approx(one, rel=2e-5, abs=1e-6)
