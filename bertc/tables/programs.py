@@ -16,7 +16,7 @@ from bertc.storage.paths import is_taken
 from bertc.syntax import parse
 from bertc.syntax.read.tree import Call, Number, Setting, Value
 from bertc.syntax.write.show import quoted
-from bertc.tables.table import Before, Measure, Need, Row, Scale, ScaleName, Table
+from bertc.tables.table import Before, Measure, Need, Row, Scale, Table
 
 PRETRAINING = "pretraining"
 BEFORE = "before"
@@ -177,7 +177,8 @@ class Jobs:
         name = f"{folder}/{folder_name(measure.name)}"
         settings = [] if self.table.pretrains else self._settings(row)
         own = [self.scale.tasks, *settings]
-        return self._job(name, row.name, measure.name, seed, measure.spec, own, main)
+        text = row.tasks.get(measure.name, measure.spec)
+        return self._job(name, row.name, measure.name, seed, text, own, main)
 
     def _settings(self, row: Row) -> list[str]:
         """The settings of a row at this scale."""
