@@ -22,7 +22,7 @@ def _texts(table: Table) -> Iterator[str]:
     """All specs and settings of a table, in which names stand for files and runs."""
     yield table.spec
     for row in table.rows:
-        yield from (row.spec, *row.at.values(), *row.tasks.values())
+        yield from (row.spec, *row.at.values())
     yield from (measure.spec for measure in table.measures)
     yield from (each.spec for each in table.before)
     yield from (need.otherwise for need in table.needs.values())
