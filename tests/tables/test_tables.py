@@ -23,7 +23,9 @@ def _texts(table: Table) -> Iterator[str]:
     yield table.spec
     for row in table.rows:
         yield from (row.spec, *row.at.values())
-    yield from (measure.spec for measure in table.measures)
+    for measure in table.measures:
+        yield measure.spec
+        yield from map(str, measure.eval.values())
     yield from (each.spec for each in table.before)
     yield from (need.otherwise for need in table.needs.values())
 
