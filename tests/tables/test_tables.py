@@ -1,0 +1,75 @@
+"""Every shipped table: its rows compile at each scale, and say what the paper printed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from string import Template
+
+import pytest
+
+from bertc.estimate.units import count_text
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import Resolved
+from bertc.tables.programs import Files, Jobs
+from bertc.tables.table import Row, Table, read_table, shipped_tables
+
+TOLERANCE = 0.03
+"""Between printed and counted parameters; where they differ by more, the remark says why."""
+WALKED = ("full", "small", "tiny")
+"""Scales of which every row is compiled; at base widths are those of full."""
+
+
+def _texts(table: Table) -> Iterator[str]:
+    """All specs and settings of a table, in which names stand for files and runs."""
+    yield table.spec
+    for row in table.rows:
+        yield from (row.spec, *row.at.values())
+    for measure in table.measures:
+        yield measure.spec
+        yield from map(str, measure.eval.values())
+    yield from (each.spec for each in table.before)
+    yield from (need.otherwise for need in table.needs.values())
+
+
+def _programs(table: Table, scale: str, rows: tuple[Row, ...]) -> dict[str, Resolved]:
+    """The first run of each row that needs no other run."""
+    jobs = Jobs(table, scale, Files(None, {}), Path("runs"))
+    firsts = {row.name: next(iter(jobs.of(row, 1))) for row in rows}
+    return {name: job.program() for name, job in firsts.items() if not (job.after or job.lacks)}
+
+
+@pytest.mark.parametrize("name", shipped_tables())
+def test_names_in_specs_are_those_of_needs_and_runs(name: str) -> None:
+    table = read_table(name)
+    named = {found for text in _texts(table) for found in Template(text).get_identifiers()}
+    runs = {"run", *(each.name for each in table.before)}
+    assert named <= {*table.needs, *runs}, "each name stands for files or a run"
+    assert {*table.needs} <= named, "each need is one of a spec"
+    for text in _texts(table):
+        assert "files(" not in text, "files are told by needs"
+
+
+@pytest.mark.parametrize("scale", WALKED)
+@pytest.mark.parametrize("name", shipped_tables())
+def test_rows_compile_and_differ(name: str, scale: str) -> None:
+    table = read_table(name)
+    programs = _programs(table, scale, table.rows)
+    dumped = {program.model_dump_json(): row for row, program in programs.items()}
+    assert sorted(dumped.values()) == sorted(programs), "a scale leaves the rows' ideas apart"
+    if scale == "full":
+        for row in table.rows:
+            if row.name in programs and (printed := row.published.get("parameters")):
+                _agrees(printed, programs[row.name], table)
+
+
+def _agrees(printed: float, program: Resolved, table: Table) -> None:
+    counted = sum(weight.numel for weight in model_weights(program))
+    said = "parameters" in table.remark.lower()
+    assert abs(counted - printed) <= TOLERANCE * printed or said, (
+        f"{count_text(counted)} counted, {count_text(printed)} printed: say why in the remark"
+    )
+
+
+@pytest.mark.parametrize("name", shipped_tables())
+def test_the_last_row_compiles_at_base(name: str) -> None:
+    table = read_table(name)
+    _programs(table, "base", table.rows[-1:])
