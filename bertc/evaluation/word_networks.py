@@ -167,7 +167,7 @@ def _tagging(resolved: Resolved, folder: str) -> tuple[Stage, AnyTask]:
         titles = listed(task.title for _, task in learned) or "no task"
         raise DataError(
             f"{folder} is no tagger: it learned {titles}",
-            help='name a run that learned tags, as of objective=tagging("ud", "upos")',
+            help='name a run that learned tags, as of objective=tagging("ud", upos)',
         )
     return tagging[-1]
 

@@ -186,7 +186,7 @@ def refuse_nothing_found(name: str, wanted: Sequence[str], tags: Sequence[TextTa
             f"{name} found {sought} in the text of this run",
             help=f"labels=[{', '.join(there)}], which it found"
             if there
-            else "name a tagger of this language and kind of text, or unit=word",
+            else "name a tagger that learned this language and kind of text",
         )
 
 
