@@ -195,7 +195,7 @@ def _stage(
         mixing=stage.mixing,
         format=stage.format,
         pairs=_pairs(stage),
-        padded=stage.format.kind not in FULL or stage.translation_term or tuned,
+        padded=stage.format.kind not in FULL or bool(stage.translation_term) or tuned,
         pack=stage.pack,
         memory=stage.memory,
         optimizer=stage.optimizer,

@@ -2,6 +2,7 @@
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.data import RUNNING, StreamPair
+from bertc.ir.network.attention_node import AttentionNode
 from bertc.ir.program.complete import StageSettings
 from bertc.passes.settings.fixes import fix, fix_settings, note, written
 from bertc.passes.settings.stages import asks_about_pairs, has_tasks
@@ -91,8 +92,10 @@ def _reading_on(stage: StageSettings, near_alone: bool) -> str:
 def _relative(stage: StageSettings) -> str:
     """Relative attention: the one that a written attention replaced, if it was such a one."""
     replaced = stage.origins["attention"].replaced
-    if replaced is None or replaced.origin.span is None or not replaced.value.knows_directions:
+    if replaced is None or replaced.origin.span is None:
         return "attention=relative"
+    if not (isinstance(replaced.value, AttentionNode) and replaced.value.knows_directions):
+        return "attention=relative"  # of a network that is taken from `init`, it is init's value
     return "".join(replaced.origin.span.text.split())
 
 
