@@ -41,20 +41,21 @@ markdown_extensions:
 """
 GROUPS = {
     "Tutorial": ("tutorial",),
-    "How-to": (),
+    "How-to": "how-to",
     "Reference": (
         "language", "tasks", "estimates", "interop", "reliability", "gpu", "apple", "performance",
         "benchmarks", "small", "arrangements",
     ),
+    "Published tables": "tables",
     "The map": ("architecture", "step", "fidelity", "compiler", "contributing", "changelog"),
 }  # fmt: skip
-"""Pages by group, as README names them; of how-to pages all there are."""
+"""Pages by group, as README names them, or a folder of which all are."""
 DEVICE = "h200"
 
 
 def pages(folder: Path) -> None:
     """Write the pages: those of docs/, README as the first one, and the gallery."""
-    shutil.copytree(ROOT / "docs", folder, ignore=shutil.ignore_patterns("*.py", "*.ipynb"))
+    shutil.copytree(ROOT / "docs", folder, ignore=shutil.ignore_patterns("*.py", "*.ipynb", "results"))
     for name in OUTSIDE:
         (folder / name.lower()).write_text(_page(name), encoding="utf-8")
     (folder / "index.md").write_text(_page("README.md"), encoding="utf-8")
@@ -96,8 +97,9 @@ def navigation(folder: Path) -> str:
     """The menu of the site, as lines of its configuration."""
     lines = ["nav:", "  - index.md", "  - gallery.md"]
     for group, names in GROUPS.items():
-        how_to = sorted(path.stem for path in (folder / "how-to").glob("*.md"))
-        found = [f"{name}.md" for name in names] or [f"how-to/{name}.md" for name in how_to]
+        found = [f"{name}.md" for name in names]
+        if isinstance(names, str):
+            found = [f"{names}/{path.name}" for path in sorted((folder / names).glob("*.md"))]
         lines += [f"  - {group}:", *(f"      - {page}" for page in found)]
     return "\n".join(lines) + "\n"
 

@@ -33,7 +33,7 @@ def reproduce(
         bool, typer.Option("--show", help="show what came out so far; trains nothing")
     ] = False,
     device: Annotated[str, typer.Option(help="of estimates")] = "h200",
-    plot: Annotated[Path | None, file_to_write("a picture of the scores: PNG, SVG or PDF")] = None,
+    plot: Annotated[Path | None, file_to_write("a picture of the scores, .svg or .png")] = None,
     json: JsonOption = False,
 ) -> None:
     """Train the rows of a published table, and show them beside the paper's figures.

@@ -10,6 +10,8 @@ from bertc.estimate.latency.table import Point
 from bertc.runs.metrics import Line
 from bertc.storage import durable
 
+_METADATA: Mapping[str, dict[str, str | None]] = {"svg": {"Date": None}, "png": {}}
+"""Of an SVG the time is left out."""
 MARKERS = "os^Dv*Xp"
 """Signs of ways to run a network."""
 
@@ -108,16 +110,26 @@ def heat_map(
     save(figure, path, elsewhere="name another file")
 
 
-def save(figure: Any, path: Path, elsewhere: str = durable.ANOTHER_OUT) -> None:
-    """Write a matplotlib figure as a PNG, atomically.
+def save(
+    figure: Any, path: Path, elsewhere: str = durable.ANOTHER_OUT, described: str = ""
+) -> None:
+    """Write a matplotlib figure atomically: ``.svg``, and any other file as a PNG.
+
+    ``described`` is kept in the file. The same figure gives the same file.
 
     Raises:
         CannotWriteError: if the disk has no room.
     """
+    from matplotlib import rc_context
+
+    kind = "svg" if path.suffix == ".svg" else "png"
     aside = path.with_name(f".tmp-{path.name}")
     with durable.writing(path, elsewhere=elsewhere):
         try:
-            figure.savefig(aside, format="png")
+            with rc_context({"svg.hashsalt": "bertc", "svg.fonttype": "none"}):
+                figure.savefig(
+                    aside, format=kind, metadata=_METADATA[kind] | {"Description": described}
+                )
             aside.replace(path)
         except BaseException:
             aside.unlink(missing_ok=True)

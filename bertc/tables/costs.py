@@ -79,7 +79,7 @@ def _cost(name: str, job: Job, table: Table, device: str) -> RowCost:
     published = next((row.published for row in table.rows if row.name == name), {})
     printed = published.get("parameters"), published.get("flops")
     try:
-        told = estimated(job.program(), device)
+        told = estimated(job.program(), device, table.convention)
     except (BertcError, SpecError) as error:
         return RowCost(name, None, None, None, None, *printed, why=str(error).splitlines()[0])
     return RowCost(

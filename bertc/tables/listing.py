@@ -7,7 +7,7 @@ from bertc.diagnostics import BertcError, SpecError
 from bertc.estimate.flops import executed_flops
 from bertc.estimate.units import flops_text
 from bertc.ir.program.resolved import Resolved
-from bertc.tables.drawing import drawn
+from bertc.tables.drawing import drawn, markdown
 from bertc.tables.programs import Files, Job, Jobs
 from bertc.tables.reproduce import folder_of
 from bertc.tables.table import Table, read_table, shipped_tables
@@ -32,16 +32,27 @@ class TableList:
     tables: tuple[Listed, ...]
 
     def as_table(self) -> str:
-        """A line a table: name, rows, FLOPs of each scale, paper and question."""
-        scales = list(self.tables[0].flops) if self.tables else []
-        head = ["table", "rows", *scales]
-        lines = [[t.name, str(t.rows), *map(flops_text, t.flops.values())] for t in self.tables]
-        left = drawn(head, lines).splitlines()
+        """A line a table: name, rows, FLOPs of each scale, question and paper."""
+        left = drawn(*self._columns()).splitlines()
         width = max(map(len, left), default=0)
         asked = ["", *(f"{t.asks} {t.paper}, {t.place}" for t in self.tables)]
         return "\n".join(
             f"{line:{width}}  {text}".rstrip() for line, text in zip(left, asked, strict=True)
         )
+
+    def as_markdown(self) -> str:
+        """The same as Markdown, with a link to the page of each table."""
+        head, lines = self._columns()
+        linked = [
+            [f"[{t.name}]({t.name}.md)", f"{t.asks} {t.paper}, {t.place}", *line[1:]]
+            for t, line in zip(self.tables, lines, strict=True)
+        ]
+        return markdown([head[0], "question", *head[1:]], linked)
+
+    def _columns(self) -> tuple[list[str], list[list[str]]]:
+        scales = list(self.tables[0].flops) if self.tables else []
+        lines = [[t.name, str(t.rows), *map(flops_text, t.flops.values())] for t in self.tables]
+        return ["table", "rows", *scales], lines
 
     def as_json(self) -> str:
         """The tables as one JSON object."""

@@ -12,7 +12,9 @@ ROW_HEIGHT, HEIGHT, WIDTH = 0.32, 1.2, 3.6
 OURS, PUBLISHED = "#1f77b4", "#d62728"
 
 
-def save_picture(table: Table, results: Results, measures: Sequence[Measure], path: Path) -> None:
+def save_picture(
+    table: Table, results: Results, measures: Sequence[Measure], path: Path, described: str = ""
+) -> None:
     """Draw the measures side by side; published figures have an axis of their own above.
 
     Sizes differ by orders of magnitude, so that only the order of rows can be compared.
@@ -53,4 +55,4 @@ def save_picture(table: Table, results: Results, measures: Sequence[Measure], pa
         axes.set_yticks(range(len(rows)), rows)
         axes.grid(alpha=0.3)
     panels[0].invert_yaxis()
-    save(figure, path)
+    save(figure, path, described=described)

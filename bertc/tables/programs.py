@@ -5,11 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Template
-from typing import Literal
 
 from bertc.api import points
 from bertc.diagnostics import Diagnostics, MissingInputError, UsageError, listed
-from bertc.estimate import Estimate, estimate
+from bertc.estimate import Convention, Estimate, estimate
 from bertc.external import row_lengths
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.settings import aliases
@@ -19,7 +18,6 @@ from bertc.syntax.read.tree import Call, Number, Setting, Value
 from bertc.syntax.write.show import quoted
 from bertc.tables.table import Before, Measure, Need, Row, Scale, Table, is_whole
 
-ScaleName = Literal["full", "base", "small", "tiny"]
 PRETRAINING = "pretraining"
 BEFORE = "before"
 WIDTH = 8
@@ -154,8 +152,14 @@ class Jobs:
     def before(self, each: Before) -> Job:
         """The job of a run that rows begin with or learn from."""
         usual = self.scale.spec if each.pretraining else self.scale.tasks
-        own = [each.at.get(self.name, usual)]
-        return self._job(f"{BEFORE}/{each.name}", "", "", 1, each.spec, own)
+        at = each.at.get(self.name, usual)
+        return self._job(
+            f"{BEFORE}/{each.name}", "", "", 1, self._before_text(each), [at] * (not is_whole(at))
+        )
+
+    def _before_text(self, each: Before) -> str:
+        at = each.at.get(self.name, "")
+        return at if is_whole(at) else each.spec
 
     def of(self, row: Row, seed: int) -> Iterator[Job]:
         """The jobs of a row with a seed: its own run, then tasks and evaluations."""
@@ -164,7 +168,7 @@ class Jobs:
         if self.table.pretrains:
             yield self._main(row, seed, main)
         for measure in self.table.measures:
-            if measure.rows and row.name not in measure.rows:
+            if not measure.is_taken(row.name, self.name):
                 continue
             if measure.eval:
                 yield self._evaluation(measure, row, seed, folder, main)
@@ -230,13 +234,19 @@ class Jobs:
         values = {each: self._given(each, need) for each, need in self.table.needs.items()}
         for known in self.table.before:
             path = quoted(str(self.out / before[known.name]))
-            sketch = known.sketch if self.sketched else ""
-            values[known.name] = Template(sketch).safe_substitute(values) or path
+            values[known.name] = self._sketch(known, values) if self.sketched else path
         if main:
             values["run"] = quoted(str(self.out / main))
             after += [main] * ("run" in names)
         filled = [Template(each).safe_substitute(values) for each in (text, *overrides)]
         return Job(name, row, measure, seed, filled[0], (*filled[1:],), (*after,), (*lacks,))
+
+    def _sketch(self, known: Before, values: Mapping[str, str]) -> str:
+        """What stands for a run before: what the table says, or a teacher without weights."""
+        if known.sketch:
+            return Template(known.sketch).safe_substitute(values)
+        text = self._before_text(known)
+        return f"spec({quoted(Template(text).safe_substitute(values))})"
 
     def _given(self, name: str, need: Need) -> str:
         stand_in = need.otherwise or need.sketch
@@ -274,10 +284,10 @@ def with_equal_steps(jobs: Jobs, device: str) -> dict[str, int]:
     return found
 
 
-def estimated(resolved: Resolved, device: str) -> Estimate:
+def estimated(resolved: Resolved, device: str, convention: Convention = "exact") -> Estimate:
     """The estimate of a run."""
     (lengths,) = row_lengths([resolved])
-    return estimate(resolved, device, lengths=lengths)
+    return estimate(resolved, device, convention, lengths=lengths)
 
 
 def shrunk(text: str, scale: Scale) -> str:

@@ -78,8 +78,9 @@ class Results:
     missing: int
 
     def row(self, name: str) -> RowResult:
-        """The result of a row."""
-        return next(row for row in self.rows if row.name == name)
+        """The result of a row, empty if there is none."""
+        empty = RowResult(name, {}, None, None, 0.0)
+        return next((row for row in self.rows if row.name == name), empty)
 
     def as_json(self) -> str:
         """The results as one JSON object."""

@@ -35,8 +35,10 @@ class Shown:
         """The same as Markdown."""
         return "\n\n".join(filter(None, [markdown(*self._columns()), *self._notes(_listed)]))
 
-    def plot(self, path: Path) -> None:
+    def plot(self, path: Path, described: str = "") -> None:
         """A picture of each measure: ours with 95% intervals, and the published figures.
+
+        ``described`` is kept in the file, an SVG or a PNG.
 
         Raises:
             UsageError: if nothing was measured.
@@ -47,7 +49,7 @@ class Shown:
         measured = [m for m in self.table.measures if self._is_measured(m)]
         if not measured:
             raise UsageError("nothing was measured yet", help="--scale tiny trains the rows")
-        save_picture(self.table, self.results, measured, path)
+        save_picture(self.table, self.results, measured, path, described)
 
     def _columns(self) -> tuple[list[str], list[list[str]]]:
         measures = [m for m in self.table.measures if self._is_measured(m) or self._printed(m.name)]

@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from bertc.diagnostics import DataError, MissingInputError, listed, nearest
+from bertc.estimate import Convention
 from bertc.resources import folder
 from bertc.storage.plain_file import read_text
 
@@ -26,6 +27,7 @@ SUFFIX = ".toml"
 SCALES = "scales"
 """The file with what scales are unless a table says otherwise."""
 LARGEST_BYTES = 2**20
+ScaleName = Literal["full", "base", "small", "tiny"]
 Title = Annotated[str, Field(min_length=1, max_length=200)]
 Name = Annotated[str, Field(pattern=r"^[\w.%=+ ,()/:&'-]{1,100}$")]
 
@@ -61,7 +63,8 @@ class Need(_Part):
 class Before(_Part):
     """A run that others begin with or learn from, as ``$name``; one for all rows and seeds.
 
-    ``at`` are settings instead of those of a scale, ``sketch`` the text for ``$name`` in estimates.
+    ``at`` are settings instead of those of a scale, or a whole spec, as in rows. ``sketch`` is the
+    text for ``$name`` in estimates; none: a teacher of that spec.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -97,8 +100,8 @@ class Measure(_Part):
 
     ``spec`` trains a task: ``$run`` is the row's run. ``eval`` are options of ``bertc eval``,
     ``task`` among them, for the row's run or that of the measure ``of``. ``score`` is its name in
-    evaluations. ``shown``: a share as percent, a loss as perplexity or as bits. ``rows``: it is of
-    these alone.
+    evaluations. ``shown``: a share as percent, a loss as perplexity or as bits. ``rows`` and
+    ``scales``: where it is taken; none: everywhere.
     """
 
     name: Name
@@ -106,10 +109,15 @@ class Measure(_Part):
     spec: str = ""
     eval: Mapping[str, int | bool | str] = {}
     of: str = ""
-    rows: tuple[Name, ...] = ()
     mean: tuple[Name, ...] = ()
     better: Literal["more", "less"] = "more"
     shown: Literal["as it is", "percent", "perplexity", "bits"] = "as it is"
+    rows: tuple[Name, ...] = ()
+    scales: tuple[ScaleName, ...] = ()
+
+    def is_taken(self, row: str, scale: str) -> bool:
+        """True if it is taken of a row at a scale."""
+        return (not self.rows or row in self.rows) and (not self.scales or scale in self.scales)
 
 
 class Claim(_Part):
@@ -151,12 +159,14 @@ class Table(_Part):
     remark: str = ""
     spec: str = ""
     equal: Literal["steps", "flops", "time"] = "steps"
+    convention: Convention = "exact"
+    """Of FLOPs in estimates beside published ones."""
     needs: Mapping[str, Need] = {}
     before: tuple[Before, ...] = ()
     rows: Annotated[tuple[Row, ...], Field(min_length=1)]
     measures: Annotated[tuple[Measure, ...], Field(min_length=1)]
     claims: tuple[Claim, ...] = ()
-    scales: Mapping[Literal["full", "base", "small", "tiny"], Scale]
+    scales: Mapping[ScaleName, Scale]
 
     @model_validator(mode="after")
     def _holds_together(self) -> "Table":
@@ -172,9 +182,9 @@ class Table(_Part):
             _refuse_strangers([claim.measure], figures, f"the claim `{claim.says}`")
         for measure in self.measures:
             trained = [each.name for each in self.measures if each.spec]
-            _refuse_strangers(measure.rows, rows, f"rows of {measure.name}")
             _refuse_strangers(measure.mean, measures, f"mean of {measure.name}")
             _refuse_strangers([measure.of] * bool(measure.of), trained, f"of of {measure.name}")
+            _refuse_strangers(measure.rows, rows, f"rows of {measure.name}")
             if bool(measure.score) == bool(measure.mean):
                 raise ValueError(f"measure {measure.name} needs a score, or a mean of others")
         return self

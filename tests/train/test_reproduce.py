@@ -113,12 +113,8 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
     resumed = "two/seed-1/pretraining"
     assert taken_up(folder) == {place: 1 + (place == resumed) for place in places}
     head, one, two, *_ = out.splitlines()
-    assert head.split() == [
-        "row",
-        "parameters",
-        "flops",
-        *"perplexity published animals both".split(),
-    ]
+    columns = ["row", "parameters", "flops", "perplexity", "published", "animals", "both"]
+    assert head.split() == columns
     assert one.split()[:3] == ["one", "/", "first"]
     assert "deeper is better (perplexity: two before one / first): " in out
     assert "published +0.4" in out

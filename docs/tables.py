@@ -1,0 +1,88 @@
+"""Write the pages of published tables, docs/tables/, from the results that are kept there.
+
+    bertc reproduce TABLE --scale tiny --show --json > docs/tables/results/TABLE-tiny.json
+    python docs/tables.py
+
+A page a table: what was measured beside what is published, which claims held, a picture. A remark
+on a claim that did not is ``results/TABLE-SCALE.md``, by hand.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from bertc.tables.listing import listing
+from bertc.tables.results import Results
+from bertc.tables.showing import Shown
+from bertc.tables.table import Table, read_table, shipped_tables
+
+FOLDER = Path(__file__).parent / "tables"
+RESULTS = FOLDER / "results"
+INDEX = """\
+# Published tables
+
+Each is a file of rows, measures and claims that `bertc reproduce` trains at any size:
+[how that is done](../how-to/tables.md). FLOPs are those of training every row once.
+
+{table}
+"""
+PAGE = """\
+# {table.title}
+
+{table.paper}, {table.place}. {table.asks}
+
+Published figures: {table.source}.{remark}
+
+```sh
+bertc reproduce {table.name} --scale {scale}
+```
+"""
+
+
+def pages() -> Iterator[tuple[Path, str]]:
+    """Every page with its text: the index, then those of tables with or without results."""
+    yield FOLDER / "index.md", INDEX.format(table=listing().as_markdown())
+    for name in shipped_tables():
+        yield FOLDER / f"{name}.md", page(read_table(name))
+
+
+def page(table: Table) -> str:
+    """The page of a table."""
+    kept = results(table)
+    scale = kept[0][0].results.scale if kept else "tiny"
+    remark = f"\n{table.remark}" if table.remark else ""
+    parts = [PAGE.format(table=table, remark=remark, scale=scale).rstrip()]
+    for shown, path in kept:
+        parts += [f"## At scale {shown.results.scale}", shown.as_markdown()]
+        parts += [f"![scores of the rows]({path.stem}.svg)"]
+        by_hand = path.with_suffix(".md")
+        parts += [by_hand.read_text().strip()] * by_hand.exists()
+    if not kept:
+        empty = Results(table.name, scale, (), 0, 0)
+        parts += ["Not yet trained here.", Shown(table, empty).as_markdown()]
+    return "\n\n".join(parts) + "\n"
+
+
+def results(table: Table) -> list[tuple[Shown, Path]]:
+    """The kept results of a table, by scale, and their files."""
+    paths = [RESULTS / f"{table.name}-{scale}.json" for scale in table.scales]
+    return [(Shown(table, Results.read(path)), path) for path in paths if path.exists()]
+
+
+def digest(path: Path) -> str:
+    """What a picture is of: its results' sha256."""
+    return f"results {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
+
+
+def main() -> None:
+    """Write all pages and pictures."""
+    FOLDER.mkdir(exist_ok=True)
+    for path, text in pages():
+        path.write_text(text, encoding="utf-8")
+    for name in shipped_tables():
+        for shown, path in results(read_table(name)):
+            shown.plot(FOLDER / f"{path.stem}.svg", digest(path))
+
+
+if __name__ == "__main__":
+    main()
