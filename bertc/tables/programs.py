@@ -226,11 +226,7 @@ class Jobs:
         names = {found for each in (text, *own) for found in _names(each)}
         before = {each.name: f"{BEFORE}/{each.name}" for each in self.table.before}
         after = [before[each] for each in sorted(names & {*before})]
-        lacks = [
-            each
-            for each, need in self.table.needs.items()
-            if each in names and not need.otherwise and not self.files.there(each, need)
-        ]
+        lacks = [each for each in self.table.needs if each in names and self._lacks(each)]
         values = {each: self._given(each, need) for each, need in self.table.needs.items()}
         for known in self.table.before:
             path = quoted(str(self.out / before[known.name]))
@@ -243,10 +239,13 @@ class Jobs:
 
     def _sketch(self, known: Before, values: Mapping[str, str]) -> str:
         """What stands for a run before: what the table says, or a teacher without weights."""
-        if known.sketch:
-            return Template(known.sketch).safe_substitute(values)
-        text = self._before_text(known)
-        return f"spec({quoted(Template(text).safe_substitute(values))})"
+        texts = known.sketch or (f"spec({quoted(self._before_text(known))})",)
+        there = (each for each in texts if not any(map(self._lacks, _names(each))))
+        return Template(next(there, texts[-1])).safe_substitute(values)
+
+    def _lacks(self, name: str) -> bool:
+        need = self.table.needs.get(name)
+        return need is not None and not (need.otherwise or self.files.there(name, need))
 
     def _given(self, name: str, need: Need) -> str:
         stand_in = need.otherwise or need.sketch

@@ -63,8 +63,9 @@ class Need(_Part):
 class Before(_Part):
     """A run that others begin with or learn from, as ``$name``; one for all rows and seeds.
 
-    ``at`` are settings instead of those of a scale, or a whole spec, as in rows. ``sketch`` is the
-    text for ``$name`` in estimates; none: a teacher of that spec.
+    ``at`` are settings instead of those of a scale, or a whole spec, as in rows. ``sketch`` are
+    texts for ``$name`` in estimates, of which the first is taken that names no missing files, or
+    the last; none: a teacher of that spec.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -72,7 +73,7 @@ class Before(_Part):
     pretraining: bool = True
     """False: a task, with the settings of tasks at a scale."""
     at: Mapping[str, str] = {}
-    sketch: str = ""
+    sketch: tuple[str, ...] = ()
 
 
 class Row(_Part):
