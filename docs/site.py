@@ -55,7 +55,9 @@ DEVICE = "h200"
 
 def pages(folder: Path) -> None:
     """Write the pages: those of docs/, README as the first one, and the gallery."""
-    shutil.copytree(ROOT / "docs", folder, ignore=shutil.ignore_patterns("*.py", "*.ipynb", "results"))
+    shutil.copytree(
+        ROOT / "docs", folder, ignore=shutil.ignore_patterns("*.py", "*.ipynb", "results")
+    )
     for name in OUTSIDE:
         (folder / name.lower()).write_text(_page(name), encoding="utf-8")
     (folder / "index.md").write_text(_page("README.md"), encoding="utf-8")

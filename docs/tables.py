@@ -8,10 +8,12 @@ on a claim that did not is ``results/TABLE-SCALE.md``, by hand.
 """
 
 import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from bertc.tables.listing import listing
+from bertc.resources import folder
+from bertc.tables.listing import COSTS, flops_by_scale, listing
 from bertc.tables.results import Results
 from bertc.tables.showing import Shown
 from bertc.tables.table import Table, read_table, shipped_tables
@@ -75,8 +77,10 @@ def digest(path: Path) -> str:
 
 
 def main() -> None:
-    """Write all pages and pictures."""
+    """Count what tables cost, and write all pages and pictures."""
     FOLDER.mkdir(exist_ok=True)
+    costs = {name: flops_by_scale(read_table(name)) for name in shipped_tables()}
+    (folder("specs") / "tables" / COSTS).write_text(json.dumps(costs, indent=1) + "\n")
     for path, text in pages():
         path.write_text(text, encoding="utf-8")
     for name in shipped_tables():

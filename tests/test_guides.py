@@ -97,6 +97,18 @@ def test_every_page_is_in_the_menu_of_the_site() -> None:
     assert sorted(named) == sorted(pages)
 
 
+def test_pages_of_tables_are_those_of_their_results() -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "tables.py"))
+    folder = ROOT / "docs" / "tables"
+    pages = dict(made["pages"]())
+    assert {*folder.glob("*.md")} == {*pages}
+    assert [path.name for path, text in pages.items() if path.read_text() != text] == []
+    kept = sorted((folder / "results").glob("*.json"))
+    assert [path.stem for path in sorted(folder.glob("*.svg"))] == [path.stem for path in kept]
+    for path in kept:
+        assert made["digest"](path) in (folder / f"{path.stem}.svg").read_text()
+
+
 def test_the_spec_of_the_tutorial_is_sound() -> None:
     found = Diagnostics()
     for program in syntax.load(tutorial_spec(), (), found):

@@ -92,11 +92,12 @@ def _reading_on(stage: StageSettings, near_alone: bool) -> str:
 def _relative(stage: StageSettings) -> str:
     """Relative attention: the one that a written attention replaced, if it was such a one."""
     replaced = stage.origins["attention"].replaced
-    if replaced is None or replaced.origin.span is None:
+    # The attention of an `init` has the origin of that, which may have replaced another `init`.
+    attention = replaced.value if replaced else None
+    if not isinstance(attention, AttentionNode) or not attention.knows_directions:
         return "attention=relative"
-    if not (isinstance(replaced.value, AttentionNode) and replaced.value.knows_directions):
-        return "attention=relative"  # of a network that is taken from `init`, it is init's value
-    return "".join(replaced.origin.span.text.split())
+    span = replaced.origin.span if replaced else None
+    return "".join(span.text.split()) if span else "attention=relative"
 
 
 def _pair_possible(stage: StageSettings, rows: StreamPair, diagnostics: Diagnostics) -> None:

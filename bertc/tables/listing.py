@@ -1,12 +1,15 @@
 """All shipped tables: question, paper, rows, and FLOPs of training them at each scale."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from bertc.diagnostics import BertcError, SpecError
 from bertc.estimate.flops import executed_flops
 from bertc.estimate.units import flops_text
 from bertc.ir.program.resolved import Resolved
+from bertc.resources import folder
+from bertc.storage.json_file import read_json
 from bertc.tables.drawing import drawn, markdown
 from bertc.tables.programs import Files, Job, Jobs
 from bertc.tables.reproduce import folder_of
@@ -59,14 +62,25 @@ class TableList:
         return json.dumps({"schema": 1, **asdict(self)}, indent=1)
 
 
+COSTS = "costs.json"
+"""Beside the tables: FLOPs by table and scale, which docs/tables.py counts, since it takes long."""
+LARGEST_BYTES = 2**20
+
+
 def listing() -> TableList:
     """Every shipped table."""
-    return TableList(tuple(_listed(read_table(name)) for name in shipped_tables()))
+    known = read_json(folder("specs") / "tables" / COSTS, LARGEST_BYTES)
+    return TableList(tuple(_listed(read_table(name), known) for name in shipped_tables()))
 
 
-def _listed(table: Table) -> Listed:
-    flops = {str(scale): _flops(table, scale) for scale in table.scales}
+def _listed(table: Table, known: Mapping[str, dict[str, float]]) -> Listed:
+    flops = known.get(table.name) or flops_by_scale(table)
     return Listed(table.name, table.paper, table.place, table.asks, len(table.rows), flops)
+
+
+def flops_by_scale(table: Table) -> dict[str, float]:
+    """FLOPs of training each row once, by scale, to four digits."""
+    return {str(scale): float(f"{_flops(table, scale):.3e}") for scale in table.scales}
 
 
 def _flops(table: Table, scale: str) -> float:

@@ -16,7 +16,15 @@ from bertc.storage.paths import is_taken
 from bertc.syntax import parse
 from bertc.syntax.read.tree import Call, Number, Setting, Value
 from bertc.syntax.write.show import quoted
-from bertc.tables.table import Before, Measure, Need, Row, Scale, Table, is_whole
+from bertc.tables.table import (
+    Before,
+    Measure,
+    Need,
+    Row,
+    Scale,
+    Table,
+    is_whole,
+)
 
 PRETRAINING = "pretraining"
 BEFORE = "before"

@@ -150,3 +150,9 @@ def test_networks_that_do_not_fit_are_refused(
         bertc.build(resolved)
     told = f"{refused.value.message} {refused.value.help}"
     assert re.search(problem, told), told
+
+
+def test_memory_is_refused_where_one_init_replaces_another(deep: Path) -> None:
+    """The attention of an ``init`` replaced no attention, and the help still says one."""
+    with pytest.raises(SpecError, match="attention=relative"):
+        points(f'init="{deep}"', [f'init=layers("{deep}", [0, 1]) memory=4'])
