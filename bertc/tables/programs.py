@@ -159,15 +159,13 @@ class Jobs:
 
     def before(self, each: Before) -> Job:
         """The job of a run that rows begin with or learn from."""
+        return self._job(f"{BEFORE}/{each.name}", "", "", 1, *self._before_text(each))
+
+    def _before_text(self, each: Before) -> tuple[str, list[str]]:
+        """Its spec at this scale, and settings instead of its own."""
         usual = self.scale.spec if each.pretraining else self.scale.tasks
         at = each.at.get(self.name, usual)
-        return self._job(
-            f"{BEFORE}/{each.name}", "", "", 1, self._before_text(each), [at] * (not is_whole(at))
-        )
-
-    def _before_text(self, each: Before) -> str:
-        at = each.at.get(self.name, "")
-        return at if is_whole(at) else each.spec
+        return (at, []) if is_whole(at) else (each.spec, [at])
 
     def of(self, row: Row, seed: int) -> Iterator[Job]:
         """The jobs of a row with a seed: its own run, then tasks and evaluations."""
@@ -247,7 +245,8 @@ class Jobs:
 
     def _sketch(self, known: Before, values: Mapping[str, str]) -> str:
         """What stands for a run before: what the table says, or a teacher without weights."""
-        texts = known.sketch or (f"spec({quoted(self._before_text(known))})",)
+        text, settings = self._before_text(known)
+        texts = known.sketch or (f"spec({quoted(' '.join([text, *settings]))})",)
         there = (each for each in texts if not any(map(self._lacks, _names(each))))
         return Template(next(there, texts[-1])).safe_substitute(values)
 
