@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bertc.runs.listing import Listing
     from bertc.showing import Showing
     from bertc.syntax import SpecLocation, Tree
+    from bertc.syntax.load import Written
     from bertc.train.report import Report
 
 Spec = str | Program | Resolved
@@ -88,11 +89,13 @@ def check(
     from bertc import passes
     from bertc.external import begun_from, judged_by
     from bertc.interop.foreseen import remark_own_layout
+    from bertc.syntax.load import read_spec
     from bertc.syntax.space import has_ranges
 
+    _refuse_empty(spec)
     diagnostics = diagnostics or Diagnostics()
-    searched = has_ranges(spec, overrides)
-    complete = compile_spec(spec, overrides, diagnostics, searched=searched)
+    written = read_spec(spec, overrides, diagnostics)
+    complete = compile_spec(written, (), diagnostics, searched=has_ranges(written))
     for program in complete:
         passes.missing_inputs(program, diagnostics)
         passes.tagged_text(program, diagnostics)
@@ -106,7 +109,7 @@ def check(
 
 
 def compile_spec(
-    spec: str | SpecLocation | Program,
+    spec: str | SpecLocation | Written | Program,
     overrides: Sequence[str],
     diagnostics: Diagnostics,
     *,
@@ -132,13 +135,17 @@ def compile_spec(
         programs = equalled([spec], diagnostics)
         programs = [aimed(filled_in(program, diagnostics), diagnostics) for program in programs]
         return _completed(programs, diagnostics)
-    if isinstance(spec, str) and not spec.strip():
-        raise UsageError("the spec is empty", help="a file, a shipped spec's name, or a text")
+    _refuse_empty(spec)
     programs = syntax.load(spec, overrides, diagnostics, searched=searched)
     if not diagnostics.found:
         programs = equalled(programs, diagnostics)
         programs = [aimed(filled_in(program, diagnostics), diagnostics) for program in programs]
     return _completed(programs, diagnostics)
+
+
+def _refuse_empty(spec: object) -> None:
+    if isinstance(spec, str) and not spec.strip():
+        raise UsageError("the spec is empty", help="a file, a shipped spec's name, or a text")
 
 
 def _completed(programs: list[Program], diagnostics: Diagnostics) -> list[Complete]:

@@ -14,6 +14,7 @@ UNITS: Mapping[str, Mapping[str, float]] = {
     "memory": {"MiB": 2**20, "GiB": 2**30, "MB": 1e6, "GB": 1e9},
     "latency": {"µs": 1e-6, "us": 1e-6, "ms": 1e-3, "s": 1},
 }
+EXAMPLES = {"params": "14M", "flops": "1e18", "time": "8h", "memory": "16GiB", "latency": "5ms"}
 TEXTS = {
     "params": count_text,
     "flops": flops_text,
@@ -50,8 +51,8 @@ def budget(kind: str, text: str) -> Budget:
         most = 0.0
     if not 0 < most < float("inf"):
         known = ", ".join(filter(None, units))
-        example = f"2{[*units][-2]}"
         raise UsageError(
-            f"--{kind} {text}: not a number with a unit ({known})", help=f"--{kind} {example}"
+            f"--{kind} {text[:60]}: not a number with a unit ({known})",
+            help=f"--{kind} {EXAMPLES[kind]}",
         )
     return Budget(kind, most)

@@ -23,9 +23,11 @@ from bertc.storage.paths import is_folder
 
 REFUSED = "not alone"
 STEPS = "steps"
-NOTE = (
+ALONE = (
     "Each setting alone, in the first program; one without figures follows from others. Not alone: "
-    "it needs\nanother beside it, or is of one stage, and no option sets that.\n"
+    "it needs\nanother beside it, or is of one stage, and no option sets that."
+)
+NOTE = (
     "Memory and time of training on {device}; a text: predicted for this CPU, {cores} threads, "
     "fp32, {tokens} tokens."
 )
@@ -141,7 +143,7 @@ def diff(
         names=(first, second),
         costs=(costs[0], costs[1]),
         lines=tuple(lines),
-        note=_note(device, tokens, any(line.change.setting == STAGES for line in lines)),
+        note=_note(device, tokens, [line.change.setting for line in lines]),
     )
 
 
@@ -225,9 +227,10 @@ def _tokens_per_example(resolved: Resolved, lengths: Sequence[int]) -> float:
     return tokens / sum(examples)
 
 
-def _note(device: str, tokens: int, other_stages: bool) -> str:
+def _note(device: str, tokens: int, differing: Sequence[str]) -> str:
     note = NOTE.format(device=device, cores=available_cores(), tokens=tokens)
-    return f"{note}\n{OTHER_STAGES}" if other_stages else note
+    told = [ALONE] * bool(differing) + [note] + [OTHER_STAGES] * (STAGES in differing)
+    return "\n".join(told)
 
 
 def _cells(rows: Sequence[Sequence[str]]) -> list[str]:

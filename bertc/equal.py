@@ -86,7 +86,10 @@ def most_steps(figure: Callable[[int], float], most: float, guess: int = 1000) -
             above = steps
         if above == least + 1:
             break
-        steps = max(least + 1, int(steps * (most / value)))
+        if value == math.inf:  # no program: it is not known how far from one
+            steps = max(least + 1, (least + steps) // 2)
+        else:
+            steps = max(least + 1, int(steps * (most / value)))
         if above is not None and steps >= above:
             steps = above - 1
     return max(1, least)

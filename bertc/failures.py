@@ -11,6 +11,7 @@ import sys
 import tempfile
 import traceback
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -62,14 +63,43 @@ def exit_code(error: BaseException, color: bool) -> int:
             _complain("out of memory", "a shorter text, or --set microbatch=1")
             return NO_MEMORY
         case _:
-            show, code = getattr(error, "show", None), getattr(error, "exit_code", None)
-            if callable(show) and isinstance(code, int):
-                # A usage error of click: typer brings a click of its own, whose classes are hidden.
-                show()
-                if "extra argument" in str(getattr(error, "message", "")) and "=" in str(error):
-                    _say("help: a spec of several settings stands in quotes")
-                return code
-            return _internal(error)
+            code = _misused(error)
+            return _internal(error) if code is None else code
+
+
+def _misused(error: Any) -> int | None:
+    """Print a usage error of click and return its exit code; None of another error.
+
+    typer brings a click of its own, whose classes are hidden.
+    """
+    show, code = getattr(error, "show", None), getattr(error, "exit_code", None)
+    if not callable(show) or not isinstance(code, int):
+        return None
+    error.message = _refused_value(error.__cause__) or getattr(error, "message", "")
+    show()
+    if "extra argument" in str(error.message) and "=" in str(error):
+        _say("help: a spec of several settings stands in quotes")
+    return code
+
+
+def _refused_value(cause: BaseException | None) -> str:
+    """The fault of the value of an option, which typer leaves to pydantic to say."""
+    errors = getattr(cause, "errors", None)
+    if not callable(errors):
+        return ""
+    first = errors()[0]
+    value, limits = str(first["input"])[:60], first.get("ctx", {})
+    match first["type"].partition("_")[0]:
+        case "greater":
+            return f"{value} is too small; {limits['ge']} is the least"
+        case "less":
+            return f"{value} is too large; {limits['le']} is the most"
+        case "int":
+            return f"{value} is no whole number"
+        case "float":
+            return f"{value} is no number"
+        case _:
+            return ""
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

@@ -4,14 +4,14 @@ Every value of the free settings makes a candidate, which is estimated. Of those
 the one is taken that uses the most of the first budget, then of the second, and so on.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from math import inf
 
 from bertc.api import points
 from bertc.budget import UNITS, Budget
+from bertc.choice import SPENT, Candidate, Choice
 from bertc.diagnostics import Diagnostics, SpecError, UsageError
 from bertc.equal import STEPS, most_steps, with_steps
 from bertc.estimate import Estimate, estimate
@@ -21,7 +21,7 @@ from bertc.external import row_lengths
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program
 from bertc.planning.cores import available_cores
-from bertc.syntax import load, show
+from bertc.syntax import load
 from bertc.syntax.files import STANDARD_INPUT, find
 
 CANDIDATES: Mapping[str, tuple[int, ...]] = {
@@ -35,111 +35,7 @@ CANDIDATES: Mapping[str, tuple[int, ...]] = {
 WIDTH_PER_LAYER = (32, 128)
 """Least and most of hidden / layers where both are ``?``; BERT's sizes have 43 to 128."""
 FREE = re.compile(r"\b(\w+)\s*=\s*\?")
-SPENT = ("flops", "time")
-"""Budgets that every step takes from."""
 ALIASES = {"E": "embedding"}
-SHOWN = 5
-FEWEST_STEPS = 100
-"""Steps below which a run learns next to nothing."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A program, what it was written as, and its figures by kind of budget."""
-
-    program: Program
-    resolved: Resolved
-    figures: Mapping[str, float]
-
-    def shares(self, budgets: Sequence[Budget]) -> tuple[float, ...]:
-        """Its share of each budget: 1 uses all of it."""
-        return tuple(self.figures[each.kind] / each.most for each in budgets)
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Candidates within the budgets, the best first; without any those nearest to them.
-
-    ``source`` is the file or shipped spec that was given, ``searched``: its steps follow from a
-    budget.
-    """
-
-    budgets: tuple[Budget, ...]
-    candidates: tuple[Candidate, ...]
-    within: int
-    tried: int
-    refused: int
-    source: str
-    searched: bool
-
-    @property
-    def fits(self) -> bool:
-        """True if a candidate keeps within all budgets."""
-        return self.within > 0
-
-    def as_table(self) -> str:
-        """The best candidates with their figures, and why the first; its spec below."""
-        head = [*(each.kind for each in self.budgets), ""]
-        rows = [head, [*(each.text(each.most) for each in self.budgets), "the budget"]]
-        for candidate in self.candidates[:SHOWN]:
-            cells = [
-                f"{each.text(candidate.figures[each.kind])} ({_share_text(share)})"
-                for each, share in zip(self.budgets, candidate.shares(self.budgets), strict=True)
-            ]
-            rows.append([*cells, self._named(candidate)])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        table = ("  ".join((*map(str.rjust, row[:-1], widths), row[-1])).rstrip() for row in rows)
-        return "\n".join((*table, "", self._reason()))
-
-    def spec(self) -> str:
-        """The best candidate as a spec, after what it came from."""
-        comment = f"# {self.source}\n" if self.source else ""
-        return comment + show(self.candidates[0].program)
-
-    def _named(self, candidate: Candidate) -> str:
-        name = "" if candidate.program.name == self.source else candidate.program.name
-        steps = f"steps={candidate.resolved.steps}" if self.searched else ""
-        return f"{name} {steps}".strip()
-
-    def _reason(self) -> str:
-        refused = f", {self.refused:,} others are no programs" if self.refused else ""
-        if self.fits:
-            first = self.budgets[0].kind
-            return (
-                f"{self.within:,} of {self.tried:,} fit{refused}; the first uses the most of "
-                f"--{first}{self._remark()}"
-            )
-        shares = self.candidates[0].shares(self.budgets)
-        over = (
-            f"--{each.kind} {share:,.2f} times"
-            for each, share in zip(self.budgets, shares, strict=True)
-            if share > 1
-        )
-        return f"none of {self.tried:,} fits{refused}; the nearest takes {', '.join(over)}"
-
-    def _remark(self) -> str:
-        """A line on a best candidate that is hardly trained; empty if it is."""
-        steps = self.candidates[0].resolved.steps
-        if not self.searched or steps >= FEWEST_STEPS:
-            return ""
-        kinds = " and ".join(f"--{each.kind}" for each in self.budgets if each.kind in SPENT)
-        return f"\nremark: {kinds} leave it {steps:,} steps; give more, or a smaller spec"
-
-    def as_json(self) -> str:
-        """Budgets and the best candidates, figures as plain numbers."""
-        found: dict[str, Any] = {
-            "schema": 1,
-            "fits": self.fits,
-            "tried": self.tried,
-            "within": self.within,
-            "refused": self.refused,
-            "budgets": {each.kind: each.most for each in self.budgets},
-            "candidates": [
-                {"name": each.program.name, **each.figures, "spec": show(each.program)}
-                for each in self.candidates[:SHOWN]
-            ],
-        }
-        return json.dumps(found, indent=2)
 
 
 def choose(
@@ -169,7 +65,19 @@ def choose(
         )
     steps_free = STEPS in free
     choice = choose_among(programs, budgets, device, devices, steps_free=steps_free)
-    return replace(choice, source="" if place.name == "<spec>" else spec)
+    differing = _differing(programs) | free
+    return replace(choice, source="" if place.name == "<spec>" else spec, free=differing)
+
+
+def _differing(programs: Sequence[Program]) -> frozenset[str]:
+    """The settings of which programs have several values."""
+    first = programs[0].settings
+    others = [each.settings for each in programs[1:]]
+    return frozenset(
+        name
+        for name, given in first.items()
+        if any(name in each and each[name].value != given.value for each in others)
+    )
 
 
 def choose_among(
@@ -209,10 +117,6 @@ def choose_among(
         source="",
         searched=steps_free,
     )
-
-
-def _share_text(share: float) -> str:
-    return f"{share:.1%}" if share < 10 else f"{share:,.0f} times"
 
 
 def _options() -> str:
@@ -288,7 +192,10 @@ def _longest(
 
     def share(steps: int) -> float:
         program = with_steps(candidate.program, steps)
-        (resolved,) = points(program, diagnostics=Diagnostics())
+        try:
+            (resolved,) = points(program, diagnostics=Diagnostics())
+        except SpecError:  # of a number of steps that its other settings have no room for
+            return inf
         tried[steps] = _candidate(program, resolved, kinds, device, devices)
         return max(tried[steps].shares(spent))
 

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from bertc.budget import Budget, budget
+from bertc.choice import SPENT as SPENDING
+from bertc.choice import Candidate
 from bertc.diagnostics import Diagnostics, UsageError
 from bertc.estimate.machines.accelerators import accelerator_called
 from bertc.estimate.machines.devices import device_named
 from bertc.external import filled_in
-from bertc.fitting import SPENT as SPENDING
-from bertc.fitting import Candidate, choose_among
+from bertc.fitting import choose_among
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.written import Given, Program
 from bertc.syntax import load
@@ -32,6 +33,9 @@ TOKENS_PER_PARAMETER = 20
 MOST_PASSES = 40
 """Devlin et al. 2019, appendix A.2: BERT read its text about 40 times."""
 FEWEST_STEPS = 100
+USED = 0.8
+"""Share of a budget below which a spec says why it takes no more."""
+LEAST_SHARE = 0.01
 BYTES_PER_TOKEN = 4
 
 
@@ -62,7 +66,10 @@ def machine_named(text: str) -> Machine:
     machine = Machine(name)
     if match and not accelerator_called(name):
         machine = Machine(match[1], int(match[2]))
-    device_named(machine.device)
+    try:
+        device_named(machine.device)
+    except UsageError as error:  # its help is of the option that names a device elsewhere
+        raise UsageError(error.message, error.help.replace("--device", "--machine")) from None
     return machine
 
 
@@ -83,6 +90,14 @@ def budget_named(text: str) -> Budget:
         f"{text[:60]}: neither a size nor a budget",
         help="parameters (14M), a time (90min, 8h, 2d) or FLOPs (1e18, 3E)",
     )
+
+
+@dataclass(frozen=True)
+class Sized:
+    """A spec, and why it stays far below its budget; "" if it does not."""
+
+    spec: str
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -128,7 +143,7 @@ def shapes(parts: Parts) -> list[Parts]:
     return found
 
 
-def sized(tried: Sequence[Parts], limit: Budget, machine: Machine, text_bytes: int) -> str:
+def sized(tried: Sequence[Parts], limit: Budget, machine: Machine, text_bytes: int) -> Sized:
     """The spec of the largest network that the budget and the text train enough.
 
     On text it is trained for as long as the budget lasts, at most ``MOST_PASSES`` passes. Of a
@@ -137,24 +152,33 @@ def sized(tried: Sequence[Parts], limit: Budget, machine: Machine, text_bytes: i
     Raises:
         UsageError: not even the smallest is within the budget.
     """
-    chosen = ""
+    chosen, used = Sized(""), 1.0
     for parts, program in zip(tried, _programs(tried), strict=True):
         steps_free = bool(parts.training) and limit.kind in SPENDING
         choice = choose_among(
             [program], [limit], machine.device, machine.count, steps_free=steps_free
         )
         found = choice.candidates[0]
-        if not choice.fits and not chosen:
+        if not choice.fits and not chosen.spec:
             least = limit.text(found.figures[limit.kind])
             raise UsageError(
                 f"no network is within {limit.text(limit.most)}: the smallest takes {least}",
                 help="a larger budget",
             )
-        steps, is_enough = _steps(found, machine, text_bytes, found.resolved.steps * steps_free)
-        if chosen and not (choice.fits and (is_enough or not steps_free)):
+        afforded = found.resolved.steps * steps_free
+        steps, is_enough = _steps(found, machine, text_bytes, afforded)
+        if chosen.spec and not (choice.fits and (is_enough or not steps_free)):
+            larger = "the next larger shape takes more than all of it"
             break
-        chosen = parts.written(steps if parts.training else 0)
-    return chosen
+        used = steps / afforded if afforded else found.figures[limit.kind] / limit.most
+        chosen = Sized(parts.written(steps if parts.training else 0))
+    else:
+        larger = "init knows no larger shape"
+    if used >= USED:
+        return chosen
+    passes = f"more steps would read the text more than {MOST_PASSES} times"
+    share = f"{used:.0%}" if used >= LEAST_SHARE else "Less than 1%"
+    return replace(chosen, why=f"{share} of the budget: {passes if steps_free else larger}.")
 
 
 def _programs(tried: Sequence[Parts]) -> Iterator[Program]:

@@ -9,15 +9,15 @@ from typing import Literal
 
 from bertc.api import check, points
 from bertc.budget import Budget, budget
+from bertc.choice import SPENT
 from bertc.data.layouts.columns import RelatedColumns, related_of
 from bertc.data.layouts.related import LINES
 from bertc.data.layouts.survey import Survey
 from bertc.diagnostics import Diagnostics, UsageError, escaped, listed
-from bertc.estimate import estimate
+from bertc.estimate import Estimate, estimate
 from bertc.estimate.units import bytes_text, count_text, duration_text, flops_text, several
 from bertc.external import row_lengths
-from bertc.fitting import SPENT
-from bertc.sizing import Machine, Parts, shapes, sized
+from bertc.sizing import Machine, Parts, Sized, shapes, sized
 from bertc.storage.endings import suffix
 from bertc.syntax.write.format import format_text
 from bertc.syntax.write.show import quoted
@@ -38,7 +38,9 @@ NEEDS: dict[Purpose, str] = {
     "squad": "JSON in SQuAD's layout",
 }
 HOUR = budget("time", "1h")
-NO_DEV = "nothing judges it: name a second file behind the first, with the same columns"
+NO_DEV = "nothing judges it: see the line below the task"
+DEV = "dev"
+OF_A_RECIPE = "A published recipe decides how long it is trained: the budget changes nothing here."
 VOCABULARIES = ((3e5, "1k"), (3e6, "4k"), (3e7, "8k"), (3e8, "16k"), (float("inf"), "32k"))
 """Sizes of the vocabulary by bytes of text, so that most entries are met often."""
 
@@ -85,20 +87,20 @@ def start(seen: Survey, answers: Answers) -> str:
             help=f"--for {' or '.join(serves)}",
         )
     language = answers.language or seen.language
-    spec = _spec(answers, seen, purpose, language)
+    found = _spec(answers, seen, purpose, language)
+    spec = found.spec
     check(spec, diagnostics=Diagnostics())
     notes = [*_notes(seen, purpose, language, not answers.language), *_cost(spec, answers.machine)]
+    notes += [found.why] * bool(found.why)
     head = "\n".join(f"# {note}" for note in notes)
     return format_text(f"{head}\n\n{spec}")
 
 
-def _spec(answers: Answers, seen: Survey, purpose: Purpose, language: str) -> str:
+def _spec(answers: Answers, seen: Survey, purpose: Purpose, language: str) -> Sized:
     """The settings: of a network that is there, or of a new one of a size for the budget."""
-    task: tuple[str, ...] = ()
-    if purpose != "pretrain":
-        task = (f"task = {_task(seen, purpose)}",)
+    task = _task_lines(seen, purpose) if purpose != "pretrain" else ()
     if answers.init and task:
-        return Parts(_init(answers), task=task).written()
+        return Sized(Parts(_init(answers), task=task).written(), OF_A_RECIPE)
     if seen.kind in ("tags", "questions"):
         # Files of words and answers are no running text to learn from first.
         text: tuple[str, ...] = (
@@ -140,9 +142,19 @@ def _data(seen: Survey, purpose: Purpose, language: str) -> tuple[str, ...]:
     return (f"data = files({', '.join(arguments)})",)
 
 
-def _task(seen: Survey, purpose: Purpose) -> str:
+def _task_lines(seen: Survey, purpose: Purpose) -> tuple[str, ...]:
+    """The task; where no second file is there to score it on, with a line for that."""
+    line = f"task = {_task(seen, purpose, seen.dev)}"
+    scored = f"task = {_task(seen, purpose, DEV + suffix(seen.files[0]))}"
+    if seen.dev or line == scored:
+        return (line,)
+    return (line, "# This in its place, with a second file of such examples, gives it a score:",
+            f"# {scored}")  # fmt: skip
+
+
+def _task(seen: Survey, purpose: Purpose, judge: str) -> str:
     """The task as a spec writes it."""
-    name, dev = quoted(seen.name), f", {quoted(seen.dev)}" * bool(seen.dev)
+    name, dev = quoted(seen.name), f", {quoted(judge)}" * bool(judge)
     if purpose == "tag":
         return f"tagging({name}, {seen.tag_column})"
     if purpose == "squad":
@@ -215,4 +227,10 @@ def _cost(spec: str, machine: Machine) -> list[str]:
         f"on {escaped(str(machine))} {duration_text(told.time.seconds_total)} and "
         f"{bytes_text(told.memory.peak_bytes)}, by bertc estimate",
         "(without evaluations and the preparing of text).",
+        *_whose_times(told, machine),
     ]
+
+
+def _whose_times(told: Estimate, machine: Machine) -> list[str]:
+    """The processor whose rates the time of a CPU is estimated by."""
+    return told.time.basis.splitlines() if machine.device.lower() == "cpu" else []

@@ -46,6 +46,7 @@ ROOMS = (
     "data.batches",
     "data.layouts",
     "data.examples",
+    "data.tags",
     "data",
     "native",
     "host",
@@ -188,6 +189,14 @@ def test_the_command_line_starts_without_the_compiler() -> None:
     code = (
         "import sys, bertc.planning.cores, bertc.commands;"
         "bad = {'pydantic', 'bertc.ir.base', 'torch'} & set(sys.modules); assert not bad, bad"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
+
+
+def test_figures_go_to_trackers_without_the_program_being_loaded() -> None:
+    code = (
+        "import sys, bertc.trackers.sync, bertc.trackers.beside, bertc.trackers.tensorboard;"
+        "bad = {'bertc.ir', 'numpy', 'torch'} & set(sys.modules); assert not bad, bad"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
 

@@ -138,6 +138,31 @@ def test_without_any_program_the_mistakes_are_those_of_the_first() -> None:
     assert (choice.tried, choice.refused) == (1, 1)
 
 
+def test_a_candidate_that_no_fewer_steps_fit_ends_no_search() -> None:
+    spec = "hidden={64, 128} vocab=1k seq=64 batch=32 batch_warmup=rising(8, 300) steps=?"
+    choice = choose(spec, [Budget("flops", 2e12)])
+    assert (choice.tried, choice.fits) == (2, False)
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind", "more"),
+    [
+        ("layers={1, 2}", "params", "leave more free: hidden=? embedding=?"),
+        ("layers={1, 2} hidden={64, 128} steps=?", "time", "a larger budget"),
+    ],
+)
+def test_where_none_fits_settings_to_leave_free_are_named(
+    spec: str, kind: str, more: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CANDIDATES", {"hidden": (64,), "embedding": (32,)})
+    fixed = f"vocab=1k seq=64 batch=8 {spec}"
+    choice = choose(fixed, [Budget(kind, 1e-9)])
+    help = choice.as_table().partition("\nhelp: ")[2]
+    assert help == more
+    if settings := help.partition("free: ")[2]:
+        assert choose(f"{fixed} {settings}", [Budget(kind, 1e9)]).fits
+
+
 @pytest.mark.parametrize(("most", "code"), [("1M", 0), ("1k", 1)])
 def test_the_command_prints_the_spec_and_ends_with_1_where_none_fits(
     most: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -263,6 +263,30 @@ def test_what_a_shell_or_a_slip_makes_of_a_spec(
     assert said in " ".join((out + err).replace("│", "").split())
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("estimate", "layers=2", "--world", "0"), "0 is too small; 1 is the least"),
+        (("watch", "run", "--port", "70000"), "70000 is too large; 65535 is the most"),
+        (("estimate", "layers=2", "--world", "x"), "x is no whole number"),
+        (("embed", "text.txt", "run", "-o", "v.npy"), "help: bertc embed run text.txt"),
+        (("predict", "text.txt", "run"), "help: bertc predict run text.txt"),
+    ],
+)
+def test_wrong_arguments_are_told_in_words_of_the_house(
+    arguments: tuple[str, ...],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "text.txt").touch()
+    assert call(monkeypatch, *arguments) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
 def test_several_values_of_one_setting_are_several_specs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert call(monkeypatch, "check", "layers=2", "layers=4") == 0
 

@@ -48,6 +48,12 @@ def test_costs_are_the_estimates_and_each_settings_those_of_it_alone() -> None:
     assert f"{REFUSED} " in found.as_table()
 
 
+def test_equal_specs_have_no_notes_on_single_settings() -> None:
+    assert "no setting differs" in (table := diff(ONE, ONE).as_table())
+    assert "alone" not in table
+    assert "Memory and time" in table
+
+
 def test_what_follows_from_another_setting_is_told_without_a_cost() -> None:
     lines = {line.change.name: line for line in diff(ONE, ONE + "+sop").lines}
     assert lines["pooler"].follows

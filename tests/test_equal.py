@@ -5,7 +5,7 @@ import pytest
 from bertc import api
 from bertc.diagnostics import SpecError
 from bertc.equal import most_steps
-from bertc.estimate import estimate
+from bertc.estimate import as_table, estimate
 from bertc.syntax import show
 from bertc.syntax.load import load
 
@@ -59,6 +59,19 @@ def test_no_room_for_a_step_and_a_stage_are_refused():
         with pytest.raises(SpecError) as caught:
             api.points(wrong)
         assert [each.code for each in caught.value.diagnostics] == [code]
+
+
+def test_the_table_of_equal_points_has_their_steps_and_a_wrong_budget_is_told_once():
+    points = api.points(SMALL + "layers={2, 5} steps=equal(flops, steps=1000)")
+    head, *rows = as_table([estimate(each) for each in points]).splitlines()[:3]
+    assert "steps" in head
+    assert all(f" {point.steps:,} " in row for point, row in zip(points, rows, strict=True))
+    with pytest.raises(SpecError) as caught:
+        api.points("steps=equal(flop)")
+    (found,) = caught.value.diagnostics
+    assert found.message == "`budget` of `steps` cannot be `flop`"
+    assert found.notes[0].message == "it is one of: flops, time, a number of flops, a number of h"
+    assert api.points(f"layers=1 steps=equal({found.help})")
 
 
 def test_most_steps_of_uneven_figures():

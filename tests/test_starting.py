@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from bertc.api import check, resolve, train
 from bertc.budget import Budget
 from bertc.cli import main
 from bertc.commands import starting as commands
-from bertc.data.layouts.languages import language_of
+from bertc.data.layouts.languages import language_named, language_of
 from bertc.data.layouts.survey import Survey, survey
 from bertc.diagnostics import DataError, Diagnostics, MissingInputError, UsageError
 from bertc.sizing import Machine, budget_named, machine_named
@@ -205,6 +206,46 @@ def test_what_is_no_data_is_said(data: Path) -> None:
 )
 def test_a_budget_is_told_by_its_unit(text: str, kind: str, most: float) -> None:
     assert budget_named(text) == Budget(kind, most)
+
+
+def test_languages_and_machines_that_are_none_are_refused_by_their_own_option() -> None:
+    for known in ("en", "gsw", "pt-BR", ""):
+        assert language_named(known) == known
+    for read, wrong in ((language_named, "xx"), (language_named, "English"),
+                        (machine_named, "h10")):  # fmt: skip
+        with pytest.raises(UsageError) as error:
+            read(wrong)
+        option, value = re.split("[ ,;]", error.value.help)[:2]
+        assert option == ("--language" if read is language_named else "--machine")
+        assert read(value)
+
+
+def test_a_classifier_without_a_second_file_has_a_line_that_gives_it_a_score(data: Path) -> None:
+    (data / "alone.csv").write_text(ROWS)
+    spec = start(survey("alone.csv"), SMALL)
+    assert "nothing judges it: see the line below the task" in spec
+    lines = spec.splitlines()
+    (at,) = (n for n, line in enumerate(lines) if "# task = " in line)
+    assert "score" in lines[at - 1]
+    lines[at - 2] = lines[at].replace("# ", "")
+    assert evaluations_due(resolve("\n".join(lines)), 1)
+
+
+@pytest.mark.parametrize(
+    ("limit", "purpose", "why"),
+    [
+        (Budget("params", 1.1e6), "pretrain", "the next larger shape takes more than all of it"),
+        (Budget("time", 86_400), "pretrain", "would read the text more than 40 times"),
+        (Budget("params", 4.5e5), "pretrain", ""),
+    ],
+)
+def test_a_budget_that_is_not_used_up_is_explained(
+    data: Path, limit: Budget, purpose: Any, why: str
+) -> None:
+    spec = start(survey("train.csv"), Answers(budget=limit, purpose=purpose))
+    said = [line for line in spec.splitlines() if "of the budget: " in line]
+    assert [why in line for line in said] == [True] * bool(why)
+    assert "# Rates of " in spec, "on a CPU they may be another's"
 
 
 def test_machines_are_told_by_name_and_number() -> None:

@@ -1,7 +1,5 @@
 """The command that an editor starts."""
 
-import sys
-
 from bertc.commands.options import app
 from bertc.diagnostics import MissingInputError
 
@@ -23,5 +21,4 @@ def lsp() -> None:
         raise MissingInputError(message, help=INSTALL_EDITOR) from None
     from bertc.editor.requests import create
 
-    sys.setswitchinterval(0.001)  # answers do not wait for the check of another text
     create().start_io()

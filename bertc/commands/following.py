@@ -76,11 +76,11 @@ def watch_(
         watch(run, console)
         return
     from bertc.parents import parent_of
-    from bertc.report.plotly_js import objects
+    from bertc.report.plotly_js import plotly_js
     from bertc.report.report import report_page
     from bertc.watch.terminal import served
 
-    objects()  # refused before anything is served, if it is not installed
+    plotly_js()  # refused before anything is served, if it is not installed
     with served(run, lambda: report_page([run], parent_of, 0), port, console):
         watch(run, console)
         stay(console)

@@ -71,6 +71,7 @@ def init(
     The data are looked at: format, size, language, sentences, columns and labels. Each guess
     stands in the spec, to be changed there. Off a terminal only --text has to be given.
     """
+    from bertc.data.layouts.languages import language_named
     from bertc.data.layouts.survey import survey
     from bertc.sizing import budget_named, machine_named
     from bertc.starting import Answers, purposes, start
@@ -81,7 +82,7 @@ def init(
         raise UsageError(f"{out} is there already", help="-o with another name, or remove it")
     ask = _ask if is_terminal() else _as_given
     seen = ask("Which text or examples (a file, folder or pattern)?", text, None, survey)
-    code = ask("Which language?", language, seen.language, str.strip)
+    code = ask("Which language?", language, seen.language, language_named)
     limit = ask("Which size or budget (14M, 8h, 1e18)?", budget, "1h", budget_named)
     known = purposes(seen)
     aim = ask(f"What for ({', '.join(known)})?", purpose, known[0], _purpose)

@@ -49,6 +49,12 @@ def results_(
 @app.command("eval")
 def evaluate(
     run: RunArgument,
+    data: Annotated[
+        str, typer.Option(help="text to evaluate on, all of it: a path, or files('a.txt')")
+    ] = "",
+    objective: Annotated[
+        str, typer.Option(help="other terms than it learned: of a run with sop, nsp")
+    ] = "",
     seq: Annotated[int, typer.Option(min=0, help="tokens per row of a stream [0: as trained]")] = 0,
     memory: Annotated[
         int | None, typer.Option(min=0, help="length of the memory in tokens [default: as trained]")
@@ -57,14 +63,16 @@ def evaluate(
         int, typer.Option(min=0, help="largest relative distance; larger ones count as it")
     ] = 0,
     same_length: Annotated[
-        bool,
-        typer.Option("--same-length", help="every token attends to --memory tokens"),
+        bool, typer.Option("--same-length", help="every token attends to --memory tokens")
     ] = False,
     sliding: Annotated[
         int, typer.Option(min=0, help="predict each token from so many before it")
     ] = 0,
+    stride: Annotated[
+        int, typer.Option(min=1, help="tokens that each window of --sliding predicts")
+    ] = 1,
     examples: Annotated[
-        int, typer.Option(min=0, help="held-out rows, or examples of a task [0: as trained]")
+        int, typer.Option(min=0, help="held-out rows, tokens or examples [0: as trained]")
     ] = 0,
     task: Annotated[
         str, typer.Option(help="its name, or with a file to score: classify('test.tsv')")
@@ -81,10 +89,35 @@ def evaluate(
     from bertc.evaluation.without import LeftOut
     from bertc.inference.evaluate import evaluate_run
 
-    manner = Manner(seq, memory, clamp, same_length, sliding, examples)
+    manner = Manner(seq, memory, clamp, same_length, sliding, examples, stride, data, objective)
     left_out = LeftOut(without_heads, without_layers)
     report = evaluate_run(run, manner, task=task, part=part, left_out=left_out)
     typer.echo(report.as_json() if json else report.summary(evaluated_only=True))
+
+
+@app.command("context")
+def context_(
+    runs: Annotated[list[Path], typer.Argument(help="runs with objective=clm, one vocabulary")],
+    data: Annotated[
+        str, typer.Option(help="text to read: a path, or files('a.txt') [default: held-out]")
+    ] = "",
+    step: Annotated[int, typer.Option(min=1, help="tokens from one context to the next")] = 100,
+    longest: Annotated[int, typer.Option(min=2, help="the longest context to try")] = 1000,
+    hard: Annotated[
+        str, typer.Option(help="shares of positions that the best short context tells worst")
+    ] = "0.1,0.5,1",
+    threshold: Annotated[
+        float, typer.Option(min=0, max=1, help="least gain, as a fraction of the perplexity")
+    ] = 0.01,
+    examples: Annotated[int, typer.Option(min=1, help="positions to read, spread evenly")] = 1000,
+    plot: Annotated[Path | None, file_to_write("a PNG file of perplexities by context")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Compare how much of the text before a token language models make use of."""
+    from bertc.inference.context import Contexts, context_lengths, shares_named
+
+    contexts = Contexts(step, longest, shares_named(hard), threshold, examples)
+    _show(context_lengths(runs, contexts, data), json, plot)
 
 
 @app.command()
@@ -120,6 +153,7 @@ def predict(
     from bertc.inference.predict import predict as run_on
     from bertc.inference.predict import write_files
 
+    _refuse_swapped("predict", run, file)
     left_out = LeftOut(without_heads, without_layers)
     predictions = run_on(run, file, task, batch, device, left_out=left_out)
     if official:
@@ -128,6 +162,17 @@ def predict(
         for line in predictions.lines():
             typer.echo(line)
     typer.echo(predictions.summary(), err=True)
+
+
+def _refuse_swapped(command: str, run: Path, file: Path) -> None:
+    """Refuse a file where a run belongs, and a folder in the place of the file."""
+    from bertc.diagnostics import UsageError
+    from bertc.storage.paths import is_file, is_folder
+
+    if is_file(run) and is_folder(file):
+        raise UsageError(
+            f"{run} is a file: the run comes first", help=f"bertc {command} {file} {run}"
+        )
 
 
 @app.command("embed")
@@ -153,6 +198,7 @@ def embed_(
     """Write a vector for each line of a file, from the hidden states of a model."""
     from bertc.inference.embed import embed_file, refuse_other_files, write_vectors
 
+    _refuse_swapped("embed", run, file)
     refuse_other_files(out)
     texts, embedded = embed_file(
         run, file, pooling, normalise=normalise, at_once=batch, device=device

@@ -1,7 +1,6 @@
 """The cost of a setting: the estimate of a spec with it and without it, as in ``bertc diff``."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 
 from bertc.api import points
@@ -17,27 +16,20 @@ DEVICE = "h200"
 KEPT_COSTS = 64
 
 
-@dataclass
-class CostSoFar:
-    """The cost of a setting as far as it is known, as Markdown; filled by ``work_out``."""
-
-    text: str = ""
-
-
-def work_out(answer: CostSoFar, place: SpecLocation, setting: Span) -> None:
-    """Compare a spec with and without a setting: parameters first, then the columns of ``diff``.
+def cost_text(place: SpecLocation, setting: Span) -> str:
+    """The cost of a setting as Markdown: the figures with and without it, where they differ.
 
     Grids have no cost, nor has a setting without which there is no valid spec.
     """
     without = replace_text(place, setting)
     here, there = _parameters(place), _parameters(without)
     if here is None or there is None:
-        return
-    answer.text = _line("parameters", count_text, here, there)
+        return ""
     cost, cost_without = _cost(place), _cost(without)
-    if cost and cost_without:
-        lines = [_line(title, text, of(cost), of(cost_without)) for title, of, text in COLUMNS]
-        answer.text = "\n".join(filter(None, lines)) or "It changes no cost."
+    if cost is None or cost_without is None:
+        return _line("parameters", count_text, here, there)
+    lines = [_line(title, text, of(cost), of(cost_without)) for title, of, text in COLUMNS]
+    return "\n".join(filter(None, lines)) or "It changes no cost."
 
 
 def replace_text(place: SpecLocation, setting: Span) -> SpecLocation:

@@ -82,11 +82,11 @@ def _beginning(path: Path) -> types.Location:
 async def act(ls: Server, params: types.CodeActionParams) -> list[types.CodeAction]:
     """The helps about a range that are edits."""
     uri = params.text_document.uri
-    return list(convert.actions(await ls.checked(uri), ls.lines(uri), uri, params.range))
+    return list(convert.actions(await ls.known(uri), ls.lines(uri), uri, params.range))
 
 
 def format(ls: Server, params: types.DocumentFormattingParams) -> list[types.TextEdit] | None:
-    """The own_name text of a document; None while it cannot be read."""
+    """The canonical text of a document; None while it cannot be read."""
     uri = params.text_document.uri
     lines = ls.lines(uri)
     try:

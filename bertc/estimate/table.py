@@ -240,6 +240,7 @@ def comparison(estimates: Sequence[Estimate]) -> list[str]:
     figures: tuple[tuple[str, Callable[[Estimate], float], Callable[[float], str]], ...] = (
         ("encoder", lambda e: e.parameters.encoder, count_text),
         ("with heads", lambda e: e.parameters.total, count_text),
+        *((("steps", _steps, "{:,}".format),) if len(set(map(_steps, estimates))) > 1 else ()),
         ("training", lambda e: e.flops.train_total, flops_text),
         ("peak memory", lambda e: e.memory.peak_bytes, bytes_text),
         ("time", lambda e: e.time.seconds_total, duration_text),

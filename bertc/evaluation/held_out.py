@@ -4,7 +4,7 @@ Axes: t terms of the objective, v vocabulary.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -51,11 +51,15 @@ class Evaluation:
 
     It is a label, a tag, or "" where no span was found: a sign that the model has learned nothing
     of its examples yet."""
+    predictions: int = 0
+    """Predicted tokens, over all objectives."""
+    characters: int = 0
+    """Characters that these stand for; 0 if unknown, or not asked for."""
 
     def fields(self) -> dict[str, Any]:
         """The fields of a metrics line."""
-        every = ("loss", "losses", "accuracy")
-        items = asdict(self).items()
+        every, sizes = ("loss", "losses", "accuracy"), ("predictions", "characters")
+        items = {n: v for n, v in asdict(self).items() if n not in sizes}.items()
         return {name: value for name, value in items if name in every or value not in (None, {})}
 
 
@@ -115,7 +119,7 @@ def evaluate(
     objective: Objective,
     batches: Iterable[RawBatch],
     vocab: VocabTensors,
-    nats_v: Tensor,
+    costs: Sequence[Tensor],
     microbatch: int,
     seed: int,
     ranks: ProcessGroup,
@@ -124,16 +128,16 @@ def evaluate(
 
     Masks are keyed by example, so every evaluation uses the same ones. A term without held-out
     examples has no loss. The memory of a stage is emptied before the first batch of a language and
-    passed on from batch to batch.
+    passed on from batch to batch. ``costs`` (v,) of tokens: nats by frequency, perhaps characters.
 
     Raises:
         StoppedError: if a stop was requested meanwhile.
     """
     stage = stage.held_out
-    # Per language (5, t): loss sums, correct, positives, counts, unigram losses.
+    # Per language (5 or 6, t): loss sums, correct, positives, counts, unigram losses, characters.
     totals: dict[str, Tensor] = {}
     memories: dict[str, list[Memory | None]] = {}
-    examples, device, prepared = 0, nats_v.device, preparing(nats_v.device)
+    examples, device, prepared = 0, costs[0].device, preparing(costs[0].device)
     model.eval()
     try:
         for batch in batches:
@@ -149,8 +153,8 @@ def evaluate(
                 rows = (len(part.originals) for part in parts)
                 memories[language] = [beginning(model, stage, n, device) for n in rows]
             statistics = _scored(objective, parts, memories[language], torch.ones_like(counts_t))
-            guessed_t = torch.stack([_guess(t, micro_batch, nats_v) for t in stage.objective])
-            sums = torch.stack([*exact(statistics), exact(counts_t), guessed_t])
+            guessed = [_guesses(stage, micro_batch, cost_v) for cost_v in costs]
+            sums = torch.stack([*exact(statistics), exact(counts_t), *guessed])
             totals[language] = totals.get(language, 0) + sums
             examples += len(batch.lengths)
     finally:
@@ -182,6 +186,8 @@ def _evaluation(stage: Stage, by_language: dict[str, Tensor], examples: int) -> 
         unigram_losses={name: guessed[name] for name in losses if scored[name] == "tokens"},
         base_rate={n: max(yes[n], 1 - yes[n]) for n in losses if scored[n] == "binary"},
         languages=each if len(each) > 1 else {},
+        predictions=round(predicted),
+        characters=round(whole[5].sum().item()) if len(whole) > 5 else 0,
     )
 
 
@@ -207,13 +213,18 @@ def named(languages: tuple[str, ...], first: int, second: int) -> str:
 
 def _means(stage: Stage, total: Tensor) -> dict[str, float]:
     """Mean loss of every term that has predictions, from its ``totals``."""
-    sums, _, _, counted, _ = total.tolist()
+    sums, _, _, counted, *_ = total.tolist()
     divided_by = divisors(stage, total[3]).tolist()
     terms = zip(kinds(stage), sums, divided_by, counted, strict=True)
     return {name: value / part for name, value, part, count in terms if count}
 
 
-def _guess(term: Term, micro_batch: MicroBatch, nats_v: Tensor) -> Tensor:
-    """Summed unigram cost in nats of the tokens that a term predicts; 0 for other terms."""
-    cost = tensors_of(term.objective).baseline(micro_batch.terms[term.name], nats_v)
-    return nats_v.new_zeros(()) if cost is None else cost
+def _guesses(stage: Stage, micro_batch: MicroBatch, cost_v: Tensor) -> Tensor:
+    """Summed cost (t,) of the tokens that each term predicts."""
+    return torch.stack([_guess(term, micro_batch, cost_v) for term in stage.objective])
+
+
+def _guess(term: Term, micro_batch: MicroBatch, cost_v: Tensor) -> Tensor:
+    """Summed cost, in nats or characters, of the tokens that a term predicts; else 0."""
+    cost = tensors_of(term.objective).baseline(micro_batch.terms[term.name], cost_v)
+    return cost_v.new_zeros(()) if cost is None else cost

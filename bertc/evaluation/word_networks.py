@@ -6,13 +6,14 @@ Axes: b rows, s tokens of a row, k likeliest, v vocabulary.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from bertc.data import Progress, TaskSet, Vocabulary, encode, vocabulary_of
+from bertc.data import Progress, Silent, TaskSet, Vocabulary, encode, vocabulary_of
+from bertc.data.examples.word_networks import LabelledSpan
 from bertc.data.examples.word_spans import SplitText
 from bertc.data.layouts.example import TaggedExample
 from bertc.data.vocab.template import fill_template, template_of
@@ -20,17 +21,20 @@ from bertc.diagnostics import DataError, listed
 from bertc.evaluation.device import placed
 from bertc.evaluation.task_inference import ROWS_AT_ONCE, TOKENS_AT_ONCE, answer
 from bertc.interop.loading import digest_of, load, read_model
-from bertc.ir.learning.answer import Tags
+from bertc.ir.learning.answer import Tags, names_spans
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.objective import Objective
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.nn import EncoderInputs, Model
 from bertc.objectives import tensors_of, token_logits
+from bertc.tasks.tagged import spans
 
 LONGEST_ROW = 512
 """Tokens of the longest row for a network that sets no limit."""
 MASKED_TEXTS_AT_ONCE = 256
+OUTSIDE = "O"
+"""The tag of words in no span."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class TrainedNetworks:
 
     def __init__(self, device: str) -> None:
         self.device = device
+        self._networks: dict[str, tuple[Model, Vocabulary]] = {}
 
     def digest(self, folder: str) -> str:
         """sha256 of the weights in a folder."""
@@ -79,6 +84,30 @@ class TrainedNetworks:
             assert isinstance(tags, tuple), "tags are of words"
             yield tuple(map(str, tags))
 
+    def labels(self, folder: str) -> tuple[str, ...]:
+        """The labels of the spans that a run may find, or its tags, by name.
+
+        Raises:
+            DataError: if it learned no tags.
+        """
+        names = _names(self._loaded(folder)[0].resolved, folder)
+        kinds = (name[2:] for name in names) if names_spans(names) else iter(names)
+        return tuple(sorted(set(kinds) - {"", OUTSIDE}))
+
+    def spans(self, folder: str, texts: Sequence[SplitText]) -> Iterator[list[LabelledSpan]]:
+        """The spans of each text.
+
+        Spans that tags mark by their first and later words, as ``B-PER`` and ``I-PER`` do, and else
+        runs of words with one tag.
+        """
+        names = _names(self._loaded(folder)[0].resolved, folder)
+        for text, tags in zip(texts, self.tags(folder, texts, Silent()), strict=True):
+            runs = spans(tags) if names_spans(names) else _runs(tags)
+            yield [
+                (text.spans[first][0], text.spans[last][1], label)
+                for label, first, last in sorted(runs, key=lambda span: span[1])
+            ]
+
     def candidates(
         self,
         folder: str,
@@ -105,9 +134,30 @@ class TrainedNetworks:
         progress.end()
 
     def _loaded(self, folder: str) -> tuple[Model, Vocabulary]:
-        model = load(Path(folder))
-        placed(model, self.device)
-        return model, vocabulary_of(Path(folder), model.resolved.encoder.vocab_size)
+        """The network of a folder, which is kept, and its vocabulary."""
+        if folder not in self._networks:
+            model = load(Path(folder))
+            placed(model, self.device)
+            vocabulary = vocabulary_of(Path(folder), model.resolved.encoder.vocab_size)
+            self._networks[folder] = model, vocabulary
+        return self._networks[folder]
+
+
+def _names(resolved: Resolved, folder: str) -> tuple[str, ...]:
+    """The tags that a run learned."""
+    answer = _tagging(resolved, folder)[1].answer
+    assert isinstance(answer, Tags), "a tagger gives tags"
+    return answer.names
+
+
+def _runs(tags: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+    """Runs of words with one tag: the tag, the first word and the last."""
+    first = 0
+    for tag, run in groupby(tags):
+        last = first + len(list(run)) - 1
+        if tag != OUTSIDE:
+            yield tag, first, last
+        first = last + 1
 
 
 def _tagging(resolved: Resolved, folder: str) -> tuple[Stage, AnyTask]:
@@ -117,7 +167,7 @@ def _tagging(resolved: Resolved, folder: str) -> tuple[Stage, AnyTask]:
         titles = listed(task.title for _, task in learned) or "no task"
         raise DataError(
             f"{folder} is no tagger: it learned {titles}",
-            help='tagger= names a run that learned tags, as of task=tagging("ud", "upos")',
+            help='name a run that learned tags, as of objective=tagging("ud", "upos")',
         )
     return tagging[-1]
 

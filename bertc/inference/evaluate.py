@@ -1,15 +1,16 @@
 """``bertc eval``: held-out evaluation of a finished, stopped or imported run."""
 
+import time
 from contextlib import closing
 from pathlib import Path
 
 import torch
 
-from bertc.data import RunningData, TaskData, TextData, prepare
-from bertc.diagnostics import DataError
-from bertc.distributed.process_group import ProcessGroup
+from bertc.data import RunningData, TaskData, TextData
+from bertc.data.vocab.characters import characters_by_token
 from bertc.evaluation.held_out import Evaluation, counted, evaluate, heldout_rows, unigram_nats
 from bertc.evaluation.options import Manner, read_data, slide
+from bertc.evaluation.reading import NextTokenCost, next_token_cost
 from bertc.evaluation.tasks import (
     evaluate_files,
     evaluate_tasks,
@@ -22,27 +23,25 @@ from bertc.evaluation.without import (
     leaving_out,
     refuse_compared_layers,
 )
-from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import Display, choose
 from bertc.host.exact import preparing
-from bertc.host.machine import detect, determinism, is_deterministic
-from bertc.host.signals import Stop
+from bertc.inference.open_run import OpenRun, open_run
 from bertc.interop.folders import PROGRESS
-from bertc.interop.loading import has_average, load
+from bertc.interop.loading import has_average
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage
 from bertc.nn import Model
-from bertc.planning.world import World
 from bertc.runs.checkpoints import newest
 from bertc.runs.folder import RunFolder
 from bertc.step.objective import make_objective
 from bertc.step.teachers import frozen_networks
 from bertc.step.vocabulary import vocab_tensors
-from bertc.storage.paths import cache_folder
 from bertc.train.report import Report
-from bertc.train.resumed_plan import plan_of
-from bertc.train.session import Watched
 from bertc.train.state import Progress
+
+EVERYTHING = 1 << 40
+"""More rows and tokens than any text has."""
+Evaluated = tuple[Evaluation, tuple[str, ...], NextTokenCost | None]
+"""An evaluation, lines that describe it, and what next tokens cost."""
 
 
 def evaluate_run(
@@ -68,7 +67,7 @@ def evaluate_run(
     """
     manner = manner or Manner()
     folder = RunFolder(run)
-    resolved, done = folder.read_resolved(), _progress(folder)
+    resolved, done = folder.read_resolved(), progress_of(folder)
     resolved = resolved.held(done.held)
     with closing(choose(quiet)) as display:
         if task or part or (manner.examples and resolved.trained_at(done.step).tasks):
@@ -76,13 +75,23 @@ def evaluate_run(
             evaluation, notes = evaluate_files(
                 run, task, part=part, most=manner.examples, left_out=left_out, progress=display
             )
+            reading = None
         else:
-            evaluation, notes = _as_in_training(
+            evaluation, notes, reading = _as_in_training(
                 folder, resolved, manner, cache, display, done, left_out
             )
     if has_average(run, done.step):
         notes = (*notes, f"of the average of the weights (average={_average_of(resolved, done)})")
-    return Report(run, done.step, resolved.steps, done.tokens, done.seconds, evaluation, notes)
+    return Report(
+        run,
+        done.step,
+        resolved.steps,
+        done.tokens,
+        done.seconds,
+        evaluation,
+        notes,
+        reading=reading,
+    )
 
 
 def _average_of(resolved: Resolved, done: Progress) -> str:
@@ -97,82 +106,59 @@ def _as_in_training(
     display: Display,
     progress: Progress,
     left_out: LeftOut,
-) -> tuple[Evaluation, tuple[str, ...]]:
-    """Evaluate on the run's own held-out data; also returns lines that describe it."""
-    machine = detect(resolved.run.device)
-    with Stop() as stop, determinism(is_deterministic(resolved.run, machine.device)):
-        lock = folder.read_lock()
-        ranks = ProcessGroup(0, World(), stop)
-        plan = plan_of(resolved, machine, lock, display)
-        model, device = load(folder.path), torch.device(plan.device)
-        if lacking := model.lacking():
-            raise DataError(
-                f"the folder has no head for {' or '.join(lacking)}: its loss would be random",
-                help=f'train the head: init="{folder.path}" objective={"+".join(lacking)}',
-            )
-        model.to(device).compute_dtype = (
-            torch.bfloat16 if plan.precision == "bf16" else torch.float32
+) -> Evaluated:
+    """Evaluate on the run's own held-out data, or on other text."""
+    with open_run(folder, resolved, progress.step, manner, cache, display) as run:
+        if isinstance(run.data, TaskData):
+            if not any(task_set.parts for task_set in run.data.sets):
+                raise nothing_to_judge_by(run.stage.tasks[0])
+            with leaving_out(run.model, left_out) as left:
+                evaluation = evaluate_tasks(left, run.stage, run.data, run.stop, progress=display)
+            return evaluation, sources_told(run.data), None
+        refuse_compared_layers(run.stage, left_out, folder.path)
+        with leaving_out(run.model, left_out) as left:
+            evaluation, seconds = _of_text(left, run, run.data, manner, display)
+        return (
+            evaluation,
+            (manner.told(run.stage),),
+            next_token_cost(evaluation, run.stage, seconds),
         )
-        if not lock:
-            kinds = {share.corpus.kind for stage in resolved.stages for share in stage.data}
-            display.note(f"an imported model names no text; evaluating on {', '.join(kinds)}")
-        networks = TrainedNetworks(resolved.run.device)
-        corpus = prepare(resolved, cache or cache_folder(), Watched(display, stop), networks)
-        if lock and lock.data != corpus.fingerprint:
-            raise DataError(
-                "the text files have changed since this run was trained",
-                help="restore the files: otherwise held-out text may overlap with training text",
-            )
-        trained = resolved.trained_at(progress.step)
-        index = resolved.stages.index(trained)
-        stage, microbatch = manner.read_by(model, trained), plan.microbatches[index]
-        data, examples = corpus.stage(index), manner.examples or resolved.run.eval_examples
-        if isinstance(data, TaskData):
-            if not any(task_set.parts for task_set in data.sets):
-                raise nothing_to_judge_by(stage.tasks[0])
-            with leaving_out(model, left_out) as left:
-                evaluation = evaluate_tasks(left, stage, data, stop, progress=display)
-            return evaluation, sources_told(data)
-        refuse_compared_layers(stage, left_out, folder.path)
-        with leaving_out(model, left_out) as left:
-            evaluation = _of_text(
-                left, stage, data, manner.sliding, examples, microbatch, ranks, display
-            )
-        return evaluation, (manner.told(stage),)
 
 
 def _of_text(
-    model: Model,
-    stage: Stage,
-    data: TextData,
-    sliding: int,
-    examples: int,
-    microbatch: int,
-    ranks: ProcessGroup,
-    display: Display,
-) -> Evaluation:
-    device, vocabulary = next(model.parameters()).device, data.vocabulary
+    model: Model, run: OpenRun, data: TextData, manner: Manner, display: Display
+) -> tuple[Evaluation, float]:
+    """The evaluation, and the seconds that it took."""
+    stage, device, vocabulary = run.stage, next(model.parameters()).device, data.vocabulary
     nats_v = unigram_nats(vocabulary, data.tokens, device)
-    if sliding and isinstance(data, RunningData):
-        return slide(model, stage, data, nats_v, sliding, examples, microbatch, display)
-    read = read_data(data, stage)
-    rows = heldout_rows(stage, microbatch, ranks)
+    known = characters_by_token(vocabulary)
+    costs = [nats_v, *([] if known is None else [torch.from_numpy(known).to(nats_v)])]
+    examples = manner.examples or (EVERYTHING if manner.data else run.examples)
+    began = time.perf_counter()
+    if manner.sliding and isinstance(data, RunningData):
+        evaluation = slide(model, stage, data, costs, manner, examples, run.microbatch, display)
+        return evaluation, time.perf_counter() - began
+    rows = heldout_rows(stage, run.microbatch, run.ranks)
     seed = model.resolved.run.seed
-    frozen = frozen_networks(stage, device, model.compute_dtype, seed)
-    return evaluate(
+    objective = make_objective(
+        model, stage, False, frozen_networks(stage, device, model.compute_dtype, seed)
+    )
+    began = time.perf_counter()
+    evaluation = evaluate(
         model,
         stage,
-        make_objective(model, stage, False, frozen),
-        counted(read, rows, examples, display),
+        objective,
+        counted(read_data(data, stage), rows, examples, display),
         vocab_tensors(vocabulary, preparing(device)),
-        nats_v,
-        microbatch,
+        costs,
+        run.microbatch,
         seed,
-        ranks,
+        run.ranks,
     )
+    return evaluation, time.perf_counter() - began
 
 
-def _progress(folder: RunFolder) -> Progress:
+def progress_of(folder: RunFolder) -> Progress:
     """The progress of the run; a fresh one for an imported model."""
     checkpoint, _ = newest(folder.checkpoints, *folder.identities())
     return (

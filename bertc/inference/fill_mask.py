@@ -53,7 +53,7 @@ def filled(
         raise TypeError(f'text is a {type(text).__name__}: a str expected, fill("a [MASK]")')
     learned = _learned(model)
     filler = next((each for each in learned if each.fills), None)
-    judge = next((each for each in learned if each.needs_replacements), None)
+    judge = next((each for each in learned if each.detects), None)
     reader = _Reader(model, vocabulary, _tongue(model, language))
     if filler and filler.fills == "end":
         ids, places = _beginning(vocabulary, text), [0]
@@ -107,13 +107,13 @@ def _learned(model: Model) -> list[Objective]:
 
 
 def _answers(objective: Objective | type[Pretraining]) -> bool:
-    return bool(objective.fills) or objective.needs_replacements
+    return bool(objective.fills) or objective.detects
 
 
 def _notes(model: Model, guessed: bool, language: str) -> tuple[str, ...]:
     notes, known = [], model.resolved.encoder.languages
     if guessed:
-        notes.append("the generator predicts the masks; the encoder detects replaced tokens")
+        notes.append("the generator predicts the masks; the encoder reads its guesses")
     if known and not language:
         notes.append(f"read without a language; set --language to one of {', '.join(known)}")
     return tuple(notes)

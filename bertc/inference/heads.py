@@ -20,6 +20,7 @@ from bertc.evaluation.device import placed
 from bertc.evaluation.task_lookup import columns_told, task_of
 from bertc.evaluation.tasks import nothing_to_judge_by
 from bertc.evaluation.without import transformer_of
+from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import choose
 from bertc.host.signals import Stop
 from bertc.inference.attention_maps import Looks, looks, maps, pattern, unpadded
@@ -190,12 +191,19 @@ def _of_task(model: Model, run: Path, data: Path | None, request: str, most: int
 def _of_text(
     model: Model, run: Path, data: Path | None, most: int, cache: Path, display: Watched
 ) -> Found:
-    """Rows of a text file, or of the run's own text."""
+    """Rows of a text file, or of the run's own text, for what it learns without a teacher."""
     resolved, device = model.resolved, next(model.parameters()).device
-    stage = resolved.stages[-1]
+    untaught = tuple(term for term in resolved.stages[-1].objective if not term.objective.taught)
+    if not untaught:
+        raise DataError(
+            "scores of heads need an objective of the run's own: its teacher alone says what it "
+            "learns",
+            help="bertc attention RUN TEXT shows what heads look at",
+        )
+    stage = resolved.stages[-1].model_copy(update={"objective": untaught})
     if data is not None:
         resolved = _on_file(resolved, run, data)
-    corpus = prepare(resolved, cache, display)
+    corpus = prepare(resolved, cache, display, TrainedNetworks(resolved.run.device))
     text, vocab = corpus.stage(len(resolved.stages) - 1), vocab_tensors(corpus.vocabulary, device)
     assert not isinstance(text, TaskData), "its stage is of text"
 

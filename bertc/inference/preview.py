@@ -8,7 +8,7 @@ from typing import assert_never
 
 import torch
 
-from bertc.data import RawBatch, TaskBatch, TaskData, TaskSet, Vocabulary, prepare
+from bertc.data import RawBatch, StageData, TaskBatch, TaskData, TaskSet, Vocabulary, prepare
 from bertc.data.examples.task import cut, gather
 from bertc.diagnostics import listed
 from bertc.estimate.units import several
@@ -27,8 +27,12 @@ from bertc.step.vocabulary import vocab_tensors
 from bertc.storage.paths import cache_folder
 from bertc.train.session import Watched
 
-PREDICTING = listed(name for name, kind in PRETRAINING.items() if kind.fills == "masks")
-DETECTING = listed(name for name, kind in PRETRAINING.items() if kind.needs_replacements)
+PREDICTING = listed(
+    name
+    for name, kind in PRETRAINING.items()
+    if kind.fills == "masks" or (kind.needs_replacements and not kind.detects)
+)
+DETECTING = listed(name for name, kind in PRETRAINING.items() if kind.detects)
 LEGEND = (
     "«seen→asked»: the left token is the input, the right one the original;\n"
     f"{PREDICTING} predict the right one, {DETECTING} detects the left one"
@@ -62,8 +66,9 @@ def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | Non
         batch = data.train(0, slice(0, examples))
         micro_batch = corrupt(stage, to_inputs(batch, device), vocab, mask_key(resolved.run.seed))
         parts.append(f"stage {stage.name}: {stage.format.kind}, rows of {stage.seq} tokens")
+        labels = data.labels.names if isinstance(data, StageData) and data.labels else ()
         parts += [
-            row_text(title, stage, corpus.vocabulary, micro_batch, batch, row, color)
+            row_text(title, stage, corpus.vocabulary, micro_batch, batch, row, labels, color)
             for row, title in enumerate(_titles(resolved, batch))
         ]
     return "\n\n".join(parts)

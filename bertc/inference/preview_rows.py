@@ -1,10 +1,12 @@
 """One row of text for a reader: its tokens, and the targets of each term."""
 
 import textwrap
+from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from bertc.data import RawBatch, Vocabulary
+from bertc.data.rows.codes import LABEL_BITS
 from bertc.estimate.units import several
 from bertc.ir.program.stage import Stage
 from bertc.objectives import MicroBatch, RowView, tensors_of
@@ -20,14 +22,19 @@ def row_text(
     micro_batch: MicroBatch,
     batch: RawBatch,
     row: int,
+    labels: Sequence[str],
     color: bool,
 ) -> str:
-    """A row as text: a paragraph per segment of each example, then the targets of each term."""
+    """A row as text: a paragraph per segment of each example, then the targets of each term.
+
+    ``labels`` are those of its spans.
+    """
     # Networks after a sampled one read its guesses, so the first inputs are shown.
     first = micro_batch.masked or micro_batch.reading
     view = RowView(
         micro_batch, row, int(batch.lengths[row]), first.token_ids[row].tolist(),
         micro_batch.originals[row].tolist(), vocabulary.mask, partial(_token, vocabulary),
+        _spans(batch.spans[row].tolist(), labels),
     )  # fmt: skip
     terms = [(tensors_of(t.objective), micro_batch.terms[t.name]) for t in stage.objective]
     beside: dict[int, str] = {}
@@ -50,6 +57,17 @@ def row_text(
     return "\n".join(
         [*lines, *(line for t, targets in terms for line in _lines(t.explain(targets, view)))]
     )
+
+
+def _spans(codes: list[int], labels: Sequence[str]) -> list[tuple[str, int, int]]:
+    """The label, begin and end of each run of one code."""
+    spans, begin = [], 0
+    for code, run in groupby(codes):
+        end = begin + len(list(run))
+        if code:
+            spans.append((labels[(code & LABEL_BITS) - 1], begin, end))
+        begin = end
+    return spans
 
 
 def _paragraphs(

@@ -29,13 +29,15 @@ BESIDE = "bertc_heads.safetensors"
 class Exported:
     """An exported folder; ``layout`` is a family's or ``bertc``.
 
-    ``architecture`` is the class of transformers that loads it, empty if none does.
+    ``architecture`` is the class of transformers that loads it, empty if none does. It
+    ``lacks_pooler`` where its plain encoder has one there, and draws its weights.
     """
 
     folder: Path
     layout: str
     architecture: str
     notes: tuple[str, ...]
+    lacks_pooler: bool = False
 
     def at(self, folder: Path) -> "Exported":
         """The same export at another path."""
@@ -170,4 +172,6 @@ def _write_hf(
     notes = notes if beside else []
     if chosen.parts - parts_of(held):
         notes.append(f"{chosen.name} draws a pooler when it is loaded, which no vector reads")
-    return Exported(fresh, family.model_type, chosen.name, tuple(notes))
+    plain = family.class_for(frozenset({"pooler"}))
+    lacks = plain is not None and plain.parts == {"pooler"} and "pooler" not in parts_of(held)
+    return Exported(fresh, family.model_type, chosen.name, tuple(notes), lacks)

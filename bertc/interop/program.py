@@ -72,7 +72,7 @@ def to_program(
 def _network(
     family: Family[Any], config: HfConfig, text: tuple[Pretraining, ...], pooler: bool
 ) -> dict[str, Any]:
-    judges = any(one.needs_replacements for one in text)
+    judges = any(one.detects for one in text)
     return {
         **family.settings(config),
         "pooler": family.pooler_of(config) if pooler or any(one.pooled for one in text) else False,

@@ -61,7 +61,8 @@ def export_run(run: Path, folder: Path, pooling: str = "") -> Exported:
     )  # fmt: skip
     if pooling:
         body = resolved.encoder
-        add_pooling(folder, pooling, body.hidden, body.room or LONGEST_TEXT)
+        longest = body.room or LONGEST_TEXT
+        add_pooling(folder, pooling, body.hidden, longest, pooler=not exported.lacks_pooler)
         note = f"sentence-transformers loads it too, with pooling {pooling}"
         exported = replace(exported, notes=(*exported.notes, note))
     return exported

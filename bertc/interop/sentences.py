@@ -28,10 +28,13 @@ def refuse_other_poolings(pooling: str) -> None:
         )
 
 
-def add_pooling(folder: Path, pooling: str, width: int, longest: int) -> None:
+def add_pooling(
+    folder: Path, pooling: str, width: int, longest: int, *, pooler: bool = True
+) -> None:
     """Make a Hugging Face folder one that ``SentenceTransformer`` loads, in its files of 2.0 on.
 
-    ``width`` is that of a hidden state, ``longest`` the most tokens of a text.
+    ``width`` is that of a hidden state, ``longest`` the most tokens of a text. Without a ``pooler``
+    in the folder the encoder is made without one, or its weights would be told to be missing.
 
     Raises:
         UsageError: as ``refuse_other_poolings``.
@@ -41,8 +44,10 @@ def add_pooling(folder: Path, pooling: str, width: int, longest: int) -> None:
     modes = {f"pooling_mode_{name}": kind == pooling for kind, name in MODES.items()}
     modules = [("", f"{MODULES}.Transformer"), (POOLING_FOLDER, f"{MODULES}.Pooling")]
     _write(folder / POOLING_FOLDER / "config.json", {"word_embedding_dimension": width, **modes})
+    without = {} if pooler else {"model_args": {"add_pooling_layer": False}}
     _write(
-        folder / "sentence_bert_config.json", {"max_seq_length": longest, "do_lower_case": False}
+        folder / "sentence_bert_config.json",
+        {"max_seq_length": longest, "do_lower_case": False, **without},
     )
     _write(
         folder / "modules.json",

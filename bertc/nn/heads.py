@@ -19,6 +19,7 @@ from bertc.ir.terms.heads import (
     BoundaryHead,
     Classifier,
     ConditionedSpanHead,
+    CopyingHead,
     DetectorHead,
     HeadNode,
     Projections,
@@ -45,6 +46,10 @@ class Heads(nn.Module):
         found = self._modules[name]
         assert found is not None, "heads are modules"
         return found
+
+    def answer(self, name: str, learned: str) -> None:
+        """Let the head called ``learned`` answer to another name too."""
+        self._modules[name] = self[learned]
 
 
 class Pooler(Linear):
@@ -122,6 +127,14 @@ class TokenHead(nn.Module):
         features_ne = self(x_nh)
         dtype = features_ne.dtype
         return F.linear(features_ne, table_ve.to(dtype), self.bias_of(table_ve).to(dtype))
+
+
+class CopyingTokenHead(TokenHead):
+    """The same with a score per state, above 0 if the input token is copied."""
+
+    def __init__(self, table: Table, name: str, node: Body) -> None:
+        super().__init__(table, name, node)
+        self.copy = Linear(table, f"{name}.copy")
 
 
 class AdaptiveTokenHead(nn.Module):
@@ -258,6 +271,8 @@ def module_of(node: HeadNode, name: str, encoder: Body) -> nn.Module:
             if isinstance(encoder.head, AdaptiveHead):
                 return AdaptiveTokenHead(table, name)
             return TokenHead(table, name, encoder)
+        case CopyingHead():
+            return CopyingTokenHead(table, name, encoder)
         case Classifier():
             return Linear(table, name)
         case BoundaryHead():

@@ -1,13 +1,14 @@
-"""Replaced token detection: choice of replacements, and the loss of detecting them.
+"""Replaced tokens: their choice, and the losses of detecting them and of restoring the originals.
 
-Axes: b rows, s positions of a row, k replacements of a row.
+Axes: b rows, s positions of a row, k replacements of a row, p predictions: s or k, n = b*p.
 """
 
-from typing import assert_never
+from typing import Literal, assert_never
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
+from torch import nn
 
 from bertc.ir import address
 from bertc.ir.network.generator import (
@@ -15,12 +16,14 @@ from bertc.ir.network.generator import (
     GeneratorNetwork,
     NoGenerator,
     RandomGenerator,
+    SameTagGenerator,
     UnigramGenerator,
 )
-from bertc.ir.terms.rtd import Rtd
+from bertc.ir.terms.masking import TAG_BITS
+from bertc.ir.terms.rtd import Restore, Rtd
 from bertc.nn import EncoderInputs, gather_positions
 from bertc.nn.body import BodyModule
-from bertc.nn.heads import Detector
+from bertc.nn.heads import CopyingTokenHead, Detector
 from bertc.nn.positions import restarting_positions
 from bertc.objectives.mlm import random_tokens
 from bertc.objectives.sampling.draws import bits, unit64
@@ -29,10 +32,12 @@ from bertc.objectives.targets import (
     MicroBatch,
     Predictions,
     ReplacedTokens,
+    RestoredTokens,
     VocabTensors,
     scatter_tokens,
 )
-from bertc.objectives.term import Predicted, RowView, TermTensors, TextRows, marked
+from bertc.objectives.term import Predicted, RowView, TermTensors, TextRows, TokenTensors, marked
+from bertc.objectives.vocabulary import token_losses
 
 
 class RtdTensors(TermTensors[Rtd, ReplacedTokens, Detector]):
@@ -43,14 +48,8 @@ class RtdTensors(TermTensors[Rtd, ReplacedTokens, Detector]):
     ) -> tuple[EncoderInputs, ReplacedTokens]:
         """Positions to replace; replacements too, unless a network samples them."""
         assert rows.hidden is not None, "rtd replaces masked positions"
-        own = choose_replaced(self.node, rows.inputs, rows.hidden, rows.real, rows.key)
-        if rows.stage.sampled is not None:
-            return reading, own
-        source = rows.stage.replacements
-        others_bk = draw_replacements(source, rows.vocab, rows.inputs, own, rows.key)
-        return reading._replace(
-            token_ids=scatter_tokens(rows.inputs.token_ids, own, others_bk)
-        ), own
+        own = choose_replaced(self.node.over, rows.inputs, rows.hidden, rows.real, rows.key)
+        return with_replacements(rows, reading, own), own
 
     def positions(self, own: ReplacedTokens, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
         """Positions (b, k) of the chosen tokens, with first ones; None: all are classified."""
@@ -93,7 +92,8 @@ class RtdTensors(TermTensors[Rtd, ReplacedTokens, Detector]):
         guesses_bk: Int[torch.Tensor, "b k"],
     ) -> EncoderInputs:
         """Inputs with the guesses at the chosen positions; the first token of a row stays."""
-        return reading._replace(token_ids=scatter_tokens(batch.originals, own, guesses_bk))
+        ids_bs = scatter_tokens(batch.originals, own.positions, guesses_bk)
+        return reading._replace(token_ids=ids_bs)
 
     def marks(self, own: ReplacedTokens, row: int) -> set[int]:
         """Positions of the replaced tokens."""
@@ -121,6 +121,81 @@ class RtdTensors(TermTensors[Rtd, ReplacedTokens, Detector]):
         return other_bs if self.node.over == "all" else other_bs.gather(1, own.positions)
 
 
+class RestoreTensors(TokenTensors[Restore, RestoredTokens, nn.Module]):
+    """The original of each replaced token, or of all tokens."""
+
+    def targets(
+        self, rows: TextRows, reading: EncoderInputs
+    ) -> tuple[EncoderInputs, RestoredTokens]:
+        """Positions to replace and the originals; replacements too, unless a network samples."""
+        assert rows.hidden is not None, "restore replaces masked positions"
+        where = choose_replaced(self.node.over, rows.inputs, rows.hidden, rows.real, rows.key)
+        ids_bs = rows.inputs.token_ids
+        originals_bp = ids_bs if self.node.over == "all" else ids_bs.gather(1, where.positions)
+        return with_replacements(rows, reading, where), RestoredTokens(*where, originals_bp)
+
+    def positions(self, own: RestoredTokens, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
+        """Positions (b, k) of the chosen tokens; None: all are predicted."""
+        return None if self.node.over == "all" else (own.positions,)
+
+    def score(
+        self,
+        states: tuple[torch.Tensor, ...],
+        own: RestoredTokens,
+        batch: MicroBatch,
+        head: nn.Module,
+        network: BodyModule,
+        chances: torch.Tensor | None,
+    ) -> Predicted:
+        """Scores over the vocabulary, of all tokens mixed with a copy of the input."""
+        by_head = token_losses(states[0], own.targets, head, network, z=self.node.z)
+        if not isinstance(head, CopyingTokenHead):
+            return by_head
+        same_n = (batch.reading.token_ids == own.targets).reshape(-1)
+        copies_n = head.copy(states[0]).float().reshape(-1)
+        losses_n = copied_losses(by_head.losses, copies_n, same_n)
+        return Predicted(losses_n, torch.where(copies_n > 0, same_n, by_head.hits))
+
+    def weights(self, own: RestoredTokens) -> torch.Tensor:
+        """1 where a token is predicted, else 0; (b, s) or (b, k)."""
+        return own.classified
+
+    def chances(self, own: RestoredTokens) -> torch.Tensor:
+        """A random number (b, k) per replaced token."""
+        return own.chances
+
+    def take_guesses(
+        self,
+        own: RestoredTokens,
+        batch: MicroBatch,
+        reading: EncoderInputs,
+        guesses_bk: Int[torch.Tensor, "b k"],
+    ) -> EncoderInputs:
+        """Inputs with the guesses at the chosen positions; the first token of a row stays."""
+        ids_bs = scatter_tokens(batch.originals, own.positions, guesses_bk)
+        return reading._replace(token_ids=ids_bs)
+
+    def marks(self, own: RestoredTokens, row: int) -> set[int]:
+        """Positions of the replaced tokens."""
+        return marked(own.positions, own.weights, row)
+
+    def explain(self, own: RestoredTokens, view: RowView) -> list[tuple[str, str]]:
+        """Numbers of tokens predicted and replaced."""
+        predicted = int(own.classified[view.row].sum())
+        return [("restore", f"{predicted} predicted, {len(self.marks(own, view.row))} replaced")]
+
+
+def copied_losses(
+    losses_n: Float[torch.Tensor, "n"],
+    copies_n: Float[torch.Tensor, "n"],
+    same_n: Bool[torch.Tensor, "n"],
+) -> Float[torch.Tensor, "n"]:
+    """-log(c [input is the original] + (1 - c) q) of -log q, c the sigmoid of ``copies`` (n,)."""
+    other_n = losses_n - F.logsigmoid(-copies_n)
+    either_n = -torch.logaddexp(F.logsigmoid(copies_n), -other_n)
+    return torch.where(same_n, either_n, other_n)
+
+
 def _first_positions(batch: MicroBatch) -> Int[torch.Tensor, "#b s"]:
     """The position of the first token of each token's example."""
     tokens_bs, numbers_bs = batch.originals, batch.reading.sequence_ids
@@ -130,15 +205,34 @@ def _first_positions(batch: MicroBatch) -> Int[torch.Tensor, "#b s"]:
     return lane_s - restarting_positions(numbers_bs)
 
 
+def with_replacements(
+    rows: TextRows, reading: EncoderInputs, where: ReplacedTokens
+) -> EncoderInputs:
+    """The inputs with tokens replaced at random; unchanged where a network samples them."""
+    if rows.stage.sampled is not None:
+        return reading
+    source = rows.stage.replacements
+    others_bk = draw_replacements(source, rows.vocab, rows.inputs, where, rows.key)
+    ids_bs = scatter_tokens(rows.inputs.token_ids, where.positions, others_bk)
+    return reading._replace(token_ids=ids_bs)
+
+
 def choose_replaced(
-    objective: Rtd, inputs: Inputs, masks: Predictions, real_bs: Bool[torch.Tensor, "b s"], key: int
+    over: Literal["all", "masked"],
+    inputs: Inputs,
+    masks: Predictions,
+    real_bs: Bool[torch.Tensor, "b s"],
+    key: int,
 ) -> ReplacedTokens:
-    """Replace the masked positions; random numbers are keyed by position, so duplicates agree."""
+    """Replace the masked positions; random numbers are keyed by position, so duplicates agree.
+
+    ``over`` says which tokens are asked about.
+    """
     return ReplacedTokens(
         masks.positions,
         masks.weights,
         unit64(_bits(inputs, masks.positions, key)),
-        real_bs.float() if objective.over == "all" else masks.weights,
+        real_bs.float() if over == "all" else masks.weights,
     )
 
 
@@ -151,10 +245,33 @@ def draw_replacements(
             return random_tokens("corpus", vocab, _bits(inputs, where.positions, key))
         case RandomGenerator():
             return random_tokens("ordinary", vocab, _bits(inputs, where.positions, key))
+        case SameTagGenerator():
+            tags_bk = inputs.tags.gather(1, where.positions)
+            return same_tag_tokens(vocab, tags_bk, _bits(inputs, where.positions, key))
         case NoGenerator() | GeneratorNetwork():
             raise ValueError(f"generator={source.kind} is a network, not a source of random tokens")
         case _:
             assert_never(source)
+
+
+def same_tag_tokens(
+    vocab: VocabTensors,
+    tags_bk: Int[torch.Tensor, "b k"],
+    bits_bk: Int[torch.Tensor, "b k"],
+) -> Int[torch.Tensor, "b k"]:
+    """Random ids (b, k) by their frequency among the tokens of a tag.
+
+    Tags that the training text lacks draw from all of it.
+    """
+    ends_t = vocab.by_tag[vocab.size - 1 :: vocab.size]
+    begins_t = F.pad(ends_t[:-1], (1, 0))
+    tags_bk = (tags_bk & ((1 << TAG_BITS) - 1)).clamp(max=len(ends_t) - 1)
+    begin_bk, end_bk = begins_t[tags_bk], ends_t[tags_bk]
+    known_bk = end_bk > begin_bk
+    begin_bk, end_bk = torch.where(known_bk, begin_bk, 0), torch.where(known_bk, end_bk, 1)
+    at_bk = begin_bk + unit64(bits_bk).to(ends_t.dtype) * (end_bk - begin_bk)
+    drawn_bk = torch.searchsorted(vocab.by_tag, at_bk, right=True)
+    return drawn_bk.clamp(max=len(vocab.by_tag) - 1) % vocab.size
 
 
 def _bits(

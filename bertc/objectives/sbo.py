@@ -27,7 +27,7 @@ class SboTensors(TokenTensors[Sbo, Boundaries, Boundary]):
         own = find_boundaries(self.node, rows.inputs, rows.real, rows.hidden, rows.vocab)
         if not rows.stage.translates:
             return reading, own
-        spans = {m.translations: m.unit.kind == "span" for m in rows.stage.masked_terms()}
+        spans = {m.translations: m.unit.masks_spans for m in rows.stage.masked_terms()}
         asked_b = torch.where(rows.translated, float(spans[True]), float(spans.get(False, False)))
         return reading, own._replace(weights=own.weights * asked_b[:, None])
 

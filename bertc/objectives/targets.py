@@ -27,6 +27,8 @@ class Inputs(NamedTuple):
     languages: Int[torch.Tensor, "b 2"]  # of the first and second text
     following: Int[torch.Tensor, "b"]  # the token after the row; -1 at the end of its text
     backward: Int[torch.Tensor, "b"]  # 1 where the row holds its text in reverse
+    spans: Int[torch.Tensor, "b s_or_0"]  # a code for each span of a tagger, 0 outside
+    tags: Int[torch.Tensor, "b s_or_0"]  # the tag of each token, 0 for none
 
 
 class VocabTensors(NamedTuple):
@@ -41,6 +43,7 @@ class VocabTensors(NamedTuple):
     special: Bool[torch.Tensor, "v"]
     unigram_cdf: Float[torch.Tensor, "v"]  # cumulative frequency in the training text
     frequency: Float[torch.Tensor, "v"]  # in the training text; the lowest for absent tokens
+    by_tag: Float[torch.Tensor, "t*v"] = torch.empty(0)  # cumulative frequency, tag by tag
 
 
 class Predictions(NamedTuple):
@@ -88,6 +91,16 @@ class ReplacedTokens(NamedTuple):
     weights: Float[torch.Tensor, "b k"]  # 1 or 0
     chances: Float[torch.Tensor, "b k"]  # uniform in [0, 1), decides the guess
     classified: Float[torch.Tensor, "b s_or_k"]  # 1 where classified: all tokens, or ``positions``
+
+
+class RestoredTokens(NamedTuple):
+    """Positions to replace, as ``ReplacedTokens``, and the originals to predict."""
+
+    positions: Int[torch.Tensor, "b k"]
+    weights: Float[torch.Tensor, "b k"]
+    chances: Float[torch.Tensor, "b k"]
+    classified: Float[torch.Tensor, "b s_or_k"]  # 1 where predicted
+    targets: Int[torch.Tensor, "b s_or_k"]
 
 
 class TaskTargets(NamedTuple):
@@ -181,12 +194,11 @@ class MicroBatch(NamedTuple):
 
 def scatter_tokens(
     token_ids_bs: Int[torch.Tensor, "b s"],
-    where: ReplacedTokens,
+    positions_bk: Int[torch.Tensor, "b k"],
     others_bk: Int[torch.Tensor, "b k"],
 ) -> Int[torch.Tensor, "b s"]:
     """Scatter ids (b, k) into token ids (b, s): never into position 0, and once per position."""
     b, s = token_ids_bs.shape
-    positions_bk = where.positions
     # Two ids for one position would race, so the second goes beyond the row, like unused slots.
     again_bk = F.pad(positions_bk.diff(dim=1) == 0, (1, 0), value=False)
     slots_bk = torch.where((positions_bk > 0) & ~again_bk, positions_bk, s)

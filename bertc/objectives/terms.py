@@ -21,7 +21,7 @@ from bertc.ir.terms.kd_states import KdCls, KdEmbeddings, KdHidden
 from bertc.ir.terms.masked import Mlm, Tlm
 from bertc.ir.terms.pairs import Nsp, Sop
 from bertc.ir.terms.plm import Plm
-from bertc.ir.terms.rtd import Rtd
+from bertc.ir.terms.rtd import Restore, Rtd
 from bertc.ir.terms.sbo import Sbo
 from bertc.nn import EncoderInputs, gather_positions
 from bertc.nn.body import Outputs
@@ -32,7 +32,7 @@ from bertc.objectives.kd_layers import KdRelatedTensors, KdStatesTensors
 from bertc.objectives.mlm import MaskedTensors
 from bertc.objectives.pairs import EmbedTensors, PairTensors
 from bertc.objectives.plm import PlmTensors
-from bertc.objectives.rtd import RtdTensors
+from bertc.objectives.rtd import RestoreTensors, RtdTensors
 from bertc.objectives.sbo import SboTensors
 from bertc.objectives.targets import MicroBatch
 from bertc.objectives.term import TermTensors
@@ -55,6 +55,8 @@ def tensors_of(objective: Objective) -> AnyTensors:
             return PairTensors(objective)
         case Rtd():
             return RtdTensors(objective)
+        case Restore():
+            return RestoreTensors(objective)
         case Embed():
             return EmbedTensors(objective)
         case Task():

@@ -23,6 +23,7 @@ from bertc.ir.terms.heads import (
     BoundaryHead,
     Classifier,
     ConditionedSpanHead,
+    CopyingHead,
     DetectorHead,
     Projections,
     VectorHead,
@@ -142,7 +143,13 @@ class Graph(nn.Module):
             case DetectorHead():
                 scores_bs: torch.Tensor = head(states_bsh)
                 return scores_bs.float()
-            case BoundaryHead() | ConditionedSpanHead() | Projections() | VectorHead():
+            case (
+                BoundaryHead()
+                | ConditionedSpanHead()
+                | CopyingHead()
+                | Projections()
+                | VectorHead()
+            ):
                 raise AssertionError("left out")
             case unreachable:
                 assert_never(unreachable)
@@ -214,6 +221,8 @@ def _left_out(stage: AnyStage, term: Objective) -> str:
         return "it is of the generator"
     if term.order == "permuted":
         return "it reads rows in a permuted order"
+    if isinstance(term.head_node, CopyingHead):
+        return "its scores are of tokens and of copying the input"
     return "it scores spans between two tokens" * isinstance(term.head_node, BoundaryHead)
 
 

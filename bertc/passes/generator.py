@@ -73,11 +73,11 @@ def _one_width(given: Given, encoder: Given, diagnostics: Diagnostics) -> None:
 def _has_use(program: Complete, node: Generator, diagnostics: Diagnostics) -> None:
     objectives = [t.objective for s in program.stages for t in s.objective]
     span = program.span("generator")
-    judged = any(objective.needs_replacements for objective in objectives)
-    if not isinstance(node, NoGenerator) and not judged:
+    judge = next((o for o in objectives if o.needs_replacements), None)
+    if not isinstance(node, NoGenerator) and not judge:
         diagnostics.error(
             "E231",
-            "a generator is only used by rtd, and no objective is rtd",
+            "a generator is only used by rtd and restore, and the objective has neither",
             span,
             notes=note("the objective is set here", program.span("objective")),
             help="objective=rtd*50+mlm or generator=none"
@@ -86,14 +86,14 @@ def _has_use(program: Complete, node: Generator, diagnostics: Diagnostics) -> No
             fix=fix(program.origins["generator"], "generator=none"),
         )
     learns = any(objective.masks for objective in objectives)
-    if isinstance(node, GeneratorNetwork) and judged and not learns:
+    if isinstance(node, GeneratorNetwork) and judge and not learns:
         diagnostics.error(
             "E232",
             "the generator is a network, but no mlm term trains it",
             span,
             label="needs an mlm term",
             notes=note("the objective is set here", program.span("objective")),
-            help="objective=rtd*50+mlm or generator=unigram",
+            help=f"objective={_beside_mlm(judge)} or generator=unigram",
             fix=fix(program.origins["generator"], "generator=unigram"),
         )
 
@@ -106,10 +106,11 @@ def _stage_fits(stage: StageSettings, node: Generator, diagnostics: Diagnostics)
         return
     span, masks = stage.span("objective"), next((o.kind for o in objectives if o.masks), "")
     if isinstance(node, NoGenerator):
-        network = "generator=0.25" if masks else "objective=rtd*50+mlm generator=0.25"
+        network = "generator=0.25" if masks else f"objective={_beside_mlm(judge)} generator=0.25"
         diagnostics.error(
             "E230",
-            f"{judge.kind} detects replaced tokens, but there is no generator to replace any",
+            f"{judge.kind} {'detects' if judge.detects else 'reads'} replaced tokens, but there is "
+            "no generator to replace any",
             span,
             label="needs a generator",
             help=network if masks else f"{network} or generator=unigram",
@@ -122,7 +123,7 @@ def _stage_fits(stage: StageSettings, node: Generator, diagnostics: Diagnostics)
             span,
             label="the encoder reads replacements, not masks",
             notes=note(f"generator = {node.kind}", stage.span("generator")),
-            help="objective=rtd or generator=0.25",
+            help=f"objective={judge.kind} or generator=0.25",
             fix=fix(stage.origins["generator"], "generator=0.25"),
         )
     elif masks and (alone := judge.masks_alone) and alone.p != _default_p(judge):
@@ -136,6 +137,11 @@ def _stage_fits(stage: StageSettings, node: Generator, diagnostics: Diagnostics)
             help=by_masking.replacement if by_masking else f"leave p of {judge.kind} out",
             fix=by_masking,
         )
+
+
+def _beside_mlm(judge: Objective) -> str:
+    """An objective with both terms, weighed as in ELECTRA."""
+    return f"{judge.kind}{'*50' * judge.detects}+mlm"
 
 
 def _default_p(judge: Objective) -> float:

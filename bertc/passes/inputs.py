@@ -6,7 +6,9 @@ from bertc.diagnostics import Diagnostics, Fix, Span
 from bertc.ir.changing.growth import TEACHER, FromOther, FromTokens, FromVectors
 from bertc.ir.data import Docstrings, Files, Hf, Parallel
 from bertc.ir.learning.augmentation import EditedCopies, ReplacedCopies
+from bertc.ir.network.generator import SameTagGenerator
 from bertc.ir.program.complete import Complete
+from bertc.ir.terms.masking import TaggedUnit, is_span_file
 from bertc.passes.vocabulary import nowhere_to_begin
 from bertc.storage.endings import NO_TEXT, no_text, suffix
 from bertc.storage.paths import files_matching, is_file, is_folder, user_path
@@ -74,10 +76,17 @@ def _is_there(init: FromOther | FromTokens) -> bool:
 
 
 def _beside_text(program: Complete) -> Iterator[tuple[str, bool, Span | None]]:
-    """Folders (True) and files that initial vectors and copies of examples are made from."""
+    """Folders (True) and files of initial vectors, of taggers and for copies of examples."""
     if isinstance(program.init, FromVectors):
         yield program.init.path, False, program.span("init")
     for stage in program.stages:
+        for term in stage.objective:
+            unit = term.objective.masks.unit if term.objective.masks else None
+            if isinstance(unit, TaggedUnit):
+                yield unit.source, not is_span_file(unit.source), stage.span("objective")
+        if isinstance(stage.generator, SameTagGenerator):
+            name = stage.generator.source
+            yield name, not is_span_file(name), stage.span("generator")
         for source in stage.augment:
             match source.copies:
                 case EditedCopies(tagger=tagger, pos=pos) if pos and tagger:

@@ -12,7 +12,7 @@ from bertc.ir.learning.optimizer import Decay, Optimizer, WarmupStableDecay
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Given, Origin, Program, StageGiven
 from bertc.passes.dimensions import CONSTANT
-from bertc.passes.settings.fixes import argument, fix, note
+from bertc.passes.settings.fixes import argument, fix, note, written
 from bertc.passes.settings.stages import DEFAULT_STAGE, has_tasks
 
 Paces = Sequence[tuple[int, int]]
@@ -260,11 +260,15 @@ def _batch_rises(stage: StageSettings, rising: RisingBatch, diagnostics: Diagnos
         setting, instead = wrong, f"microbatch={gcd(microbatch, rows, batch)}"
     elif rows >= batch or over >= steps:
         instead = "batch_warmup=none"
+    place, wrong_place = stage.span("batch_warmup"), stage.span(wrong)
+    notes = note(f"{wrong} = {getattr(stage, wrong)}", wrong_place)
+    if written(stage.origins[wrong]) and not written(stage.origins["batch_warmup"]):
+        place, notes = wrong_place, note("batch_warmup is set here", place)
     diagnostics.error(
         "E328",
         f"batch_warmup {fault}",
-        stage.span("batch_warmup"),
-        notes=note(f"{wrong} = {getattr(stage, wrong)}", stage.span(wrong)),
+        place,
+        notes=notes,
         help=instead,
         fix=fix(stage.origins[setting], instead),
     )

@@ -3,9 +3,11 @@
 import math
 
 from bertc.diagnostics import Diagnostics
+from bertc.ir.data import RUNNING
 from bertc.ir.learning.objective import Objective
+from bertc.ir.network.generator import SameTagGenerator
 from bertc.ir.program.complete import StageSettings
-from bertc.ir.terms.masking import SpanUnit
+from bertc.ir.terms.masking import TaggedUnit
 from bertc.ir.terms.node import LanguageModel
 from bertc.passes.settings.fixes import argument, fix, note, terms_written
 from bertc.planning.plan import largest_divisor
@@ -16,6 +18,7 @@ def check_terms(stage: StageSettings, diagnostics: Diagnostics) -> None:
     _stand_together(stage, diagnostics)
     _one_softmax(stage, diagnostics)
     _order_possible(stage, diagnostics)
+    _tags_read(stage, diagnostics)
 
 
 def _stand_together(stage: StageSettings, diagnostics: Diagnostics) -> None:
@@ -49,7 +52,7 @@ def _stand_together(stage: StageSettings, diagnostics: Diagnostics) -> None:
             help=f"objective={alone} or objective={refused}",
             fix=fix(stage.origins["objective"], f"objective={alone}"),
         )
-    spans = any(isinstance(term.masks.unit, SpanUnit) for term in terms if term.masks)
+    spans = any(term.masks.unit.masks_spans for term in terms if term.masks)
     reads = next((term.title for term in terms if term.reads_spans), "")
     if reads and not spans:
         diagnostics.error(
@@ -113,6 +116,39 @@ def _order_possible(stage: StageSettings, diagnostics: Diagnostics) -> None:
             label="without block the whole row is permuted",
             **argument("objective", stage.origins["objective"], "block", str(near), place),
         )
+
+
+def _tags_read(stage: StageSettings, diagnostics: Diagnostics) -> None:
+    """Report tags of running text, and terms that mask the spans of different taggers."""
+    terms = [term.objective for term in stage.objective]
+    origin = stage.origins["objective"]
+    units = {
+        number: masks.unit
+        for number, term in enumerate(terms)
+        if (masks := term.masks) and isinstance(masks.unit, TaggedUnit)
+    }
+    judged = any(term.needs_replacements for term in terms)
+    by_tag = judged and isinstance(stage.generator, SameTagGenerator)
+    if (units or by_tag) and stage.format.kind in RUNNING:
+        reader = "unit = tagged" if units else "generator = same-tag"
+        diagnostics.error(
+            "E385",
+            f"{reader} reads tags of rows, but rows of a stream continue their own text",
+            stage.span("format") or origin.span,
+            help="format=full-sentences",
+            fix=fix(stage.origins["format"], "format=full-sentences"),
+        )
+    first = min(units, default=0)
+    for number, another in units.items():
+        unit = units[first]
+        if (another.source, another.labels) != (unit.source, unit.labels):
+            diagnostics.error(
+                "E386",
+                f"{terms[first].title} and {terms[number].title} mask the spans of different "
+                "taggers, but a stage reads those of one",
+                origin.parts.get((number, "objective", "unit"), origin.span),
+                help="name the same tagger, with the same labels, in both terms",
+            )
 
 
 def _as_written(stage: StageSettings, wanted: Objective) -> str:

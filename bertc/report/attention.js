@@ -1,5 +1,6 @@
 // Heads of attention: a small canvas each, drawn when it comes into view, and one of them closer.
 
+const MOST_LABELS = 40;
 
 function made(tag, properties = {}, ...children) {
   const found = Object.assign(document.createElement(tag), properties);
@@ -15,8 +16,8 @@ function colour(name) {
 }
 
 async function showAttention(root) {
-  const about = await (await unpacked(`${root.dataset.maps}-about`)).json();
-  const levels = new Uint8Array(await (await unpacked(root.dataset.maps)).arrayBuffer());
+  const about = await unpacked(`${root.dataset.maps}-about`).json();
+  const levels = new Uint8Array(await unpacked(root.dataset.maps).arrayBuffer());
   const heads = about.heads.flatMap((count, layer) => Array.from({ length: count }, (_, head) => [layer, head]));
   const sizes = about.views.map((view) => heads.length * view.queries.length * view.keys.length);
   let view = 0, chosen = 0, query = -1, low, high;
@@ -40,10 +41,17 @@ async function showAttention(root) {
     context.putImageData(image, 0, 0);
   };
 
-  const large = made("canvas"), told = made("p", { className: "note" }), words = made("div", { className: "words" });
+  const large = made("canvas"), down = made("div", { className: "down" }), across = made("div", { className: "across" });
+  const map = made("div", { className: "map" }, made("span"), across, down, large);
+  const scale = made("div", { className: "scale note" }, ...[0, 5, 25, 50, 100].map((percent) => {
+    const mark = made("span", { textContent: `${percent}%` });
+    mark.style.left = `${100 * Math.sqrt(percent / 100)}%`;
+    return mark;
+  }));
+  const told = made("p", { className: "note" }), words = made("div", { className: "words" });
   const title = made("h3");
   const closer = made("div", { className: "closer" },
-    made("div", {}, title, large, told), made("div", {}, words));
+    made("div", {}, title, map, scale, told), made("div", {}, words));
   const buttons = heads.map(([layer, head], number) => {
     const said = about.said[`${layer}.${head}`];
     const button = made("button", { className: "head", type: "button", title: said || "" },
@@ -51,6 +59,10 @@ async function showAttention(root) {
     button.addEventListener("click", () => { chosen = number; showCloser(); closer.scrollIntoView({ block: "nearest" }); });
     return button;
   });
+  // Tokens beside a map; of many each second, third, ..., so that they can be read.
+  const labels = (tokens) => tokens.map((token, at) => made("span", {
+    textContent: at % Math.ceil(tokens.length / MOST_LABELS) ? "" : token, title: token,
+  }));
   const seen = new Set();
   const watching = new IntersectionObserver((entries) => entries.forEach((entry) => {
     const number = buttons.indexOf(entry.target);
@@ -67,6 +79,8 @@ async function showAttention(root) {
     title.textContent = `Layer ${layer}, head ${head}${about.said[`${layer}.${head}`] ? `: ${about.said[`${layer}.${head}`]}` : ""}`;
     draw(large, chosen);
     large.style.aspectRatio = `${keys.length} / ${queries.length}`;
+    down.replaceChildren(...labels(queries));
+    across.replaceChildren(...labels(keys));
     const row = query < 0 ? null : map.subarray(query * keys.length, (query + 1) * keys.length);
     words.replaceChildren(...keys.map((token, at) => {
       const button = made("button", { type: "button", textContent: token });

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertc.diagnostics import plain_text
+from bertc.diagnostics import DataError, plain_text
 from bertc.inference.heads import Head, heads
 from bertc.inference.looking import Looking, looking
 from bertc.ir.program.resolved import Resolved
@@ -21,8 +21,8 @@ PATTERNS = {
 }  # fmt: skip
 """Patterns of heads, and letters for them."""
 HOW = (
-    "A square is a head: a row for each token that looks, a column for each that it looks at, the "
-    "darker the more. Click one to see it closer, then a token to see what it looks at."
+    "A square is a head: a row for each token that looks, a column for each that it looks at, "
+    "stronger in colour the more. Click one to see it closer, then a token to see what it looks at."
 )
 
 
@@ -34,7 +34,10 @@ def attention_section(resolved: Resolved, run: Path, cache: Path) -> Sequence[Co
         DataError: if files are damaged, or the network has no heads.
     """
     text, pair = first_text(resolved, run, cache)
-    found = heads(run, examples=SAMPLED_ROWS, cache=cache, quiet=True)
+    try:
+        found = heads(run, examples=SAMPLED_ROWS, cache=cache, quiet=True)
+    except DataError:  # patterns come with scores, which a run may lack; maps need none
+        found = None
     shown = element("p", text, f" / {pair}" if pair else "")
     return (shown, *attention_body(looking(run, text, pair, found)))
 

@@ -16,7 +16,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.report.markup import Content, element, in_picture, note_below, table_of
 from bertc.report.page import Picture
-from bertc.report.plotly_js import COLOURS, figure, objects, picture_title
+from bertc.report.plotly_js import COLOURS, figure, picture_title, trace
 from bertc.report.prepared import SENTENCES, prepared_text, sentences
 
 EXAMPLES = 20_000
@@ -105,7 +105,8 @@ def _of_task(task: AnyTask, stage: Stage, vocabulary: Vocabulary) -> Sequence[Co
     body.append(_histogram(rows.lengths.tolist(), f"Tokens a row: {in_picture(task.title)}"))
     labels = Counter(e.label for e in sample if isinstance(e, LabelledExample) and e.label)
     if 1 < len(labels) <= MOST_LABELS:
-        bars = objects().Bar(
+        bars = trace(
+            "bar",
             x=[in_picture(label) for label, _ in labels.most_common()],
             y=[count for _, count in labels.most_common()],
             marker={"color": COLOURS[1]},
@@ -134,7 +135,8 @@ def _histogram(lengths: Sequence[int], title: str) -> Picture:
     counts, edges = np.histogram(
         np.minimum(lengths, far), bins=np.arange(0, far + 2 * width, width)
     )
-    bars = objects().Bar(
+    bars = trace(
+        "bar",
         x=edges[:-1].tolist(),
         y=counts.tolist(),
         width=width,

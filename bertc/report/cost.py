@@ -1,6 +1,6 @@
 """The cost of a run, as estimated beside what it took."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from bertc.diagnostics import UsageError
 from bertc.estimate import Estimate, estimate
@@ -10,12 +10,16 @@ from bertc.estimate.where import TITLES
 from bertc.interop.folders import read_network
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
+from bertc.report.axes import time_unit
 from bertc.report.markup import Content, element, in_picture, note_below, table_of
 from bertc.report.page import Picture
-from bertc.report.plotly_js import COLOURS, figure, legend, objects, picture_title
+from bertc.report.plotly_js import COLOURS, figure, legend, picture_title, trace
+from bertc.report.went import went
 from bertc.runs.curves import Curves
 from bertc.runs.folder import RunFolder
 from bertc.runs.lock import Lock
+from bertc.runs.spent import Usage, by_stage
+from bertc.runs.spent import read as read_spent
 
 ELSEWHERE = "h200"
 """The device of the estimate where nothing says which device the run had."""
@@ -48,7 +52,7 @@ def told_cost(resolved: Resolved, lock: Lock | None) -> Estimate:
 
 
 def cost_section(folder: RunFolder, curves: Curves) -> Sequence[Content | Picture]:
-    """A table of estimates beside measurements, and the parts of an estimated step.
+    """A table of estimates beside measurements, where time went, and the parts of a step.
 
     Raises:
         MissingInputError, DataError: if the run's files cannot be read.
@@ -57,12 +61,19 @@ def cost_section(folder: RunFolder, curves: Curves) -> Sequence[Content | Pictur
     if lock is not None:
         lock.refuse_misfit(resolved)
     told = told_cost(resolved, lock)
-    rows = [_parameters(told, folder), *_work(told, resolved, curves), _memory(told)]
+    spent = by_stage(read_spent(folder.spent))
+    rows = [
+        _parameters(told, folder),
+        *_work(told, resolved, curves, spent),
+        _memory(told, spent, on_cpu=lock is None or lock.plan.device == "cpu"),
+    ]
     return (
         table_of(("", "estimated", "measured", "difference"), rows),
         note_below(
-            f"Estimated for {told.time.device}. {told.time.basis} Memory is not recorded by runs."
+            f"Estimated for {told.time.device}. {told.time.basis} Memory measured is that of the "
+            "first process as a whole, on a CPU with Python, torch and the data."
         ),
+        *went(told, spent),
         *_where(told),
     )
 
@@ -74,7 +85,9 @@ def _parameters(told: Estimate, folder: RunFolder) -> Sequence[Content]:
             change_text(weights, told.parameters.total))  # fmt: skip
 
 
-def _work(told: Estimate, resolved: Resolved, curves: Curves) -> list[Sequence[Content]]:
+def _work(
+    told: Estimate, resolved: Resolved, curves: Curves, spent: Mapping[str, Usage]
+) -> list[Sequence[Content]]:
     rows: list[Sequence[Content]] = []
     last = curves.points[-1] if curves.points else None
     done = last.step if last else 0
@@ -86,7 +99,9 @@ def _work(told: Estimate, resolved: Resolved, curves: Curves) -> list[Sequence[C
          "")
     )  # fmt: skip
     step = told.time.seconds_per_step
-    mean = seconds / done if done and seconds else 0.0
+    steps = sum(each.steps for each in spent.values())
+    measured = sum(each.seconds.get("steps", 0.0) for each in spent.values())
+    mean = measured / steps if steps else seconds / done if done else 0.0
     rows.append(("a step", duration_text(step), *_measured(mean, step)))
     total = told.time.seconds_total
     rows.append(("time", duration_text(total), *_measured(seconds, total * done / resolved.steps)))
@@ -105,8 +120,12 @@ def _measured(
     return (text(value), change_text(value, told)) if value else ("", "")
 
 
-def _memory(told: Estimate) -> Sequence[Content]:
-    return ("memory at its peak", bytes_text(told.memory.peak_bytes), "", "")
+def _memory(told: Estimate, spent: Mapping[str, Usage], on_cpu: bool) -> Sequence[Content]:
+    peak = told.memory.peak_bytes
+    measured = max((each.memory_bytes for each in spent.values()), default=0)
+    text, change = _measured(measured, peak, bytes_text)
+    # A CPU's has Python, torch and the data in it.
+    return ("memory at its peak", bytes_text(peak), text, "" if on_cpu else change)
 
 
 def _where(told: Estimate) -> Sequence[Content | Picture]:
@@ -121,24 +140,26 @@ def _where(told: Estimate) -> Sequence[Content | Picture]:
 
 def _parts(stage: StageEstimate, named: bool) -> Picture:
     costs = [cost for cost in stage.where if cost.seconds][::-1]
+    title, unit = time_unit(max((cost.seconds for cost in costs), default=0.0))
     bars = [
-        objects().Bar(
+        trace(
+            "bar",
             orientation="h",
-            name=title,
+            name=bound,
             y=[TITLES.get(cost.part, cost.part) for cost in costs],
-            x=[getattr(cost, field) for cost in costs],
+            x=[getattr(cost, field) / unit for cost in costs],
             marker={"color": COLOURS[number]},
             customdata=[duration_text(getattr(cost, field)) for cost in costs],
             hovertemplate="%{customdata}<extra>%{fullData.name}</extra>",
         )
-        for number, (title, field) in enumerate(BOUNDS)
+        for number, (bound, field) in enumerate(BOUNDS)
     ]
     made = figure(
         bars,
         title=picture_title(f"Stage {in_picture(stage.name)}" if named else "A step"),
         barmode="stack",
         showlegend=False,
-        xaxis={"title": {"text": "seconds"}},
+        xaxis={"title": {"text": title}},
         yaxis={"automargin": True},
     )
     return Picture(made)

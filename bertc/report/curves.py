@@ -1,20 +1,17 @@
 """Curves of runs: loss, scores, rate, gradient norm and throughput, along four axes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any
 
 from bertc.diagnostics import DataError
+from bertc.report.axes import Axis, axes, marks
 from bertc.report.markup import Content, element, in_picture, note_below
 from bertc.report.page import Picture
-from bertc.report.plotly_js import COLOURS, figure, legend, objects, picture_title
+from bertc.report.plotly_js import COLOURS, figure, legend, picture_title, trace, values_axis
 from bertc.report.thinning import rounded, smoothed, thinned
-from bertc.runs.curves import Curves, MetricsPoint, XAxis
+from bertc.runs.curves import Curves
 
-AXES: Mapping[str, XAxis] = {
-    "steps": "step", "tokens": "tokens", "seconds": "seconds", "FLOPs": "flops"
-}  # fmt: skip
-assert {*AXES.values()} == {*get_args(XAxis)}
 DRAWN_POINTS, MOST_OF_A_CURVE, FEWEST_OF_A_CURVE = 40_000, 1000, 24
 """Points of all curves of a page, of one, and of each where there are very many."""
 MARKED_POINTS = 100
@@ -39,10 +36,12 @@ class Panel:
     title: str
     names: tuple[str, ...]
     scales: bool = False
+    exponents: str = "e"
+    """plotly's format of large and small values."""
 
 
 def panels(names: Sequence[str]) -> list[Panel]:
-    """The pictures of figures by name (``runs.curves.values_of``), those there are."""
+    """The pictures of figures by name (``runs.figures.values_of``), those there are."""
 
     def named(*beginnings: str, parts: int) -> tuple[str, ...]:
         return tuple(n for n in names if n.startswith(beginnings) and n.count("/") == parts - 1)
@@ -60,7 +59,11 @@ def panels(names: Sequence[str]) -> list[Panel]:
         Panel("Loss by language", of_languages, scales=True),
         Panel("Learning rate", tuple(n for n in names if n == "train/lr"), scales=True),
         Panel("Gradient norm", tuple(n for n in names if n == "train/grad_norm"), scales=True),
-        Panel("Tokens a second", tuple(n for n in names if n == "train/tokens_per_second")),
+        Panel(
+            "Tokens a second",
+            tuple(n for n in names if n == "train/tokens_per_second"),
+            exponents="SI",
+        ),
     ]
     return [panel for panel in found if panel.names]
 
@@ -84,9 +87,10 @@ def curves_section(
     drawn = [panel for panel in every if _is_a_curve(panel, runs)] or every
     wanted = sum(len(panel.names) for panel in drawn) * len(runs)
     most = min(MOST_OF_A_CURVE, max(FEWEST_OF_A_CURVE, DRAWN_POINTS // wanted))
-    pictures = [_picture(panel, runs, names, most) for panel in drawn]
+    along = axes([run.curves for run in runs])
+    pictures = [_picture(panel, runs, along, most) for panel in drawn]
     shown = legend(names) if 1 < len(names) <= MOST_NAMED else None
-    return (shown, _controls(runs), *pictures, _said(runs))
+    return (shown, _controls(along), *pictures, _said(runs))
 
 
 def _is_a_curve(panel: Panel, runs: Sequence[RunCurves]) -> bool:
@@ -98,13 +102,9 @@ def _is_a_curve(panel: Panel, runs: Sequence[RunCurves]) -> bool:
     )
 
 
-def _controls(runs: Sequence[RunCurves]) -> Content:
-    axes = [
-        name
-        for name, axis in AXES.items()
-        if any(getattr(point, axis) for run in runs for point in run.curves.points)
-    ]
-    choice = element("select", (element("option", name) for name in axes), data_control="along")
+def _controls(along: Sequence[Axis]) -> Content:
+    options = (element("option", axis.title) for axis in along)
+    choice = element("select", options, data_control="along")
     return element(
         "div",
         element("label", "along", choice),
@@ -130,26 +130,29 @@ def _said(runs: Sequence[RunCurves]) -> Content:
     return note_below(" ".join(said)) if said else None
 
 
-def _picture(panel: Panel, runs: Sequence[RunCurves], names: Sequence[str], most: int) -> Picture:
+def _picture(panel: Panel, runs: Sequence[RunCurves], along: Sequence[Axis], most: int) -> Picture:
     alone, many = len(runs) == 1, len(runs) > MARKED_RUNS
-    lines = [line for run in runs for line in _lines(panel, run, alone, most)]
+    lines = [line for run in runs for line in _lines(panel, run, along, alone, most)]
+    shown = values_axis(value for line in lines for value in line.raw if value is not None)
     if many:
-        lines = _merged(lines, names)
-    marks = list(_marks(runs[0].curves)) if alone else []
+        lines = _merged(lines)
+    lined = list(marks(runs[0].curves)) if alone else []
     made = figure(
-        [_trace(line, many) for line in lines],
+        [_trace(line, along[0], many) for line in lines],
         title=picture_title(panel.title),
         showlegend=alone and len(lines) > 1,
-        xaxis={"title": {"text": "steps"}},
-        shapes=[mark.line() for mark in marks],
-        annotations=[mark.label() for mark in marks],
+        xaxis={"title": {"text": along[0].title}},
+        yaxis={"exponentformat": panel.exponents, **shown},
+        shapes=[mark.line() for mark in lined],
+        annotations=[mark.label() for mark in lined],
     )
     return Picture(
         made,
-        along={shown: [line.along[shown] for line in lines] for shown in AXES},
+        along={axis.title: [line.along[axis.title] for line in lines] for axis in along},
         smooth=[line.smooth for line in lines],
-        marks={shown: [getattr(mark, axis) for mark in marks] for shown, axis in AXES.items()},
+        marks={axis.title: [axis.place(mark) for mark in lined] for axis in along},
         scales=panel.scales,
+        names=[line.names for line in lines] if many else None,
     )
 
 
@@ -159,9 +162,13 @@ TracePlaces = list[float | None]
 
 @dataclass(frozen=True)
 class _Line:
-    """A curve: its name, the numbers of its colour and of its figure, places by axis, values."""
+    """A curve: its name, the numbers of its colour and of its figure, places by axis, values.
+
+    ``names`` are those of its points in order, each with how many it has.
+    """
 
     title: str
+    names: Sequence[tuple[str, int]]
     colour: int
     nth: int
     dotted: bool
@@ -170,7 +177,9 @@ class _Line:
     smooth: TracePlaces
 
 
-def _lines(panel: Panel, run: RunCurves, alone: bool, most: int) -> Iterator[_Line]:
+def _lines(
+    panel: Panel, run: RunCurves, along: Sequence[Axis], alone: bool, most: int
+) -> Iterator[_Line]:
     """The curves of one run: a colour a figure if it stands alone, else that of the run."""
     both = len({name.partition("/")[0] for name in panel.names}) > 1
     for nth, name in enumerate(panel.names):
@@ -183,32 +192,32 @@ def _lines(panel: Panel, run: RunCurves, alone: bool, most: int) -> Iterator[_Li
         means = smoothed(values)
         yield _Line(
             title=_short(name) if alone else f"{run.name}: {_short(name)}",
+            names=[(in_picture(run.name), len(kept) + 1)],
             colour=nth if alone else run.colour,
             nth=nth,
             dotted=name.endswith("unigram_loss") or both and not alone and name.startswith("train"),
-            along={
-                shown: rounded([getattr(points[at], axis) for at in kept])
-                for shown, axis in AXES.items()
-            },
+            along={axis.title: rounded([axis.place(points[at]) for at in kept]) for axis in along},
             raw=rounded([values[at] for at in kept]),
             smooth=rounded([means[at] for at in kept]),
         )
 
 
-def _merged(lines: Sequence[_Line], names: Sequence[str]) -> list[_Line]:
+def _merged(lines: Sequence[_Line]) -> list[_Line]:
     """Lines of one colour and figure as one with gaps: a browser is slow at hundreds of lines."""
     together: dict[tuple[int, int], list[_Line]] = {}
     for line in lines:
-        together.setdefault((line.colour, line.nth), []).append(line)
+        together.setdefault((line.colour % len(COLOURS), line.nth), []).append(line)
     return [
         replace(
             each[0],
-            title=names[colour],
-            along={name: _end_to_end([line.along[name] for line in each]) for name in AXES},
+            names=[name for line in each for name in line.names],
+            along={
+                name: _end_to_end([line.along[name] for line in each]) for name in each[0].along
+            },
             raw=_end_to_end([line.raw for line in each]),
             smooth=_end_to_end([line.smooth for line in each]),
         )
-        for (colour, _), each in together.items()
+        for each in together.values()
     ]
 
 
@@ -216,10 +225,12 @@ def _end_to_end(parts: Sequence[TracePlaces]) -> TracePlaces:
     return [value for part in parts for value in (*part, None)]
 
 
-def _trace(line: _Line, many: bool) -> Any:
-    colour, title = COLOURS[line.colour % len(COLOURS)], in_picture(line.title)
-    return objects().Scatter(
-        x=line.along["steps"],
+def _trace(line: _Line, along: Axis, many: bool) -> Any:
+    colour = COLOURS[line.colour % len(COLOURS)]
+    title = "%{text}" if many else in_picture(line.title)
+    return trace(
+        "scatter",
+        x=line.along[along.title],
         y=line.raw,
         name=title,
         mode="lines+markers" if len(line.raw) <= MARKED_POINTS and not many else "lines",
@@ -245,48 +256,3 @@ def _short(name: str) -> str:
         return rest[0].replace("_", " ")
     words = [each for each in rest if each not in ("loss", "accuracy")]
     return ", ".join(["training" if kind == "train" else "held out", *words])
-
-
-@dataclass(frozen=True)
-class _Mark:
-    """A vertical line: the beginning of a stage, or a time that the run was taken up again."""
-
-    text: str
-    dash: str
-    step: float
-    tokens: float
-    seconds: float
-    flops: float
-
-    def line(self) -> dict[str, Any]:
-        """A shape of plotly."""
-        return {
-            "type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": self.step, "x1": self.step,
-            "line": {"width": 1, "dash": self.dash},
-        }  # fmt: skip
-
-    def label(self) -> dict[str, Any]:
-        """Its text, as an annotation of plotly."""
-        return {
-            "x": self.step, "yref": "paper", "y": 1, "yanchor": "bottom", "text": self.text,
-            "showarrow": False,
-        }  # fmt: skip
-
-
-def _marks(curves: Curves) -> Iterator[_Mark]:
-    stages = list(dict.fromkeys(point.stage for point in curves.points))
-    before: MetricsPoint | None = None
-    if len(stages) > 1:
-        for stage in stages:
-            yield _mark(in_picture(stage), "dash", before)
-            before = [point for point in curves.points if point.stage == stage][-1]
-    for attempt in curves.attempts[1:]:
-        past = [point for point in curves.points if point.step <= attempt.step]
-        yield _mark("resumed", "dot", past[-1] if past else None, attempt.step)
-
-
-def _mark(text: str, dash: str, at: MetricsPoint | None, step: float | None = None) -> _Mark:
-    """A mark at a point; its own step may be a little later."""
-    if at is None:
-        return _Mark(text, dash, step or 0, 0, 0, 0)
-    return _Mark(text, dash, step or at.step, at.tokens, at.seconds, at.flops)

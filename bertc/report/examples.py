@@ -22,7 +22,7 @@ from bertc.ir.program.stage import Stage
 from bertc.nn import Model
 from bertc.report.markup import Content, Html, element, in_picture, note_below
 from bertc.report.page import Picture
-from bertc.report.plotly_js import COLOUR_SCALE, figure, objects, picture_title
+from bertc.report.plotly_js import COLOUR_SCALE, figure, picture_title, trace
 from bertc.report.prepared import prepared_text, sentences
 from bertc.tasks.gold import AnswerValue, gold
 
@@ -220,9 +220,9 @@ def _confusion(answers: Sequence[_Answer], names: Sequence[str]) -> Picture:
         for right in names
     ]
     labels = [in_picture(name) for name in names]
-    square = objects().Heatmap(
-        z=counts, x=labels, y=labels, colorscale=COLOUR_SCALE, texttemplate="%{z}", xgap=2, ygap=2,
-        showscale=False, hovertemplate="%{y}, answered %{x}: %{z}<extra></extra>",
+    square = trace(
+        "heatmap", z=counts, x=labels, y=labels, colorscale=COLOUR_SCALE, texttemplate="%{z}",
+        xgap=2, ygap=2, showscale=False, hovertemplate="%{y}, answered %{x}: %{z}<extra></extra>",
     )  # fmt: skip
     made = figure(
         [square],

@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 
 from bertc.report.markup import Content, element, in_picture, note_below
 from bertc.report.page import Picture
-from bertc.report.plotly_js import COLOUR_SCALE, COLOURS, figure, objects, picture_title
+from bertc.report.plotly_js import COLOUR_SCALE, COLOURS, figure, picture_title, trace, values_axis
 from bertc.report.scores import said, score_text, scores_of
 from bertc.runs.groups import Group, Summary
 from bertc.runs.intervals import interval
@@ -29,6 +29,11 @@ def varied(groups: Sequence[Group]) -> list[str]:
     """The settings that have several values, each in more than one group or in all."""
     names = groups[0].settings
     return [name for name in names if len({group.settings[name] for group in groups}) > 1]
+
+
+def is_grid(groups: Sequence[Group]) -> bool:
+    """True if groups are points of a grid, which are more than the settings that it varies."""
+    return 0 < len(varied(groups)) < len(groups)
 
 
 def grid_section(groups: Sequence[Group]) -> Sequence[Content | Picture]:
@@ -95,8 +100,8 @@ def _matrix(cells: Sequence[_Cell], pair: tuple[str, str], score: Score) -> Pict
     ]
     means = [[fmean(values) if values else None for values in row] for row in found]
     texts = [[score_text(_summary(v)) if v else "" for v in row] for row in found]
-    square = objects().Heatmap(
-        z=means, x=[*map(in_picture, xs)], y=[*map(in_picture, ys)], text=texts,
+    square = trace(
+        "heatmap", z=means, x=[*map(in_picture, xs)], y=[*map(in_picture, ys)], text=texts,
         texttemplate="%{text}" if len(xs) * len(ys) <= MOST_VALUES else None,
         colorscale=COLOUR_SCALE, reversescale=len(score) != 3, xgap=2, ygap=2,
         colorbar={"thickness": 12},
@@ -112,7 +117,7 @@ def _matrix(cells: Sequence[_Cell], pair: tuple[str, str], score: Score) -> Pict
 
 
 def _marginal(cells: Sequence[_Cell], name: str, score: Score, number: int) -> Picture:
-    go, values = objects(), _in_order({cell.settings[name] for cell in cells})
+    values = _in_order({cell.settings[name] for cell in cells})
     of_value = {
         value: [v for cell in cells if cell.settings[name] == value for v in cell.values]
         for value in values
@@ -121,14 +126,15 @@ def _marginal(cells: Sequence[_Cell], name: str, score: Score, number: int) -> P
     colour = COLOURS[number % len(COLOURS)]
     dots = [(in_picture(value), each) for value in values for each in of_value[value]]
     traces = [
-        go.Scatter(
-            x=[x for x, _ in dots], y=[y for _, y in dots], mode="markers", name="runs",
+        trace(
+            "scatter", x=[x for x, _ in dots], y=[y for _, y in dots], mode="markers", name="runs",
             marker={"size": 6, "color": colour, "opacity": 0.35},
             hovertemplate="%{y:.4f}<extra></extra>",
         ),
-        go.Scatter(
-            x=[*map(in_picture, values)], y=[each.mean for each in summaries], mode="markers",
-            name="mean", marker={"size": 10, "color": colour},
+        trace(
+            "scatter", mode="markers", name="mean",
+            x=[*map(in_picture, values)], y=[each.mean for each in summaries],
+            marker={"size": 10, "color": colour},
             error_y={"type": "data", "array": [interval(each) for each in summaries],
                      "color": colour, "thickness": 1.5},
             text=[score_text(each) for each in summaries],
@@ -140,5 +146,6 @@ def _marginal(cells: Sequence[_Cell], name: str, score: Score, number: int) -> P
         title=picture_title(f"{in_picture(said(score))} by {in_picture(name)}"),
         showlegend=False,
         xaxis={"type": "category", "automargin": True},
+        yaxis=values_axis(each for _, each in dots),
     )
     return Picture(made)

@@ -2,9 +2,13 @@
 // redraws them along another axis. Nothing is fetched.
 "use strict";
 
-async function unpacked(id) {
-  const packed = await fetch(`data:;base64,${document.getElementById(id).textContent}`);
-  return new Response(packed.body.pipeThrough(new DecompressionStream("gzip")));
+function bytesOf(text) {
+  return Uint8Array.fromBase64?.(text) ?? Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+}
+
+function unpacked(id) {
+  const packed = new Blob([bytesOf(document.getElementById(id).textContent)]);
+  return new Response(packed.stream().pipeThrough(new DecompressionStream("gzip")));
 }
 
 const themes = matchMedia("(prefers-color-scheme: dark)");
@@ -29,19 +33,23 @@ function themed(layout) {
 
 // A picture as plotly takes it: its traces along the chosen axis, raw or smoothed.
 function asked(picture, choice) {
-  const { figure, along, smooth, marks } = picture;
+  const { figure, along, smooth, marks, names } = picture;
   const data = figure.data.map((trace, at) => {
     const changed = { ...trace };
+    if (names) changed.text = names[at].flatMap(([name, count]) => Array(count).fill(name));
     if (along && along[choice.along]) changed.x = along[choice.along][at];
     if (smooth && smooth[at] && choice.smooth) changed.y = smooth[at];
     return changed;
   });
   const layout = structuredClone(figure.layout);
   if (along && along[choice.along]) {
-    layout.xaxis = { ...layout.xaxis, title: { text: choice.along, standoff: 6 } };
+    layout.xaxis = {
+      ...layout.xaxis, title: { text: choice.along, standoff: 6 },
+      exponentformat: choice.along.startsWith("FLOPs") ? "power" : "B",
+    };
     (layout.shapes || []).forEach((shape, at) => { shape.x0 = shape.x1 = marks[choice.along][at]; });
     (layout.annotations || []).forEach((each, at) => { each.x = marks[choice.along][at]; });
-    if (picture.scales) layout.yaxis = { ...layout.yaxis, type: choice.log ? "log" : "linear" };
+    if (picture.scales && choice.log) layout.yaxis = { ...layout.yaxis, type: "log", range: null };
   }
   return [data, themed(layout)];
 }
@@ -58,30 +66,61 @@ function choiceOf(section) {
   };
 }
 
+let pictures = [];
+
+function draw(plot) {
+  return Plotly.react(plot, ...asked(pictures[plot.dataset.picture], choiceOf(plot.closest("section"))), options);
+}
+
+function inView(plot) {
+  const box = plot.getBoundingClientRect();
+  return box.bottom > 0 && box.top < innerHeight;
+}
+
+// Pictures that are still to be drawn: those in view first, then the others in their order.
+const waiting = new Set();
+let drawing = null;
+
+function drawSoon(plots) {
+  plots.forEach((plot) => waiting.add(plot));
+  drawing ??= drawWaiting().finally(() => { drawing = null; });
+  return drawing;
+}
+
+async function drawWaiting() {
+  while (waiting.size) {
+    const next = [...waiting].find(inView);
+    if (!next) note("shown");
+    const plot = next ?? waiting.values().next().value;
+    waiting.delete(plot);
+    await draw(plot);
+    // Lets the browser show what is drawn, and scroll, before the next.
+    await new Promise((go) => setTimeout(go));
+  }
+}
+
+// Seconds since the page was asked for, for tests and measurements.
+function note(name) {
+  document.documentElement.dataset[name] ??= (performance.now() / 1000).toFixed(2);
+}
+
 async function drawAll() {
-  const began = performance.now();
   const plots = [...document.querySelectorAll(".plot")];
   if (plots.length) {
     const script = document.createElement("script");
-    script.textContent = await (await unpacked("plotly")).text();
+    script.textContent = await unpacked("plotly").text();
     document.head.append(script);
-    const pictures = await (await unpacked("pictures")).json();
-    const draw = (plot) => Plotly.react(
-      plot, ...asked(pictures[plot.dataset.picture], choiceOf(plot.closest("section"))), options);
-    for (const plot of plots) {
-      await draw(plot);
-      // Lets the browser show what is drawn before the next.
-      await new Promise((go) => setTimeout(go));
-    }
+    pictures = await unpacked("pictures").json();
     for (const control of document.querySelectorAll("[data-control]")) {
-      control.addEventListener("change", () => {
-        control.closest("section").querySelectorAll(".plot").forEach(draw);
-      });
+      control.addEventListener("change", () => drawSoon(control.closest("section").querySelectorAll(".plot")));
     }
-    themes.addEventListener("change", () => plots.forEach(draw));
+    themes.addEventListener("change", () => drawSoon(plots));
+    addEventListener("beforeprint", () => { waiting.forEach(draw); waiting.clear(); });
+    await drawSoon(plots);
   }
+  note("shown");
+  note("seconds");
   document.documentElement.dataset.drawn = plots.length;
-  document.documentElement.dataset.seconds = ((performance.now() - began) / 1000).toFixed(2);
 }
 
 drawAll().catch((error) => {

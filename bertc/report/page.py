@@ -24,7 +24,8 @@ class Picture:
 
     ``along`` are the places of each trace's points by the name of an axis, ``marks`` those of its
     vertical lines; ``smooth`` are smoothed values of each trace. ``whole`` takes a full line,
-    ``scales`` may have a logarithmic axis of values.
+    ``scales`` may have a logarithmic axis of values. ``names`` are those of each trace's points in
+    order, each with how many it has.
     """
 
     figure: Mapping[str, Any]
@@ -34,10 +35,13 @@ class Picture:
     marks: Mapping[str, Sequence[float]] | None = None
     whole: bool = False
     scales: bool = False
+    names: Sequence[Sequence[tuple[str, int]]] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The JSON that the page's script reads."""
-        told = {name: getattr(self, name) for name in ("along", "smooth", "marks", "scales")}
+        told = {
+            name: getattr(self, name) for name in ("along", "smooth", "marks", "scales", "names")
+        }
         return {"figure": self.figure, **{name: each for name, each in told.items() if each}}
 
 

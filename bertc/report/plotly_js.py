@@ -1,6 +1,7 @@
-"""plotly: its objects, and its script for the page. Imported when a page is made."""
+"""Figures as plotly reads them, and its script for the page. Imported when a page is made."""
 
 from collections.abc import Iterable
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -17,36 +18,47 @@ COLOUR_SCALE = [[0, "#f1f5fb"], [0.5, "#6fa0e0"], [1, "#123f86"]]
 """Colours of a matrix from its least to its most."""
 
 
-def objects() -> Any:
-    """plotly's figures and traces.
+@cache
+def plotly_js() -> str:
+    """plotly's script, minified.
 
     Raises:
-        MissingInputError: if it is not installed.
+        MissingInputError: if plotly is not installed.
     """
-    return _package("plotly.graph_objects")
-
-
-def plotly_js() -> str:
-    """plotly's script, minified."""
-    text: str = _package("plotly.offline").get_plotlyjs()
+    try:
+        text: str = import_module("plotly.offline").get_plotlyjs()
+    except ImportError:
+        raise MissingInputError(
+            "plotly is not installed, which pages with pictures need", help=INSTALL
+        ) from None
     return text
 
 
-def figure(traces: Iterable[Any], **layout: Any) -> dict[str, Any]:
+def trace(kind: str, **fields: Any) -> dict[str, Any]:
+    """A trace as JSON values: plotly's own objects would check each of thousands of fields."""
+    return {"type": kind, **fields}
+
+
+def figure(traces: Iterable[dict[str, Any]], **layout: Any) -> dict[str, Any]:
     """A figure as JSON values, with the margins and legend of all pictures of the page."""
-    go = objects()
     common = {
         "margin": {"l": 56, "r": 12, "t": 34, "b": 44},
         "height": 300,
         "colorway": COLOURS,
         "hovermode": "closest",
         "legend": {"orientation": "h", "y": -0.22, "yanchor": "top", "x": 0, "font": {"size": 11}},
-        "template": None,
     }
-    made: dict[str, Any] = go.Figure(list(traces), go.Layout({**common, **layout}))
-    found: dict[str, Any] = made.to_plotly_json()  # type: ignore[attr-defined]
-    found["layout"].pop("template", None)
-    return found
+    return {"data": list(traces), "layout": {**common, **layout}}
+
+
+def values_axis(values: Iterable[float]) -> dict[str, Any]:
+    """An axis of values; of those that are all the same plotly would show one unit up and down."""
+    found = {*values}
+    if len(found) != 1:
+        return {}
+    (value,) = found
+    around = 0.05 * (abs(value) or 1.0)
+    return {"range": [value - around, value + around]}
 
 
 def picture_title(text: str) -> dict[str, Any]:
@@ -68,12 +80,3 @@ def legend(names: Iterable[str]) -> Html:
         ),
         class_="legend",
     )
-
-
-def _package(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        raise MissingInputError(
-            "plotly is not installed, which pages with pictures need", help=INSTALL
-        ) from None

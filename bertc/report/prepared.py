@@ -6,10 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from bertc.data import PreparedCorpus, prepare
+from bertc.data.examples.word_networks import NoNetworks, WordNetworks
 from bertc.data.rows.tokens import Tokens
 from bertc.diagnostics import MissingInputError
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TextStage
+from bertc.ir.program.taggers import taggers
 
 SENTENCES = 50_000
 """Sentences of each text that are looked at, at most."""
@@ -44,7 +46,12 @@ def prepared_text(resolved: Resolved, cache: Path) -> PreparedCorpus | None:
     stages = tuple(stage for stage in resolved.stages if isinstance(stage, TextStage))
     if not stages:
         return None
-    return prepare(resolved.model_copy(update={"stages": stages}), cache, _NothingNew())
+    networks: WordNetworks = NoNetworks()
+    if any(taggers(stage) for stage in stages):
+        from bertc.evaluation.word_networks import TrainedNetworks
+
+        networks = TrainedNetworks(resolved.run.device)  # knows the digests of taggers
+    return prepare(resolved.model_copy(update={"stages": stages}), cache, _NothingNew(), networks)
 
 
 def sentences(tokens: Tokens, most: int) -> Iterator[list[int]]:

@@ -2,28 +2,29 @@
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 
 from bertc.diagnostics import BertcError
-from bertc.report.corpus import corpus_section
 from bertc.report.cost import cost_section
 from bertc.report.curves import RunCurves, curves_section
-from bertc.report.grid import grid_section, varied
+from bertc.report.grid import grid_section, is_grid
 from bertc.report.names import with_short_settings
 from bertc.report.page import Section, document, section
-from bertc.report.plotly_js import objects
+from bertc.report.plotly_js import plotly_js
 from bertc.report.scores import against_cost, group_label, groups_section, scores_of
+from bertc.report.search import search_section
 from bertc.report.spec import Parent, spec_section
 from bertc.report.teacher import teacher_section, teachers_of
-from bertc.runs.curves import Curves, curves
+from bertc.runs import metrics
+from bertc.runs.curves import Curves, curves_of
 from bertc.runs.folder import RunFolder
 from bertc.runs.groups import Group, grouped
-from bertc.runs.results import Run, find_runs
+from bertc.runs.results import Run, find_folders, run_of
+from bertc.search.store import has_search
 from bertc.storage import durable
 from bertc.storage.paths import cache_folder
-
-FEWEST_OF_A_GRID = 3
-"""Groups from which runs are shown as a grid."""
 
 
 def report_page(
@@ -37,11 +38,12 @@ def report_page(
         MissingInputError: if plotly is not installed, a folder does not exist, or there is no run.
         DataError: if the programs of runs are damaged.
     """
-    objects()
-    runs = find_runs(folders)
-    if len(runs) == 1:
-        return _of_one(runs[0], parent_of, examples)
-    return _of_several(runs)
+    plotly_js()
+    found = [_read(path) for path in find_folders(folders)]
+    searches = _searches(folders, found)
+    if len(found) == 1 and not searches:
+        return _of_one(found[0], parent_of, examples)
+    return _of_several(found, searches)
 
 
 def attention_page(run: Path, text: str, pair: str, data: Path | None) -> str:
@@ -70,16 +72,49 @@ def write_page(page: str, path: Path) -> None:
     durable.replace(path, page.encode(), elsewhere="name another file with -o")
 
 
-def _of_one(run: Run, parent_of: Callable[[Path], Parent | None], examples: int) -> str:
+@dataclass(frozen=True)
+class _Read:
+    """A run, and the lines of its metrics."""
+
+    run: Run
+    lines: Sequence[metrics.Line]
+
+    @cached_property
+    def curves(self) -> Curves:
+        """Its curves.
+
+        Raises:
+            MissingInputError, DataError: if its attempts cannot be read, or are damaged.
+        """
+        return curves_of(RunFolder(self.run.folder), self.run.resolved, self.lines)
+
+
+def _read(path: Path) -> _Read:
+    folder = RunFolder(path)
+    resolved, lines = folder.read_resolved(), metrics.read(folder.metrics)
+    return _Read(run_of(folder, resolved, lines), lines)
+
+
+def _searches(folders: Sequence[Path], found: Sequence[_Read]) -> list[Path]:
+    """The folders of searches whose trials are among these runs, but for runs that are named."""
+    above = (each.run.folder.parent for each in found if each.run.folder not in folders)
+    return [folder for folder in dict.fromkeys(above) if has_search(folder)]
+
+
+def _of_one(read: _Read, parent_of: Callable[[Path], Parent | None], examples: int) -> str:
+    run = read.run
     folder, cache = RunFolder(run.folder), cache_folder()
     sections = [
         section("Spec", lambda: spec_section(folder, parent_of(run.folder))),
         section("Scores", lambda: groups_section(grouped([run]))),
-        section("Curves", lambda: curves_section([RunCurves("", 0, curves(run.folder))])),
-        section("Cost", lambda: cost_section(folder, curves(run.folder))),
+        section("Curves", lambda: curves_section([RunCurves("", 0, read.curves)])),
+        section("Cost", lambda: cost_section(folder, read.curves)),
     ]
     if teachers := teachers_of(run.resolved):
         sections.append(section("Teacher", lambda: teacher_section(run.folder, teachers)))
+    # It loads what reads text.
+    from bertc.report.corpus import corpus_section
+
     sections.append(section("Data", lambda: corpus_section(run.resolved, run.folder, cache)))
     if examples:
         # They load torch.
@@ -98,17 +133,18 @@ def _standing(run: Run) -> str:
     return f"{run.folder}, at step {run.standing}"
 
 
-def _of_several(runs: Sequence[Run]) -> str:
+def _of_several(read: Sequence[_Read], searches: Sequence[Path]) -> str:
+    runs = [each.run for each in read]
     groups = with_short_settings(grouped(runs))
-    names, found = _names(groups), {run.folder: _curves(run) for run in runs}
+    names, found = _names(groups), {each.run.folder: _curves(each) for each in read}
     drawn = [
         RunCurves(f"{names[number]}, seed {run.resolved.run.seed}", number, curves)
         for number, group in enumerate(groups)
         for run in group.runs
         if (curves := found[run.folder])
     ]
-    sections: list[Section] = []
-    if len(groups) >= FEWEST_OF_A_GRID and varied(groups) and scores_of(groups):
+    sections = [section("Search", partial(search_section, folder)) for folder in searches]
+    if not searches and is_grid(groups) and scores_of(groups):
         sections.append(section("Grid", lambda: grid_section(groups)))
     sections.append(section("Runs", lambda: groups_section(groups)))
     if scores_of(groups):
@@ -129,9 +165,9 @@ def _names(groups: Sequence[Group]) -> list[str]:
     return [os.path.relpath(place, common) if common else place for place in places]
 
 
-def _curves(run: Run) -> Curves | None:
+def _curves(read: _Read) -> Curves | None:
     """The curves of a run; None if its files are damaged."""
     try:
-        return curves(run.folder)
+        return read.curves
     except BertcError:
         return None

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from bertc.diagnostics import DataError
 from bertc.ir.program.model import model_weights
+from bertc.report.axes import run_time_unit
 from bertc.report.markup import Content, element, in_picture, note_below, table_of
 from bertc.report.page import Picture
-from bertc.report.plotly_js import COLOURS, figure, legend, objects, picture_title
+from bertc.report.plotly_js import COLOURS, figure, legend, picture_title, trace, values_axis
 from bertc.runs.compare import heading as score_heading
 from bertc.runs.curves import Curves
 from bertc.runs.groups import Group, Summary
@@ -91,11 +92,6 @@ class Spent:
     seconds: float
 
 
-COSTS: Mapping[str, str] = {
-    "FLOPs of training": "flops", "seconds": "seconds", "parameters": "parameters"
-}  # fmt: skip
-
-
 def spent(run: Run, curves: Curves | None) -> Spent:
     """The cost of a run until its last line of metrics."""
     weights = run.parameters_left or sum(weight.numel for weight in model_weights(run.resolved))
@@ -108,16 +104,20 @@ def against_cost(
 ) -> Sequence[Content | Picture]:
     """A picture a score: every run's last score against what it cost."""
     costs = {run.folder: spent(run, curves.get(run.folder)) for g in groups for run in g.runs}
+    time, unit = run_time_unit(each.seconds for each in costs.values())
+    axes = {
+        "FLOPs of training": {run: each.flops for run, each in costs.items()},
+        time: {run: each.seconds / unit for run, each in costs.items()},
+        "parameters": {run: float(each.parameters) for run, each in costs.items()},
+    }
     # First the axes along which runs differ.
-    axes = sorted(
-        COSTS, key=lambda name: len({getattr(each, COSTS[name]) for each in costs.values()}) == 1
-    )
-    choice = element("select", (element("option", name) for name in axes), data_control="along")
+    shown = sorted(axes, key=lambda name: len({*axes[name].values()}) == 1)
+    choice = element("select", (element("option", name) for name in shown), data_control="along")
     return (
         legend(names) if len(groups) <= MOST_NAMED else None,
         element("div", element("label", "against", choice), class_="controls"),
         *(
-            _scattered(score, groups, names, costs, axes)
+            _scattered(score, groups, names, {name: axes[name] for name in shown})
             for score in scores_of(groups)[:MOST_SCORES]
         ),
     )
@@ -127,32 +127,41 @@ def _scattered(
     score: Score,
     groups: Sequence[Group],
     names: Sequence[str],
-    costs: Mapping[Path, Spent],
-    axes: Sequence[str],
+    axes: Mapping[str, Mapping[Path, float]],
 ) -> Picture:
-    traces, along = [], {name: list[list[float]]() for name in axes}
-    for number, group in enumerate(groups):
-        runs = [run for run in group.runs if score in run.last_scores]
-        for shown in axes:
-            along[shown].append([getattr(costs[run.folder], COSTS[shown]) for run in runs])
+    """Points of runs; ``axes`` are their places by the title of an axis, the first shown first."""
+    first = next(iter(axes))
+    traces, along = [], {title: list[list[float]]() for title in axes}
+    named = list(zip(map(in_picture, names), groups, strict=True))
+    # A trace a colour: a browser is slow at hundreds of traces.
+    for number in range(min(len(groups), len(COLOURS))):
+        runs = [
+            (name, run)
+            for name, group in named[number :: len(COLOURS)]
+            for run in group.runs
+            if score in run.last_scores
+        ]
+        for title, places in axes.items():
+            along[title].append([places[run.folder] for _, run in runs])
         traces.append(
-            objects().Scatter(
-                x=along[axes[0]][-1],
-                y=[run.last_scores[score] for run in runs],
+            trace(
+                "scatter",
+                x=along[first][-1],
+                y=[run.last_scores[score] for _, run in runs],
                 mode="markers",
-                name=in_picture(names[number]),
-                marker={"size": 9, "color": COLOURS[number % len(COLOURS)], "opacity": 0.85},
-                text=[f"seed {run.resolved.run.seed}" for run in runs],
-                hovertemplate="%{y:.4f} at %{x:.4~s}, %{text}<extra>%{fullData.name}</extra>",
+                marker={"size": 9, "color": COLOURS[number], "opacity": 0.85},
+                text=[f"{name}, seed {run.resolved.run.seed}" for name, run in runs],
+                hovertemplate="%{y:.4f} at %{x:.4~s}<extra>%{text}</extra>",
             )
         )
     made = figure(
         traces,
         title=picture_title(in_picture(said(score))),
         showlegend=False,
-        xaxis={"title": {"text": axes[0]}},
+        xaxis={"title": {"text": first}},
+        yaxis=values_axis(value for one in traces for value in one["y"]),
     )
-    return Picture(made, along=along, marks={name: [] for name in axes})
+    return Picture(made, along=along, marks={title: [] for title in axes})
 
 
 MOST_SCORES, MOST_NAMED = 8, 12

@@ -7,10 +7,14 @@ from datetime import UTC, datetime
 from bertc.report.markup import Content, element, folded, note_below, table_of
 from bertc.runs import attempts
 from bertc.runs.attempts import Attempt
+from bertc.runs.changes import POINT, overrides_of
 from bertc.runs.folder import RunFolder
+from bertc.runs.groups import settings_texts
 from bertc.storage.plain_file import read_text
+from bertc.syntax.files import OVERRIDE
 from bertc.syntax.read.scan import LARGEST_TEXT
 
+NOTED = (OVERRIDE, POINT)
 LONG_SPEC = 1200
 """Characters from which a spec is folded."""
 
@@ -31,14 +35,28 @@ def spec_section(folder: RunFolder, parent: Parent | None) -> Sequence[Content]:
     Raises:
         MissingInputError, DataError: if the spec cannot be read.
     """
-    text = element("pre", element("code", read_text(folder.spec, 4 * LARGEST_TEXT).strip()))
-    shown = text if len(text) < LONG_SPEC else folded("the spec", text)
+    text = _without_changes(read_text(folder.spec, 4 * LARGEST_TEXT))
+    changes = ((element("code", each), " ") for each in overrides_of(folder.spec))
+    changed = element("p", "In place of what is written there: ", changes)
+    spec = element("pre", element("code", text))
+    shown = spec if len(spec) < LONG_SPEC else folded("the spec", spec)
+    settings = settings_texts(folder.read_resolved())
     tried = attempts.read(folder.attempts)
     return (
         shown,
+        changed if overrides_of(folder.spec) else None,
+        folded("every setting in effect", table_of(("", ""), settings.items(), numbers=2)),
         *(() if parent is None else _difference(parent)),
         *(() if not tried else _attempts(tried)),
     )
+
+
+def _without_changes(text: str) -> str:
+    """The text of a spec without the lines that note other settings of this run."""
+    lines = text.rstrip().splitlines()
+    while lines and (not lines[-1].strip() or lines[-1].startswith(NOTED)):
+        lines.pop()
+    return "\n".join(lines).strip()
 
 
 def _difference(parent: Parent) -> Sequence[Content]:

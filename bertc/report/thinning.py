@@ -20,15 +20,16 @@ def thinned(x: Sequence[float], y: Sequence[float], most: int) -> NDArray[np.int
     if count <= max(most, 3):
         return np.arange(count)
     xs, ys = np.asarray(x, float), np.asarray(y, float)
+    # Buckets begin at the edges; the last one is the last point.
     edges = np.linspace(1, count - 1, most - 1).astype(int)
+    sizes = np.diff(edges, append=count)
+    mean_xs, mean_ys = (np.add.reduceat(each, edges) / sizes for each in (xs, ys))
     chosen = [0]
     for at in range(most - 2):
-        here = slice(edges[at], edges[at + 1])
-        after = slice(edges[at + 1], edges[at + 2] if at + 2 < len(edges) else count)
-        last, mean_x, mean_y = chosen[-1], xs[after].mean(), ys[after].mean()
+        here, last = slice(edges[at], edges[at + 1]), chosen[-1]
         areas = np.abs(
-            (xs[last] - mean_x) * (ys[here] - ys[last])
-            - (xs[last] - xs[here]) * (mean_y - ys[last])
+            (xs[last] - mean_xs[at + 1]) * (ys[here] - ys[last])
+            - (xs[last] - xs[here]) * (mean_ys[at + 1] - ys[last])
         )
         chosen.append(int(edges[at] + areas.argmax()))
     return np.array([*chosen, count - 1])
@@ -46,5 +47,9 @@ def smoothed(y: Sequence[float]) -> list[float]:
 
 def rounded(values: Sequence[float]) -> list[float | None]:
     """Values with as many digits as a picture shows: whole ones are integers."""
-    short = (float(f"{value:.{SHOWN_DIGITS}g}") for value in values)
-    return [int(value) if value.is_integer() and abs(value) < 2**53 else value for value in short]
+    return [value if isinstance(value, int) else _rounded(value) for value in values]
+
+
+def _rounded(value: float) -> float:
+    short = float(f"{value:.{SHOWN_DIGITS}g}")
+    return int(short) if short.is_integer() and abs(short) < 2**53 else short

@@ -1,6 +1,5 @@
 """attempts.jsonl: each time that processes took up a run, a JSON object a line. Loads no torch."""
 
-import json
 import platform
 import time
 from dataclasses import asdict, dataclass
@@ -10,8 +9,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from bertc.diagnostics import DataError
-from bertc.runs.metrics import FINITE, Count, whole_lines
-from bertc.storage import durable
+from bertc.runs.metrics import FINITE, Count, append_line
 from bertc.storage.paths import is_taken
 from bertc.storage.plain_file import read_bytes
 
@@ -41,11 +39,7 @@ def begin_attempt(path: Path, step: int, device: str, processes: int) -> None:
         CannotWriteError: if the disk has no room.
     """
     attempt = Attempt(step, time.time(), platform.node(), device, processes)
-    text = json.dumps(asdict(attempt)).encode() + b"\n"
-    with durable.writing(path, len(text)), open(path, "ab+") as file:
-        # A kill, or a full disk, may have left half a line.
-        file.truncate(whole_lines(path))
-        file.write(text)
+    append_line(path, asdict(attempt))
 
 
 def read(path: Path) -> list[Attempt]:

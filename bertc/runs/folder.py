@@ -5,6 +5,7 @@ resolved.json    the resolved program             checkpoints/    see checkpoint
 lock.json        versions, data, machine, plan    model/          the trained model
 tokenizer/       the vocabulary's files           losses.png      the losses over the steps
 attempts.jsonl   each time it was started or resumed
+spent.jsonl      where its time went, and its peak memory
 failed.txt       why it ended, if by an error; until it goes on
 trackers/        what each tracker was sent
 resolved-N.json  the program until N steps, of a run that went on for more
@@ -34,6 +35,7 @@ from bertc.interop.folders import (
 )
 from bertc.ir.program.resolved import Resolved
 from bertc.runs.changes import refuse_another_program
+from bertc.runs.following import FollowedFiles
 from bertc.runs.lock import Lock
 from bertc.storage import durable
 from bertc.storage.paths import is_file, is_folder, is_taken
@@ -44,20 +46,18 @@ GLANCES, GLANCE_SECONDS = 3, 0.02
 """Number and length of the waits of a start for those who look at its lock."""
 
 
-class RunFolder:
+class RunFolder(FollowedFiles):
     """The paths in a run folder, and how they are written and read."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        super().__init__(path)
         self.spec = path / "spec.bertc"
         self.resolved = path / RESOLVED
         self.pruned = path / PRUNED
         self.lock = path / "lock.json"
         self.tokenizer = path / "tokenizer"
-        self.metrics = path / "metrics.jsonl"
-        self.attempts = path / "attempts.jsonl"
+        self.spent = path / "spent.jsonl"
         self.failure = path / "failed.txt"
-        self.trackers = path / "trackers"
         self.checkpoints = path / "checkpoints"
         self.model = path / "model"
         self.plot = path / "losses.png"

@@ -1,39 +1,45 @@
-"""A run's curves while it trains, read on from where they were read to. Loads no torch."""
+"""A run's figures while it trains, read on from where they were read to.
+
+Loads neither torch nor the program, which would take most of the time of a process that follows.
+"""
 
 from pathlib import Path
 
 from bertc.diagnostics import DataError
 from bertc.runs import attempts, metrics
 from bertc.runs.attempts import Attempt
-from bertc.runs.curves import Curves, MetricsPoint, Placing
-from bertc.runs.folder import RunFolder
+from bertc.runs.figures import LineFigures, LineReader
 from bertc.storage.paths import is_taken
 from bertc.storage.plain_file import size_bytes
 
 
+class FollowedFiles:
+    """The paths in a run folder of what is followed, and of notes on who follows."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.metrics = path / "metrics.jsonl"
+        self.attempts = path / "attempts.jsonl"
+        self.trackers = path / "trackers"
+
+
 class Following:
-    """The curves of a run as of the last ``look``; none before the first."""
+    """The figures of a run as of the last ``look``; none before the first.
+
+    ``begun`` counts how often it was read from its beginning.
+    """
 
     def __init__(self, folder: Path) -> None:
-        """Read the run's program.
-
-        Raises:
-            MissingInputError, DataError: if there is none, or it is damaged.
-        """
-        self.run = RunFolder(folder)
+        self.run = FollowedFiles(folder)
+        self.begun = 0
         self._begin()
 
     def _begin(self) -> None:
-        self.resolved = self.run.read_resolved()
+        self.begun += 1
         self.attempts: list[Attempt] = []
-        self.points: list[MetricsPoint] = []
-        self._placing = Placing(self.resolved)
+        self.points: list[LineFigures] = []
+        self._lines = LineReader()
         self._read_bytes = self._attempts_bytes = 0
-
-    @property
-    def curves(self) -> Curves:
-        """The curves as read so far."""
-        return Curves(tuple(self.points), tuple(self.attempts))
 
     def look(self) -> bool:
         """Read what is new, and return true if anything is.
@@ -61,7 +67,7 @@ class Following:
         before = self._read_bytes
         if is_taken(self.run.metrics):
             lines, self._read_bytes = metrics.read_on(self.run.metrics, before)
-            self.points += self._placing.points(lines)
+            self.points += self._lines.figures(lines)
         return self._read_bytes > before
 
 

@@ -72,10 +72,14 @@ class Listed:
 
 @dataclass(frozen=True)
 class Listing(Sequence[Listed]):
-    """Runs in order, as a sequence, and those that could not be read, with the reason."""
+    """Runs in order, as a sequence, and those that could not be read, with the reason.
+
+    ``others`` counts those for which a condition does not hold.
+    """
 
     runs: tuple[Listed, ...]
     damaged: Mapping[Path, str]
+    others: int = 0
 
     @overload
     def __getitem__(self, at: int) -> Listed: ...
@@ -136,8 +140,17 @@ class Listing(Sequence[Listed]):
         console = Console(width=WIDEST, highlight=False, no_color=True, markup=False)
         with console.capture() as captured:
             console.print(table)
-        lines = [line.rstrip() for line in captured.get().splitlines()] if self.runs else ["no run"]
+        lines = (
+            [line.rstrip() for line in captured.get().splitlines()] if self.runs else [self._none()]
+        )
         return "\n".join([*lines, *self._left_out()])
+
+    def _none(self) -> str:
+        """A line instead of rows."""
+        if not self.others:
+            return "no run"
+        those = "the one run is not" if self.others == 1 else f"none of {self.others:,} runs is"
+        return f"{those} such; without --where all are listed, in JSON with their settings"
 
     def as_json(self) -> str:
         """The runs as one JSON object, in seconds and FLOPs."""
@@ -167,7 +180,8 @@ ORDERS: Mapping[str, Callable[[Listed], Any]] = {
 def list_runs(folder: Path, where: Sequence[str] = (), order: str = "when") -> Listing:
     """List the runs in a folder and below it for which every condition holds.
 
-    A condition is ``state=stopped``, ``name=bert*``, or a setting as in a spec: ``hidden=256``.
+    A condition is ``state=stopped``, ``name=bert*`` (that of its spec or of its folder), or a
+    setting as in a spec: ``hidden=256``.
 
     Raises:
         MissingInputError: if there is no such folder, or no run in it.
@@ -185,7 +199,8 @@ def list_runs(folder: Path, where: Sequence[str] = (), order: str = "when") -> L
         except DataError as error:
             damaged[path] = error.message
     chosen = [run for run in runs if all(holds(run) for holds in conditions)]
-    return Listing(tuple(sorted(chosen, key=ORDERS[order])), damaged)
+    ordered = tuple(sorted(chosen, key=ORDERS[order]))
+    return Listing(ordered, damaged, len(runs) - len(chosen))
 
 
 def _package(name: str) -> Any:
@@ -227,10 +242,12 @@ def _condition(text: str) -> Callable[[Listed], bool]:
     if name == "state" and wanted not in get_args(RunState):
         known = ", ".join(get_args(RunState))
         raise UsageError(f"no run has the state {wanted[:60]!r}", help=f"one of {known}")
+    if name == "name":
+        return lambda run: any(fnmatchcase(each, wanted) for each in (run.name, run.folder.name))
     if name in RUN_FACTS:
         return lambda run: fnmatchcase(str(getattr(run, name)), wanted)
     diagnostics = Diagnostics()
-    programs = load("", [text], diagnostics)
+    programs = load("", [text], diagnostics, option="--where")
     diagnostics.raise_if_any()
     texts = [{n: written(n, given.value) for n, given in p.settings.items()} for p in programs]
     return lambda run: any(_has(run.settings, each) for each in texts)

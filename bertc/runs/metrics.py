@@ -179,6 +179,18 @@ def _line(raw: bytes, place: str) -> Line:
         ) from None
 
 
+def append_line(path: Path, line: dict[str, Any]) -> None:
+    """Append a line, in place of half a one that a kill or a full disk left.
+
+    Raises:
+        CannotWriteError: if the disk has no room.
+    """
+    text = json.dumps(line, allow_nan=False).encode() + b"\n"
+    with durable.writing(path, len(text)), open(path, "ab+") as file:
+        file.truncate(whole_lines(path))
+        file.write(text)
+
+
 def whole_lines(path: Path, limit_bytes: int = LARGEST_BYTES) -> int:
     """The length in bytes of the whole lines among the first bytes of a file."""
     with open(path, "rb") as file:

@@ -81,6 +81,24 @@ def plot_latencies(points: Sequence[Point], path: Path) -> None:
     save(figure, path, elsewhere="name another file")
 
 
+def plot_contexts(perplexity: Mapping[str, Mapping[int, float]], path: Path) -> None:
+    """Plot perplexities of runs against the tokens before each prediction, as a PNG.
+
+    Raises:
+        CannotWriteError: if the disk has no room.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
+    for run, by_context in perplexity.items():
+        axes.plot(list(by_context), list(by_context.values()), "o-", label=run)
+    axes.set(xlabel="tokens before", ylabel="perplexity")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    save(figure, path, elsewhere="name another file")
+
+
 def heat_map(
     rows: Mapping[int, Sequence[float]], path: Path, *, title: str, across: str, signed: bool
 ) -> None:

@@ -133,21 +133,29 @@ def read_run(path: Path) -> Run:
         DataError: if its files are damaged.
     """
     folder = RunFolder(path)
-    resolved = folder.read_resolved()
-    lines = metrics.read(folder.metrics)
+    return run_of(folder, folder.read_resolved(), metrics.read(folder.metrics))
+
+
+def run_of(folder: RunFolder, resolved: Resolved, lines: Sequence[metrics.Line]) -> Run:
+    """A run by what was read of its folder.
+
+    Raises:
+        DataError: if an evaluation is not of its program.
+    """
     seen = [line for line in lines if line["kind"] == "eval"]
-    of_last_stage = [
-        _seen(line, resolved, folder.metrics) for line in seen if line["stage"] == seen[-1]["stage"]
-    ]
+    of_last_stage = [line for line in seen if line["stage"] == seen[-1]["stage"]]
+    ranks = [_rank(line, resolved, folder.metrics) for line in of_last_stage]
     ends = {line["stage"]: line for line in seen}
     return Run(
-        path,
+        folder.path,
         resolved,
         max([folder.saved_step, *(line["step"] for line in lines)]),
         folder.is_finished(resolved),
-        of_last_stage[-1] if of_last_stage else None,
-        max(of_last_stage, key=lambda each: each.rank) if of_last_stage else None,
-        tuple(_seen(line, resolved, folder.metrics) for line in list(ends.values())[:-1]),
+        _seen(of_last_stage[-1], ranks[-1]) if of_last_stage else None,
+        _seen(of_last_stage[ranks.index(max(ranks))], max(ranks)) if of_last_stage else None,
+        tuple(
+            _seen(line, _rank(line, resolved, folder.metrics)) for line in list(ends.values())[:-1]
+        ),
         _parameters_left(folder),
     )
 
@@ -158,7 +166,7 @@ def _parameters_left(folder: RunFolder) -> int | None:
     return sum(weight.numel for weight in model_weights(read_network(folder.path)))
 
 
-def _seen(line: metrics.Line, resolved: Resolved, place: Path) -> Seen:
+def _seen(line: metrics.Line, rank: float) -> Seen:
     """The evaluation in a line: scores of tasks, and losses of other objectives."""
     scores: Scores = line.get("scores", {})
     values: dict[Score, float] = {
@@ -168,6 +176,16 @@ def _seen(line: metrics.Line, resolved: Resolved, place: Path) -> Seen:
         for metric, value in metrics_of_part.items()
     }
     values |= {(name,): loss for name, loss in line["losses"].items() if name not in scores}
+    return Seen(line["step"], rank, values)
+
+
+def _rank(line: metrics.Line, resolved: Resolved, place: Path) -> float:
+    """The order of an evaluation among those of its stage, more is better.
+
+    Raises:
+        DataError: if it is not of this program.
+    """
+    scores: Scores = line.get("scores", {})
     stage = next((stage for stage in resolved.stages if stage.name == line["stage"]), None)
     if stage is None or not _judges(stage, scores):
         raise DataError(
@@ -175,18 +193,16 @@ def _seen(line: metrics.Line, resolved: Resolved, place: Path) -> Seen:
             f"{line['stage'][:60]!r} has other scores than its program",
             help="restore a copy of the run",
         )
-    return Seen(line["step"], mean_score(stage, scores) if scores else -line["loss"], values)
+    return mean_score(stage, scores) if scores else -line["loss"]
 
 
 def _judges(stage: Stage, scores: Scores) -> bool:
     """True if scores are empty, or have all that ranks the tasks of the stage."""
+    if not scores:
+        return True
     known = [task for task in stage.tasks if task.title in scores]
-    return (
-        not scores
-        or bool(known)
-        and all(
-            parts and all(task.metrics[0] in metrics_of_part for metrics_of_part in parts.values())
-            for task in known
-            for parts in [scores[task.title]]
-        )
+    return bool(known) and all(
+        parts and all(task.metrics[0] in metrics_of_part for metrics_of_part in parts.values())
+        for task in known
+        for parts in [scores[task.title]]
     )

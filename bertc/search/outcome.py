@@ -9,9 +9,9 @@ from typing import Any
 
 from bertc.diagnostics import UsageError
 from bertc.runs.plot import save
+from bertc.search.cost import cost_of
 from bertc.search.goal import Goal
 from bertc.search.store import Store, read_store, run_folder
-from bertc.search.trials import cost_of
 from bertc.syntax import show
 from bertc.syntax.space import Space
 
@@ -133,12 +133,13 @@ class Outcome:
             axes.scatter(values, [score for _, score in pairs], s=14)
             axes.set(xlabel=_plain(name))
             axes.grid(alpha=0.3)
-            if self._spans_decades(name):
+            if self.spans_decades(name):
                 axes.set_xscale("log")
         others[0].set(ylabel=_plain(self.goal.name))
         save(figure, path, elsewhere="name another file")
 
-    def _spans_decades(self, name: str) -> bool:
+    def spans_decades(self, name: str) -> bool:
+        """True if the values tried of a setting are numbers of several magnitudes."""
         values = [t.values[name] for t in self.trials if name in t.values]
         numbers = [value for value in values if isinstance(value, float) and value > 0]
         return len(numbers) == len(values) and max(numbers) / min(numbers) > 30

@@ -132,6 +132,11 @@ def open_store(folder: Path, goal: Goal, facts: Mapping[str, Any], halving: bool
     return Store(folder, study)
 
 
+def has_search(folder: Path) -> bool:
+    """True if a search was begun in this folder."""
+    return is_file(folder / DATABASE)
+
+
 def read_store(folder: Path) -> tuple[Store, dict[str, Any]]:
     """The store of a search that was begun, and its facts.
 
@@ -139,7 +144,7 @@ def read_store(folder: Path) -> tuple[Store, dict[str, Any]]:
         MissingInputError: if there is none.
     """
     optuna = package()
-    if not is_file(folder / DATABASE):
+    if not has_search(folder):
         raise MissingInputError(f"{folder} has no search", help="bertc sweep SPEC makes one")
     study = optuna.load_study(study_name=STUDY, storage=_database(folder))
     return Store(folder, study), json.loads(study.user_attrs[FACTS])

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from bertc.diagnostics import (
@@ -19,6 +18,7 @@ from bertc.ir.program.written import Program
 from bertc.runs.changes import POINT
 from bertc.runs.curves import Curves, curves
 from bertc.runs.folder import RunFolder
+from bertc.search.cost import cost_of
 from bertc.search.goal import Goal
 from bertc.search.store import Store, run_folder
 from bertc.syntax.space import Dimension, Interval, Space, SpacePoint
@@ -197,17 +197,3 @@ def _tell_failed(
 def _spent(task: Search, store: Store) -> bool:
     """True if all trials together have taken the budget."""
     return any(cost_of(store, name) >= most for name, most in task.most.items())
-
-
-def cost_of(store: Store, name: str) -> float:
-    """Seconds or FLOPs of all trials, by name."""
-    return sum(_cost_of(store.folder, trial, name) for trial in store.trials)
-
-
-def _cost_of(folder: Path, trial: Any, name: str) -> float:
-    if name in trial.user_attrs:
-        return float(trial.user_attrs[name])
-    path = run_folder(folder, trial.number)
-    if not RunFolder(path).holds_a_run or not (points := curves(path).points):
-        return 0.0
-    return float(getattr(points[-1], name))

@@ -18,6 +18,8 @@ from bertc.syntax.read.scan import LARGEST_TEXT
 from bertc.syntax.write.format import format_text
 
 SUFFIX = ".bertc"
+OVERRIDE = "# --set "
+"""Prefix of a line in the spec of a run that notes an override."""
 STANDARD_INPUT = "-"
 MAX_SIBLINGS = 1000
 """Files of a folder that are searched for a similar name."""
@@ -140,13 +142,13 @@ def spec_text(spec: str, overrides: Sequence[str] = ()) -> str:
         MissingInputError: if there is no such spec.
     """
     text = find(spec).read()
-    return text + "".join(f"\n# --set {' '.join(each.split())}\n" for each in overrides)
+    return text + "".join(f"\n{OVERRIDE}{' '.join(each.split())}\n" for each in overrides)
 
 
 def overrides_in(text: str) -> list[str]:
     """The overrides that ``spec_text`` added to a text."""
-    mark = "# --set "
-    return [line.removeprefix(mark) for line in text.splitlines() if line.startswith(mark)]
+    lines = text.splitlines()
+    return [line.removeprefix(OVERRIDE) for line in lines if line.startswith(OVERRIDE)]
 
 
 def format_file(file: Path, write: bool) -> bool:

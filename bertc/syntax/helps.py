@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from bertc.diagnostics import Diagnostic, Diagnostics, Fix, Source, Span, SpecError
@@ -71,7 +72,7 @@ def written_in(source: Source, text: str, at: Span | None) -> tuple[Fix, ...]:
 
     Of one that is written several times, the one at ``at`` is meant, or else all are.
     """
-    tree = parse(source.text, source.name, Diagnostics())
+    tree = _tree(source)
     here = at.start if at and at.source == source else -1
     edits: list[Fix] = []
     added: list[str] = []
@@ -84,6 +85,12 @@ def written_in(source: Source, text: str, at: Span | None) -> tuple[Fix, ...]:
         line = "" if source.text.endswith("\n") or not source.text else "\n"
         edits.append(Fix(end, line + "\n".join(added) + "\n"))
     return tuple(edits)
+
+
+@lru_cache(2)
+def _tree(source: Source) -> Tree:
+    """The tree of a text, kept since each of its mistakes asks for it."""
+    return parse(source.text, source.name, Diagnostics())
 
 
 def _places(tree: Tree, name: str, here: int) -> Sequence[Span]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePath
 
-from bertc.diagnostics import Diagnostics, Fix, Note, Span, UsageError, listed, nearest
+from bertc.diagnostics import Diagnostics, Fix, Note, Span, UsageError, nearest
 from bertc.ir.program.written import Program
 from bertc.resources import shipped_specs
 from bertc.storage.paths import real_path, working_folder
@@ -36,16 +36,19 @@ class Written:
 
 
 def load(
-    spec: str | SpecLocation,
+    spec: str | SpecLocation | Written,
     overrides: Sequence[str] = (),
     diagnostics: Diagnostics | None = None,
     *,
     searched: bool = False,
+    option: str = "",
 ) -> list[Program]:
     """Load the programs of a spec: one, or one for each point of its grids.
 
-    ``overrides`` are ``--set`` arguments. Mistakes go to ``diagnostics``; the programs have
-    the rest. ``searched``: a spec may have ranges, and the programs are samples of its values.
+    ``overrides`` are ``--set`` arguments; one that was read has its own. Mistakes go to
+    ``diagnostics``; the programs have the rest. ``searched``: a spec may have ranges, and the
+    programs are samples of its values. ``option`` is what the one override was given as, if it was
+    not ``--set``.
 
     Raises:
         MissingInputError: if there is no such file or shipped spec.
@@ -53,7 +56,7 @@ def load(
         SpecError: if there are mistakes and no ``diagnostics`` to take them.
     """
     report = Diagnostics() if diagnostics is None else diagnostics
-    it = read_spec(spec, overrides, report)
+    it = spec if isinstance(spec, Written) else read_spec(spec, overrides, report, option)
     programs = lower_tree(it.tree, report, it.title, it.base, it.overrides, searched)
     if len(report.found) > MOST_MISTAKES:
         message = f"more than {MOST_MISTAKES} mistakes; the rest is not read"
@@ -63,7 +66,9 @@ def load(
     return programs
 
 
-def read_spec(spec: str | SpecLocation, overrides: Sequence[str], report: Diagnostics) -> Written:
+def read_spec(
+    spec: str | SpecLocation, overrides: Sequence[str], report: Diagnostics, option: str = ""
+) -> Written:
     """Read a spec, its overrides and the specs that it extends; mistakes go to ``report``.
 
     Raises:
@@ -76,7 +81,7 @@ def read_spec(spec: str | SpecLocation, overrides: Sequence[str], report: Diagno
         raise UsageError(f"the spec {place.name} is empty", help="extends bert-base, for one")
     tree = parse(text, place.name, report)
     sets = [
-        parse(_BARE_PATH.sub(r'\1"\2"', text), f"{OVERRIDE} #{i}", report)
+        parse(_BARE_PATH.sub(r'\1"\2"', text), option or f"{OVERRIDE} #{i}", report)
         for i, text in enumerate(overrides, 1)
     ]
     base = _Bases(place.root, report).of(tree, place.here, [place])
@@ -212,7 +217,7 @@ class _Bases:
             f"there is no shipped spec `{name[:60]}`",
             extends.target.span,
             label=f"did you mean `{near}`?" if near else "",
-            notes=(Note(f"shipped specs: {listed(known, limit=300)}"),) if known else (),
+            notes=(Note("`bertc specs` lists those that there are"),),
             help=f"extends {near}" if near else 'a file is written in quotes: extends "./x.bertc"',
             fix=Fix(extends.target.span, near) if near else None,
         )

@@ -9,7 +9,6 @@ from typing import Any
 from bertc.diagnostics import Diagnostics, Span
 from bertc.ir.program.settings import aliases
 from bertc.ir.program.written import Given, Program
-from bertc.syntax.files import SpecLocation
 from bertc.syntax.load import Written, load, read_spec
 from bertc.syntax.lowering.grids import inner_values
 from bertc.syntax.lowering.lower import lower_tree
@@ -146,9 +145,9 @@ def space(spec: str, overrides: Sequence[str] = ()) -> Space:
         MissingInputError, UsageError: as ``load``.
     """
     diagnostics = Diagnostics()
-    samples = load(spec, overrides, diagnostics, searched=True)
-    diagnostics.raise_if_any()
     written = read_spec(spec, overrides, diagnostics)
+    samples = load(written, (), diagnostics, searched=True)
+    diagnostics.raise_if_any()
     forced = {_canonical(item.name.text) for tree in written.overrides for item in tree.settings()}
     written = replace(written, tree=_without(written.tree, forced))
     trees = (written.tree, *written.overrides)
@@ -169,9 +168,8 @@ def space(spec: str, overrides: Sequence[str] = ()) -> Space:
     return Space(written, dimensions)
 
 
-def has_ranges(spec: str | SpecLocation, overrides: Sequence[str] = ()) -> bool:
+def has_ranges(written: Written) -> bool:
     """True if a spec or its overrides have a range, which only a search can draw from."""
-    written = read_spec(spec, overrides, Diagnostics())
     trees = (written.tree, *written.overrides)
     places = (value for tree in trees for item in tree.items for _, value in _places(item, ""))
     return any(isinstance(value, Range) for value in places)

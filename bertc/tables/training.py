@@ -9,7 +9,7 @@ from typing import Any
 from bertc.diagnostics import BertcError, CannotWriteError, SpecError, StoppedError
 from bertc.evaluation.options import Manner
 from bertc.inference.evaluate import evaluate_run
-from bertc.runs.curves import values_of
+from bertc.runs.figures import values_of
 from bertc.storage import durable
 from bertc.storage.claims import claimed
 from bertc.syntax.files import spec_text

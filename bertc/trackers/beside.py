@@ -5,6 +5,8 @@
 The run starts it, and closes its standard input at the end. What it prints is told once.
 """
 
+from __future__ import annotations
+
 import os
 import select
 import subprocess
@@ -13,11 +15,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from bertc.diagnostics import BertcError
-from bertc.ir.program.run import Tracker
 from bertc.storage.printable import printable
+
+if TYPE_CHECKING:
+    from bertc.ir.program.run import Tracker
 
 SEND_SECONDS = 5.0
 """Seconds between two looks at the metrics."""
@@ -172,7 +176,7 @@ def follow_parent(words: Sequence[str]) -> int:
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
     ended, outcome = threading.Event(), list[bool]()
-    folder, trackers = Path(words[0]), cast(Sequence[Tracker], words[1:])
+    folder, trackers = Path(words[0]), cast("Sequence[Tracker]", words[1:])
 
     def say(text: str) -> None:
         with suppress(OSError):

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Sequence
 
-from bertc.runs.curves import MetricsPoint
+from bertc.runs.figures import LineFigures
 from bertc.trackers.tracker import DEFAULT_PROJECT, TrackedRun, tracker_package
 
 MOST_METRICS = 1000
@@ -43,7 +43,7 @@ class MlflowRun:
             self._client.log_batch(number, params=parameters[start : start + MOST_PARAMETERS])
         return number
 
-    def record(self, points: Sequence[MetricsPoint], times: Sequence[float]) -> None:
+    def record(self, points: Sequence[LineFigures], times: Sequence[float]) -> None:
         """Send metrics by name, in as few requests as it takes."""
         metrics = [
             self._entities.Metric(mlflow_name(name), value, round(time * 1000), point.step)

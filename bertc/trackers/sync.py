@@ -1,5 +1,7 @@
 """``bertc runs sync``: sends a tracker what it was not sent yet. Loads no torch."""
 
+from __future__ import annotations
+
 import fcntl
 import json
 import os
@@ -8,22 +10,22 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, assert_never, get_args
+from typing import TYPE_CHECKING, Annotated, assert_never, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from bertc.diagnostics import BertcError, CannotWriteError, DataError, StoppedError, UsageError
-from bertc.ir.program.run import Tracker
-from bertc.runs.curves import MetricsPoint
-from bertc.runs.folder import RunFolder
+from bertc.runs.figures import LineFigures
 from bertc.runs.following import Following
-from bertc.runs.groups import settings_texts
 from bertc.runs.metrics import FINITE, Count
 from bertc.storage import durable
 from bertc.storage.paths import is_taken
 from bertc.storage.plain_file import read_bytes
 from bertc.storage.printable import printable
 from bertc.trackers.tracker import Recorder, TrackedRun, refuse_missing, times_of
+
+if TYPE_CHECKING:  # the program's classes take longer to load than all else here
+    from bertc.ir.program.run import Tracker
 
 POINTS_AT_ONCE = 500
 """Points after which it is noted that they were sent."""
@@ -44,7 +46,7 @@ class Sent:
     step: Count = 0
     points: Count = 0
 
-    def beyond(self, points: Sequence[MetricsPoint]) -> Sequence[MetricsPoint]:
+    def beyond(self, points: Sequence[LineFigures]) -> Sequence[LineFigures]:
         """The points that were not sent."""
         at_step = 0
         for index, point in enumerate(points):
@@ -53,7 +55,7 @@ class Sent:
                 return points[index:]
         return ()
 
-    def after(self, points: Sequence[MetricsPoint]) -> "Sent":
+    def after(self, points: Sequence[LineFigures]) -> Sent:
         """The same once these were sent."""
         step = points[-1].step
         number = sum(point.step == step for point in points)
@@ -71,7 +73,6 @@ class Delivery:
 
         Raises:
             StoppedError: if another process is sending its figures there.
-            MissingInputError, DataError: if there is no run, or it is damaged.
             CannotWriteError: if nothing can be written in it.
         """
         self.tracker: Tracker = tracker
@@ -113,12 +114,10 @@ class Delivery:
             durable.replace(self._path, json.dumps(asdict(self._sent)).encode())
         return len(points)
 
-    def _record(self, points: Sequence[MetricsPoint], times: Sequence[float]) -> None:
+    def _record(self, points: Sequence[LineFigures], times: Sequence[float]) -> None:
         try:
             if self._recorder is None:
-                following = self._following
-                settings = settings_texts(following.resolved)
-                run = TrackedRun(following.run.path, self._sent.id, settings)
+                run = TrackedRun(self._following.run.path, self._sent.id)
                 self._recorder = recorder_of(self.tracker, run)
             self._recorder.record(points, times)
         except BertcError:
@@ -173,6 +172,9 @@ def trackers_of(folder: Path, named: Sequence[str] = ()) -> list[Tracker]:
     Raises:
         UsageError: if there is none, or no such tracker.
     """
+    from bertc.ir.program.run import Tracker
+    from bertc.runs.folder import RunFolder
+
     known = get_args(Tracker)
     if unknown := [name for name in named if name not in known]:
         raise UsageError(f"no tracker {unknown[0][:60]!r}", help=f"one of {', '.join(known)}")

@@ -1,17 +1,21 @@
 """A run as trackers know it, and the packages that they are."""
 
+from __future__ import annotations
+
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bertc.diagnostics import MissingInputError
-from bertc.ir.program.run import Tracker
 from bertc.runs.attempts import Attempt
-from bertc.runs.curves import MetricsPoint
+from bertc.runs.figures import LineFigures
+
+if TYPE_CHECKING:
+    from bertc.ir.program.run import Tracker
 
 DEFAULT_PROJECT = "bertc"
 """The project, or experiment, of runs where the tracker's own variables name none."""
@@ -19,11 +23,19 @@ DEFAULT_PROJECT = "bertc"
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """A run as trackers know it: by an id that stays, with its settings as texts."""
+    """A run as trackers know it: by an id that stays."""
 
     folder: Path
     id: str
-    settings: Mapping[str, str]
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """Its settings as texts, read from its program."""
+        # Here and not above: most of the time that a tracker takes would be loading the program.
+        from bertc.runs.folder import RunFolder
+        from bertc.runs.groups import settings_texts
+
+        return settings_texts(RunFolder(self.folder).read_resolved())
 
     @property
     def name(self) -> str:
@@ -37,7 +49,7 @@ class Recorder(Protocol):
     place: str
     """Its address, or the command that shows it."""
 
-    def record(self, points: Sequence[MetricsPoint], times: Sequence[float]) -> None:
+    def record(self, points: Sequence[LineFigures], times: Sequence[float]) -> None:
         """Take points with the Unix time of each; when it returns, the tracker keeps them."""
 
     def close(self) -> None:
@@ -75,7 +87,7 @@ def _missing(tracker: Tracker) -> MissingInputError:
 
 
 def times_of(
-    points: Sequence[MetricsPoint], attempts: Sequence[Attempt], first: int = 0
+    points: Sequence[LineFigures], attempts: Sequence[Attempt], first: int = 0
 ) -> list[float]:
     """The Unix time of each point from ``first`` on: when its attempt began, and its seconds."""
     steps = [point.step for point in points]

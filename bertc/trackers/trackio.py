@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from bertc.runs.curves import MetricsPoint
+from bertc.runs.figures import LineFigures
 from bertc.trackers.tracker import DEFAULT_PROJECT, TrackedRun, tracker_package
 
 
@@ -23,7 +23,7 @@ class TrackioRun:
         )
         self.place = f"trackio show --project {project}"
 
-    def record(self, points: Sequence[MetricsPoint], times: Sequence[float]) -> None:
+    def record(self, points: Sequence[LineFigures], times: Sequence[float]) -> None:
         """Log each point at its step; when it was, is a figure of its own."""
         for point, time in zip(points, times, strict=True):
             when = datetime.fromtimestamp(time, UTC).isoformat()

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 
-from bertc.runs.curves import MetricsPoint
+from bertc.runs.figures import LineFigures
 from bertc.trackers.tracker import DEFAULT_PROJECT, TrackedRun, tracker_package
 
 
@@ -30,7 +30,7 @@ class WandbRun:
         )
         self.place = self._run.url or f"wandb sync {self._run.dir.removesuffix('/files')}"
 
-    def record(self, points: Sequence[MetricsPoint], times: Sequence[float]) -> None:
+    def record(self, points: Sequence[LineFigures], times: Sequence[float]) -> None:
         """Log each point at its step; W&B's own process writes them, and sends them when it can."""
         for point, time in zip(points, times, strict=True):
             self._run.log({**point.values, "_timestamp": time}, step=point.step)

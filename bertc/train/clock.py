@@ -1,6 +1,9 @@
 """The speed of a run, and its estimated time left."""
 
 import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Literal, ParamSpec, TypeVar
 
 from bertc.estimate.flops import executed_flops
 from bertc.estimate.units import duration_text
@@ -14,8 +17,13 @@ from bertc.planning.cores import (
     taken_by_others,
     waiting_is_configured,
 )
+from bertc.runs.spent import Usage, append
 from bertc.train.session import Session
 
+P = ParamSpec("P")
+T = TypeVar("T")
+Went = Literal["steps", "batches", "evaluations", "checkpoints"]
+"""Names of what time goes to; ``batches``: waiting for them."""
 FORWARD = 1 / 3
 """Assumed time of evaluating tokens, as a fraction of training on them."""
 WARM_STEPS, WARM_SECONDS = 3, 2.0
@@ -60,6 +68,7 @@ class Clock:
         self._evaluated = evaluated_tokens
         self.evaluation_seconds: float | None = None
         """Seconds of the last evaluation; None before one was timed."""
+        self._noted, self._spent = session.progress.step, defaultdict[str, float](float)
         stages = session.resolved.stages
         self._begin()
         self._warm = self._pace_noted = False
@@ -70,6 +79,27 @@ class Clock:
         progress = self._session.progress
         self._steps, self._tokens, self._seconds = progress.step, progress.tokens, progress.seconds
         self._moment = cpu_times()
+
+    def timed(self, what: Went, call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+        """Call, and count its seconds among those of the stage."""
+        begun = time.monotonic()
+        result = call(*given, **named)
+        self._spent[what] += time.monotonic() - begun
+        return result
+
+    def write_down(self) -> None:
+        """Note in the run folder what the steps since the last note took.
+
+        Raises:
+            CannotWriteError: if the disk has no room.
+        """
+        session, step = self._session, self._session.progress.step
+        if session.ranks.is_main and self._spent:
+            memory = peak_memory_bytes(session.device.type)
+            seconds = {what: round(each, 6) for what, each in self._spent.items()}
+            line = Usage(session.stage.name, step, step - self._noted, memory, seconds)
+            append(session.folder.spent, line)
+        self._noted, self._spent = step, defaultdict(float)
 
     def show(self, stage: Stage, loss: float) -> None:
         """Show progress, if it is time to."""

@@ -161,9 +161,9 @@ def _train_stage(
             lap = Laps()
             with _saved_when_stopped(session):
                 prune(session, phase)
-            batch = feed.take()
+            batch = clock.timed("batches", feed.take)
             learning_rate = rate(stage, progress.step)
-            result = _step(session, phase, feed, batch, learning_rate)
+            result = clock.timed("steps", _step, session, phase, feed, batch, learning_rate)
             progress.step += 1
             update_average(session)
             progress.tokens += phase.tokens(session, batch)
@@ -190,7 +190,7 @@ def _pause(
             progress.evaluated = progress.step
         elif evaluation_due and progress.evaluated < progress.step:
             started = time.perf_counter()
-            evaluation = _evaluate(session, phase)
+            evaluation = clock.timed("evaluations", _evaluate, session, phase)
             clock.evaluation_seconds = time.perf_counter() - started
             score = mean_score(phase.stage, evaluation.scores) if evaluation.scores else None
             if phase.stage.patience:
@@ -202,7 +202,9 @@ def _pause(
         session.save()
         raise GivenUpError(f"given up after step {progress.step:,}, and saved")
     if progress.step and (progress.step % run.save_every == 0 or progress.step == end):
-        session.save()
+        clock.timed("checkpoints", session.save)
+    if evaluation_due:
+        clock.write_down()
 
 
 @contextmanager

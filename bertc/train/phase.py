@@ -122,7 +122,7 @@ class TextPhase(Phase):
             self.objective,
             counted(self.data, rows, examples, progress),
             session.vocab,
-            self.nats,
+            (self.nats,),
             self.microbatch,
             session.resolved.run.seed,
             session.ranks,

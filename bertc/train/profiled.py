@@ -8,6 +8,7 @@ from bertc.estimate.beside import PartBeside, beside
 from bertc.host.machine import cost_on
 from bertc.host.profile import Recording, not_profiling, profiling
 from bertc.planning.cores import taken_note
+from bertc.runs.spent import Usage, append
 from bertc.train.session import Session
 
 
@@ -22,6 +23,9 @@ def profiled(session: Session, folder: Path | None) -> Iterator[Recording]:
         yield recording
     if recording.measured is not None:
         session.measured[name] = recording.measured
+        parts, whole = dict(recording.measured.seconds), recording.measured.step_seconds
+        line = Usage(name, session.progress.step, parts=parts, profiled_seconds=whole)
+        append(session.folder.spent, line)
 
 
 def notes_on_profiles(session: Session) -> tuple[str, ...]:

@@ -1,7 +1,6 @@
 """The report of a run or of an evaluation, as text and as JSON."""
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,18 +13,17 @@ from bertc.diagnostics import html_lines, html_table
 from bertc.estimate.beside import PartBeside, beside_table
 from bertc.estimate.units import several
 from bertc.evaluation.held_out import Evaluation, always_lines
+from bertc.evaluation.reading import NextTokenCost, as_told
 from bertc.host.display import clock
 from bertc.ir.learning.objective import PRETRAINING
-
-LARGEST_SHOWN = 50.0
-"""Nats above which a perplexity is shown as infinite."""
 
 
 @dataclass(frozen=True)
 class Report:
     """The end of a run, or of an evaluation of one; ``notes`` are further sentences.
 
-    ``where`` has the parts of a step by stage, of those that were profiled.
+    ``where`` has the parts of a step by stage, of those that were profiled; ``reading`` is of an
+    evaluation of next tokens.
     """
 
     folder: Path
@@ -36,6 +34,7 @@ class Report:
     evaluation: Evaluation | None
     notes: tuple[str, ...] = ()
     where: Mapping[str, tuple[PartBeside, ...]] = field(default_factory=dict)
+    reading: NextTokenCost | None = None
 
     def as_json(self) -> str:
         """The report as one JSON object."""
@@ -52,7 +51,8 @@ class Report:
                     console.print(f"{task} {part}: {same}", markup=False, soft_wrap=True)
                 for name, loss in self.evaluation.losses.items():
                     if name in PRETRAINING and PRETRAINING[name].order == "forward":
-                        console.print(_as_told(loss), markup=False)
+                        line = self.reading.told() if self.reading else as_told(loss)
+                        console.print(line, markup=False, soft_wrap=True)
             if self.step:
                 line = f"{self.folder} after step {self.step:,} of {self.steps:,}"
                 console.print(
@@ -77,12 +77,6 @@ class Report:
             f"{self.step:,} of {self.steps:,} steps, {self.tokens:,} tokens "
             f"in {clock(self.seconds)}{speed}: {self.folder}"
         )
-
-
-def _as_told(nats: float) -> str:
-    """A next-token loss as perplexity and bits a token."""
-    perplexity = math.exp(nats) if nats < LARGEST_SHOWN else math.inf
-    return f"perplexity {perplexity:,.2f}, {nats / math.log(2):.3f} bits a token"
 
 
 class Lines(NamedTuple):

@@ -13,15 +13,16 @@ from rich.text import Text
 
 from bertc.diagnostics import MissingInputError, UsageError
 from bertc.runs.folder import RunFolder
-from bertc.runs.following import Following
 from bertc.runs.state import last_sign
 from bertc.storage.paths import is_taken
 from bertc.storage.printable import printable
 from bertc.watch.page import LivePage, PageServer
-from bertc.watch.view import RunView, view_of
+from bertc.watch.view import RunView, WatchedRun
 
 LOOK_SECONDS = 2.0
 """Seconds between two looks at the files."""
+SHARE_OF_A_CORE = 0.0025
+"""Most of a core that is spent on drawing."""
 LINE_SECONDS = 30.0
 """Seconds between two lines where nothing is drawn."""
 
@@ -37,9 +38,7 @@ def show_once(folder: Path, console: Console) -> None:
             f"the run in {folder} is preparing its text, and has no figures yet",
             help=f"bertc watch {folder}, without --once, waits for them",
         )
-    following = Following(folder)
-    following.look()
-    _print(view_of(following), console)
+    _print(WatchedRun(folder).look(), console)
 
 
 def wait_for(folder: Path, console: Console) -> None:
@@ -59,9 +58,9 @@ def watch(folder: Path, console: Console) -> None:
         DataError: if its files are damaged.
     """
     if console.is_terminal:
-        _draw(Following(folder), console)
+        _draw(WatchedRun(folder), console)
     else:
-        _tell(Following(folder), console)
+        _tell(WatchedRun(folder), console)
 
 
 def stay(console: Console) -> None:
@@ -97,24 +96,24 @@ def served(
         server.server_close()
 
 
-def _draw(following: Following, console: Console) -> None:
+def _draw(run: WatchedRun, console: Console) -> None:
+    """Draw the run again and again, as often as takes a small share of a core."""
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while True:
-            following.look()
-            view = view_of(following)
+            began = time.process_time()
+            view = run.look()
             live.update(view.picture(console.width), refresh=True)
             if view.over:
                 break
-            time.sleep(LOOK_SECONDS)
+            time.sleep(max(LOOK_SECONDS, (time.process_time() - began) / SHARE_OF_A_CORE))
     _print(view, console)
 
 
-def _tell(following: Following, console: Console) -> None:
+def _tell(run: WatchedRun, console: Console) -> None:
     """Print a line every 30 seconds, and one for each evaluation."""
     told, evaluation = -LINE_SECONDS, ""
     while True:
-        following.look()
-        view = view_of(following)
+        view = run.look()
         if view.over:
             break
         if time.monotonic() - told >= LINE_SECONDS:

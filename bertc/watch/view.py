@@ -1,7 +1,7 @@
 """A run as it is shown: its standing, its curves, its last evaluation."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from bertc.estimate.units import duration_text
-from bertc.ir.program.resolved import Resolved
-from bertc.runs.curves import Curves, FlopsUntil, MetricsPoint
+from bertc.runs.curves import FlopsUntil
+from bertc.runs.figures import LineFigures
+from bertc.runs.folder import RunFolder
 from bertc.runs.following import Following
 from bertc.runs.state import RunState, last_sign, state_of
 from bertc.storage.printable import printable
@@ -34,12 +35,12 @@ class RunView:
     stage: str
     step: int
     steps: int
-    curves: Curves
+    points: Sequence[LineFigures]
     latest: Mapping[str, float]
     seconds: float
     seconds_left: float | None
     silent_seconds: float
-    evaluation: MetricsPoint | None
+    evaluation: LineFigures | None
 
     @property
     def over(self) -> bool:
@@ -69,10 +70,8 @@ class RunView:
     def picture(self, width: int) -> RenderableType:
         """The run as a screen of ``width`` characters."""
         half = max(20, (width - 2) // 2)
-        names = [n for n in ("train/loss", "eval/loss") if n in self.curves.names]
-        loss = [self._series(names[0], "cyan")] if names[:1] == ["train/loss"] else []
-        if "eval/loss" in names:
-            loss.append(self._series("eval/loss", "yellow"))
+        curves = (("train/loss", "cyan"), ("eval/loss", "yellow"))
+        loss = [self._series(*each) for each in curves if self._has(each[0])]
         title = Text("loss  ", style="bold")
         title.append("training ", "cyan").append("held out", "yellow")
         side = [
@@ -81,7 +80,7 @@ class RunView:
                 ("learning rate", "train/lr", "green"),
                 ("tokens a second", "train/tokens_per_second", "magenta"),
             )
-            if name in self.curves.names
+            if self._has(name)
         ]
         beside = Table.grid(padding=(0, 2))
         beside.add_row(*side)
@@ -94,48 +93,76 @@ class RunView:
             Text(self.evaluation_line()),
         )
 
+    def _has(self, name: str) -> bool:
+        return any(name in point.values for point in self.points)
+
     def _series(self, name: str, style: str) -> DrawnCurve:
-        return DrawnCurve(*self.curves.of(name, "step"), style)
+        there = [point for point in self.points if name in point.values]
+        steps, values = [float(p.step) for p in there], [p.values[name] for p in there]
+        return DrawnCurve(steps, values, style)
 
     def _bar(self, width: int) -> Text:
         done = round(width * self.step / max(1, self.steps))
         return Text("━" * done, style="green").append("━" * (width - done), style="dim")
 
 
-def view_of(following: Following) -> RunView:
-    """The run as it was last looked at.
+class WatchedRun:
+    """A run with its program, which is read again where the run goes on from a checkpoint."""
 
-    Raises:
-        DataError: if its attempts are damaged.
-    """
-    run, resolved, points = following.run, following.resolved, following.points
-    trained = [point for point in points if point.kind == "train"]
-    evaluations = [point for point in points if point.kind == "eval"]
-    return RunView(
-        folder=run.path,
-        name=resolved.name,
-        state=state_of(run, resolved),
-        stage=points[-1].stage if points else "",
-        step=points[-1].step if points else 0,
-        steps=resolved.steps,
-        curves=following.curves,
-        latest=trained[-1].values if trained else {},
-        seconds=points[-1].seconds if points else 0.0,
-        seconds_left=_seconds_left(points, resolved),
-        silent_seconds=time.time() - last_sign(run),
-        evaluation=evaluations[-1] if evaluations else None,
-    )
+    def __init__(self, folder: Path) -> None:
+        """Read the run's program.
 
+        Raises:
+            MissingInputError, DataError: if there is none, or it is damaged.
+        """
+        self.run = RunFolder(folder)
+        self.following = Following(folder)
+        self._read()
 
-def _seconds_left(points: list[MetricsPoint], resolved: Resolved) -> float | None:
-    """The FLOPs that are left at the present speed, evaluations between included."""
-    if len(points) < 2:
-        return None
-    before, last = points[max(0, len(points) - RECENT)], points[-1]
-    if last.flops <= before.flops or last.seconds <= before.seconds:
-        return None
-    left = FlopsUntil(resolved).at(resolved.steps) - last.flops
-    return left * (last.seconds - before.seconds) / (last.flops - before.flops)
+    def _read(self) -> None:
+        self._begun = self.following.begun
+        self.resolved = self.run.read_resolved()
+        self._flops = FlopsUntil(self.resolved)
+
+    def look(self) -> RunView:
+        """The run as it is now.
+
+        Raises:
+            DataError: if its files are damaged.
+        """
+        self.following.look()
+        if self.following.begun != self._begun:
+            self._read()
+        run, resolved, points = self.run, self.resolved, self.following.points
+        trained = [point for point in points if point.kind == "train"]
+        evaluations = [point for point in points if point.kind == "eval"]
+        return RunView(
+            folder=run.path,
+            name=resolved.name,
+            state=state_of(run, resolved),
+            stage=points[-1].stage if points else "",
+            step=points[-1].step if points else 0,
+            steps=resolved.steps,
+            points=points,
+            latest=trained[-1].values if trained else {},
+            seconds=points[-1].seconds if points else 0.0,
+            seconds_left=self._seconds_left(),
+            silent_seconds=time.time() - last_sign(run),
+            evaluation=evaluations[-1] if evaluations else None,
+        )
+
+    def _seconds_left(self) -> float | None:
+        """The FLOPs that are left at the present speed, evaluations between included."""
+        points = self.following.points
+        if len(points) < 2:
+            return None
+        before, last = points[max(0, len(points) - RECENT)], points[-1]
+        done = self._flops.at(last.step)
+        recently = done - self._flops.at(before.step)
+        if recently <= 0 or last.seconds <= before.seconds:
+            return None
+        left = self._flops.at(self.resolved.steps) - done
+        return left * (last.seconds - before.seconds) / recently
 
 
 def _figures(latest: Mapping[str, float]) -> list[str]:

@@ -1,9 +1,10 @@
 """Answers of the language server: ``python -m tests.bench.editor [--rounds 20] [--json FILE]``.
 
-One server process, asked over its standard input and output as an editor asks it. Each round types
-another text of 300 lines, so that nothing about it is known; asks everything while that is checked,
-and everything again a second later. Milliseconds: the median, the slowest, and the median of the
-processor time of the thread that answers, which other work on the machine does not change.
+One server, asked over its standard input and output as an editor asks it. Each round types another
+text of 300 lines, so that nothing about it is known; asks everything while that is checked, and
+everything again a second later; then a text with a mistake in every stage, for its fixes.
+Milliseconds from question to answer: the median, the 95th percentile, the slowest, and the median
+of the processor time of the thread that answers, which other work on the machine does not change.
 """
 
 import argparse
@@ -30,11 +31,12 @@ stage "part-{0}" {{
     layers = 12
 }}
 """
+WRONG = STAGE.replace("unit=span", "unit=spam")
 
 
-def spec(round: int) -> str:
+def spec(round: int, stage: str = STAGE) -> str:
     """A spec of 300 lines, another one each round."""
-    stages = "".join(STAGE.format(n, 1000 + round) for n in range(37))
+    stages = "".join(stage.format(n, 1000 + round) for n in range(37))
     return HEAD + stages + "dropout = 0.1"
 
 
@@ -134,6 +136,11 @@ async def measured(rounds: int) -> dict[str, list[tuple[float, float]]]:
             times |= await editor.asked("while a text is checked")
             await asyncio.sleep(1)
             times |= await editor.asked("again")
+            editor.type(spec(round, WRONG))
+            fixes = editor.questions()["fixes"]
+            times["fixes of 37 mistakes, while a text is checked"] = await editor.timed(fixes())
+            await asyncio.sleep(1)
+            times["fixes of 37 mistakes, again"] = await editor.timed(fixes())
             for question, milliseconds in times.items():
                 if round >= 0:
                     found.setdefault(question, []).append(milliseconds)
@@ -151,7 +158,8 @@ def main() -> None:
     found = asyncio.run(measured(options.rounds))
     for question, times in sorted(found.items()):
         waited, worked = zip(*times, strict=True)
-        figures = statistics.median(waited), max(waited), statistics.median(worked)
+        late = statistics.quantiles(waited, n=20, method="inclusive")[-1]
+        figures = statistics.median(waited), late, max(waited), statistics.median(worked)
         print("".join(f"{figure:8.1f}" for figure in figures), f" {question}")
     if options.json:
         options.json.write_text(json.dumps(found, indent=1) + "\n")

@@ -14,11 +14,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from bertc.planning.cores import available_cores
 
+LOOK_SECONDS = 4.0
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -61,33 +64,34 @@ def timed(words: list[str], out: Path, watched: bool) -> tuple[float, float]:
     """Seconds of a run, and processor seconds of what goes beside it."""
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     run = subprocess.Popen([sys.executable, "-m", "bertc.cli", *words], **quiet)
-    beside = []
+    watch = None
     if watched:
         ours, theirs = pty.openpty()
-        watch = [sys.executable, "-m", "bertc.cli", "watch", str(out)]
-        beside.append(subprocess.Popen(watch, stdout=theirs, stderr=theirs, start_new_session=True))
-        os.set_blocking(ours, False)
+        threading.Thread(target=read_all, args=(ours,), daemon=True).start()
+        command = [sys.executable, "-m", "bertc.cli", "watch", str(out)]
+        watch = subprocess.Popen(command, stdout=theirs, stderr=theirs, start_new_session=True)
     cpu: dict[int, float] = {}
     while run.poll() is None:
-        time.sleep(0.5)
-        if watched:
-            cpu |= processor_seconds(beside[0].pid, out)
-            try:
-                while os.read(ours, 65536):
-                    pass
-            except BlockingIOError:
-                pass
-    for process in beside:
-        process.terminate()
-        process.wait()
+        time.sleep(LOOK_SECONDS)  # seldom, and with nothing beside the run too: looking costs
+        cpu |= processor_seconds(watch.pid if watch else 0, out)
+    if watch:
+        watch.terminate()
+        watch.wait()
     last = json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])
     return last["seconds"], sum(cpu.values())
+
+
+def read_all(terminal: int) -> None:
+    """Read what is written to a terminal, so that its writer never waits."""
+    with suppress(OSError):
+        while os.read(terminal, 65536):
+            pass
 
 
 def processor_seconds(watch: int, out: Path) -> dict[int, float]:
     """Processor seconds so far by process, of watch and of the sessions of trackers."""
     stats: dict[int, list[str]] = {}
-    sessions = {watch}
+    sessions = {watch} - {0}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "stat").read_text().rpartition(")")[2].split()

@@ -42,7 +42,7 @@ def asked(run: Path, resolved: Resolved, cache: Path) -> Evaluation:
         make_objective(model, stage, compiled=False),
         data.heldout(64, resolved.run.eval_examples),
         vocab_tensors(corpus.vocabulary, CPU),
-        unigram_nats(corpus.vocabulary, data.tokens, CPU),
+        [unigram_nats(corpus.vocabulary, data.tokens, CPU)],
         64,
         resolved.run.seed,
         ALONE,

@@ -66,7 +66,8 @@ def test_no_head_is_forgotten(objective: str) -> None:
         weights = [{weight.name for weight in one.weights(network.body)} for one in learned]
         assert (network.vocabulary_heads > 0) == bool(tokens)
         assert network.vocabulary_heads == sum(
-            bool(own & {"mlm.bias", "sbo.bias", "clm.bias", "plm.bias"}) for own in weights
+            bool(own & {"mlm.bias", "sbo.bias", "clm.bias", "plm.bias", "restore.bias"})
+            for own in weights
         )
         assert kept_by(heads, EAGER) > 0 or not network.learned
         assert sum(cost(each, EAGER).flops for each in heads) > 0

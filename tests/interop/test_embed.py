@@ -112,7 +112,9 @@ def test_sentence_transformers_is_told_the_pooling(
         f"pooling_mode_{MODES[pooling]}"
     ]
     assert config["word_embedding_dimension"] == 24
-    assert json.loads((to / "sentence_bert_config.json").read_text())["max_seq_length"] == 24
+    told = json.loads((to / "sentence_bert_config.json").read_text())
+    assert told["max_seq_length"] == 24
+    assert told["model_args"] == {"add_pooling_layer": False}, "the folder has no pooler's weights"
     assert [each["path"] for each in json.loads((to / "modules.json").read_text())] == [
         "",
         "1_Pooling",

@@ -55,7 +55,7 @@ OBSTACLES = [
      "share=map([0, 0, 2], [0, 1, 1])"),
     ({"embedding": 16, "share": ShareMap(attention=(0, 1, 0))}, 0, "share=map([0, 1, 0])"),
     ({"embedding": 16, "layers": 18, "share": ShareGroups(groups=14)}, 0, "share=groups(14)"),
-    ({"share": ShareAll()}, 0, "embedding=24"),
+    ({"share": ShareAll()}, 0, "share with embedding=24"),
     ({**ALBERT, **ROBERTA}, 1, "positions=learned(18, offset=2)"),
     (ROBERTA, 0, "positions=learned(18, offset=2)"),
     ({**ROBERTA, "activation": "relu"}, 1, "activation=relu"),

@@ -29,13 +29,14 @@ def remarked(*settings: str) -> list[Diagnostic]:
 
 
 FORESEEN = [
-    ("share=attention", "share=attention", "share=none"),
-    ("share=all", "embedding=64", "share=none"),
+    ("share=attention", "share=attention", "share=all embedding=32"),
+    ("share=attention E=16", "share=attention", "share=all"),
+    ("share=all", "share with embedding=64", "embedding=32"),
     ("segments=0 E=32", "embedding=32", "embedding=64"),
     ("segments=0 pooler=true", "pooler=true", "pooler=relu"),
     ("norm=pre", "norm=pre", "norm=post"),
     ("norm=pre positions=sinusoidal", "positions=sinusoidal", "positions=32 norm=post"),
-    ("norm=pre share=all ffn=64", "norm=pre", "norm=post share=none"),
+    ("norm=pre share=all ffn=64", "norm=pre", "norm=post embedding=32"),
     ("segments=0 head=linear ffn=[64,32]", "ffn=[64, 32]", "ffn=256"),
     ("norm=post(embeddings=false)", "norm=post(embeddings=false)", "norm=post"),
     ("positions=sinusoidal", "positions=sinusoidal", "positions=32"),

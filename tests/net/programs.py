@@ -54,6 +54,7 @@ PROGRAMS: dict[str, dict[str, str]] = {
     "mlm falling": {"objective": "mlm(40%, p_end=10%, p_levels=2, eval_p=20%)", "steps": "4"},
     "mlm words": {"objective": "mlm(unit=word, masking=static(2))", "format": "doc-sentences"},
     "mlm ngrams": {"objective": "mlm(unit=ngram)", "format": "full-sentences"},
+    "mlm tagged": {"objective": 'mlm(unit=tagged("spans.jsonl", labels=["BIRD"]))'},
     "mlm blocks": {"objective": "mlm(count=stochastic)", "format": "blocks", "vocab": "bpe(300)"},
     "nsp packed": {"objective": "mlm + nsp", "format": "sentence-pair", **PACKED},
     "nsp": {"objective": "mlm + nsp", "format": "segment-pair", "vocab": "words(size=100)"},
@@ -91,6 +92,7 @@ PROGRAMS: dict[str, dict[str, str]] = {
         "objective": "mlm + kd(attention) + kd(relations, heads=4, layers=3)",
         "teacher": "spec('layers=4 hidden=48 heads=2 ffn=64 seq=32 vocab=wordpiece(120)')",
     },
+    "rtd by tag": {"objective": "rtd", "generator": 'same-tag("spans.jsonl")'},
     "electra masked": {"objective": "rtd(over=masked) + span + sbo", "generator": "0.5",
                        "format": "single-segment"},
     # networks

@@ -1,6 +1,7 @@
 """Lengths in tokens become steps; batches that rise become stages."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -117,6 +118,20 @@ def test_lengths_that_cannot_be_are_refused(spec: str, code: str) -> None:
     with pytest.raises(SpecError) as caught:
         resolve(spec)
     assert [each.code for each in caught.value.diagnostics] == [code]
+
+
+def test_what_does_not_fit_an_inherited_warmup_is_shown_where_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "base.bertc").write_text("layers=1 batch=256 batch_warmup=rising(64, 10)")
+    with pytest.raises(SpecError) as caught:
+        resolve('extends "base.bertc" batch=32')
+    (found,) = caught.value.diagnostics
+    assert found.span is not None
+    assert found.span.text == "batch=32"
+    assert str(found.notes[0].span) == "base.bertc:1:20"
+    assert resolve(f'extends "base.bertc" batch=32 {found.help}')
 
 
 def test_a_stage_may_mask_less_than_the_one_before() -> None:

@@ -55,6 +55,11 @@ def test_format_follows_from_the_objective() -> None:
     assert resolve("format=segment-pair").stages[0].pairs == "consecutive"
 
 
+def test_rows_of_translations_are_padded_whatever_their_format() -> None:
+    text = 'objective=mlm+tlm data=pairs(en="a", fr="b") format=blocks'
+    assert resolve(text).stages[0].padded is True
+
+
 def test_stages_follow_each_other_under_one_schedule() -> None:
     resolved = resolve(
         'optimizer=adamw(warmup=10%) stage "short" { seq=128 steps=900 } '

@@ -1,6 +1,9 @@
 """Pages in a browser: drawn without errors, at any width, with hostile names shown as text."""
 
+import base64
+import gzip
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,6 +103,16 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return written
 
 
+def test_figures_are_what_plotly_takes(pages: dict[str, Path]) -> None:
+    from plotly.graph_objects import Figure
+
+    for page in pages.values():
+        packed = re.search(r'id="pictures"[^>]*>([^<]*)<', page.read_text())
+        assert packed
+        for picture in json.loads(gzip.decompress(base64.b64decode(packed[1]))):
+            Figure(picture["figure"])
+
+
 @pytest.mark.parametrize("name", ["one", "grid", "trained"])
 def test_a_page_is_drawn_without_errors_and_does_not_scroll_sideways(
     name: str, pages: dict[str, Path], browser: Any
@@ -122,9 +135,13 @@ def test_a_page_is_drawn_without_errors_and_does_not_scroll_sideways(
         page.wait_for_selector("[data-heads='4']")
         page.locator(".head").nth(3).click()
         page.locator(".words button").nth(1).click()
-        assert "looks at" in page.locator(".closer .note").inner_text()
+        assert "looks at" in page.locator(".closer p.note").inner_text()
         assert page.locator(".example mark").count() == 2
-        assert "<i>.txt" in page.locator("main").inner_text()
+        text = page.locator("main").inner_text()
+        assert "<i>.txt" in text
+        assert "training steps" in text
+        assert re.search(r"memory at its peak\s+[\d.,]+ [KM]iB\s+[\d.,]+ [MG]iB", text)
+        assert page.locator(".map .down span").first.inner_text() == "[CLS]"
     if name == "one":
         assert page.locator("h1").inner_text() == MOST_SHOWN
         assert MOST_SHOWN in page.locator("main").inner_text()

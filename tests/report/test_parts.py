@@ -1,17 +1,25 @@
 """Parts of pages without a browser: thinning, escaping, parts that cannot be made."""
 
 import math
+from pathlib import Path
 
 import pytest
 
+from bertc.api import points
 from bertc.diagnostics import DataError, html_table, html_text
-from bertc.report.curves import panels
+from bertc.report.axes import time_unit
+from bertc.report.curves import RunCurves, curves_section, panels
+from bertc.report.grid import is_grid
 from bertc.report.markup import Html, element, in_picture, joined, table_of
 from bertc.report.names import with_short_settings
-from bertc.report.page import document, section
+from bertc.report.page import Picture, document, section
 from bertc.report.scores import interval
+from bertc.report.spec import spec_section
 from bertc.report.thinning import rounded, smoothed, thinned
+from bertc.runs.curves import Curves, MetricsPoint
+from bertc.runs.folder import RunFolder
 from bertc.runs.groups import Group, Summary
+from bertc.runs.spent import Usage, append, by_stage, read
 
 
 def test_thinning_keeps_ends_peaks_and_order() -> None:
@@ -72,6 +80,63 @@ def test_figures_stand_in_the_picture_of_their_kind() -> None:
     assert found["Scores of sst2"] == ("eval/sst2/dev/accuracy",)
     assert found["Loss by language"] == ("eval/de/mlm",)
     assert {name for group in found.values() for name in group} == {*names}
+
+
+def test_axes_have_units_that_fit_and_show_what_is_constant() -> None:
+    assert time_unit(7 * 3600) == ("hours", 3600)
+    assert time_unit(119) == ("seconds", 1)
+    assert time_unit(0.2) == ("milliseconds", 1e-3)
+    points = tuple(
+        MetricsPoint("eval", "main", step, 0, 1e5 * step, 1e9, {"eval/accuracy/mlm": 0.25})
+        for step in (1, 2)
+    )
+    *_, controls, picture, _ = curves_section([RunCurves("", 0, Curves(points, ()))])
+    assert isinstance(picture, Picture)
+    assert "tokens" not in str(controls)
+    assert picture.along == {"steps": [[1, 2]], "hours": [[27.7778, 55.5556]], "FLOPs": [[1e9] * 2]}
+    low, high = picture.figure["layout"]["yaxis"]["range"]
+    assert 0.2 < low < 0.25 < high < 0.3
+    many = [RunCurves(f"run {n}", n, Curves(points, ())) for n in range(30)]
+    picture = curves_section(many)[-2]
+    assert isinstance(picture, Picture)
+    assert len(picture.figure["data"]) == 10, "a trace a colour"
+    assert picture.names is not None
+    assert picture.names[3] == [("run 3", 3), ("run 13", 3), ("run 23", 3)]
+
+
+def test_a_grid_has_more_points_than_settings() -> None:
+    def groups(*settings: dict[str, str]) -> list[Group]:
+        return [Group(each, ()) for each in settings]
+
+    assert is_grid(groups({"lr": "1"}, {"lr": "2"}))
+    assert not is_grid(groups({"lr": "1", "seq": "8"}, {"lr": "2", "seq": "16"}))
+    assert not is_grid(groups({"lr": "1"}))
+
+
+def test_a_spec_is_shown_with_what_was_set_in_its_place(tmp_path: Path) -> None:
+    spec = "layers=1 hidden=32 heads=2 vocab=100 data=files('x') steps=9 objective=mlm"
+    (resolved,) = points(spec, ["steps=5"])
+    folder = RunFolder(tmp_path)
+    folder.start(resolved, f"{spec}  # mine\n\n# --set steps=5\n")
+    shown = str(joined(spec_section(folder, None)))
+    assert "# mine</code>" in shown
+    assert "In place of what is written there: <code>steps=5</code>" in shown
+    assert "<td>steps</td><td>5</td>" in shown
+
+
+def test_lines_of_what_a_run_took_add_up(tmp_path: Path) -> None:
+    path = tmp_path / "spent.jsonl"
+    for memory in (5, 3):
+        append(path, Usage("main", 2, 2, memory, {"steps": 0.5}))
+    append(path, Usage("main", 4, parts={"head": 0.1}, profiled_seconds=0.3))
+    path.write_bytes(path.read_bytes() + b'{"half')
+    append(path, Usage("next", 5, 1, 4, {"batches": 1.0}))
+    found = by_stage(read(path))
+    assert found["main"] == Usage("main", 4, 4, 5, {"steps": 1.0}, {"head": 0.1}, 0.3)
+    assert found["next"].memory_bytes == 4
+    path.write_text("{}\n")
+    with pytest.raises(DataError, match="spent.jsonl:1 is damaged"):
+        read(path)
 
 
 def test_intervals_are_students() -> None:

@@ -116,8 +116,13 @@ def test_conditions_choose_runs_by_facts_and_settings(run, tmp_path):
         (["seed=3", "state=stopped"], ["one"]),
         (["state=finished"], []),
         (["folder=*two"], ["two"]),
+        (["name=o?e"], ["one"]),  # of its folder
     ):
         assert names(list_runs(folder, where, "name")) == expected
+    assert "none of 2 runs is such" in list_runs(folder, ["state=failed"]).as_table()
+    with pytest.raises(SpecError) as wrong:
+        list_runs(folder, ["hiden=64"])
+    assert str(wrong.value.diagnostics[0].span) == "--where:1:1"
     for where, error in (
         (["hidden"], UsageError),
         (["state=done"], UsageError),

@@ -1,14 +1,18 @@
 """Held-out text read in other manners than in training."""
 
+import json
 import math
 
+import numpy as np
 import pytest
 
 from bertc.diagnostics import UsageError
+from bertc.evaluation.context import ContextLength, relative_length
 from bertc.evaluation.options import Manner
+from bertc.inference.context import Contexts, context_lengths, shares_named
 from bertc.inference.evaluate import evaluate_run
 from bertc.ir.data import Files, Share
-from bertc.ir.learning.objective import Clm, Term
+from bertc.ir.learning.objective import Clm, Nsp, Sop, Term
 from bertc.ir.learning.optimizer import Adam
 from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.vocabulary import Bytes
@@ -31,7 +35,7 @@ def read(tiny, tmp_path, corpus_file):
             tmp_path / "run", Manner(**manner), cache=tmp_path / "cache", quiet=True
         )
 
-    evaluate.first = first
+    evaluate.first, evaluate.run = first, tmp_path / "run"
     return evaluate
 
 
@@ -45,6 +49,8 @@ def test_manners(read):
     assert read(memory=0).evaluation.loss != read().evaluation.loss
     assert read().notes == ("read as a stream in rows of 24 tokens, with a memory of 24 tokens",)
     assert "rows of 50 tokens, without memory" in read(seq=50, memory=0).summary()
+    with pytest.raises(UsageError, match="needs a memory"):
+        read(same_length=True, memory=0)
 
 
 def test_a_window_slides_over_the_text(read):
@@ -56,9 +62,83 @@ def test_a_window_slides_over_the_text(read):
     assert found.loss == pytest.approx(read(seq=20, memory=1000).evaluation.loss, abs=0.4)
     with pytest.raises(UsageError, match="no token has"):
         read(sliding=100_000)
+    # Windows of a stride predict the same tokens, the last of each from as many before it.
+    strided = read(sliding=24, stride=5, examples=46)
+    assert strided.evaluation.examples == strided.reading.tokens == 46
+    assert strided.evaluation.unigram_loss == read(sliding=24, examples=46).evaluation.unigram_loss
+    assert "from the 20 to 24 tokens" in strided.summary()
+    with pytest.raises(UsageError, match="windows at least as long") as refused:
+        read(sliding=4, stride=5)
+    assert "--sliding 10 --stride 5" in refused.value.help
 
 
-@pytest.mark.parametrize("manner", [{"same_length": True, "memory": 0}])
-def test_what_cannot_be_read_so_is_refused(read, manner):
-    with pytest.raises(UsageError, match="needs a memory"):
-        read(**manner)
+def test_other_text_is_read_whole_and_contexts_are_compared(read, tmp_path):
+    other = tmp_path / "other.txt"
+    other.write_text("Der Hahn kräht früh.\n\nEin Hund schläft — lange.")
+    found = read(data=str(other))
+    text = other.read_text()
+    # Each byte but the first is a token, and there is a separator at the end.
+    assert found.reading.tokens == len(text.encode())
+    assert found.evaluation.characters == len(text) - 1
+    bits = found.evaluation.loss / math.log(2)
+    assert found.reading.bits_per_token == bits
+    assert found.reading.bits_per_character == bits * len(text.encode()) / (len(text) - 1)
+    assert "bits a character" in found.summary()
+    written = f"files('{other}', sentences=whole)"
+    assert read(data=written).evaluation.losses == found.evaluation.losses
+    with pytest.raises(UsageError, match="knows no language sw"):
+        read(data=f"files('{other}', language='sw')")
+    with pytest.raises(UsageError, match="has no head for mlm"):
+        read(objective="mlm")
+
+    # And how much context a run makes use of, alone in its group.
+    asked = Contexts(step=8, longest=24, hard=(0.5, 1.0), threshold=0.0, examples=30)
+    run, cache = read.run, tmp_path / "cache"
+    found = context_lengths([run], asked, cache=cache, quiet=True)
+    assert [*found.perplexity[str(run)]] == [8, 16, 24]
+    # A model never loses to its own shorter context.
+    assert found.lengths[str(run)][1.0].tokens == 24
+    assert found.lengths[str(run)][1.0].least
+    assert "≥ 24" in found.as_table()
+    assert json.loads(found.as_json())["positions"] == 30
+    with pytest.raises(UsageError, match="no token has"):
+        context_lengths([run], Contexts(longest=1_000_000), cache=cache, quiet=True)
+    with pytest.raises(UsageError, match="less than two"):
+        context_lengths([run], Contexts(longest=150), cache=cache, quiet=True)
+    assert shares_named("0.1,1") == (0.1, 1.0)
+    with pytest.raises(UsageError, match="no shares"):
+        shares_named("0.1,2")
+
+
+def test_a_context_counts_where_it_beats_the_best_of_the_group():
+    good = {1: np.array([1.0, 2.0]), 2: np.array([0.5, 1.0]), 3: np.array([0.5, 0.999])}
+    poor = {1: np.array([3.0, 3.0]), 2: np.array([2.0, 1.5]), 3: np.array([2.0, 1.5])}
+    group = [good, poor]
+    length = relative_length(group, good, 1.0, 0.01, room=100)
+    assert length == ContextLength(2, False, length.gains)
+    assert length.gains[2] == pytest.approx(1 - math.exp(0.75 - 1.5))
+    # On the harder half the poor model gains over the best at 1, on all it gains less.
+    assert relative_length(group, poor, 0.5, 0.01, 100).gains[2] == pytest.approx(
+        1 - math.exp(-0.5)
+    )
+    assert relative_length(group, poor, 1.0, 0.3, 100).tokens == 1
+    assert relative_length(group, good, 1.0, 0.0, room=2).tokens == 2
+
+
+@pytest.mark.parametrize("learned", ["sop", "nsp"])
+def test_a_run_answers_the_question_that_it_did_not_learn(tiny, tmp_path, learned):
+    terms = {"nsp": Term(objective=Nsp()), "sop": Term(objective=Sop())}
+    run, cache = tmp_path / "run", tmp_path / "cache"
+    trained = train(tiny(objective=(terms[learned],), steps=2), run, cache=cache, quiet=True)
+    other = {"nsp": "sop", "sop": "nsp"}[learned]
+
+    def ask(objective):
+        return evaluate_run(run, Manner(objective=objective), cache=cache, quiet=True).evaluation
+
+    assert ask(learned).losses == trained.evaluation.losses
+    assert [*ask(other).losses] == [other]
+    with pytest.raises(UsageError, match="makes pairs in 2 ways"):
+        ask("nsp+sop")
+    with pytest.raises(UsageError, match="has no head for sbo") as refused:
+        ask("sbo")
+    assert f'init="{run}" objective=sbo' in refused.value.help

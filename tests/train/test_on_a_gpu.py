@@ -39,7 +39,8 @@ ALL_WAITS = {name: {"tolist": 1} for name in STEPS} | {
     "rare tokens": {"tolist": 2},  # how many states the clusters judge the text says
 }
 ALL_COPIES = {"lamb": {"to the device": 1}}
-ALL_SORTS = {"rtd, drawn": ["scatter_"]}  # as guesses are put there, on Apple's GPUs too
+# As guesses are put there, on Apple's GPUs too.
+ALL_SORTS = {"rtd, drawn": ["scatter_"], "restore, all": ["scatter_"]}
 
 
 Seen = tuple[int, list[str], Gpu]

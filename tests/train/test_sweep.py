@@ -6,6 +6,8 @@ import pytest
 
 from bertc import cli
 from bertc.diagnostics import UsageError
+from bertc.report.page import Section, document
+from bertc.report.search import search_section
 from bertc.runs.attempts import read
 from bertc.search.goal import Goal
 from bertc.search.outcome import read_outcome
@@ -109,6 +111,8 @@ def test_a_trial_is_taken_by_one_and_one_that_was_left_is_found(tmp_path):
     assert [trial.state for trial in outcome.trials] == ["finished", "failed"]
     assert outcome.slices() == {"lr": [(first.params["lr"], 0.5)]}
     assert outcome.importances() == {}
+    found = str(document("", "", [Section("", search_section(tmp_path))]))
+    assert f"mlm 0.5000 (trial {1 + first.number}). 2 trials took" in found
     outcome.plot(tmp_path / "p.png")
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(UsageError, match="another spec"):

@@ -192,4 +192,4 @@ def test_a_missing_package_is_named_before_the_run(monkeypatch):
 
 def test_names_and_runs_as_trackers_take_them(tmp_path):
     assert mlflow_name("train/loss/kd(logits)") == "train/loss/kd_logits_"
-    assert TrackedRun(tmp_path / "a" / ".." / "b", "0", {}).name == "b"
+    assert TrackedRun(tmp_path / "a" / ".." / "b", "0").name == "b"

@@ -13,7 +13,7 @@ from bertc.runs.following import Following
 from bertc.watch.chart import DrawnCurve, chart
 from bertc.watch.page import LivePage, PageServer
 from bertc.watch.terminal import show_once, watch
-from bertc.watch.view import view_of
+from bertc.watch.view import WatchedRun
 
 
 def line(step, kind="train", **more):
@@ -56,9 +56,7 @@ def test_a_run_is_read_on_and_read_again_where_it_was_cut_back(run):
 
 def test_the_view_has_rate_time_left_and_the_last_evaluation(run):
     append(run, line(2, lr=1e-3), line(4, lr=5e-4), line(4, "eval", accuracy={"\x1b[2Jmlm": 0.5}))
-    following = Following(run)
-    following.look()
-    view = view_of(following)
+    view = WatchedRun(run).look()
     # Half a second a step, eight of which are left.
     assert view.seconds_left == pytest.approx(4.0)
     assert "step 4 of 12" in view.line()

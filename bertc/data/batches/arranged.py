@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from bertc.data.batches.packs import Packs, open_packs, write_packs
 from bertc.data.batches.running import RunningData
 from bertc.data.batches.smoothing import draw_weights, orders_of, proportioned, texts_of
-from bertc.data.batches.stage import SourceRows, StageData
+from bertc.data.batches.stage import SourceRows, SpanLabels, StageData
 from bertc.data.batches.stream_pairs import StreamPairs
 from bertc.data.cache.progress import Progress
 from bertc.data.cache.store import fingerprint, obtain
+from bertc.data.rows.codes import NO_TAGS, Tagged
 from bertc.data.rows.index import Arrangement, open_rows, write_rows
 from bertc.data.rows.tokens import Tokens
 from bertc.data.sources.source import CorpusText
@@ -23,7 +24,8 @@ from bertc.ir.data import RUNNING, StreamPair
 from bertc.ir.learning.objective import Objective
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.ir.terms.masking import StaticMasking
+from bertc.ir.program.taggers import replaces_by_tag, tagged_unit
+from bertc.ir.terms.masking import StaticMasking, TaggedUnit
 
 TextData = StageData | RunningData | StreamPairs
 """Batches of a stage that reads text."""
@@ -61,6 +63,7 @@ def arrange(
     resolved: Resolved,
     vocabulary: Vocabulary,
     tokenised: dict[CorpusText, Tokenised],
+    tagged: Tagged,
     cache: Path,
     progress: Progress,
 ) -> TextData:
@@ -71,18 +74,16 @@ def arrange(
     train, heldout, tokens, lost, seed = [], [], [], 0, resolved.run.seed
     for _, text, swapped in orders_of(stage):
         source = tokenised[text]
-        languages = text.languages[::-1] if swapped else text.languages
-        first, second = (_number(resolved, language) for language in languages)
         arrangement = Arrangement(
             stage.format, stage.pairs, stage.seq, seed, 0, text.paired, swapped
         )
-        max_copies = (static_copies or ROW_COPIES) if arrangement.drawn else 1
-        copies, facts = _copies(source, arrangement, max_copies, stage, cache, progress)
+        copies, facts = _copies(source, arrangement, static_copies, stage, cache, progress)
         tokens.append(facts["tokens"])
         lost += facts["lost"]
-        train.append(SourceRows(source.train.ids, tuple(copies), (first, second)))
+        codes, languages = _codes(stage, text, tagged), _numbers(resolved, text, swapped)
+        train.append(SourceRows(source.train.ids, tuple(copies), languages, *codes["train"]))
         rows, _ = _arranged(source, "heldout", arrangement, stage, cache, progress)
-        heldout.append(SourceRows(source.heldout.ids, (rows,), (first, second)))
+        heldout.append(SourceRows(source.heldout.ids, (rows,), languages, *codes["heldout"]))
     weights = proportioned(
         _weights(stage, tokenised),
         [drawn.sizes[0] for drawn in train],
@@ -105,7 +106,27 @@ def arrange(
         _texts_per_row((*train, *heldout)),
         static_copies,
         stage.mixing.kind,
+        _labels(tagged_unit(stage), tagged),
     )
+
+
+def _codes(
+    stage: Stage, text: CorpusText, tagged: Tagged
+) -> dict[str, tuple[NDArray[np.uint16], NDArray[np.uint16]]]:
+    """Codes of a text for masking and for replacements, by part; empty without a tagger."""
+    unit = tagged_unit(stage)
+    names = (unit.source if unit else "", replaces_by_tag(stage))
+    spans, tags = (tagged.get((name, text), NO_TAGS) for name in names)
+    return {"train": (spans.train, tags.train), "heldout": (spans.heldout, tags.heldout)}
+
+
+def _labels(unit: TaggedUnit | None, tagged: Tagged) -> SpanLabels | None:
+    """The labels of the spans that a unit masks."""
+    if unit is None:
+        return None
+    every = next(tags.labels for (name, _), tags in tagged.items() if name == unit.source)
+    chosen = [True, *(not unit.labels or label in unit.labels for label in every)]
+    return SpanLabels(every, np.array(chosen))
 
 
 def _texts_per_row(sources: Sequence[SourceRows]) -> int:
@@ -126,19 +147,26 @@ def _tokens_read(tokens: list[int], weights: Sequence[float]) -> int:
 def _copies(
     source: Tokenised,
     arrangement: Arrangement,
-    max_copies: int,
+    static_copies: int,
     stage: Stage,
     cache: Path,
     progress: Progress,
 ) -> tuple[list[NDArray[Any] | Packs], dict[str, int]]:
     """Training rows in as many copies as the stage reads, and the facts of the first copy."""
     rows, facts = _arranged(source, "train", arrangement, stage, cache, progress)
+    max_copies = (static_copies or ROW_COPIES) if arrangement.drawn else 1
     copies = [rows]
     rows_read = (stage.first_batch + stage.steps) * stage.batch
     while len(copies) < max_copies and sum(map(len, copies)) < rows_read:
         another = replace(arrangement, copy=len(copies))
         copies.append(_arranged(source, "train", another, stage, cache, progress)[0])
     return copies, facts
+
+
+def _numbers(resolved: Resolved, text: CorpusText, swapped: bool) -> tuple[int, int]:
+    """The indices of the languages of both texts of a row."""
+    first, second = text.languages[::-1] if swapped else text.languages
+    return _number(resolved, first), _number(resolved, second)
 
 
 def _number(resolved: Resolved, language: str) -> int:

@@ -1,24 +1,13 @@
-"""A parallel map in worker processes, with results in the order of the jobs.
+"""A parallel map in worker processes, with results in the order of the jobs."""
 
-The workers run this package only: unlike those of ``multiprocessing`` they never import the main
-program again, so it needs no ``if __name__`` guard. They end when their input ends, however the
-parent process died.
-"""
-
-import contextlib
-import os
-import pickle
 import queue
-import signal
-import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import IO, Any, TypeVar, cast
+from typing import TypeVar, cast
 
-from bertc.diagnostics import MachineError
 from bertc.planning.cores import available_cores
+from bertc.planning.worker import Worker
 
 MAX_PROCESSES = 16
 """Most worker processes: more would wait for the reader, and each holds about 100 MB."""
@@ -51,8 +40,8 @@ def spread(
     if number == 1:
         yield from ((tag, work(argument)) for tag, argument in jobs)
         return
-    workers = [_Worker(work) for _ in range(number)]
-    idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+    workers = [Worker(work, "prepares data") for _ in range(number)]
+    idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
     for worker in workers:
         idle.put(worker)
 
@@ -77,70 +66,3 @@ def spread(
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in workers:
                 worker.end()
-
-
-class _Worker:
-    """A worker process that does one job at a time."""
-
-    def __init__(self, work: Callable[[Any], Any]) -> None:
-        serial = {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
-        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", f"from {__name__} import serve; serve()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, **serial, "PYTHONPATH": path},
-        )
-        self._jobs = cast(IO[bytes], self._process.stdin)
-        self._results = cast(IO[bytes], self._process.stdout)
-        self._send(work)
-
-    def run(self, argument: Any) -> Any:
-        self._send(argument)
-        try:
-            return pickle.load(self._results)
-        except (EOFError, pickle.UnpicklingError):
-            raise self._ended() from None
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._results.close()
-        with contextlib.suppress(BrokenPipeError):  # of a job that was never read
-            self._jobs.close()
-
-    def _send(self, what: Any) -> None:
-        try:
-            pickle.dump(what, self._jobs, pickle.HIGHEST_PROTOCOL)
-            self._jobs.flush()
-        except BrokenPipeError:
-            raise self._ended() from None
-
-    def _ended(self) -> Exception:
-        code = self._process.wait()
-        if code < 0:
-            return MachineError(
-                f"a process that prepares data was ended by {signal.Signals(-code).name}",
-                "the machine may be short of memory; what was prepared before is kept",
-            )
-        return RuntimeError(f"a process that prepares data failed with exit code {code}")
-
-
-def serve() -> None:
-    """Serve jobs from standard input until it ends; the first message is the function."""
-    # Both signals may reach all processes of a command; the parent decides what to do.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    jobs, results = sys.stdin.buffer, sys.stdout.buffer
-    sys.stdout = sys.stderr  # nothing printed may mix with the results
-    work = pickle.load(jobs)
-    while True:
-        try:
-            argument = pickle.load(jobs)
-        except EOFError:
-            return
-        try:
-            pickle.dump(work(argument), results, pickle.HIGHEST_PROTOCOL)
-            results.flush()
-        except BrokenPipeError:  # the parent was killed
-            os._exit(1)

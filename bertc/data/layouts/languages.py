@@ -4,11 +4,22 @@ import re
 import unicodedata
 from collections import Counter
 
+from bertc.diagnostics import UsageError
+
 SCRIPTS = {
     "HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "CJK": "zh", "GREEK": "el", "HEBREW": "he",
     "ARABIC": "ar", "DEVANAGARI": "hi", "THAI": "th", "CYRILLIC": "ru",
 }  # fmt: skip
 """Scripts, and the language that has most text in each; the first that is common decides."""
+CODES = (
+    "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy "
+    "da de dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu "
+    "hy hz ia id ie ig ii ik io is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb "
+    "lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om "
+    "or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg sh si sk sl sm sn so sq sr ss st su sv "
+    "sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu"
+)
+"""ISO 639-1."""
 FUNCTION_WORDS = {
     "en": "the of and to is that it was for with",
     "de": "der die und das ist nicht ein zu mit von",
@@ -25,6 +36,23 @@ FUNCTION_WORDS = {
 }
 FEWEST = 0.05
 """Least share of words that are function words, or of letters in a script, of a known language."""
+
+
+def language_named(text: str) -> str:
+    """Read a code of ISO 639, with a script or country behind it if it has one; "" stays.
+
+    Those of three letters are not looked up.
+
+    Raises:
+        UsageError: it is none.
+    """
+    code = text.strip()
+    first = re.split("[-_]", code.lower())[0]
+    if not code or first in CODES.split() or re.fullmatch("[a-z]{3}", first):
+        return code
+    raise UsageError(
+        f"--language {code[:40]}: no language has this code", help="--language en, de, sw, zh, ..."
+    )
 
 
 def language_of(text: str) -> str:

@@ -3,12 +3,12 @@
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from bertc.data.cache.progress import Progress
 from bertc.data.cache.workers import processes, spread
 from bertc.data.rows.holdout import ensure_both_parts
-from bertc.data.rows.tokens import SPLITS, TokenWriter, open_tokens, token_dtype
+from bertc.data.rows.tokens import SPLITS, DType, TokenWriter, open_tokens, token_dtype
 from bertc.data.sources.sentences import split_sentences
 from bertc.data.sources.source import TextSource
 from bertc.data.vocab.vocabulary import Vocabulary
@@ -29,8 +29,16 @@ TEXT_BYTES_PER_PROCESS = 4 << 20
 """Text for which a worker process takes longer than to start."""
 
 
-_Encoded = tuple[NDArray[np.uint32], NDArray[np.int64], list[int]]
+Encoded = tuple[NDArray[np.uint32], NDArray[np.int64], list[int]]
 """All token ids, the length of each sentence, the number of sentences of each piece."""
+
+
+class RawPiece(NamedTuple):
+    """A piece of a document; ``inside`` if text of the document precedes, ``first`` if nothing."""
+
+    text: str
+    inside: bool
+    first: bool
 
 
 @dataclass
@@ -47,20 +55,40 @@ def tokenise(
     """Write the training and held-out parts of a source into ``folder`` in bounded memory.
 
     A document is held out if its hash is in the lowest ``holdout`` of the range, so equal documents
-    are in the same part.
+    are in the same part. With ``holdout=0`` all is in the training part.
 
     Raises:
-        DataError: the source holds fewer than two sentences.
+        DataError: the source holds fewer sentences than parts.
     """
-    dtype = token_dtype(vocabulary.size)
-    digest = hashlib.sha256()
-    writers = {part: TokenWriter(folder, part, dtype, vocabulary.sep) for part in SPLITS}
+    written_as = token_dtype(vocabulary.size), vocabulary.sep
+    encode = Encode(vocabulary.tokenizer.to_str(), source.sentences)
+    number = processes(source.text_bytes, TEXT_BYTES_PER_PROCESS)
     progress.begin(f"tokenising {source.name}", source.total, source.unit)
+    content = write_parts(folder, source, written_as, holdout, (encode, number), progress)
+    progress.end()
+    return _facts(folder, source, vocabulary, content)
+
+
+def write_parts(
+    folder: Path,
+    source: TextSource,
+    written_as: tuple[DType, int],
+    holdout: float,
+    encode: tuple[Callable[[list[RawPiece]], Encoded], int],
+    progress: Progress,
+) -> str:
+    """Write the parts of a source with what ``encode`` makes of its text; the digest of the text.
+
+    ``written_as`` is the dtype of a token and the separator, ``encode`` comes with the number of
+    its processes.
+
+    Raises:
+        DataError: the source holds fewer sentences than parts.
+    """
+    (dtype, separator), digest = written_as, hashlib.sha256()
+    writers = {part: TokenWriter(folder, part, dtype, separator) for part in SPLITS}
     try:
-        encode = _Encode(vocabulary.tokenizer.to_str(), source.sentences)
-        number = processes(source.text_bytes, TEXT_BYTES_PER_PROCESS)
-        batches = _batches(source, holdout, digest)
-        with closing(spread(encode, batches, number)) as finished:
+        with closing(spread(encode[0], _batches(source, holdout, digest), encode[1])) as finished:
             for batch, encoded in finished:
                 _write(writers, batch, encoded)
                 progress.advance(batch.amount)
@@ -69,15 +97,17 @@ def tokenise(
     finally:
         for writer in writers.values():
             writer.abandon()
-    progress.end()
-    if sum(writer.sentences for writer in writers.values()) < (4 if source.paired else 2):
+    parts = 2 if holdout else 1
+    if sum(writer.sentences for writer in writers.values()) < parts * (2 if source.paired else 1):
+        least = "fewer than two" if holdout else "no"
         raise DataError(
-            f"{source.name} holds fewer than two {'pairs' if source.paired else 'sentences'}",
+            f"{source.name} holds {least} {'pairs' if source.paired else 'sentences'}",
             "one is needed to train on and one to evaluate on; they end with . ! or ?, "
             "with sentences=lines wherever a line does",
         )
-    ensure_both_parts(folder, dtype, vocabulary.sep, holdout, source.paired)
-    return _facts(folder, source, vocabulary, digest.hexdigest())
+    if holdout:
+        ensure_both_parts(folder, dtype, separator, holdout, source.paired)
+    return digest.hexdigest()
 
 
 def _facts(
@@ -103,7 +133,7 @@ def _facts(
     return facts
 
 
-def _write(writers: dict[str, TokenWriter], batch: _Batch, encoded: _Encoded) -> None:
+def _write(writers: dict[str, TokenWriter], batch: _Batch, encoded: Encoded) -> None:
     ids, lengths, counts = encoded
     ends = np.concatenate(([0], np.cumsum(lengths)))
     sentence = 0
@@ -118,30 +148,40 @@ def _write(writers: dict[str, TokenWriter], batch: _Batch, encoded: _Encoded) ->
 
 
 @dataclass(frozen=True)
-class _Encode:
-    """Encoder from pieces (text, inside): ``inside`` if text of the document precedes."""
+class Encode:
+    """Encoder of pieces into token ids."""
 
     spelling: str
     sentences: Sentences
 
     @cached_property
-    def _tokenizer(self) -> Tokenizer:
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer, which reads what spells a special token as text."""
         tokenizer = Tokenizer.from_str(self.spelling)
-        tokenizer.encode_special_tokens = True  # text that spells a special token is text
+        tokenizer.encode_special_tokens = True
         return tokenizer
 
     @cached_property
     def _spaced(self) -> bool:
-        return self.sentences != "whole" and continues_with_space(self._tokenizer)
+        return self.sentences != "whole" and continues_with_space(self.tokenizer)
 
-    def __call__(self, pieces: list[tuple[str, bool]]) -> _Encoded:
-        split_pieces = [split_sentences(text, self.sentences) for text, _ in pieces]
-        sentences = [
-            f" {sentence}" if self._spaced and (inside or place) else sentence
-            for (_, inside), of_piece in zip(pieces, split_pieces, strict=True)
+    def split(self, pieces: list[RawPiece]) -> list[list[str]]:
+        """The sentences of each piece."""
+        return [split_sentences(piece.text, self.sentences) for piece in pieces]
+
+    def spelled(self, pieces: list[RawPiece], split_pieces: list[list[str]]) -> list[str]:
+        """All sentences as they are encoded, those after others perhaps with a space before."""
+        return [
+            f" {sentence}" if self._spaced and (piece.inside or place) else sentence
+            for piece, of_piece in zip(pieces, split_pieces, strict=True)
             for place, sentence in enumerate(of_piece)
         ]
-        encodings = self._tokenizer.encode_batch_fast(sentences, add_special_tokens=False)
+
+    def __call__(self, pieces: list[RawPiece]) -> Encoded:
+        """Token ids of some pieces."""
+        split_pieces = self.split(pieces)
+        sentences = self.spelled(pieces, split_pieces)
+        encodings = self.tokenizer.encode_batch_fast(sentences, add_special_tokens=False)
         ids = [encoding.ids for encoding in encodings]
         lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
         flat = np.fromiter(itertools.chain.from_iterable(ids), np.uint32, int(lengths.sum()))
@@ -150,9 +190,9 @@ class _Encode:
 
 def _batches(
     source: TextSource, holdout: float, digest: Any
-) -> Iterator[tuple[_Batch, list[tuple[str, bool]]]]:
-    """Batches of about ``BATCH_CHARACTERS``: bookkeeping, and pieces (text, inside)."""
-    batch, pieces, characters = _Batch(), list[tuple[str, bool]](), 0
+) -> Iterator[tuple[_Batch, list[RawPiece]]]:
+    """Batches of about ``BATCH_CHARACTERS``: bookkeeping, and pieces."""
+    batch, pieces, characters = _Batch(), list[RawPiece](), 0
     part, inside = "train", False
     for text, first, amount, kin in source.read():
         raw = text.encode("utf-8", "surrogatepass")
@@ -161,7 +201,7 @@ def _batches(
             part, inside = part_of_document(kin.encode() or raw, holdout), False
         batch.runs.append((first, part))
         batch.amount += amount
-        pieces.append((text, inside))
+        pieces.append(RawPiece(text, inside, first))
         inside = inside or not (not text or text.isspace())
         characters += len(text)
         if characters >= BATCH_CHARACTERS:

@@ -23,6 +23,7 @@ from bertc.ir.vocabulary import Unigram
 
 TITLE = "ALBERT"
 LAYER = "encoder.albert_layer_groups.{n}.albert_layers.0"
+USUAL_EMBEDDING = 128
 
 
 class HfAlbert(HfConfig):
@@ -92,9 +93,9 @@ def _obstacle(candidate: Candidate) -> Obstacle | None:
     map_missing = None
     if not encoder.factorised:
         map_missing = Obstacle(
-            f"embedding={encoder.embedding}",
+            f"share with embedding={encoder.embedding}",
             "it equals hidden, but the ALBERT layout always has a projection between them",
-            "share=none",
+            _factorised(encoder),
         )
     own = _sharing_obstacle(encoder) or map_missing or bert_like.counted_from_0(encoder, TITLE)
     return bert_like.obstacle_of(candidate, own)
@@ -103,14 +104,13 @@ def _obstacle(candidate: Candidate) -> Obstacle | None:
 def _sharing_obstacle(encoder: Encoder) -> Obstacle | None:
     """Sharing of less than whole layers, or in groups other than ALBERT's formula gives."""
     attention, ffn, layers = encoder.attention_owner, encoder.ffn_owner, len(encoder.layers)
+    whole = "share=all" if encoder.factorised else f"share=all {_factorised(encoder)}"
     if attention != ffn:
         own, first = tuple(range(layers)), (0,) * layers
         scheme = {(first, own): "attention", (own, first): "ffn"}.get(
             (attention, ffn), f"map({bert_like.listed(attention)}, {bert_like.listed(ffn)})"
         )
-        return Obstacle(
-            f"share={scheme}", "the ALBERT layout shares only whole layers", "share=none"
-        )
+        return Obstacle(f"share={scheme}", "the ALBERT layout shares only whole layers", whole)
     numbers = weight_numbers(encoder)
     wanted = _groups(layers, len(numbers))
     if [numbers[owner] for owner in attention] == wanted:
@@ -120,8 +120,13 @@ def _sharing_obstacle(encoder: Encoder) -> Obstacle | None:
     return Obstacle(
         f"share={scheme}",
         f"the ALBERT layout would assign the groups {bert_like.listed(wanted)}",
-        "share=none",
+        whole,
     )
+
+
+def _factorised(encoder: Encoder) -> str:
+    """A narrower token table, as ALBERT has one of 128 at any width."""
+    return f"embedding={min(USUAL_EMBEDDING, encoder.hidden // 2)}"
 
 
 def _owners(scheme: ShareGroups, layers: int) -> tuple[int, ...]:

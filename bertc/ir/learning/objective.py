@@ -15,14 +15,14 @@ from bertc.ir.terms.kd_states import KdCls, KdEmbeddings, KdHidden
 from bertc.ir.terms.masked import Mlm, Tlm
 from bertc.ir.terms.pairs import Nsp, Sop
 from bertc.ir.terms.plm import Plm
-from bertc.ir.terms.rtd import Rtd
+from bertc.ir.terms.rtd import Restore, Rtd
 from bertc.ir.terms.sbo import Sbo
 
 __all__ = [
     "PRETRAINING", "Clm", "Mlm", "Nsp", "Objective", "Plm", "Pretraining", "Rtd", "Sbo", "Sop",
     "Term", "Tlm",
 ]  # fmt: skip
-Pretraining = Mlm | Tlm | Clm | Plm | Sbo | Nsp | Sop | Rtd
+Pretraining = Mlm | Tlm | Clm | Plm | Sbo | Nsp | Sop | Rtd | Restore
 """Objectives learned from text alone."""
 PRETRAINING: Mapping[str, type[Pretraining]] = {
     str(each.model_fields["kind"].default): each for each in get_args(Pretraining)

@@ -26,6 +26,22 @@ class VocabularyHead:
 
 
 @dataclass(frozen=True)
+class CopyingHead:
+    """Scores over the vocabulary, and one for copying the input token (ELECTRA 3.4)."""
+
+    def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
+        """Weights of the encoder's kind of head, and a layer of one score."""
+        hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
+        copy = affine(f"{name}.copy", ("labels", 1), hidden, encoder.initializer, "head")
+        return (*encoder.head_weights(name), *copy)
+
+    def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
+        """Operations of the head on ``rows`` states, the score and its mixture."""
+        mixed = op.Product(rows, encoder.hidden, 1), op.Loss(rows, kept=3 * rows)
+        return (*encoder.head_operations(rows), *mixed)
+
+
+@dataclass(frozen=True)
 class Classifier:
     """One linear layer (hidden -> labels) on states of tokens or on pooled states."""
 
@@ -224,6 +240,7 @@ class VectorHead:
 
 HeadNode = (
     VocabularyHead
+    | CopyingHead
     | Classifier
     | BoundaryHead
     | DetectorHead

@@ -1,25 +1,32 @@
 """Masking: units, replacements, and how often masks are redrawn."""
 
-from typing import Annotated, Literal
+from pathlib import PurePath
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from bertc.ir.base import Node
 
 
-class TokenUnit(Node):
+class _Unit(Node):
+    """Tokens that are masked together; ``masks_spans``: as spans, which ``sbo`` predicts."""
+
+    masks_spans: ClassVar[bool] = False
+
+
+class TokenUnit(_Unit):
     """Single tokens (BERT 3.1)."""
 
     kind: Literal["token"] = "token"
 
 
-class WordUnit(Node):
+class WordUnit(_Unit):
     """Whole words (BERT create_pretraining_data.py --do_whole_word_mask)."""
 
     kind: Literal["word"] = "word"
 
 
-class NgramUnit(Node):
+class NgramUnit(_Unit):
     """Runs of 1 to ``max`` whole words, P(n) proportional to 1/n (ALBERT 4.1)."""
 
     kind: Literal["ngram"] = "ngram"
@@ -27,16 +34,44 @@ class NgramUnit(Node):
     positional = ("max",)
 
 
-class SpanUnit(Node):
+class SpanUnit(_Unit):
     """Runs of words with truncated geometric lengths (SpanBERT 3.1)."""
 
     kind: Literal["span"] = "span"
     p: Annotated[float, Field(gt=0, lt=1)] = 0.2  # SpanBERT --geometric-p 0.2 (README)
     max: Annotated[int, Field(ge=1, le=64)] = 10  # SpanBERT --span-upper
     positional = ("p", "max")
+    masks_spans = True
 
 
-Unit = Annotated[TokenUnit | WordUnit | NgramUnit | SpanUnit, Field(discriminator="kind")]
+TAG_BITS = 15
+"""Bits of a tag in the code of a token; the one above them separates spans that adjoin."""
+
+
+class TaggedUnit(_Unit):
+    """Spans that a tagger found in ``share`` of the draws, whole words in the others.
+
+    Half and half are the named entities and noun phrases of SpanBERT 6.1 (masking.py,
+    --ner-masking-prob). ``source`` is the folder of a run that learned tags, or a file of spans,
+    whose name ends in .jsonl; ``labels`` are those that count, all if there are none.
+    """
+
+    kind: Literal["tagged"] = "tagged"
+    source: Annotated[str, Field(min_length=1)]
+    share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    labels: tuple[str, ...] = ()
+    positional = ("source", "share")
+    masks_spans = True
+
+
+def is_span_file(source: str) -> bool:
+    """True if a source of tags is a file of spans, packed or not; else it is a run's folder."""
+    return ".jsonl" in PurePath(source).suffixes
+
+
+Unit = Annotated[
+    TokenUnit | WordUnit | NgramUnit | SpanUnit | TaggedUnit, Field(discriminator="kind")
+]
 
 
 class Replace(Node):

@@ -57,7 +57,8 @@ class TermNode(Node):
     """One kind of objective; subclasses override these defaults.
 
     ``scored``: the unit of its loss. ``predicts_masked``: the generator learns it, if there is one.
-    ``needs_replacements``: it needs a source of replaced tokens. ``taught``: its targets are
+    ``needs_replacements``: it needs a source of replaced tokens. ``detects``: it says of each token
+    whether it was replaced. ``taught``: its targets are
     outputs of frozen networks. ``pairs``: how its segment pairs are made. ``translations``: it
     reads translation pairs, and other terms do not read those rows. ``reads_spans``: it needs a
     term that masks spans. ``order``: that of its predictions; forward needs a causal encoder,
@@ -71,6 +72,7 @@ class TermNode(Node):
     scored: ClassVar[Scored]
     predicts_masked: ClassVar[bool] = False
     needs_replacements: ClassVar[bool] = False
+    detects: ClassVar[bool] = False
     taught: ClassVar[bool] = False
     pairs: ClassVar[Pairs] = "none"
     translations: ClassVar[bool] = False

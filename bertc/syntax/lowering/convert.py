@@ -108,7 +108,7 @@ class Converter:
         names = [part for part in place if isinstance(part, str)]
         name = names[-1] if names else self.name
         named = place[-1] == name and name != "weight" and not _unnamed(value)
-        return Slot(name, f"{name}=" if named else "")
+        return Slot(name, f"{name}=" if named else "", "" if named or not names else self.name)
 
     # ---- nodes
 

@@ -1,5 +1,7 @@
 """Settings of several forms: the form that a written value has."""
 
+from collections.abc import Iterator
+
 from bertc.syntax.read.shapes import (
     ChoiceShape,
     EitherShape,
@@ -15,6 +17,13 @@ from bertc.syntax.read.tree import Call, Name, Number, Series, String, Sum, Valu
 
 def _whole(value: Number) -> bool:
     return isinstance(value.value, int) and not value.percent
+
+
+def _words(shape: ChoiceShape | KindShape) -> Iterator[str]:
+    """The words of a shape; of a number with a unit what it is, since its kind is not written."""
+    for word in shape.options:
+        unit = shape.options[word].number_unit if isinstance(shape, KindShape) else ""
+        yield f"a number of {unit}" if unit else word
 
 
 def option_of(value: Value, shape: EitherShape) -> Shape:
@@ -41,5 +50,5 @@ def option_of(value: Value, shape: EitherShape) -> Shape:
                 return option
     named = [each for each in shape.options if isinstance(each, ChoiceShape | KindShape)]
     if len(named) == len(shape.options):
-        return ChoiceShape(tuple(word for each in named for word in each.options))
+        return ChoiceShape(tuple(word for each in named for word in _words(each)))
     return shape.options[0]

@@ -43,10 +43,14 @@ _YES, _NO = ("yes", "true", "on", "1"), ("no", "false", "off", "0")
 
 
 class Slot(NamedTuple):
-    """The setting or argument of a value: its name in messages, and the text before the value."""
+    """The setting or argument of a value: its name in messages, and the text before the value.
+
+    ``of`` is the setting of an argument whose name is not written.
+    """
 
     name: str
     prefix: str
+    of: str = ""
 
 
 class Scalars:
@@ -153,7 +157,7 @@ class Scalars:
         instead, reason = NOT_OFFERED.get((slot.name, written), (near, ""))
         self.diagnostics.error(
             "E103" if isinstance(value, Name) else "E108",
-            f"`{slot.name}` cannot be {describe_value(value)}",
+            f"`{slot.name}`{slot.of and f' of `{slot.of}`'} cannot be {describe_value(value)}",
             value.span,
             label=f"did you mean `{near}`?" if near and not reason else "",
             notes=(Note(reason or f"it is one of: {', '.join(options)}"),),

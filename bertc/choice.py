@@ -1,0 +1,138 @@
+"""Programs of which one is chosen for a budget, as a table, as JSON, and as a spec."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bertc.budget import Budget
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.written import Program
+from bertc.syntax import show
+
+SPENT = ("flops", "time")
+"""Budgets that every step takes from."""
+FREEING: Mapping[str, tuple[str, ...]] = {
+    "params": ("layers", "hidden", "embedding"),
+    "flops": ("steps", "layers", "hidden"),
+    "time": ("steps", "layers", "hidden"),
+    "memory": ("batch", "layers", "hidden"),
+    "latency": ("layers", "hidden"),
+}
+"""Settings that make each figure smaller, the first to be left free first."""
+SHOWN = 5
+FEWEST_STEPS = 100
+"""Steps below which a run learns next to nothing."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A program, what it was written as, and its figures by kind of budget."""
+
+    program: Program
+    resolved: Resolved
+    figures: Mapping[str, float]
+
+    def shares(self, budgets: Sequence[Budget]) -> tuple[float, ...]:
+        """Its share of each budget: 1 uses all of it."""
+        return tuple(self.figures[each.kind] / each.most for each in budgets)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Candidates within the budgets, the best first; without any those nearest to them.
+
+    ``source`` is the file or shipped spec that was given, ``searched``: its steps follow from a
+    budget. ``free`` are the settings that candidates differ in.
+    """
+
+    budgets: tuple[Budget, ...]
+    candidates: tuple[Candidate, ...]
+    within: int
+    tried: int
+    refused: int
+    source: str
+    searched: bool
+    free: frozenset[str] = frozenset()
+
+    @property
+    def fits(self) -> bool:
+        """True if a candidate keeps within all budgets."""
+        return self.within > 0
+
+    def as_table(self) -> str:
+        """The best candidates with their figures, and why the first; its spec below."""
+        head = [*(each.kind for each in self.budgets), ""]
+        rows = [head, [*(each.text(each.most) for each in self.budgets), "the budget"]]
+        for candidate in self.candidates[:SHOWN]:
+            cells = [
+                f"{each.text(candidate.figures[each.kind])} ({_share_text(share)})"
+                for each, share in zip(self.budgets, candidate.shares(self.budgets), strict=True)
+            ]
+            rows.append([*cells, self._named(candidate)])
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        table = ("  ".join((*map(str.rjust, row[:-1], widths), row[-1])).rstrip() for row in rows)
+        return "\n".join((*table, "", self._reason()))
+
+    def spec(self) -> str:
+        """The best candidate as a spec, after what it came from."""
+        comment = f"# {self.source}\n" if self.source else ""
+        return comment + show(self.candidates[0].program)
+
+    def _named(self, candidate: Candidate) -> str:
+        name = "" if candidate.program.name == self.source else candidate.program.name
+        steps = f"steps={candidate.resolved.steps}" if self.searched else ""
+        return f"{name} {steps}".strip()
+
+    def _reason(self) -> str:
+        refused = f", {self.refused:,} others are no programs" if self.refused else ""
+        if self.fits:
+            first = self.budgets[0].kind
+            return (
+                f"{self.within:,} of {self.tried:,} fit{refused}; the first uses the most of "
+                f"--{first}{self._remark()}"
+            )
+        shares = self.candidates[0].shares(self.budgets)
+        over = (
+            f"--{each.kind} {share:,.2f} times"
+            for each, share in zip(self.budgets, shares, strict=True)
+            if share > 1
+        )
+        nearest = f"the nearest takes {', '.join(over)}"
+        return f"none of {self.tried:,} fits{refused}; {nearest}{self._help()}"
+
+    def _help(self) -> str:
+        """A line with settings that would make the figures over their budgets smaller."""
+        shares = self.candidates[0].shares(self.budgets)
+        over = [each.kind for each, share in zip(self.budgets, shares, strict=True) if share > 1]
+        names = dict.fromkeys(name for kind in over for name in FREEING[kind])
+        more = " ".join(f"{name}=?" for name in names if name not in self.free)
+        return f"\nhelp: leave more free: {more}" if more else "\nhelp: a larger budget"
+
+    def _remark(self) -> str:
+        """A line on a best candidate that is hardly trained; empty if it is."""
+        steps = self.candidates[0].resolved.steps
+        if not self.searched or steps >= FEWEST_STEPS:
+            return ""
+        kinds = " and ".join(f"--{each.kind}" for each in self.budgets if each.kind in SPENT)
+        return f"\nremark: {kinds} leave it {steps:,} steps; give more, or a smaller spec"
+
+    def as_json(self) -> str:
+        """Budgets and the best candidates, figures as plain numbers."""
+        found: dict[str, Any] = {
+            "schema": 1,
+            "fits": self.fits,
+            "tried": self.tried,
+            "within": self.within,
+            "refused": self.refused,
+            "budgets": {each.kind: each.most for each in self.budgets},
+            "candidates": [
+                {"name": each.program.name, **each.figures, "spec": show(each.program)}
+                for each in self.candidates[:SHOWN]
+            ],
+        }
+        return json.dumps(found, indent=2)
+
+
+def _share_text(share: float) -> str:
+    return f"{share:.1%}" if share < 10 else f"{share:,.0f} times"

@@ -1,0 +1,137 @@
+"""A run's stage with other text to evaluate on, or asked something else than it learned."""
+
+from pathlib import Path
+from typing import Any
+
+from bertc.diagnostics import DataError, Diagnostics, UsageError
+from bertc.ir.data import PAIRED, Files, Hf, Parallel, Share
+from bertc.ir.learning.objective import Objective, Term
+from bertc.ir.learning.task import Task
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
+from bertc.ir.vocabulary import TokenizerFile
+from bertc.passes.vocabulary import tokenizer_folder
+from bertc.syntax import load
+
+LAID_OUT = ("column", "sentences")
+"""Arguments of a source that other files take from the run's own, unless written."""
+
+
+def evaluated_alone(resolved: Resolved, stage: Stage, run: Path, data: str) -> Resolved:
+    """The program of one stage alone, read by the run's tokenizer, with ``data`` as its text.
+
+    ``data`` is a path, or a value of the setting ``data``; all of it is evaluated on. Empty: the
+    run's own text, of which the same is held out.
+
+    Raises:
+        UsageError: if the text has a language that the run does not know, or is of another form.
+        SpecError: if it cannot be parsed.
+    """
+    settings: dict[str, Any] = {"holdout": 0.0} if data else {}
+    if data:
+        shares = tuple(_laid_out(stage, share) for share in _shares(data))
+        _refuse_shares(resolved, stage, shares)
+        stage = stage.model_copy(update={"data": shares, "steps": 1, "first_batch": 0})
+    return resolved.model_copy(
+        update={
+            "stages": (stage,),
+            "vocabulary": TokenizerFile(path=str(tokenizer_folder(run))),
+            "run": resolved.run.model_copy(update=settings),
+        }
+    )
+
+
+def with_objective(stage: Stage, objective: str, run: Path) -> tuple[Stage, dict[str, str]]:
+    """The stage with another objective, and the heads that answer it: learned one by asked one.
+
+    A question about pairs is answered by the head of another one (Lan et al. 2020, table 5).
+
+    Raises:
+        UsageError: if the run has no head for it, or reads in another direction.
+        SpecError: if it cannot be parsed.
+    """
+    terms = _terms(objective)
+    heads = {term.objective.head_name: _head(stage, term.objective, run) for term in terms}
+    pairs = {term.objective.pairs for term in terms} - {"none"}
+    if len(pairs) > 1:
+        raise UsageError(
+            f"{objective} makes pairs in {len(pairs)} ways", help="ask one after the other"
+        )
+    paired = next(iter(pairs), "consecutive") if stage.format.kind in PAIRED else "none"
+    changed = {"objective": terms, "teacher": (), "pairs": paired}
+    return stage.model_copy(update=changed), heads
+
+
+def _head(stage: Stage, wanted: Objective, run: Path) -> str:
+    """The name of the learned head that answers an objective."""
+    learned = [term.objective for term in stage.objective]
+    same = [each for each in learned if each.head_name == wanted.head_name]
+    alike = [each for each in learned if wanted.pairs != "none" and each.pairs != "none"]
+    answering = next(iter(same + alike), None)
+    if answering is None:
+        titles = " and ".join(each.title for each in learned)
+        raise UsageError(
+            f"this run learned {titles}: it has no head for {wanted.title}, whose answers would be "
+            "chance",
+            help=f'train one: init="{run}" objective={wanted.title}',
+        )
+    missing = wanted.needs_replacements and not (stage.sampled or stage.replacements.kind != "none")
+    if missing or not wanted.answered_by(stage.encoder):
+        raise UsageError(f"this network cannot read text as {wanted.title} asks")
+    return answering.head_name
+
+
+def _terms(objective: str) -> tuple[Term, ...]:
+    terms: tuple[Term, ...] = _written("objective", objective)
+    if any(isinstance(term.objective, Task) or term.objective.taught for term in terms):
+        raise UsageError(
+            "--objective asks what is learned from text alone",
+            help="--task for tasks; teachers are asked in training",
+        )
+    return terms
+
+
+def _shares(data: str) -> tuple[Share, ...]:
+    if "(" not in data:
+        return (Share(corpus=Files(path=data)),)
+    shares: tuple[Share, ...] = _written("data", data)
+    return shares
+
+
+def _written(setting: str, value: str) -> Any:
+    diagnostics = Diagnostics()
+    programs = load(f"{setting}={value}", (), diagnostics)
+    diagnostics.raise_if_any()
+    if len(programs) != 1:
+        raise UsageError(f"--{setting} is one value, not a list of {len(programs)}")
+    return programs[0].settings[setting].value
+
+
+def _laid_out(stage: Stage, share: Share) -> Share:
+    """A source as the run's own is laid out: its column and sentences, and its one language."""
+    corpus = share.corpus
+    sources = [each.corpus for each in stage.data if isinstance(each.corpus, Files | Hf)]
+    if not isinstance(corpus, Files | Hf):
+        return share
+    first = sources[0] if sources else None
+    known = {name: getattr(first, name) for name in LAID_OUT if first}
+    languages = {language for each in stage.data for language in each.corpus.languages}
+    known |= {"language": languages.pop()} if len(languages) == 1 else {}
+    missing = {name: value for name, value in known.items() if name not in corpus.model_fields_set}
+    return share.model_copy(update={"corpus": corpus.model_copy(update=missing)})
+
+
+def _refuse_shares(resolved: Resolved, stage: Stage, shares: tuple[Share, ...]) -> None:
+    languages = {language for share in shares for language in share.corpus.languages} - {""}
+    if unknown := sorted(languages - {*resolved.languages}):
+        raise UsageError(
+            f"the run knows no language {' or '.join(unknown)}",
+            help=f"name one of {', '.join(resolved.languages)}, or none",
+        )
+    paired = any(isinstance(share.corpus, Parallel) for share in shares)
+    if all(term.objective.translations for term in stage.objective) and not paired:
+        first, second = ("en", "fr") if len(resolved.languages) < 2 else resolved.languages[:2]
+        raise DataError(
+            "this run learned from pairs of sentences alone",
+            help=f'--data \'pairs({first}="a.{first}", {second}="a.{second}")\'',
+        )

@@ -1,0 +1,108 @@
+"""A run opened for evaluation: its model on a device, and the text or examples to read."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from bertc.data import AnyData, prepare
+from bertc.diagnostics import DataError
+from bertc.distributed.process_group import ProcessGroup
+from bertc.evaluation.options import Manner
+from bertc.evaluation.other_text import evaluated_alone, with_objective
+from bertc.evaluation.word_networks import TrainedNetworks
+from bertc.host.display import Display
+from bertc.host.machine import detect, determinism, is_deterministic
+from bertc.host.signals import Stop
+from bertc.interop.loading import load
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
+from bertc.nn import Model
+from bertc.planning.world import World
+from bertc.runs.folder import RunFolder
+from bertc.storage.paths import cache_folder
+from bertc.train.resumed_plan import plan_of
+from bertc.train.session import Watched
+
+
+class OpenRun(NamedTuple):
+    """A model set to read as asked, its stage and data; ``examples`` is how many by default."""
+
+    model: Model
+    stage: Stage
+    data: AnyData
+    microbatch: int
+    examples: int
+    ranks: ProcessGroup
+    stop: Stop
+
+
+@contextmanager
+def open_run(
+    folder: RunFolder,
+    resolved: Resolved,
+    step: int,
+    manner: Manner,
+    cache: Path | None,
+    display: Display,
+) -> Iterator[OpenRun]:
+    """Load the model that a run has after ``step`` steps, and open the data of that stage.
+
+    Raises:
+        MissingInputError, DataError: as ``interop.loading.load``; the run's text has changed.
+        UsageError: if the text cannot be read as ``manner`` says.
+    """
+    machine = detect(resolved.run.device)
+    with Stop() as stop, determinism(is_deterministic(resolved.run, machine.device)):
+        lock = folder.read_lock()
+        ranks = ProcessGroup(0, World(), stop)
+        plan = plan_of(resolved, machine, lock, display)
+        model, trained = _loaded(folder.path), resolved.trained_at(step)
+        model.to(plan.device).compute_dtype = (
+            torch.bfloat16 if plan.precision == "bf16" else torch.float32
+        )
+        index = resolved.stages.index(trained)
+        if trained.tasks:
+            manner.refuse_for_tasks()
+        stage = _asked(model, trained, manner, folder.path)
+        stage, watched = manner.read_by(model, stage), Watched(display, stop)
+        where, networks = cache or cache_folder(), TrainedNetworks(resolved.run.device)
+        if not manner.data:
+            if not lock:
+                kinds = {share.corpus.kind for each in resolved.stages for share in each.data}
+                display.note(f"an imported model names no text; evaluating on {', '.join(kinds)}")
+            corpus = prepare(resolved, where, watched, networks)
+            if lock and lock.data != corpus.fingerprint:
+                raise DataError(
+                    "the text files have changed since this run was trained",
+                    help="restore the files: otherwise held-out text may overlap with training "
+                    "text",
+                )
+            data = corpus.stage(index)
+        if manner.data or manner.rearranged(trained):
+            program = evaluated_alone(resolved, stage, folder.path, manner.data)
+            data, stage = prepare(program, where, watched, networks).stage(0), program.stages[0]
+        microbatch, examples = plan.microbatches[index], resolved.run.eval_examples
+        yield OpenRun(model, stage, data, microbatch, examples, ranks, stop)
+
+
+def _loaded(folder: Path) -> Model:
+    model = load(folder)
+    if lacking := model.lacking():
+        raise DataError(
+            f"the folder has no head for {' or '.join(lacking)}: its loss would be random",
+            help=f'train the head: init="{folder}" objective={"+".join(lacking)}',
+        )
+    return model
+
+
+def _asked(model: Model, stage: Stage, manner: Manner, folder: Path) -> Stage:
+    """The stage with the objective asked; the model gets its heads under their names."""
+    if not manner.objective:
+        return stage
+    stage, heads = with_objective(stage, manner.objective, folder)
+    for name, learned in heads.items():
+        model.heads.answer(name, learned)
+    return stage

@@ -1,0 +1,69 @@
+"""The figures in lines of metrics, by flat names. Loads neither torch nor the program."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from bertc.runs import metrics
+
+Values = dict[str, float]
+
+
+@dataclass(frozen=True)
+class LineFigures:
+    """A line of metrics: where the run stood, and its figures by name (see ``values_of``).
+
+    ``seconds`` are of training and evaluations.
+    """
+
+    kind: Literal["train", "eval"]
+    stage: str
+    step: int
+    tokens: int
+    seconds: float
+    values: Values
+
+
+def values_of(line: metrics.Line) -> Values:
+    """The figures of a line by flat names, as trackers and pictures have them.
+
+    ``train/loss``, ``train/loss/mlm``, ``train/grad_norm``, ``train/lr``; ``eval/loss``,
+    ``eval/accuracy/mlm``, ``eval/sst2/dev/accuracy``, ``eval/de/mlm``.
+    """
+    kind = line["kind"]
+    values: Values = {f"{kind}/loss": line["loss"]}
+    if "grad_norm" in line:
+        values[f"{kind}/grad_norm"] = line["grad_norm"]
+    if "lr" in line:
+        values[f"{kind}/lr"] = line["lr"]
+    for name, value in line["losses"].items():
+        values[f"{kind}/loss/{name}"] = value
+    for name, value in line.get("accuracy", {}).items():
+        values[f"{kind}/accuracy/{name}"] = value
+    if "unigram_loss" in line:
+        values[f"{kind}/unigram_loss"] = line["unigram_loss"]
+    for language, figures in line.get("languages", {}).items():
+        values |= {f"{kind}/{language}/{name}": value for name, value in figures.items()}
+    for task, parts in line.get("scores", {}).items():
+        for part, scores in parts.items():
+            values |= {f"{kind}/{task}/{part}/{name}": value for name, value in scores.items()}
+    return values
+
+
+class LineReader:
+    """A reader of the lines of a run, given in their order, in one call or in many."""
+
+    def __init__(self) -> None:
+        self._before = (0, 0.0)
+
+    def figures(self, lines: Iterable[metrics.Line]) -> Iterator[LineFigures]:
+        """The figures of the next lines, with the speed since the one before."""
+        for line in lines:
+            before = self._before
+            tokens, seconds = line.get("tokens", before[0]), line.get("seconds", before[1])
+            values = values_of(line)
+            if line["kind"] == "train" and tokens > before[0] and seconds > before[1]:
+                speed = (tokens - before[0]) / (seconds - before[1])
+                values["train/tokens_per_second"] = speed
+            self._before = tokens, seconds
+            yield LineFigures(line["kind"], line["stage"], line["step"], tokens, seconds, values)

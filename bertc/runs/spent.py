@@ -1,0 +1,90 @@
+"""spent.jsonl: the time and memory of a run's first process, a JSON object a line. No torch."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from bertc.diagnostics import DataError
+from bertc.runs.metrics import FINITE, Count, append_line
+from bertc.storage.paths import is_taken
+from bertc.storage.plain_file import read_bytes
+
+LARGEST_BYTES = 2**28
+
+
+@dataclass(frozen=True)
+class Usage:
+    """The time and memory of a stage since the line before, by what it went to.
+
+    ``parts`` are seconds of a step by part where the stage was profiled, in a line of their own,
+    and ``profiled_seconds`` those of a whole step then.
+    """
+
+    __pydantic_config__ = FINITE
+
+    stage: str
+    step: Count
+    steps: Count = 0
+    memory_bytes: Count = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    parts: Mapping[str, float] = field(default_factory=dict)
+    profiled_seconds: float = 0.0
+
+
+_USAGE = TypeAdapter(Usage)
+
+
+def append(path: Path, spent: Usage) -> None:
+    """Append a line.
+
+    Raises:
+        CannotWriteError: if the disk has no room.
+    """
+    append_line(path, asdict(spent))
+
+
+def read(path: Path) -> list[Usage]:
+    """Read the lines of a run, oldest first; [] without a file.
+
+    Raises:
+        MissingInputError: if it cannot be read.
+        DataError: if a line is not what a run writes; names it.
+    """
+    if not is_taken(path):
+        return []
+    lines = read_bytes(path, LARGEST_BYTES).split(b"\n")[:-1]
+    return [_spent(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
+
+
+def by_stage(lines: Sequence[Usage]) -> dict[str, Usage]:
+    """The usage of each stage, by its name."""
+    names = dict.fromkeys(line.stage for line in lines)
+    return {name: _together([line for line in lines if line.stage == name]) for name in names}
+
+
+def _together(lines: Sequence[Usage]) -> Usage:
+    """The sum of these lines: the most memory, and the last parts."""
+    seconds = Counter[str]()
+    for line in lines:
+        seconds.update(line.seconds)
+    return Usage(
+        lines[-1].stage,
+        lines[-1].step,
+        sum(line.steps for line in lines),
+        max(line.memory_bytes for line in lines),
+        dict(seconds),
+        *next(((s.parts, s.profiled_seconds) for s in reversed(lines) if s.parts), ({}, 0.0)),
+    )
+
+
+def _spent(raw: bytes, place: str) -> Usage:
+    try:
+        return _USAGE.validate_json(raw)
+    except ValidationError:
+        raise DataError(
+            f"{place} is damaged: it is not what a run writes",
+            help="restore a copy, or remove the line",
+        ) from None
