@@ -159,9 +159,13 @@ class Jobs:
 
     def before(self, each: Before) -> Job:
         """The job of a run that rows begin with or learn from."""
+        return self._job(f"{BEFORE}/{each.name}", "", "", 1, *self._before_text(each))
+
+    def _before_text(self, each: Before) -> tuple[str, list[str]]:
+        """Its spec at this scale, and settings instead of its own."""
         usual = self.scale.spec if each.pretraining else self.scale.tasks
-        own = [each.at.get(self.name, usual)]
-        return self._job(f"{BEFORE}/{each.name}", "", "", 1, each.spec, own)
+        at = each.at.get(self.name, usual)
+        return (at, []) if is_whole(at) else (each.spec, [at])
 
     def of(self, row: Row, seed: int) -> Iterator[Job]:
         """The jobs of a row with a seed: its own run, then tasks and evaluations."""
@@ -228,21 +232,27 @@ class Jobs:
         names = {found for each in (text, *own) for found in _names(each)}
         before = {each.name: f"{BEFORE}/{each.name}" for each in self.table.before}
         after = [before[each] for each in sorted(names & {*before})]
-        lacks = [
-            each
-            for each, need in self.table.needs.items()
-            if each in names and not need.otherwise and not self.files.there(each, need)
-        ]
+        lacks = [each for each in self.table.needs if each in names and self._lacks(each)]
         values = {each: self._given(each, need) for each, need in self.table.needs.items()}
         for known in self.table.before:
             path = quoted(str(self.out / before[known.name]))
-            sketch = known.sketch if self.sketched else ""
-            values[known.name] = Template(sketch).safe_substitute(values) or path
+            values[known.name] = self._sketch(known, values) if self.sketched else path
         if main:
             values["run"] = quoted(str(self.out / main))
             after += [main] * ("run" in names)
         filled = [Template(each).safe_substitute(values) for each in (text, *overrides)]
         return Job(name, row, measure, seed, filled[0], (*filled[1:],), (*after,), (*lacks,))
+
+    def _sketch(self, known: Before, values: Mapping[str, str]) -> str:
+        """What stands for a run before: what the table says, or a teacher without weights."""
+        text, settings = self._before_text(known)
+        texts = known.sketch or (f"spec({quoted(' '.join([text, *settings]))})",)
+        there = (each for each in texts if not any(map(self._lacks, _names(each))))
+        return Template(next(there, texts[-1])).safe_substitute(values)
+
+    def _lacks(self, name: str) -> bool:
+        need = self.table.needs.get(name)
+        return need is not None and not (need.otherwise or self.files.there(name, need))
 
     def _given(self, name: str, need: Need) -> str:
         stand_in = need.otherwise or need.sketch

@@ -63,7 +63,9 @@ class Need(_Part):
 class Before(_Part):
     """A run that others begin with or learn from, as ``$name``; one for all rows and seeds.
 
-    ``at`` are settings instead of those of a scale, ``sketch`` the text for ``$name`` in estimates.
+    ``at`` are settings instead of those of a scale, or a whole spec, as in rows. ``sketch`` are
+    texts for ``$name`` in estimates, of which the first is taken that names no missing files, or
+    the last; none: a teacher of that spec.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -71,7 +73,7 @@ class Before(_Part):
     pretraining: bool = True
     """False: a task, with the settings of tasks at a scale."""
     at: Mapping[str, str] = {}
-    sketch: str = ""
+    sketch: tuple[str, ...] = ()
 
 
 class Row(_Part):
@@ -181,9 +183,9 @@ class Table(_Part):
             _refuse_strangers([claim.measure], figures, f"the claim `{claim.says}`")
         for measure in self.measures:
             trained = [each.name for each in self.measures if each.spec]
-            _refuse_strangers(measure.rows, rows, f"rows of {measure.name}")
             _refuse_strangers(measure.mean, measures, f"mean of {measure.name}")
             _refuse_strangers([measure.of] * bool(measure.of), trained, f"of of {measure.name}")
+            _refuse_strangers(measure.rows, rows, f"rows of {measure.name}")
             if bool(measure.score) == bool(measure.mean):
                 raise ValueError(f"measure {measure.name} needs a score, or a mean of others")
         return self

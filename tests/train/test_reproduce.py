@@ -9,6 +9,8 @@ from bertc import cli
 from bertc.runs.attempts import read
 from bertc.storage.claims import claim
 from bertc.tables import training
+from bertc.tables.programs import Files, Jobs
+from bertc.tables.table import read_table
 from bertc.train import loop
 
 TABLE = """
@@ -192,3 +194,35 @@ def test_what_is_no_table_says_where(call, tmp_path, old, new, said):
 def test_bad_arguments(call, arguments, code, said):
     found, _, err = call(*arguments)
     assert (found, said in err) == (code, True), err
+
+
+GROWN = """
+title = "Growth"
+paper = "ours"
+place = "table 1"
+asks = "Is it better?"
+source = "ours"
+spec = "extends bert-mini data=$text teacher=$teacher objective=kd(logits)+mlm"
+before = [{ name = "teacher", spec = "extends bert-mini data=$text" }]
+measures = [{ name = "masked LM", score = "mlm", better = "less" }]
+needs.text = { path = "text", form = "text", source = "ours", sketch = "docstrings" }
+
+[[rows]]
+name = "grown"
+at.tiny = '''extends bert-mini data=$text
+stage "one" { layers=1 steps=3 }
+stage "two" { layers=2 steps=5 }'''
+
+[[rows]]
+name = "taught"
+"""
+
+
+def test_a_row_may_be_a_whole_spec_at_a_scale_and_estimates_need_no_runs_before(tmp_path):
+    (tmp_path / "grown.toml").write_text(GROWN)
+    table = read_table(str(tmp_path / "grown.toml"))
+    jobs = Jobs(table, "tiny", Files(None, {}), tmp_path, sketched=True)
+    grown, taught = (next(iter(jobs.of(row, 1))) for row in table.rows)
+    assert [stage.steps for stage in grown.program().stages] == [3, 5]
+    assert grown.lacks == taught.lacks == ("text",), "it stands for estimates alone"
+    assert taught.program().stages, "a teacher without weights stands for the run before"
