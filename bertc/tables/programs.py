@@ -210,7 +210,8 @@ class Jobs:
         name = f"{folder}/{folder_name(measure.name)}"
         settings = [] if self.table.pretrains else self._settings(row)
         own = [self.scale.tasks, *settings]
-        return self._job(name, row.name, measure.name, seed, measure.spec, own, main)
+        text = row.tasks.get(measure.name, measure.spec)
+        return self._job(name, row.name, measure.name, seed, text, own, main)
 
     def _settings(self, row: Row) -> list[str]:
         """The settings of a row at this scale."""

@@ -81,13 +81,15 @@ class Row(_Part):
 
     They are settings of its pretraining, or in a table that pretrains nothing of its tasks.
     ``published`` are the paper's figures by measure; ``at`` are settings instead of ``spec`` at a
-    scale, where ratios cannot say them, or a whole spec, to which the scale adds nothing.
+    scale, where ratios cannot say them, or a whole spec, to which the scale adds nothing. ``tasks``
+    are specs instead of those of measures.
     """
 
     name: Name
     spec: str = ""
     published: Mapping[str, float] = {}
     at: Mapping[str, str] = {}
+    tasks: Mapping[str, str] = {}
     note: str = ""
 
     @property
@@ -178,6 +180,7 @@ class Table(_Part):
         for row in self.rows:
             _refuse_strangers(row.published, figures, f"published of row {row.name}")
             _refuse_strangers(row.at, self.scales, f"at of row {row.name}")
+            _refuse_strangers(row.tasks, measures, f"tasks of row {row.name}")
         for claim in self.claims:
             _refuse_strangers(claim.order, rows, f"the claim `{claim.says}`")
             _refuse_strangers([claim.measure], figures, f"the claim `{claim.says}`")
