@@ -11,11 +11,9 @@ from bertc.diagnostics import Diagnostics, MissingInputError, UsageError, listed
 from bertc.estimate import Convention, Estimate, estimate
 from bertc.external import row_lengths
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.settings import aliases
 from bertc.storage.paths import is_taken
-from bertc.syntax import parse
-from bertc.syntax.read.tree import Call, Number, Setting, Value
 from bertc.syntax.write.show import quoted
+from bertc.tables.shrinking import sets_steps, shrunk
 from bertc.tables.table import (
     Before,
     Measure,
@@ -28,13 +26,6 @@ from bertc.tables.table import (
 
 PRETRAINING = "pretraining"
 BEFORE = "before"
-WIDTH = 8
-"""Shrunk widths are multiples of it."""
-SHRUNK: Mapping[str, str] = {
-    "hidden": "widths", "embedding": "widths", "ffn": "widths", "layers": "layers",
-    "seq": "seq", "memory": "seq", "batch": "batch", "steps": "steps",
-}  # fmt: skip
-"""Settings of rows that a scale multiplies, and by which of its ratios."""
 LENGTHS = ("seq", "memory", "clamp", "sliding")
 """Options of evaluations that a scale multiplies as it does the length of rows."""
 
@@ -188,7 +179,7 @@ class Jobs:
             text, own, told = row.at[self.name], [], True
         if row.name in self.steps:
             own.append(f"steps={self.steps[row.name]}")
-        share = 1 if told or any(map(_sets_steps, own)) else self.scale.steps
+        share = 1 if told or any(map(sets_steps, own)) else self.scale.steps
         return replace(self._job(name, row.name, "", seed, text, own), share=share)
 
     def _evaluation(self, measure: Measure, row: Row, seed: int, folder: str, main: str) -> Job:
@@ -297,55 +288,9 @@ def estimated(resolved: Resolved, device: str, convention: Convention = "exact")
     return estimate(resolved, device, convention, lengths=lengths)
 
 
-def shrunk(text: str, scale: Scale) -> str:
-    """The settings of a row with its numbers multiplied by a scale's ratios.
-
-    Widths become multiples of 8; the rest whole numbers, at least 1; learning rates are multiplied.
-    """
-    names, edits = aliases(), list[tuple[int, int, str]]()
-    for item in parse(text, "<row>", Diagnostics()).items:
-        if not isinstance(item, Setting):
-            continue
-        name = names.get(item.name.text, item.name.text)
-        if name in SHRUNK and isinstance(item.value, Number) and item.value.value:
-            ratio = getattr(scale, SHRUNK[name])
-            unit = WIDTH if SHRUNK[name] == "widths" else 1
-            new = unit * max(1, round(item.value.value * ratio / unit))
-            if ratio != 1:
-                edits.append((item.value.span.start, item.value.span.end, str(new)))
-        elif name == "optimizer" and scale.rates != 1:
-            edits += [
-                (rate.span.start, rate.span.end, f"{rate.value * scale.rates:.4g}")
-                for rate in _rates(item.value)
-                if rate.value is not None
-            ]
-    for start, end, new in sorted(edits, reverse=True):
-        text = text[:start] + new + text[end:]
-    return text
-
-
-def _rates(value: Value) -> Iterator[Number]:
-    """The numbers of an optimiser that are learning rates: the first, or ``lr``."""
-    if not isinstance(value, Call):
-        return
-    for argument in value.arguments:
-        if isinstance(argument.value, Number) and (
-            argument.name is None or argument.name.text == "lr"
-        ):
-            yield argument.value
-
-
 def folder_name(name: str) -> str:
     """A row's or measure's name without what paths and shells read otherwise."""
     return re.sub(r"[^\w.=+%-]+", "-", name).strip("-.")
-
-
-def _sets_steps(text: str) -> bool:
-    """True if settings say for how long to train."""
-    return any(
-        isinstance(item, Setting) and item.name.text in ("steps", "epochs")
-        for item in parse(text, "<row>", Diagnostics()).items
-    )
 
 
 def _names(text: str) -> set[str]:
