@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bertc.resources import folder
 from bertc.tables.listing import COSTS, flops_by_scale, listing
-from bertc.tables.results import Results
+from bertc.tables.results import TableResults
 from bertc.tables.showing import Shown
 from bertc.tables.table import Table, read_table, shipped_tables
 
@@ -60,7 +60,7 @@ def page(table: Table) -> str:
         by_hand = path.with_suffix(".md")
         parts += [by_hand.read_text().strip()] * by_hand.exists()
     if not kept:
-        empty = Results(table.name, scale, (), 0, 0)
+        empty = TableResults(table.name, scale, (), 0, 0)
         parts += ["Not yet trained here.", Shown(table, empty).as_markdown()]
     return "\n\n".join(parts) + "\n"
 
@@ -68,7 +68,7 @@ def page(table: Table) -> str:
 def results(table: Table) -> list[tuple[Shown, Path]]:
     """The kept results of a table, by scale, and their files."""
     paths = [RESULTS / f"{table.name}-{scale}.json" for scale in table.scales]
-    return [(Shown(table, Results.read(path)), path) for path in paths if path.exists()]
+    return [(Shown(table, TableResults.read(path)), path) for path in paths if path.exists()]
 
 
 def digest(path: Path) -> str:

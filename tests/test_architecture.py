@@ -251,8 +251,11 @@ def test_no_file_is_named_for_nothing() -> None:
     assert not {path.stem for path in FILES} & {"utils", "util", "common", "helpers", "misc"}
 
 
-LISTING = ("interop/families/", "ir/program/settings.py")
-"""Files that say kinds as data: what a layout has, by its heads too, and defaults of settings."""
+LISTING = ("interop/families/", "ir/program/settings.py", "tables/table.py")
+"""Files that say kinds as data: what a layout has, by its heads too, and defaults of settings.
+
+A scale of tables is called as an attention kind.
+"""
 
 
 def files_naming(kind: type[Node]) -> set[str]:

@@ -43,24 +43,18 @@ def reproduce(
     """
     from bertc.failures import exit_code
     from bertc.tables import reproduce as tables
+    from bertc.tables.listing import listing
 
-    def say(text: str) -> None:
-        typer.echo(text, err=True)
-
-    if not table:
-        from bertc.tables.listing import listing
-
-        typer.echo(listing().as_json() if json else listing().as_table())
-        return
-    if estimate:
-        costs = tables.tell_costs(table, scale or "full", data or (), device)
-        typer.echo(costs.as_json() if json else costs.as_table())
+    if estimate or not table:
+        full = scale or tables.PAPERS
+        answer = tables.tell_costs(table, full, data or (), device) if table else listing()
+        typer.echo(answer.as_json() if json else answer.as_table())
         return
     codes = list[int]()
     if show:
-        shown = tables.show(table, scale or tables.begun_scale(table, out), out)
+        shown = tables.show_table(table, scale or tables.begun_scale(table, out), out)
     else:
-        ended = tables.reproduce(table, scale, data or (), seeds, out, say)
+        ended = tables.train_table(table, scale, data or (), seeds, out, _say)
         codes = [exit_code(error, in_color(sys.stderr)) for _, error in ended.failures]
         shown = ended.shown
     if plot:
@@ -68,3 +62,7 @@ def reproduce(
     typer.echo(shown.results.as_json() if json else shown.as_text())
     if codes:
         raise typer.Exit(codes[0])
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)

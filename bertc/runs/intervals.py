@@ -16,18 +16,18 @@ def interval(summary: Summary) -> float:
     return _quantile(summary.runs - 1) * summary.deviation / math.sqrt(summary.runs)
 
 
-def interval_of_difference(one: Summary, other: Summary) -> float:
+def interval_of_difference(first: Summary, second: Summary) -> float:
     """Half the 95% interval of the difference of two means, of unequal deviations (Welch 1947).
 
     Infinite where either has one run.
     """
-    if min(one.runs, other.runs) < 2:
+    if min(first.runs, second.runs) < 2:
         return math.inf
-    variances = [each.deviation**2 / each.runs for each in (one, other)]
+    variances = [each.deviation**2 / each.runs for each in (first, second)]
     total = sum(variances)
     if total == 0:
         return 0.0
-    parts = (v**2 / (each.runs - 1) for v, each in zip(variances, (one, other), strict=True))
+    parts = (v**2 / (each.runs - 1) for v, each in zip(variances, (first, second), strict=True))
     return _quantile(total**2 / sum(parts)) * math.sqrt(total)
 
 

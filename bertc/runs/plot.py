@@ -11,7 +11,7 @@ from bertc.runs.metrics import Line
 from bertc.storage import durable
 
 _METADATA: Mapping[str, dict[str, str | None]] = {"svg": {"Date": None}, "png": {}}
-"""Of an SVG the time is left out."""
+"""Facts in a file beside the picture: an SVG without the time."""
 MARKERS = "os^Dv*Xp"
 """Signs of ways to run a network."""
 

@@ -1,4 +1,4 @@
-"""What the rows of a table cost at a scale, beside what is published; loads no torch."""
+"""Estimates of a table's rows at a scale, beside published figures; loads no torch."""
 
 import json
 from collections.abc import Callable, Sequence

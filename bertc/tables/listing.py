@@ -12,12 +12,12 @@ from bertc.resources import folder
 from bertc.storage.json_file import read_json
 from bertc.tables.drawing import drawn, markdown
 from bertc.tables.programs import Files, Job, Jobs
-from bertc.tables.reproduce import folder_of
+from bertc.tables.reproduce import table_folder
 from bertc.tables.table import Table, read_table, shipped_tables
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedTable:
     """A table, and FLOPs by scale of training each row once."""
 
     name: str
@@ -32,7 +32,7 @@ class Listed:
 class TableList:
     """The shipped tables."""
 
-    tables: tuple[Listed, ...]
+    tables: tuple[ListedTable, ...]
 
     def as_table(self) -> str:
         """A line a table: name, rows, FLOPs of each scale, question and paper."""
@@ -44,7 +44,7 @@ class TableList:
         )
 
     def as_markdown(self) -> str:
-        """The same as Markdown, with a link to the page of each table."""
+        """A row a table as Markdown, with a link to the page of each."""
         head, lines = self._columns()
         linked = [
             [f"[{t.name}]({t.name}.md)", f"{t.asks} {t.paper}, {t.place}", *line[1:]]
@@ -64,18 +64,18 @@ class TableList:
 
 COSTS = "costs.json"
 """Beside the tables: FLOPs by table and scale, which docs/tables.py counts, since it takes long."""
-LARGEST_BYTES = 2**20
+_LARGEST_BYTES = 2**20
 
 
 def listing() -> TableList:
     """Every shipped table."""
-    known = read_json(folder("specs") / "tables" / COSTS, LARGEST_BYTES)
+    known = read_json(folder("specs") / "tables" / COSTS, _LARGEST_BYTES)
     return TableList(tuple(_listed(read_table(name), known) for name in shipped_tables()))
 
 
-def _listed(table: Table, known: Mapping[str, dict[str, float]]) -> Listed:
+def _listed(table: Table, known: Mapping[str, dict[str, float]]) -> ListedTable:
     flops = known.get(table.name) or flops_by_scale(table)
-    return Listed(table.name, table.paper, table.place, table.asks, len(table.rows), flops)
+    return ListedTable(table.name, table.paper, table.place, table.asks, len(table.rows), flops)
 
 
 def flops_by_scale(table: Table) -> dict[str, float]:
@@ -84,7 +84,7 @@ def flops_by_scale(table: Table) -> dict[str, float]:
 
 
 def _flops(table: Table, scale: str) -> float:
-    jobs = Jobs(table, scale, Files(None, {}), folder_of(table, scale, None), sketched=True)
+    jobs = Jobs(table, scale, Files(None, {}), table_folder(table, scale, None), sketched=True)
     firsts = (next(iter(jobs.of(row, 1))) for row in table.rows)
     return sum(_of(job) for job in firsts)
 

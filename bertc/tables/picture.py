@@ -5,15 +5,19 @@ from pathlib import Path
 
 from bertc.runs.intervals import interval
 from bertc.runs.plot import save
-from bertc.tables.results import Results
+from bertc.tables.results import TableResults
 from bertc.tables.table import Measure, Table
 
-ROW_HEIGHT, HEIGHT, WIDTH = 0.32, 1.2, 3.6
+ROW_HEIGHT, HEIGHT, _WIDTH = 0.32, 1.2, 3.6
 OURS, PUBLISHED = "#1f77b4", "#d62728"
 
 
 def save_picture(
-    table: Table, results: Results, measures: Sequence[Measure], path: Path, described: str = ""
+    table: Table,
+    results: TableResults,
+    measures: Sequence[Measure],
+    path: Path,
+    described: str = "",
 ) -> None:
     """Draw the measures side by side; published figures have an axis of their own above.
 
@@ -26,7 +30,8 @@ def save_picture(
 
     rows = [row.name for row in table.rows]
     figure = Figure(
-        figsize=(2.2 + WIDTH * len(measures), HEIGHT + ROW_HEIGHT * len(rows)), layout="constrained"
+        figsize=(2.2 + _WIDTH * len(measures), HEIGHT + ROW_HEIGHT * len(rows)),
+        layout="constrained",
     )
     panels = figure.subplots(1, len(measures), squeeze=False, sharey=True)[0]
     for axes, measure in zip(panels, measures, strict=True):

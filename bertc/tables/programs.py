@@ -32,7 +32,7 @@ LENGTHS = ("seq", "memory", "clamp", "sliding")
 
 @dataclass(frozen=True)
 class Files:
-    """Where the files of a table's needs are: ``--data FOLDER`` and ``--data NAME=PATH``."""
+    """Places of the files that a table needs: ``--data FOLDER`` and ``--data NAME=PATH``."""
 
     folder: Path | None
     named: Mapping[str, Path]
@@ -46,7 +46,7 @@ class Files:
         return is_taken(self.of(name, need))
 
 
-def files_of(table: Table, data: Sequence[str]) -> Files:
+def data_files(table: Table, data: Sequence[str]) -> Files:
     """The files that ``--data`` arguments name.
 
     Raises:
@@ -89,7 +89,7 @@ class Job:
     after: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
     share: float = 1
-    """Of the steps that it would have by its text."""
+    """Share of the steps that its text says."""
     eval: Mapping[str, int | bool | str] | None = None
 
     def program(self) -> Resolved:
@@ -160,7 +160,7 @@ class Jobs:
 
     def of(self, row: Row, seed: int) -> Iterator[Job]:
         """The jobs of a row with a seed: its own run, then tasks and evaluations."""
-        folder = f"{folder_name(row.name)}/seed-{seed}"
+        folder = f"{path_name(row.name)}/seed-{seed}"
         main = f"{folder}/{PRETRAINING}"
         if self.table.pretrains:
             yield self._main(row, seed, main)
@@ -183,8 +183,8 @@ class Jobs:
         return replace(self._job(name, row.name, "", seed, text, own), share=share)
 
     def _evaluation(self, measure: Measure, row: Row, seed: int, folder: str, main: str) -> Job:
-        run = f"{folder}/{folder_name(measure.of)}" if measure.of else main
-        name = f"{folder}/{folder_name(measure.name)}"
+        run = f"{folder}/{path_name(measure.of)}" if measure.of else main
+        name = f"{folder}/{path_name(measure.name)}"
         filled = self._job(
             name, row.name, measure.name, seed, str(measure.eval.get("task", "")), []
         )
@@ -198,7 +198,7 @@ class Jobs:
         return round(int(tokens) * self.scale.seq)
 
     def _task(self, measure: Measure, row: Row, seed: int, folder: str, main: str) -> Job:
-        name = f"{folder}/{folder_name(measure.name)}"
+        name = f"{folder}/{path_name(measure.name)}"
         settings = [] if self.table.pretrains else self._settings(row)
         own = [self.scale.tasks, *settings]
         text = row.tasks.get(measure.name, measure.spec)
@@ -236,7 +236,7 @@ class Jobs:
         return Job(name, row, measure, seed, filled[0], (*filled[1:],), (*after,), (*lacks,))
 
     def _sketch(self, known: Before, values: Mapping[str, str]) -> str:
-        """What stands for a run before: what the table says, or a teacher without weights."""
+        """The text for a run before: the table's own, or a teacher without weights."""
         text, settings = self._before_text(known)
         texts = known.sketch or (f"spec({quoted(' '.join([text, *settings]))})",)
         there = (each for each in texts if not any(map(self._lacks, _names(each))))
@@ -288,7 +288,7 @@ def estimated(resolved: Resolved, device: str, convention: Convention = "exact")
     return estimate(resolved, device, convention, lengths=lengths)
 
 
-def folder_name(name: str) -> str:
+def path_name(name: str) -> str:
     """A row's or measure's name without what paths and shells read otherwise."""
     return re.sub(r"[^\w.=+%-]+", "-", name).strip("-.")
 

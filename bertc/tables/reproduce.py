@@ -10,18 +10,28 @@ from bertc.storage import durable
 from bertc.storage.json_file import read_json
 from bertc.storage.paths import is_file, is_folder
 from bertc.tables.costs import Costs, costs_of, lacking
-from bertc.tables.programs import Files, Job, Jobs, files_of, with_equal_steps
+from bertc.tables.programs import Files, Job, Jobs, data_files, with_equal_steps
 from bertc.tables.results import results_of
 from bertc.tables.showing import Shown
-from bertc.tables.table import Table, read_table
+from bertc.tables.table import PAPERS, Table, read_table
+
+__all__ = [
+    "PAPERS",
+    "TableEnded",
+    "begun_scale",
+    "show_table",
+    "table_folder",
+    "tell_costs",
+    "train_table",
+]
 
 STEPS = "steps.json"
-LARGEST_BYTES = 2**20
+_LARGEST_BYTES = 2**20
 SEED = "seed-"
 
 
 @dataclass(frozen=True)
-class Ended:
+class TableEnded:
     """A table after its runs: what came out, and the runs that failed."""
 
     shown: Shown
@@ -29,7 +39,7 @@ class Ended:
     lacks: tuple[str, ...]
 
 
-def folder_of(table: Table, scale: str, out: Path | None) -> Path:
+def table_folder(table: Table, scale: str, out: Path | None) -> Path:
     """The folder of a table's runs at a scale."""
     return (out or Path("runs") / "tables" / table.name) / scale
 
@@ -41,20 +51,20 @@ def tell_costs(name: str, scale: str, data: Sequence[str], device: str) -> Costs
         MissingInputError, UsageError, DataError: of the table, the scale or the data.
     """
     table = read_table(name)
-    files = files_of(table, data)
-    jobs = Jobs(table, scale, files, folder_of(table, scale, None), sketched=True)
+    files = data_files(table, data)
+    jobs = Jobs(table, scale, files, table_folder(table, scale, None), sketched=True)
     steps = with_equal_steps(jobs, device)
     return costs_of(Jobs(table, scale, files, jobs.out, steps, sketched=True), device)
 
 
-def reproduce(
+def train_table(
     name: str,
     scale: str,
     data: Sequence[str],
     seeds: int,
     out: Path | None,
     say: Callable[[str], None],
-) -> Ended:
+) -> TableEnded:
     """Train every unfinished run of a table at a scale, with seeds 1, 2, ...
 
     Raises:
@@ -69,8 +79,8 @@ def reproduce(
         raise UsageError(
             f"{table.name} can be trained at several scales", help="--scale tiny, for a first look"
         )
-    folder = folder_of(table, scale, out)
-    jobs = _with_steps(Jobs(table, scale, files_of(table, data), folder))
+    folder = table_folder(table, scale, out)
+    jobs = _with_steps(Jobs(table, scale, data_files(table, data), folder))
     numbers = range(1, seeds + 1)
     every = jobs.all(numbers)
     lacks = lacking(jobs, every)
@@ -82,17 +92,17 @@ def reproduce(
     for line in lacks:
         say(line)
     failures = train_all(every, folder, say)
-    return Ended(Shown(table, results_of(jobs, numbers)), tuple(failures), tuple(lacks))
+    return TableEnded(Shown(table, results_of(jobs, numbers)), tuple(failures), tuple(lacks))
 
 
-def show(name: str, scale: str, out: Path | None) -> Shown:
+def show_table(name: str, scale: str, out: Path | None) -> Shown:
     """The results of a table at a scale as far as its runs are finished.
 
     Raises:
         MissingInputError: if no run of it was begun at this scale.
     """
     table = read_table(name)
-    folder = folder_of(table, scale, out)
+    folder = table_folder(table, scale, out)
     if not is_folder(folder):
         raise MissingInputError(
             f"{table.name} has no runs in {folder}",
@@ -110,12 +120,12 @@ def begun_scale(name: str, out: Path | None) -> str:
         MissingInputError: if there is none.
     """
     table = read_table(name)
-    begun = [scale for scale in table.scales if is_folder(folder_of(table, scale, out))]
+    begun = [scale for scale in table.scales if is_folder(table_folder(table, scale, out))]
     if len(begun) > 1:
         raise UsageError(f"{table.name} was begun at {listed(begun)}", help=f"--scale {begun[0]}")
     if not begun:
         raise MissingInputError(
-            f"{table.name} was not begun yet in {folder_of(table, '', out)}",
+            f"{table.name} was not begun yet in {table_folder(table, '', out)}",
             help=f"bertc reproduce {table.name} --scale tiny trains it",
         )
     return begun[0]
@@ -130,7 +140,7 @@ def _with_steps(jobs: Jobs) -> Jobs:
         found = with_equal_steps(jobs, "cpu" if jobs.name == "tiny" else "h200")
         durable.make_folder(jobs.out)
         durable.replace(path, (json.dumps(found, indent=1) + "\n").encode())
-    steps = {row: int(count) for row, count in read_json(path, LARGEST_BYTES).items()}
+    steps = {row: int(count) for row, count in read_json(path, _LARGEST_BYTES).items()}
     return Jobs(jobs.table, jobs.name, jobs.files, jobs.out, steps)
 
 

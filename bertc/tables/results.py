@@ -1,4 +1,4 @@
-"""What came out of a table: scores by row and seed, what its rows cost, and which claims hold."""
+"""Results of a table: scores by row and seed, costs, and which claims hold."""
 
 import json
 import math
@@ -21,8 +21,8 @@ from bertc.storage.paths import is_file
 from bertc.tables.programs import Job, Jobs
 from bertc.tables.table import Claim, Measure, Table
 
-LARGEST_BYTES = 2**24
-Verdict = Literal["holds", "reversed", "undecided", "not measured"]
+_LARGEST_BYTES = 2**24
+ClaimVerdict = Literal["holds", "reversed", "undecided", "not measured"]
 """Undecided: the 95% interval of the difference of both means has 0 in it."""
 
 
@@ -53,7 +53,7 @@ class RowResult:
 
 
 @dataclass(frozen=True)
-class Pair:
+class ClaimedPair:
     """Two neighbours of a claimed order: our difference, half its 95% interval, and the verdict.
 
     A difference above 0 is the way that the paper claims. ``published`` is the paper's own.
@@ -63,12 +63,12 @@ class Pair:
     worse: str
     difference: float | None
     half: float | None
-    verdict: Verdict
+    verdict: ClaimVerdict
     published: float | None
 
 
 @dataclass(frozen=True)
-class Results:
+class TableResults:
     """A table at a scale as far as it was trained; ``missing`` are runs that are not finished."""
 
     table: str
@@ -87,48 +87,50 @@ class Results:
         return json.dumps({"schema": 1, **asdict(self)}, indent=1)
 
     @staticmethod
-    def read(path: Path) -> "Results":
+    def read(path: Path) -> "TableResults":
         """Read results that ``as_json`` wrote.
 
         Raises:
             MissingInputError: if there are none.
             DataError: if the file is damaged.
         """
-        found = read_json(path, LARGEST_BYTES)
+        found = read_json(path, _LARGEST_BYTES)
         try:
             rows = tuple(_row_of(each) for each in found["rows"])
-            return Results(found["table"], found["scale"], rows, found["runs"], found["missing"])
+            return TableResults(
+                found["table"], found["scale"], rows, found["runs"], found["missing"]
+            )
         except (KeyError, TypeError, ValueError, AttributeError):
             raise DataError(
                 f"{path} has no results of a table", help="bertc reproduce TABLE --show --json"
             ) from None
 
-    def pairs(self, table: Table, claim: Claim) -> list[Pair]:
+    def pairs(self, table: Table, claim: Claim) -> list[ClaimedPair]:
         """The neighbours of a claimed order."""
         return [
             self._pair(table, claim.measure, *pair)
             for pair in zip(claim.order, claim.order[1:], strict=False)
         ]
 
-    def _pair(self, table: Table, measure: str, better: str, worse: str) -> Pair:
+    def _pair(self, table: Table, measure: str, better: str, worse: str) -> ClaimedPair:
         sign = _sign(table, measure)
         printed = [table.row(name).published.get(measure) for name in (better, worse)]
         published = _difference(printed[0], printed[1], sign)
         rows = self.row(better), self.row(worse)
         difference = _difference(rows[0].figure(measure), rows[1].figure(measure), sign)
         if difference is None:
-            return Pair(better, worse, None, None, "not measured", published)
+            return ClaimedPair(better, worse, None, None, "not measured", published)
         one, other = (row.summary(measure) for row in rows)
         half = interval_of_difference(one, other) if one and other else 0.0
-        verdict: Verdict = "undecided"
+        verdict: ClaimVerdict = "undecided"
         if abs(difference) > half:
             verdict = "holds" if difference > 0 else "reversed"
-        return Pair(
+        return ClaimedPair(
             better, worse, difference, None if math.isinf(half) else half, verdict, published
         )
 
 
-def results_of(jobs: Jobs, seeds: Sequence[int]) -> Results:
+def results_of(jobs: Jobs, seeds: Sequence[int]) -> TableResults:
     """The results of a table in its folder, as far as its runs are finished."""
     table, rows, runs, missing = jobs.table, [], 0, 0
     for row in table.rows:
@@ -146,11 +148,11 @@ def results_of(jobs: Jobs, seeds: Sequence[int]) -> Results:
                     scores[measure.name][seed] = _score(measure, job, jobs.out)
             (main, *_) = jobs.of(row, seed)
             if parameters is None and RunFolder(jobs.out / main.name).holds_a_run:
-                parameters, flops = _told(jobs.out / main.name)
+                parameters, flops = _size_and_flops(jobs.out / main.name)
         _add_means(table, scores)
         found = {name: values for name, values in scores.items() if values}
         rows.append(RowResult(row.name, found, parameters, flops, round(seconds, 1)))
-    return Results(table.name, jobs.name, tuple(rows), runs, missing)
+    return TableResults(table.name, jobs.name, tuple(rows), runs, missing)
 
 
 def is_finished(job: Job, out: Path) -> bool:
@@ -178,7 +180,7 @@ def _measures_of(table: Table, job: Job) -> list[Measure]:
 def _score(measure: Measure, job: Job, out: Path) -> float:
     goal = Goal(measure.score, measure.better == "more")
     if job.eval is not None:
-        values = read_json(out / job.name / EVALUATION, LARGEST_BYTES)
+        values = read_json(out / job.name / EVALUATION, _LARGEST_BYTES)
         found = float(values[goal.figure(values)])
     else:
         found = goal.values(curves(out / job.name))[-1]
@@ -202,7 +204,7 @@ def _add_means(table: Table, scores: dict[str, dict[int, float]]) -> None:
             scores[measure.name] = {s: fmean(values[s] for values in of) for s in sorted(seeds)}
 
 
-def _told(folder: Path) -> tuple[float, float]:
+def _size_and_flops(folder: Path) -> tuple[float, float]:
     """Parameters of a run's network with its heads, and FLOPs of its training."""
     resolved = RunFolder(folder).read_resolved()
     flops = sum(

@@ -9,8 +9,8 @@ from bertc.estimate.units import count_text, duration_text, flops_text
 from bertc.runs.groups import Summary
 from bertc.runs.intervals import interval
 from bertc.tables.drawing import drawn, markdown
-from bertc.tables.results import Pair, Results, RowResult
-from bertc.tables.table import FIGURES, Measure, Table
+from bertc.tables.results import ClaimedPair, RowResult, TableResults
+from bertc.tables.table import FIGURES, PAPERS, Measure, Table
 
 VERDICTS = {
     "holds": "holds beyond the spread",
@@ -25,14 +25,14 @@ class Shown:
     """A table with its results at a scale."""
 
     table: Table
-    results: Results
+    results: TableResults
 
     def as_text(self) -> str:
-        """What was measured beside what is published, then each claim."""
+        """Measured figures beside published ones, then each claim."""
         return "\n\n".join(filter(None, [drawn(*self._columns()), *self._notes(_plain)]))
 
     def as_markdown(self) -> str:
-        """The same as Markdown."""
+        """Measured figures beside published ones as Markdown, then each claim."""
         return "\n\n".join(filter(None, [markdown(*self._columns()), *self._notes(_listed)]))
 
     def plot(self, path: Path, described: str = "") -> None:
@@ -59,7 +59,7 @@ class Shown:
             self._add(head, columns, name, [_figure(row, name, text) for row in rows], text)
         for measure in measures:
             cells = [cell(row.summary(measure.name)) for row in rows]
-            self._add(head, columns, measure.name, cells, number)
+            self._add(head, columns, measure.name, cells, number_text)
         return head, [list(line) for line in zip(*columns, strict=True)]
 
     def _add(
@@ -83,7 +83,7 @@ class Shown:
 
     def _printed(self, name: str) -> bool:
         """True if the paper has figures; those of size and cost are of the full scale alone."""
-        if name in FIGURES and self.results.scale != "full":
+        if name in FIGURES and self.results.scale != PAPERS:
             return False
         return any(name in row.published for row in self.table.rows)
 
@@ -104,7 +104,7 @@ class Shown:
         return [*notes, as_lines(claims)] if claims else notes
 
     def claims(self) -> list[str]:
-        """What the paper claims, pair by pair, and what was seen of it."""
+        """The paper's claims, pair by pair, and what was seen of each."""
         lines = []
         for claim in self.table.claims:
             for pair in self.results.pairs(self.table, claim):
@@ -124,10 +124,10 @@ def _listed(lines: Sequence[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _difference(pair: Pair) -> str:
+def _difference(pair: ClaimedPair) -> str:
     if pair.difference is None:
         return "" if pair.published is None else f"; published {pair.published:+.3g}"
-    half = "" if pair.half is None else f" ± {number(pair.half)}"
+    half = "" if pair.half is None else f" ± {number_text(pair.half)}"
     printed = "" if pair.published is None else f", published {pair.published:+.3g}"
     return f" ({pair.difference:+.3g}{half}{printed})"
 
@@ -141,10 +141,10 @@ def cell(summary: Summary | None) -> str:
     """A mean and half its 95% interval; empty without one."""
     if summary is None:
         return ""
-    half = f" ± {number(interval(summary))}" if summary.runs > 1 else ""
-    return f"{number(summary.mean)}{half}"
+    half = f" ± {number_text(interval(summary))}" if summary.runs > 1 else ""
+    return f"{number_text(summary.mean)}{half}"
 
 
-def number(value: float) -> str:
+def number_text(value: float) -> str:
     """A score: two digits after the point, or three where it is small."""
     return f"{value:.2f}" if abs(value) >= 10 else f"{value:.3f}"

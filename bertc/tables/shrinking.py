@@ -8,7 +8,7 @@ from bertc.syntax import parse
 from bertc.syntax.read.tree import Call, Number, Setting, Value
 from bertc.tables.table import Scale
 
-WIDTH = 8
+_WIDTH = 8
 """Shrunk widths are multiples of it."""
 SHRUNK: Mapping[str, str] = {
     "hidden": "widths", "embedding": "widths", "ffn": "widths", "layers": "layers",
@@ -29,7 +29,7 @@ def shrunk(text: str, scale: Scale) -> str:
         name = names.get(item.name.text, item.name.text)
         if name in SHRUNK and isinstance(item.value, Number) and item.value.value:
             ratio = getattr(scale, SHRUNK[name])
-            unit = WIDTH if SHRUNK[name] == "widths" else 1
+            unit = _WIDTH if SHRUNK[name] == "widths" else 1
             new = unit * max(1, round(item.value.value * ratio / unit))
             if ratio != 1:
                 edits.append((item.value.span.start, item.value.span.end, str(new)))

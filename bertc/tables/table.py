@@ -23,11 +23,13 @@ from bertc.estimate import Convention
 from bertc.resources import folder
 from bertc.storage.plain_file import read_text
 
-SUFFIX = ".toml"
+TOML = ".toml"
 SCALES = "scales"
 """The file with what scales are unless a table says otherwise."""
-LARGEST_BYTES = 2**20
+_LARGEST_BYTES = 2**20
 ScaleName = Literal["full", "base", "small", "tiny"]
+PAPERS: ScaleName = "full"
+"""The scale of the paper."""
 Title = Annotated[str, Field(min_length=1, max_length=200)]
 Name = Annotated[str, Field(pattern=r"^[\w.%=+ ,()/:&'-]{1,100}$")]
 
@@ -36,7 +38,7 @@ def _fraction(value: Any) -> Any:
     return float(Fraction(value)) if isinstance(value, str) and "/" in value else value
 
 
-Ratio = Annotated[float, BeforeValidator(_fraction), Field(gt=0, le=100)]
+Factor = Annotated[float, BeforeValidator(_fraction), Field(gt=0, le=100)]
 """A factor; in a file 0.25 or "1/4"."""
 
 
@@ -124,7 +126,7 @@ class Measure(_Part):
 
 
 class Claim(_Part):
-    """What the paper says: rows by a measure, the best first."""
+    """A claim of the paper: rows by a measure, the best first."""
 
     says: Title
     measure: Name
@@ -132,19 +134,19 @@ class Claim(_Part):
 
 
 class Scale(_Part):
-    """What a table is shrunk to: settings of all runs, and ratios of numbers that rows set.
+    """A scale: settings of all runs, and factors of numbers that rows set.
 
     ``tasks`` are settings of runs of tasks. ``rates`` multiplies learning rates.
     """
 
     spec: str = ""
     tasks: str = ""
-    widths: Ratio = 1
-    layers: Ratio = 1
-    seq: Ratio = 1
-    batch: Ratio = 1
-    steps: Ratio = 1
-    rates: Ratio = 1
+    widths: Factor = 1
+    layers: Factor = 1
+    seq: Factor = 1
+    batch: Factor = 1
+    steps: Factor = 1
+    rates: Factor = 1
 
 
 class Table(_Part):
@@ -158,12 +160,12 @@ class Table(_Part):
     asks: Title
     """The question that it answers."""
     source: Title
-    """Where its figures were read."""
+    """The copy in which its figures were read."""
     remark: str = ""
     spec: str = ""
     equal: Literal["steps", "flops", "time"] = "steps"
     convention: Convention = "exact"
-    """Of FLOPs in estimates beside published ones."""
+    """Convention of FLOPs in estimates beside published ones."""
     needs: Mapping[str, Need] = {}
     before: tuple[Before, ...] = ()
     rows: Annotated[tuple[Row, ...], Field(min_length=1)]
@@ -209,12 +211,12 @@ def is_whole(text: str) -> bool:
 
 
 FIGURES = ("parameters", "flops")
-"""Published figures that an estimate tells."""
+"""Published figures that estimates have too."""
 
 
 def shipped_tables() -> dict[str, Path]:
     """Shipped tables: files by name."""
-    paths = sorted((folder("specs") / "tables").glob(f"*{SUFFIX}"))
+    paths = sorted((folder("specs") / "tables").glob(f"*{TOML}"))
     return {path.stem: path for path in paths if path.stem != SCALES}
 
 
@@ -228,7 +230,7 @@ def read_table(name: str) -> Table:
     shipped = shipped_tables()
     if name in shipped:
         return _read(shipped[name])
-    if name.endswith(SUFFIX):
+    if name.endswith(TOML):
         return _read(Path(name))
     near = nearest(name, shipped)
     help = f"did you mean {near}?" if near else f"tables: {listed(shipped, limit=600)}"
@@ -240,7 +242,7 @@ def _read(path: Path) -> Table:
     own = found.get("scales", {})
     if not isinstance(own, dict):
         raise _mistaken(path, "scales", "a table [scales.NAME] expected")
-    usual = _parsed(folder("specs") / "tables" / f"{SCALES}{SUFFIX}")
+    usual = _parsed(folder("specs") / "tables" / f"{SCALES}{TOML}")
     scales = {name: {**usual.get(name, {}), **own.get(name, {})} for name in {**usual, **own}}
     try:
         return Table.model_validate({**found, "name": path.stem, "scales": scales})
@@ -252,7 +254,7 @@ def _read(path: Path) -> Table:
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(read_text(path, LARGEST_BYTES))
+        return tomllib.loads(read_text(path, _LARGEST_BYTES))
     except tomllib.TOMLDecodeError as error:
         raise DataError(
             f"{path} is no TOML: {error}", help="docs/how-to/tables.md has one"

@@ -17,7 +17,7 @@ from bertc.tables.programs import Job
 from bertc.tables.results import EVALUATION, is_finished
 from bertc.train.loop import train
 
-WAIT_SECONDS = 5.0
+LOOK_SECONDS = 5.0
 """Between looks at runs that other processes train."""
 CLAIMS = ".claims"
 
@@ -52,7 +52,7 @@ def train_all(
             if not waited:
                 say(f"{len(pending)} runs are those of other processes, or wait for them")
             waited = True
-            time.sleep(WAIT_SECONDS)
+            time.sleep(LOOK_SECONDS)
         left = pending
     return [(job, failed[job.name]) for job in jobs if job.name in failed]
 

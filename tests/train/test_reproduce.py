@@ -70,7 +70,7 @@ def call(tmp_path, monkeypatch, corpus_file, cache, capsys):
     """Run the command in this process: its exit code, and what it printed where."""
     monkeypatch.setenv("BERTC_CACHE", str(cache))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(training, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(training, "LOOK_SECONDS", 0.01)
     (tmp_path / "depth.toml").write_text(TABLE)
     (tmp_path / "farm.txt").write_text(corpus_file.read_text())
     rows = [f"the {animal} said so\t{animal}" for animal in ("hen", "duck") for _ in range(4)]
