@@ -9,19 +9,22 @@ import typer
 from bertc.commands.options import JsonOption, app, file_to_write, in_color
 
 
+ScaleOption = Annotated[
+    str, typer.Option(help="full: the paper's sizes; base, small; tiny: minutes a row on a laptop")
+]
+DataOption = Annotated[
+    list[str] | None,
+    typer.Option(help="the folder with the files that the table needs, or NAME=PATH of one"),
+]
+
+
 @app.command()
 def reproduce(
     table: Annotated[
         str, typer.Argument(help="a shipped table, or a file of your own; nothing lists them")
     ] = "",
-    scale: Annotated[
-        str,
-        typer.Option(help="full: the paper's sizes; base, small; tiny: minutes a row on a laptop"),
-    ] = "",
-    data: Annotated[
-        list[str] | None,
-        typer.Option(help="the folder with the files that the table needs, or NAME=PATH of one"),
-    ] = None,
+    scale: ScaleOption = "",
+    data: DataOption = None,
     seeds: Annotated[int, typer.Option(min=1, max=1000, help="number of seeds a row")] = 1,
     out: Annotated[
         Path | None, typer.Option(help="folder of the runs [default: runs/tables/TABLE]")
