@@ -126,7 +126,12 @@ def _at_work(stage: Stage) -> list[tuple[Network, Teacher]]:
 def _load(frozen: Frozen, folder: Path, tasks: Sequence[Task]) -> None:
     resolved, tensors = read_model(folder)
     tensors = summed(resolved, tensors)
-    if resolved.encoder != frozen.network.body:
+    body = frozen.network.body
+    # A configuration alone does not tell of a pooler, and no term reads one that it left out.
+    there = (
+        resolved.encoder if body.pooler else resolved.encoder.model_copy(update={"pooler": False})
+    )
+    if there != body:
         raise DataError(
             f"the network in {folder} is not the one that this run was made for",
             help="name a teacher that is finished, and stays as it is",
