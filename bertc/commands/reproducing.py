@@ -8,7 +8,6 @@ import typer
 
 from bertc.commands.options import JsonOption, app, file_to_write, in_color
 
-
 ScaleOption = Annotated[
     str, typer.Option(help="full: the paper's sizes; base, small; tiny: minutes a row on a laptop")
 ]
