@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertc.diagnostics import BertcError, MissingInputError, SpecError, UsageError, listed
+from bertc.diagnostics import MissingInputError, UsageError, listed
 from bertc.storage import durable
 from bertc.storage.json_file import read_json
 from bertc.storage.paths import is_file, is_folder
@@ -35,7 +35,7 @@ class TableEnded:
     """A table after its runs: what came out, and the runs that failed."""
 
     shown: Shown
-    failures: tuple[tuple[Job, BertcError | SpecError], ...]
+    failures: tuple[tuple[Job, Exception], ...]
     lacks: tuple[str, ...]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertc.diagnostics import BertcError, CannotWriteError, SpecError, StoppedError
+from bertc.diagnostics import BertcError, CannotWriteError, StoppedError
 from bertc.evaluation.options import Manner
 from bertc.inference.evaluate import evaluate_run
 from bertc.runs.figures import values_of
@@ -24,7 +24,7 @@ CLAIMS = ".claims"
 
 def train_all(
     jobs: Sequence[Job], out: Path, say: Callable[[str], None]
-) -> list[tuple[Job, BertcError | SpecError]]:
+) -> list[tuple[Job, Exception]]:
     """Train every unfinished run that has its files; the failures, after which the rest went on.
 
     A run belongs to the process that holds its claim. Those of other processes are waited for, so
@@ -34,7 +34,7 @@ def train_all(
         StoppedError: after SIGTERM or Ctrl-C, saved.
         CannotWriteError: if the disk is full, because the next run would not fit either.
     """
-    failed = dict[str, BertcError | SpecError]()
+    failed = dict[str, Exception]()
     left = [job for job in jobs if not job.lacks]
     waited = False
     while left:
@@ -65,7 +65,7 @@ def _done(
     job: Job,
     jobs: Sequence[Job],
     out: Path,
-    failed: dict[str, BertcError | SpecError],
+    failed: dict[str, Exception],
     say: Callable[[str], None],
 ) -> bool:
     """Do a job, or note why it failed; false if another process is at it."""
@@ -80,7 +80,7 @@ def _done(
             _evaluate(job, out) if job.eval is not None else _train(job, out)
         except (StoppedError, CannotWriteError):
             raise
-        except (BertcError, SpecError) as error:
+        except Exception as error:  # a mistake of ours ends one run as well, not the table
             failed[job.name] = error
             say(f"{job.name} failed: {_first_line(error)}")
     return True
@@ -108,9 +108,9 @@ def _as_json(values: dict[str, float]) -> bytes:
     return (json.dumps(values, indent=1) + "\n").encode()
 
 
-def _after(lost: str, failed: dict[str, BertcError | SpecError]) -> BertcError:
+def _after(lost: str, failed: dict[str, Exception]) -> BertcError:
     return BertcError(f"{lost} failed, which it begins with", help=_first_line(failed[lost]))
 
 
-def _first_line(error: BertcError | SpecError) -> str:
-    return str(error).splitlines()[0]
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
