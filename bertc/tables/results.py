@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from bertc.diagnostics import BertcError, DataError, SpecError
 from bertc.estimate.flops import executed_flops
+from bertc.estimate.units import several
 from bertc.ir.program.model import model_weights
 from bertc.runs.curves import curves
 from bertc.runs.folder import RunFolder
@@ -76,6 +77,8 @@ class TableResults:
     rows: tuple[RowResult, ...]
     runs: int
     missing: int
+    machine: str = ""
+    """Processor, cores and version of torch of its first run."""
 
     def row(self, name: str) -> RowResult:
         """The result of a row, empty if there is none."""
@@ -152,7 +155,7 @@ def results_of(jobs: Jobs, seeds: Sequence[int]) -> TableResults:
         _add_means(table, scores)
         found = {name: values for name, values in scores.items() if values}
         rows.append(RowResult(row.name, found, parameters, flops, round(seconds, 1)))
-    return TableResults(table.name, jobs.name, tuple(rows), runs, missing)
+    return TableResults(table.name, jobs.name, tuple(rows), runs, missing, _machine(jobs.out))
 
 
 def is_finished(job: Job, out: Path) -> bool:
@@ -193,6 +196,17 @@ def _score(measure: Measure, job: Job, out: Path) -> float:
             return found / math.log(2)
         case _:
             return found
+
+
+def _machine(folder: Path) -> str:
+    """Processor, cores and version of torch of the first run of a folder."""
+    paths = sorted(folder.glob("*/*/*/lock.json"))
+    lock = RunFolder(paths[0].parent).read_lock() if paths else None
+    if lock is None:
+        return ""
+    cores = several(lock.machine.get("cores", 0), "core")
+    processor = lock.machine.get("name", lock.machine["device"])
+    return f"{processor}, {cores}, torch {lock.versions['torch']}"
 
 
 def _add_means(table: Table, scores: dict[str, dict[int, float]]) -> None:

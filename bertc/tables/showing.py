@@ -1,6 +1,6 @@
 """A table's results beside the published figures: columns, claims, a picture."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,12 +12,7 @@ from bertc.tables.drawing import drawn, markdown
 from bertc.tables.results import ClaimedPair, RowResult, TableResults
 from bertc.tables.table import FIGURES, PAPERS, Measure, Table
 
-VERDICTS = {
-    "holds": "holds beyond the spread",
-    "reversed": "reversed beyond the spread",
-    "undecided": "undecided: the spread over seeds is wider than the difference",
-    "not measured": "not measured",
-}
+CLAIM_COLUMNS = ["claim", "measure", "better > worse", "difference", "published", "seen"]
 
 
 @dataclass(frozen=True)
@@ -29,11 +24,16 @@ class Shown:
 
     def as_text(self) -> str:
         """Measured figures beside published ones, then each claim."""
-        return "\n\n".join(filter(None, [drawn(*self._columns()), *self._notes(_plain)]))
+        return self._joined(drawn)
 
     def as_markdown(self) -> str:
         """Measured figures beside published ones as Markdown, then each claim."""
-        return "\n\n".join(filter(None, [markdown(*self._columns()), *self._notes(_listed)]))
+        return self._joined(markdown)
+
+    def _joined(self, as_table: Callable[[list[str], list[list[str]]], str]) -> str:
+        claims = self.claims()
+        parts = [as_table(*self._columns()), *self._notes()]
+        return "\n\n".join([*parts, as_table(CLAIM_COLUMNS, claims)] if claims else parts)
 
     def plot(self, path: Path, described: str = "") -> None:
         """A picture of each measure: ours with 95% intervals, and the published figures.
@@ -87,7 +87,7 @@ class Shown:
             return False
         return any(name in row.published for row in self.table.rows)
 
-    def _notes(self, as_lines: Callable[[Sequence[str]], str]) -> list[str]:
+    def _notes(self) -> list[str]:
         seeds = max((len(v) for r in self.results.rows for v in r.scores.values()), default=0)
         seconds = sum(row.seconds for row in self.results.rows)
         notes = []
@@ -97,39 +97,31 @@ class Shown:
             spread = (
                 "mean over seeds ± half its 95% interval (Student's)" if seeds > 1 else "one seed"
             )
-            notes.append(f"{spread}; {said}")
+            machine = f", on {self.results.machine}" if self.results.machine else ""
+            notes.append(f"{spread}; {said}{machine}")
         if self.results.missing:
             notes.append(f"{self.results.missing:,} of {self.results.runs:,} runs are not finished")
-        claims = self.claims()
-        return [*notes, as_lines(claims)] if claims else notes
+        return notes
 
-    def claims(self) -> list[str]:
-        """The paper's claims, pair by pair, and what was seen of each."""
-        lines = []
+    def claims(self) -> list[list[str]]:
+        """The paper's claims, pair by pair, with both differences and what was seen of each."""
+        lines, before = list[list[str]](), ""
         for claim in self.table.claims:
             for pair in self.results.pairs(self.table, claim):
-                seen = VERDICTS[pair.verdict]
-                lines.append(
-                    f"{claim.says} ({claim.measure}: {pair.better} before {pair.worse}): {seen}"
-                    f"{_difference(pair)}"
-                )
+                said = "" if claim.says == before else claim.says
+                before = claim.says
+                order = f"{pair.better} > {pair.worse}"
+                printed = "" if pair.published is None else f"{pair.published:+.3g}"
+                line = [said, claim.measure, order, _difference(pair), printed, pair.verdict]
+                lines.append(line)
         return lines
-
-
-def _plain(lines: Sequence[str]) -> str:
-    return "\n".join(lines)
-
-
-def _listed(lines: Sequence[str]) -> str:
-    return "\n".join(f"- {line}" for line in lines)
 
 
 def _difference(pair: ClaimedPair) -> str:
     if pair.difference is None:
-        return "" if pair.published is None else f"; published {pair.published:+.3g}"
+        return ""
     half = "" if pair.half is None else f" ± {number_text(pair.half)}"
-    printed = "" if pair.published is None else f", published {pair.published:+.3g}"
-    return f" ({pair.difference:+.3g}{half}{printed})"
+    return f"{pair.difference:+.3g}{half}"
 
 
 def _figure(row: RowResult, name: str, text: Callable[[float], str]) -> str:

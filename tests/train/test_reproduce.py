@@ -118,8 +118,9 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
     columns = ["row", "parameters", "flops", "perplexity", "published", "animals", "both"]
     assert head.split() == columns
     assert one.split()[:3] == ["one", "/", "first"]
-    assert "deeper is better (perplexity: two before one / first): " in out
-    assert "published +0.4" in out
+    (claim,) = (line for line in out.splitlines() if line.startswith("deeper is better"))
+    assert "perplexity  two > one / first" in claim
+    assert claim.split()[-2:] == ["+0.4", "undecided"]
     assert "</svg>" in (tmp_path / "depth.svg").read_text()
     code, out, err = call("depth.toml", "--show", "--json")
     found = json.loads(out)
