@@ -100,9 +100,8 @@ class TableResults:
         found = read_json(path, _LARGEST_BYTES)
         try:
             rows = tuple(_row_of(each) for each in found["rows"])
-            return TableResults(
-                found["table"], found["scale"], rows, found["runs"], found["missing"]
-            )
+            name, scale, machine = found["table"], found["scale"], str(found["machine"])
+            return TableResults(name, scale, rows, found["runs"], found["missing"], machine)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise DataError(
                 f"{path} has no results of a table", help="bertc reproduce TABLE --show --json"
