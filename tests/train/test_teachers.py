@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from bertc.api import estimate, points
 from bertc.diagnostics import DataError, ResumeRefusedError, SpecError, StoppedError, UsageError
@@ -104,6 +105,24 @@ def test_several_teachers_are_averaged(bert: Path, cache: Path, tmp_path: Path) 
         train(resolved, tmp_path / name, cache=cache, quiet=True)
     one, other = weights(tmp_path / "once"), weights(tmp_path / "twice")
     assert all(torch.allclose(one[name], other[name], atol=1e-6) for name in one)
+
+
+def test_a_folder_whose_configuration_tells_of_no_pooler_teaches(
+    bert: Path, cache: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(bert / "model", tmp_path / "folder")
+    config = json.loads((folder / "config.json").read_text())
+    config["architectures"] = ["BertModel"]
+    (folder / "config.json").write_text(json.dumps(config))
+    tensors = load_file(folder / "model.safetensors")
+    width = config["hidden_size"]
+    pooler = {"weight": torch.zeros(width, width), "bias": torch.zeros(width)}
+    tensors |= {f"bert.pooler.dense.{name}": tensor for name, tensor in pooler.items()}
+    kept = {name: tensor for name, tensor in tensors.items() if not name.startswith("cls.")}
+    plain = {name.removeprefix("bert."): tensor for name, tensor in kept.items()}
+    save_file(plain, folder / "model.safetensors", {"format": "pt"})
+    resolved = student(folder, "mlm + kd(hidden, layers=last)", hidden="32", ffn="64")
+    assert train(resolved, tmp_path / "run", cache=cache, quiet=True).step == resolved.steps
 
 
 def test_a_shape_is_enough_for_an_estimate_and_training_asks_for_weights(tmp_path: Path) -> None:
