@@ -93,6 +93,7 @@ PROGRAMS: dict[str, dict[str, str]] = {
         "teacher": "spec('layers=4 hidden=48 heads=2 ffn=64 seq=32 vocab=wordpiece(120)')",
     },
     "rtd by tag": {"objective": "rtd", "generator": 'same-tag("spans.jsonl")'},
+    "restored": {"objective": "restore(over=all) + mlm", "generator": "0.5"},
     "electra masked": {"objective": "rtd(over=masked) + span + sbo", "generator": "0.5",
                        "format": "single-segment"},
     # networks
@@ -154,6 +155,16 @@ PROGRAMS: dict[str, dict[str, str]] = {
     "embed": _asked('embed("choose.train.tsv", "choose.dev.tsv", text=question, positive=a, '
                     'negative=b, both=true, pooling=max, mlp=true)', microbatch="2"),
     "embed scored": _asked('embed("score.train.tsv", text=text, positive=text, score=label)'),
+    "features": _asked("", steps="", blocks=
+        'stage "a" { task=glue(rte, "RTE") features=concat(last=2) freeze=all steps=2 } '
+        'stage "b" { task=classify("birds.train.tsv", "birds.dev.tsv") features=embeddings '
+        'freeze=all steps=2 } '
+        'stage "c" { task=tag("tag.train.tsv", "tag.dev.tsv", head=bilstm(8, 1)) '
+        'features=weighted-sum(all) freeze=all steps=2 } '),
+    "features trained": _asked("", steps="", blocks=
+        'stage "a" { task=glue(rte, "RTE") features=second-to-last steps=2 } '
+        'stage "b" { task=regress("score.train.tsv", "score.dev.tsv") features=sum(2) steps=2 } '
+        'stage "c" { task=glue(sst2, "SST-2") features=last steps=2 } '),
     "two tasks": _asked('glue(rte, "RTE") + glue(sst2, "SST-2")', freeze="1"),
 }  # fmt: skip
 

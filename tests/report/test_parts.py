@@ -87,7 +87,7 @@ def test_axes_have_units_that_fit_and_show_what_is_constant() -> None:
     assert time_unit(119) == ("seconds", 1)
     assert time_unit(0.2) == ("milliseconds", 1e-3)
     points = tuple(
-        MetricsPoint("eval", "main", step, 0, 1e5 * step, 1e9, {"eval/accuracy/mlm": 0.25})
+        MetricsPoint("eval", "main", step, 0, 1e5 * step, {"eval/accuracy/mlm": 0.25}, 1e9)
         for step in (1, 2)
     )
     *_, controls, picture, _ = curves_section([RunCurves("", 0, Curves(points, ()))])

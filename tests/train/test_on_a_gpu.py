@@ -40,7 +40,7 @@ ALL_WAITS = {name: {"tolist": 1} for name in STEPS} | {
 }
 ALL_COPIES = {"lamb": {"to the device": 1}}
 # As guesses are put there, on Apple's GPUs too.
-ALL_SORTS = {"rtd, drawn": ["scatter_"], "restore, all": ["scatter_"]}
+ALL_SORTS = dict.fromkeys(("rtd, drawn", "rtd, by tag", "restore, all"), ["scatter_"])
 
 
 Seen = tuple[int, list[str], Gpu]

@@ -30,7 +30,7 @@ def features(stage: StageSettings, diagnostics: Diagnostics) -> None:
         term.objective for term in stage.objective if isinstance(term.objective, Task)
     ]
     deepest = stage.features.least
-    if tasks and deepest > stage.layers:
+    if tasks and stage.features != LAST and deepest > stage.layers:
         _too_deep(stage, diagnostics)
     for obstacle in _obstacles(stage, tasks):
         diagnostics.error(
