@@ -20,7 +20,8 @@ DataOption = Annotated[
 @app.command()
 def reproduce(
     table: Annotated[
-        str, typer.Argument(help="a shipped table, or a file of your own; nothing lists them")
+        str,
+        typer.Argument(help="a shipped table, or a file of your own; without it they are listed"),
     ] = "",
     scale: ScaleOption = "",
     data: DataOption = None,

@@ -11,7 +11,8 @@ from bertc.ir.program.resolved import Resolved
 from bertc.resources import folder
 from bertc.storage.json_file import read_json
 from bertc.tables.drawing import drawn, markdown
-from bertc.tables.programs import Files, Job, Jobs
+from bertc.tables.files import Files
+from bertc.tables.programs import Job, Jobs
 from bertc.tables.reproduce import table_folder
 from bertc.tables.table import Table, read_table, shipped_tables
 

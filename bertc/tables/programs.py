@@ -2,18 +2,26 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from string import Template
 
-from bertc.api import points
-from bertc.diagnostics import Diagnostics, MissingInputError, UsageError, listed
+from bertc.api import compile_spec, points
+from bertc.diagnostics import (
+    BertcError,
+    Diagnostics,
+    SpecError,
+    UsageError,
+    listed,
+)
 from bertc.estimate import Convention, Estimate, estimate
 from bertc.external import row_lengths
 from bertc.ir.program.resolved import Resolved
-from bertc.storage.paths import is_taken
 from bertc.syntax.write.show import quoted
-from bertc.tables.shrinking import sets_steps, shrunk
+from bertc.tables.files import Files
+from bertc.tables.shrinking import Factors, factors, sets_steps, shrunk
 from bertc.tables.table import (
     Before,
     Measure,
@@ -28,47 +36,6 @@ PRETRAINING = "pretraining"
 BEFORE = "before"
 LENGTHS = ("seq", "memory", "clamp", "sliding")
 """Options of evaluations that a scale multiplies as it does the length of rows."""
-
-
-@dataclass(frozen=True)
-class Files:
-    """Places of the files that a table needs: ``--data FOLDER`` and ``--data NAME=PATH``."""
-
-    folder: Path | None
-    named: Mapping[str, Path]
-
-    def of(self, name: str, need: Need) -> Path:
-        """The path of a need, whether there is anything or not."""
-        return self.named.get(name) or (self.folder or Path("data")) / need.path
-
-    def there(self, name: str, need: Need) -> bool:
-        """True if it is there."""
-        return is_taken(self.of(name, need))
-
-
-def data_files(table: Table, data: Sequence[str]) -> Files:
-    """The files that ``--data`` arguments name.
-
-    Raises:
-        UsageError: if one names what the table does not need, or two folders are given.
-        MissingInputError: if a path does not exist.
-    """
-    folder, named = None, dict[str, Path]()
-    for text in data:
-        name, sign, path = text.partition("=")
-        if not sign:
-            if folder:
-                raise UsageError(f"two folders of data: {folder}, {text}", help="NAME=PATH for one")
-            folder = Path(text)
-        elif name not in table.needs:
-            known = listed(table.needs) or "nothing"
-            raise UsageError(f"{table.name} needs no {name[:60]}", help=f"it needs {known}")
-        else:
-            named[name] = Path(path)
-    for each in (folder, *named.values()):
-        if each and not is_taken(each):
-            raise MissingInputError(f"there is no {each}", help="check the path after --data")
-    return Files(folder, named)
 
 
 @dataclass(frozen=True)
@@ -179,7 +146,7 @@ class Jobs:
             text, own, told = row.at[self.name], [], True
         if row.name in self.steps:
             own.append(f"steps={self.steps[row.name]}")
-        share = 1 if told or any(map(sets_steps, own)) else self.scale.steps
+        share = 1 if told or any(map(sets_steps, own)) else self.scale.steps or 1
         return replace(self._job(name, row.name, "", seed, text, own), share=share)
 
     def _evaluation(self, measure: Measure, row: Row, seed: int, folder: str, main: str) -> Job:
@@ -195,7 +162,7 @@ class Jobs:
         return replace(filled, text="", overrides=(), after=(run,), eval=options)
 
     def _lengthened(self, tokens: int | bool | str) -> int:
-        return round(int(tokens) * self.scale.seq)
+        return round(int(tokens) * self.factors["seq"])
 
     def _task(self, measure: Measure, row: Row, seed: int, folder: str, main: str) -> Job:
         name = f"{folder}/{path_name(measure.name)}"
@@ -204,11 +171,25 @@ class Jobs:
         text = row.tasks.get(measure.name, measure.spec)
         return self._job(name, row.name, measure.name, seed, text, own, main)
 
+    @cached_property
+    def factors(self) -> Factors:
+        """The factors by which numbers of rows shrink."""
+        base = dict[str, float]()
+        if self.table.spec:
+            job = self._job(PRETRAINING, "", "", 1, self.table.spec, [])
+            with suppress(SpecError, BertcError):  # it has no size before another run is there
+                full = job.program()
+                (settings, *_) = compile_spec(job.text, job.overrides, Diagnostics())
+                last = settings.stages[-1]
+                base = {name: getattr(last, name) for name in ("hidden", "layers", "seq", "batch")}
+                base["steps"] = full.steps
+        return factors(self.scale, base)
+
     def _settings(self, row: Row) -> list[str]:
         """The settings of a row at this scale."""
         if self.name in row.at:
             return [row.at[self.name]]
-        return [] if row.is_whole else [shrunk(row.spec, self.scale)]
+        return [] if row.is_whole else [shrunk(row.spec, self.factors, self.scale.rates)]
 
     def _job(
         self,

@@ -10,7 +10,9 @@ from bertc.storage import durable
 from bertc.storage.json_file import read_json
 from bertc.storage.paths import is_file, is_folder
 from bertc.tables.costs import Costs, costs_of, lacking
-from bertc.tables.programs import Files, Job, Jobs, data_files, with_equal_steps
+from bertc.tables.files import Files, data_files
+from bertc.tables.looking import look_at_rows
+from bertc.tables.programs import Job, Jobs, with_equal_steps
 from bertc.tables.results import results_of
 from bertc.tables.showing import Shown
 from bertc.tables.table import PAPERS, Table, read_table
@@ -77,7 +79,8 @@ def train_table(
     table = read_table(name)
     if not scale:
         raise UsageError(
-            f"{table.name} can be trained at several scales", help="--scale tiny, for a first look"
+            f"{name} can be trained at several scales",
+            help="--scale tiny, for a first look; --scale full trains what the file says",
         )
     folder = table_folder(table, scale, out)
     jobs = _with_steps(Jobs(table, scale, data_files(table, data), folder))
@@ -91,6 +94,7 @@ def train_table(
         )
     for line in lacks:
         say(line)
+    look_at_rows(jobs, say)
     failures = train_all(every, folder, say)
     return TableEnded(Shown(table, results_of(jobs, numbers)), tuple(failures), tuple(lacks))
 
@@ -106,7 +110,7 @@ def show_table(name: str, scale: str, out: Path | None) -> Shown:
     if not is_folder(folder):
         raise MissingInputError(
             f"{table.name} has no runs in {folder}",
-            help=f"bertc reproduce {table.name} --scale {scale} trains them",
+            help=f"bertc reproduce {name} --scale {scale} trains them",
         )
     jobs = Jobs(table, scale, Files(None, {}), folder)
     return Shown(table, results_of(jobs, _seeds_in(folder)))
@@ -126,7 +130,7 @@ def begun_scale(name: str, out: Path | None) -> str:
     if not begun:
         raise MissingInputError(
             f"{table.name} was not begun yet in {table_folder(table, '', out)}",
-            help=f"bertc reproduce {table.name} --scale tiny trains it",
+            help=f"bertc reproduce {name} --scale tiny trains it",
         )
     return begun[0]
 

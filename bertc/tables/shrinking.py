@@ -14,34 +14,57 @@ SHRUNK: Mapping[str, str] = {
     "hidden": "widths", "embedding": "widths", "ffn": "widths", "layers": "layers",
     "seq": "seq", "memory": "seq", "batch": "batch", "steps": "steps",
 }  # fmt: skip
-"""Settings of rows that a scale multiplies, and by which of its ratios."""
+"""Settings of rows that a scale multiplies, and by which of its factors."""
+Factors = Mapping[str, float]
 
 
-def shrunk(text: str, scale: Scale) -> str:
-    """The settings of a row with its numbers multiplied by a scale's ratios.
+def factors(scale: Scale, base: Mapping[str, float]) -> Factors:
+    """The factors of a scale: its own, else those between its settings and the rows' common ones.
 
-    Widths become multiples of 8; the rest whole numbers, at least 1; learning rates are multiplied.
+    ``base`` are these, at full size: hidden, layers, seq, batch, steps; empty if there are none.
     """
-    names, edits = aliases(), list[tuple[int, int, str]]()
-    for item in parse(text, "<row>", Diagnostics()).items:
-        if not isinstance(item, Setting):
-            continue
-        name = names.get(item.name.text, item.name.text)
+    written = {name: value for name, value in _numbers(scale.spec) if name in base}
+    found = {SHRUNK[name]: value / base[name] for name, value in written.items()}
+    own = {name: getattr(scale, name) for name in dict.fromkeys(SHRUNK.values())}
+    return {name: value or found.get(name, 1.0) for name, value in own.items()}
+
+
+def shrunk(text: str, by: Factors, rates: float) -> str:
+    """The settings of a row with its numbers multiplied by factors, and its learning rates.
+
+    Widths become multiples of 8, the rest whole numbers, at least 1.
+    """
+    edits = list[tuple[int, int, str]]()
+    for name, item in _settings(text):
         if name in SHRUNK and isinstance(item.value, Number) and item.value.value:
-            ratio = getattr(scale, SHRUNK[name])
             unit = _WIDTH if SHRUNK[name] == "widths" else 1
-            new = unit * max(1, round(item.value.value * ratio / unit))
-            if ratio != 1:
+            new = unit * max(1, round(item.value.value * by[SHRUNK[name]] / unit))
+            if by[SHRUNK[name]] != 1:
                 edits.append((item.value.span.start, item.value.span.end, str(new)))
-        elif name == "optimizer" and scale.rates != 1:
+        elif name == "optimizer" and rates != 1:
             edits += [
-                (rate.span.start, rate.span.end, f"{rate.value * scale.rates:.4g}")
+                (rate.span.start, rate.span.end, f"{rate.value * rates:.4g}")
                 for rate in _rates(item.value)
                 if rate.value is not None
             ]
-    for start, end, new in sorted(edits, reverse=True):
-        text = text[:start] + new + text[end:]
+    for start, end, instead in sorted(edits, reverse=True):
+        text = text[:start] + instead + text[end:]
     return text
+
+
+def _settings(text: str) -> Iterator[tuple[str, Setting]]:
+    """The settings of a text by their full names."""
+    names = aliases()
+    for item in parse(text, "<row>", Diagnostics()).items:
+        if isinstance(item, Setting):
+            yield names.get(item.name.text, item.name.text), item
+
+
+def _numbers(text: str) -> Iterator[tuple[str, float]]:
+    """The settings of a text that are plain numbers."""
+    for name, item in _settings(text):
+        if isinstance(item.value, Number) and item.value.value and not item.value.unit:
+            yield name, float(item.value.value)
 
 
 def _rates(value: Value) -> Iterator[Number]:
@@ -57,7 +80,4 @@ def _rates(value: Value) -> Iterator[Number]:
 
 def sets_steps(text: str) -> bool:
     """True if settings say for how long to train."""
-    return any(
-        isinstance(item, Setting) and item.name.text in ("steps", "epochs")
-        for item in parse(text, "<row>", Diagnostics()).items
-    )
+    return any(name in ("steps", "epochs") for name, _ in _settings(text))

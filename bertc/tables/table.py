@@ -4,9 +4,10 @@
 """
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
+from string import Template
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -136,16 +137,17 @@ class Claim(_Part):
 class Scale(_Part):
     """A scale: settings of all runs, and factors of numbers that rows set.
 
-    ``tasks`` are settings of runs of tasks. ``rates`` multiplies learning rates.
+    ``tasks`` are settings of runs of tasks. A factor that is not told is that between ``spec`` and
+    the spec of all rows; ``rates`` multiplies learning rates.
     """
 
     spec: str = ""
     tasks: str = ""
-    widths: Factor = 1
-    layers: Factor = 1
-    seq: Factor = 1
-    batch: Factor = 1
-    steps: Factor = 1
+    widths: Factor | None = None
+    layers: Factor | None = None
+    seq: Factor | None = None
+    batch: Factor | None = None
+    steps: Factor | None = None
     rates: Factor = 1
 
 
@@ -186,6 +188,9 @@ class Table(_Part):
         for claim in self.claims:
             _refuse_strangers(claim.order, rows, f"the claim `{claim.says}`")
             _refuse_strangers([claim.measure], figures, f"the claim `{claim.says}`")
+        known = {"run", *self.needs, *(each.name for each in self.before)}
+        for where, text in self._texts():
+            _refuse_strangers(Template(text).get_identifiers(), known, where)
         for measure in self.measures:
             trained = [each.name for each in self.measures if each.spec]
             _refuse_strangers(measure.mean, measures, f"mean of {measure.name}")
@@ -194,6 +199,19 @@ class Table(_Part):
             if bool(measure.score) == bool(measure.mean):
                 raise ValueError(f"measure {measure.name} needs a score, or a mean of others")
         return self
+
+    def _texts(self) -> Iterator[tuple[str, str]]:
+        """Every text in which ``$name`` stands for files or runs, and where it stands."""
+        yield "spec", self.spec
+        for row in self.rows:
+            for text in (row.spec, *row.at.values(), *row.tasks.values()):
+                yield f"row {row.name}", text
+        for measure in self.measures:
+            for text in (measure.spec, *map(str, measure.eval.values())):
+                yield f"measure {measure.name}", text
+        for each in self.before:
+            for text in (each.spec, *each.at.values()):
+                yield f"before {each.name}", text
 
     def row(self, name: str) -> Row:
         """The row of a name."""

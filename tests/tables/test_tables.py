@@ -9,7 +9,8 @@ import pytest
 from bertc.estimate.units import count_text
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
-from bertc.tables.programs import Files, Jobs
+from bertc.tables.files import Files
+from bertc.tables.programs import Jobs
 from bertc.tables.table import Row, Table, read_table, shipped_tables
 
 TOLERANCE = 0.03

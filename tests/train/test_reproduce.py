@@ -9,7 +9,8 @@ from bertc import cli
 from bertc.runs.attempts import read
 from bertc.storage.claims import claim
 from bertc.tables import training
-from bertc.tables.programs import Files, Jobs
+from bertc.tables.files import Files
+from bertc.tables.programs import Jobs
 from bertc.tables.table import read_table
 from bertc.train import loop
 
@@ -150,10 +151,12 @@ def test_a_run_of_another_process_is_waited_for(call, tmp_path, monkeypatch):
 
 def test_a_row_that_fails_is_told_and_the_rest_goes_on(call, tmp_path):
     text = (tmp_path / "depth.toml").read_text()
-    (tmp_path / "depth.toml").write_text(text.replace('layers=24"\npub', 'heads=7"\npub'))
+    (tmp_path / "depth.toml").write_text(
+        text.replace('layers=24"\npub', "data=files('gone.txt')\"\npub")
+    )
     (tmp_path / "said.tsv").unlink()
     code, out, err = call(*TRAIN)
-    assert code == 65
+    assert code == 66
     assert "said.tsv is not there: two columns, text and label, from a farm" in err
     assert "two/seed-1/pretraining failed: " in err
     assert taken_up(tmp_path / "runs/tables/depth/tiny") == {"one-first/seed-1/pretraining": 1}
@@ -161,6 +164,25 @@ def test_a_row_that_fails_is_told_and_the_rest_goes_on(call, tmp_path):
     code, _, err = call(*TRAIN, "--out", "others")
     assert code == 66
     assert "no row without files that are not there" in err
+
+
+def test_rows_are_looked_at_before_one_is_trained(call, tmp_path):
+    text = (tmp_path / "depth.toml").read_text()
+    (tmp_path / "depth.toml").write_text(text.replace('"layers=24"', '"layers=24 heads=7"'))
+    code, _, err = call(*TRAIN)
+    assert (code, "row two, where" in err, "E201" in err) == (65, True, True)
+    (tmp_path / "depth.toml").write_text(text.replace('score = "mlm"', 'score = "sop"'))
+    code, _, err = call(*TRAIN)
+    assert (code, "measure perplexity: no evaluation has the score sop" in err) == (2, True)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_row_that_writes_what_all_rows_have_stays_like_them(tmp_path):
+    (tmp_path / "depth.toml").write_text(TABLE.replace('"layers=12"', '"H=768 E=384"'))
+    table = read_table(str(tmp_path / "depth.toml"))
+    jobs = Jobs(table, "tiny", Files(None, {"text": tmp_path}), tmp_path)
+    first, second = (next(iter(jobs.of(row, 1))).program().encoder for row in table.rows)
+    assert (first.hidden, first.embedding, second.hidden) == (32, 16, 32)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,50 @@
+"""Files that the runs of a table read, as ``--data`` names them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertc.diagnostics import MissingInputError, UsageError, listed
+from bertc.storage.paths import is_taken
+from bertc.tables.table import Need, Table
+
+
+@dataclass(frozen=True)
+class Files:
+    """Places of the files that a table needs: ``--data FOLDER`` and ``--data NAME=PATH``."""
+
+    folder: Path | None
+    named: Mapping[str, Path]
+
+    def of(self, name: str, need: Need) -> Path:
+        """The path of a need, whether there is anything or not."""
+        return self.named.get(name) or (self.folder or Path("data")) / need.path
+
+    def there(self, name: str, need: Need) -> bool:
+        """True if it is there."""
+        return is_taken(self.of(name, need))
+
+
+def data_files(table: Table, data: Sequence[str]) -> Files:
+    """The files that ``--data`` arguments name.
+
+    Raises:
+        UsageError: if one names what the table does not need, or two folders are given.
+        MissingInputError: if a path does not exist.
+    """
+    folder, named = None, dict[str, Path]()
+    for text in data:
+        name, sign, path = text.partition("=")
+        if not sign:
+            if folder:
+                raise UsageError(f"two folders of data: {folder}, {text}", help="NAME=PATH for one")
+            folder = Path(text)
+        elif name not in table.needs:
+            known = listed(table.needs) or "nothing"
+            raise UsageError(f"{table.name} needs no {name[:60]}", help=f"it needs {known}")
+        else:
+            named[name] = Path(path)
+    for each in (folder, *named.values()):
+        if each and not is_taken(each):
+            raise MissingInputError(f"there is no {each}", help="check the path after --data")
+    return Files(folder, named)
