@@ -44,7 +44,7 @@ def reproduce(
     The same command goes on where it was killed, and shares the rows with other processes that run
     it on the same folder.
     """
-    from bertc.failures import exit_code
+    from bertc.failures import BAD_SPEC, exit_code
     from bertc.tables import reproduce as tables
     from bertc.tables.listing import listing
 
@@ -52,6 +52,8 @@ def reproduce(
         full = scale or tables.PAPERS
         answer = tables.tell_costs(table, full, data or (), device) if table else listing()
         typer.echo(answer.as_json() if json else answer.as_table())
+        if not answer.is_sound:
+            raise typer.Exit(BAD_SPEC)
         return
     codes = list[int]()
     if show:

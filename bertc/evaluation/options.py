@@ -102,7 +102,10 @@ class Manner:
         if self.same_length and not memory:
             raise UsageError("same-length needs a memory", help="--memory 640")
         if self.sliding and not encoder.causal:
-            raise UsageError("sliding predicts next tokens: it needs a run with objective=clm")
+            raise UsageError(
+                "windows predict next tokens, which this run did not learn",
+                help="a run with objective=clm",
+            )
         if self.sliding and encoder.directions > 1:
             raise UsageError("sliding predicts next tokens alone, and this network learned both")
         if self.stride > max(1, self.sliding):

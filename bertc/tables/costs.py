@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 
 from bertc.diagnostics import BertcError, SpecError
 from bertc.estimate.units import bytes_text, count_text, duration_text, flops_text
+from bertc.storage.paths import is_taken
 from bertc.tables.drawing import drawn
 from bertc.tables.programs import Job, Jobs, estimated
-from bertc.tables.table import Table
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,8 @@ class RowCost:
     published_parameters: float | None = None
     published_flops: float | None = None
     why: str = ""
+    without: tuple[str, ...] = ()
+    """Runs that are not there yet, whose size the estimate does not know."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,11 @@ class Costs:
     rows: tuple[RowCost, ...]
     lacks: tuple[str, ...]
 
+    @property
+    def is_sound(self) -> bool:
+        """True if every row has an estimate."""
+        return not any(row.why for row in self.rows)
+
     def as_table(self) -> str:
         """A line a row, then what has to be brought."""
         head = ["row", "parameters", "published", "training FLOPs", "published", "memory", "time"]
@@ -47,6 +54,9 @@ class Costs:
         text = drawn([title for title, _ in filled], [*lines])
         notes = [f"each once, on {self.device}; tasks beside pretraining are not in it"]
         notes += [f"{row.name}: {row.why}" for row in self.rows if row.why]
+        waited = dict.fromkeys(name for row in self.rows for name in row.without)
+        if waited:
+            notes.append(f"without the sizes of runs that are not there yet: {', '.join(waited)}")
         return "\n".join([text, *notes, *self.lacks])
 
     def as_json(self) -> str:
@@ -59,7 +69,7 @@ def costs_of(jobs: Jobs, device: str) -> Costs:
     table = jobs.table
     firsts = [(row.name, next(iter(jobs.of(row, 1)))) for row in table.rows]
     before = [(f"before: {each.name}", jobs.before(each)) for each in table.before]
-    rows = [_cost(name, job, table, device) for name, job in (*before, *firsts)]
+    rows = [_cost(name, job, jobs, device) for name, job in (*before, *firsts)]
     every = [job for _, job in (*before, *firsts)]
     every += [job for row in table.rows for job in jobs.of(row, 1)]
     return Costs(table.name, jobs.name, device, tuple(rows), tuple(lacking(jobs, every)))
@@ -75,7 +85,8 @@ def lacking(jobs: Jobs, every: Sequence[Job]) -> list[str]:
     ]
 
 
-def _cost(name: str, job: Job, table: Table, device: str) -> RowCost:
+def _cost(name: str, job: Job, jobs: Jobs, device: str) -> RowCost:
+    table = jobs.table
     published = next((row.published for row in table.rows if row.name == name), {})
     printed = published.get("parameters"), published.get("flops")
     try:
@@ -89,6 +100,7 @@ def _cost(name: str, job: Job, table: Table, device: str) -> RowCost:
         told.memory.peak_bytes,
         told.time.seconds_total,
         *printed,
+        without=tuple(each for each in job.after if not is_taken(jobs.out / each)),
     )
 
 

@@ -34,6 +34,7 @@ class TableList:
     """The shipped tables."""
 
     tables: tuple[ListedTable, ...]
+    is_sound = True
 
     def as_table(self) -> str:
         """A line a table: name, rows, FLOPs of each scale, question and paper."""

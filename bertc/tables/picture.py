@@ -59,5 +59,6 @@ def save_picture(
             above.set_xlabel("published", color=PUBLISHED)
         axes.set_yticks(range(len(rows)), rows)
         axes.grid(alpha=0.3)
+        axes.margins(y=0.2)
     panels[0].invert_yaxis()
     save(figure, path, described=described)

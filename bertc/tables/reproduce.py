@@ -89,7 +89,7 @@ def train_table(
     lacks = lacking(jobs, every)
     if all(job.lacks for job in every):
         raise MissingInputError(
-            f"{table.name} has no row without files that are not there: {lacks[0]}",
+            "\n".join((f"{table.name} has no row without files that are not there:", *lacks)),
             help="--data FOLDER that has them, or --data NAME=PATH",
         )
     for line in lacks:

@@ -1,6 +1,7 @@
 """Tags of a text: made once into the cache, beside its tokens."""
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -178,13 +179,15 @@ def refuse_nothing_found(name: str, wanted: Sequence[str], tags: Sequence[TextTa
     if unknown := [label for label in wanted if label not in counts]:
         raise DataError(
             f"{name} has no label {unknown[0]}: it has {listed(counts) or 'none'}",
-            help=f"labels=[{', '.join(there)}]" if there else "train the tagger on labelled spans",
+            help=f"labels=[{', '.join(map(json.dumps, there))}]"
+            if there
+            else "train the tagger on labelled spans",
         )
     if not any(counts[label] for label in wanted or counts):
         sought = f"no span of {listed(wanted)}" if wanted and there else "no span"
         raise DataError(
             f"{name} found {sought} in the text of this run",
-            help=f"labels=[{', '.join(there)}], which it found"
+            help=f"labels=[{', '.join(map(json.dumps, there))}], which it found"
             if there
             else "name a tagger that learned this language and kind of text",
         )
