@@ -14,9 +14,10 @@ from pathlib import Path
 
 from bertc.resources import folder
 from bertc.tables.listing import COSTS, flops_by_scale, listing
+from bertc.tables.reading import read_table, shipped_tables
 from bertc.tables.results import TableResults
 from bertc.tables.showing import Shown
-from bertc.tables.table import Table, read_table, shipped_tables
+from bertc.tables.table import Table
 
 FOLDER = Path(__file__).parent / "tables"
 RESULTS = FOLDER / "results"

@@ -13,9 +13,10 @@ from bertc.tables.costs import Costs, costs_of, lacking
 from bertc.tables.files import Files, data_files
 from bertc.tables.looking import look_at_rows
 from bertc.tables.programs import Job, Jobs, with_equal_steps
+from bertc.tables.reading import read_table
 from bertc.tables.results import results_of
 from bertc.tables.showing import Shown
-from bertc.tables.table import PAPERS, Table, read_table
+from bertc.tables.table import PAPERS, Table
 
 __all__ = [
     "PAPERS",

@@ -3,10 +3,8 @@
 ``specs/tables/NAME.toml`` has no code. ``scales.toml`` there says what every table is shrunk to.
 """
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from pathlib import Path
 from string import Template
 from typing import Annotated, Any, Literal
 
@@ -15,19 +13,12 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationError,
     model_validator,
 )
 
-from bertc.diagnostics import DataError, MissingInputError, listed, nearest
+from bertc.diagnostics import listed
 from bertc.estimate import Convention
-from bertc.resources import folder
-from bertc.storage.plain_file import read_text
 
-TOML = ".toml"
-SCALES = "scales"
-"""The file with what scales are unless a table says otherwise."""
-_LARGEST_BYTES = 2**20
 ScaleName = Literal["full", "base", "small", "tiny"]
 PAPERS: ScaleName = "full"
 """The scale of the paper."""
@@ -230,59 +221,6 @@ def is_whole(text: str) -> bool:
 
 FIGURES = ("parameters", "flops")
 """Published figures that estimates have too."""
-
-
-def shipped_tables() -> dict[str, Path]:
-    """Shipped tables: files by name."""
-    paths = sorted((folder("specs") / "tables").glob(f"*{TOML}"))
-    return {path.stem: path for path in paths if path.stem != SCALES}
-
-
-def read_table(name: str) -> Table:
-    """Read a shipped table by its name, or one of your own by its file.
-
-    Raises:
-        MissingInputError: if there is none.
-        DataError: if it is no table; names the place.
-    """
-    shipped = shipped_tables()
-    if name in shipped:
-        return _read(shipped[name])
-    if name.endswith(TOML):
-        return _read(Path(name))
-    near = nearest(name, shipped)
-    help = f"did you mean {near}?" if near else f"tables: {listed(shipped, limit=600)}"
-    raise MissingInputError(f"there is no table `{name[:60]}`", help)
-
-
-def _read(path: Path) -> Table:
-    found = _parsed(path)
-    own = found.get("scales", {})
-    if not isinstance(own, dict):
-        raise _mistaken(path, "scales", "a table [scales.NAME] expected")
-    usual = _parsed(folder("specs") / "tables" / f"{SCALES}{TOML}")
-    scales = {name: {**usual.get(name, {}), **own.get(name, {})} for name in {**usual, **own}}
-    try:
-        return Table.model_validate({**found, "name": path.stem, "scales": scales})
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the table"
-        raise _mistaken(path, place, first["msg"].removeprefix("Value error, ")) from None
-
-
-def _parsed(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(read_text(path, _LARGEST_BYTES))
-    except tomllib.TOMLDecodeError as error:
-        raise DataError(
-            f"{path} is no TOML: {error}", help="docs/how-to/tables.md has one"
-        ) from None
-
-
-def _mistaken(path: Path, place: str, what: str) -> DataError:
-    return DataError(
-        f"{path}, {place}: {what}", help="docs/how-to/tables.md says what stands where"
-    )
 
 
 def _refuse_twins(names: Sequence[str], what: str) -> None:

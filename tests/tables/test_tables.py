@@ -11,7 +11,8 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.tables.files import Files
 from bertc.tables.programs import Jobs
-from bertc.tables.table import Row, Table, read_table, shipped_tables
+from bertc.tables.reading import read_table, shipped_tables
+from bertc.tables.table import Row, Table
 
 TOLERANCE = 0.03
 """Between printed and counted parameters; where they differ by more, the remark says why."""

@@ -11,7 +11,7 @@ from bertc.storage.claims import claim
 from bertc.tables import training
 from bertc.tables.files import Files
 from bertc.tables.programs import Jobs
-from bertc.tables.table import read_table
+from bertc.tables.reading import read_table
 from bertc.train import loop
 
 TABLE = """
