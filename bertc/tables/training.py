@@ -1,9 +1,9 @@
 """The runs of a table, trained one after another; several processes share a table's folder."""
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 from bertc.diagnostics import BertcError, CannotWriteError, StoppedError
@@ -52,7 +52,7 @@ def train_all(
             if not waited:
                 say(f"{len(pending)} runs are those of other processes, or wait for them")
             waited = True
-            time.sleep(LOOK_SECONDS)
+            sleep(LOOK_SECONDS)
         left = pending
     return [(job, failed[job.name]) for job in jobs if job.name in failed]
 

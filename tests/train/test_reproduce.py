@@ -141,7 +141,7 @@ def test_a_run_of_another_process_is_waited_for(call, tmp_path, monkeypatch):
         if len(looks) == 1:
             os.close(other)
 
-    monkeypatch.setattr(training.time, "sleep", sleep)
+    monkeypatch.setattr(training, "sleep", sleep)
     code, _, err = call(*TRAIN)
     assert code == 0, err
     assert "2 runs are those of other processes, or wait for them" in err
