@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bertc.inference.trained import Trained
     from bertc.nn import Model
     from bertc.runs.listing import Listing
-    from bertc.showing import Showing
+    from bertc.starting.showing import Showing
     from bertc.syntax import SpecLocation, Tree
     from bertc.syntax.load import Written
     from bertc.train.report import Report
@@ -127,8 +127,8 @@ def compile_spec(
         MissingInputError, DataError: if a file that decides a setting cannot be read.
     """
     from bertc import syntax
-    from bertc.aims import aimed
-    from bertc.equal import equalled
+    from bertc.choosing.aims import aimed
+    from bertc.choosing.equal import equalled
     from bertc.external import filled_in
 
     if isinstance(spec, Program):
@@ -184,7 +184,7 @@ def show(spec: str, overrides: Sequence[str] = ()) -> Showing:
     Raises:
         SpecError: with every mistake found.
     """
-    from bertc.showing import show as run
+    from bertc.starting.showing import show as run
 
     return run(spec, overrides)
 

@@ -170,13 +170,12 @@ def _read(term: Term) -> Term:
     imported = isinstance(task, own) and not task.train
     if not asks and (task.examples or imported):
         return term
-    from bertc.data.examples.task_sets import learned_examples
-    from bertc.data.layouts import found_labels, training_examples
+    from bertc.data.examples.training_facts import training_facts
 
-    examples = training_examples(task)
-    found: dict[str, Any] = {"examples": len(learned_examples(task, examples))}
+    facts = training_facts(task)
+    found: dict[str, Any] = {"examples": facts.examples}
     if asks:
-        found["labels"] = found_labels(task, examples)
+        found["labels"] = facts.labels
     return term.model_copy(update={"objective": task.model_copy(update=found)})
 
 

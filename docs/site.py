@@ -17,7 +17,7 @@ from pathlib import Path
 from bertc.api import points
 from bertc.estimate import estimate
 from bertc.estimate.units import bytes_text, duration_text, flops_text
-from bertc.gallery import gallery
+from bertc.starting.gallery import gallery
 
 ROOT = Path(__file__).parent.parent
 OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md")

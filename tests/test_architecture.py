@@ -73,6 +73,8 @@ ROOMS = (
     "train",
     "inference",
     "search",
+    "choosing",
+    "starting",
     "editor",
     "report",
     "watch",
@@ -80,7 +82,7 @@ ROOMS = (
     "commands",
 )
 """Folders of the package from the ground up: one imports only from those before it."""
-ON_TOP = ("editor", "tables", "commands")
+ON_TOP = ("choosing", "starting", "editor", "tables", "commands")
 """Rooms that call the Python functions of the package."""
 TORCH_FREE = (
     "editor",
@@ -288,7 +290,7 @@ OF_STORAGE = {"read_text", "read_bytes", "expanduser", "is_file", "is_dir", "exi
 OWN_FILES = (
     "resources.py", "syntax/read/grammar.py", "syntax/read/table.py", "diagnostics/codes.py",
     "estimate/machines/calibration.py", "host/machine.py", "host/resident.py",
-    "data/sources/docstrings.py", "data/cache/store.py", "syntax/files.py", "gallery.py",
+    "data/sources/docstrings.py", "data/cache/store.py", "syntax/files.py", "starting/gallery.py",
     "commands/completing.py",
     "planning/cores.py", "native/library.py",
 )  # fmt: skip

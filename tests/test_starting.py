@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from bertc.api import check, resolve, train
-from bertc.budget import Budget
+from bertc.choosing.budget import Budget
+from bertc.choosing.sizing import Machine, budget_named, machine_named
 from bertc.cli import main
 from bertc.commands import starting as commands
 from bertc.data.layouts.languages import language_named, language_of
 from bertc.data.layouts.survey import Survey, survey
 from bertc.diagnostics import DataError, Diagnostics, MissingInputError, UsageError
-from bertc.sizing import Machine, budget_named, machine_named
-from bertc.starting import NEEDS, Answers, purposes, start
+from bertc.starting.init import NEEDS, Answers, purposes, start
 from bertc.syntax.write.format import format_text
 from bertc.train.clock import evaluations_due
 

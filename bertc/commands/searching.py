@@ -40,7 +40,7 @@ def sweep(
     The same command goes on with a search that was stopped or killed, and joins one that another
     process works at. The best trial is printed as a spec; all else goes to stderr.
     """
-    from bertc.sweeping import sweep as run
+    from bertc.choosing.sweeping import sweep as run
 
     def say(text: str) -> None:
         typer.echo(text, err=True)

@@ -168,8 +168,8 @@ def fit_(
     Of several budgets the first in this order is used up, and the others are kept:
     parameters, FLOPs, time, memory, latency.
     """
-    from bertc.budget import budget
-    from bertc.fitting import choose
+    from bertc.choosing.budget import budget
+    from bertc.choosing.fitting import choose
 
     given = {"params": params, "flops": flops, "time": time, "memory": memory, "latency": latency}
     budgets = [budget(kind, text) for kind, text in given.items() if text is not None]

@@ -30,7 +30,7 @@ def list_specs(context: typer.Context, json: JsonOption = False) -> None:
     """
     if context.invoked_subcommand:
         return
-    from bertc.gallery import gallery, gallery_json, gallery_table
+    from bertc.starting.gallery import gallery, gallery_json, gallery_table
 
     typer.echo((gallery_json if json else gallery_table)(gallery()))
 
@@ -43,7 +43,7 @@ def show_specs(spec: SpecArgument, set: SetOption = None, json: JsonOption = Fal
     `here` is written in the spec itself, with what its comment says; then come the spec that it
     extends, by name, `default` and `derived` (the rule). Grids print each of their points.
     """
-    from bertc.showing import show
+    from bertc.starting.showing import show
 
     showing = show(spec, set or ())
     typer.echo(showing.as_json() if json else str(showing))
@@ -71,10 +71,10 @@ def init(
     The data are looked at: format, size, language, sentences, columns and labels. Each guess
     stands in the spec, to be changed there. Off a terminal only --text has to be given.
     """
+    from bertc.choosing.sizing import budget_named, machine_named
     from bertc.data.layouts.languages import language_named
     from bertc.data.layouts.survey import survey
-    from bertc.sizing import budget_named, machine_named
-    from bertc.starting import Answers, purposes, start
+    from bertc.starting.init import Answers, purposes, start
     from bertc.storage.durable import write, writing
     from bertc.storage.paths import is_taken
 
@@ -103,7 +103,7 @@ def is_terminal() -> bool:
 
 
 def _purpose(text: str) -> Any:
-    from bertc.starting import NEEDS
+    from bertc.starting.init import NEEDS
 
     if text in NEEDS:
         return text

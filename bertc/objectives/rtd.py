@@ -3,7 +3,7 @@
 Axes: b rows, s positions of a row, k replacements of a row, p predictions: s or k, n = b*p.
 """
 
-from typing import Literal, assert_never
+from typing import Literal, TypeVar, assert_never
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +20,7 @@ from bertc.ir.network.generator import (
     UnigramGenerator,
 )
 from bertc.ir.terms.masking import TAG_BITS
-from bertc.ir.terms.rtd import Restore, Rtd
+from bertc.ir.terms.rtd import ReplacedText, Restore, Rtd
 from bertc.nn import EncoderInputs, gather_positions
 from bertc.nn.body import BodyModule
 from bertc.nn.heads import CopyingTokenHead, Detector
@@ -36,11 +36,49 @@ from bertc.objectives.targets import (
     VocabTensors,
     scatter_tokens,
 )
-from bertc.objectives.term import Predicted, RowView, TermTensors, TextRows, TokenTensors, marked
+from bertc.objectives.term import (
+    HeadT,
+    Predicted,
+    RowView,
+    TermTensors,
+    TextRows,
+    TokenTensors,
+    marked,
+)
 from bertc.objectives.vocabulary import token_losses
 
+ReplacedNodeT = TypeVar("ReplacedNodeT", bound=ReplacedText)
+ReplacedT = TypeVar("ReplacedT", ReplacedTokens, RestoredTokens)
 
-class RtdTensors(TermTensors[Rtd, ReplacedTokens, Detector]):
+
+class ReplacedTextTensors(TermTensors[ReplacedNodeT, ReplacedT, HeadT]):
+    """A term on text in which tokens were replaced by guesses."""
+
+    def weights(self, own: ReplacedT) -> torch.Tensor:
+        """1 where a token is asked about, else 0; (b, s) or (b, k)."""
+        return own.classified
+
+    def chances(self, own: ReplacedT) -> torch.Tensor:
+        """A random number (b, k) per replaced token."""
+        return own.chances
+
+    def take_guesses(
+        self,
+        own: ReplacedT,
+        batch: MicroBatch,
+        reading: EncoderInputs,
+        guesses_bk: Int[torch.Tensor, "b k"],
+    ) -> EncoderInputs:
+        """Inputs with the guesses at the chosen positions; the first token of a row stays."""
+        ids_bs = scatter_tokens(batch.originals, own.positions, guesses_bk)
+        return reading._replace(token_ids=ids_bs)
+
+    def marks(self, own: ReplacedT, row: int) -> set[int]:
+        """Positions of the replaced tokens."""
+        return marked(own.positions, own.weights, row)
+
+
+class RtdTensors(ReplacedTextTensors[Rtd, ReplacedTokens, Detector]):
     """Binary classification of every token: original or replaced."""
 
     def targets(
@@ -76,29 +114,6 @@ class RtdTensors(TermTensors[Rtd, ReplacedTokens, Detector]):
         losses_bs = F.binary_cross_entropy_with_logits(logits_bs, labels_bs, reduction="none")
         return Predicted(losses_bs, (logits_bs > 0) == replaced_bs, labels=labels_bs)
 
-    def weights(self, own: ReplacedTokens) -> torch.Tensor:
-        """1 where a token is classified, else 0; (b, s) or (b, k)."""
-        return own.classified
-
-    def chances(self, own: ReplacedTokens) -> torch.Tensor:
-        """A random number (b, k) per replaced token."""
-        return own.chances
-
-    def take_guesses(
-        self,
-        own: ReplacedTokens,
-        batch: MicroBatch,
-        reading: EncoderInputs,
-        guesses_bk: Int[torch.Tensor, "b k"],
-    ) -> EncoderInputs:
-        """Inputs with the guesses at the chosen positions; the first token of a row stays."""
-        ids_bs = scatter_tokens(batch.originals, own.positions, guesses_bk)
-        return reading._replace(token_ids=ids_bs)
-
-    def marks(self, own: ReplacedTokens, row: int) -> set[int]:
-        """Positions of the replaced tokens."""
-        return marked(own.positions, own.weights, row)
-
     def explain(self, own: ReplacedTokens, view: RowView) -> list[tuple[str, str]]:
         """Numbers of tokens classified and replaced."""
         replaced, classified = self.marks(own, view.row), int(own.classified[view.row].sum())
@@ -121,7 +136,10 @@ class RtdTensors(TermTensors[Rtd, ReplacedTokens, Detector]):
         return other_bs if self.node.over == "all" else other_bs.gather(1, own.positions)
 
 
-class RestoreTensors(TokenTensors[Restore, RestoredTokens, nn.Module]):
+class RestoreTensors(
+    ReplacedTextTensors[Restore, RestoredTokens, nn.Module],
+    TokenTensors[Restore, RestoredTokens, nn.Module],
+):
     """The original of each replaced token, or of all tokens."""
 
     def targets(
@@ -155,29 +173,6 @@ class RestoreTensors(TokenTensors[Restore, RestoredTokens, nn.Module]):
         copies_n = head.copy(states[0]).float().reshape(-1)
         losses_n = copied_losses(by_head.losses, copies_n, same_n)
         return Predicted(losses_n, torch.where(copies_n > 0, same_n, by_head.hits))
-
-    def weights(self, own: RestoredTokens) -> torch.Tensor:
-        """1 where a token is predicted, else 0; (b, s) or (b, k)."""
-        return own.classified
-
-    def chances(self, own: RestoredTokens) -> torch.Tensor:
-        """A random number (b, k) per replaced token."""
-        return own.chances
-
-    def take_guesses(
-        self,
-        own: RestoredTokens,
-        batch: MicroBatch,
-        reading: EncoderInputs,
-        guesses_bk: Int[torch.Tensor, "b k"],
-    ) -> EncoderInputs:
-        """Inputs with the guesses at the chosen positions; the first token of a row stays."""
-        ids_bs = scatter_tokens(batch.originals, own.positions, guesses_bk)
-        return reading._replace(token_ids=ids_bs)
-
-    def marks(self, own: RestoredTokens, row: int) -> set[int]:
-        """Positions of the replaced tokens."""
-        return marked(own.positions, own.weights, row)
 
     def explain(self, own: RestoredTokens, view: RowView) -> list[tuple[str, str]]:
         """Numbers of tokens predicted and replaced."""

@@ -6,14 +6,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
-from bertc.diagnostics import DataError
-from bertc.runs.metrics import FINITE, Count, append_line
-from bertc.storage.paths import is_taken
-from bertc.storage.plain_file import read_bytes
-
-LARGEST_BYTES = 2**24
+from bertc.runs.lines import FINITE, Count, append_line, read_lines
 
 
 @dataclass(frozen=True)
@@ -49,17 +44,4 @@ def read(path: Path) -> list[Attempt]:
         MissingInputError: if it cannot be read.
         DataError: if a line is not what a run writes; names it.
     """
-    if not is_taken(path):
-        return []
-    lines = read_bytes(path, LARGEST_BYTES).split(b"\n")[:-1]
-    return [_attempt(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
-
-
-def _attempt(raw: bytes, place: str) -> Attempt:
-    try:
-        return _ATTEMPT.validate_json(raw)
-    except ValidationError:
-        raise DataError(
-            f"{place} is damaged: it is not what a run writes",
-            help="restore a copy, or remove the line",
-        ) from None
+    return read_lines(path, _ATTEMPT)

@@ -6,18 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, Required, Self
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
-from bertc.diagnostics import DataError
+from bertc.runs.lines import FINITE, LARGEST_BYTES, Count, line_of, read_lines, whole_lines
 from bertc.storage import durable
-from bertc.storage.paths import is_taken
-from bertc.storage.plain_file import opened, read_bytes
-
-LARGEST_BYTES = 2**30
-FINITE = ConfigDict(strict=True, allow_inf_nan=False)
-"""Validation of files that runs wrote: no conversions, no NaN."""
-Count = Annotated[int, Field(ge=0, le=2**62)]
+from bertc.storage.plain_file import opened
 
 
 class Ended(TypedDict):
@@ -145,11 +139,7 @@ def read(path: Path, limit_bytes: int | None = None) -> list[Line]:
         MissingInputError: if it cannot be read.
         DataError: if a line is not what a run writes; names it.
     """
-    if not is_taken(path):
-        return []
-    raw = read_bytes(path, LARGEST_BYTES)[:limit_bytes]
-    lines = raw[: raw.rfind(b"\n") + 1].split(b"\n")[:-1]
-    return [_line(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
+    return read_lines(path, _LINE, limit_bytes)
 
 
 def read_on(path: Path, start: int) -> tuple[list[Line], int]:
@@ -164,34 +154,4 @@ def read_on(path: Path, start: int) -> tuple[list[Line], int]:
         raw = file.read(LARGEST_BYTES)
     whole = raw.rfind(b"\n") + 1
     lines = raw[:whole].split(b"\n")[:-1]
-    return [_line(line, f"{path} after byte {start:,}") for line in lines], start + whole
-
-
-def _line(raw: bytes, place: str) -> Line:
-    try:
-        return _LINE.validate_json(raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-        part = ".".join(map(str, first["loc"]))
-        what = f"{part} is missing or not what a run writes" if part else "it is no JSON object"
-        raise DataError(
-            f"{place} is damaged: {what}", help="restore a copy, or remove the line"
-        ) from None
-
-
-def append_line(path: Path, line: dict[str, Any]) -> None:
-    """Append a line, in place of half a one that a kill or a full disk left.
-
-    Raises:
-        CannotWriteError: if the disk has no room.
-    """
-    text = json.dumps(line, allow_nan=False).encode() + b"\n"
-    with durable.writing(path, len(text)), open(path, "ab+") as file:
-        file.truncate(whole_lines(path))
-        file.write(text)
-
-
-def whole_lines(path: Path, limit_bytes: int = LARGEST_BYTES) -> int:
-    """The length in bytes of the whole lines among the first bytes of a file."""
-    with open(path, "rb") as file:
-        return file.read(limit_bytes).rfind(b"\n") + 1
+    return [line_of(line, _LINE, f"{path} after byte {start:,}") for line in lines], start + whole

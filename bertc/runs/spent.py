@@ -5,14 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from bertc.diagnostics import DataError
-from bertc.runs.metrics import FINITE, Count, append_line
-from bertc.storage.paths import is_taken
-from bertc.storage.plain_file import read_bytes
-
-LARGEST_BYTES = 2**28
+from bertc.runs.lines import FINITE, Count, append_line, read_lines
 
 
 @dataclass(frozen=True)
@@ -53,10 +48,7 @@ def read(path: Path) -> list[Usage]:
         MissingInputError: if it cannot be read.
         DataError: if a line is not what a run writes; names it.
     """
-    if not is_taken(path):
-        return []
-    lines = read_bytes(path, LARGEST_BYTES).split(b"\n")[:-1]
-    return [_spent(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
+    return read_lines(path, _USAGE)
 
 
 def by_stage(lines: Sequence[Usage]) -> dict[str, Usage]:
@@ -78,13 +70,3 @@ def _together(lines: Sequence[Usage]) -> Usage:
         dict(seconds),
         *next(((s.parts, s.profiled_seconds) for s in reversed(lines) if s.parts), ({}, 0.0)),
     )
-
-
-def _spent(raw: bytes, place: str) -> Usage:
-    try:
-        return _USAGE.validate_json(raw)
-    except ValidationError:
-        raise DataError(
-            f"{place} is damaged: it is not what a run writes",
-            help="restore a copy, or remove the line",
-        ) from None

@@ -17,7 +17,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from bertc.diagnostics import BertcError, CannotWriteError, DataError, StoppedError, UsageError
 from bertc.runs.figures import LineFigures
 from bertc.runs.following import Following
-from bertc.runs.metrics import FINITE, Count
+from bertc.runs.lines import FINITE, Count
 from bertc.storage import durable
 from bertc.storage.paths import is_taken
 from bertc.storage.plain_file import read_bytes

@@ -17,7 +17,8 @@ from bertc.nn import Model, build
 from bertc.optim.by_tensor import Moments
 from bertc.optim.optimizers import zero_moments
 from bertc.runs import checkpoints
-from bertc.runs.metrics import FINITE, Count, Sums
+from bertc.runs.lines import FINITE, Count
+from bertc.runs.metrics import Sums
 from bertc.step.memory import shapes
 from bertc.train.beginning.growth import move
 from bertc.train.beginning.init_from import Source

@@ -23,10 +23,10 @@ from typing import Any
 from playwright.sync_api import sync_playwright
 
 from bertc.api import points
+from bertc.choosing.sweeping import sweep
 from bertc.diagnostics import StoppedError
 from bertc.parents import parent_of
 from bertc.report.report import attention_page, report_page
-from bertc.sweeping import sweep
 from bertc.train import loop
 from bertc.train.grid import train_grid
 from bertc.train.loop import train

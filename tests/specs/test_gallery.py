@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from bertc.api import resolve
-from bertc.gallery import (
+from bertc.resources import shipped_specs
+from bertc.starting.gallery import (
     Shipped,
     gallery_json,
     gallery_table,
     paper_of,
     sentence_of,
 )
-from bertc.resources import shipped_specs
-from bertc.showing import show
+from bertc.starting.showing import show
 
 
 @pytest.mark.parametrize("name", shipped_specs())

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from bertc import passes, syntax
-from bertc.aims import aimed
 from bertc.begun import vectors_fit
+from bertc.choosing.aims import aimed
+from bertc.choosing.equal import equalled
 from bertc.diagnostics import Diagnostics, UsageError, codes, explain
-from bertc.equal import equalled
 from bertc.external import filled_in
 from bertc.interop.foreseen import remark_own_layout
 

@@ -1,5 +1,7 @@
 """Runs on copies of their examples: tags and masked words of trained runs, steps, resuming."""
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,10 +14,11 @@ from bertc.diagnostics import DataError, SpecError, StoppedError
 from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.inference.preview import preview
 from bertc.interop.loading import load
-from bertc.train import finish
 from bertc.train.loop import train
-from tests.net.programs import FARM, PROGRAMS, TOY
+from tests.net.programs import PROGRAMS, TOY
 from tests.train.test_training import stop_after
+
+pytestmark = pytest.mark.usefixtures("in_the_farm")
 
 SENTENCES = ("the old hens sit in the gate", "the ducks", "")
 
@@ -25,22 +28,12 @@ def text(name: str, **changed: str) -> str:
     return " ".join(f"{key}={value}" for key, value in settings.items() if value)
 
 
-@pytest.fixture(autouse=True)
-def in_the_farm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(FARM)
-    monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
-
-
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(tmp_path_factory: pytest.TempPathFactory, farm_run: Callable[[str], Path]) -> Path:
     """A tagger and a masked-language model, each of a few steps."""
     folder = tmp_path_factory.mktemp("runs")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.chdir(FARM)
-        patched.setattr(finish, "plot", lambda lines, path: path.touch())
-        for name, program in (("tagger", "tagging"), ("mlm", "mlm")):
-            (resolved,) = points(text(program))
-            train(resolved, folder / name, cache=folder / "cache", quiet=True)
+    for name, program in (("tagger", "tagging"), ("mlm", "mlm")):
+        shutil.copytree(farm_run(text(program)), folder / name)
     return folder
 
 

@@ -14,11 +14,12 @@ from bertc.interop.loading import load
 from bertc.nn import build
 from bertc.onnx.graph import refuse_unsayable
 from bertc.step import lessons
-from bertc.train import finish
 from bertc.train.loop import train
-from tests.net.programs import FARM, TOY
+from tests.net.programs import TOY
 from tests.train.test_lessons import losses, text
 from tests.train.test_training import stop_after
+
+pytestmark = pytest.mark.usefixtures("in_the_farm")
 
 TUNED = {**TOY, "recipe": "bert", "seq": "24", "steps": "3", "layers": "3", "dropout": "0.1"}
 CASES = {
@@ -30,12 +31,6 @@ CASES = {
     "spans": ('squad(".", version=2)', "concat(2)"),
     "pooled": ('glue(rte, "RTE", dropout=0)', "last"),
 }
-
-
-@pytest.fixture(autouse=True)
-def in_the_farm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(FARM)
-    monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
 
 
 def program(kind: str, **changed: str) -> Any:

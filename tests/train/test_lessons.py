@@ -12,11 +12,12 @@ from bertc.api import check, estimate, points
 from bertc.diagnostics import DataError, Diagnostics, StoppedError
 from bertc.ir.program.lessons import Counts, kept_by, lesson_bytes, lesson_shapes
 from bertc.step import lessons
-from bertc.train import finish
 from bertc.train import lessons as keeping
 from bertc.train.loop import train
-from tests.net.programs import FARM, TOY
+from tests.net.programs import TOY
 from tests.train.test_training import stop_after
+
+pytestmark = pytest.mark.usefixtures("in_the_farm")
 
 RTE = 'glue(rte, "RTE", dropout=0)'
 TUNED = {**TOY, "recipe": "bert", "seq": "24", "steps": "4"}
@@ -33,12 +34,6 @@ TASKS = {
 
 def text(settings: dict[str, str], **changed: str) -> str:
     return " ".join(f"{name}={value}" for name, value in {**settings, **changed}.items() if value)
-
-
-@pytest.fixture(autouse=True)
-def in_the_farm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(FARM)
-    monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
 
 
 class Made:

@@ -1,6 +1,7 @@
 """Masking the spans of a tagger that bertc trained, with other tokens than its own."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ from bertc.data.examples.word_spans import split_text
 from bertc.diagnostics import BertcError, DataError
 from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.inference.preview import preview
-from bertc.train import finish
 from bertc.train.loop import train
-from tests.net.programs import FARM, PROGRAMS, TOY
+from tests.net.programs import PROGRAMS, TOY
+from tests.train.conftest import text as farm_text
+
+pytestmark = pytest.mark.usefixtures("in_the_farm")
 
 
 def text(objective: str, **changed: str) -> str:
@@ -21,24 +24,13 @@ def text(objective: str, **changed: str) -> str:
     return " ".join(f"{key}={value}" for key, value in settings.items())
 
 
-@pytest.fixture(autouse=True)
-def in_the_farm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(FARM)
-    monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
-
-
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(tmp_path_factory: pytest.TempPathFactory, farm_run: Callable[[str], Path]) -> Path:
     """A tagger of birds and places, another, and a run that learned no tags."""
     folder = tmp_path_factory.mktemp("runs")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.chdir(FARM)
-        patched.setattr(finish, "plot", lambda lines, path: path.touch())
-        tags = {**TOY, **PROGRAMS["tagging"], "steps": "12", "eval_every": "12"}
-        for name, settings in (("tagger", tags), ("other", {**tags, "seed": "1"}), ("mlm", TOY)):
-            spec = " ".join(f"{key}={value}" for key, value in settings.items() if value)
-            (resolved,) = points(spec)
-            train(resolved, folder / name, cache=folder / "cache", quiet=True)
+    tags = {**TOY, **PROGRAMS["tagging"], "steps": "12", "eval_every": "12"}
+    for name, settings in (("tagger", tags), ("other", {**tags, "seed": "1"}), ("mlm", TOY)):
+        shutil.copytree(farm_run(farm_text(settings)), folder / name)
     return folder
 
 

@@ -8,6 +8,7 @@ from bertc.data.layouts.parts import (
     scored_examples,
     scored_parts,
     training_examples,
+    training_source,
 )
 from bertc.data.layouts.table import source_name
 
@@ -20,4 +21,5 @@ __all__ = [
     "scored_examples",
     "scored_parts",
     "training_examples",
+    "training_source",
 ]

@@ -11,7 +11,7 @@ from bertc.data.layouts.own import own_parts, read_own
 from bertc.data.layouts.race import race_parts, read_race
 from bertc.data.layouts.related import read_related, related_parts
 from bertc.data.layouts.squad import read_squad, squad_parts
-from bertc.data.layouts.table import source_name
+from bertc.data.layouts.table import ExampleSource, source_name
 from bertc.data.layouts.xnli import read_xnli, xnli_parts
 from bertc.diagnostics import DataError, MissingInputError, listed
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Embed, Read, Regress, Tag
@@ -38,6 +38,15 @@ def training_examples(task: AnyTask) -> list[Example]:
         DataError: it is damaged, or not of the task's layout; names file and line.
     """
     return _read(task, _part(task, "train"), labelled=True)
+
+
+def training_source(task: AnyTask) -> ExampleSource:
+    """The file, folder or data set of a task's training examples.
+
+    Raises:
+        MissingInputError: none is there.
+    """
+    return _part(task, "train").source
 
 
 def dev_parts(task: AnyTask) -> tuple[str, ...]:

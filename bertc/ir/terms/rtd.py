@@ -12,25 +12,41 @@ from bertc.ir.terms.masking import Replace
 from bertc.ir.terms.node import FP32, LONG, LanguageModel, RowShape, TextTerm
 
 
-class Rtd(TextTerm):
-    """Classify every token as original (0) or replaced (1) (ELECTRA 3).
-
-    ``add_cls``: the state of a row's first token is added to each, and the sum normed, before the
-    head (DeBERTa-v3).
+class ReplacedText(TextTerm):
+    """A term on text in which tokens were replaced by guesses (ELECTRA 3).
 
     ``over``: all real tokens, or only those chosen for replacement. The chosen ones are those that
     ``mlm`` predicts, or without mlm a fraction ``p`` of the tokens.
     """
 
+    over: Literal["all", "masked"]
+    p: Annotated[float, Field(gt=0, le=1)] = 0.15  # configure_pretraining.py mask_prob
+    positional = ("over",)
+    needs_replacements = True
+    system = "electra"
+
+    @property
+    def masks_alone(self) -> Mlm:
+        """A fraction ``p`` of the tokens, each masked for a generator."""
+        return Mlm(p=self.p, replace=Replace(mask=100, random=0, keep=0))
+
+    def head_rows(self, rows: RowShape) -> int:
+        """One per token that is asked about."""
+        return rows.seq if self.over == "all" else rows.predictions
+
+
+class Rtd(ReplacedText):
+    """Classify every token as original (0) or replaced (1) (ELECTRA 3).
+
+    ``add_cls``: the state of a row's first token is added to each, and the sum normed, before the
+    head (DeBERTa-v3).
+    """
+
     kind: Literal["rtd"] = "rtd"
     over: Literal["all", "masked"] = "all"  # run_pretraining.py: all that input_mask covers
-    p: Annotated[float, Field(gt=0, le=1)] = 0.15  # configure_pretraining.py mask_prob
     add_cls: Off = False
-    positional = ("over",)
     scored = "binary"
-    needs_replacements = True
     detects = True
-    system = "electra"
 
     @property
     def head_node(self) -> DetectorHead:
@@ -42,15 +58,6 @@ class Rtd(TextTerm):
         """With a norm before the head if it has one."""
         return cls(add_cls="heads.rtd.norm.weight" in shapes)
 
-    @property
-    def masks_alone(self) -> Mlm:
-        """A fraction ``p`` of the tokens, each masked for a generator."""
-        return Mlm(p=self.p, replace=Replace(mask=100, random=0, keep=0))
-
-    def head_rows(self, rows: RowShape) -> int:
-        """One per classified token."""
-        return rows.seq if self.over == "all" else rows.predictions
-
     def outputs(self, rows: RowShape) -> int | None:
         """All states, or those of the chosen tokens, and the first of the example of each."""
         return None if self.over == "all" else (1 + self.add_cls) * rows.predictions
@@ -60,34 +67,20 @@ class Rtd(TextTerm):
         return LONG * rows.predictions + (FP32 * rows.seq if self.over == "all" else 0)
 
 
-class Restore(LanguageModel):
+class Restore(ReplacedText, LanguageModel):
     """Predict the original tokens where a generator replaced some (ELECTRA 3.4).
 
     ``over=masked``: those chosen for replacement, "Replace MLM"; ``all``: every real token,
-    "All-Tokens MLM", where a score per token says whether it is copied from the input. The chosen
-    ones are those that ``mlm`` predicts, or without mlm a fraction ``p`` of the tokens.
+    "All-Tokens MLM", where a score per token says whether it is copied from the input.
     """
 
     kind: Literal["restore"] = "restore"
-    over: Literal["masked", "all"] = "masked"
-    p: Annotated[float, Field(gt=0, le=1)] = 0.15  # configure_pretraining.py mask_prob
-    positional = ("over",)
-    needs_replacements = True
-    system = "electra"
+    over: Literal["all", "masked"] = "masked"
 
     @property
     def head_node(self) -> HeadNode:
         """The vocabulary head, with a score for copying if all tokens are predicted."""
         return CopyingHead() if self.over == "all" else VocabularyHead()
-
-    @property
-    def masks_alone(self) -> Mlm:
-        """A fraction ``p`` of the tokens, each masked for a generator."""
-        return Mlm(p=self.p, replace=Replace(mask=100, random=0, keep=0))
-
-    def head_rows(self, rows: RowShape) -> int:
-        """One per predicted token."""
-        return rows.seq if self.over == "all" else rows.predictions
 
     def outputs(self, rows: RowShape) -> int | None:
         """All states, or those of the chosen tokens."""

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from bertc.budget import Budget, budget
-from bertc.choice import SPENT as SPENDING
-from bertc.choice import Candidate
+from bertc.choosing.budget import Budget, budget
+from bertc.choosing.choice import SPENT as SPENDING
+from bertc.choosing.choice import Candidate
+from bertc.choosing.fitting import choose_among
 from bertc.diagnostics import Diagnostics, UsageError
 from bertc.estimate.machines.accelerators import accelerator_called
 from bertc.estimate.machines.devices import device_named
 from bertc.external import filled_in
-from bertc.fitting import choose_among
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.written import Given, Program
 from bertc.syntax import load

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from bertc import cli
-from bertc import fitting as module
 from bertc.api import points, resolve
-from bertc.budget import Budget, budget
+from bertc.choosing import fitting as module
+from bertc.choosing.budget import Budget, budget
+from bertc.choosing.fitting import choose
 from bertc.diagnostics import SpecError, UsageError
 from bertc.estimate import estimate
-from bertc.fitting import choose
 from bertc.syntax import show
 
 LISTS = "layers={1, 2, 4} hidden={64, 128} vocab=1k seq=64 steps=200"

@@ -3,8 +3,8 @@
 import pytest
 
 from bertc import api
+from bertc.choosing.equal import most_steps
 from bertc.diagnostics import SpecError
-from bertc.equal import most_steps
 from bertc.estimate import as_table, estimate
 from bertc.syntax import show
 from bertc.syntax.load import load

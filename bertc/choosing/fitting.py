@@ -10,10 +10,10 @@ from dataclasses import replace
 from math import inf
 
 from bertc.api import points
-from bertc.budget import UNITS, Budget
-from bertc.choice import SPENT, Candidate, Choice
+from bertc.choosing.budget import UNITS, Budget
+from bertc.choosing.choice import SPENT, Candidate, Choice
+from bertc.choosing.equal import STEPS, most_steps, with_steps
 from bertc.diagnostics import Diagnostics, SpecError, UsageError
-from bertc.equal import STEPS, most_steps, with_steps
 from bertc.estimate import Estimate, estimate
 from bertc.estimate.latency.cases import Shape
 from bertc.estimate.latency.predicted import TOKENS_OF_A_TEXT, text_seconds

@@ -14,9 +14,9 @@ from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.passes.tasks import without_unread
 from bertc.syntax.read.shapes import setting_shape
+from bertc.syntax.write.format import LINE_WIDTH
 from bertc.syntax.write.show import quoted, show_value
 
-LINE_WIDTH = 100
 COMMENT_COLUMN = 44
 SAID = {"written": "here", "set": "--set", "default": "default", "derived": "derived"}
 """Words for the origin of a value; for ``extends`` it is the name of the base."""

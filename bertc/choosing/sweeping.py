@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertc.api import points
-from bertc.budget import UNITS, budget
+from bertc.choosing.budget import UNITS, budget
 from bertc.diagnostics import UsageError
 from bertc.ir.learning.equal import Equal
 from bertc.ir.program.resolved import Resolved

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bertc.api import check, points
-from bertc.budget import Budget, budget
-from bertc.choice import SPENT
+from bertc.choosing.budget import Budget, budget
+from bertc.choosing.choice import SPENT
+from bertc.choosing.sizing import Machine, Parts, Sized, shapes, sized
 from bertc.data.layouts.columns import RelatedColumns, related_of
 from bertc.data.layouts.related import LINES
 from bertc.data.layouts.survey import Survey
@@ -17,7 +18,6 @@ from bertc.diagnostics import Diagnostics, UsageError, escaped, listed
 from bertc.estimate import Estimate, estimate
 from bertc.estimate.units import bytes_text, count_text, duration_text, flops_text, several
 from bertc.external import row_lengths
-from bertc.sizing import Machine, Parts, Sized, shapes, sized
 from bertc.storage.endings import suffix
 from bertc.syntax.write.format import format_text
 from bertc.syntax.write.show import quoted

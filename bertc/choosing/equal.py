@@ -6,7 +6,7 @@ The points of a grid get the same budget, that of the first one or a stated one.
 import math
 from collections.abc import Callable, Sequence
 
-from bertc.aims import aimed
+from bertc.choosing.aims import aimed
 from bertc.diagnostics import Diagnostics
 from bertc.estimate import estimate
 from bertc.estimate.units import duration_text, flops_text

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bertc.budget import Budget
+from bertc.choosing.budget import Budget
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program
 from bertc.syntax import show

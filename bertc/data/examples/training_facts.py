@@ -1,0 +1,44 @@
+"""Numbers and labels of training examples, found once for as long as their file stays as it is."""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from bertc.data.examples.task_sets import learned_examples
+from bertc.data.layouts import found_labels, training_examples, training_source
+from bertc.data.sources.files import file_identity
+from bertc.ir.learning.custom_task import AnyTask
+from bertc.storage.paths import is_file
+
+TASKS_REMEMBERED = 64
+"""Tasks whose findings are remembered."""
+
+
+class TrainingFacts(NamedTuple):
+    """Training examples of a task: how many, and their labels unless it names them."""
+
+    examples: int
+    labels: tuple[str, ...]
+
+
+def training_facts(task: AnyTask) -> TrainingFacts:
+    """Count the training examples of a task.
+
+    Raises:
+        MissingInputError, DataError: as ``training_examples`` and ``found_labels``.
+    """
+    source = training_source(task)
+    if isinstance(source, Path) and is_file(source):
+        return _unchanged(task, file_identity(source))
+    return _read(task)
+
+
+@lru_cache(maxsize=TASKS_REMEMBERED)
+def _unchanged(task: AnyTask, identity: tuple[object, ...]) -> TrainingFacts:
+    return _read(task)
+
+
+def _read(task: AnyTask) -> TrainingFacts:
+    examples = training_examples(task)
+    labels = () if getattr(task, "labels", ()) else found_labels(task, examples)
+    return TrainingFacts(len(learned_examples(task, examples)), labels)

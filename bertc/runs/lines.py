@@ -1,0 +1,67 @@
+"""Files that a run appends to: one JSON object a line. Loads no torch."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from bertc.diagnostics import DataError
+from bertc.storage import durable
+from bertc.storage.paths import is_taken
+from bertc.storage.plain_file import read_bytes
+
+LARGEST_BYTES = 2**30
+FINITE = ConfigDict(strict=True, allow_inf_nan=False)
+"""Validation of files that runs wrote: no conversions, no NaN."""
+Count = Annotated[int, Field(ge=0, le=2**62)]
+LineT = TypeVar("LineT")
+
+
+def read_lines(path: Path, kind: TypeAdapter[LineT], limit_bytes: int | None = None) -> list[LineT]:
+    """Read the whole lines of a file, or of its first bytes; [] without a file.
+
+    Raises:
+        MissingInputError: if it cannot be read.
+        DataError: if a line is not what a run writes; names it.
+    """
+    if not is_taken(path):
+        return []
+    raw = read_bytes(path, LARGEST_BYTES)[:limit_bytes]
+    lines = raw[: raw.rfind(b"\n") + 1].split(b"\n")[:-1]
+    return [line_of(line, kind, f"{path}:{number}") for number, line in enumerate(lines, 1)]
+
+
+def line_of(raw: bytes, kind: TypeAdapter[LineT], place: str) -> LineT:
+    """A line as its type; ``place`` is where it stands, for the error.
+
+    Raises:
+        DataError: if it is not what a run writes.
+    """
+    try:
+        return kind.validate_json(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        part = ".".join(map(str, first["loc"]))
+        what = f"{part} is missing or not what a run writes" if part else "it is no JSON object"
+        raise DataError(
+            f"{place} is damaged: {what}", help="restore a copy, or remove the line"
+        ) from None
+
+
+def append_line(path: Path, line: dict[str, Any]) -> None:
+    """Append a line, in place of half a one that a kill or a full disk left.
+
+    Raises:
+        CannotWriteError: if the disk has no room.
+    """
+    text = json.dumps(line, allow_nan=False).encode() + b"\n"
+    with durable.writing(path, len(text)), open(path, "ab+") as file:
+        file.truncate(whole_lines(path))
+        file.write(text)
+
+
+def whole_lines(path: Path, limit_bytes: int = LARGEST_BYTES) -> int:
+    """The length in bytes of the whole lines among the first bytes of a file."""
+    with open(path, "rb") as file:
+        return file.read(limit_bytes).rfind(b"\n") + 1
