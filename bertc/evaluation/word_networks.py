@@ -70,6 +70,9 @@ class TrainedNetworks:
         model, vocabulary = self._loaded(folder)
         stage, task = _tagging(model.resolved, folder)
         encoder, spoken = model.resolved.encoder, [text for text in texts if text.words]
+        if not spoken:
+            yield from [()] * len(texts)
+            return
         examples = [TaggedExample("", text.words, ()) for text in spoken]
         rows = encode(
             task, examples, vocabulary, encoder.room or stage.seq, encoder.kinds_of_segments

@@ -45,6 +45,8 @@ def test_a_tagger_tags_every_word(runs: Path) -> None:
     split = [split_text(sentence) for sentence in SENTENCES]
     found = [*TrainedNetworks("cpu").tags(str(runs / "tagger"), split, Silent())]
     assert [len(tags) for tags in found] == [7, 2, 0]
+    none = [split_text("")] * 2
+    assert [*TrainedNetworks("cpu").tags(str(runs / "tagger"), none, Silent())] == [(), ()]
     with pytest.raises(DataError, match="is no tagger"):
         next(TrainedNetworks("cpu").tags(str(runs / "mlm"), split, Silent()))
 

@@ -135,11 +135,13 @@ def _tagged(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> Non
             add_special_tokens=False,
         )
         for number, (example, encoding) in enumerate(zip(part, encodings, strict=True), at):
-            of_word = np.array([-1 if w is None else w for w in encoding.word_ids], dtype=np.int64)
-            ids = encoding.ids[:max_tokens]
-            words, firsts = np.unique(of_word[:max_tokens], return_index=True)
+            of_word = np.array(encoding.word_ids, dtype=np.int64)
+            firsts = np.flatnonzero(np.diff(of_word[:max_tokens], prepend=-1))
+            ids, words = encoding.ids[:max_tokens], of_word[firsts]
             # A word without any token, such as a lone accent, has no state to predict from.
-            token_less = np.setdiff1d(np.arange(len(example.words)), of_word)
+            tokenised = np.zeros(len(example.words), dtype=bool)
+            tokenised[of_word] = True
+            token_less = np.flatnonzero(~tokenised)
             rows.tokenless_words += [example.words[place] for place in token_less]
             rows.num_unread += len(example.words) - len(words) - len(token_less)
             rows.num_cut += len(encoding.ids) > max_tokens
