@@ -194,7 +194,7 @@ def test_what_is_no_data_is_said(data: Path) -> None:
     (data / "x.json").write_text("{}")
     with pytest.raises(DataError, match="SQuAD"):
         survey("x.json")
-    with pytest.raises(UsageError, match="--for tag needs files of words and tags"):
+    with pytest.raises(UsageError, match="words and tags in columns, but .* has columns$"):
         start(survey("train.csv"), Answers(purpose="tag"))
     with pytest.raises(UsageError, match="no network is within 1.00k: the smallest takes"):
         start(survey("text"), Answers(budget=Budget("params", 1e3)))

@@ -23,6 +23,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from bertc.estimate.units import duration_text
+
 PLAIN_SECONDS = 30.0
 """Seconds between two plain lines."""
 LIVE_SECONDS = 0.1
@@ -31,6 +33,8 @@ SHORTEST_FORECAST_SECONDS = 60.0
 """Seconds up to which a run is so short that no forecast of its end is shown."""
 SILENT_SECONDS = 5.0
 """Seconds before the first plain line about an evaluation; most are over by then."""
+LONG_SECONDS = 172_800.0
+"""Seconds from which a time is shown in days."""
 
 
 @dataclass(frozen=True)
@@ -245,7 +249,9 @@ def _figures(standing: Standing) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Format seconds as "41 s", "5:03" or "2:05:03"."""
+    """Format seconds as "41 s", "5:03" or "2:05:03", from two days on as "3.25 days"."""
+    if seconds >= LONG_SECONDS:
+        return duration_text(seconds)
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

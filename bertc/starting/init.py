@@ -67,6 +67,12 @@ def purposes(seen: Survey) -> tuple[Purpose, ...]:
     return serves if seen.kind != "table" or seen.label_column() else serves[1:]
 
 
+def _held(seen: Survey) -> str:
+    """Contents of the data, in a word or two."""
+    columns = "columns" if seen.label_column() else "columns, none of labels"
+    return {"text": "text", "table": columns, "tags": "tags", "questions": "questions"}[seen.kind]
+
+
 def _has_line_texts(seen: Survey) -> bool:
     """True for the one file that the task ``embed`` reads a text a line of."""
     return len(seen.files) == 1 and suffix(seen.files[0]) == LINES
@@ -83,7 +89,7 @@ def start(seen: Survey, answers: Answers) -> str:
     purpose = answers.purpose or serves[0]
     if purpose not in serves:
         raise UsageError(
-            f"--for {purpose} needs {NEEDS[purpose]}, but {escaped(seen.name)} has {seen.kind}",
+            f"--for {purpose} needs {NEEDS[purpose]}, but {escaped(seen.name)} has {_held(seen)}",
             help=f"--for {' or '.join(serves)}",
         )
     language = answers.language or seen.language
