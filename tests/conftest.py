@@ -3,7 +3,9 @@
 import gc
 import multiprocessing
 import os
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
+from pathlib import Path
 
 import pytest
 
@@ -34,7 +36,8 @@ def processes() -> ForkServerContext:
     A session has one such server: what it loads is decided here for all tests.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        ["bertc.bench.run", "bertc.train.loop", "torch.distributed.fsdp", "torch._dynamo"]
-    )
+    context.set_forkserver_preload(["tests.forked"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(Path(__file__).parents[1])  # where the server looks for modules
+        forkserver.ensure_running()
     return context

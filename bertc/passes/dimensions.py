@@ -41,11 +41,14 @@ def dimensions(program: Program, diagnostics: Diagnostics) -> Complete:
 
     ``hidden=256`` becomes ``hidden=256 heads=4 head_dim=64 ffn=1024 embedding=256 ...``.
     """
-    for setting, compute in DERIVED.items():
-        if setting not in program.settings:
-            origin = Origin("derived", source=default_source(setting))
-            given = Given(compute(typed(program)), origin)
-            program = program.with_settings({setting: given})
+    for formulas in DERIVED:
+        known = typed(program)
+        derived = {
+            setting: Given(compute(known), Origin("derived", source=default_source(setting)))
+            for setting, compute in formulas.items()
+            if setting not in program.settings
+        }
+        program = program.with_settings(derived)
     complete = typed(program)
     return shortened(complete.model_copy(update={"program": printed(complete)}))
 
@@ -79,19 +82,21 @@ def _first(number: int | tuple[int, ...]) -> int:
     return number if isinstance(number, int) else number[0]
 
 
-DERIVED: dict[str, Callable[[Complete], object]] = {
-    "heads": lambda p: max(1, p.hidden // 64),
-    "head_dim": lambda p: max(1, p.hidden // _first(p.heads)),
-    "ffn": lambda p: 4 * p.hidden,
-    "embedding": lambda p: p.hidden,
-    "languages": languages,
-    "positions": _positions,
-    "pooler": lambda p: any(reads_pooler(stage.objective) for stage in p.stages),
-    "head": _head,
-    "format": lambda p: default_format(p.objective, p.pack),
-    "layout": lambda p: layout_of(p.recipe),
-    "save_every": _now_and_then,
-    "eval_every": _now_and_then,
-    "log_every": lambda p: max(1, min(100, p.total_steps // 100)),
-}
-"""The formula of each derived setting, from constant defaults and settings derived before it."""
+DERIVED: tuple[dict[str, Callable[[Complete], object]], ...] = (
+    {"heads": lambda p: max(1, p.hidden // 64)},
+    {
+        "head_dim": lambda p: max(1, p.hidden // _first(p.heads)),
+        "ffn": lambda p: 4 * p.hidden,
+        "embedding": lambda p: p.hidden,
+        "languages": languages,
+        "positions": _positions,
+        "pooler": lambda p: any(reads_pooler(stage.objective) for stage in p.stages),
+        "head": _head,
+        "format": lambda p: default_format(p.objective, p.pack),
+        "layout": lambda p: layout_of(p.recipe),
+        "save_every": _now_and_then,
+        "eval_every": _now_and_then,
+        "log_every": lambda p: max(1, min(100, p.total_steps // 100)),
+    },
+)
+"""The formula of each derived setting, from constant defaults and what groups before it derive."""

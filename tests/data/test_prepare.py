@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from multiprocessing.context import ForkServerContext
 from multiprocessing.queues import SimpleQueue
@@ -275,25 +276,24 @@ def _abc(folder: Path) -> dict[str, str]:
     return {"made": "abc"}
 
 
-def test_one_process_makes_and_the_others_wait(tmp_path: Path) -> None:
-    program = textwrap.dedent("""
-        import sys, time
-        from pathlib import Path
-        from bertc.data import Silent
-        from bertc.data.cache.store import obtain
+def make_slowly(folder: Path) -> dict[str, int]:
+    with (folder.parent / "log").open("a") as log:
+        log.write("made\n")
+    time.sleep(0.4)
+    (folder / "a").write_bytes(b"a")
+    return {"made": 1}
 
-        def make(folder):
-            with (Path(sys.argv[1]) / "log").open("a") as log:
-                log.write("made\\n")
-            time.sleep(0.4)
-            (folder / "a").write_bytes(b"a")
-            return {"made": 1}
 
-        obtain(Path(sys.argv[1]) / "x", make, Silent())
-    """)
-    command = [sys.executable, "-c", program, str(tmp_path)]
-    processes = [subprocess.Popen(command) for _ in range(3)]
-    assert [process.wait(30) for process in processes] == [0, 0, 0]
+def test_one_process_makes_and_the_others_wait(
+    processes: ForkServerContext, tmp_path: Path
+) -> None:
+    asked = (tmp_path / "x", make_slowly, Silent())
+    members = [processes.Process(target=obtain, args=asked) for _ in range(3)]
+    for member in members:
+        member.start()
+    for member in members:
+        member.join(30)
+    assert [member.exitcode for member in members] == [0, 0, 0]
     assert (tmp_path / "log").read_text() == "made\n"
 
 

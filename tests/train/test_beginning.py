@@ -26,8 +26,8 @@ BOTH = (Term(objective=Mlm()), Term(objective=Sop()))
 
 
 @pytest.fixture
-def options(tmp_path):
-    return {"cache": tmp_path / "cache", "quiet": True}
+def options(tmp_path, cache):
+    return {"cache": cache, "quiet": True}
 
 
 @pytest.fixture

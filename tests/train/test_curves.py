@@ -13,17 +13,17 @@ from bertc.runs.folder import RunFolder
 from bertc.train.loop import train
 
 
-def test_curves_and_attempts_of_a_run_with_stages_that_was_resumed(tiny, tmp_path):
+def test_curves_and_attempts_of_a_run_with_stages_that_was_resumed(tiny, tmp_path, cache):
     program = tiny(
         objective=(Term(objective=Mlm()), Term(objective=Sop(), weight=0.5)),
         stages={"one": {"steps": 6}, "two": {"steps": 6, "seq": 16}},
     )
     folder = tmp_path / "run"
-    train(program, folder, cache=tmp_path / "cache", quiet=True)
+    train(program, folder, cache=cache, quiet=True)
     shutil.rmtree(folder / "checkpoints" / "step-00000012")
     with open(folder / "attempts.jsonl", "a") as file:
         file.write('{"step": 0, "ti')
-    train(program, folder, cache=tmp_path / "cache", quiet=True, resume=True)
+    train(program, folder, cache=cache, quiet=True, resume=True)
 
     found = curves(folder)
     assert [attempt.step for attempt in found.attempts] == [0, 8]

@@ -65,9 +65,9 @@ RUNS = {
 
 
 @pytest.fixture
-def go(tmp_path):
+def go(tmp_path, cache):
     def run(resolved, name="run", **options):
-        return train(resolved, tmp_path / name, cache=tmp_path / "cache", quiet=True, **options)
+        return train(resolved, tmp_path / name, cache=cache, quiet=True, **options)
 
     return run
 
@@ -181,6 +181,6 @@ def test_a_generator_no_layout_can_say_is_kept_all_the_same(go, tiny, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["electra", "unigram"])
-def test_a_preview_shows_what_is_replaced(tiny, tmp_path, name):
-    text = preview(tiny(**RUNS[name]), 2, color=False, cache=tmp_path / "cache")
+def test_a_preview_shows_what_is_replaced(tiny, tmp_path, name, cache):
+    text = preview(tiny(**RUNS[name]), 2, color=False, cache=cache)
     assert "rtd: " in text

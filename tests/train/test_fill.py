@@ -17,13 +17,13 @@ from bertc.train.loop import train
 
 
 @pytest.fixture
-def run(tiny, tmp_path):
+def run(tiny, tmp_path, cache):
     """A run that has learned some objectives for two steps."""
 
     def make(*objectives, **settings):
         terms = tuple(Term(objective=each) for each in objectives)
         resolved = tiny(objective=terms, steps=2, eval_every=2, **settings)
-        train(resolved, tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+        train(resolved, tmp_path / "run", cache=cache, quiet=True)
         return tmp_path / "run"
 
     return make

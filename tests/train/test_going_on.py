@@ -12,9 +12,9 @@ DECAY = WarmupStableDecay(decay=4, end=0.1)
 
 
 @pytest.fixture
-def go(tmp_path):
+def go(tmp_path, cache):
     def run(resolved, name, **options):
-        return train(resolved, tmp_path / name, cache=tmp_path / "cache", quiet=True, **options)
+        return train(resolved, tmp_path / name, cache=cache, quiet=True, **options)
 
     return run
 

@@ -78,7 +78,7 @@ def test_what_the_compiled_step_scatters(name: str) -> None:
     assert found == LEFT[name]
 
 
-def test_a_run_compiles_in_the_first_step_of_a_stage_alone(tiny, tmp_path, monkeypatch):
+def test_a_run_compiles_in_the_first_step_of_a_stage_alone(tiny, tmp_path, monkeypatch, cache):
     """The text, the rate and the stage change; the graphs of a stage stay."""
     seen: list[int] = []
     real = TrainStep.__call__
@@ -93,7 +93,7 @@ def test_a_run_compiles_in_the_first_step_of_a_stage_alone(tiny, tmp_path, monke
     pairs = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
     stages = {"short": {"steps": 20, "seq": 16}, "long": {"steps": 20, "objective": pairs}}
     resolved = tiny(stages=stages, compile="on", microbatch=4, eval_every=8, save_every=40)
-    train(resolved, tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+    train(resolved, tmp_path / "run", cache=cache, quiet=True)
     assert len(seen) == 40
     assert len(set(seen[:20])) == len(set(seen[20:])) == 1
     assert seen[0] < seen[-1]

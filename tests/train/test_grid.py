@@ -17,9 +17,9 @@ device=cpu compile=off precision=fp32
 
 
 @pytest.fixture
-def grid(tmp_path, monkeypatch, corpus_file):
+def grid(tmp_path, monkeypatch, corpus_file, cache):
     """Write a grid into a file: the common settings and some more."""
-    monkeypatch.setenv("BERTC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("BERTC_CACHE", str(cache))
     rows = tmp_path / "rows.tsv"
     rows.write_text("text\tlabel\n" + "hens cackle\ta\nold red barn\tb\n" * 8)
 

@@ -172,10 +172,15 @@ class _Stop:
     ids=["stack", "lamb", "carry", "identity", "electra"],
 )  # fmt: skip
 def test_a_run_that_grows_is_the_same_however_resumed(
-    tiny, tmp_path, same_run, monkeypatch, settings
+    tiny,
+    tmp_path,
+    same_run,
+    monkeypatch,
+    settings,
+    cache,
 ):
     resolved = tiny(stages=STAGES, **settings)
-    options = {"cache": tmp_path / "cache", "quiet": True}
+    options = {"cache": cache, "quiet": True}
     train(resolved, tmp_path / "straight", **options)
     run = tmp_path / "stopped"
     for step in (8, 10, 12, 20):  # in the first stage, at the boundary, in the second stage
@@ -196,9 +201,11 @@ def test_a_run_that_grows_is_the_same_however_resumed(
     same_run(tmp_path / "straight", run)
 
 
-def test_a_kill_between_the_stages_goes_on_from_the_end_of_the_first(tiny, tmp_path, same_run):
+def test_a_kill_between_the_stages_goes_on_from_the_end_of_the_first(
+    tiny, tmp_path, same_run, cache
+):
     resolved = tiny(stages=STAGES)
-    options = {"cache": tmp_path / "cache", "quiet": True}
+    options = {"cache": cache, "quiet": True}
     train(resolved, tmp_path / "straight", **options)
     run = tmp_path / "killed"
     with pytest.MonkeyPatch.context() as patch:
@@ -222,8 +229,8 @@ def test_the_count_of_updates_begins_again_with_the_moments(tiny):
     assert [s.counted_from for s in tiny(stages=other).stages] == [0, 12, 12, 36]
 
 
-def test_what_changed_in_growing_is_named(tiny, tmp_path):
-    options = {"cache": tmp_path / "cache", "quiet": True}
+def test_what_changed_in_growing_is_named(tiny, tmp_path, cache):
+    options = {"cache": cache, "quiet": True}
     train(tiny(stages=STAGES), tmp_path / "run", **options)
     other = {**STAGES, "deep": {"layers": 3, "steps": 14, "grow": Interleave()}}
     with pytest.raises(ResumeRefusedError) as refused:
@@ -263,7 +270,9 @@ def test_growing_combines(tiny, tmp_path_factory, objective, share, grow):
     assert len(read_model(folder / "run")[0].encoder.layers) == 4
 
 
-def test_a_memory_begins_again_where_the_network_grows(tiny, tmp_path, same_run, monkeypatch):
+def test_a_memory_begins_again_where_the_network_grows(
+    tiny, tmp_path, same_run, monkeypatch, cache
+):
     resolved = tiny(
         stages=STAGES,
         objective=(Term(objective=Clm()),),
@@ -271,7 +280,7 @@ def test_a_memory_begins_again_where_the_network_grows(tiny, tmp_path, same_run,
         attention=RelativeAttention(),
         positions=NoPositions(),
     )
-    options = {"cache": tmp_path / "cache", "quiet": True}
+    options = {"cache": cache, "quiet": True}
     train(resolved, tmp_path / "straight", **options)
     for step in (8, 10, 12):
         run = tmp_path / f"stopped-{step}"

@@ -129,8 +129,10 @@ def test_patterns_of_maps_made_by_hand() -> None:
     assert Looks.__annotations__.keys() == means.keys()
 
 
-def test_heads_of_a_task_and_what_each_is_worth(tiny: Any, barn: Classify, tmp_path: Path) -> None:
-    run, cache = tmp_path / "run", tmp_path / "cache"
+def test_heads_of_a_task_and_what_each_is_worth(
+    tiny: Any, barn: Classify, tmp_path: Path, cache: Path
+) -> None:
+    run = tmp_path / "run"
     task = {"objective": (Term(objective=barn),), "heads": 4}
     train(tiny(**task), run, cache=cache, quiet=True)
     report = heads(run, cache=cache, quiet=True)
@@ -154,8 +156,8 @@ def test_heads_of_a_task_and_what_each_is_worth(tiny: Any, barn: Classify, tmp_p
     assert whole.answers.probabilities != less.answers.probabilities
 
 
-def test_heads_of_a_run_on_text(tiny: Any, corpus_file: Path, tmp_path: Path) -> None:
-    run, cache = tmp_path / "run", tmp_path / "cache"
+def test_heads_of_a_run_on_text(tiny: Any, corpus_file: Path, tmp_path: Path, cache: Path) -> None:
+    run = tmp_path / "run"
     train(tiny(heads=4), run, cache=cache, quiet=True)
     report = heads(run, cache=cache, examples=16, quiet=True)
     assert (report.rows, len(report.heads)) == (16, 8)

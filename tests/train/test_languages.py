@@ -48,8 +48,8 @@ def program(data, **settings):
 
 
 @pytest.mark.parametrize("settings", [{}, {"mixing": "rows", "pack": "true"}], ids=["one", "mixed"])
-def test_resuming_is_never_having_stopped(data, tmp_path, monkeypatch, same_run, settings):
-    resolved, cache = program(data, **settings), tmp_path / "cache"
+def test_resuming_is_never_having_stopped(data, tmp_path, monkeypatch, same_run, settings, cache):
+    resolved = program(data, **settings)
     train(resolved, tmp_path / "straight", cache=cache, quiet=True)
     real = TrainStep.__call__
 

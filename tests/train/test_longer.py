@@ -29,18 +29,18 @@ FLAT = Adam(lr=1e-3, warmup=2, schedule=ConstantRate())
 
 
 @pytest.fixture
-def go(tmp_path):
+def go(tmp_path, cache):
     def run(resolved, name="run", **options):
-        return train(resolved, tmp_path / name, cache=tmp_path / "cache", quiet=True, **options)
+        return train(resolved, tmp_path / name, cache=cache, quiet=True, **options)
 
     return run
 
 
 @pytest.fixture
-def command(tmp_path, monkeypatch):
+def command(tmp_path, monkeypatch, cache):
     """A command line in the folder of the runs; what failed is raised."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("BERTC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("BERTC_CACHE", str(cache))
 
     def call(line):
         done = CliRunner().invoke(app, shlex.split(line))
@@ -51,7 +51,9 @@ def command(tmp_path, monkeypatch):
     return call
 
 
-def test_a_longer_run_is_one_that_never_ended(tiny, go, tmp_path, final_tensors, monkeypatch):
+def test_a_longer_run_is_one_that_never_ended(
+    tiny, go, tmp_path, final_tensors, monkeypatch, cache
+):
     """To the bit: weights and moments; its metrics have what its first end added."""
     optimizer = Adam(lr=1e-3, warmup=2, schedule=InverseSqrt())
     own = {"optimizer": optimizer, "eval_every": 4, "log_every": 4, "save_every": 4}
@@ -63,7 +65,7 @@ def test_a_longer_run_is_one_that_never_ended(tiny, go, tmp_path, final_tensors,
     with pytest.raises(StoppedError):
         stop_after(monkeypatch, 9, lambda: go(longer(short, 14), resume=True))
     assert not run.is_finished(run.read_resolved())
-    assert evaluate_run(run.path, cache=tmp_path / "cache", quiet=True).step == 9
+    assert evaluate_run(run.path, cache=cache, quiet=True).step == 9
     go(run.read_resolved(), resume=True)
     one, other = final_tensors(run.path), final_tensors(tmp_path / "straight")
     assert [name for name in one if not one[name].equal(other[name])] == []

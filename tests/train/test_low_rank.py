@@ -87,9 +87,13 @@ def test_the_closest_table_of_a_rank_is_taken() -> None:
 
 
 def test_a_narrower_table_trains_is_exported_and_begun_from(
-    narrowed: Any, tiny: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    narrowed: Any,
+    tiny: Any,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    cache: Path,
 ) -> None:
-    resolved, run, cache = narrowed(8), tmp_path / "run", tmp_path / "cache"
+    resolved, run = narrowed(8), tmp_path / "run"
     train(resolved, run, cache=cache)
     assert "the token table has rank 8, and " in capsys.readouterr().err
     program, tensors = read_model(run)
@@ -102,8 +106,8 @@ def test_a_narrower_table_trains_is_exported_and_begun_from(
     assert load(run).encode(torch.randint(5, 100, (1, 8))).shape == (1, 8, 32)
 
 
-def test_a_first_stage_factorises_the_table_of_init(tiny: Any, tmp_path: Path) -> None:
-    run, cache = tmp_path / "run", tmp_path / "cache"
+def test_a_first_stage_factorises_the_table_of_init(tiny: Any, tmp_path: Path, cache: Path) -> None:
+    run = tmp_path / "run"
     train(tiny(steps=3), run, cache=cache, quiet=True)
     stages = {"rank": {"prune": Rank(width=32), "steps": 3}}
     further = tiny(init=FromRun(path=str(run)), stages=stages)
@@ -113,9 +117,13 @@ def test_a_first_stage_factorises_the_table_of_init(tiny: Any, tmp_path: Path) -
 
 
 def test_a_run_that_factorises_resumes_to_the_same_bits(
-    narrowed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_run: Any
+    narrowed: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    same_run: Any,
+    cache: Path,
 ) -> None:
-    resolved, cache = narrowed(6, save_every=20), tmp_path / "cache"
+    resolved = narrowed(6, save_every=20)
     train(resolved, tmp_path / "one", cache=cache, quiet=True)
     for step in (4, 5):
         run = tmp_path / str(step)

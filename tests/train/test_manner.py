@@ -20,7 +20,7 @@ from bertc.train.loop import train
 
 
 @pytest.fixture
-def read(tiny, tmp_path, corpus_file):
+def read(tiny, tmp_path, corpus_file, cache):
     """Train a small run with a memory, and evaluate it in some manner."""
     whole = Share(corpus=Files(path=str(corpus_file), sentences="whole"))
     resolved = tiny(
@@ -28,12 +28,10 @@ def read(tiny, tmp_path, corpus_file):
         vocab=Bytes(), data=(whole,), steps=30, eval_every=30, optimizer=Adam(lr=3e-3),
         holdout=0.1, batch=4, eval_examples=1000,
     )  # fmt: skip
-    first = train(resolved, tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+    first = train(resolved, tmp_path / "run", cache=cache, quiet=True)
 
     def evaluate(**manner):
-        return evaluate_run(
-            tmp_path / "run", Manner(**manner), cache=tmp_path / "cache", quiet=True
-        )
+        return evaluate_run(tmp_path / "run", Manner(**manner), cache=cache, quiet=True)
 
     evaluate.first, evaluate.run = first, tmp_path / "run"
     return evaluate
@@ -72,7 +70,7 @@ def test_a_window_slides_over_the_text(read):
     assert "--sliding 10 --stride 5" in refused.value.help
 
 
-def test_other_text_is_read_whole_and_contexts_are_compared(read, tmp_path):
+def test_other_text_is_read_whole_and_contexts_are_compared(read, tmp_path, cache):
     other = tmp_path / "other.txt"
     other.write_text("Der Hahn kräht früh.\n\nEin Hund schläft — lange.")
     found = read(data=str(other))
@@ -93,7 +91,7 @@ def test_other_text_is_read_whole_and_contexts_are_compared(read, tmp_path):
 
     # And how much context a run makes use of, alone in its group.
     asked = Contexts(step=8, longest=24, hard=(0.5, 1.0), threshold=0.0, examples=30)
-    run, cache = read.run, tmp_path / "cache"
+    run = read.run
     found = context_lengths([run], asked, cache=cache, quiet=True)
     assert [*found.perplexity[str(run)]] == [8, 16, 24]
     # A model never loses to its own shorter context.
@@ -126,9 +124,9 @@ def test_a_context_counts_where_it_beats_the_best_of_the_group():
 
 
 @pytest.mark.parametrize("learned", ["sop", "nsp"])
-def test_a_run_answers_the_question_that_it_did_not_learn(tiny, tmp_path, learned):
+def test_a_run_answers_the_question_that_it_did_not_learn(tiny, tmp_path, learned, cache):
     terms = {"nsp": Term(objective=Nsp()), "sop": Term(objective=Sop())}
-    run, cache = tmp_path / "run", tmp_path / "cache"
+    run = tmp_path / "run"
     trained = train(tiny(objective=(terms[learned],), steps=2), run, cache=cache, quiet=True)
     other = {"nsp": "sop", "sop": "nsp"}[learned]
 

@@ -14,8 +14,8 @@ from bertc.train.loop import train
 
 
 @pytest.fixture
-def options(tmp_path):
-    return {"cache": tmp_path / "cache", "quiet": True}
+def options(tmp_path, cache):
+    return {"cache": cache, "quiet": True}
 
 
 @pytest.fixture
@@ -98,24 +98,24 @@ def test_the_last_may_be_the_best(tuned, scored, tmp_path, options):
     assert [line["step"] for line in lines(tmp_path / "run")] == [2, 4, 6]
 
 
-@pytest.mark.parametrize("at", [1, 5, 6, 7, 22])
 def test_stopped_and_resumed_it_is_the_same(
-    tuned, scored, tmp_path, options, same_run, monkeypatch, at
+    tuned, scored, tmp_path, options, same_run, monkeypatch
 ):
     scored(RISE_AND_FALL)
     resolved = tuned(stages={"one": {}, "two": {"steps": 6, "patience": 0}})
     train(resolved, tmp_path / "straight", **options)
     step = loop._step
-    with monkeypatch.context() as patch:
+    for at in (1, 5, 6, 7, 22):
+        with monkeypatch.context() as patch:
 
-        def stop(session, *others):
-            if session.progress.step == at:
-                session.ranks.stop.agree(15)
-            return step(session, *others)
+            def stop(session, *others, at=at):
+                if session.progress.step == at:
+                    session.ranks.stop.agree(15)
+                return step(session, *others)
 
-        patch.setattr(loop, "_step", stop)
-        with pytest.raises(StoppedError):
-            train(resolved, tmp_path / "stopped", **options)
+            patch.setattr(loop, "_step", stop)
+            with pytest.raises(StoppedError):
+                train(resolved, tmp_path / "stopped", resume=True, **options)
     train(resolved, tmp_path / "stopped", resume=True, **options)
     same_run(tmp_path / "straight", tmp_path / "stopped")
 

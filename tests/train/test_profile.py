@@ -21,8 +21,7 @@ from bertc.train.loop import train
 from tests.kinds import PARTS_OF_A_STEP as PARTS
 
 
-def test_a_run_with_a_profile_is_the_same_run(tiny, tmp_path, same_run):
-    cache = tmp_path / "cache"
+def test_a_run_with_a_profile_is_the_same_run(tiny, tmp_path, same_run, cache):
     train(tiny(), tmp_path / "plain", cache=cache, quiet=True)
     profile = tmp_path / "profile"
     report = train(tiny(), tmp_path / "seen", cache=cache, quiet=True, profile=profile)
@@ -73,11 +72,11 @@ def test_forward_and_backward_are_of_their_parts(way, monkeypatch):
             assert 0.7 * estimated < row.measured_activations_bytes < 2 * estimated
 
 
-def test_a_profile_that_cannot_be_written(tiny, tmp_path):
+def test_a_profile_that_cannot_be_written(tiny, tmp_path, cache):
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(CannotWriteError, match="taken"):
         train(
-            tiny(), tmp_path / "run", cache=tmp_path / "cache", quiet=True,
+            tiny(), tmp_path / "run", cache=cache, quiet=True,
             profile=tmp_path / "taken",
         )  # fmt: skip
 

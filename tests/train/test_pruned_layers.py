@@ -53,14 +53,17 @@ def shortened(tiny: Any) -> Any:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_the_network_of_a_stage_has_the_layers_that_are_left(
-    name: str, shortened: Any, tmp_path: Path
+    name: str,
+    shortened: Any,
+    tmp_path: Path,
+    cache: Path,
 ) -> None:
     kind, left, settings = KINDS[name]
     resolved, run = shortened(kind, **settings), tmp_path / "run"
     whole, prune, again = resolved.stages
     assert [stage.layers for stage in resolved.stages] == [4, len(left), len(left)]
     assert prune.encoder.layers == tuple(whole.encoder.layers[layer] for layer in left)
-    train(resolved, run, cache=tmp_path / "cache", quiet=True)
+    train(resolved, run, cache=cache, quiet=True)
     program, tensors = read_model(run)
     assert program.encoder.depth == len(left)
     parameters = sum(weight.numel for weight in model_weights(resolved))
@@ -70,9 +73,13 @@ def test_the_network_of_a_stage_has_the_layers_that_are_left(
 
 
 def test_a_run_that_loses_layers_resumes_to_the_same_bits(
-    shortened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_run: Any
+    shortened: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    same_run: Any,
+    cache: Path,
 ) -> None:
-    kind, cache = Layers(which=(2, 0), every=0.25), tmp_path / "cache"
+    kind = Layers(which=(2, 0), every=0.25)
     resolved = shortened(kind, save_every=20)
     assert [(stage.name, stage.layers) for stage in resolved.stages[1:3]] == [
         ("prune-3", 3), ("prune-2", 2),
@@ -90,10 +97,10 @@ def test_a_run_that_loses_layers_resumes_to_the_same_bits(
                                   Rank(width=8, every=0.25, floor=0.5)])  # fmt: skip
 def test_no_more_goes_below_a_floor(
     kind: Any, shortened: Any, barn: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    same_run: Any,
+    same_run: Any, cache: Path,
 ) -> None:  # fmt: skip
     resolved = shortened(kind, save_every=20, objective=(Term(objective=barn),))
-    cache, left = tmp_path / "cache", {"layers": 3, "rank": 24}[kind.kind]
+    left = {"layers": 3, "rank": 24}[kind.kind]
 
     def scores(resolved: Any, name: str, **options: Any) -> Path:
         told = {"whole": 0.9}  # 0.1 at the end of the first round
@@ -128,8 +135,10 @@ def test_terms_after_a_held_floor_compare_the_layers_that_stay() -> None:
     assert pairs == [[((2, 2),), ((1, 1), (2, 2))], [((3, 2),), ((1, 1), (2, 2))]]
 
 
-def test_a_first_stage_removes_layers_of_init(shortened: Any, tiny: Any, tmp_path: Path) -> None:
-    cache, run = tmp_path / "cache", tmp_path / "run"
+def test_a_first_stage_removes_layers_of_init(
+    shortened: Any, tiny: Any, tmp_path: Path, cache: Path
+) -> None:
+    run = tmp_path / "run"
     train(tiny(layers=4, steps=2), run, cache=cache, quiet=True)
     stages = {"prune": {"prune": Layers(which=0.5, by="alternate"), "steps": 3}}
     further = tiny(layers=4, init=FromRun(path=str(run)), stages=stages)
@@ -147,13 +156,13 @@ def test_a_first_stage_removes_layers_of_init(shortened: Any, tiny: Any, tmp_pat
     assert config["num_hidden_layers"] == 2
 
 
-def test_heads_and_layers_go_one_after_the_other(tiny: Any, tmp_path: Path) -> None:
+def test_heads_and_layers_go_one_after_the_other(tiny: Any, tmp_path: Path, cache: Path) -> None:
     stages = {
         "heads": {"prune": Heads(share=0.5, by="magnitude"), "steps": 2},
         "layers": {"prune": Layers(which=(0,)), "steps": 2},
     }
     resolved = tiny(layers=3, heads=4, stages=stages)
-    train(resolved, tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+    train(resolved, tmp_path / "run", cache=cache, quiet=True)
     left = load(tmp_path / "run").resolved.encoder
     assert left.depth == 2
     assert sum(layer.heads for layer in left.layers) < 8
@@ -202,8 +211,10 @@ def test_layers_do_not_grow_back() -> None:
     assert [stage.layers for stage in kept.stages] == [6, 3, 3]
 
 
-def test_a_model_without_layers_is_one_that_lost_them(shortened: Any, tmp_path: Path) -> None:
-    run, cache = tmp_path / "run", tmp_path / "cache"
+def test_a_model_without_layers_is_one_that_lost_them(
+    shortened: Any, tmp_path: Path, cache: Path
+) -> None:
+    run = tmp_path / "run"
     train(shortened(Layers(which=(1,)), heads=4), run, cache=cache, quiet=True)
     model, ids = load(run), torch.randint(5, 100, (2, 12))
     with leaving_out(model, LeftOut(heads="0.1", layers="1")) as left:

@@ -1,6 +1,7 @@
 """Stages that prune: what is removed stays so, the network left computes the same, runs resume."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -85,11 +86,14 @@ KINDS: dict[str, tuple[Any, dict[str, object]]] = {
 
 @pytest.mark.parametrize("name", KINDS)
 def test_the_network_that_is_left_computes_the_same(
-    name: str, pruning: Any, tmp_path: Path
+    name: str,
+    pruning: Any,
+    tmp_path: Path,
+    cache: Path,
 ) -> None:
     kind, settings = KINDS[name]
     resolved, run = pruning(kind, **settings), tmp_path / "run"
-    report = train(resolved, run, cache=tmp_path / "cache", quiet=True)
+    report = train(resolved, run, cache=cache, quiet=True)
     whole, left = masked(resolved, run), load(run)
     ids = torch.randint(5, 100, (3, 20))
     assert torch.allclose(whole.encode(ids), left.encode(ids), atol=1e-5)
@@ -102,9 +106,12 @@ def test_the_network_that_is_left_computes_the_same(
 
 
 def test_a_pruned_run_is_evaluated_exported_and_begun_from(
-    pruning: Any, tiny: Any, tmp_path: Path
+    pruning: Any,
+    tiny: Any,
+    tmp_path: Path,
+    cache: Path,
 ) -> None:
-    run, cache = tmp_path / "run", tmp_path / "cache"
+    run = tmp_path / "run"
     report = train(pruning(Neurons(share=0.5)), run, cache=cache, quiet=True)
     again = evaluate_run(run, cache=cache, quiet=True)
     assert again.evaluation.loss == pytest.approx(report.evaluation.loss, rel=1e-5)
@@ -121,23 +128,22 @@ def test_a_pruned_run_is_evaluated_exported_and_begun_from(
     assert f"{size(load(run)):,}" in results([run]).as_table()
 
 
-@pytest.mark.parametrize("step", [1, 3, 4, 8])
 def test_a_pruning_run_resumes_to_the_same_bits(
-    step: int, pruning: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_run: Any
+    pruning: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_run: Any, cache: Path
 ) -> None:
-    resolved, cache = pruning(STEPWISE), tmp_path / "cache"
-    train(resolved, tmp_path / "one", cache=cache, quiet=True)
-    with pytest.raises(StoppedError):
-        stop_after(
-            monkeypatch, step, lambda: train(resolved, tmp_path / "two", cache=cache, quiet=True)
-        )
-    train(resolved, tmp_path / "two", cache=cache, quiet=True, resume=True)
+    resolved, options = pruning(STEPWISE), {"cache": cache, "quiet": True}
+    train(resolved, tmp_path / "one", **options)
+    two = partial(train, resolved, tmp_path / "two", resume=True, **options)
+    for step in (1, 3, 4, 8):
+        with pytest.raises(StoppedError):
+            stop_after(monkeypatch, step, two)
+    two()
     same_run(tmp_path / "one", tmp_path / "two")
 
 
-def test_what_is_removed_stays_removed(pruning: Any, tmp_path: Path) -> None:
+def test_what_is_removed_stays_removed(pruning: Any, tmp_path: Path, cache: Path) -> None:
     resolved, run = pruning(STEPWISE, keep=9, save_every=1), tmp_path / "run"
-    train(resolved, run, cache=tmp_path / "cache", quiet=True)
+    train(resolved, run, cache=cache, quiet=True)
     gone = []
     for checkpoint in sorted((run / "checkpoints").glob("step-*")):
         removed = removed_units(resolved.encoder, load_file(checkpoint / WEIGHTS))
@@ -208,10 +214,14 @@ def test_rounds_are_spread_over_the_stage() -> None:
 
 
 def test_a_task_is_pruned_while_its_score_is_above_the_floor(
-    pruning: Any, barn: Classify, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    pruning: Any,
+    barn: Classify,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    cache: Path,
 ) -> None:
     task = {"objective": (Term(objective=barn),)}
-    kind, cache = STEPWISE.model_copy(update={"floor": 0.3}), tmp_path / "cache"
+    kind = STEPWISE.model_copy(update={"floor": 0.3})
     train(pruning(kind, **task), tmp_path / "run", cache=cache)
     assert "4 of 8 heads are removed" in capsys.readouterr().err
     unreached = STEPWISE.model_copy(update={"floor": 0.99})
@@ -219,10 +229,10 @@ def test_a_task_is_pruned_while_its_score_is_above_the_floor(
         train(pruning(unreached, **task), tmp_path / "none", cache=cache, quiet=True)
 
 
-def test_several_objectives_score_together(pruning: Any, tmp_path: Path) -> None:
+def test_several_objectives_score_together(pruning: Any, tmp_path: Path, cache: Path) -> None:
     terms = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
     resolved = pruning(STEPWISE, objective=terms, recompute="on")
-    train(resolved, tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+    train(resolved, tmp_path / "run", cache=cache, quiet=True)
     removed = removed_units(resolved.encoder, dict(masked(resolved, tmp_path / "run").state_dict()))
     left = without(resolved.encoder, removed)
     assert sum(layer.heads for layer in left.layers) == 4

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -16,7 +15,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertc.diagnostics import BertcError, UsageError
+from bertc import cli
+from bertc.api import points
+from bertc.diagnostics import BertcError, GivenUpError, UsageError
 from bertc.distributed import parent_watch
 from bertc.distributed import process_group as ranks
 from bertc.host import stuck
@@ -396,46 +397,79 @@ def test_more_processes_than_examples_are_refused(tiny):
         make_plan(tiny(), World(9, 9))
 
 
-def test_the_command_starts_processes_and_ends_with_the_code_of_the_run(tmp_path, corpus_file):
-    spec, run = tmp_path / "farm.bertc", tmp_path / "run"
+def command(said, program, **environment):
+    """``bertc train --nproc 2`` in a process that has loaded torch; ``said`` gets what it says.
+
+    ``program`` is what its processes run, as Python runs ``-m bertc.cli``.
+    """
+    for stream, file in ((1, said.with_suffix(".out")), (2, said)):
+        with file.open("w") as opened:
+            os.dup2(opened.fileno(), stream)
+    os.environ |= environment
+    sys.executable = program
+    sys.argv = ["bertc", "train", "farm.bertc", "--out", "run", "--nproc", "2", "--resume"]
+    os.chdir(said.parent)
+    cli.main()
+
+
+def test_the_command_starts_processes_and_ends_with_the_code_of_the_run(
+    processes, tmp_path, corpus_file
+):
+    """They go on with what one process began, and are stopped by a signal to the command."""
+    spec, run, said = tmp_path / "farm.bertc", tmp_path / "run", tmp_path / "said"
     spec.write_text(
         "layers=2 hidden=32 heads=2 seq=24 batch=8 steps=4000 vocab=wordpiece(120) save_every=5\n"
         f'data=files("{corpus_file}", sentences=lines) holdout=20% device=cpu compile=off\n'
+        "eval_every=4 eval_examples=16\n"
     )
-    command = [sys.executable, "-m", "bertc.cli", "train", spec, "--out", run, "--nproc", "2"]
-    environment = {**os.environ, "BERTC_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    cache = tmp_path / "cache"
+    with pytest.raises(GivenUpError):
+        train(points(str(spec))[0], run, cache=cache, quiet=True, goes_on=lambda: False)
+    began, end = newest_step(run), time.monotonic() + SECONDS
+    assert began == 4
+    environment = {"BERTC_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
+    launcher = processes.Process(target=command, args=(said, sys.executable), kwargs=environment)
+    launcher.start()
+    while launcher.is_alive() and newest_step(run) == began and time.monotonic() < end:
+        time.sleep(0.02)
+    members = members_of(launcher)
+    assert len(members) == 2
+    launcher.terminate()
+    launcher.join(SECONDS)
+    assert not [member for member in members if is_alive(member)]
+    assert newest_step(run) > began
+    told = said.read_text()
+    assert launcher.exitcode == 143, told
+    assert said.with_suffix(".out").read_text() == ""
+    assert "Traceback" not in told
+    assert "stopped after step" in told
+    assert told.count("--resume") == 1
 
-    def stopped(*options, how):
-        process = subprocess.Popen(
-            [*command, *options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        began, end = newest_step(run), time.monotonic() + SECONDS
-        while process.poll() is None and newest_step(run) == began and time.monotonic() < end:
-            time.sleep(0.02)
-        members = members_of(process)
-        assert len(members) == 2
-        how(process, members)
-        # What they write to is closed when the last of them has ended.
-        out, err = process.communicate(timeout=SECONDS)
-        assert not [member for member in members if is_alive(member)]
-        assert newest_step(run) > began
-        assert out == ""
-        assert "Traceback" not in err
-        return process.returncode, err
 
-    code, err = stopped(how=lambda launcher, _: launcher.terminate())
-    assert code == 143, err
-    assert "stopped after step" in err
-    assert err.count("--resume") == 1
-    code, err = stopped("--resume", how=lambda _, members: os.kill(members[0], signal.SIGKILL))
-    assert code == 75, err
-    assert "was killed by signal 9, and the others were stopped" in err
-    assert f"--resume goes on from step {newest_step(run):,}, the last checkpoint" in err
-    assert err.count("--resume") == 1
+MEMBER = """#!/bin/sh
+if [ $RANK = 0 ]; then echo $$ > first; exec sleep 600; fi
+until [ -s first ]; do sleep 0.02; done
+kill -9 $$
+"""
+
+
+def test_a_killed_process_is_told_and_the_others_are_stopped(processes, tiny, tmp_path):
+    """What a run does that lost another process is held above: these are none, and load nothing."""
+    train(tiny(), tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+    (tmp_path / "farm.bertc").write_text("extends bert-tiny device=cpu")
+    member, said = tmp_path / "member", tmp_path / "said"
+    member.write_text(MEMBER)
+    member.chmod(0o755)
+    launcher = processes.Process(target=command, args=(said, str(member)))
+    launcher.start()
+    launcher.join(SECONDS)
+    told = said.read_text()
+    assert launcher.exitcode == 75, told
+    assert "Traceback" not in told
+    assert "was killed by signal 9, and the others were stopped" in told
+    assert "--resume goes on from step 12, the last checkpoint" in told
+    assert told.count("--resume") == 1
+    assert not is_alive(int((tmp_path / "first").read_text()))
 
 
 def begin_and_be_killed(members):

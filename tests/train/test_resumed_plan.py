@@ -26,10 +26,10 @@ class Noting(Quiet):
         ("no compiler", "", "started without kernels for this processor, now with them"),
     ],
 )
-def test_kernels_that_come_or_go_are_told(tiny, tmp_path, monkeypatch, before, now, told):
+def test_kernels_that_come_or_go_are_told(tiny, tmp_path, monkeypatch, before, now, told, cache):
     """They draw dropout another way than torch's, so what follows is another run."""
     resolved = tiny(steps=3)
-    train(resolved, tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+    train(resolved, tmp_path / "run", cache=cache, quiet=True)
     lock, noting = RunFolder(tmp_path / "run").read_lock(), Noting()
     lock.machine["without_kernels"] = before
     monkeypatch.setattr(resumed_plan, "missing", lambda value: now)

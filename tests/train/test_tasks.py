@@ -138,10 +138,10 @@ def _entailed(row):
 
 
 @pytest.fixture
-def go(tmp_path):
+def go(tmp_path, cache):
     def run(spec, name="run", **options):
         resolved = bertc.resolve(spec)
-        return train(resolved, tmp_path / name, cache=tmp_path / "cache", quiet=True, **options)
+        return train(resolved, tmp_path / name, cache=cache, quiet=True, **options)
 
     return run
 
@@ -150,7 +150,7 @@ KINDS = [node.model_fields["kind"].default for node in get_args(get_args(AnyTask
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_is_learned_judged_and_predicted(go, farm, tmp_path, kind):
+def test_every_kind_is_learned_judged_and_predicted(go, farm, tmp_path, kind, cache):
     spec = NETWORK + farm["text"] + FAST + f"task={farm[kind]} steps=60 seed=2"
     report = go(spec)
     ((title, parts),) = report.evaluation.scores.items()
@@ -158,7 +158,7 @@ def test_every_kind_is_learned_judged_and_predicted(go, farm, tmp_path, kind):
         assert all(-1 <= value <= 1 for value in scores.values())
     first = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0])
     assert report.evaluation.losses[title] < first["losses"][title]
-    again = evaluate_run(tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+    again = evaluate_run(tmp_path / "run", cache=cache, quiet=True)
     assert again.evaluation.scores == report.evaluation.scores
     alone = evaluate_run(tmp_path / "run", task=_alone(tmp_path, kind), quiet=True)
     scored = [*alone.evaluation.scores[title].values()]
@@ -180,14 +180,14 @@ def test_every_kind_is_learned_judged_and_predicted(go, farm, tmp_path, kind):
         ("squad", r"label: no answer in this window\n"),
     ],
 )
-def test_a_preview_says_what_is_right(farm, tmp_path, kind, right):
+def test_a_preview_says_what_is_right(farm, tmp_path, kind, right, cache):
     resolved = bertc.resolve(NETWORK + farm["text"] + f"task={farm[kind]} steps=1")
-    shown = preview(resolved, 8, color=False, cache=tmp_path / "cache")
+    shown = preview(resolved, 8, color=False, cache=cache)
     assert re.search(right, shown + "\n"), shown
     assert "asked" not in shown, "there is nothing masked to explain"
 
 
-def test_what_was_learned_from_one_layout_is_asked_in_another(go, farm, tmp_path):
+def test_what_was_learned_from_one_layout_is_asked_in_another(go, farm, tmp_path, cache):
     names = "[contradiction, entailment, neutral]"
     rows = [line.split("\t") for line in (tmp_path / "xnli/train-en.tsv").read_text().splitlines()]
     table = "".join(f"{one}\t{two}\t{label}\n" for one, two, label in rows)
@@ -195,9 +195,7 @@ def test_what_was_learned_from_one_layout_is_asked_in_another(go, farm, tmp_path
     (tmp_path / "xnli/dev-de.tsv").write_text((tmp_path / "xnli/dev-en.tsv").read_text())
     asked = f"classify('{tmp_path}/nli.tsv', pair=pair, labels={names}, name=nli)"
     go(NETWORK + farm["text"] + f"task={asked} steps=5")
-    report = evaluate_run(
-        tmp_path / "run", task=f"xnli('{tmp_path}/xnli', name=nli)", cache=tmp_path / "cache"
-    )
+    report = evaluate_run(tmp_path / "run", task=f"xnli('{tmp_path}/xnli', name=nli)", cache=cache)
     assert set(report.evaluation.scores["nli"]) == {"dev-en", "dev-de"}
 
 

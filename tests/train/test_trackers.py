@@ -158,7 +158,7 @@ def test_a_hanging_tracker_is_left_behind_and_told(tmp_path, monkeypatch):
     assert f"bertc runs sync {tmp_path} sends what is missing" in warning
 
 
-def test_a_tracker_that_raises_changes_nothing_of_a_run(tiny, tmp_path, monkeypatch, capfd):
+def test_a_tracker_that_raises_changes_nothing_of_a_run(tiny, tmp_path, monkeypatch, capfd, cache):
     (tmp_path / "trackio.py").write_text("raise OSError('never')\n")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{':'.join(filter(None, sys.path))}")
     monkeypatch.syspath_prepend(tmp_path)
@@ -167,7 +167,7 @@ def test_a_tracker_that_raises_changes_nothing_of_a_run(tiny, tmp_path, monkeypa
     logged = program.model_copy(update={"run": program.run.model_copy(update={"log": "trackio"})})
     weights = []
     for name, each in (("plain", program), ("logged", logged)):
-        train(each, tmp_path / name, cache=tmp_path / "cache", quiet=name == "plain")
+        train(each, tmp_path / name, cache=cache, quiet=name == "plain")
         weights.append((tmp_path / name / "model" / "model.safetensors").read_bytes())
     assert weights[0] == weights[1]
     warning = f"bertc runs sync {tmp_path / 'logged'} sends what is missing"

@@ -33,11 +33,11 @@ FALLING = (Term(objective=Mlm(p=0.4, p_end=0.1)),)
 
 
 @pytest.fixture
-def go(tmp_path):
+def go(tmp_path, cache):
     """Train into a folder, quietly, with one cache for all runs of a test."""
 
     def run(resolved, name="run", **options):
-        return train(resolved, tmp_path / name, cache=tmp_path / "cache", quiet=True, **options)
+        return train(resolved, tmp_path / name, cache=cache, quiet=True, **options)
 
     return run
 
@@ -237,14 +237,16 @@ def test_lines_after_the_checkpoint_are_cut_back(go, tiny, tmp_path, straight_an
     straight_and_broken_agree()
 
 
-def test_a_damaged_checkpoint_is_passed_over(go, tiny, tmp_path, capsys, straight_and_broken_agree):
+def test_a_damaged_checkpoint_is_passed_over(
+    go, tiny, tmp_path, capsys, straight_and_broken_agree, cache
+):
     go(tiny(), "straight")
     shutil.copytree(tmp_path / "straight", tmp_path / "broken")
     victim = tmp_path / "broken" / "checkpoints" / "step-00000012" / "weights.safetensors"
     raw = bytearray(victim.read_bytes())
     raw[-5] ^= 4
     victim.write_bytes(raw)
-    train(tiny(), tmp_path / "broken", cache=tmp_path / "cache", resume=True)
+    train(tiny(), tmp_path / "broken", cache=cache, resume=True)
     assert "passed over" in capsys.readouterr().err
     straight_and_broken_agree()
 

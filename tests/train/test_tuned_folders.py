@@ -54,7 +54,7 @@ def rows(tmp_path):
 
 
 @pytest.fixture
-def tuned(tmp_path, corpus_file, rows):
+def tuned(tmp_path, corpus_file, rows, cache):
     """Train a task, and begin where a folder says."""
 
     def make(task, name="run", init=""):
@@ -63,7 +63,7 @@ def tuned(tmp_path, corpus_file, rows):
         text = f"data=files('{corpus_file}', sentences=lines) "
         resolved = bertc.resolve(begin + network + text + f"task={task}")
         if not init:
-            train(resolved, tmp_path / name, cache=tmp_path / "cache", quiet=True)
+            train(resolved, tmp_path / name, cache=cache, quiet=True)
         return resolved
 
     return make
@@ -75,7 +75,7 @@ def spelled(kind, rows, more=""):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_tuned_run_goes_out_and_comes_back(tuned, rows, tmp_path, kind):
+def test_a_tuned_run_goes_out_and_comes_back(tuned, rows, tmp_path, kind, cache):
     tuned(spelled(kind, rows))
     before = read_model(tmp_path / "run")[1]
     export_run(tmp_path / "run", tmp_path / "hf")
@@ -95,7 +95,7 @@ def test_a_tuned_run_goes_out_and_comes_back(tuned, rows, tmp_path, kind):
     else:
         assert here.answers.given == there.answers.given
     known, found = (
-        evaluate_run(tmp_path / "run", cache=tmp_path / "cache", quiet=True),
+        evaluate_run(tmp_path / "run", cache=cache, quiet=True),
         evaluate_run(tmp_path / "back", task=spelled(kind, rows), quiet=True),
     )
     for metric, value in known.evaluation.scores[kind]["dev"].items():
@@ -133,24 +133,24 @@ def test_a_head_is_kept_where_it_tells_the_same(tuned, rows, tmp_path):
         assert fresh.lines()[-1].endswith("no birds head: it starts from random values")
 
 
-def test_an_imported_head_has_no_files_of_its_own(tuned, rows, tmp_path):
+def test_an_imported_head_has_no_files_of_its_own(tuned, rows, tmp_path, cache):
     tuned(spelled("tag", rows))
     export_run(tmp_path / "run", tmp_path / "hf")
     said = CliRunner().invoke(app, ["import", str(tmp_path / "hf"), "--out", str(tmp_path / "b")])
     assert said.exit_code == 0, said.output
     assert "becomes the task tag with labels O, B-BIRD, I-BIRD" in " ".join(said.output.split())
     with pytest.raises(MissingInputError, match="no part 'train'"):
-        evaluate_run(tmp_path / "b", cache=tmp_path / "cache", quiet=True)
+        evaluate_run(tmp_path / "b", cache=cache, quiet=True)
     spec = bertc.resolve(str(tmp_path / "b" / "spec.bertc"))
     assert spec.fingerprint() == read_model(tmp_path / "b")[0].fingerprint()
     with pytest.raises(MissingInputError, match="no part 'train'"):
-        train(spec, tmp_path / "c", cache=tmp_path / "cache", quiet=True)
+        train(spec, tmp_path / "c", cache=cache, quiet=True)
 
 
-def test_without_a_part_to_judge_by_there_is_no_score(tuned, rows, tmp_path):
+def test_without_a_part_to_judge_by_there_is_no_score(tuned, rows, tmp_path, cache):
     tuned(f"classify('{rows}', label=bird, pair=question)")
     with pytest.raises(MissingInputError, match="classify: no dev part to score"):
-        evaluate_run(tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+        evaluate_run(tmp_path / "run", cache=cache, quiet=True)
     with pytest.raises(MissingInputError, match="holds 1 runs") as told:
         predict(tmp_path, rows, device="cpu")
     assert str(tmp_path / "run") in told.value.help
@@ -174,7 +174,7 @@ def test_so_many_examples_are_learned_from(tuned, rows, tmp_path):
         tuned(spelled("classify", rows, ", examples=41"), "more")
 
 
-def test_a_task_is_asked_for_by_its_title_and_with_its_own_answers(tuned, rows, tmp_path):
+def test_a_task_is_asked_for_by_its_title_and_with_its_own_answers(tuned, rows, tmp_path, cache):
     tuned(spelled("classify", rows))
     run = tmp_path / "run"
     for told, message in (
@@ -199,5 +199,5 @@ def test_a_task_is_asked_for_by_its_title_and_with_its_own_answers(tuned, rows, 
         app, ["eval", str(run), "--task", spelled("classify", rows), "--json"]
     )
     assert said.exit_code == 0, said.output
-    known = evaluate_run(run, cache=tmp_path / "cache", quiet=True).evaluation
+    known = evaluate_run(run, cache=cache, quiet=True).evaluation
     assert json.loads(said.stdout)["evaluation"]["scores"] == known.scores == own.scores

@@ -13,13 +13,13 @@ from bertc.train.loop import train
 
 
 @pytest.fixture
-def run(tiny, tmp_path):
-    train(tiny(), tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+def run(tiny, tmp_path, cache):
+    train(tiny(), tmp_path / "run", cache=cache, quiet=True)
     return tmp_path / "run"
 
 
-def test_eval_repeats_the_last_evaluation_of_the_run(run, tmp_path):
-    report = evaluate_run(run, cache=tmp_path / "cache", quiet=True)
+def test_eval_repeats_the_last_evaluation_of_the_run(run, tmp_path, cache):
+    report = evaluate_run(run, cache=cache, quiet=True)
     last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
     assert last["kind"] == "eval"
     assert report.evaluation is not None
@@ -31,12 +31,12 @@ def test_eval_repeats_the_last_evaluation_of_the_run(run, tmp_path):
     assert report.notes == ("read in full-sentences rows of 24 tokens",)
 
 
-def test_eval_refuses_other_text(run, tmp_path, corpus_file):
+def test_eval_refuses_other_text(run, tmp_path, corpus_file, cache):
     before = corpus_file.read_text()
     corpus_file.write_text(before + "\nOne more.\n")
     try:
         with pytest.raises(DataError, match="text files have changed"):
-            evaluate_run(run, cache=tmp_path / "cache", quiet=True)
+            evaluate_run(run, cache=cache, quiet=True)
     finally:
         corpus_file.write_text(before)
 

@@ -8,6 +8,7 @@ import ast
 import gc
 import hashlib
 import inspect
+import os
 import site
 import sysconfig
 import warnings
@@ -37,17 +38,18 @@ def open_docstrings(corpus: Docstrings) -> TextSource:
     Raises:
         MissingInputError: a named package is not installed, or has no source files.
     """
-    files = [module for root in _roots() for module in _modules(root, corpus.packages)]
-    present = {relative.split("/")[0].removesuffix(".py") for _, relative, _ in files}
+    found = [module for root in _roots() for module in _modules(root, corpus.packages)]
+    present = {relative.split("/")[0].removesuffix(".py") for _, relative, _ in found}
     if missing := [name for name in corpus.packages if name not in present]:
         raise MissingInputError(
             f"no Python source of package {missing[0]!r} is installed",
             "name the top-level module as in an import statement, or write data=docstrings",
         )
-    total = sum(size for _, _, size in files)
+    files = [(path, facts.st_size) for path, _, facts in found]
+    total = sum(size for _, size in files)
     return TextSource(
         name="docstrings" + (f"({', '.join(corpus.packages)})" if corpus.packages else ""),
-        identity=("docstrings", *((f, size, p.stat().st_mtime_ns) for p, f, size in files)),
+        identity=("docstrings", *((f, s.st_size, s.st_mtime_ns) for _, f, s in found)),
         sentences="split",
         total=total,
         unit="bytes",
@@ -64,26 +66,33 @@ def _roots() -> list[Path]:
     return [path for path in dict.fromkeys(Path(p).resolve() for p in paths) if path.is_dir()]
 
 
-def _modules(root: Path, packages: tuple[str, ...]) -> Iterator[tuple[Path, str, int]]:
-    """Triples (path, path below the root, bytes) of the source files below a root, by name."""
-    folders = [root]
+def _modules(root: Path, packages: tuple[str, ...]) -> Iterator[tuple[str, str, os.stat_result]]:
+    """Triples (path, path below the root, its facts) of the source files below a root, by name.
+
+    There may be 30,000: each costs a ``Path`` of its own more than looking at the file does.
+    """
+    folders = [""]
     while folders:
         folder = folders.pop()
-        below: list[Path] = []
-        for path in sorted(folder.iterdir()):
-            name = path.name.removesuffix(".py")
-            top = folder == root
-            if top and packages and name not in packages:
+        below: list[str] = []
+        with os.scandir(root / folder) as entries:
+            by_name = sorted(entries, key=lambda entry: entry.name)
+        for entry in by_name:
+            name, relative = entry.name.removesuffix(".py"), folder + entry.name
+            if not folder and packages and name not in packages:
                 continue
-            if path.is_dir() and name not in SKIPPED and (name.isidentifier() or not top):
-                below.append(path)
-            elif path.suffix == ".py" and 0 < (size := path.stat().st_size) <= MAX_SOURCE_BYTES:
-                yield path, path.relative_to(root).as_posix(), size
+            if entry.is_dir() and name not in SKIPPED and (name.isidentifier() or folder):
+                below.append(relative + "/")
+            elif (
+                entry.name.endswith(".py")
+                and 0 < (facts := entry.stat()).st_size <= MAX_SOURCE_BYTES
+            ):
+                yield entry.path, relative, facts
         folders += reversed(below)
 
 
-def _documents(files: list[tuple[Path, str, int]]) -> Iterator[Piece]:
-    number = processes(sum(size for _, _, size in files), SOURCE_BYTES_PER_PROCESS)
+def _documents(files: list[tuple[str, int]]) -> Iterator[Piece]:
+    number = processes(sum(size for _, size in files), SOURCE_BYTES_PER_PROCESS)
     seen: set[bytes] = set()
     amount = 0
     with closing(spread(_read, _batches(files), number)) as read:
@@ -97,14 +106,14 @@ def _documents(files: list[tuple[Path, str, int]]) -> Iterator[Piece]:
         yield Piece("", True, amount)
 
 
-def _batches(files: list[tuple[Path, str, int]]) -> Iterator[tuple[list[int], list[Path]]]:
+def _batches(files: list[tuple[str, int]]) -> Iterator[tuple[list[int], list[str]]]:
     """Sizes and paths of ``FILES_AT_ONCE`` files at a time."""
     for first in range(0, len(files), FILES_AT_ONCE):
         some = files[first : first + FILES_AT_ONCE]
-        yield [size for _, _, size in some], [path for path, _, _ in some]
+        yield [size for _, size in some], [path for path, _ in some]
 
 
-def _read(paths: list[Path]) -> list[list[str]]:
+def _read(paths: list[str]) -> list[list[str]]:
     return [list(_docstrings(path)) for path in paths]
 
 
@@ -116,14 +125,14 @@ def _new(texts: list[str], seen: set[bytes]) -> Iterator[str]:
             yield text
 
 
-def _docstrings(path: Path) -> Iterator[str]:
+def _docstrings(path: str) -> Iterator[str]:
     """The longer documentation strings of a file, in order; none if it cannot be parsed."""
     collecting = gc.isenabled()
     gc.disable()  # a tree has no cycles, and looking for them takes three quarters of the time
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes and the like, in others' code
-            tree = ast.parse(path.read_bytes())
+            tree = ast.parse(Path(path).read_bytes())
     except (SyntaxError, ValueError, RecursionError, MemoryError, OSError):
         return
     finally:

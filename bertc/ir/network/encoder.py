@@ -6,15 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from bertc.ir import operation as op
-from bertc.ir.base import (
-    Axis,
-    Node,
-    Probability,
-    Weight,
-    Width,
-    affine,
-    unstated,
-)
+from bertc.ir.base import Axis, Node, Probability, Weight, Width, affine, unstated
 from bertc.ir.network.attention import Attention
 from bertc.ir.network.body_node import BodyNode
 from bertc.ir.network.encoder_settings import settings_of
@@ -25,6 +17,7 @@ from bertc.ir.network.positions import LearnedPositions, Positions
 from bertc.ir.network.sharing import counted_weights, scaled_by_depth, unshared
 from bertc.ir.network.table import WholeTable, table_weight
 from bertc.ir.network.wanted import Wanted
+from bertc.ir.once import once
 from bertc.ir.operation import Widths
 
 DECODER = "decoder_positions"
@@ -174,7 +167,7 @@ class Encoder(BodyNode):
 
     def counted_weights(self) -> Iterator[tuple[tuple[Weight, ...], int, int]]:
         """Weights of each part, how often stored and used; equal layers are one part."""
-        return counted_weights(self)
+        return iter(counted_weights(self))
 
     def unread_weights(self, pooled: bool, query_stream: bool, wanted: Wanted) -> frozenset[str]:
         """Names of weights without a gradient: of pooler, query stream, uncomputed layers."""
@@ -234,6 +227,7 @@ class Encoder(BodyNode):
         """The norm of what a part adds to the residual stream; None if there is none."""
         return self.norm.of_layers if self.norm.norms_outputs else None
 
+    @once
     def attention_weights(self, layer: int) -> tuple[Weight, ...]:
         """Weights of one attention part and its norms, named by the layer that owns them."""
         name, kind = f"attention.{layer}", self.attention.at(layer)
@@ -243,6 +237,7 @@ class Encoder(BodyNode):
             *self._norm_weights(f"{name}.output_norm", self.output_norm),
         )
 
+    @once
     def ffn_weights(self, layer: int) -> tuple[Weight, ...]:
         """Weights of one feed-forward part and its norms, named by the layer that owns them."""
         name = f"ffn.{layer}"

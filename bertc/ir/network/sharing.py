@@ -4,13 +4,14 @@ A scheme is a class with ``owner(part, layer, depth)``; the norm after a part go
 All other code reads only the owner maps.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from bertc.ir.base import Initializer, Node, TruncatedNormal, Weight
+from bertc.ir.once import once
 
 if TYPE_CHECKING:  # an encoder counts its weights here
     from bertc.ir.network.encoder import Encoder
@@ -127,19 +128,17 @@ def unshared(encoder: "Encoder") -> tuple[int, ...]:
     return tuple(found)
 
 
-def counted_weights(encoder: "Encoder") -> Iterator[tuple[tuple[Weight, ...], int, int]]:
+@once
+def counted_weights(encoder: "Encoder") -> tuple[tuple[tuple[Weight, ...], int, int], ...]:
     """Weights of each part, how often stored and used; equal layers are one part."""
-    yield (
-        (
-            *encoder.embedding_weights(),
-            *encoder.pooler_weights(),
-            *encoder.common_weights(),
-            *encoder.final_weights(),
-            *encoder.decoder_weights(),
-        ),
-        1,
-        1,
+    outside = (
+        *encoder.embedding_weights(),
+        *encoder.pooler_weights(),
+        *encoder.common_weights(),
+        *encoder.final_weights(),
+        *encoder.decoder_weights(),
     )
+    found = [(outside, 1, 1)]
     for owners, weights in (
         (encoder.attention_owner, encoder.attention_weights),
         (encoder.ffn_owner, encoder.ffn_weights),
@@ -149,5 +148,5 @@ def counted_weights(encoder: "Encoder") -> Iterator[tuple[tuple[Weight, ...], in
             normed = encoder.attention_norm(layer)
             kind = encoder.attention.at(layer), encoder.layers[layer], normed
             alike.setdefault(kind, []).append(layer)
-        for same in alike.values():
-            yield weights(same[0]), len({*same}), len(same)
+        found += [(weights(same[0]), len({*same}), len(same)) for same in alike.values()]
+    return tuple(found)

@@ -20,6 +20,7 @@ from bertc.ir.learning.optimizer import Optimizer
 from bertc.ir.learning.task import Task
 from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Generator, GeneratorNetwork
+from bertc.ir.once import once
 from bertc.ir.program.network import (
     MAIN,
     READ_IN_ORDER,
@@ -185,6 +186,7 @@ class Stage(Node):
         return self.model_copy(update={"objective": tuple(terms)})
 
     @property
+    @once
     def allocated(self) -> tuple[Network, ...]:
         """All its networks, the main one first."""
         found = [Network(MAIN, self.encoder, "trained")]
@@ -216,15 +218,13 @@ class Stage(Node):
         main, *_ = self.allocated
         return (self.sampled or main) if objective.predicts_masked else main
 
+    @once
     def networks(self) -> tuple[Network, ...]:
         """Networks in use, in the order of their forward passes."""
         found = []
         for network in sorted(self.allocated, key=lambda each: READ_IN_ORDER.index(each.role)):
-            terms = tuple(
-                t for t in self.objective if self.learner(t.objective).name == network.name
-            )
-            scored = self._scored(network, terms)
-            if scored:
+            own = [t for t in self.objective if self.learner(t.objective).name == network.name]
+            if scored := self._scored(network, terms := tuple(own)):
                 main = network.role == "trained"
                 memory = self.memory if main else 0
                 wanted, depth = wanted_by(scored, network, memory), network.body.depth
