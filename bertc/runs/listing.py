@@ -19,9 +19,11 @@ from bertc.diagnostics import (
     UsageError,
     html_lines,
     html_table,
+    nearest,
 )
 from bertc.estimate.units import count_text, duration_text, flops_text
 from bertc.ir.program.model import model_weights
+from bertc.ir.program.settings import Settings, aliases
 from bertc.runs.changes import written
 from bertc.runs.curves import FlopsUntil, curves
 from bertc.runs.folder import RunFolder
@@ -246,6 +248,11 @@ def _condition(text: str) -> Callable[[Listed], bool]:
         return lambda run: any(fnmatchcase(each, wanted) for each in (run.name, run.folder.name))
     if name in RUN_FACTS:
         return lambda run: fnmatchcase(str(getattr(run, name)), wanted)
+    names = [*RUN_FACTS, *Settings.model_fields, *aliases()]
+    if name.isidentifier() and name not in names:
+        near = nearest(name, names)
+        help = f"--where {near}={wanted}" if near else "name, folder, state, or a setting of a spec"
+        raise UsageError(f"no run has a `{name[:60]}`", help=help)
     diagnostics = Diagnostics()
     programs = load("", [text], diagnostics, option="--where")
     diagnostics.raise_if_any()
