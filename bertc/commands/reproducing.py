@@ -44,15 +44,11 @@ def reproduce(
     The same command goes on where it was killed, and shares the rows with other processes that run
     it on the same folder.
     """
-    from bertc.diagnostics import UsageError
     from bertc.failures import BAD_SPEC, exit_code
     from bertc.tables import reproduce as tables
     from bertc.tables.listing import listing
 
-    if show and estimate:
-        raise UsageError("--show tells what came out, --estimate what it costs", help="one of them")
-    if show and not table:
-        raise UsageError("--show needs a table", help="bertc reproduce TABLE --show")
+    _refuse_both(table, show, estimate)
     if estimate or not table:
         full = scale or tables.PAPERS
         answer = tables.tell_costs(table, full, data or (), device) if table else listing()
@@ -72,6 +68,15 @@ def reproduce(
     typer.echo(shown.as_json() if json else shown.as_text())
     if codes:
         raise typer.Exit(codes[0])
+
+
+def _refuse_both(table: str, show: bool, estimate: bool) -> None:
+    from bertc.diagnostics import UsageError
+
+    if show and estimate:
+        raise UsageError("--show tells what came out, --estimate what it costs", help="one of them")
+    if show and not table:
+        raise UsageError("--show needs a table", help="bertc reproduce TABLE --show")
 
 
 def _say(text: str) -> None:

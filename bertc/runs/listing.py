@@ -249,10 +249,8 @@ def _condition(text: str) -> Callable[[Listed], bool]:
     if name in RUN_FACTS:
         return lambda run: fnmatchcase(str(getattr(run, name)), wanted)
     names = [*RUN_FACTS, *Settings.model_fields, *aliases()]
-    if name.isidentifier() and name not in names:
-        near = nearest(name, names)
-        help = f"--where {near}={wanted}" if near else "name, folder, state, or a setting of a spec"
-        raise UsageError(f"no run has a `{name[:60]}`", help=help)
+    if name not in names and (near := nearest(name, names)) in RUN_FACTS:
+        raise UsageError(f"no run has a `{name[:60]}`", help=f"--where {near}={wanted}")
     diagnostics = Diagnostics()
     programs = load("", [text], diagnostics, option="--where")
     diagnostics.raise_if_any()
