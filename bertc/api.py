@@ -84,10 +84,11 @@ def check(
     Raises:
         SpecError: with every mistake found in any of them.
         UsageError: if the text is empty.
-        MissingInputError, DataError: of the files of a task; of an ``init`` that does not fit.
+        MissingInputError, DataError: of the files of a task; of an ``init`` that does not fit, or
+            of a tagger that learned no tags.
     """
     from bertc import passes
-    from bertc.external import begun_from, judged_by
+    from bertc.external import begun_from, judged_by, tagged_by
     from bertc.interop.foreseen import remark_own_layout
     from bertc.syntax.load import read_spec
     from bertc.syntax.space import has_ranges
@@ -104,6 +105,7 @@ def check(
         judged_by(program)
         resolved = passes.assemble(program)
         begun_from(resolved)
+        tagged_by(resolved)
         remark_own_layout(program, resolved, diagnostics)
     return len(complete)
 

@@ -83,9 +83,12 @@ class Difference:
         rows = [
             [title for title, _, _ in COLUMNS],
             *([text(of(cost)) for _, of, text in COLUMNS] for cost in self.costs),
-            _changes(second, first),
         ]
-        names = ["", *self.names, ""]
+        names = ["", *self.names]
+        if [line.alone for line in self.lines] != [second]:  # else the setting's own line says it
+            rows.append(_changes(second, first))
+            names.append("")
+        above = len(rows)
         for line in self.lines:
             rows.append([] if line.follows else [REFUSED])
             if line.alone:
@@ -94,7 +97,7 @@ class Difference:
         table = [
             f"{cells}  {name}".rstrip() for cells, name in zip(_cells(rows), names, strict=True)
         ]
-        table.insert(4, "" if self.lines else "no setting differs")
+        table.insert(above, "" if self.lines else "no setting differs")
         return "\n".join((*table, "", self.note))
 
     def as_json(self) -> str:

@@ -54,6 +54,13 @@ def test_equal_specs_have_no_notes_on_single_settings() -> None:
     assert "Memory and time" in table
 
 
+def test_a_lone_setting_is_the_whole_difference() -> None:
+    *lines, _ = diff(ONE, f"{ONE} embedding=32").as_table().split("\n\n")
+    (own,) = lines[1:-1] or lines[1:2]
+    assert own.endswith(" 32")
+    assert len(lines[0].splitlines()) == 3
+
+
 def test_what_follows_from_another_setting_is_told_without_a_cost() -> None:
     lines = {line.change.name: line for line in diff(ONE, ONE + "+sop").lines}
     assert lines["pooler"].follows

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bertc.commands.options import JsonOption, SetOption, app, file_to_write
+from bertc.commands.options import JsonOption, SetOption, app, picture_to_write
 from bertc.diagnostics import UsageError
 from bertc.storage.paths import is_folder
 
@@ -36,7 +36,7 @@ def latency(
         bool, typer.Option("--predict", help="estimate from the operations; nothing runs")
     ] = False,
     json: JsonOption = False,
-    plot: Annotated[Path | None, file_to_write("a PNG file: scores against milliseconds")] = None,
+    plot: Annotated[Path | None, picture_to_write("scores against milliseconds")] = None,
 ) -> None:
     """Time the answer to a text on this CPU, for runs and specs side by side."""
     from bertc.api import resolve

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bertc.commands.options import JsonOption, app, file_to_write, in_color
+from bertc.commands.options import JsonOption, app, in_color, picture_to_write
 
 ScaleOption = Annotated[
     str, typer.Option(help="full: the paper's sizes; base, small; tiny: minutes a row on a laptop")
@@ -36,7 +36,7 @@ def reproduce(
         bool, typer.Option("--show", help="show what came out so far; trains nothing")
     ] = False,
     device: Annotated[str, typer.Option(help="of estimates")] = "h200",
-    plot: Annotated[Path | None, file_to_write("a picture of the scores, .svg or .png")] = None,
+    plot: Annotated[Path | None, picture_to_write("the scores")] = None,
     json: JsonOption = False,
 ) -> None:
     """Train the rows of a published table, and show them beside the paper's figures.
@@ -48,6 +48,7 @@ def reproduce(
     from bertc.tables import reproduce as tables
     from bertc.tables.listing import listing
 
+    _refuse_both(table, show, estimate)
     if estimate or not table:
         full = scale or tables.PAPERS
         answer = tables.tell_costs(table, full, data or (), device) if table else listing()
@@ -64,9 +65,18 @@ def reproduce(
         shown = ended.shown
     if plot:
         shown.plot(plot)
-    typer.echo(shown.results.as_json() if json else shown.as_text())
+    typer.echo(shown.as_json() if json else shown.as_text())
     if codes:
         raise typer.Exit(codes[0])
+
+
+def _refuse_both(table: str, show: bool, estimate: bool) -> None:
+    from bertc.diagnostics import UsageError
+
+    if show and estimate:
+        raise UsageError("--show tells what came out, --estimate what it costs", help="one of them")
+    if show and not table:
+        raise UsageError("--show needs a table", help="bertc reproduce TABLE --show")
 
 
 def _say(text: str) -> None:

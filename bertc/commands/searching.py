@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bertc.commands.options import JsonOption, SetOption, app, file_to_write
+from bertc.commands.options import JsonOption, SetOption, app, picture_to_write
 
 
 @app.command()
@@ -30,9 +30,7 @@ def sweep(
     prune: Annotated[
         str | None, typer.Option(help="halving: stop bad trials at evaluations 1, 2, 4, 8, ...")
     ] = None,
-    plot: Annotated[
-        Path | None, file_to_write("a PNG of what mattered and of each setting")
-    ] = None,
+    plot: Annotated[Path | None, picture_to_write("what mattered, and each setting")] = None,
     json: JsonOption = False,
 ) -> None:
     """Search the ranges and lists of a spec for the best score, each trial in a run folder.

@@ -11,7 +11,7 @@ from bertc.commands.options import (
     WithoutHeads,
     WithoutLayers,
     app,
-    file_to_write,
+    picture_to_write,
 )
 
 
@@ -38,7 +38,7 @@ def _show(findings: Findings, json: bool, plot: Path | None) -> None:
 def results_(
     folders: Annotated[list[Path], typer.Argument(help="run folders, or folders of them")],
     json: JsonOption = False,
-    plot: Annotated[Path | None, file_to_write("a PNG file for a picture of it")] = None,
+    plot: Annotated[Path | None, picture_to_write("a picture of it")] = None,
 ) -> None:
     """Print results of runs side by side; runs that differ only in the seed share a row."""
     from bertc.runs.compare import results
@@ -110,7 +110,7 @@ def context_(
         float, typer.Option(min=0, max=1, help="least gain, as a fraction of the perplexity")
     ] = 0.01,
     examples: Annotated[int, typer.Option(min=1, help="positions to read, spread evenly")] = 1000,
-    plot: Annotated[Path | None, file_to_write("a PNG file of perplexities by context")] = None,
+    plot: Annotated[Path | None, picture_to_write("perplexities by context")] = None,
     json: JsonOption = False,
 ) -> None:
     """Compare how much of the text before a token language models make use of."""
@@ -220,7 +220,7 @@ def heads_(
     worth: Annotated[
         bool, typer.Option("--worth", help="instead evaluate without each head, one after another")
     ] = False,
-    plot: Annotated[Path | None, file_to_write("a PNG file for a heat map of it")] = None,
+    plot: Annotated[Path | None, picture_to_write("a heat map of it")] = None,
     json: JsonOption = False,
 ) -> None:
     """Score the attention heads of a run, and tell what each looks at."""
@@ -237,7 +237,7 @@ def heads_(
 def layers_(
     run: RunArgument,
     task: Annotated[str, typer.Option(help="its name, or with a file to score")] = "",
-    plot: Annotated[Path | None, file_to_write("a PNG file for a picture of it")] = None,
+    plot: Annotated[Path | None, picture_to_write("a picture of it")] = None,
     json: JsonOption = False,
 ) -> None:
     """Evaluate a run without each of its layers, one after another."""

@@ -17,15 +17,13 @@ from bertc.data.examples.word_networks import LabelledSpan
 from bertc.data.examples.word_spans import SplitText
 from bertc.data.layouts.example import TaggedExample
 from bertc.data.vocab.template import fill_template, template_of
-from bertc.diagnostics import DataError, listed
+from bertc.diagnostics import DataError
 from bertc.evaluation.device import placed
 from bertc.evaluation.task_inference import ROWS_AT_ONCE, TOKENS_AT_ONCE, answer
 from bertc.interop.loading import digest_of, load, read_model
-from bertc.ir.learning.answer import Tags, names_spans
-from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning.answer import names_spans
 from bertc.ir.learning.objective import Objective
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage
+from bertc.ir.program.taggers import OUTSIDE, span_labels, tag_names, tagging
 from bertc.nn import EncoderInputs, Model
 from bertc.objectives import tensors_of, token_logits
 from bertc.tasks.tagged import spans
@@ -33,8 +31,6 @@ from bertc.tasks.tagged import spans
 LONGEST_ROW = 512
 """Tokens of the longest row for a network that sets no limit."""
 MASKED_TEXTS_AT_ONCE = 256
-OUTSIDE = "O"
-"""The tag of words in no span."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +64,7 @@ class TrainedNetworks:
             DataError: if it learned none.
         """
         model, vocabulary = self._loaded(folder)
-        stage, task = _tagging(model.resolved, folder)
+        stage, task = tagging(model.resolved, folder)
         encoder, spoken = model.resolved.encoder, [text for text in texts if text.words]
         if not spoken:
             yield from [()] * len(texts)
@@ -93,9 +89,7 @@ class TrainedNetworks:
         Raises:
             DataError: if it learned no tags.
         """
-        names = _names(self._loaded(folder)[0].resolved, folder)
-        kinds = (name[2:] for name in names) if names_spans(names) else iter(names)
-        return tuple(sorted(set(kinds) - {"", OUTSIDE}))
+        return span_labels(tag_names(self._loaded(folder)[0].resolved, folder))
 
     def spans(self, folder: str, texts: Sequence[SplitText]) -> Iterator[list[LabelledSpan]]:
         """The spans of each text.
@@ -103,7 +97,7 @@ class TrainedNetworks:
         Spans that tags mark by their first and later words, as ``B-PER`` and ``I-PER`` do, and else
         runs of words with one tag.
         """
-        names = _names(self._loaded(folder)[0].resolved, folder)
+        names = tag_names(self._loaded(folder)[0].resolved, folder)
         for text, tags in zip(texts, self.tags(folder, texts, Silent()), strict=True):
             runs = spans(tags) if names_spans(names) else _runs(tags)
             yield [
@@ -146,13 +140,6 @@ class TrainedNetworks:
         return self._networks[folder]
 
 
-def _names(resolved: Resolved, folder: str) -> tuple[str, ...]:
-    """The tags that a run learned."""
-    answer = _tagging(resolved, folder)[1].answer
-    assert isinstance(answer, Tags), "a tagger gives tags"
-    return answer.names
-
-
 def _runs(tags: Sequence[str]) -> Iterator[tuple[str, int, int]]:
     """Runs of words with one tag: the tag, the first word and the last."""
     first = 0
@@ -161,18 +148,6 @@ def _runs(tags: Sequence[str]) -> Iterator[tuple[str, int, int]]:
         if tag != OUTSIDE:
             yield tag, first, last
         first = last + 1
-
-
-def _tagging(resolved: Resolved, folder: str) -> tuple[Stage, AnyTask]:
-    learned = [(s, task) for s in resolved.stages for task in s.tasks]
-    tagging = [(s, task) for s, task in learned if isinstance(task.answer, Tags)]
-    if not tagging:
-        titles = listed(task.title for _, task in learned) or "no task"
-        raise DataError(
-            f"{folder} is no tagger: it learned {titles}",
-            help='name a run that learned tags, as of objective=tagging("ud", upos)',
-        )
-    return tagging[-1]
 
 
 def _predicting(model: Model, folder: str) -> Objective:

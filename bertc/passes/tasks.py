@@ -23,22 +23,20 @@ def tasks(program: Complete, diagnostics: Diagnostics) -> None:
     ``layers=4 freeze=5`` is E274.
     """
     stages = program.stages
+    unread = any(each.code < "E2" for each in diagnostics.found)
     for stage in stages:
         if has_tasks(stage.objective):
             _refuse_text_beside_tasks(stage, diagnostics)
             _without_text(stage, stage.own or program.origins, diagnostics)
             _copied(stage, diagnostics)
         _frozen(stage, diagnostics)
-        features(stage, diagnostics)
+        if not (unread and _may_be_of_tasks(stage)):
+            features(stage, diagnostics)
     one_head_a_task(stages, diagnostics)
     tuned = any(has_tasks(stage.objective) for stage in stages)
-    unread = any(each.code < "E2" for each in diagnostics.found)
     for stage in stages:
         # Settings of the whole run may apply to its stages of text only.
-        if has_tasks(stage.objective):
-            continue
-        # The text that could not be read may have been a task.
-        if unread and not written(stage.origins["objective"]):
+        if has_tasks(stage.objective) or (unread and _may_be_of_tasks(stage)):
             continue
         if not tuned or "patience" in stage.own:
             _patient(stage, diagnostics)
@@ -46,6 +44,11 @@ def tasks(program: Complete, diagnostics: Diagnostics) -> None:
             _passing(stage, diagnostics)
         if stage.augment != UNCHANGED and (not tuned or "augment" in stage.own):
             _uncopied("the objective has none", stage, diagnostics)
+
+
+def _may_be_of_tasks(stage: StageSettings) -> bool:
+    """True of a stage of text whose spec has a mistake: what was not read may have been a task."""
+    return not has_tasks(stage.objective) and not written(stage.origins["objective"])
 
 
 def _copied(stage: StageSettings, diagnostics: Diagnostics) -> None:

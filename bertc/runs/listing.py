@@ -19,9 +19,11 @@ from bertc.diagnostics import (
     UsageError,
     html_lines,
     html_table,
+    nearest,
 )
 from bertc.estimate.units import count_text, duration_text, flops_text
 from bertc.ir.program.model import model_weights
+from bertc.ir.program.settings import Settings, aliases
 from bertc.runs.changes import written
 from bertc.runs.curves import FlopsUntil, curves
 from bertc.runs.folder import RunFolder
@@ -246,6 +248,9 @@ def _condition(text: str) -> Callable[[Listed], bool]:
         return lambda run: any(fnmatchcase(each, wanted) for each in (run.name, run.folder.name))
     if name in RUN_FACTS:
         return lambda run: fnmatchcase(str(getattr(run, name)), wanted)
+    names = [*RUN_FACTS, *Settings.model_fields, *aliases()]
+    if name not in names and (near := nearest(name, names)) in RUN_FACTS:
+        raise UsageError(f"no run has a `{name[:60]}`", help=f"--where {near}={wanted}")
     diagnostics = Diagnostics()
     programs = load("", [text], diagnostics, option="--where")
     diagnostics.raise_if_any()

@@ -140,7 +140,7 @@ def save(
     """
     from matplotlib import rc_context
 
-    kind = "svg" if path.suffix == ".svg" else "png"
+    kind = "svg" if path.suffix.lower() == ".svg" else "png"
     aside = path.with_name(f".tmp-{path.name}")
     with durable.writing(path, elsewhere=elsewhere):
         try:

@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 from bertc.diagnostics import BertcError, SpecError
 from bertc.estimate.units import bytes_text, count_text, duration_text, flops_text
 from bertc.storage.paths import is_taken
 from bertc.tables.drawing import drawn
 from bertc.tables.programs import Job, Jobs, estimated
+from bertc.tables.results import is_finished
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Costs:
         text = drawn([title for title, _ in filled], [*lines])
         notes = [f"each once, on {self.device}; tasks beside pretraining are not in it"]
         notes += [f"{row.name}: {row.why}" for row in self.rows if row.why]
+        if any(row.why.startswith("--set #") for row in self.rows):
+            notes.append("--set #1 is the scale's text, #2 the row's")
         waited = dict.fromkeys(name for row in self.rows for name in row.without)
         if waited:
             notes.append(f"without the sizes of runs that are not there yet: {', '.join(waited)}")
@@ -85,6 +89,25 @@ def lacking(jobs: Jobs, every: Sequence[Job]) -> list[str]:
     ]
 
 
+def stand_ins(jobs: Jobs) -> list[str]:
+    """A line for each of the files that are not there, and in whose place runs read others."""
+    return [
+        f"{jobs.files.of(name, need)} is not there: {need.otherwise} in its place"
+        for name, need in jobs.table.needs.items()
+        if need.otherwise and not jobs.files.there(name, need)
+    ]
+
+
+def waiting(jobs: Sequence[Job], out: Path) -> list[Job]:
+    """The jobs, each with the files that the unfinished ones before it lack too."""
+    found = dict[str, Job]()
+    for job in jobs:
+        earlier = [found[each] for each in job.after if not is_finished(found[each], out)]
+        lacks = dict.fromkeys([*job.lacks, *(name for each in earlier for name in each.lacks)])
+        found[job.name] = replace(job, lacks=(*lacks,))
+    return [*found.values()]
+
+
 def _cost(name: str, job: Job, jobs: Jobs, device: str) -> RowCost:
     table = jobs.table
     published = next((row.published for row in table.rows if row.name == name), {})
@@ -92,7 +115,7 @@ def _cost(name: str, job: Job, jobs: Jobs, device: str) -> RowCost:
     try:
         told = estimated(job.program(), device, table.convention)
     except (BertcError, SpecError) as error:
-        return RowCost(name, None, None, None, None, *printed, why=str(error).splitlines()[0])
+        return RowCost(name, None, None, None, None, *printed, why=_why(error))
     return RowCost(
         name,
         told.parameters.total,
@@ -102,6 +125,13 @@ def _cost(name: str, job: Job, jobs: Jobs, device: str) -> RowCost:
         *printed,
         without=tuple(each for each in job.after if not is_taken(jobs.out / each)),
     )
+
+
+def _why(error: Exception) -> str:
+    """The first mistake, in a line with its remedy."""
+    if isinstance(error, BertcError):
+        return f"{error.message} (help: {error.help})"
+    return str(error).splitlines()[0]
 
 
 def _cells(row: RowCost) -> list[str]:

@@ -1,12 +1,12 @@
 """The runs of a table at a scale: specs with their overrides, and what each waits for."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from string import Template
+from typing import cast
 
 from bertc.api import compile_spec, points
 from bertc.diagnostics import (
@@ -23,6 +23,7 @@ from bertc.syntax.write.show import quoted
 from bertc.tables.files import Files
 from bertc.tables.shrinking import Factors, factors, sets_steps, shrunk
 from bertc.tables.table import (
+    PRETRAINING,
     Before,
     Measure,
     Need,
@@ -30,9 +31,9 @@ from bertc.tables.table import (
     Scale,
     Table,
     is_whole,
+    path_name,
 )
 
-PRETRAINING = "pretraining"
 BEFORE = "before"
 LENGTHS = ("seq", "memory", "clamp", "sliding")
 """Options of evaluations that a scale multiplies as it does the length of rows."""
@@ -157,7 +158,7 @@ class Jobs:
         )
         options = {
             name: self._lengthened(value) if name in LENGTHS else value
-            for name, value in measure.eval.items()
+            for name, value in _options(measure)
         } | ({"task": filled.text} if filled.text else {})
         return replace(filled, text="", overrides=(), after=(run,), eval=options)
 
@@ -269,9 +270,9 @@ def estimated(resolved: Resolved, device: str, convention: Convention = "exact")
     return estimate(resolved, device, convention, lengths=lengths)
 
 
-def path_name(name: str) -> str:
-    """A row's or measure's name without what paths and shells read otherwise."""
-    return re.sub(r"[^\w.=+%-]+", "-", name).strip("-.")
+def _options(measure: Measure) -> list[tuple[str, int | bool | str]]:
+    """The options of its evaluation by name."""
+    return [*cast("Mapping[str, int | bool | str]", measure.eval).items()]
 
 
 def _names(text: str) -> set[str]:

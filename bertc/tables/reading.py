@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from bertc.diagnostics import DataError, MissingInputError, listed, nearest
 from bertc.resources import folder
 from bertc.storage.plain_file import read_text
-from bertc.tables.table import Before, Claim, Measure, Need, Row, Scale, Table
+from bertc.storage.printable import printable
+from bertc.tables.table import Before, Claim, EvalOptions, Measure, Need, Row, Scale, Table
 
 TOML = ".toml"
 SCALES = "scales"
@@ -53,26 +55,70 @@ def _read(path: Path) -> Table:
     except ValidationError as error:
         # A name with a slip explains another that is missing.
         first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
-        what = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "extra_forbidden":
-            what = f"there is {listed(_known(first['loc']), limit=300)}, and no {first['loc'][-1]}"
-        raise _mistaken(path, _place(first["loc"], found), what) from None
+        raise _mistaken(path, _place(first["loc"], found), _said(first)) from None
+
+
+_FORMS = {
+    "string": "a text in quotes",
+    "tuple": "a list in brackets",
+    "dict": "a table of names and values",
+    "model": "a table of names and values",
+    "float": "a number",
+    "int": "a whole number",
+    "bool": "true or false",
+    "finite": "a finite number",
+}
+"""What a value has to be, by the first word of pydantic's name for the mistake."""
+
+
+def _said(error: ErrorDetails) -> str:
+    """A mistake that pydantic found, in this tool's words."""
+    kind, limits = error["type"], error.get("ctx", {})
+    given = printable(repr(error["input"]))[:60]
+    match kind:
+        case "extra_forbidden":
+            name, known = str(error["loc"][-1]), _known(error["loc"])
+            near = nearest(name, known)
+            there = f"did you mean {near}?" if near else f"there is {listed(known, limit=300)}"
+            return f"nothing is called {name[:60]} here; {there}"
+        case "missing":
+            return "it has to be there, and is not"
+        case "literal_error":
+            return f"it is one of {limits['expected'].replace(' or ', ', ')}, not {given}"
+        case "greater_than" | "greater_than_equal" | "less_than" | "less_than_equal":
+            (limit,) = limits.values()
+            words = "more than" if kind == "greater_than" else "at least"
+            return f"it is {'at most' if 'less' in kind else words} {limit}, not {given}"
+        case "string_too_short":
+            return "it is empty"
+        case "too_short":
+            return f"it has at least {limits['min_length']} entries, not {len(error['input'])}"
+        case "string_too_long":
+            return f"it has at most {limits['max_length']} characters"
+        case "string_pattern_mismatch":
+            return f"{given} has characters that names have not, or too many: {limits['pattern']}"
+        case "value_error":
+            return str(limits["error"])
+        case _:
+            return f"{_FORMS.get(kind.partition('_')[0], 'another value')} expected, not {given}"
 
 
 def _place(loc: Sequence[int | str], found: Mapping[str, Any]) -> str:
     """The place of a mistake, with entries of lists by their names: ``measures.SST-2.shown``."""
     there: Any = found
     words = list[str]()
-    for part in loc:
+    for part in (each for each in loc if each != "[key]"):
         known = isinstance(part, int) or part in there if isinstance(there, list | dict) else False
         there = there[part] if known else None
-        name = there.get("name", part) if isinstance(there, dict) else part
+        name = there.get("name", there.get("says", part)) if isinstance(there, dict) else part
         words.append(str(name if isinstance(part, int) else part))
     return ".".join(words) or "the table"
 
 
 def _known(loc: Sequence[int | str]) -> list[str]:
     """The names that may stand where one does not."""
+    if "eval" in loc:
+        return [*EvalOptions.__annotations__]
     parts: dict[str, type[BaseModel]] = {
         "rows": Row,
         "measures": Measure,

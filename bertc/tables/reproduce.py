@@ -9,7 +9,7 @@ from bertc.diagnostics import MissingInputError, UsageError, listed
 from bertc.storage import durable
 from bertc.storage.json_file import read_json
 from bertc.storage.paths import is_file, is_folder
-from bertc.tables.costs import Costs, costs_of, lacking
+from bertc.tables.costs import Costs, costs_of, lacking, stand_ins, waiting
 from bertc.tables.files import Files, data_files
 from bertc.tables.looking import look_at_rows
 from bertc.tables.programs import Job, Jobs, with_equal_steps
@@ -86,14 +86,14 @@ def train_table(
     folder = table_folder(table, scale, out)
     jobs = _with_steps(Jobs(table, scale, data_files(table, data), folder))
     numbers = range(1, seeds + 1)
-    every = jobs.all(numbers)
+    every = waiting(jobs.all(numbers), folder)
     lacks = lacking(jobs, every)
     if all(job.lacks for job in every):
         raise MissingInputError(
             "\n".join((f"{table.name} has no row without files that are not there:", *lacks)),
             help="--data FOLDER that has them, or --data NAME=PATH",
         )
-    for line in lacks:
+    for line in (*lacks, *stand_ins(jobs)):
         say(line)
     look_at_rows(jobs, say)
     failures = train_all(every, folder, say)

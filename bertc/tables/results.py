@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from bertc.runs.curves import curves
 from bertc.runs.folder import RunFolder
 from bertc.runs.groups import Summary
 from bertc.runs.intervals import interval_of_difference
+from bertc.runs.metrics import read
 from bertc.search.goal import Goal
 from bertc.storage.json_file import read_json
 from bertc.storage.paths import is_file
@@ -36,6 +37,8 @@ class RowResult:
     parameters: float | None
     flops: float | None
     seconds: float
+    same: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Seeds by measure of runs that gave every example the same answer."""
 
     def summary(self, measure: str) -> Summary | None:
         """Mean and deviation over seeds; None if it was not measured."""
@@ -138,6 +141,7 @@ def results_of(jobs: Jobs, seeds: Sequence[int]) -> TableResults:
     for row in table.rows:
         scores: dict[str, dict[int, float]] = {each.name: {} for each in table.measures}
         seconds, parameters, flops = 0.0, None, None
+        same = dict[str, list[int]]()
         for seed in seeds:
             for job in jobs.of(row, seed):
                 runs += 1
@@ -148,12 +152,14 @@ def results_of(jobs: Jobs, seeds: Sequence[int]) -> TableResults:
                     seconds += _seconds(jobs.out / job.name)
                 for measure in _measures_of(table, job):
                     scores[measure.name][seed] = _score(measure, job, jobs.out)
+                    if job.measure and _all_the_same(job, jobs.out):
+                        same.setdefault(measure.name, []).append(seed)
             (main, *_) = jobs.of(row, seed)
             if parameters is None and RunFolder(jobs.out / main.name).holds_a_run:
                 parameters, flops = _size_and_flops(jobs.out / main.name)
         _add_means(table, scores)
         found = {name: values for name, values in scores.items() if values}
-        rows.append(RowResult(row.name, found, parameters, flops, round(seconds, 1)))
+        rows.append(RowResult(row.name, found, parameters, flops, round(seconds, 1), same))
     return TableResults(table.name, jobs.name, tuple(rows), runs, missing, _machine(jobs.out))
 
 
@@ -170,6 +176,8 @@ def is_finished(job: Job, out: Path) -> bool:
 
 EVALUATION = "evaluation.json"
 """In the folder of a job that evaluates: the figures by name, as ``values_of`` has them."""
+SAME = "same answer"
+"""Beside them, if every example of a part got one."""
 
 
 def _measures_of(table: Table, job: Job) -> list[Measure]:
@@ -195,6 +203,14 @@ def _score(measure: Measure, job: Job, out: Path) -> float:
             return found / math.log(2)
         case _:
             return found
+
+
+def _all_the_same(job: Job, out: Path) -> bool:
+    """True if the last evaluation of a task gave every example of a part the same answer."""
+    if job.eval is not None:
+        return SAME in read_json(out / job.name / EVALUATION, _LARGEST_BYTES)
+    lines = [each for each in read(RunFolder(out / job.name).metrics) if each["kind"] == "eval"]
+    return bool(lines and lines[-1].get("always"))
 
 
 def _machine(folder: Path) -> str:
@@ -246,6 +262,6 @@ def _row_of(found: Mapping[str, Any]) -> RowResult:
         str(name): {int(seed): float(value) for seed, value in values.items()}
         for name, values in found["scores"].items()
     }
-    return RowResult(
-        str(found["name"]), scores, found["parameters"], found["flops"], float(found["seconds"])
-    )
+    same = {str(name): [*map(int, seeds)] for name, seeds in found.get("same", {}).items()}
+    seconds = float(found["seconds"])
+    return RowResult(str(found["name"]), scores, found["parameters"], found["flops"], seconds, same)

@@ -1,7 +1,8 @@
 """A table's results beside the published figures: columns, claims, a picture."""
 
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bertc.diagnostics import UsageError
@@ -25,6 +26,15 @@ class Shown:
     def as_text(self) -> str:
         """Measured figures beside published ones, then each claim."""
         return self._joined(drawn)
+
+    def as_json(self) -> str:
+        """The results as one JSON object, with each pair of the claims."""
+        pairs = [
+            {"says": claim.says, "measure": claim.measure, **asdict(pair)}
+            for claim in self.table.claims
+            for pair in self.results.pairs(self.table, claim)
+        ]
+        return json.dumps({**json.loads(self.results.as_json()), "claims": pairs}, indent=1)
 
     def as_markdown(self) -> str:
         """Measured figures beside published ones as Markdown, then each claim."""
@@ -101,6 +111,11 @@ class Shown:
             notes.append(f"{spread}; {said}{machine}")
         if self.results.missing:
             notes.append(f"{self.results.missing:,} of {self.results.runs:,} runs are not finished")
+        for measure in self.table.measures:
+            same = [(r.name, r.same.get(measure.name)) for r in self.results.rows]
+            rows = [f"{row} (seed {', '.join(map(str, of))})" for row, of in same if of]
+            if rows:
+                notes.append(f"{measure.name}: all examples got one answer in {', '.join(rows)}")
         return notes
 
     def claims(self) -> list[list[str]]:

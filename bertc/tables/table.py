@@ -3,7 +3,8 @@
 ``specs/tables/NAME.toml`` has no code. ``scales.toml`` there says what every table is shrunk to.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from string import Template
 from typing import Annotated, Any, Literal
@@ -13,10 +14,13 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    FiniteFloat,
     model_validator,
+    with_config,
 )
+from typing_extensions import TypedDict
 
-from bertc.diagnostics import listed
+from bertc.diagnostics import listed, nearest
 from bertc.estimate import Convention
 
 ScaleName = Literal["full", "base", "small", "tiny"]
@@ -27,11 +31,18 @@ Name = Annotated[str, Field(pattern=r"^[\w.%=+ ,()/:&'-]{1,100}$")]
 
 
 def _fraction(value: Any) -> Any:
-    return float(Fraction(value)) if isinstance(value, str) and "/" in value else value
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(Fraction(value))
+    except (ValueError, ZeroDivisionError, OverflowError):
+        raise ValueError(f'{value[:40]} is no factor, as 0.25 or "1/4" are') from None
 
 
 Factor = Annotated[float, BeforeValidator(_fraction), Field(gt=0, le=100)]
 """A factor; in a file 0.25 or "1/4"."""
+Length = Annotated[int, Field(ge=0, le=10**9, strict=True)]
+Published = Mapping[str, FiniteFloat]
 
 
 class _Part(BaseModel):
@@ -81,7 +92,7 @@ class Row(_Part):
 
     name: Name
     spec: str = ""
-    published: Mapping[str, float] = {}
+    published: Published = {}
     at: Mapping[str, str] = {}
     tasks: Mapping[str, str] = {}
     note: str = ""
@@ -90,6 +101,22 @@ class Row(_Part):
     def is_whole(self) -> bool:
         """True if it does not build on the spec of all rows."""
         return is_whole(self.spec)
+
+
+@with_config(ConfigDict(extra="forbid"))
+class EvalOptions(TypedDict, total=False):
+    """Options of ``bertc eval``, by the names of ``evaluation.Manner``, and the task."""
+
+    seq: Length
+    memory: Length
+    clamp: Length
+    same_length: bool
+    sliding: Length
+    examples: Length
+    stride: Length
+    data: str
+    objective: str
+    task: str
 
 
 class Measure(_Part):
@@ -104,7 +131,7 @@ class Measure(_Part):
     name: Name
     score: str = ""
     spec: str = ""
-    eval: Mapping[str, int | bool | str] = {}
+    eval: EvalOptions = {}
     of: str = ""
     mean: tuple[Name, ...] = ()
     better: Literal["more", "less"] = "more"
@@ -170,8 +197,9 @@ class Table(_Part):
     def _holds_together(self) -> "Table":
         rows, measures = [row.name for row in self.rows], [each.name for each in self.measures]
         _refuse_twins(rows, "rows")
-        _refuse_twins(measures, "measures")
-        figures = {*measures, *FIGURES}
+        _refuse_twins([*measures, *FIGURES, PRETRAINING], "measures")
+        _refuse_twins(["run", *self.needs, *(each.name for each in self.before)], "needs and runs")
+        figures = [*measures, *FIGURES]
         for row in self.rows:
             _refuse_strangers(row.published, figures, f"published of row {row.name}")
             _refuse_strangers(row.at, self.scales, f"at of row {row.name}")
@@ -179,30 +207,35 @@ class Table(_Part):
         for claim in self.claims:
             _refuse_strangers(claim.order, rows, f"the claim `{claim.says}`")
             _refuse_strangers([claim.measure], figures, f"the claim `{claim.says}`")
-        known = {"run", *self.needs, *(each.name for each in self.before)}
-        for where, text in self._texts():
+        for where, text, known in self._texts():
             _refuse_strangers(Template(text).get_identifiers(), known, where)
         for measure in self.measures:
             trained = [each.name for each in self.measures if each.spec]
-            _refuse_strangers(measure.mean, measures, f"mean of {measure.name}")
+            scored = [each.name for each in self.measures if each.score]
+            _refuse_strangers(measure.mean, scored, f"mean of {measure.name}")
             _refuse_strangers([measure.of] * bool(measure.of), trained, f"of of {measure.name}")
             _refuse_strangers(measure.rows, rows, f"rows of {measure.name}")
             if bool(measure.score) == bool(measure.mean):
                 raise ValueError(f"measure {measure.name} needs a score, or a mean of others")
         return self
 
-    def _texts(self) -> Iterator[tuple[str, str]]:
-        """Every text in which ``$name`` stands for files or runs, and where it stands."""
-        yield "spec", self.spec
+    def _texts(self) -> Iterator[tuple[str, str, Sequence[str]]]:
+        """Every text in which names stand for files or runs, where it stands, and which may."""
+        earlier = [*self.needs]
+        for name, need in self.needs.items():
+            yield f"needs.{name}", need.given, ["path"]
+        for each in self.before:
+            for text in (each.spec, *each.at.values(), *each.sketch):
+                yield f"before {each.name}", text, earlier
+            earlier.append(each.name)
+        known = ["run", *earlier]
+        yield "spec", self.spec, known
         for row in self.rows:
             for text in (row.spec, *row.at.values(), *row.tasks.values()):
-                yield f"row {row.name}", text
+                yield f"row {row.name}", text, known
         for measure in self.measures:
             for text in (measure.spec, *map(str, measure.eval.values())):
-                yield f"measure {measure.name}", text
-        for each in self.before:
-            for text in (each.spec, *each.at.values()):
-                yield f"before {each.name}", text
+                yield f"measure {measure.name}", text, known
 
     def row(self, name: str) -> Row:
         """The row of a name."""
@@ -223,11 +256,30 @@ FIGURES = ("parameters", "flops")
 """Published figures that estimates have too."""
 
 
+PRETRAINING = "pretraining"
+"""The folder of a row's own run, beside those of measures."""
+
+
+def path_name(name: str) -> str:
+    """A row's or measure's name without what paths and shells read otherwise."""
+    return re.sub(r"[^\w.=+%-]+", "-", name).strip("-.")
+
+
 def _refuse_twins(names: Sequence[str], what: str) -> None:
+    """Refuse names that are one, or one folder."""
     if twins := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"two {what} are called {min(twins)}")
+    paths: dict[str, str] = {"": ""}
+    for name in names:
+        if (other := paths.setdefault(path_name(name), name)) != name:
+            raise ValueError(f"the {what} {name} and {other} would have one folder: rename one")
 
 
-def _refuse_strangers(names: Sequence[str] | Mapping[str, Any], known: Any, where: str) -> None:
+def _refuse_strangers(names: Iterable[str], known: Iterable[str], where: str) -> None:
+    known = [*known]
     if strangers := [name for name in names if name not in known]:
-        raise ValueError(f"{where} names {strangers[0]}; there are {listed(known, limit=300)}")
+        near = nearest(strangers[0], known)
+        there = (
+            f"did you mean {near}?" if near else f"there are {listed(known, limit=300) or 'none'}"
+        )
+        raise ValueError(f"{where} names {strangers[0]}: {there}")

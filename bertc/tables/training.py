@@ -14,7 +14,7 @@ from bertc.storage import durable
 from bertc.storage.claims import claimed
 from bertc.syntax.files import spec_text
 from bertc.tables.programs import Job
-from bertc.tables.results import EVALUATION, is_finished
+from bertc.tables.results import EVALUATION, SAME, is_finished
 from bertc.train.loop import train
 
 LOOK_SECONDS = 5.0
@@ -99,7 +99,7 @@ def _evaluate(job: Job, out: Path) -> None:
     report = evaluate_run(out / job.after[-1], manner, task=task, quiet=True)
     assert report.evaluation is not None, "a finished run was evaluated"
     line: Any = {"kind": "eval", **report.evaluation.fields()}
-    values = values_of(line)
+    values = values_of(line) | ({SAME: 1.0} if report.evaluation.always else {})
     durable.make_folder(out / job.name)
     durable.replace(out / job.name / EVALUATION, _as_json(values))
 

@@ -126,6 +126,7 @@ def test_conditions_choose_runs_by_facts_and_settings(run, tmp_path):
     for where, error in (
         (["hidden"], UsageError),
         (["state=done"], UsageError),
+        (["stat=stopped"], UsageError),
         (["hiden=64"], SpecError),
     ):
         with pytest.raises(error):

@@ -9,9 +9,12 @@ from bertc import cli
 from bertc.runs.attempts import read
 from bertc.storage.claims import claim
 from bertc.tables import training
+from bertc.tables.costs import waiting
 from bertc.tables.files import Files
 from bertc.tables.programs import Jobs
 from bertc.tables.reading import read_table
+from bertc.tables.results import RowResult, TableResults
+from bertc.tables.showing import Shown
 from bertc.train import loop
 
 TABLE = """
@@ -125,6 +128,13 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
     assert "</svg>" in (tmp_path / "depth.svg").read_text()
     code, out, err = call("depth.toml", "--show", "--json")
     found = json.loads(out)
+    for row, place in zip(found["rows"], FOLDERS, strict=True):
+        last = json.loads(
+            (folder / f"{place}/seed-1/animals/metrics.jsonl").read_text().split("\n")[-2]
+        )
+        assert row["same"] == ({"animals": [1]} if last.get("always") else {})
+    (pair,) = found["claims"]
+    assert (pair["better"], pair["verdict"]) == ("two", "undecided")
     first = found["rows"][0]["scores"]
     both = (first["perplexity"]["1"] + first["animals"]["1"]) / 2
     assert first["both"]["1"] == pytest.approx(both)
@@ -193,6 +203,29 @@ def test_a_row_that_writes_what_all_rows_have_stays_like_them(tmp_path):
         ('layers = "1/12"', "layer = 2", "scales.tiny.layer"),
         ('name = "two"', 'name = "one / first"', "two rows are called one / first"),
         ("[[rows]]", "[[rows]", "is no TOML"),
+        (
+            'better = "less"',
+            'better = "high"',
+            "perplexity.better: it is one of 'more', 'less', not",
+        ),
+        ('title = "Depth"', "title = 3", "title: a text in quotes expected, not 3"),
+        ('title = "Depth"', "", "title: it has to be there, and is not"),
+        ('"two", "one / first"]', '"two"]', "claims.deeper is better.order: it has at least 2 en"),
+        ('layers = "1/12"', 'layers = "1/0"', "scales.tiny.layers: 1/0 is no factor"),
+        ('"1/12"', "1e9", "scales.tiny.layers: it is at most 100, not 1000000000.0"),
+        ("[scales.tiny]", "[scales.tinny]", "scales.tinny: it is one of 'full', 'base'"),
+        ("= 4.1", "= nan", "published.perplexity: a finite number expected, not nan"),
+        ('"animals"]', '"both"]', "mean of both names both: there are perplexity, animals"),
+        (
+            '"mlm"',
+            '"mlm"\neval = {memorry = 3}',
+            "eval.memorry: nothing is called memorry here; did",
+        ),
+        ("$text", "$txt", "spec names txt: did you mean text?"),
+        ("$path", "$pth", "needs.text names pth: did you mean path?"),
+        ('"two"', '"one  first"', "one  first and one / first would have one folder"),
+        ('"animals"', '"pretraining"', "two measures are called pretraining"),
+        ("[needs.said]", "[needs.run]", "two needs and runs are called run"),
     ],
 )
 def test_what_is_no_table_says_where(call, tmp_path, old, new, said):
@@ -212,11 +245,24 @@ def test_what_is_no_table_says_where(call, tmp_path, old, new, said):
         (("depth.toml", "--scale", "tiny", "--data", "x=y"), 2, "it needs text, said"),
         (("depth.toml", "--scale", "tiny", "--data", "no/where"), 66, "there is no no/where"),
         (("depth.toml", "--show"), 66, "was not begun yet"),
+        (("depth.toml", "--show", "--estimate"), 2, "--show tells what came out, --estimate what"),
+        (("depth.toml", "--show", "--plot", "m.pdf"), 2, "pictures are drawn as .png or .svg"),
+        (("--show",), 2, "--show needs a table"),
     ],
 )
 def test_bad_arguments(call, arguments, code, said):
     found, _, err = call(*arguments)
     assert (found, said in err) == (code, True), err
+
+
+def test_one_answer_for_all_examples_is_told(tmp_path):
+    (tmp_path / "depth.toml").write_text(TABLE)
+    row = RowResult("two", {"animals": {1: 50.0, 2: 50.0}}, None, None, 1.0, {"animals": [2]})
+    results = TableResults("depth", "tiny", (row,), 4, 0)
+    shown = Shown(read_table(str(tmp_path / "depth.toml")), results)
+    assert "animals: all examples got one answer in two (seed 2)" in shown.as_text()
+    (tmp_path / "kept.json").write_text(shown.as_json())
+    assert TableResults.read(tmp_path / "kept.json") == results
 
 
 GROWN = """
@@ -249,3 +295,14 @@ def test_a_row_may_be_a_whole_spec_at_a_scale_and_estimates_need_no_runs_before(
     assert [stage.steps for stage in grown.program().stages] == [3, 5]
     assert grown.lacks == taught.lacks == ("text",), "it stands for estimates alone"
     assert taught.program().stages, "a teacher without weights stands for the run before"
+
+
+def test_a_run_waits_for_the_files_of_those_before_it(tmp_path):
+    (tmp_path / "grown.toml").write_text(
+        GROWN.replace("bert-mini data=$text teacher", "bert-mini teacher")
+    )
+    table = read_table(str(tmp_path / "grown.toml"))
+    jobs = Jobs(table, "base", Files(None, {}), tmp_path)
+    teacher, grown, taught = jobs.all([1])
+    assert (teacher.lacks, grown.lacks, taught.lacks) == (("text",), (), ())
+    assert [job.lacks for job in waiting(jobs.all([1]), tmp_path)] == [("text",)] * 3

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bertc.api import points
+from bertc.api import check, points
 from bertc.data import Silent, prepare
 from bertc.data.examples.word_spans import split_text
 from bertc.diagnostics import BertcError, DataError
@@ -71,3 +71,13 @@ def test_a_run_without_tags_is_refused(runs: Path, tmp_path: Path) -> None:
         (resolved,) = points(text("rtd", generator=f'same-tag("{runs / folder}")'))
         with pytest.raises((DataError, BertcError), match=message):
             prepare(resolved, tmp_path, Silent(), networks)
+
+
+def test_check_looks_at_taggers(runs: Path) -> None:
+    for folder, rest, message in (
+        ("mlm", "", "is no tagger"),
+        ("tagger", ', labels=["BIRDS"]', "no label BIRDS: it has BIRD, PLACE"),
+    ):
+        with pytest.raises(DataError, match=message):
+            check(text(f'mlm(unit=tagged("{runs / folder}"{rest}))'))
+    assert check(text(f'mlm(unit=tagged("{runs / "tagger"}"))')) == 1

@@ -25,6 +25,7 @@ from bertc.data.tags.spans import Codes, Span
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.diagnostics import DataError, listed
 from bertc.estimate.units import several
+from bertc.ir.program.taggers import refuse_unknown_labels
 from bertc.ir.terms.masking import is_span_file
 
 VERSION = 1
@@ -176,13 +177,7 @@ def refuse_nothing_found(name: str, wanted: Sequence[str], tags: Sequence[TextTa
     for each in tags:
         counts.update({label: spans for label, spans, _ in each.facts["counts"][1:]})
     there = [label for label, spans in counts.items() if spans]
-    if unknown := [label for label in wanted if label not in counts]:
-        raise DataError(
-            f"{name} has no label {unknown[0]}: it has {listed(counts) or 'none'}",
-            help=f"labels=[{', '.join(map(json.dumps, there))}]"
-            if there
-            else "train the tagger on labelled spans",
-        )
+    refuse_unknown_labels(name, wanted, [*counts], there)
     if not any(counts[label] for label in wanted or counts):
         sought = f"no span of {listed(wanted)}" if wanted and there else "no span"
         raise DataError(

@@ -36,10 +36,10 @@ MOST = 1e6
 HOW_TO_GIVE = '--device "NAME,bf16=312,fp32=19.5,memory=79,bandwidth=2039" (TFLOP/s, GiB, GB/s)'
 
 UNCALIBRATED = (
-    "rates of {cores:.2g} cores as of another processor with {vectors}; bertc calibrate measures\n"
+    "rates of {cores} as of another processor with {vectors}; bertc calibrate measures\n"
     "this one in less than a minute"
 )
-CALIBRATED = "rates of {cores:.2g} cores that were measured here (bertc calibrate, torch {torch})"
+CALIBRATED = "rates of {cores} that were measured here (bertc calibrate, torch {torch})"
 
 
 def device_named(name: str, processes: int = 1) -> Device:
@@ -126,13 +126,14 @@ def this_cpu(processes: int = 1, threads: int = 0) -> Device:
     elif most.isdecimal() and int(most):
         cores = min(cores, int(most))
     measured = calibration_here()
+    said = f"{cores:.2g} core{'s' * (cores != 1)}"
     if measured:
         rates = measured.at(cores)
-        source = CALIBRATED.format(cores=cores, torch=measured.torch)
+        source = CALIBRATED.format(cores=said, torch=measured.torch)
     else:
         rates = reference(wide="avx512f" in flags).times(cores)
         vectors = "AVX-512" if "avx512f" in flags else "AVX2"
-        source = UNCALIBRATED.format(cores=cores, vectors=vectors)
+        source = UNCALIBRATED.format(cores=said, vectors=vectors)
     return Device(
         name="cpu",
         kind="cpu",

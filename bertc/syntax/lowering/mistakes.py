@@ -28,6 +28,9 @@ from bertc.syntax.read.tree import (
     Value,
 )
 
+FEW = 8
+"""Kinds of a setting of which one is named where no other is like the written word."""
+
 
 def wrong_form(value: Value, shape: KindShape, slot: Slot, diagnostics: Diagnostics) -> None:
     """Report a value that is no kind where a kind is expected."""
@@ -63,16 +66,16 @@ def unknown_kind(
         return
     inside = _taking_word(name.text, shape)
     near = "" if inside else nearest(name.text, known)
+    other = "" if near or inside else _first_of_few(shape)
+    instead = near + rest_of_line(name, value) if near else inside or other
     diagnostics.error(
         "E103",
         f"`{slot.name}` cannot be `{name.text[:40]}`",
         name.span,
         label=f"did you mean `{near}`?" if near else "",
         notes=(Note(f"it is one of: {', '.join(known)}"),),
-        help=slot.prefix + (near + rest_of_line(name, value) if near else inside)
-        if near or inside
-        else "",
-        fix=Fix(name.span, near) if near else None,
+        help=slot.prefix + instead if instead else "",
+        fix=Fix(value.span, other) if other else Fix(name.span, near) if near else None,
     )
 
 
@@ -208,3 +211,9 @@ def _taking_word(word: str, shape: KindShape) -> str:
             others = (f"{name}=..." for name in required(node) if name != first)
             return call_text(kind, word, *others)
     return ""
+
+
+def _first_of_few(shape: KindShape) -> str:
+    """The first kind that stands alone, where there are so few that it says what others are."""
+    alone = (kind for kind, node in shape.options.items() if not required(node))
+    return next(alone, "") if len(shape.words) <= FEW else ""

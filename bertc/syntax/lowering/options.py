@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from bertc.diagnostics import nearest
 from bertc.syntax.read.shapes import (
     ChoiceShape,
     EitherShape,
@@ -51,4 +52,9 @@ def option_of(value: Value, shape: EitherShape) -> Shape:
     named = [each for each in shape.options if isinstance(each, ChoiceShape | KindShape)]
     if len(named) == len(shape.options):
         return ChoiceShape(tuple(word for each in named for word in _words(each)))
+    choices = (each for each in shape.options if isinstance(each, ChoiceShape))
+    known = tuple(word for each in choices for word in each.options)
+    if isinstance(value, Name) and nearest(value.text, known):  # `freeze=al`
+        whole = any(isinstance(each, WholeShape) for each in shape.options)
+        return ChoiceShape((*known, *["a whole number"] * whole))
     return shape.options[0]
