@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from bertc.commands.options import JsonOption, app
+from bertc.commands.options import JsonOption, app, without_collecting
 
 runs_app = typer.Typer(rich_markup_mode=None)
 app.add_typer(runs_app, name="runs")
 
 
 @runs_app.callback(invoke_without_command=True)
+@without_collecting()
 def runs_(
     context: typer.Context,
     folder: Annotated[Path, typer.Option("--in", help="the folder to look in")] = Path("runs"),

@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 
-from bertc.commands.options import RunArgument, app, file_to_write
+from bertc.commands.options import RunArgument, app, file_to_write, without_collecting
 
 
 @app.command("report")
+@without_collecting()
 def report_(
     runs: Annotated[list[Path], typer.Argument(help="run folders, or folders of them")],
     out: Annotated[Path, file_to_write("the HTML file to write", "-o", "--out")] = Path(

@@ -12,6 +12,7 @@ from bertc.commands.options import (
     WithoutLayers,
     app,
     picture_to_write,
+    without_collecting,
 )
 
 
@@ -35,6 +36,7 @@ def _show(findings: Findings, json: bool, plot: Path | None) -> None:
 
 
 @app.command("results")
+@without_collecting()
 def results_(
     folders: Annotated[list[Path], typer.Argument(help="run folders, or folders of them")],
     json: JsonOption = False,

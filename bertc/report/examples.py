@@ -22,7 +22,7 @@ from bertc.ir.program.stage import Stage
 from bertc.nn import Model
 from bertc.report.markup import Content, Html, element, in_picture, note_below
 from bertc.report.page import Picture
-from bertc.report.plotly_js import COLOUR_SCALE, figure, picture_title, trace
+from bertc.report.plotly_js import COLOUR_SCALE, figure, labels_axis, picture_title, trace
 from bertc.report.prepared import prepared_text, sentences
 from bertc.tasks.gold import AnswerValue, gold
 
@@ -228,10 +228,9 @@ def _confusion(answers: Sequence[_Answer], names: Sequence[str]) -> Picture:
         [square],
         title=picture_title("Right label, by the label that was answered"),
         height=220 + 24 * len(names),
-        xaxis={"title": {"text": "answered"}, "type": "category", "automargin": True},
-        yaxis={"title": {"text": "right"}, "type": "category", "automargin": True,
-               "autorange": "reversed"},
-    )  # fmt: skip
+        xaxis=labels_axis(labels, title={"text": "answered"}),
+        yaxis=labels_axis(labels, beside=True, title={"text": "right"}, autorange="reversed"),
+    )
     return Picture(made)
 
 

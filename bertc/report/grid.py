@@ -7,7 +7,15 @@ from statistics import fmean, stdev
 
 from bertc.report.markup import Content, element, in_picture, note_below
 from bertc.report.page import Picture
-from bertc.report.plotly_js import COLOUR_SCALE, COLOURS, figure, picture_title, trace, values_axis
+from bertc.report.plotly_js import (
+    COLOUR_SCALE,
+    COLOURS,
+    figure,
+    labels_axis,
+    picture_title,
+    trace,
+    values_axis,
+)
 from bertc.report.scores import said, score_text, scores_of
 from bertc.runs.groups import Group, Summary
 from bertc.runs.intervals import interval
@@ -100,18 +108,19 @@ def _matrix(cells: Sequence[_Cell], pair: tuple[str, str], score: Score) -> Pict
     ]
     means = [[fmean(values) if values else None for values in row] for row in found]
     texts = [[score_text(_summary(v)) if v else "" for v in row] for row in found]
+    columns, rows = [*map(in_picture, xs)], [*map(in_picture, ys)]
+    few = len(xs) * len(ys) <= MOST_VALUES
     square = trace(
-        "heatmap", z=means, x=[*map(in_picture, xs)], y=[*map(in_picture, ys)], text=texts,
-        texttemplate="%{text}" if len(xs) * len(ys) <= MOST_VALUES else None,
+        "heatmap", z=means, x=columns, y=rows, text=texts,
+        texttemplate="%{text}" if few else None, showscale=not few, colorbar={"thickness": 12},
         colorscale=COLOUR_SCALE, reversescale=len(score) != 3, xgap=2, ygap=2,
-        colorbar={"thickness": 12},
         hovertemplate="%{x}, %{y}: %{text}<extra></extra>",
     )  # fmt: skip
     made = figure(
         [square],
         title=picture_title(in_picture(said(score))),
-        xaxis={"title": {"text": in_picture(across)}, "type": "category", "automargin": True},
-        yaxis={"title": {"text": in_picture(down)}, "type": "category", "automargin": True},
+        xaxis=labels_axis(columns, title={"text": in_picture(across)}),
+        yaxis=labels_axis(rows, beside=True, title={"text": in_picture(down)}),
     )
     return Picture(made)
 
@@ -145,7 +154,7 @@ def _marginal(cells: Sequence[_Cell], name: str, score: Score, number: int) -> P
         traces,
         title=picture_title(f"{in_picture(said(score))} by {in_picture(name)}"),
         showlegend=False,
-        xaxis={"type": "category", "automargin": True},
+        xaxis=labels_axis([*map(in_picture, values)]),
         yaxis=values_axis(each for _, each in dots),
     )
     return Picture(made)

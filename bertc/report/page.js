@@ -104,13 +104,20 @@ function note(name) {
   document.documentElement.dataset[name] ??= (performance.now() / 1000).toFixed(2);
 }
 
+// Runs a packed script. One with an address is compiled beside the page's own thread.
+async function run(id) {
+  const script = document.createElement("script");
+  script.src = URL.createObjectURL(await unpacked(id).blob());
+  const ended = new Promise((go, fail) => Object.assign(script, { onload: go, onerror: fail }));
+  document.head.append(script);
+  await ended;
+  URL.revokeObjectURL(script.src);
+}
+
 async function drawAll() {
   const plots = [...document.querySelectorAll(".plot")];
   if (plots.length) {
-    const script = document.createElement("script");
-    script.textContent = await unpacked("plotly").text();
-    document.head.append(script);
-    pictures = await unpacked("pictures").json();
+    [pictures] = await Promise.all([unpacked("pictures").json(), run("plotly")]);
     for (const control of document.querySelectorAll("[data-control]")) {
       control.addEventListener("change", () => drawSoon(control.closest("section").querySelectorAll(".plot")));
     }

@@ -1,6 +1,7 @@
 """Figures as plotly reads them, and its script for the page. Imported when a page is made."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -16,6 +17,11 @@ COLOURS = (
 """Colours of traces, readable on white and on black."""
 COLOUR_SCALE = [[0, "#f1f5fb"], [0.5, "#6fa0e0"], [1, "#123f86"]]
 """Colours of a matrix from its least to its most."""
+FACTORY = re.compile(r"(.{,1000}? : this, )(\(\) => \{.*\})(\)\);\s*)", re.DOTALL)
+"""What is before, is, and is after the function within plotly's script."""
+
+ROOM_BESIDE, ROOM_BELOW = 4, 40
+"""Characters of a label at the left of a picture, and of all labels below it, that have room."""
 
 
 @cache
@@ -31,7 +37,17 @@ def plotly_js() -> str:
         raise MissingInputError(
             "plotly is not installed, which pages with pictures need", help=INSTALL
         ) from None
-    return text
+    return _compiled_early(text)
+
+
+def _compiled_early(script: str) -> str:
+    """The script with parentheses around the function that it is, if it is as in plotly 7.
+
+    Browsers take such a function as one that runs at once, and compile it with the script, beside
+    the page; any other they read twice, and the second time the page waits.
+    """
+    found = FACTORY.fullmatch(script)
+    return "".join((found[1], "(", found[2], ")", found[3])) if found else script
 
 
 def trace(kind: str, **fields: Any) -> dict[str, Any]:
@@ -59,6 +75,15 @@ def values_axis(values: Iterable[float]) -> dict[str, Any]:
     (value,) = found
     around = 0.05 * (abs(value) or 1.0)
     return {"range": [value - around, value + around]}
+
+
+def labels_axis(labels: Sequence[str], beside: bool = False, **fields: Any) -> dict[str, Any]:
+    """An axis of labels below a picture, or beside it.
+
+    It makes room for those that have none, and plotly draws such a picture twice.
+    """
+    room = max(map(len, labels)) > ROOM_BESIDE if beside else len("  ".join(labels)) > ROOM_BELOW
+    return {"type": "category", "automargin": room, **fields}
 
 
 def picture_title(text: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from bertc.runs.folder import RunFolder
 XAxis = Literal["step", "tokens", "seconds", "flops"]
 
 
-@dataclass(frozen=True)
+@dataclass
 class MetricsPoint(LineFigures):
     """A line of metrics with the FLOPs until then, of training in the exact convention.
 

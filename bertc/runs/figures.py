@@ -9,7 +9,8 @@ from bertc.runs import metrics
 Values = dict[str, float]
 
 
-@dataclass(frozen=True)
+# Not frozen: a page has hundreds of thousands, and a frozen one takes five times as long to make.
+@dataclass
 class LineFigures:
     """A line of metrics: where the run stood, and its figures by name (see ``values_of``).
 

@@ -24,11 +24,12 @@ from bertc.diagnostics import (
 from bertc.estimate.units import count_text, duration_text, flops_text
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.settings import Settings, aliases
+from bertc.runs import metrics
 from bertc.runs.changes import written
-from bertc.runs.curves import FlopsUntil, curves
+from bertc.runs.curves import FlopsUntil
 from bertc.runs.folder import RunFolder
 from bertc.runs.groups import settings_texts
-from bertc.runs.results import find_folders, read_run
+from bertc.runs.results import find_folders, run_of
 from bertc.runs.state import RunState, last_sign, state_of
 from bertc.storage.printable import printable
 from bertc.syntax import load
@@ -215,23 +216,24 @@ def _package(name: str) -> Any:
 
 
 def _listed(path: Path) -> Listed:
-    folder, run = RunFolder(path), read_run(path)
-    figures = curves(path)
+    folder = RunFolder(path)
+    resolved, lines = folder.read_resolved(), metrics.read(folder.metrics)
+    run = run_of(folder, resolved, lines)
     return Listed(
         folder=path,
-        name=run.resolved.name,
-        state=state_of(folder, run.resolved),
+        name=resolved.name,
+        state=state_of(folder, resolved),
         step=run.step,
-        steps=run.resolved.steps,
+        steps=resolved.steps,
         scored=run.ranked(run.best)[0] if run.best else "",
         last=run.ranked(run.last)[1] if run.last else None,
         best=run.ranked(run.best)[1] if run.best else None,
         rank=run.best.rank if run.best else None,
-        parameters=run.parameters_left or sum(w.numel for w in model_weights(run.resolved)),
-        seconds=figures.points[-1].seconds if figures.points else 0.0,
-        flops=FlopsUntil(run.resolved).at(run.step),
+        parameters=run.parameters_left or sum(w.numel for w in model_weights(resolved)),
+        seconds=next((line["seconds"] for line in reversed(lines) if "seconds" in line), 0.0),
+        flops=FlopsUntil(resolved).at(run.step),
         when=last_sign(folder),
-        settings=settings_texts(run.resolved),
+        settings=settings_texts(resolved),
     )
 
 
