@@ -89,6 +89,28 @@ def largest_scores(operations: op.Operations) -> int:
     return max((each.rows * each.vocab for each in losses), default=0)
 
 
+def forward_bytes(operation: op.Operation, how: Execution, unrounded: int, drops: bool) -> int:
+    """Bytes while one operation without backward is computed, if that may be more than is kept.
+
+    Beside each number of a product there are ``unrounded`` bytes. ``drops``: there is dropout.
+    """
+    match operation:
+        case op.Product(rows=rows, inner=inner, columns=columns, maps=maps) if maps and unrounded:
+            made = columns * (how.value_bytes + unrounded)
+            return operation.times * rows * (inner * how.value_bytes + made)
+        case op.Attention(queries=queries, keys=keys, dropout=True) if drops and not is_fused(
+            operation, how
+        ):
+            # States, what is projected, its copies by heads, and scores: as they are, as chances,
+            # with dropout, and its random numbers.
+            inner = operation.heads * operation.head_dim
+            projected = (3 * queries + 4 * keys) * inner
+            scores = 4 * operation.heads * queries * operation.span
+            return operation.rows * (projected + scores) * how.value_bytes
+        case _:
+            return 0
+
+
 def block_bytes(forward: op.Forward, how: Execution) -> tuple[tuple[BlockBytes, ...], ...]:
     """Bytes of every block, layer by layer, in forward order."""
     return tuple(tuple(_of_block(block, how) for block in layer) for layer in forward.layers)
@@ -147,6 +169,20 @@ class NetworkPass:
         if self.recompute:
             return around + len(self.layers) * self.input
         return around + sum(block.kept for layer in self.layers for block in layer)
+
+    @property
+    def at_once(self) -> list[MemoryPoint]:
+        """Bytes of each block that keeps nothing for backward, while it is computed."""
+        network, unrounded, found = self.network, self.budget.unrounded_bytes(self.how), []
+        blocks = zip(self.forward.layers, self.layers, strict=True)
+        for block, figures in (pair for both in blocks for pair in zip(*both, strict=True)):
+            alone = tuple(each.operation for each in block.operations if isinstance(each, op.Alone))
+            if network.learned and len(alone) < len(block.operations):
+                continue
+            done = alone or block.operations
+            most = max(forward_bytes(each, self.how, unrounded, network.learned) for each in done)
+            found.append(MemoryPoint(figures.copies, max(kept_by(done, self.how), most)))
+        return found
 
     @property
     def saved(self) -> int:

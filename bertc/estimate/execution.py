@@ -56,10 +56,9 @@ class DeviceBudget:
     begun: bool = False
     fast_bf16: bool = True
 
-    @property
-    def unrounded_bytes(self) -> int:
-        """Bytes beside each score of a bf16 product that the device makes in fp32 and rounds."""
-        return 0 if self.precision == "fp32" or self.fast_bf16 else FP32
+    def unrounded_bytes(self, how: Execution) -> int:
+        """Bytes beside each number of a bf16 product that the device makes in fp32 and rounds."""
+        return 0 if how.precision == "fp32" or self.fast_bf16 else FP32
 
     @property
     def execution(self) -> Execution:

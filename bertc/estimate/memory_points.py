@@ -85,20 +85,16 @@ class Step:
 
     def _own(self, one: NetworkPass, handed_on: MemoryPoint) -> Iterator[MemoryPoint]:
         """Points of one network; ``handed_on`` is left until all losses are."""
+        # Without backward a block is gone when the next one begins.
+        largest = max(one.at_once, key=lambda point: point.per_example, default=MemoryPoint(0, 0))
         if not one.network.learned:
-            blocks = [block for layer in one.layers for block in layer]
-            # Without backward a block is gone when the next one begins.
-            largest = max(
-                (MemoryPoint(block.copies, block.kept) for block in blocks),
-                key=lambda point: point.per_example,
-                default=MemoryPoint(0, 0),
-            )
             at_once = one.network.at_once
             if 0 < at_once < (self.stage.microbatch or self.stage.batch):
                 largest = MemoryPoint(largest.at(at_once), 0)
                 yield handed_on + MemoryPoint(0, one.handed_on.per_example)  # parts, then joined
             yield handed_on + largest
             return
+        yield handed_on + largest
         yield from (handed_on + point for point in self._losses(one))
         yield from self._scores(one)
         if one.network.terms:
@@ -142,7 +138,8 @@ class Step:
             at_once = 1 if budget.precision == "fp32" else 2
             scores = (stage.microbatch or stage.batch) * one.scores
             chunks = min((at_once + 1) * CHUNK[budget.device], at_once * scores) * FP32
-            unrounded = largest_scores(one.network.head_operations(1)) * budget.unrounded_bytes
+            unrounded = budget.unrounded_bytes(one.how)
+            unrounded *= largest_scores(one.network.head_operations(1))
             yield MemoryPoint(fixed + max(slope, chunks), one.kept + unrounded)
         if budget.precision == "bf16":
             # The bf16 copy of the table is freed by then; its gradient replaces it.

@@ -91,7 +91,8 @@ class Product:
     ``maps``: number of weight matrices side by side in the columns; 0: both factors are
     activations. ``constant``: the rows depend on no weights that learn, so backward has one product
     instead of two; ``frozen``: so too, since the maps do not learn. ``keeps_rows=False``: another
-    operation saves the rows for backward.
+    operation saves the rows for backward. ``of_weights``: one factor is made of weights alone; with
+    maps it is the rows, and the weights are common to all layers.
     """
 
     rows: int
@@ -102,6 +103,7 @@ class Product:
     constant: bool = False
     frozen: bool = False
     keeps_rows: bool = True
+    of_weights: bool = False
 
 
 @dataclass(frozen=True)

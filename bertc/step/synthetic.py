@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bertc.data import RawBatch
 from bertc.host.exact import preparing
-from bertc.ir.program.model import model_weights
+from bertc.ir.program.model import model_weights, trained_names
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.ir.program.taggers import replaces_by_tag, tagged_unit
@@ -34,6 +34,9 @@ SPAN_EVERY, SPAN_TOKENS = 12, 3
 def first_step(resolved: Resolved, model: Model, plan: Plan) -> TrainStep:
     """The step of the first stage, as at the start of a run."""
     stage, weights = resolved.stages[0], dict(model.named_parameters())
+    learning = trained_names(stage)
+    for name, weight in weights.items():
+        weight.requires_grad_(name in learning)
     for network in model.networks():
         network.recompute = plan.recompute[0]
     table = model_weights(resolved)

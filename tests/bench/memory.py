@@ -130,7 +130,7 @@ def _steps(resolved: Resolved) -> None:
     text = RandomText(stage, resolved.encoder.vocab_size)
     cpu = torch.device("cpu")
     with determinism(), Feed(text, 0, stage.steps, cpu, step.corrupt) as feed:
-        for number in range(STEPS):
+        for number in range(min(STEPS, stage.steps)):
             step(feed.take(), number, 1e-4)
 
 

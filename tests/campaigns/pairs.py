@@ -243,7 +243,7 @@ def wrong_memory(resolved: Resolved) -> list[str]:
     if not isinstance(stage, TextStage):
         return []
     told = estimate(resolved, "cpu").stages[0].memory.peak_bytes
-    measured = allocated_bytes(resolved)
+    measured = allocated_bytes(resolved.as_in(stage))
     near = abs(told - measured) <= 0.25 * measured
     return [] if near else [f"{told:,} bytes estimated, {measured:,} measured"]
 

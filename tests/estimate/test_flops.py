@@ -255,6 +255,9 @@ def test_weights_of_uncomputed_layers_have_no_gradient(name: str, recompute: boo
         "freeze=1 share=attention",
         "freeze=1 share=all",
         "freeze=2 attention=relative",
+        "freeze=1 attention=relative(untie=true,segments=true) share=attention",
+        "freeze=2 attention=disentangled(8,16)",
+        "freeze=1 attention=disentangled(8,16) share=attention",
     ],
 )
 def test_torch_counts_the_same_where_layers_are_frozen(extra: str) -> None:

@@ -104,6 +104,10 @@ LEDGER = [
     "batch=16 precision=fp32 vocab=20k objective=clm table=adaptive(cutoffs=[2k, 6k])",
     "batch=16 precision=bf16 vocab=20k objective=clm table=adaptive(cutoffs=[2k, 6k], div=1)",
     "batch=16 microbatch=4 precision=fp32 vocab=20k generator=unigram objective=rtd",
+    # What the frozen layers need forward, and a device without bf16 beside each product.
+    "batch=64 precision=bf16 freeze=3 objective=mlm(1%)",
+    "batch=64 precision=fp32 vocab=2k objective=kd(cls,1) "
+    "teacher=spec('layers=1 hidden=256 vocab=2k seq=64',precision=bf16)",
 ]
 TEACHER = "teacher=spec('layers=6 hidden=128 heads=4 vocab=2k seq=64')"
 TAUGHT = [

@@ -125,7 +125,7 @@ class RelativeAttention(AttentionNode):
                 call.directions * distances, w.hidden, inner, constant=True, keeps_rows=False
             ),
             *((op.Copy(own, kept=True),) if own else ()),
-            *(op.Product(rows, w.head_dim, many, times, maps=0) for rows, many in met),
+            *(op.Product(n, w.head_dim, many, times, maps=0, of_weights=True) for n, many in met),
             # Scores of distances are shifted to their keys, and added with the mask.
             op.Copy(call.states * w.heads * call.keys),
             op.Pointwise("add", call.states * w.heads * call.keys),
@@ -139,7 +139,7 @@ class RelativeAttention(AttentionNode):
     def _of_segments(self, w: op.Widths, call: op.Call) -> op.Operations:
         scores = call.states * w.heads
         return (
-            op.Product(call.queries, w.head_dim, 1, times=call.rows * w.heads, maps=0),
+            op.Product(call.queries, w.head_dim, 1, call.rows * w.heads, maps=0, of_weights=True),
             op.Pointwise("add", scores * call.keys, kept=scores),
         )
 
@@ -212,9 +212,9 @@ class DisentangledAttention(AttentionNode):
         return (
             *query_key_value(w, call),
             op.Copy((call.states + call.context) * w.inner),  # queries and keys, scaled
-            op.Product(rows, w.hidden, 2 * w.inner, maps=2, keeps_rows=False),
-            op.Product(call.queries, w.head_dim, rows, times, maps=0),
-            op.Product(call.keys, w.head_dim, rows, times, maps=0),
+            op.Product(rows, w.hidden, 2 * w.inner, maps=2, keeps_rows=False, of_weights=True),
+            op.Product(call.queries, w.head_dim, rows, times, maps=0, of_weights=True),
+            op.Product(call.keys, w.head_dim, rows, times, maps=0, of_weights=True),
             # Scores of rows are gathered by distance, and added, as the mask is.
             op.Copy(2 * scores),
             op.Pointwise("add", 2 * scores),

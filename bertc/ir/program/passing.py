@@ -60,7 +60,8 @@ def _passed(stage: Stage, network: Network, rows: int) -> tuple[op.Forward, bool
         blocks = []
         for block in layer:
             learns = not network.body.is_below(block.owner, frozen)
-            blocks.append(replace(block, operations=_asked(block.operations, learns, reached)))
+            found = tuple(map(_of_frozen_tables, block.operations)) if frozen else block.operations
+            blocks.append(replace(block, operations=_asked(found, learns, reached)))
             reached = reached or learns
         layers.append(tuple(blocks))
     last = forward.last
@@ -130,10 +131,19 @@ def _asked(found: op.Operations, learns: bool, reached: bool) -> op.Operations:
     return (*asked[: len(norms)], *first, *asked[len(norms) + len(first) :])
 
 
-def _of_frozen_maps(operation: op.Operation) -> op.Operation:
-    if isinstance(operation, op.Product) and operation.maps:
-        return replace(operation, frozen=True)
+def _of_frozen_tables(operation: op.Operation) -> op.Operation:
+    """The same where weights that all layers use do not learn."""
+    if isinstance(operation, op.Product) and operation.of_weights and operation.maps:
+        return replace(operation, constant=True)
     return operation
+
+
+def _of_frozen_maps(operation: op.Operation) -> op.Operation:
+    if not isinstance(operation, op.Product):
+        return operation
+    if operation.maps:
+        return replace(operation, frozen=True)
+    return replace(operation, constant=operation.of_weights)
 
 
 def _pooled(stage: Stage, network: Network) -> int:
