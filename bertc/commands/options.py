@@ -138,8 +138,8 @@ def _a_picture(path: Path | None) -> Path | None:
 
 def picture_to_write(help: str) -> Any:
     """An option that names a picture in an existing folder."""
-    told = f"a {' or '.join(PICTURES)} file: {help}"
-    return typer.Option(help=told, dir_okay=False, callback=_a_picture)
+    help = f"a {' or '.join(PICTURES)} file: {help}"
+    return typer.Option(help=help, dir_okay=False, callback=_a_picture)
 
 
 ProfileOption = Annotated[

@@ -186,12 +186,13 @@ def _cells(programs: Sequence[Resolved]) -> dict[str, list[str]]:
         for name in Settings.model_fields
         if name in there
     }
+    plain = _alike_tasks(programs)
     for name in STAGE_SETTINGS:
         if name in UNTOLD:
             continue
         texts = [
             {
-                each.name: _setting_text(name, each, each is program.stages[-1])
+                each.name: _setting_text(name, each, each is program.stages[-1], plain)
                 for each in program.stages
             }
             for program in programs
@@ -219,8 +220,21 @@ def settings_texts(program: Resolved) -> dict[str, str]:
     return texts
 
 
-def _setting_text(name: str, stage: Stage, last: bool) -> str:
-    """The text of a stage's setting; "" for the objective of one task, which the scores name."""
-    if name == "objective" and last and stage.tasks:
-        return " + ".join(task.title for task in stage.tasks) if len(stage.tasks) > 1 else ""
+def _alike_tasks(programs: Sequence[Resolved]) -> set[tuple[str, ...]]:
+    """The titles of last tasks of which no two runs have other arguments, such as ``head``."""
+    texts: dict[tuple[str, ...], set[str]] = {}
+    for program in programs:
+        objective = written("objective", program.stages[-1].objective)
+        texts.setdefault(_titles(program), set()).add(objective)
+    return {titles for titles, objectives in texts.items() if len(objectives) == 1}
+
+
+def _setting_text(name: str, stage: Stage, last: bool, plain: set[tuple[str, ...]]) -> str:
+    """The text of a stage's setting; "" for the objective of one task, which the scores name.
+
+    ``plain`` are the tasks that are the same in all runs.
+    """
+    titles = tuple(task.title for task in stage.tasks)
+    if name == "objective" and last and titles in plain:
+        return " + ".join(titles) if len(titles) > 1 else ""
     return written(name, getattr(stage, name))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertc.diagnostics import MissingInputError, UsageError, listed
-from bertc.storage.paths import is_taken
+from bertc.storage.paths import is_folder, is_taken
 from bertc.tables.table import Need, Table
 
 
@@ -47,4 +47,6 @@ def data_files(table: Table, data: Sequence[str]) -> Files:
     for each in (folder, *named.values()):
         if each and not is_taken(each):
             raise MissingInputError(f"there is no {each}", help="check the path after --data")
+    if folder and not is_folder(folder):
+        raise UsageError(f"{folder} is a file", help="--data NAME=PATH of it, or its folder")
     return Files(folder, named)

@@ -1,30 +1,35 @@
 """A look at all rows of a table before the first is trained."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from bertc.diagnostics import SpecError, UsageError
+from bertc.diagnostics import Diagnostics, SpecError, UsageError
 from bertc.ir.program.resolved import Resolved
 from bertc.search.goal import goal_of
-from bertc.tables.programs import Jobs
+from bertc.syntax import load
+from bertc.tables.programs import Job, Jobs
 
 
 def look_at_rows(jobs: Jobs, say: Callable[[str], None]) -> None:
     """Compile the runs of rows that wait for no other, and say which rows are one at this scale.
 
+    Of the others the text is read, since runs that they begin with are still to come.
+
     Raises:
-        SpecError: the mistakes of a row, in its own texts.
+        SpecError: the mistakes of a row or a run before, in its own texts.
         UsageError: if a measure asks for a score that evaluations of a row will not have.
     """
     programs: dict[str, Resolved] = {}
+    for each in jobs.table.before:
+        _read(jobs.before(each), f"{each.name}, a run before,", say)
     for row in jobs.table.rows:
-        first = next(iter(jobs.of(row, 1)))
+        first, *others = jobs.of(row, 1)
+        for job in (first, *others):
+            _read(job, f"row {row.name}{job.measure and f', measure {job.measure}'}", say)
         if first.lacks or first.after:
             continue
-        try:
+        with _told(f"row {row.name}", say):
             programs[row.name] = first.program()
-        except SpecError:
-            say(f"row {row.name}, where --set #1 is the scale's text and #2 the row's:")
-            raise
         if not first.measure:
             _refuse_unknown_scores(jobs, row.name, programs[row.name])
     for number, name in enumerate(programs):
@@ -35,6 +40,24 @@ def look_at_rows(jobs: Jobs, say: Callable[[str], None]) -> None:
                 say(
                     f"rows {other} and {name} are the same at this scale; at.{jobs.name} may differ"
                 )
+
+
+def _read(job: Job, name: str, say: Callable[[str], None]) -> None:
+    """Refuse a run whose text cannot be read."""
+    with _told(name, say):
+        diagnostics = Diagnostics()
+        load(job.text, job.overrides, diagnostics)
+        diagnostics.raise_if_any()
+
+
+@contextmanager
+def _told(name: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Say whose texts have mistakes."""
+    try:
+        yield
+    except SpecError:
+        say(f"{name}, where --set #1 is the scale's text and #2 the row's:")
+        raise
 
 
 def _refuse_unknown_scores(jobs: Jobs, row: str, program: Resolved) -> None:

@@ -68,7 +68,7 @@ _FORMS = {
     "bool": "true or false",
     "finite": "a finite number",
 }
-"""What a value has to be, by the first word of pydantic's name for the mistake."""
+"""Forms of values, by the first word of the name that pydantic gives to a mistake."""
 
 
 def _said(error: ErrorDetails) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertc.diagnostics import MissingInputError, UsageError, listed
+from bertc.estimate import device_named
 from bertc.storage import durable
 from bertc.storage.json_file import read_json
 from bertc.storage.paths import is_file, is_folder
@@ -55,6 +56,7 @@ def tell_costs(name: str, scale: str, data: Sequence[str], device: str) -> Costs
     """
     table = read_table(name)
     files = data_files(table, data)
+    device_named(device)  # refused before it is of every row
     jobs = Jobs(table, scale, files, table_folder(table, scale, None), sketched=True)
     steps = with_equal_steps(jobs, device)
     return costs_of(Jobs(table, scale, files, jobs.out, steps, sketched=True), device)
@@ -84,6 +86,8 @@ def train_table(
             help="--scale tiny, for a first look; --scale full trains what the file says",
         )
     folder = table_folder(table, scale, out)
+    if out and is_file(out):
+        raise UsageError(f"{out} is a file, and runs need a folder", help="--out FOLDER")
     jobs = _with_steps(Jobs(table, scale, data_files(table, data), folder))
     numbers = range(1, seeds + 1)
     every = waiting(jobs.all(numbers), folder)

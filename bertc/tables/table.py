@@ -217,6 +217,12 @@ class Table(_Part):
             _refuse_strangers(measure.rows, rows, f"rows of {measure.name}")
             if bool(measure.score) == bool(measure.mean):
                 raise ValueError(f"measure {measure.name} needs a score, or a mean of others")
+            if measure.of and not measure.eval:
+                raise ValueError(
+                    f"measure {measure.name} has of, and no eval that says how it reads"
+                )
+            if sum(map(bool, (measure.spec, measure.eval, measure.mean))) > 1:
+                raise ValueError(f"measure {measure.name} has one of spec, eval and mean")
         return self
 
     def _texts(self) -> Iterator[tuple[str, str, Sequence[str]]]:
@@ -229,10 +235,12 @@ class Table(_Part):
                 yield f"before {each.name}", text, earlier
             earlier.append(each.name)
         known = ["run", *earlier]
-        yield "spec", self.spec, known
+        yield "spec", self.spec, earlier
         for row in self.rows:
-            for text in (row.spec, *row.at.values(), *row.tasks.values()):
-                yield f"row {row.name}", text, known
+            for text in (row.spec, *row.at.values()):
+                yield f"row {row.name}", text, earlier
+            for name, text in row.tasks.items():
+                yield f"tasks.{name} of row {row.name}", text, known
         for measure in self.measures:
             for text in (measure.spec, *map(str, measure.eval.values())):
                 yield f"measure {measure.name}", text, known

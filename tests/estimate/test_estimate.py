@@ -123,6 +123,8 @@ def test_processes_share_the_cores_and_the_memory(
     assert 0.95 < two.seconds_per_step / one.seconds_per_step < 1.2
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     assert device_named("cpu").fp32_flops == pytest.approx(whole.fp32_flops / 4)
+    assert device_named("cpu").source.startswith("rates of 1 core as")
+    assert whole.source.startswith("rates of 4 cores as")
     assert device_named("cpu", 2).fp32_flops == pytest.approx(whole.fp32_flops / 4)
 
 

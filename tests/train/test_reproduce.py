@@ -181,6 +181,9 @@ def test_rows_are_looked_at_before_one_is_trained(call, tmp_path):
     (tmp_path / "depth.toml").write_text(text.replace('"layers=24"', '"layers=24 heads=7"'))
     code, _, err = call(*TRAIN)
     assert (code, "row two, where" in err, "E201" in err) == (65, True, True)
+    (tmp_path / "depth.toml").write_text(text.replace("epochs=1", "epoch=1"))
+    code, _, err = call(*TRAIN)
+    assert (code, "measure animals, where" in err, "E101" in err) == (65, True, True)
     (tmp_path / "depth.toml").write_text(text.replace('score = "mlm"', 'score = "sop"'))
     code, _, err = call(*TRAIN)
     assert (code, "measure perplexity: no evaluation has the score sop" in err) == (2, True)
@@ -223,6 +226,9 @@ def test_a_row_that_writes_what_all_rows_have_stays_like_them(tmp_path):
         ),
         ("$text", "$txt", "spec names txt: did you mean text?"),
         ("$path", "$pth", "needs.text names pth: did you mean path?"),
+        ('"layers=12"', '"init=$run"', "row one / first names run: there are text, said"),
+        ('"mlm"', '"mlm"\nof = "animals"', "measure perplexity has of, and no eval"),
+        ("epochs=1", 'epochs=1"\neval = {seq = 3}#', "animals has one of spec, eval and mean"),
         ('"two"', '"one  first"', "one  first and one / first would have one folder"),
         ('"animals"', '"pretraining"', "two measures are called pretraining"),
         ("[needs.said]", "[needs.run]", "two needs and runs are called run"),
@@ -248,6 +254,9 @@ def test_what_is_no_table_says_where(call, tmp_path, old, new, said):
         (("depth.toml", "--show", "--estimate"), 2, "--show tells what came out, --estimate what"),
         (("depth.toml", "--show", "--plot", "m.pdf"), 2, "pictures are drawn as .png or .svg"),
         (("--show",), 2, "--show needs a table"),
+        (("depth.toml", "--estimate", "--device", "foo"), 2, "unknown device foo"),
+        (("depth.toml", "--estimate", "--data", "farm.txt"), 2, "farm.txt is a file"),
+        ((*TRAIN, "--out", "farm.txt"), 2, "farm.txt is a file, and runs need a folder"),
     ],
 )
 def test_bad_arguments(call, arguments, code, said):

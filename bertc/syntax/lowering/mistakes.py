@@ -66,8 +66,8 @@ def unknown_kind(
         return
     inside = _taking_word(name.text, shape)
     near = "" if inside else nearest(name.text, known)
-    other = "" if near or inside else _first_of_few(shape)
-    instead = near + rest_of_line(name, value) if near else inside or other
+    first = "" if near or inside else _first_of_few(shape)
+    instead = near + rest_of_line(name, value) if near else inside or first
     diagnostics.error(
         "E103",
         f"`{slot.name}` cannot be `{name.text[:40]}`",
@@ -75,7 +75,7 @@ def unknown_kind(
         label=f"did you mean `{near}`?" if near else "",
         notes=(Note(f"it is one of: {', '.join(known)}"),),
         help=slot.prefix + instead if instead else "",
-        fix=Fix(value.span, other) if other else Fix(name.span, near) if near else None,
+        fix=Fix(value.span, first) if first else Fix(name.span, near) if near else None,
     )
 
 
