@@ -77,9 +77,9 @@ def picked(table: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
     Compilers turn the gradient of a lookup into a scatter, and a deterministic one into a sort with
     serial additions, slow if thousands of ids are equal. So a table of two rows is a selection,
     whose gradients are plain sums, and a larger one has a custom operator. An exported graph has no
-    gradients.
+    gradients, and dynamo does not make it.
     """
-    if not torch.compiler.is_compiling() or torch.compiler.is_exporting():
+    if not torch.compiler.is_dynamo_compiling():
         return F.embedding(ids, table)
     if len(table) == 2:
         first, second = table.unbind()

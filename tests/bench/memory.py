@@ -102,7 +102,8 @@ STEPS = 2
 def allocated_bytes(resolved: Resolved) -> int:
     """The most bytes that torch had given out at any moment, from making the model on."""
     gc.collect()  # what an earlier model left is not to be let go while this one is watched
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+    cpu = [ProfilerActivity.CPU]
+    with profile(activities=cpu, profile_memory=True, acc_events=True) as profiler:
         _steps(resolved)
     assert profiler.profiler, "a profiler that has run holds its results"
     events = profiler.profiler.kineto_results.events()

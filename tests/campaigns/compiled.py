@@ -62,7 +62,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
         f"mlm+kd(attention)+kd(relations,heads=4) {TEACHER}",
     ),
     "share": ("none", "all", "attention", "ffn", "groups(2)", "map([0,1,0,1])"),
-    "norm": ("post", "pre"),
+    "norm": ("post", "pre", "sandwich(function=rms)"),
     "step": ("whole", "accumulated", "recomputed"),
     "attention": (
         "full",
@@ -70,7 +70,9 @@ AXES: Mapping[str, tuple[str, ...]] = {
         "relative(untie=true,segments=true)",
         "local(8,global_every=2,kv_heads=1,qk_norm=true) positions=rotary",
         "full positions=alibi",
+        "disentangled(8,16)",
     ),
+    "activation": ("gelu", "geglu", "swiglu(bias=false)"),
     "pack": ("false", "true"),
     "precision": ("fp32", "bf16"),
     "dropout": ("0", "0.1"),

@@ -155,8 +155,9 @@ class Stage(Node):
     def masked_terms(self) -> tuple[MaskedTerm, ...]:
         """The terms that mask tokens, or choose them for replacement, each in rows of its own."""
         objectives = [term.objective for term in self.objective]
-        own = tuple(masks for one in objectives if (masks := one.masks))
-        return own or tuple(masks for one in objectives if (masks := one.masks_alone))
+        # An assignment within these is more than torch 2.11's compiler reads.
+        own = tuple(one.masks for one in objectives if one.masks)
+        return own or tuple(one.masks_alone for one in objectives if one.masks_alone)
 
     @property
     def translates(self) -> bool:
