@@ -18,7 +18,7 @@ COLOURS = (
 COLOUR_SCALE = [[0, "#f1f5fb"], [0.5, "#6fa0e0"], [1, "#123f86"]]
 """Colours of a matrix from its least to its most."""
 FACTORY = re.compile(r"(.{,1000}? : this, )(\(\) => \{.*\})(\)\);\s*)", re.DOTALL)
-"""What is before, is, and is after the function within plotly's script."""
+"""The script of plotly: the text before its function, the function, the text after it."""
 
 ROOM_BESIDE, ROOM_BELOW = 4, 40
 """Characters of a label at the left of a picture, and of all labels below it, that have room."""
