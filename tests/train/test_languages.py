@@ -3,6 +3,7 @@
 import json
 import random
 import signal
+from dataclasses import replace
 
 import pytest
 import torch
@@ -76,6 +77,10 @@ def test_losses_by_language_and_the_model_as_transformers_reads_it(data, tmp_pat
     summary = report.summary()
     assert "loss by language" in summary
     assert "en-zh" in summary
+    html = replace(report, notes=("<script>",))._repr_html_()  # as a notebook shows it
+    assert "loss by language" in html
+    assert "en-zh" in html
+    assert "<script>" not in html
     lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
     evaluations = [line for line in lines if line["kind"] == "eval"]
     assert evaluations[-1]["languages"] == report.evaluation.languages

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 
@@ -142,6 +143,30 @@ def test_event_files_of_tensorboard_hold_the_metrics(run):
         scalars = found.Scalars(name)
         assert [scalar.step for scalar in scalars] == steps
         assert [scalar.value for scalar in scalars] == pytest.approx(values, rel=1e-6)
+
+
+def test_trackio_is_told_no_name_of_its_own_and_is_silent(run, monkeypatch, capsys):
+    logged, ended = {}, []
+
+    def init(project, name, config, resume, embed, auto_log_gpu, auto_log_cpu):
+        print("see your project by ...")
+        assert (project, resume, auto_log_cpu) == ("bertc", "allow", False)
+        assert config["layers"]
+        return SimpleNamespace(log=lambda values, step: logged.setdefault(step, []).append(values))
+
+    def finish():
+        ended.append(print("finished"))
+
+    module = SimpleNamespace(init=init, finish=finish, __spec__=True)
+    monkeypatch.setitem(sys.modules, "trackio", module)
+    sync.send_missing(run, ["trackio"])
+    assert [*logged] == [2, 4, 6]
+    assert [each["when"] for each in logged[4]] == ["1970-01-01T00:16:42+00:00"] * 2
+    assert logged[4][1]["eval/loss"] == 4.6
+    reserved = {"project", "run", "timestamp", "step", "time", "metrics"}
+    assert not reserved & {name for values in logged.values() for each in values for name in each}
+    assert ended
+    assert not capsys.readouterr().out
 
 
 def test_a_hanging_tracker_is_left_behind_and_told(tmp_path, monkeypatch):
