@@ -153,15 +153,15 @@ def test_texts_of_a_pair_are_read_apart_and_compared(pool: str) -> None:
 @pytest.mark.parametrize("objective", ["mlm", "mlm+nsp"])
 @pytest.mark.parametrize("setting", [*CASES, "bilstm(20, pairs=joined)"])
 def test_what_is_counted_is_what_is_built_and_computed(setting: str, objective: str) -> None:
-    resolved = resolve(f"body={setting} vocab=wordpiece(100) embedding=12 seq=32 "
+    resolved = resolve(f"body={setting} vocab=wordpiece(100) embedding=12 seq=8 "
                        f"objective={objective}")  # fmt: skip
     model = build(resolved, device="meta")
     told = estimate(resolved, "cpu")
     assert told.parameters.total == sum(each.numel() for each in model.parameters())
     assert [part.part for part in told.stages[0].where][:2] == ["embeddings", "recurrence"]
     with FlopCounterMode(display=False) as counter:
-        model.read(EncoderInputs(torch.zeros(4, 32, dtype=torch.long, device="meta")))
-    call = op.Call(rows=4, tokens=32, queries=32)
+        model.read(EncoderInputs(torch.zeros(4, 8, dtype=torch.long, device="meta")))
+    call = op.Call(rows=4, tokens=8, queries=8)
     stated = resolved.encoder.operations(call).operations()
     assert counter.get_total_flops() == sum(cost(each, ANY).flops for each in stated)
 

@@ -94,7 +94,7 @@ def test_micro_batches_add_up_to_the_batch(go, tiny, tmp_path, final_tensors, na
 
 
 def test_both_are_learned(go, tiny, tmp_path):
-    resolved = tiny(steps=120, eval_every=40, generator=GeneratorNetwork(size=1), objective=ELECTRA)
+    resolved = tiny(steps=80, eval_every=40, generator=GeneratorNetwork(size=1), objective=ELECTRA)
     go(resolved)
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     found = [json.loads(line) for line in lines]

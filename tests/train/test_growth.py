@@ -282,11 +282,11 @@ def test_a_memory_begins_again_where_the_network_grows(
     )
     options = {"cache": cache, "quiet": True}
     train(resolved, tmp_path / "straight", **options)
+    run = tmp_path / "stopped"
     for step in (8, 10, 12):
-        run = tmp_path / f"stopped-{step}"
         with monkeypatch.context() as patch:
             _Stop(patch, step)
             with pytest.raises(StoppedError):
-                train(resolved, run, **options)
-        train(resolved, run, resume=True, **options)
-        same_run(tmp_path / "straight", run)
+                train(resolved, run, resume=True, **options)
+    train(resolved, run, resume=True, **options)
+    same_run(tmp_path / "straight", run)

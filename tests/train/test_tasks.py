@@ -233,13 +233,13 @@ def _a_file(folder, kind):
 )
 def test_what_can_be_learned_is_learned(go, farm, kind, metric):
     """The answer is a word of the text, or always the same choice wherever it stands."""
-    report = go(NETWORK + farm["text"] + FAST + f"task={farm[kind]} steps=150")
+    report = go(NETWORK + farm["text"] + FAST + f"task={farm[kind]} steps=100")
     (scores,) = report.evaluation.scores[kind].values()
     assert scores[metric] > 0.9
 
 
 def test_regression_follows_the_score(go, farm):
-    report = go(NETWORK + farm["text"] + FAST + f"task={farm['regress']} steps=150")
+    report = go(NETWORK + farm["text"] + FAST + f"task={farm['regress']} steps=100")
     assert report.evaluation.scores["regress"]["dev"]["pearson"] > 0.9
 
 

@@ -101,7 +101,7 @@ def test_metrics_are_means_between_lines_and_evaluations_at_their_step(go, tiny,
 
 
 def test_training_learns(go, tiny, tmp_path):
-    report = go(tiny(steps=150, batch=16, optimizer=Adam(lr=5e-3, warmup=10), eval_every=150))
+    report = go(tiny(steps=90, batch=16, optimizer=Adam(lr=5e-3, warmup=10), eval_every=90))
     assert report.evaluation is not None
     train_lines = [line for line in lines(tmp_path / "run") if line["kind"] == "train"]
     assert train_lines[-1]["loss"] < train_lines[0]["loss"] - 1
@@ -311,7 +311,7 @@ def test_micro_batches_add_up_to_the_batch(go, tiny, tmp_path, final_tensors):
 
     for rows in (8, 4, 2, 1):
         go(
-            tiny(objective=PAIRS, microbatch=rows, dropout=Dropout(hidden=0, attention=0)),
+            tiny(objective=PAIRS, microbatch=rows, dropout=Dropout(hidden=0, attention=0), steps=6),
             str(rows),
         )
     whole, held_out = final_tensors(tmp_path / "8"), lines(tmp_path / "8")
