@@ -28,7 +28,7 @@ def look_at_rows(jobs: Jobs, say: Callable[[str], None]) -> None:
             _read(job, f"row {row.name}{job.measure and f', measure {job.measure}'}", say)
         if first.lacks or first.after:
             continue
-        with _told(f"row {row.name}", say):
+        with _said_of(f"row {row.name}", say):
             programs[row.name] = first.program()
         if not first.measure:
             _refuse_unknown_scores(jobs, row.name, programs[row.name])
@@ -44,14 +44,14 @@ def look_at_rows(jobs: Jobs, say: Callable[[str], None]) -> None:
 
 def _read(job: Job, name: str, say: Callable[[str], None]) -> None:
     """Refuse a run whose text cannot be read."""
-    with _told(name, say):
+    with _said_of(name, say):
         diagnostics = Diagnostics()
         load(job.text, job.overrides, diagnostics)
         diagnostics.raise_if_any()
 
 
 @contextmanager
-def _told(name: str, say: Callable[[str], None]) -> Iterator[None]:
+def _said_of(name: str, say: Callable[[str], None]) -> Iterator[None]:
     """Say whose texts have mistakes."""
     try:
         yield

@@ -195,9 +195,8 @@ class Stage(Node):
         if self.generator is not None and isinstance(source, GeneratorNetwork):
             found = [Network(MAIN, self.encoder, "trained", source.encoder_ties)]
             found.append(Network("generator", self.generator, "sampled", source.ties))
-        for number, each in enumerate(self.teacher):
-            if each.shape:
-                found.append(each.network(teacher_name(number), each.shape.body))
+        taught_by = [(n, t, t.shape) for n, t in enumerate(self.teacher) if t.shape]
+        found += [each.network(teacher_name(n), shape.body) for n, each, shape in taught_by]
         return tuple(found)
 
     @property
