@@ -229,7 +229,7 @@ def _confusion(answers: Sequence[_Answer], names: Sequence[str]) -> Picture:
         title=picture_title("Right label, by the label that was answered"),
         height=220 + 24 * len(names),
         xaxis=labels_axis(labels, title={"text": "answered"}),
-        yaxis=labels_axis(labels, beside=True, title={"text": "right"}, autorange="reversed"),
+        yaxis=labels_axis(labels, title={"text": "right"}, autorange="reversed"),
     )
     return Picture(made)
 

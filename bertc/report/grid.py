@@ -120,7 +120,7 @@ def _matrix(cells: Sequence[_Cell], pair: tuple[str, str], score: Score) -> Pict
         [square],
         title=picture_title(in_picture(said(score))),
         xaxis=labels_axis(columns, title={"text": in_picture(across)}),
-        yaxis=labels_axis(rows, beside=True, title={"text": in_picture(down)}),
+        yaxis=labels_axis(rows, title={"text": in_picture(down)}),
     )
     return Picture(made)
 

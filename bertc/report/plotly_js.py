@@ -20,8 +20,8 @@ COLOUR_SCALE = [[0, "#f1f5fb"], [0.5, "#6fa0e0"], [1, "#123f86"]]
 FACTORY = re.compile(r"(.{,1000}? : this, )(\(\) => \{.*\})(\)\);\s*)", re.DOTALL)
 """Text before the function within plotly's script, the function, and the text after it."""
 
-ROOM_BESIDE, ROOM_BELOW = 4, 40
-"""Characters of a label at the left of a picture, and of all labels below it, that have room."""
+SHORT_LABEL, SHORT_LABELS = 4, 40
+"""Characters of a label, and of all of an axis, that have room however narrow the page is."""
 
 
 @cache
@@ -77,12 +77,9 @@ def values_axis(values: Iterable[float]) -> dict[str, Any]:
     return {"range": [value - around, value + around]}
 
 
-def labels_axis(labels: Sequence[str], beside: bool = False, **fields: Any) -> dict[str, Any]:
-    """An axis of labels below a picture, or beside it.
-
-    It makes room for those that have none, and plotly draws such a picture twice.
-    """
-    room = max(map(len, labels)) > ROOM_BESIDE if beside else len("  ".join(labels)) > ROOM_BELOW
+def labels_axis(labels: Sequence[str], **fields: Any) -> dict[str, Any]:
+    """An axis of labels, which makes room for long ones; plotly draws such a picture twice."""
+    room = max(map(len, labels)) > SHORT_LABEL or len("  ".join(labels)) > SHORT_LABELS
     return {"type": "category", "automargin": room, **fields}
 
 

@@ -13,6 +13,7 @@ from bertc.report.grid import is_grid
 from bertc.report.markup import Html, element, in_picture, joined, table_of
 from bertc.report.names import with_short_settings
 from bertc.report.page import Picture, document, section
+from bertc.report.plotly_js import labels_axis, plotly_js
 from bertc.report.scores import interval
 from bertc.report.spec import spec_section
 from bertc.report.thinning import rounded, smoothed, thinned
@@ -102,6 +103,16 @@ def test_axes_have_units_that_fit_and_show_what_is_constant() -> None:
     assert len(picture.figure["data"]) == 10, "a trace a colour"
     assert picture.names is not None
     assert picture.names[3] == [("run 3", 3), ("run 13", 3), ("run 23", 3)]
+
+
+def test_the_script_is_compiled_early_and_long_labels_have_room() -> None:
+    pytest.importorskip("plotly")
+    script = plotly_js()
+    assert ": this, (() => {" in script[:1000], "plotly's script begins in another way now"
+    assert script.rstrip().endswith("})));")
+    assert not labels_axis(["8", "16"])["automargin"]
+    assert labels_axis(["8", "adamw(0.1)"])["automargin"]
+    assert labels_axis(["100"] * 20)["automargin"]
 
 
 def test_a_grid_has_more_points_than_settings() -> None:
