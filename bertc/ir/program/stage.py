@@ -154,7 +154,7 @@ class Stage(Node):
     def masked_terms(self) -> tuple[MaskedTerm, ...]:
         """The terms that mask tokens, or choose them for replacement, each in rows of its own."""
         objectives = [term.objective for term in self.objective]
-        # The compiler of torch 2.11 reads no assignment here, and not whether a node is true.
+        # torch 2.11 compiles no assignment in here, and not whether a node is true.
         own = tuple(one.masks for one in objectives if one.masks is not None)
         return own or tuple(one.masks_alone for one in objectives if one.masks_alone is not None)
 
