@@ -154,7 +154,6 @@ class Stage(Node):
     def masked_terms(self) -> tuple[MaskedTerm, ...]:
         """The terms that mask tokens, or choose them for replacement, each in rows of its own."""
         objectives = [term.objective for term in self.objective]
-        # torch 2.11 compiles no assignment in here, and not whether a node is true.
         own = tuple(one.masks for one in objectives if one.masks is not None)  # torch 2.11: no :=
         return own or tuple(one.masks_alone for one in objectives if one.masks_alone is not None)
 
