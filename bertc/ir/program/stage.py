@@ -155,9 +155,8 @@ class Stage(Node):
     def masked_terms(self) -> tuple[MaskedTerm, ...]:
         """The terms that mask tokens, or choose them for replacement, each in rows of its own."""
         objectives = [term.objective for term in self.objective]
-        # An assignment within these is more than torch 2.11's compiler reads.
-        own = tuple(one.masks for one in objectives if one.masks)
-        return own or tuple(one.masks_alone for one in objectives if one.masks_alone)
+        own = tuple(one.masks for one in objectives if one.masks is not None)  # torch 2.11: no :=
+        return own or tuple(one.masks_alone for one in objectives if one.masks_alone is not None)
 
     @property
     def translates(self) -> bool:
