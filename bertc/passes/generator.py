@@ -35,6 +35,8 @@ def generator(program: Complete, diagnostics: Diagnostics) -> None:
     _has_use(program, node, diagnostics)
     for stage in program.stages:
         _stage_fits(stage, node, diagnostics)
+        if isinstance(node, GeneratorNetwork):
+            _leaves_frozen(stage, node, diagnostics)
     if isinstance(node, GeneratorNetwork):
         _network_possible(program, node, diagnostics)
 
@@ -137,6 +139,25 @@ def _stage_fits(stage: StageSettings, node: Generator, diagnostics: Diagnostics)
             help=by_masking.replacement if by_masking else f"leave p of {judge.kind} out",
             fix=by_masking,
         )
+
+
+def _leaves_frozen(stage: StageSettings, node: GeneratorNetwork, diagnostics: Diagnostics) -> None:
+    """Check that the generator does not train the tables that ``freeze`` leaves as they are."""
+    reads = any(term.objective.needs_replacements for term in stage.objective)
+    if not (reads and stage.freeze and node.tie != "none"):
+        return
+    origin = stage.origins["generator"]
+    within = fix_argument(origin, (), "tie", "none")
+    whole = f"generator=network({node.size:g}, tie=none)"
+    diagnostics.error(
+        "E387",
+        f"freeze = {stage.freeze} keeps the embeddings as they are, and the generator trains them",
+        stage.span("freeze"),
+        label=f"the generator has them in common with the encoder (tie={node.tie})",
+        notes=note("the generator is set here", stage.span("generator")),
+        help="tie=none" if within else whole,
+        fix=within or fix(origin, whole),
+    )
 
 
 def _beside_mlm(judge: Objective) -> str:
