@@ -38,18 +38,18 @@ def open_docstrings(corpus: Docstrings) -> TextSource:
     Raises:
         MissingInputError: a named package is not installed, or has no source files.
     """
-    found = [module for root in _roots() for module in _modules(root, corpus.packages)]
-    present = {relative.split("/")[0].removesuffix(".py") for _, relative, _ in found}
+    modules = [module for root in _roots() for module in _modules(root, corpus.packages)]
+    present = {relative.split("/")[0].removesuffix(".py") for _, relative, _ in modules}
     if missing := [name for name in corpus.packages if name not in present]:
         raise MissingInputError(
             f"no Python source of package {missing[0]!r} is installed",
             "name the top-level module as in an import statement, or write data=docstrings",
         )
-    files = [(path, facts.st_size) for path, _, facts in found]
+    files = [(path, facts.st_size) for path, _, facts in modules]
     total = sum(size for _, size in files)
     return TextSource(
         name="docstrings" + (f"({', '.join(corpus.packages)})" if corpus.packages else ""),
-        identity=("docstrings", *((f, s.st_size, s.st_mtime_ns) for _, f, s in found)),
+        identity=("docstrings", *((f, s.st_size, s.st_mtime_ns) for _, f, s in modules)),
         sentences="split",
         total=total,
         unit="bytes",
