@@ -1,4 +1,7 @@
-"""Answers that follow from a node alone, worked out once."""
+"""Answers that follow from a node alone, worked out once.
+
+For questions of estimates and of building alone: code that is compiled traces through the cache.
+"""
 
 from collections.abc import Callable, Hashable
 from functools import lru_cache, wraps
@@ -10,7 +13,7 @@ KEPT = 256
 
 
 class _Itself:
-    """A node that equals no other: to compare whole stages takes longer than to ask them."""
+    """A node that equals no other: to compare whole encoders takes longer than to ask them."""
 
     def __init__(self, node: object) -> None:
         self.node = node

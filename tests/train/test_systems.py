@@ -9,7 +9,7 @@ from bertc.train.loop import train
 from tests.shipped import SYSTEMS
 
 TOY = ["layers=2", "hidden=32", "heads=2", "head_dim=16", "ffn=64", "seq=32", "batch=16",
-       "steps=20", "log_every=1", "eval_every=20", "save_every=20", "eval_examples=32",
+       "steps=30", "log_every=1", "eval_every=30", "save_every=30", "eval_examples=32",
        "holdout=10%", "device=cpu", "precision=fp32"]  # fmt: skip
 MIXED = (
     "extends albert-base share=attention format=full-sentences pooler=false "
@@ -43,5 +43,5 @@ def test_the_loss_falls(spec, corpus_file, cache, tmp_path):
     assert report.evaluation.losses.keys() == {t.objective.kind for t in resolved.terms()}
     lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
     losses = [line["loss"] for line in lines if line["kind"] == "train"]
-    assert len(losses) == 20
-    assert sum(losses[-7:]) < sum(losses[:7])
+    assert len(losses) == 30
+    assert sum(losses[-10:]) < sum(losses[:10])

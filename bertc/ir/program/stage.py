@@ -20,7 +20,6 @@ from bertc.ir.learning.optimizer import Optimizer
 from bertc.ir.learning.task import Task
 from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Generator, GeneratorNetwork
-from bertc.ir.once import once
 from bertc.ir.program.network import (
     MAIN,
     READ_IN_ORDER,
@@ -186,7 +185,6 @@ class Stage(Node):
         return self.model_copy(update={"objective": tuple(terms)})
 
     @property
-    @once
     def allocated(self) -> tuple[Network, ...]:
         """All its networks, the main one first."""
         found = [Network(MAIN, self.encoder, "trained")]
@@ -217,7 +215,6 @@ class Stage(Node):
         main, *_ = self.allocated
         return (self.sampled or main) if objective.predicts_masked else main
 
-    @once
     def networks(self) -> tuple[Network, ...]:
         """Networks in use, in the order of their forward passes."""
         found = []
