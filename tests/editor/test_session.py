@@ -132,7 +132,7 @@ def test_choices_replace_what_is_typed(session: Session) -> None:
 
 def test_a_word_is_explained_and_its_cost_told(session: Session) -> None:
     session.type(SPEC.replace("heads = 10\n", ""))
-    for _ in range(100):
+    for _ in range(1000):
         hover = session.ask("text_document_hover", types.HoverParams(**session.at(1, 2)))
         if "a step" in hover.contents.value:
             break
