@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from bertc.begun import taken
-from bertc.diagnostics import Diagnostics, MissingInputError
+from bertc.diagnostics import DataError, Diagnostics, MissingInputError
 from bertc.interop.folders import read_network
 from bertc.ir.changing.growth import TEACHER, FromOther, LowRank
 from bertc.ir.learning.augmentation import EditedCopies
@@ -31,7 +31,7 @@ from bertc.ir.terms.node import System
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.passes.extends import extends
 from bertc.passes.recipes import as_published
-from bertc.storage.paths import is_taken
+from bertc.storage.paths import is_folder, is_taken
 from bertc.teachers import with_shape
 
 NETWORK = (
@@ -291,3 +291,7 @@ def tagged_by(resolved: Resolved) -> None:
             if not is_span_file(name) and is_taken(Path(name) / "resolved.json"):
                 known = span_labels(tag_names(read_network(Path(name)), name))
                 refuse_unknown_labels(name, labels, known, known)
+            elif is_folder(Path(name)) and not is_taken(Path(name) / "config.json"):
+                raise DataError(
+                    f"{name} is no tagger: it holds no run", help="name the folder of one run"
+                )

@@ -1,13 +1,17 @@
 """A look at all rows of a table before the first is trained."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from bertc.diagnostics import Diagnostics, SpecError, UsageError
+from bertc.diagnostics import Diagnostics, ResumeRefusedError, SpecError, UsageError
 from bertc.ir.program.resolved import Resolved
+from bertc.runs.changes import refuse_another_program
+from bertc.runs.folder import RunFolder
 from bertc.search.goal import goal_of
+from bertc.storage.paths import is_taken
 from bertc.syntax import load
-from bertc.tables.programs import Job, Jobs
+from bertc.tables.programs import NUMBERED, Job, Jobs
+from bertc.tables.results import is_finished
 
 
 def look_at_rows(jobs: Jobs, say: Callable[[str], None]) -> None:
@@ -42,6 +46,29 @@ def look_at_rows(jobs: Jobs, say: Callable[[str], None]) -> None:
                 )
 
 
+def refuse_changed(jobs: Jobs, every: Sequence[Job]) -> None:
+    """Refuse finished runs of another program than the table's of today.
+
+    Raises:
+        ResumeRefusedError: names the first, and what changed.
+    """
+    for job in every:
+        there = is_finished(job, jobs.out) and all(is_taken(jobs.out / name) for name in job.after)
+        if job.lacks or job.eval is not None or not there:
+            continue
+        folder = jobs.out / job.name
+        old, new = RunFolder(folder).read_resolved(), job.program()
+        try:
+            refuse_another_program(old, new, folder)
+            if old.steps != new.steps:
+                raise ResumeRefusedError(f"it has {old.steps:,} steps, the table {new.steps:,}")
+        except ResumeRefusedError as error:
+            raise ResumeRefusedError(
+                f"{folder} is not of the table as it is now: {error.message}",
+                help=f"--out FOLDER trains the table anew; without {folder.parent} that row is",
+            ) from None
+
+
 def _read(job: Job, name: str, say: Callable[[str], None]) -> None:
     """Refuse a run whose text cannot be read."""
     with _said_of(name, say):
@@ -56,7 +83,7 @@ def _said_of(name: str, say: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     except SpecError:
-        say(f"{name}, where --set #1 is the scale's text and #2 the row's:")
+        say(f"{name} ({NUMBERED}):")
         raise
 
 

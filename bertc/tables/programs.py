@@ -35,6 +35,8 @@ from bertc.tables.table import (
 )
 
 BEFORE = "before"
+NUMBERED = "--set #1, #2 are the scale's text if it has one, then the row's"
+"""Numbers of texts in mistakes of a row."""
 LENGTHS = ("seq", "memory", "clamp", "sliding")
 """Options of evaluations that a scale multiplies as it does the length of rows."""
 

@@ -12,7 +12,7 @@ from bertc.storage.json_file import read_json
 from bertc.storage.paths import is_file, is_folder
 from bertc.tables.costs import Costs, costs_of, lacking, stand_ins, waiting
 from bertc.tables.files import Files, data_files
-from bertc.tables.looking import look_at_rows
+from bertc.tables.looking import look_at_rows, refuse_changed
 from bertc.tables.programs import Job, Jobs, with_equal_steps
 from bertc.tables.reading import read_table
 from bertc.tables.results import results_of
@@ -75,6 +75,7 @@ def train_table(
     Raises:
         MissingInputError, UsageError, DataError: of the table, the scale or the data; if no row
             can be trained.
+        ResumeRefusedError: if a finished run is of another program than the table's of today.
         StoppedError: after SIGTERM or Ctrl-C, saved.
     """
     from bertc.tables.training import train_all
@@ -100,6 +101,7 @@ def train_table(
     for line in (*lacks, *stand_ins(jobs)):
         say(line)
     look_at_rows(jobs, say)
+    refuse_changed(jobs, every)
     failures = train_all(every, folder, say)
     return TableEnded(Shown(table, results_of(jobs, numbers)), tuple(failures), tuple(lacks))
 

@@ -78,7 +78,9 @@ def _done(
         say(f"run {1 + jobs.index(job)} of {len(jobs)}, {job.name}:")
         try:
             _evaluate(job, out) if job.eval is not None else _train(job, out)
-        except (StoppedError, CannotWriteError):
+        except StoppedError as stop:
+            raise type(stop)(stop.message, help="the same command goes on from here") from None
+        except CannotWriteError:
             raise
         except Exception as error:  # a mistake of ours ends one run as well, not the table
             failed[job.name] = error

@@ -110,6 +110,7 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
         patch.setattr(loop, "_step", stop)
         code, out, err = call(*TRAIN)
     assert (code, out) == (143, "")
+    assert err.endswith("help: the same command goes on from here\n")
     code, out, err = call("depth.toml", "--show")
     assert code == 0, err
     assert "2 of 4 runs are not finished" in out
@@ -118,6 +119,12 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
     places = {f"{row}/seed-1/{run}" for row in FOLDERS for run in ("pretraining", "animals")}
     resumed = "two/seed-1/pretraining"
     assert taken_up(folder) == {place: 1 + (place == resumed) for place in places}
+    (tmp_path / "depth.toml").write_text(TABLE.replace('spec = "layers=24"', 'spec = "layers=36"'))
+    code, _, said = call(*TRAIN)
+    assert code == 76
+    assert "two/seed-1/pretraining is not of the table as it is now" in said
+    assert "layers: 2 -> 3" in said
+    (tmp_path / "depth.toml").write_text(TABLE)
     head, one, two, *_ = out.splitlines()
     columns = ["row", "parameters", "flops", "perplexity", "published", "animals", "both"]
     assert head.split() == columns
@@ -180,10 +187,10 @@ def test_rows_are_looked_at_before_one_is_trained(call, tmp_path):
     text = (tmp_path / "depth.toml").read_text()
     (tmp_path / "depth.toml").write_text(text.replace('"layers=24"', '"layers=24 heads=7"'))
     code, _, err = call(*TRAIN)
-    assert (code, "row two, where" in err, "E201" in err) == (65, True, True)
+    assert (code, "row two (--set #1" in err, "E201" in err) == (65, True, True)
     (tmp_path / "depth.toml").write_text(text.replace("epochs=1", "epoch=1"))
     code, _, err = call(*TRAIN)
-    assert (code, "measure animals, where" in err, "E101" in err) == (65, True, True)
+    assert (code, "measure animals (--set #1" in err, "E101" in err) == (65, True, True)
     (tmp_path / "depth.toml").write_text(text.replace('score = "mlm"', 'score = "sop"'))
     code, _, err = call(*TRAIN)
     assert (code, "measure perplexity: no evaluation has the score sop" in err) == (2, True)
