@@ -24,8 +24,8 @@ from bertc.storage.paths import is_folder
 REFUSED = "not alone"
 STEPS = "steps"
 ALONE = (
-    "Each setting alone, in the first program; one without figures follows from others. Not alone: "
-    "it needs\nanother beside it, or is of one stage, and no option sets that."
+    "A setting's line: the first program with that one changed; without figures it follows from "
+    "others.\nnot alone: it changes with another alone, or is of one stage, which no option sets."
 )
 NOTE = (
     "Memory and time of training on {device}; a text: predicted for this CPU, {cores} threads, "

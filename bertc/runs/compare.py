@@ -49,9 +49,14 @@ class Results:
         return "\n".join([*lines, *self._notes()])
 
     def _block(self, group: Group) -> list[str]:
-        """The lines of a group: its folder, settings that differ from like groups, and scores."""
+        """The lines of a group: its folder, settings that differ from like groups, and scores.
+
+        Where no two groups are alike, settings that differ from any.
+        """
         alike = [each for each in self.groups if {*each.last} == {*group.last}]
-        differ = [n for n in group.settings if len({each.settings[n] for each in alike}) > 1]
+        kinds = {frozenset(each.last) for each in self.groups}
+        beside = alike if len(kinds) < len(self.groups) else self.groups
+        differ = [n for n in group.settings if len({each.settings[n] for each in beside}) > 1]
         settings = [f"{name}={group.settings[name]}" for name in differ if group.settings[name]]
         runs = _seeds(group).replace("\n", ", ")
         lines = [f"{group.place}  (seeds: {runs})"]

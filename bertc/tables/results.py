@@ -254,7 +254,7 @@ def _sign(table: Table, name: str) -> int:
 
 
 def _difference(one: float | None, other: float | None, sign: int) -> float | None:
-    return None if one is None or other is None else sign * (one - other)
+    return None if one is None or other is None else sign * (one - other) + 0.0  # no -0
 
 
 def _row_of(found: Mapping[str, Any]) -> RowResult:
