@@ -146,8 +146,13 @@ def read_store(folder: Path) -> tuple[Store, dict[str, Any]]:
     optuna = package()
     if not has_search(folder):
         raise MissingInputError(f"{folder} has no search", help="bertc sweep SPEC makes one")
-    study = optuna.load_study(study_name=STUDY, storage=_database(folder))
-    return Store(folder, study), json.loads(study.user_attrs[FACTS])
+    try:
+        study = optuna.load_study(study_name=STUDY, storage=_database(folder))
+        return Store(folder, study), json.loads(study.user_attrs[FACTS])
+    except KeyError:  # a process is about to write it, or was killed there
+        raise MissingInputError(
+            f"{folder} has no search yet", help="the command that begins it goes on"
+        ) from None
 
 
 def _database(folder: Path) -> Any:

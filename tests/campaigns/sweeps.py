@@ -7,6 +7,7 @@ Twelve trials on toy sentences, as ``killing`` says; ``docs/how-to/search.md`` h
 
 from pathlib import Path
 
+from bertc.diagnostics import MissingInputError
 from bertc.runs import attempts
 from bertc.search.store import read_store, run_folder
 from tests.campaigns.killing import State, Work, campaign, sentences, weights
@@ -29,9 +30,10 @@ def prepare(out: Path) -> None:
 
 def finished(folder: Path) -> State:
     """The finished trials of a sweep by number and values; {} before there is a store."""
-    if not (folder / "sweep.db").exists():
+    try:
+        store, _ = read_store(folder)
+    except MissingInputError:
         return {}
-    store, _ = read_store(folder)
     return {
         f"trial {trial.number + 1}, {trial.params}": (
             trial.value,

@@ -5,13 +5,13 @@ import json
 import pytest
 
 from bertc import cli
-from bertc.diagnostics import UsageError
+from bertc.diagnostics import MissingInputError, UsageError
 from bertc.report.page import Section, document
 from bertc.report.search import search_section
 from bertc.runs.attempts import read
 from bertc.search.goal import Goal
 from bertc.search.outcome import read_outcome
-from bertc.search.store import open_store
+from bertc.search.store import DATABASE, open_store, read_store
 from bertc.train import loop
 
 SPEC = """
@@ -132,3 +132,9 @@ def test_mistakes_are_told_before_anything_runs(call, arguments, message):
     code, out, err = call(*arguments)
     assert (code, out) == (2, "")
     assert message in err
+
+
+def test_a_store_that_is_being_written_is_told_from_one_that_is_there(tmp_path):
+    (tmp_path / DATABASE).touch()
+    with pytest.raises(MissingInputError, match="has no search yet"):
+        read_store(tmp_path)
