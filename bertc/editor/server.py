@@ -26,7 +26,7 @@ from bertc.syntax.read.tree import Setting
 
 QUIET_SECONDS = 0.15
 """Pause between keys after which findings are sent."""
-ANSWER_SECONDS = 0.01
+ANSWER_SECONDS = 0.005
 """Time that an answer waits for what is being worked out."""
 
 

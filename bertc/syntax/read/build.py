@@ -104,16 +104,16 @@ class Builder:
         """A token that is a value by itself, as the value; anything else unchanged."""
         if not isinstance(child, Token):
             return child
-        span = self.span(child, child)
         match child.kind:
             case "NUMBER":
-                return _number(span)
+                return _number(self.span(child, child))
             case "RANGE":
                 return self.range(child)
             case "NAME":
-                return Name(span, child.text)
+                return Name(self.span(child, child), child.text)
             case "STRING":
-                return String(span, _ESCAPE.sub(_unescape, child.text[1:-1]))
+                value = _ESCAPE.sub(_unescape, child.text[1:-1])
+                return String(self.span(child, child), value)
         return child
 
     def range(self, token: Token) -> Range:

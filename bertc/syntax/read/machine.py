@@ -62,15 +62,16 @@ def _advance(states: list[int], kind: str) -> bool:
 class _Machine:
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
-        self.states = [grammar().start]
+        self.table = grammar()
+        self.states = [self.table.start]
         self.values: list[Child | list[Child]] = []
         self.items: list[Item] = []
 
     def feed(self, token: Token) -> bool:
         """Advance over a token, building the rules that it completes; False if not allowed."""
-        table = grammar()
-        while self.states[-1] != table.final:
-            action = table.actions[self.states[-1]].get(token.kind)
+        actions, final, kind = self.table.actions, self.table.final, token.kind
+        while (state := self.states[-1]) != final:
+            action = actions[state].get(kind)
             if action is None:
                 return False
             if action >= 0:
@@ -78,14 +79,14 @@ class _Machine:
                 self.values.append(token)
                 return True
             self.reduce(-1 - action)
-        return token.kind == END
+        return kind == END
 
     def reduce(self, index: int) -> None:
-        production = grammar().productions[index]
+        production = self.table.productions[index]
         cut = len(self.values) - production.length
         parts = self.values[cut:]
         del self.values[cut:], self.states[cut + 1 :]
-        self.states.append(grammar().gotos[self.states[-1]][production.name])
+        self.states.append(self.table.gotos[self.states[-1]][production.name])
         if production.inline:
             self.values.append(_joined(parts))
         elif production.name == "start":

@@ -3,6 +3,7 @@
 import math
 import re
 from fractions import Fraction
+from functools import lru_cache
 
 NUMBER_UNITS = {
     "": Fraction(1),
@@ -17,6 +18,8 @@ NUMBER_UNITS = {
     "%": Fraction(1, 100),
 }
 MAX_NUMBER_CHARACTERS = 32
+KEPT_NUMBERS = 1024
+"""Values kept: a spec writes the same few numbers again and again, and each is read twice."""
 TOKENS_UNIT = "tokens"
 """The word that makes a number one of tokens."""
 FLOPS_UNIT = "flops"
@@ -38,6 +41,7 @@ class NotANumberError(ValueError):
         self.instead = instead
 
 
+@lru_cache(KEPT_NUMBERS)
 def read_number(text: str) -> int | float:
     """The value of a literal: an int if it is whole, else a correctly rounded float.
 
@@ -73,6 +77,8 @@ def read_number(text: str) -> int | float:
 
 def counted_in(text: str) -> str:
     """The word at the end of a number that says what it counts; empty without one."""
+    if text[-1:].isdecimal():
+        return ""
     for word in (TOKENS_UNIT, FLOPS_UNIT):
         if text.endswith(word):
             return word

@@ -45,6 +45,8 @@ _PARTS = re.compile(
 )
 """A number written in several parts."""
 _POWER = re.compile(r"(\d{1,4})[ \t]*(?:\^|\*\*)[ \t]*(\d{1,2})(?![\w.])", re.ASCII)
+_SIGNS = frozenset(" \n\t\r=(),+*[]{}#")
+"""Characters that begin neither a path nor a number."""
 _OPEN_STRING = re.compile(r"[\"'][^\s()\[\]{},\"']*")
 
 
@@ -86,13 +88,14 @@ class _Scanner:
         text, position = self.source.text, 0
         pattern = grammar().pattern
         while position < len(text):
-            path = _PATH.match(text, position) or _DOTTED.match(text, position)
-            if path and path.group().upper() != path.group().lower():  # it has letters
-                position = self.unquoted_path(path)
-                continue
-            if parts := self.in_parts(position):
-                position = parts
-                continue
+            if text[position] not in _SIGNS:
+                path = _PATH.match(text, position) or _DOTTED.match(text, position)
+                if path and path.group().upper() != path.group().lower():  # it has letters
+                    position = self.unquoted_path(path)
+                    continue
+                if parts := self.in_parts(position):
+                    position = parts
+                    continue
             match = pattern.match(text, position)
             if match is None:
                 if self.strays >= MOST_STRAYS:
