@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from bertc.diagnostics import BertcError
 from bertc.planning.worker import Worker
 
-NICENESS = 5
+NICENESS = 10
 """Behind the server, which answers, where both want the same core."""
 
 Result = TypeVar("Result")

@@ -26,8 +26,10 @@ class TextLines:
     def position(self, offset: int) -> Position:
         """The position of an offset."""
         line = bisect_right(self.starts, offset) - 1
-        column = self.codec.client_num_units(self.text[self.starts[line] : offset])
-        return Position(line, column)
+        before = self.text[self.starts[line] : offset]
+        # A character of ASCII is one unit, whichever the unit; the codec goes one by one.
+        units = len(before) if before.isascii() else self.codec.client_num_units(before)
+        return Position(line, units)
 
     def offset(self, position: Position) -> int:
         """The offset of a position; beyond the end of a line that end is meant."""

@@ -9,6 +9,7 @@ of the processor time of the thread that answers, which other work on the machin
 
 import argparse
 import asyncio
+import gc
 import json
 import statistics
 import sys
@@ -155,6 +156,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    gc.disable()  # the client's own pauses are not the server's
     found = asyncio.run(measured(options.rounds))
     for question, times in sorted(found.items()):
         waited, worked = zip(*times, strict=True)
