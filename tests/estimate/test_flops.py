@@ -258,6 +258,8 @@ def test_weights_of_uncomputed_layers_have_no_gradient(name: str, recompute: boo
         "freeze=1 attention=relative(untie=true,segments=true) share=attention",
         "freeze=2 attention=disentangled(8,16)",
         "freeze=1 attention=disentangled(8,16) share=attention",
+        "freeze=2 head=transform(decoder=32)",
+        "freeze=2 head=transform(decoder=32) norm=pre attention=disentangled(8,16)",
     ],
 )
 def test_torch_counts_the_same_where_layers_are_frozen(extra: str) -> None:

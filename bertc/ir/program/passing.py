@@ -52,16 +52,23 @@ def heads_of(stage: Stage, network: Network, examples: int) -> op.Operations:
 
 def _passed(stage: Stage, network: Network, rows: int) -> tuple[op.Forward, bool]:
     """Operations of a forward pass, and whether its outputs have a gradient."""
-    forward, frozen = network.body.operations(call_of(stage, network, rows)), stage.frozen_layers
+    call, frozen = call_of(stage, network, rows), stage.frozen_layers
+    forward = network.body.operations(call)
     if frozen is None or network.role != "trained":
         return forward, True
-    reached, layers = False, list[tuple[op.Block, ...]]()
-    for layer in forward.layers:
+    reached, below, layers = False, False, list[tuple[op.Block, ...]]()
+    decoder = len(forward.layers) - 2 * (call.decoded > 0)
+    for number, layer in enumerate(forward.layers):
         blocks = []
+        if number == decoder:  # its queries are states below plus positions that learn
+            reached, below = True, reached
         for block in layer:
             learns = not network.body.is_below(block.owner, frozen)
             found = tuple(map(_of_frozen_tables, block.operations)) if frozen else block.operations
-            blocks.append(replace(block, operations=_asked(found, learns, reached)))
+            found = _asked(found, learns, reached)
+            if number >= decoder and not below and block.part == "attention":
+                found = _of_keys_below(found, learns)
+            blocks.append(replace(block, operations=found))
             reached = reached or learns
         layers.append(tuple(blocks))
     last = forward.last
@@ -129,6 +136,19 @@ def _asked(found: op.Operations, learns: bool, reached: bool) -> op.Operations:
             break
         first.append(replace(each, constant=True) if learns else op.Alone(each))
     return (*asked[: len(norms)], *first, *asked[len(norms) + len(first) :])
+
+
+def _of_keys_below(found: op.Operations, learns: bool) -> op.Operations:
+    """Attention of a mask decoder whose keys and values are of states without a gradient."""
+    norms = takewhile(lambda each: isinstance(each, op.Norm), found)
+    if learns and any(isinstance(each, op.Norm) and each.affine for each in norms):
+        return found
+    return tuple(
+        (replace(each, constant=True) if learns else op.Alone(each))
+        if isinstance(each, op.Product) and each.maps == 2
+        else each
+        for each in found
+    )
 
 
 def _of_frozen_tables(operation: op.Operation) -> op.Operation:

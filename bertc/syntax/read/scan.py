@@ -45,8 +45,7 @@ _PARTS = re.compile(
 )
 """A number written in several parts."""
 _POWER = re.compile(r"(\d{1,4})[ \t]*(?:\^|\*\*)[ \t]*(\d{1,2})(?![\w.])", re.ASCII)
-_SIGNS = frozenset(" \n\t\r=(),+*[]{}#")
-"""Characters that begin neither a path nor a number."""
+_SIGNS = frozenset(" \n\t\r=(),+*[]{}#")  # they begin neither a path nor a number
 _OPEN_STRING = re.compile(r"[\"'][^\s()\[\]{},\"']*")
 
 
