@@ -12,8 +12,9 @@ from bertc.storage.json_file import read_json
 from bertc.storage.paths import is_file, is_folder
 from bertc.tables.costs import Costs, costs_of, lacking, stand_ins, waiting
 from bertc.tables.files import Files, data_files
-from bertc.tables.looking import look_at_rows, refuse_changed
-from bertc.tables.programs import Job, Jobs, with_equal_steps
+from bertc.tables.job import Job
+from bertc.tables.looking import look_at, refuse_changed
+from bertc.tables.programs import Jobs, with_equal_steps
 from bertc.tables.reading import read_table
 from bertc.tables.results import results_of
 from bertc.tables.showing import Shown
@@ -57,7 +58,8 @@ def tell_costs(name: str, scale: str, data: Sequence[str], device: str) -> Costs
     table = read_table(name)
     files = data_files(table, data)
     device_named(device)  # refused before it is of every row
-    jobs = Jobs(table, scale, files, table_folder(table, scale, None), sketched=True)
+    folder = table_folder(table, scale, None)
+    jobs = Jobs(table, scale, files, folder, sketched=True)
     steps = with_equal_steps(jobs, device)
     return costs_of(Jobs(table, scale, files, jobs.out, steps, sketched=True), device)
 
@@ -89,7 +91,9 @@ def train_table(
     folder = table_folder(table, scale, out)
     if out and is_file(out):
         raise UsageError(f"{out} is a file, and runs need a folder", help="--out FOLDER")
-    jobs = _with_steps(Jobs(table, scale, data_files(table, data), folder))
+    jobs = Jobs(table, scale, data_files(table, data), folder)
+    look_at(jobs, say)
+    jobs = _with_steps(jobs)
     numbers = range(1, seeds + 1)
     every = waiting(jobs.all(numbers), folder)
     lacks = lacking(jobs, every)
@@ -100,7 +104,6 @@ def train_table(
         )
     for line in (*lacks, *stand_ins(jobs)):
         say(line)
-    look_at_rows(jobs, say)
     refuse_changed(jobs, every)
     failures = train_all(every, folder, say)
     return TableEnded(Shown(table, results_of(jobs, numbers)), tuple(failures), tuple(lacks))

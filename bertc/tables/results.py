@@ -20,7 +20,8 @@ from bertc.runs.metrics import read
 from bertc.search.goal import Goal
 from bertc.storage.json_file import read_json
 from bertc.storage.paths import is_file
-from bertc.tables.programs import Job, Jobs
+from bertc.tables.job import Job
+from bertc.tables.programs import Jobs
 from bertc.tables.table import Claim, Measure, Table
 
 _LARGEST_BYTES = 2**24
@@ -150,7 +151,7 @@ def results_of(jobs: Jobs, seeds: Sequence[int]) -> TableResults:
                     continue
                 if not job.eval:
                     seconds += _seconds(jobs.out / job.name)
-                for measure in _measures_of(table, job):
+                for measure in measures_of(table, job):
                     scores[measure.name][seed] = _score(measure, job, jobs.out)
                     if job.measure and _all_the_same(job, jobs.out):
                         same.setdefault(measure.name, []).append(seed)
@@ -180,7 +181,7 @@ SAME = "same answer"
 """Beside them, if every example of a part got one."""
 
 
-def _measures_of(table: Table, job: Job) -> list[Measure]:
+def measures_of(table: Table, job: Job) -> list[Measure]:
     """The measures that a job's run is scored by."""
     if job.measure:
         return [each for each in table.measures if each.name == job.measure]

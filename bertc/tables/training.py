@@ -13,7 +13,7 @@ from bertc.runs.figures import values_of
 from bertc.storage import durable
 from bertc.storage.claims import claimed
 from bertc.syntax.files import spec_text
-from bertc.tables.programs import Job
+from bertc.tables.job import Job
 from bertc.tables.results import EVALUATION, SAME, is_finished
 from bertc.train.loop import train
 
