@@ -51,7 +51,7 @@ def reproduce(
     _refuse_both(table, show, estimate)
     if estimate or not table:
         full = scale or tables.PAPERS
-        answer = tables.tell_costs(table, full, data or (), device) if table else listing()
+        answer = tables.tell_costs(table, full, data or (), device, _say) if table else listing()
         typer.echo(answer.as_json() if json else answer.as_table())
         if not answer.is_sound:
             raise typer.Exit(BAD_SPEC)

@@ -49,16 +49,20 @@ def table_folder(table: Table, scale: str, out: Path | None) -> Path:
     return (out or Path("runs") / "tables" / table.name) / scale
 
 
-def tell_costs(name: str, scale: str, data: Sequence[str], device: str) -> Costs:
-    """Estimate every row of a table at a scale.
+def tell_costs(
+    name: str, scale: str, data: Sequence[str], device: str, say: Callable[[str], None]
+) -> Costs:
+    """Estimate every row of a table at a scale, after the look that training begins with.
 
     Raises:
         MissingInputError, UsageError, DataError: of the table, the scale or the data.
+        SpecError: the mistakes of a run.
     """
     table = read_table(name)
     files = data_files(table, data)
     device_named(device)  # refused before it is of every row
     folder = table_folder(table, scale, None)
+    look_at(Jobs(table, scale, files, folder), say)
     jobs = Jobs(table, scale, files, folder, sketched=True)
     steps = with_equal_steps(jobs, device)
     return costs_of(Jobs(table, scale, files, jobs.out, steps, sketched=True), device)

@@ -184,6 +184,9 @@ def test_a_row_that_fails_is_told_and_the_rest_goes_on(call, tmp_path):
     assert "no row without files that are not there" in err
 
 
+ESTIMATE = (*TRAIN, "--estimate")
+
+
 @pytest.mark.parametrize(
     ("asked", "old", "new", "code", "said"),
     [
@@ -191,8 +194,8 @@ def test_a_row_that_fails_is_told_and_the_rest_goes_on(call, tmp_path):
         (TRAIN, 'tasks = "seq=16', 'tasks = "seq=32', 65, "--> depth.toml, scales.tiny.tasks:1:1"),
         (TRAIN, "epochs=1", "hidden=64", 65, "weights of runs/tables/depth/tiny/one-first/seed-1/"),
         (TRAIN, "dev=$said", "dev='farm.txt'", 65, "first, measure animals: farm.txt"),
-        (TRAIN, "epochs=1", "epoch=1", 65, "--> depth.toml, measures.animals.spec:1:"),
-        (TRAIN, '"mlm"', '"sop"', 2, "depth.toml, measures.perplexity.score: no evaluation has"),
+        (ESTIMATE, "epochs=1", "epoch=1", 65, "--> depth.toml, measures.animals.spec:1:"),
+        (ESTIMATE, '"mlm"', '"sop"', 2, "depth.toml, measures.perplexity.score: no evaluation has"),
     ],
 )
 def test_runs_are_looked_at_before_one_is_trained(call, tmp_path, asked, old, new, code, said):
