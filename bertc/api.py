@@ -162,13 +162,15 @@ def _refuse_empty(spec: object) -> None:
 
 
 def _completed(programs: list[Program], diagnostics: Diagnostics) -> list[Complete]:
-    """Run every pass, and hold the finished programs against the files of their ``init``."""
+    """Run every pass, and hold the programs against the files of ``init`` and their taggers."""
     from bertc import passes
     from bertc.begun import vectors_fit
+    from bertc.taggers import labels_fit
 
     finished = [passes.complete(program, diagnostics) for program in programs]
     for program in finished:
         vectors_fit(program, diagnostics)
+        labels_fit(program, diagnostics)
     return finished
 
 
