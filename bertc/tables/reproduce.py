@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertc.diagnostics import MissingInputError, UsageError, listed
+from bertc.diagnostics import MissingInputError, UsageError, listed, several
 from bertc.estimate import device_named
 from bertc.storage import durable
 from bertc.storage.json_file import read_json
@@ -17,7 +17,7 @@ from bertc.tables.looking import look_at, refuse_changed
 from bertc.tables.programs import Jobs, with_equal_steps
 from bertc.tables.reading import read_table
 from bertc.tables.results import results_of
-from bertc.tables.showing import Shown
+from bertc.tables.showing import Shown, seeds_text
 from bertc.tables.table import PAPERS, Table
 
 __all__ = [
@@ -106,11 +106,22 @@ def train_table(
             "\n".join((f"{table.name} has no row without files that are not there:", *lacks)),
             help="--data FOLDER that has them, or --data NAME=PATH",
         )
-    for line in (*lacks, *stand_ins(jobs)):
+    for line in (*lacks, *stand_ins(jobs), _counted(every, numbers)):
         say(line)
     refuse_changed(jobs, every)
     failures = train_all(every, folder, say)
     return TableEnded(Shown(table, results_of(jobs, numbers)), tuple(failures), tuple(lacks))
+
+
+def _counted(every: Sequence[Job], seeds: Sequence[int]) -> str:
+    """How many runs there are, and of what."""
+    kinds = {
+        "before rows": [job for job in every if not job.row],
+        "of rows": [job for job in every if job.row and not job.measure],
+        "of measures": [job for job in every if job.measure],
+    }
+    told = ", ".join(f"{len(found):,} {kind}" for kind, found in kinds.items() if found)
+    return f"{several(len(every), 'run')}{seeds_text(seeds)}: {told}"
 
 
 def show_table(name: str, scale: str, out: Path | None) -> Shown:

@@ -1,11 +1,11 @@
 """A table's results beside the published figures: columns, claims, a picture."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bertc.diagnostics import UsageError
+from bertc.diagnostics import UsageError, listed, several
 from bertc.estimate.units import count_text, duration_text, flops_text
 from bertc.runs.groups import Summary
 from bertc.runs.intervals import interval
@@ -99,18 +99,21 @@ class Shown:
 
     def _notes(self) -> list[str]:
         seeds = max((len(v) for r in self.results.rows for v in r.scores.values()), default=0)
-        seconds = sum(row.seconds for row in self.results.rows)
+        seconds = self.results.before + sum(row.seconds for row in self.results.rows)
         notes = []
         if seeds:
             runs = self.results.runs - self.results.missing
-            said = f"{runs:,} runs, {duration_text(seconds)} of training in all"
+            said = f"{several(runs, 'run')}, {duration_text(seconds)} of training in all"
             spread = (
                 "mean over seeds ± half its 95% interval (Student's)" if seeds > 1 else "one seed"
             )
             machine = f", on {self.results.machine}" if self.results.machine else ""
             notes.append(f"{spread}; {said}{machine}")
         if self.results.missing:
-            notes.append(f"{self.results.missing:,} of {self.results.runs:,} runs are not finished")
+            notes.append(
+                f"{self.results.missing:,} of {several(self.results.runs, 'run')}"
+                f"{seeds_text(self.results.seeds)} are not finished"
+            )
         for measure in self.table.measures:
             same = [(r.name, r.same.get(measure.name)) for r in self.results.rows]
             rows = [f"{row} (seed {', '.join(map(str, of))})" for row, of in same if of]
@@ -130,6 +133,12 @@ class Shown:
                 line = [said, claim.measure, order, _difference(pair), printed, pair.verdict]
                 lines.append(line)
         return lines
+
+
+def seeds_text(seeds: Sequence[int]) -> str:
+    """Whose runs are counted: `` of seeds 1, 2``; empty if that was not kept."""
+    of = f" of seed{'s' * (len(seeds) > 1)} {listed(map(str, seeds))}"
+    return of if seeds else ""
 
 
 def _difference(pair: ClaimedPair) -> str:

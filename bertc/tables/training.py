@@ -6,7 +6,7 @@ from pathlib import Path
 from time import sleep
 from typing import Any
 
-from bertc.diagnostics import BertcError, CannotWriteError, StoppedError
+from bertc.diagnostics import BertcError, CannotWriteError, StoppedError, several
 from bertc.evaluation.options import Manner
 from bertc.inference.evaluate import evaluate_run
 from bertc.runs.figures import values_of
@@ -50,7 +50,7 @@ def train_all(
                 pending.append(job)
         if len(pending) == len(left):
             if not waited:
-                say(f"{len(pending)} runs are those of other processes, or wait for them")
+                say(f"left: {several(len(pending), 'run')} of other processes, or waiting for them")
             waited = True
             sleep(LOOK_SECONDS)
         left = pending

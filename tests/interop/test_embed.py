@@ -70,7 +70,7 @@ def test_lines_are_embedded_in_their_order_and_written(
         with pytest.raises(SystemExit) as end:
             cli.main()
         assert not end.value.code
-        assert "1 texts are longer than 24 tokens" in capsys.readouterr().out
+        assert "1 text longer than 24 tokens" in capsys.readouterr().out
     expected = model.embed(texts)
     np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, atol=1e-6)
     table = read_table(tmp_path / "vectors.parquet").to_pydict()

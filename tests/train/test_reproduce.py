@@ -113,7 +113,7 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
     assert err.endswith("help: the same command goes on from here\n")
     code, out, err = call("depth.toml", "--show")
     assert code == 0, err
-    assert "2 of 4 runs are not finished" in out
+    assert "2 of 4 runs of seed 1 are not finished" in out
     code, out, err = call(*TRAIN, "--plot", "depth.svg")
     assert code == 0, err
     places = {f"{row}/seed-1/{run}" for row in FOLDERS for run in ("pretraining", "animals")}
@@ -161,7 +161,7 @@ def test_a_run_of_another_process_is_waited_for(call, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "sleep", sleep)
     code, _, err = call(*TRAIN)
     assert code == 0, err
-    assert "2 runs are those of other processes, or wait for them" in err
+    assert "left: 2 runs of other processes, or waiting for them" in err
     assert looks == [{"two/seed-1/pretraining": 1, "two/seed-1/animals": 1}]
     assert set(taken_up(folder).values()) == {1}
 

@@ -23,8 +23,7 @@ from bertc.data.sources.source import TextSource
 from bertc.data.tags.span_file import SpanFile
 from bertc.data.tags.spans import Codes, Span
 from bertc.data.vocab.vocabulary import Vocabulary
-from bertc.diagnostics import DataError, MissingInputError, listed
-from bertc.estimate.units import several
+from bertc.diagnostics import DataError, MissingInputError, listed, several
 from bertc.ir.program.taggers import refuse_unknown_labels
 from bertc.ir.terms.masking import is_span_file
 from bertc.passes.inputs import no_tagger
