@@ -58,7 +58,8 @@ def reproduce(
         return
     codes = list[int]()
     if show:
-        shown = tables.show_table(table, scale or tables.begun_scale(table, out), out)
+        scale = scale or tables.begun_scale(table, out)
+        shown = tables.show_table(table, scale, data or (), out)
     else:
         ended = tables.train_table(table, scale, data or (), seeds, out, _say)
         codes = [exit_code(error, in_color(sys.stderr)) for _, error in ended.failures]

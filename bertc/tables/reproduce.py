@@ -11,9 +11,9 @@ from bertc.storage import durable
 from bertc.storage.json_file import read_json
 from bertc.storage.paths import is_file, is_folder
 from bertc.tables.costs import Costs, costs_of, lacking, stand_ins, waiting
-from bertc.tables.files import Files, data_files
+from bertc.tables.files import data_files
 from bertc.tables.job import Job
-from bertc.tables.looking import look_at, refuse_changed
+from bertc.tables.looking import changed_runs, look_at, refuse_changed
 from bertc.tables.programs import Jobs, with_equal_steps
 from bertc.tables.reading import read_table
 from bertc.tables.results import results_of
@@ -124,11 +124,14 @@ def _counted(every: Sequence[Job], seeds: Sequence[int]) -> str:
     return f"{several(len(every), 'run')}{seeds_text(seeds)}: {told}"
 
 
-def show_table(name: str, scale: str, out: Path | None) -> Shown:
+def show_table(name: str, scale: str, data: Sequence[str], out: Path | None) -> Shown:
     """The results of a table at a scale as far as its runs are finished.
+
+    With ``data`` it says which runs are of other rows or data than the table's, else of rows alone.
 
     Raises:
         MissingInputError: if no run of it was begun at this scale.
+        MissingInputError, UsageError: of the data.
     """
     table = read_table(name)
     folder = table_folder(table, scale, out)
@@ -137,8 +140,11 @@ def show_table(name: str, scale: str, out: Path | None) -> Shown:
             f"{table.name} has no runs in {folder}",
             help=f"bertc reproduce {name} --scale {scale} trains them",
         )
-    jobs = Jobs(table, scale, Files(None, {}), folder)
-    return Shown(table, results_of(jobs, _seeds_in(folder)))
+    seeds = _seeds_in(folder)
+    jobs = _kept_steps(Jobs(table, scale, data_files(table, data), folder))
+    changes = changed_runs(jobs.all(seeds), with_data=bool(data))
+    told = (f"{job.name} is not of the table as it is now: {what}" for job, what in changes)
+    return Shown(table, results_of(jobs, seeds), tuple(told))
 
 
 def begun_scale(name: str, out: Path | None) -> str:
@@ -163,12 +169,18 @@ def begun_scale(name: str, out: Path | None) -> str:
 def _with_steps(jobs: Jobs) -> Jobs:
     """The jobs with the steps of equal budgets, which the first process to work at them keeps."""
     path = jobs.out / STEPS
-    if jobs.table.equal == "steps":
-        return jobs
-    if not is_file(path):
+    if jobs.table.equal != "steps" and not is_file(path):
         found = with_equal_steps(jobs, "cpu" if jobs.name == "tiny" else "h200")
         durable.make_folder(jobs.out)
         durable.replace(path, (json.dumps(found, indent=1) + "\n").encode())
+    return _kept_steps(jobs)
+
+
+def _kept_steps(jobs: Jobs) -> Jobs:
+    """The jobs with the steps of equal budgets that were kept, if any were."""
+    path = jobs.out / STEPS
+    if jobs.table.equal == "steps" or not is_file(path):
+        return jobs
     steps = {row: int(count) for row, count in read_json(path, _LARGEST_BYTES).items()}
     return Jobs(jobs.table, jobs.name, jobs.files, jobs.out, steps)
 

@@ -22,6 +22,8 @@ class Shown:
 
     table: Table
     results: TableResults
+    changed: tuple[str, ...] = ()
+    """Lines about runs that are not of the table as it is now."""
 
     def as_text(self) -> str:
         """Measured figures beside published ones, then each claim."""
@@ -34,7 +36,8 @@ class Shown:
             for claim in self.table.claims
             for pair in self.results.pairs(self.table, claim)
         ]
-        return json.dumps({**json.loads(self.results.as_json()), "claims": pairs}, indent=1)
+        found = {**json.loads(self.results.as_json()), "claims": pairs}
+        return json.dumps(found | ({"changed": self.changed} if self.changed else {}), indent=1)
 
     def as_markdown(self) -> str:
         """Measured figures beside published ones as Markdown, then each claim."""
@@ -119,7 +122,7 @@ class Shown:
             rows = [f"{row} (seed {', '.join(map(str, of))})" for row, of in same if of]
             if rows:
                 notes.append(f"{measure.name}: all examples got one answer in {', '.join(rows)}")
-        return notes
+        return [*notes, *self.changed]
 
     def claims(self) -> list[list[str]]:
         """The paper's claims, pair by pair, with both differences and what was seen of each."""

@@ -124,6 +124,10 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
     assert code == 76
     assert "two/seed-1/pretraining is not of the table as it is now" in said
     assert "layers: 2 -> 3" in said
+    for data in ((), ("--data", ".")):
+        _, out, _ = call("depth.toml", "--show", *data)
+        assert "two/seed-1/pretraining is not of the table as it is now: " in out
+        assert out.count("is not of the table") == 1
     (tmp_path / "depth.toml").write_text(TABLE)
     head, one, two, *_ = out.splitlines()
     columns = ["row", "parameters", "flops", "perplexity", "published", "animals", "both"]
