@@ -58,7 +58,6 @@ def reproduce(
         return
     codes = list[int]()
     if show:
-        scale = scale or tables.begun_scale(table, out)
         shown = tables.show_table(table, scale, data or (), out)
     else:
         ended = tables.train_table(table, scale, data or (), seeds, out, _say)

@@ -67,8 +67,8 @@ class Diagnostic:
                     return replace(value, **parts)
             return value
 
-        found: Diagnostic = every(self)
-        return found
+        diagnostic: Diagnostic = every(self)
+        return diagnostic
 
 
 def _one_line(diagnostic: Diagnostic) -> str:

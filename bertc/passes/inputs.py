@@ -114,11 +114,11 @@ def no_tagger(name: str) -> tuple[str, str] | None:
     file, folder = is_file(user_path(name)), is_folder(user_path(name))
     if file if is_span_file(name) else folder:
         return None
-    found = "is a file" if file else "is a folder" if folder else "is not there"
+    there = "is a file" if file else "is a folder" if folder else "is not there"
     what = (
         "a tagger is the folder of a run that learned tags, or a file of spans that ends in .jsonl"
     )
-    return f"{name} {found}: {what}", '"runs/ner", or "spans.jsonl"'
+    return f"{name} {there}: {what}", '"runs/ner", or "spans.jsonl"'
 
 
 _MISSING: Mapping[_Kind, Callable[[str], tuple[str, str] | None]] = {

@@ -58,11 +58,11 @@ class Results:
         alike = [each for each in self.groups if {*each.last} == {*group.last}]
         kinds = {frozenset(each.last) for each in self.groups}
         beside = alike if len(kinds) < len(self.groups) else self.groups
-        told = WHAT if len(alike) == 1 else ()
+        always = WHAT if len(alike) == 1 else ()
         differ = [
             name
             for name in group.settings
-            if name in told or len({each.settings[name] for each in beside}) > 1
+            if name in always or len({each.settings[name] for each in beside}) > 1
         ]
         settings = [f"{name}={group.settings[name]}" for name in differ if group.settings[name]]
         runs = _seeds(group).replace("\n", ", ")

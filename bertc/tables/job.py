@@ -22,7 +22,7 @@ from bertc.syntax.read.parse import OVERRIDE
 from bertc.syntax.write.show import quoted
 
 
-class Placed(NamedTuple):
+class TableText(NamedTuple):
     """A text of a table, and where it stands in the file: ``rows.two.spec``."""
 
     text: str
@@ -55,7 +55,7 @@ class Job:
 
     @property
     def entry(self) -> str:
-        """Whose run it is: of a row, perhaps of one of its measures, or one before all rows."""
+        """The entry of its run: a row, perhaps with a measure, or one before all rows."""
         row = f"row {self.row}" if self.row else self.name.replace("/", " ")
         return f"{row}, measure {self.measure}" if self.measure else row
 

@@ -9,7 +9,7 @@ from bertc.tables.results import TableResults
 from bertc.tables.table import Measure, Table
 
 ROW_HEIGHT, HEIGHT, _WIDTH = 0.32, 1.2, 3.6
-ASIDE = 0.12
+SHIFT = 0.12
 """Ours stand above the line of a row and published figures below, so that both are seen."""
 OURS, PUBLISHED = "#1f77b4", "#d62728"
 
@@ -43,7 +43,7 @@ def save_picture(
         ours = [(place, summary) for place, summary in there if summary]
         axes.errorbar(
             [summary.mean for _, summary in ours],
-            [place - ASIDE for place, _ in ours],
+            [place - SHIFT for place, _ in ours],
             xerr=[interval(summary) for _, summary in ours],
             fmt="o",
             color=OURS,
@@ -51,7 +51,7 @@ def save_picture(
         )
         axes.set_xlabel(f"{measure.name}, at scale {results.scale}", color=OURS)
         printed = [
-            (row.published[measure.name], place + ASIDE)
+            (row.published[measure.name], place + SHIFT)
             for place, row in enumerate(table.rows)
             if measure.name in row.published
         ]

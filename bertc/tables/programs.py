@@ -21,7 +21,7 @@ from bertc.external import row_lengths
 from bertc.ir.program.resolved import Resolved
 from bertc.syntax.write.show import quoted
 from bertc.tables.files import Files
-from bertc.tables.job import Job, Placed
+from bertc.tables.job import Job, TableText
 from bertc.tables.shrinking import Factors, factors, sets_steps, shrunk
 from bertc.tables.table import (
     PRETRAINING,
@@ -76,13 +76,13 @@ class Jobs:
         """The job of a run that rows begin with or learn from."""
         return self._job(f"{BEFORE}/{each.name}", "", "", 1, *self._before_text(each))
 
-    def _before_text(self, each: Before) -> tuple[Placed, list[Placed]]:
+    def _before_text(self, each: Before) -> tuple[TableText, list[TableText]]:
         """Its spec at this scale, and settings instead of its own."""
         place = f"before.{each.name}"
         at = self._of_scale("spec" if each.pretraining else "tasks")
         if self.name in each.at:
-            at = Placed(each.at[self.name], f"{place}.at.{self.name}")
-        return (at, []) if is_whole(at.text) else (Placed(each.spec, f"{place}.spec"), [at])
+            at = TableText(each.at[self.name], f"{place}.at.{self.name}")
+        return (at, []) if is_whole(at.text) else (TableText(each.spec, f"{place}.spec"), [at])
 
     def of(self, row: Row, seed: int) -> Iterator[Job]:
         """The jobs of a row with a seed: its own run, then tasks and evaluations."""
@@ -99,21 +99,21 @@ class Jobs:
                 yield self._task(measure, row, seed, folder, main)
 
     def _main(self, row: Row, seed: int, name: str) -> Job:
-        text = Placed(self.table.spec, "spec")
+        text = TableText(self.table.spec, "spec")
         if row.is_whole:
-            text = Placed(row.spec, f"rows.{row.name}.spec")
+            text = TableText(row.spec, f"rows.{row.name}.spec")
         own, told = [self._of_scale("spec"), *self._settings(row)], False
         if is_whole(row.at.get(self.name, "")):
             text, own, told = self._at(row), [], True
         if row.name in self.steps:
-            own.append(Placed(f"steps={self.steps[row.name]}", f"equal {self.table.equal}"))
+            own.append(TableText(f"steps={self.steps[row.name]}", f"equal {self.table.equal}"))
         share = 1 if told or any(sets_steps(text) for text, _ in own) else self.scale.steps or 1
         return replace(self._job(name, row.name, "", seed, text, own), share=share)
 
     def _evaluation(self, measure: Measure, row: Row, seed: int, folder: str, main: str) -> Job:
         run = f"{folder}/{path_name(measure.of)}" if measure.of else main
         name = f"{folder}/{path_name(measure.name)}"
-        task = Placed(str(measure.eval.get("task", "")), f"measures.{measure.name}.eval.task")
+        task = TableText(str(measure.eval.get("task", "")), f"measures.{measure.name}.eval.task")
         filled = self._job(name, row.name, measure.name, seed, task, [])
         options = {
             name: self._lengthened(value) if name in LENGTHS else value
@@ -128,9 +128,9 @@ class Jobs:
         name = f"{folder}/{path_name(measure.name)}"
         settings = [] if self.table.pretrains else self._settings(row)
         own = [self._of_scale("tasks"), *settings]
-        text = Placed(measure.spec, f"measures.{measure.name}.spec")
+        text = TableText(measure.spec, f"measures.{measure.name}.spec")
         if measure.name in row.tasks:
-            text = Placed(row.tasks[measure.name], f"rows.{row.name}.tasks.{measure.name}")
+            text = TableText(row.tasks[measure.name], f"rows.{row.name}.tasks.{measure.name}")
         return self._job(name, row.name, measure.name, seed, text, own, main)
 
     @cached_property
@@ -138,7 +138,7 @@ class Jobs:
         """The factors by which numbers of rows shrink."""
         base = dict[str, float]()
         if self.table.spec:
-            job = self._job(PRETRAINING, "", "", 1, Placed(self.table.spec, "spec"), [])
+            job = self._job(PRETRAINING, "", "", 1, TableText(self.table.spec, "spec"), [])
             with suppress(SpecError, BertcError):  # it has no size before another run is there
                 full = job.program()
                 (settings, *_) = compile_spec(job.text, job.overrides, Diagnostics())
@@ -147,18 +147,18 @@ class Jobs:
                 base["steps"] = full.steps
         return factors(self.scale, base)
 
-    def _settings(self, row: Row) -> list[Placed]:
+    def _settings(self, row: Row) -> list[TableText]:
         """The settings of a row at this scale."""
         if self.name in row.at:
             return [self._at(row)]
         text = "" if row.is_whole else shrunk(row.spec, self.factors, self.scale.rates)
-        return [Placed(text, f"rows.{row.name}.spec")]
+        return [TableText(text, f"rows.{row.name}.spec")]
 
-    def _at(self, row: Row) -> Placed:
-        return Placed(row.at[self.name], f"rows.{row.name}.at.{self.name}")
+    def _at(self, row: Row) -> TableText:
+        return TableText(row.at[self.name], f"rows.{row.name}.at.{self.name}")
 
-    def _of_scale(self, kind: Literal["spec", "tasks"]) -> Placed:
-        return Placed(getattr(self.scale, kind), f"scales.{self.name}.{kind}")
+    def _of_scale(self, kind: Literal["spec", "tasks"]) -> TableText:
+        return TableText(getattr(self.scale, kind), f"scales.{self.name}.{kind}")
 
     def _job(
         self,
@@ -166,11 +166,15 @@ class Jobs:
         row: str,
         measure: str,
         seed: int,
-        text: Placed,
-        own: list[Placed],
+        text: TableText,
+        own: list[TableText],
         main: str = "",
     ) -> Job:
-        texts = [text, *(each for each in own if each.text.strip()), Placed(f"seed={seed}", "seed")]
+        texts = [
+            text,
+            *(each for each in own if each.text.strip()),
+            TableText(f"seed={seed}", "seed"),
+        ]
         names = {found for each in texts for found in _names(each.text)}
         before = {each.name: f"{BEFORE}/{each.name}" for each in self.table.before}
         after = [before[each] for each in sorted(names & {*before})]

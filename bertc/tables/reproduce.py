@@ -23,7 +23,6 @@ from bertc.tables.table import PAPERS, Table
 __all__ = [
     "PAPERS",
     "TableEnded",
-    "begun_scale",
     "show_table",
     "table_folder",
     "tell_costs",
@@ -114,7 +113,7 @@ def train_table(
 
 
 def _counted(every: Sequence[Job], seeds: Sequence[int]) -> str:
-    """How many runs there are, and of what."""
+    """The number of runs, and of what they are."""
     kinds = {
         "before rows": [job for job in every if not job.row],
         "of rows": [job for job in every if job.row and not job.measure],
@@ -127,13 +126,14 @@ def _counted(every: Sequence[Job], seeds: Sequence[int]) -> str:
 def show_table(name: str, scale: str, data: Sequence[str], out: Path | None) -> Shown:
     """The results of a table at a scale as far as its runs are finished.
 
-    With ``data`` it says which runs are of other rows or data than the table's, else of rows alone.
+    Without a scale it is the one that was begun. With ``data`` it says which runs are of other rows
+    or data than the table's, else of other rows alone.
 
     Raises:
         MissingInputError: if no run of it was begun at this scale.
-        MissingInputError, UsageError: of the data.
+        MissingInputError, UsageError: of the data; if it was begun at several scales.
     """
-    table = read_table(name)
+    table, scale = read_table(name), scale or _begun_scale(name, out)
     folder = table_folder(table, scale, out)
     if not is_folder(folder):
         raise MissingInputError(
@@ -147,7 +147,7 @@ def show_table(name: str, scale: str, data: Sequence[str], out: Path | None) -> 
     return Shown(table, results_of(jobs, seeds), tuple(told))
 
 
-def begun_scale(name: str, out: Path | None) -> str:
+def _begun_scale(name: str, out: Path | None) -> str:
     """The scale at which a table was begun.
 
     Raises:

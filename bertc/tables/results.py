@@ -84,7 +84,7 @@ class TableResults:
     runs: int
     missing: int
     seeds: tuple[int, ...] = ()
-    """Of the runs that are counted."""
+    """Seeds of the runs that are counted."""
     before: float = 0.0
     """Seconds of the runs before rows."""
     machine: str = ""

@@ -139,7 +139,7 @@ class Shown:
 
 
 def seeds_text(seeds: Sequence[int]) -> str:
-    """Whose runs are counted: `` of seeds 1, 2``; empty if that was not kept."""
+    """The seeds of runs that are counted, `` of seeds 1, 2``; empty if they were not kept."""
     of = f" of seed{'s' * (len(seeds) > 1)} {listed(map(str, seeds))}"
     return of if seeds else ""
 

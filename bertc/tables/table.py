@@ -174,7 +174,7 @@ class Table(_Part):
 
     name: Name
     file: str
-    """What it is called in messages: its file, or the name of a shipped one."""
+    """Its name in messages: its file, or the name of a shipped one."""
     title: Title
     paper: Title
     place: Title

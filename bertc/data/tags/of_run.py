@@ -57,10 +57,10 @@ def tag_texts(
                         networks,
                         progress,
                     )
-            found = [tagged[name, text] for text in texts]
-            refuse_nothing_found(name, labels, found)
+            spans = [tagged[name, text] for text in texts]
+            refuse_nothing_found(name, labels, spans)
             if labels:
-                progress.note(f"masked of what {name} found: {share_of(labels, found)}")
+                progress.note(f"masked of what {name} found: {share_of(labels, spans)}")
     return tagged
 
 

@@ -195,7 +195,7 @@ def refuse_nothing_found(name: str, wanted: Sequence[str], tags: Sequence[TextTa
 
 
 def share_of(wanted: Sequence[str], tags: Sequence[TextTags]) -> str:
-    """What the labels that are masked have of all texts of a run, in words."""
+    """The share of all texts of a run that the labels to be masked have, in words."""
     every = [count for each in tags for count in each.facts["counts"]]
     spans = sum(number for label, number, _ in every if label in wanted)
     tokens = sum(number for label, _, number in every if label in wanted)

@@ -54,8 +54,9 @@ def _something_grows(program: Complete, diagnostics: Diagnostics) -> None:
         grows = stage.layers > before if before else begins
         any_grows |= bool(before) and grows
         if "grow" in stage.own and not grows and not stage.begins_told:
-            too = f"the one before has {several(before, 'layer')} too"
-            why = too if before else "it is the first"
+            why = "it is the first"
+            if before:
+                why = f"the one before has {several(before, 'layer')} too"
             _nothing_grows(stage.own["grow"], f'in stage "{stage.name}": {why}', diagnostics)
         before = stage.layers
     if not any_grows and program.grow != Stack() and written(program.origins["grow"]):
