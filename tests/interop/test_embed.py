@@ -91,7 +91,7 @@ def test_what_cannot_be_embedded_is_refused(run: Path, model: Trained, tmp_path:
     with pytest.raises(UsageError, match=r"\.npy or \.parquet"):
         module.refuse_other_files(tmp_path / "vectors.csv")
     shallow = bertc.load(run_of(tmp_path / "shallow", f"{NETWORK} objective=mlm"))
-    with pytest.raises(UsageError, match="takes 4 layers, and there are 2"):
+    with pytest.raises(UsageError, match="takes 4 layers, there are 2"):
         shallow.embed(TEXTS, "last4")
 
 

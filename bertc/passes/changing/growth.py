@@ -131,7 +131,8 @@ def _refuse_shrinking(
     span = earlier.span("layers")
     diagnostics.error(
         "E260",
-        f'stage "{later.name}" has {several(after, "layer")}, stage "{earlier.name}" {before}',
+        f'stage "{later.name}" has {several(after, "layer")}, '
+        f'but stage "{earlier.name}" has {before}',
         later.span("layers") or span,
         label="only prune = layers(...) removes layers",
         notes=note(f"layers = {before}", span),
