@@ -76,6 +76,16 @@ def check(
 ) -> int:
     """Check a spec and the files that it names; the number of programs that were checked.
 
+    As ``checked``.
+    """
+    return len(checked(spec, overrides, diagnostics or Diagnostics()))
+
+
+def checked(
+    spec: str | SpecLocation, overrides: Sequence[str], diagnostics: Diagnostics
+) -> tuple[Resolved, ...]:
+    """The programs of a spec, with the files that they name checked.
+
     Of a spec with ranges those at both ends of each are.
     The files of tasks are read: those of text may be large, and are not, but
     for the beginning of the first. Remarks on what is no
@@ -94,20 +104,21 @@ def check(
     from bertc.syntax.space import has_ranges
 
     _refuse_empty(spec)
-    diagnostics = diagnostics or Diagnostics()
     written = read_spec(spec, overrides, diagnostics)
     complete = compile_spec(written, (), diagnostics, searched=has_ranges(written))
     for program in complete:
         passes.missing_inputs(program, diagnostics)
         passes.tagged_text(program, diagnostics)
     diagnostics.raise_if_any()
+    found = list[Resolved]()
     for program in complete:
         judged_by(program)
         resolved = passes.assemble(program)
         begun_from(resolved)
         tagged_by(resolved)
         remark_own_layout(program, resolved, diagnostics)
-    return len(complete)
+        found.append(resolved)
+    return tuple(found)
 
 
 def compile_spec(
@@ -151,13 +162,15 @@ def _refuse_empty(spec: object) -> None:
 
 
 def _completed(programs: list[Program], diagnostics: Diagnostics) -> list[Complete]:
-    """Run every pass, and hold the finished programs against the files of their ``init``."""
+    """Run every pass, and hold the programs against the files of ``init`` and their taggers."""
     from bertc import passes
     from bertc.begun import vectors_fit
+    from bertc.taggers import labels_fit
 
     finished = [passes.complete(program, diagnostics) for program in programs]
     for program in finished:
         vectors_fit(program, diagnostics)
+        labels_fit(program, diagnostics)
     return finished
 
 

@@ -191,7 +191,7 @@ def test_the_commands_of_the_page_on_vectors_run(
         more = FEWER if arguments[0] == "train" and arguments[1] != toy else []
         run([*arguments, *more], monkeypatch, capsys)
     told = capsys.readouterr().out
-    assert "1 texts are empty" in told
+    assert "1 text without a word" in told
     assert "dev-sts" in told
     assert (tmp_path / "my-model" / "1_Pooling" / "config.json").is_file()
 

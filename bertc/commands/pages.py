@@ -22,10 +22,9 @@ def report_(
 ) -> None:
     """Write runs as one HTML page: curves, cost, scores, examples; of several, all side by side."""
     from bertc.parents import parent_of
-    from bertc.report.report import report_page, write_page
+    from bertc.report.report import report_page
 
-    write_page(report_page(runs, parent_of, examples), out)
-    typer.echo(out)
+    _write(report_page(runs, parent_of, examples), out)
 
 
 @app.command("attention")
@@ -42,7 +41,18 @@ def attention_(
     ),
 ) -> None:
     """Write what every attention head looks at in a text, as an HTML page."""
-    from bertc.report.report import attention_page, write_page
+    from bertc.report.report import attention_page
 
-    write_page(attention_page(run, text, pair, data), out)
+    _write(attention_page(run, text, pair, data), out)
+
+
+def _write(page: str, out: Path) -> None:
+    """Write a page and print its name; say if it takes the place of another."""
+    from bertc.report.report import write_page
+    from bertc.storage.paths import is_file
+
+    again = is_file(out)
+    write_page(page, out)
     typer.echo(out)
+    if again:
+        typer.echo("written again, over the one that was there; -o names another", err=True)

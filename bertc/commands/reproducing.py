@@ -51,14 +51,14 @@ def reproduce(
     _refuse_both(table, show, estimate)
     if estimate or not table:
         full = scale or tables.PAPERS
-        answer = tables.tell_costs(table, full, data or (), device) if table else listing()
+        answer = tables.tell_costs(table, full, data or (), device, _say) if table else listing()
         typer.echo(answer.as_json() if json else answer.as_table())
         if not answer.is_sound:
             raise typer.Exit(BAD_SPEC)
         return
     codes = list[int]()
     if show:
-        shown = tables.show_table(table, scale or tables.begun_scale(table, out), out)
+        shown = tables.show_table(table, scale, data or (), out)
     else:
         ended = tables.train_table(table, scale, data or (), seeds, out, _say)
         codes = [exit_code(error, in_color(sys.stderr)) for _, error in ended.failures]

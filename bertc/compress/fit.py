@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from bertc.compress.grow import WeightMap, weight_map
-from bertc.diagnostics import DataError
+from bertc.diagnostics import DataError, several
 from bertc.ir.base import Axis, Weight
 from bertc.ir.changing.growth import (
     PARTIAL,
@@ -135,7 +135,7 @@ def _unlike(old: Resolved, new: Resolved, growth: Beginning) -> str:
     if isinstance(growth, FromLayers):
         return growth.misfit(before, after)
     shrinks = before > after and not isinstance(growth, Kept)
-    return f"it has {before} layers, but this network {after}" if shrinks else ""
+    return f"it has {several(before, 'layer')}, but this network {after}" if shrinks else ""
 
 
 def _pooler_of_head(

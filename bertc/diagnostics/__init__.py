@@ -16,7 +16,7 @@ from bertc.diagnostics.errors import (
     UsageError,
 )
 from bertc.diagnostics.html import html_lines, html_table, html_text, plain_text
-from bertc.diagnostics.near import listed, nearest
+from bertc.diagnostics.near import listed, nearest, several
 from bertc.diagnostics.render import escaped, render
 from bertc.diagnostics.span import Source, Span
 
@@ -49,4 +49,5 @@ __all__ = [
     "nearest",
     "plain_text",
     "render",
+    "several",
 ]

@@ -1,6 +1,8 @@
 """A mistake in a spec as data: code, message, places, remedy."""
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from bertc.diagnostics.span import Span
 
@@ -48,6 +50,25 @@ class Diagnostic:
     notes: tuple[Note, ...] = ()
     help: str = ""
     fix: Fix | None = None
+
+    def changed(self, text: Callable[[str], str], place: Callable[[Span], Span]) -> "Diagnostic":
+        """The same with all its words and all its places changed."""
+
+        def every(value: Any) -> Any:
+            match value:
+                case str():
+                    return text(value)
+                case Span():
+                    return place(value)
+                case tuple():
+                    return tuple(map(every, value))
+                case Note() | Fix() | Diagnostic():
+                    parts = {part.name: every(getattr(value, part.name)) for part in fields(value)}
+                    return replace(value, **parts)
+            return value
+
+        diagnostic: Diagnostic = every(self)
+        return diagnostic
 
 
 def _one_line(diagnostic: Diagnostic) -> str:

@@ -1,4 +1,4 @@
-"""Suggestions: the known name nearest to a mistyped one."""
+"""Words of messages: the known name nearest to a mistyped one, lists, numbers of things."""
 
 from collections.abc import Iterable
 
@@ -29,6 +29,11 @@ def listed(names: Iterable[str], limit: int = 100) -> str:
             return ", ".join(shown) + f" and {len(all_names) - len(shown)} more"
         shown.append(name)
     return ", ".join(shown)
+
+
+def several(count: int, noun: str) -> str:
+    """A number of things: 1 example, 4,096 examples."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def _plain(name: str) -> str:

@@ -6,11 +6,6 @@ def count_text(value: float) -> str:
     return _scaled(value, 1000, ("", "k", "M", "G", "T", "P", "E", "Z"), "")
 
 
-def several(count: int, noun: str) -> str:
-    """A number of things: 1 example, 4,096 examples."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
 def flops_text(value: float) -> str:
     """Floating-point operations: 25.6 GFLOP."""
     prefixes = ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP", "ZFLOP")

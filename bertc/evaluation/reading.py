@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from bertc.estimate.units import several
+from bertc.diagnostics import several
 from bertc.evaluation.held_out import Evaluation
 from bertc.ir.program.stage import Stage
 

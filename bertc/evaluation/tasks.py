@@ -7,8 +7,7 @@ from pathlib import Path
 from bertc.data import Progress, Silent, TaskData, TaskSet, encode, vocabulary_of
 from bertc.data.examples.task_sets import notes_on_cuts, scored_sample
 from bertc.data.layouts import scored_examples, scored_parts, source_name
-from bertc.diagnostics import MissingInputError
-from bertc.estimate.units import several
+from bertc.diagnostics import MissingInputError, several
 from bertc.evaluation.device import placed
 from bertc.evaluation.held_out import Evaluation
 from bertc.evaluation.task_inference import Within, answer

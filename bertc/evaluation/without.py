@@ -10,7 +10,7 @@ import torch
 
 from bertc.compress.grow import weight_map
 from bertc.compress.prune import cut_to_layers, entries
-from bertc.diagnostics import DataError, UsageError
+from bertc.diagnostics import DataError, UsageError, several
 from bertc.interop.pruned import entries_of
 from bertc.ir.changing.growth import Kept
 from bertc.ir.changing.pruning import units
@@ -93,7 +93,7 @@ def heads_named(text: str, model: Model) -> HeadNames:
             )
         layer, head = map(int, match.groups())
         if layer >= node.depth or head >= node.layers[layer].heads:
-            there = f"the network has {node.depth} layers"
+            there = f"the network has {several(node.depth, 'layer')}"
             if layer < node.depth:
                 there = f"layer {layer} has {node.layers[layer].heads} heads"
             raise UsageError(

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bertc.data import Progress, Silent, TaskRows, encode, vocabulary_of
 from bertc.data.layouts.example import LabelledExample
-from bertc.diagnostics import DataError, UsageError
+from bertc.diagnostics import DataError, UsageError, several
 from bertc.evaluation.device import placed
 from bertc.host.display import choose
 from bertc.interop.loading import load
@@ -62,11 +62,15 @@ class Embedded:
         """Number of texts, width and speed; more lines if texts were cut, or are empty."""
         count, width = self.vectors.shape
         speed = f", {count / self.seconds:,.0f} a second" if self.seconds else ""
-        lines = [f"{count:,} texts, {width:,} numbers each, in {self.seconds:.1f} s{speed}"]
+        lines = [
+            f"{several(count, 'text')}, {width:,} numbers each, in {self.seconds:.1f} s{speed}"
+        ]
         if self.cut:
-            lines.append(f"{self.cut:,} texts are longer than {self.longest:,} tokens and were cut")
+            lines.append(f"{several(self.cut, 'text')} longer than {self.longest:,} tokens, cut")
         if self.empty:
-            lines.append(f"{self.empty:,} texts are empty; their vectors are of special tokens")
+            lines.append(
+                f"{several(self.empty, 'text')} without a word, with vectors of special tokens"
+            )
         return "\n".join(lines)
 
 
@@ -127,7 +131,7 @@ def embed(
     features = VECTORS_BY[pooling][1]
     width = node.hidden * (features.least if features.joins == "concat" else 1)
     vectors = np.empty((len(texts), width), np.float32)
-    progress.begin(f"embedding {len(texts):,} texts", len(texts), "texts")
+    progress.begin(f"embedding {several(len(texts), 'text')}", len(texts), "texts")
     begin = 0
     while begin < len(order_n):
         fitting = max(1, TOKENS_AT_ONCE // int(rows.lengths[order_n[begin]]))
@@ -172,7 +176,7 @@ def _pooling_of(model: Model, pooling: str) -> Callable[[Tensor, Tensor, Tensor]
     depth = model.encoder.node.depth
     if depth < features.least:
         raise UsageError(
-            f"--pooling {pooling} takes {features.least} layers, and there are {depth}",
+            f"--pooling {pooling} takes {several(features.least, 'layer')}, there are {depth}",
             help="--pooling mean",
         )
     layers = () if features == LAST else features.layers(depth)

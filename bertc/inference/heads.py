@@ -15,7 +15,7 @@ from torch import Tensor
 from bertc.data import TaskData, TaskSet, encode, prepare, vocabulary_of
 from bertc.data.examples.task import in_order_of_length
 from bertc.data.layouts import read_examples, scored_examples, scored_parts
-from bertc.diagnostics import DataError
+from bertc.diagnostics import DataError, several
 from bertc.evaluation.device import placed
 from bertc.evaluation.task_lookup import columns_told, task_of
 from bertc.evaluation.tasks import nothing_to_judge_by
@@ -76,7 +76,8 @@ class HeadReport:
 
     def as_table(self) -> str:
         """A row a head."""
-        table = Table(title=f"{self.run}: heads, on {self.rows:,} rows", title_justify="left")
+        title = f"{self.run}: heads, on {several(self.rows, 'row')}"
+        table = Table(title=title, title_justify="left")
         table.add_column("head", justify="right")
         for name in ("score", "entropy", "distance"):
             table.add_column(name, justify="right")

@@ -12,7 +12,7 @@ from bertc.data import Progress, Silent, TaskSet, Vocabulary, encode, vocabulary
 from bertc.data.examples.task_sets import notes_on_cuts
 from bertc.data.layouts import read_examples
 from bertc.data.layouts.example import Example
-from bertc.diagnostics import DataError, UsageError
+from bertc.diagnostics import DataError, UsageError, several
 from bertc.evaluation.device import placed
 from bertc.evaluation.said import Answers
 from bertc.evaluation.task_inference import ROWS_AT_ONCE, answer
@@ -52,7 +52,7 @@ class Predicted:
         """Number of rows and rows per second, in one line."""
         count = len(self.examples)
         speed = f", {count / self.seconds:,.0f} a second" if self.seconds else ""
-        said = f"{self.task.title}: {count:,} rows in {self.seconds:.1f} s{speed}"
+        said = f"{self.task.title}: {several(count, 'row')} in {self.seconds:.1f} s{speed}"
         return "\n".join([said, *self.notes])
 
     def files(self) -> dict[str, str]:
@@ -146,7 +146,9 @@ def answered(
     rows = encode(task, examples, vocabulary, stage.seq, stage.encoder.kinds_of_segments)
     started, progress = time.perf_counter(), progress or Silent()
     task_set, pad = TaskSet(task, rows, {}), vocabulary.pad
-    progress.begin(f"answering {len(examples):,} rows of {task.title}", len(rows.owners), "rows")
+    progress.begin(
+        f"answering {several(len(examples), 'row')} of {task.title}", len(rows.owners), "rows"
+    )
     answers = answer(
         model, stage, task_set, examples, rows, pad, at_once=at_once, progress=progress
     )

@@ -10,8 +10,7 @@ import torch
 
 from bertc.data import RawBatch, StageData, TaskBatch, TaskData, TaskSet, Vocabulary, prepare
 from bertc.data.examples.task import cut, gather
-from bertc.diagnostics import listed
-from bertc.estimate.units import several
+from bertc.diagnostics import listed, several
 from bertc.evaluation.held_out import named
 from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import choose

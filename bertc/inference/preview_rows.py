@@ -7,7 +7,7 @@ from itertools import groupby, pairwise
 
 from bertc.data import RawBatch, Vocabulary
 from bertc.data.rows.codes import LABEL_BITS
-from bertc.estimate.units import several
+from bertc.diagnostics import several
 from bertc.ir.program.stage import Stage
 from bertc.objectives import MicroBatch, RowView, tensors_of
 

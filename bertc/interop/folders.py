@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from bertc.diagnostics import DataError, MissingInputError
+from bertc.diagnostics import DataError, MissingInputError, several
 from bertc.ir.changing.pruning import Layers, Rank
 from bertc.ir.program.resolved import Resolved
 from bertc.storage.json_file import read_json
@@ -94,6 +94,6 @@ def refuse_several(folder: Path) -> None:
     runs = sorted(path.parent for path in folder.glob(f"*/{RESOLVED}"))
     if runs and not is_file(folder / "config.json"):
         raise MissingInputError(
-            f"{folder} holds {len(runs)} runs",
+            f"{folder} holds {several(len(runs), 'run')}",
             help=f"name one: {', '.join(map(str, runs[:3]))}",
         )

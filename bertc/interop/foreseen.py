@@ -55,6 +55,8 @@ def padding(resolved: Resolved) -> int:
 def _settings(program: Complete, obstacle: Obstacle) -> list[Origin]:
     """Origins of the settings that an obstacle names, its own setting first."""
     last, texts = program.stages[-1], f"{obstacle.setting} {obstacle.instead}"
+    if obstacle.instead.startswith("task="):  # its head is that of the task, not of the network
+        texts = obstacle.instead
     names = re.findall(r"[a-z_]+", re.sub(r"=\S*|\.\S*", "", re.sub(r"\(.*?\)", "", texts)))
     settings = (aliases().get(name, name) for name in names)
     return [last.origins[setting] for setting in settings if setting in last.origins]

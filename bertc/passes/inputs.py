@@ -1,6 +1,7 @@
 """The files that a spec names: whether they are there, and are text."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal
 
 from bertc.diagnostics import Diagnostics, Fix, Span
 from bertc.ir.changing.growth import TEACHER, FromOther, FromTokens, FromVectors
@@ -26,14 +27,10 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
     if begins and not _is_there(begins) and "E265" not in known:
         nowhere_to_begin(begins, program.span("init"), diagnostics)
     reported = {(each.message, each.span) for each in diagnostics.found}
-    for name, folder, span in _beside_text(program):
-        message = f"there is no {'folder' if folder else 'file'} {name}"
-        if (
-            not (is_folder if folder else is_file)(user_path(name))
-            and (message, span) not in reported
-        ):
-            reported.add((message, span))
-            diagnostics.error("E307", message, span, help="check the path")
+    for kind, name, span in _beside_text(program):
+        if (wrong := _MISSING[kind](name)) and (wrong[0], span) not in reported:
+            reported.add((wrong[0], span))
+            diagnostics.error("E307", wrong[0], span, help=wrong[1])
     for stage in program.stages:
         origin = stage.origins["data"]
         for index, share in enumerate(stage.data):
@@ -75,26 +72,58 @@ def _is_there(init: FromOther | FromTokens) -> bool:
     return init.path == TEACHER or is_folder(init.path)
 
 
-def _beside_text(program: Complete) -> Iterator[tuple[str, bool, Span | None]]:
-    """Folders (True) and files of initial vectors, of taggers and for copies of examples."""
+_Kind = Literal["folder", "file", "tagger"]
+
+
+def _beside_text(program: Complete) -> Iterator[tuple[_Kind, str, Span | None]]:
+    """Initial vectors, taggers, and folders and files for copies of examples."""
     if isinstance(program.init, FromVectors):
-        yield program.init.path, False, program.span("init")
+        yield "file", program.init.path, program.span("init")
     for stage in program.stages:
-        for term in stage.objective:
+        origin = stage.origins["objective"]
+        for number, term in enumerate(stage.objective):
             unit = term.objective.masks.unit if term.objective.masks else None
             if isinstance(unit, TaggedUnit):
-                yield unit.source, not is_span_file(unit.source), stage.span("objective")
+                place = (number, "objective", "unit", "source")
+                yield "tagger", unit.source, origin.parts.get(place, origin.span)
         if isinstance(stage.generator, SameTagGenerator):
-            name = stage.generator.source
-            yield name, not is_span_file(name), stage.span("generator")
+            origin = stage.origins["generator"]
+            yield "tagger", stage.generator.source, origin.parts.get(("source",), origin.span)
         for source in stage.augment:
             match source.copies:
                 case EditedCopies(tagger=tagger, pos=pos) if pos and tagger:
-                    yield tagger, True, stage.span("augment")
+                    yield "folder", tagger, stage.span("augment")
                 case ReplacedCopies(model=model, vectors=vectors):
-                    yield model, True, stage.span("augment")
+                    yield "folder", model, stage.span("augment")
                     if vectors:
-                        yield vectors, False, stage.span("augment")
+                        yield "file", vectors, stage.span("augment")
+
+
+def _no_folder(name: str) -> tuple[str, str] | None:
+    """A name that is no folder, and the remedy; None of a folder."""
+    return None if is_folder(user_path(name)) else (f"there is no folder {name}", "check the path")
+
+
+def _no_file(name: str) -> tuple[str, str] | None:
+    """A name that is no file, and the remedy; None of a file."""
+    return None if is_file(user_path(name)) else (f"there is no file {name}", "check the path")
+
+
+def no_tagger(name: str) -> tuple[str, str] | None:
+    """A name that is neither of the two kinds of taggers, and the remedy; None of one that is."""
+    file, folder = is_file(user_path(name)), is_folder(user_path(name))
+    if file if is_span_file(name) else folder:
+        return None
+    there = "is a file" if file else "is a folder" if folder else "is not there"
+    what = (
+        "a tagger is the folder of a run that learned tags, or a file of spans that ends in .jsonl"
+    )
+    return f"{name} {there}: {what}", '"runs/ner", or "spans.jsonl"'
+
+
+_MISSING: Mapping[_Kind, Callable[[str], tuple[str, str] | None]] = {
+    "folder": _no_folder, "file": _no_file, "tagger": no_tagger
+}  # fmt: skip
 
 
 def instead_of(name: str) -> tuple[str, str]:

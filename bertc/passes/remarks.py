@@ -1,6 +1,6 @@
 """Remarks on valid settings that are likely slips."""
 
-from bertc.diagnostics import Diagnostics
+from bertc.diagnostics import Diagnostics, several
 from bertc.ir.changing.growth import Drawn, FromGenerator
 from bertc.ir.network.body_setting import Transformer
 from bertc.ir.network.generator import GeneratorNetwork
@@ -87,7 +87,8 @@ def _tuned_from_nothing(first: StageSettings, diagnostics: Diagnostics) -> None:
         layers, hidden = first.layers, first.hidden
         diagnostics.remark(
             "R103",
-            f"a task without init starts from random weights: {layers} layers of width {hidden}",
+            "a task without init starts from random weights: "
+            f"{several(layers, 'layer')} of width {hidden}",
             first.span("objective"),
             help='name a run or a model folder, as in init="runs/albert"',
         )

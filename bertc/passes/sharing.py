@@ -1,6 +1,6 @@
 """Checks of sharing: owner maps, and widths of the layers that share."""
 
-from bertc.diagnostics import Diagnostics, Note, Span
+from bertc.diagnostics import Diagnostics, Note, Span, several
 from bertc.ir.network.body_setting import Transformer
 from bertc.ir.network.sharing import SharedPart, ShareGroups, ShareMap
 from bertc.ir.program.complete import Complete, StageSettings
@@ -25,7 +25,7 @@ def sharing(program: Complete, diagnostics: Diagnostics) -> None:
         case ShareGroups() if scheme.groups > flattest.whole:
             diagnostics.error(
                 "E202",
-                f"{scheme.groups} groups for {flattest.whole} layers",
+                f"{scheme.groups} groups for {several(flattest.whole, 'layer')}",
                 origin.parts.get(("groups",), origin.span),
                 label="more groups than layers",
                 notes=_layers_note(flattest),
@@ -67,7 +67,7 @@ def _lists_fit(program: Complete, deepest: StageSettings, diagnostics: Diagnosti
         if isinstance(value, tuple) and len(value) != layers:
             diagnostics.error(
                 "E210",
-                f"{setting} has {len(value)} numbers for {layers} layers",
+                f"{setting} has {several(len(value), 'number')} for {several(layers, 'layer')}",
                 program.span(setting),
                 label="one number per layer, or one for all",
                 notes=_layers_note(deepest),
@@ -85,7 +85,7 @@ def _map_fits(
     for part, owned in (("attention", scheme.attention), ("ffn", scheme.ffn or scheme.attention)):
         problem = ""
         if len(owned) != layers:
-            problem = f"the {part} map has {len(owned)} entries for {layers} layers"
+            problem = f"the {part} map has {len(owned)} entries for {several(layers, 'layer')}"
         else:
             for layer, owner in enumerate(owned):
                 if owner > layer:

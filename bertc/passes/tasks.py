@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from bertc.diagnostics import Diagnostics, listed
+from bertc.diagnostics import Diagnostics, listed, several
 from bertc.ir.learning.answer import Labels, Score
 from bertc.ir.learning.augmentation import UNCHANGED, EditedCopies
 from bertc.ir.learning.task import Task
@@ -149,7 +149,7 @@ def _frozen(stage: StageSettings, diagnostics: Diagnostics) -> None:
     if isinstance(stage.freeze, int) and stage.freeze > layers:
         diagnostics.error(
             "E274",
-            f"freeze = {stage.freeze}, but there are {layers} layers",
+            f"freeze = {stage.freeze}, but the network has {several(layers, 'layer')}",
             origin.span,
             notes=note(f"layers = {layers}", stage.span("layers")),
             label="with all of them frozen, only heads and pooler are trained",

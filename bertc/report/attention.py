@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertc.diagnostics import DataError, plain_text
+from bertc.diagnostics import DataError, plain_text, several
 from bertc.inference.heads import Head, heads
 from bertc.inference.looking import Looking, looking
 from bertc.ir.program.resolved import Resolved
@@ -83,7 +83,7 @@ def _patterns(looking: Looking) -> Sequence[Content]:
         for number, (name, letter) in enumerate(PATTERNS.items())
     ]
     return (
-        element("h3", f"What heads look at in {looking.rows:,} rows"),
+        element("h3", f"What heads look at in {several(looking.rows, 'row')}"),
         element("p", counts),
         table_of(("", *map(str, range(most))), rows, numbers=most + 1),
         note_below(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
-from bertc.diagnostics import BertcError
+from bertc.diagnostics import BertcError, several
 from bertc.report.cost import cost_section
 from bertc.report.curves import RunCurves, curves_section
 from bertc.report.grid import grid_section, is_grid
@@ -129,7 +129,7 @@ def _of_one(read: _Read, parent_of: Callable[[Path], Parent | None], examples: i
 
 def _standing(run: Run) -> str:
     if run.finished:
-        return f"{run.folder}, finished after {run.resolved.steps:,} steps"
+        return f"{run.folder}, finished after {several(run.resolved.steps, 'step')}"
     return f"{run.folder}, at step {run.standing}"
 
 
@@ -152,7 +152,7 @@ def _of_several(read: Sequence[_Read], searches: Sequence[Path]) -> str:
     sections.append(section("Curves", lambda: curves_section(drawn, names)))
     unfinished = sum(not run.finished for run in runs)
     below = f"{len(groups)} groups of runs" + (f", {unfinished} unfinished" if unfinished else "")
-    return document(f"{len(runs)} runs", below, sections)
+    return document(several(len(runs), "run"), below, sections)
 
 
 def _names(groups: Sequence[Group]) -> list[str]:

@@ -5,7 +5,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from bertc.estimate.units import duration_text, flops_text, several
+from bertc.diagnostics import several
+from bertc.estimate.units import duration_text, flops_text
 from bertc.report.markup import Content, element, in_picture, note_below
 from bertc.report.page import Picture
 from bertc.report.plotly_js import COLOURS, figure, picture_title, trace

@@ -23,6 +23,7 @@ A wider one of groups with different scores becomes a block of lines a group.
 """
 BLOCK_WIDE = 80
 """Characters at which the settings of a block are wrapped."""
+WHAT = ("objective", "data")
 SETTINGS_WIDE = 80
 """Characters up to which settings are columns; beyond, one below another."""
 
@@ -51,12 +52,18 @@ class Results:
     def _block(self, group: Group) -> list[str]:
         """The lines of a group: its folder, settings that differ from like groups, and scores.
 
-        Where no two groups are alike, settings that differ from any.
+        Where no two groups are alike, settings that differ from any; one that is like no other
+        says at least what it learned of what.
         """
         alike = [each for each in self.groups if {*each.last} == {*group.last}]
         kinds = {frozenset(each.last) for each in self.groups}
         beside = alike if len(kinds) < len(self.groups) else self.groups
-        differ = [n for n in group.settings if len({each.settings[n] for each in beside}) > 1]
+        always = WHAT if len(alike) == 1 else ()
+        differ = [
+            name
+            for name in group.settings
+            if name in always or len({each.settings[name] for each in beside}) > 1
+        ]
         settings = [f"{name}={group.settings[name]}" for name in differ if group.settings[name]]
         runs = _seeds(group).replace("\n", ", ")
         lines = [f"{group.place}  (seeds: {runs})"]

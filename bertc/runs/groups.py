@@ -232,9 +232,11 @@ def _alike_tasks(programs: Sequence[Resolved]) -> set[tuple[str, ...]]:
 def _setting_text(name: str, stage: Stage, last: bool, plain: set[tuple[str, ...]]) -> str:
     """The text of a stage's setting; "" for the objective of one task, which the scores name.
 
-    ``plain`` are the tasks that are the same in all runs.
+    ``plain`` are the tasks that are the same in all runs. A stage of tasks reads no text: no data.
     """
     titles = tuple(task.title for task in stage.tasks)
-    if name == "objective" and last and titles in plain:
+    if name == "data" and titles:
+        return ""
+    if name == "objective" and last and titles and titles in plain:
         return " + ".join(titles) if len(titles) > 1 else ""
     return written(name, getattr(stage, name))

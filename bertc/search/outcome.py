@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bertc.diagnostics import UsageError
+from bertc.diagnostics import UsageError, several
 from bertc.runs.plot import save
 from bertc.search.cost import cost_of
 from bertc.search.goal import Goal
@@ -88,7 +88,10 @@ class Outcome:
             s: sum(t.state == s for t in self.trials) for s in (*STATE_NAMES.values(), "failed")
         }
         told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-        lines += ["", f"{len(self.trials)} trials: {told}" if self.trials else "no trials yet"]
+        lines += [
+            "",
+            f"{several(len(self.trials), 'trial')}: {told}" if self.trials else "no trials yet",
+        ]
         if importances := self.importances():
             shares = ", ".join(f"{name} {share:.0%}" for name, share in importances.items())
             lines.append(f"what mattered: {shares}")

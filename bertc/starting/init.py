@@ -14,9 +14,9 @@ from bertc.choosing.sizing import Machine, Parts, Sized, shapes, sized
 from bertc.data.layouts.columns import RelatedColumns, related_of
 from bertc.data.layouts.related import LINES
 from bertc.data.layouts.survey import Survey
-from bertc.diagnostics import Diagnostics, UsageError, escaped, listed
+from bertc.diagnostics import Diagnostics, UsageError, escaped, listed, several
 from bertc.estimate import Estimate, estimate
-from bertc.estimate.units import bytes_text, count_text, duration_text, flops_text, several
+from bertc.estimate.units import bytes_text, count_text, duration_text, flops_text
 from bertc.external import row_lengths
 from bertc.storage.endings import suffix
 from bertc.syntax.write.format import format_text

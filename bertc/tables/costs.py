@@ -9,7 +9,8 @@ from bertc.diagnostics import BertcError, SpecError
 from bertc.estimate.units import bytes_text, count_text, duration_text, flops_text
 from bertc.storage.paths import is_taken
 from bertc.tables.drawing import drawn
-from bertc.tables.programs import NUMBERED, Job, Jobs, estimated
+from bertc.tables.job import Job
+from bertc.tables.programs import Jobs, estimated
 from bertc.tables.results import is_finished
 
 
@@ -56,8 +57,6 @@ class Costs:
         text = drawn([title for title, _ in filled], [*lines])
         notes = [f"each once, on {self.device}; tasks beside pretraining are not in it"]
         notes += [f"{row.name}: {row.why}" for row in self.rows if row.why]
-        if any(row.why.startswith("--set #") for row in self.rows):
-            notes.append(NUMBERED)
         waited = dict.fromkeys(name for row in self.rows for name in row.without)
         if waited:
             notes.append(f"without the sizes of runs that are not there yet: {', '.join(waited)}")

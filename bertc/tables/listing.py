@@ -12,7 +12,8 @@ from bertc.resources import folder
 from bertc.storage.json_file import read_json
 from bertc.tables.drawing import drawn, markdown
 from bertc.tables.files import Files
-from bertc.tables.programs import Job, Jobs
+from bertc.tables.job import Job
+from bertc.tables.programs import Jobs
 from bertc.tables.reading import read_table, shipped_tables
 from bertc.tables.reproduce import table_folder
 from bertc.tables.table import Table

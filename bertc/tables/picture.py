@@ -9,6 +9,8 @@ from bertc.tables.results import TableResults
 from bertc.tables.table import Measure, Table
 
 ROW_HEIGHT, HEIGHT, _WIDTH = 0.32, 1.2, 3.6
+SHIFT = 0.12
+"""Ours stand above the line of a row and published figures below, so that both are seen."""
 OURS, PUBLISHED = "#1f77b4", "#d62728"
 
 
@@ -41,7 +43,7 @@ def save_picture(
         ours = [(place, summary) for place, summary in there if summary]
         axes.errorbar(
             [summary.mean for _, summary in ours],
-            [place for place, _ in ours],
+            [place - SHIFT for place, _ in ours],
             xerr=[interval(summary) for _, summary in ours],
             fmt="o",
             color=OURS,
@@ -49,13 +51,13 @@ def save_picture(
         )
         axes.set_xlabel(f"{measure.name}, at scale {results.scale}", color=OURS)
         printed = [
-            (row.published[measure.name], place)
+            (row.published[measure.name], place + SHIFT)
             for place, row in enumerate(table.rows)
             if measure.name in row.published
         ]
         if printed:
             above = axes.twiny()
-            above.plot(*zip(*printed, strict=True), "D", color=PUBLISHED, markersize=4, alpha=0.7)
+            above.plot(*zip(*printed, strict=True), "D", color=PUBLISHED, markersize=4)
             above.set_xlabel("published", color=PUBLISHED)
         axes.set_yticks(range(len(rows)), rows)
         axes.grid(alpha=0.3)

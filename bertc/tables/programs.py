@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from string import Template
-from typing import cast
+from typing import Literal, cast
 
 from bertc.api import compile_spec, points
 from bertc.diagnostics import (
@@ -21,6 +21,7 @@ from bertc.external import row_lengths
 from bertc.ir.program.resolved import Resolved
 from bertc.syntax.write.show import quoted
 from bertc.tables.files import Files
+from bertc.tables.job import Job, TableText
 from bertc.tables.shrinking import Factors, factors, sets_steps, shrunk
 from bertc.tables.table import (
     PRETRAINING,
@@ -35,55 +36,8 @@ from bertc.tables.table import (
 )
 
 BEFORE = "before"
-NUMBERED = "--set #1, #2 are the scale's text if it has one, then the row's"
-"""Numbers of texts in mistakes of a row."""
 LENGTHS = ("seq", "memory", "clamp", "sliding")
 """Options of evaluations that a scale multiplies as it does the length of rows."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """A run of a table: ``name`` is its folder below that of the table.
-
-    ``after`` are the jobs whose runs it begins with or learns from, ``lacks`` the needs whose files
-    are not there. ``eval`` are options of an evaluation of the last of these runs, in place of
-    training.
-    """
-
-    name: str
-    row: str
-    measure: str
-    seed: int
-    text: str
-    overrides: tuple[str, ...]
-    after: tuple[str, ...] = ()
-    lacks: tuple[str, ...] = ()
-    share: float = 1
-    """Share of the steps that its text says."""
-    eval: Mapping[str, int | bool | str] | None = None
-
-    def program(self) -> Resolved:
-        """Compile it; the runs that it begins with have to be there.
-
-        Raises:
-            SpecError, BertcError: as ``points``.
-        """
-        return self._compiled(self.settled())
-
-    def settled(self) -> tuple[str, ...]:
-        """Its overrides, with the number of steps where it is a share."""
-        if self.share == 1:
-            return self.overrides
-        steps = max(1, round(self.share * self._compiled(self.overrides).steps))
-        return (*self.overrides, f"steps={steps}")
-
-    def _compiled(self, overrides: Sequence[str]) -> Resolved:
-        found = points(self.text, overrides, Diagnostics())
-        if len(found) > 1:
-            raise UsageError(
-                f"{self.name} is a grid of {len(found)} points", help="one row a point"
-            )
-        return found[0]
 
 
 class Jobs:
@@ -122,11 +76,13 @@ class Jobs:
         """The job of a run that rows begin with or learn from."""
         return self._job(f"{BEFORE}/{each.name}", "", "", 1, *self._before_text(each))
 
-    def _before_text(self, each: Before) -> tuple[str, list[str]]:
+    def _before_text(self, each: Before) -> tuple[TableText, list[TableText]]:
         """Its spec at this scale, and settings instead of its own."""
-        usual = self.scale.spec if each.pretraining else self.scale.tasks
-        at = each.at.get(self.name, usual)
-        return (at, []) if is_whole(at) else (each.spec, [at])
+        place = f"before.{each.name}"
+        at = self._of_scale("spec" if each.pretraining else "tasks")
+        if self.name in each.at:
+            at = TableText(each.at[self.name], f"{place}.at.{self.name}")
+        return (at, []) if is_whole(at.text) else (TableText(each.spec, f"{place}.spec"), [at])
 
     def of(self, row: Row, seed: int) -> Iterator[Job]:
         """The jobs of a row with a seed: its own run, then tasks and evaluations."""
@@ -143,21 +99,22 @@ class Jobs:
                 yield self._task(measure, row, seed, folder, main)
 
     def _main(self, row: Row, seed: int, name: str) -> Job:
-        text = row.spec if row.is_whole else self.table.spec
-        own, told = [self.scale.spec, *self._settings(row)], False
+        text = TableText(self.table.spec, "spec")
+        if row.is_whole:
+            text = TableText(row.spec, f"rows.{row.name}.spec")
+        own, told = [self._of_scale("spec"), *self._settings(row)], False
         if is_whole(row.at.get(self.name, "")):
-            text, own, told = row.at[self.name], [], True
+            text, own, told = self._at(row), [], True
         if row.name in self.steps:
-            own.append(f"steps={self.steps[row.name]}")
-        share = 1 if told or any(map(sets_steps, own)) else self.scale.steps or 1
+            own.append(TableText(f"steps={self.steps[row.name]}", f"equal {self.table.equal}"))
+        share = 1 if told or any(sets_steps(text) for text, _ in own) else self.scale.steps or 1
         return replace(self._job(name, row.name, "", seed, text, own), share=share)
 
     def _evaluation(self, measure: Measure, row: Row, seed: int, folder: str, main: str) -> Job:
         run = f"{folder}/{path_name(measure.of)}" if measure.of else main
         name = f"{folder}/{path_name(measure.name)}"
-        filled = self._job(
-            name, row.name, measure.name, seed, str(measure.eval.get("task", "")), []
-        )
+        task = TableText(str(measure.eval.get("task", "")), f"measures.{measure.name}.eval.task")
+        filled = self._job(name, row.name, measure.name, seed, task, [])
         options = {
             name: self._lengthened(value) if name in LENGTHS else value
             for name, value in _options(measure)
@@ -170,8 +127,10 @@ class Jobs:
     def _task(self, measure: Measure, row: Row, seed: int, folder: str, main: str) -> Job:
         name = f"{folder}/{path_name(measure.name)}"
         settings = [] if self.table.pretrains else self._settings(row)
-        own = [self.scale.tasks, *settings]
-        text = row.tasks.get(measure.name, measure.spec)
+        own = [self._of_scale("tasks"), *settings]
+        text = TableText(measure.spec, f"measures.{measure.name}.spec")
+        if measure.name in row.tasks:
+            text = TableText(row.tasks[measure.name], f"rows.{row.name}.tasks.{measure.name}")
         return self._job(name, row.name, measure.name, seed, text, own, main)
 
     @cached_property
@@ -179,7 +138,7 @@ class Jobs:
         """The factors by which numbers of rows shrink."""
         base = dict[str, float]()
         if self.table.spec:
-            job = self._job(PRETRAINING, "", "", 1, self.table.spec, [])
+            job = self._job(PRETRAINING, "", "", 1, TableText(self.table.spec, "spec"), [])
             with suppress(SpecError, BertcError):  # it has no size before another run is there
                 full = job.program()
                 (settings, *_) = compile_spec(job.text, job.overrides, Diagnostics())
@@ -188,11 +147,18 @@ class Jobs:
                 base["steps"] = full.steps
         return factors(self.scale, base)
 
-    def _settings(self, row: Row) -> list[str]:
+    def _settings(self, row: Row) -> list[TableText]:
         """The settings of a row at this scale."""
         if self.name in row.at:
-            return [row.at[self.name]]
-        return [] if row.is_whole else [shrunk(row.spec, self.factors, self.scale.rates)]
+            return [self._at(row)]
+        text = "" if row.is_whole else shrunk(row.spec, self.factors, self.scale.rates)
+        return [TableText(text, f"rows.{row.name}.spec")]
+
+    def _at(self, row: Row) -> TableText:
+        return TableText(row.at[self.name], f"rows.{row.name}.at.{self.name}")
+
+    def _of_scale(self, kind: Literal["spec", "tasks"]) -> TableText:
+        return TableText(getattr(self.scale, kind), f"scales.{self.name}.{kind}")
 
     def _job(
         self,
@@ -200,12 +166,16 @@ class Jobs:
         row: str,
         measure: str,
         seed: int,
-        text: str,
-        own: list[str],
+        text: TableText,
+        own: list[TableText],
         main: str = "",
     ) -> Job:
-        overrides = [each for each in (*own, f"seed={seed}") if each.strip()]
-        names = {found for each in (text, *own) for found in _names(each)}
+        texts = [
+            text,
+            *(each for each in own if each.text.strip()),
+            TableText(f"seed={seed}", "seed"),
+        ]
+        names = {found for each in texts for found in _names(each.text)}
         before = {each.name: f"{BEFORE}/{each.name}" for each in self.table.before}
         after = [before[each] for each in sorted(names & {*before})]
         lacks = [each for each in self.table.needs if each in names and self._lacks(each)]
@@ -216,13 +186,18 @@ class Jobs:
         if main:
             values["run"] = quoted(str(self.out / main))
             after += [main] * ("run" in names)
-        filled = [Template(each).safe_substitute(values) for each in (text, *overrides)]
-        return Job(name, row, measure, seed, filled[0], (*filled[1:],), (*after,), (*lacks,))
+        first, *others = (Template(each.text).safe_substitute(values) for each in texts)
+        places = tuple(each.place for each in texts)
+        return Job(
+            self.table.file, self.out, name, row, measure, seed, first, (*others,), places,
+            (*after,), (*lacks,),
+        )  # fmt: skip
 
     def _sketch(self, known: Before, values: Mapping[str, str]) -> str:
         """The text for a run before: the table's own, or a teacher without weights."""
         text, settings = self._before_text(known)
-        texts = known.sketch or (f"spec({quoted(' '.join([text, *settings]))})",)
+        whole = " ".join(each.text for each in (text, *settings))
+        texts = known.sketch or (f"spec({quoted(whole)})",)
         there = (each for each in texts if not any(map(self._lacks, _names(each))))
         return Template(next(there, texts[-1])).safe_substitute(values)
 
@@ -252,7 +227,8 @@ def with_equal_steps(jobs: Jobs, device: str) -> dict[str, int]:
         (job, *_) = jobs.of(row, 1)
         if budget:
             overrides = (*job.overrides, f"steps={budget}")
-            (resolved,) = points(job.text, overrides, Diagnostics())
+            with job.told():
+                (resolved,) = points(job.text, overrides, Diagnostics())
         else:
             resolved = job.program()
             told = estimated(resolved, device)

@@ -35,15 +35,15 @@ def read_table(name: str) -> Table:
     """
     shipped = shipped_tables()
     if name in shipped:
-        return _read(shipped[name])
+        return _read(shipped[name], name)
     if name.endswith(TOML):
-        return _read(Path(name))
+        return _read(Path(name), name)
     near = nearest(name, shipped)
     help = f"did you mean {near}?" if near else f"tables: {listed(shipped, limit=600)}"
     raise MissingInputError(f"there is no table `{name[:60]}`", help)
 
 
-def _read(path: Path) -> Table:
+def _read(path: Path, name: str) -> Table:
     found = _parsed(path)
     own = found.get("scales", {})
     if not isinstance(own, dict):
@@ -51,7 +51,7 @@ def _read(path: Path) -> Table:
     usual = _parsed(folder("specs") / "tables" / f"{SCALES}{TOML}")
     scales = {name: {**usual.get(name, {}), **own.get(name, {})} for name in {**usual, **own}}
     try:
-        return Table.model_validate({**found, "name": path.stem, "scales": scales})
+        return Table.model_validate({**found, "name": path.stem, "file": name, "scales": scales})
     except ValidationError as error:
         # A name with a slip explains another that is missing.
         first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")

@@ -5,24 +5,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertc.diagnostics import MissingInputError, UsageError, listed
+from bertc.diagnostics import MissingInputError, UsageError, listed, several
 from bertc.estimate import device_named
 from bertc.storage import durable
 from bertc.storage.json_file import read_json
 from bertc.storage.paths import is_file, is_folder
 from bertc.tables.costs import Costs, costs_of, lacking, stand_ins, waiting
-from bertc.tables.files import Files, data_files
-from bertc.tables.looking import look_at_rows, refuse_changed
-from bertc.tables.programs import Job, Jobs, with_equal_steps
+from bertc.tables.files import data_files
+from bertc.tables.job import Job
+from bertc.tables.looking import changed_runs, look_at, refuse_changed
+from bertc.tables.programs import Jobs, with_equal_steps
 from bertc.tables.reading import read_table
 from bertc.tables.results import results_of
-from bertc.tables.showing import Shown
+from bertc.tables.showing import Shown, seeds_text
 from bertc.tables.table import PAPERS, Table
 
 __all__ = [
     "PAPERS",
     "TableEnded",
-    "begun_scale",
     "show_table",
     "table_folder",
     "tell_costs",
@@ -48,16 +48,21 @@ def table_folder(table: Table, scale: str, out: Path | None) -> Path:
     return (out or Path("runs") / "tables" / table.name) / scale
 
 
-def tell_costs(name: str, scale: str, data: Sequence[str], device: str) -> Costs:
-    """Estimate every row of a table at a scale.
+def tell_costs(
+    name: str, scale: str, data: Sequence[str], device: str, say: Callable[[str], None]
+) -> Costs:
+    """Estimate every row of a table at a scale, after the look that training begins with.
 
     Raises:
         MissingInputError, UsageError, DataError: of the table, the scale or the data.
+        SpecError: the mistakes of a run.
     """
     table = read_table(name)
     files = data_files(table, data)
     device_named(device)  # refused before it is of every row
-    jobs = Jobs(table, scale, files, table_folder(table, scale, None), sketched=True)
+    folder = table_folder(table, scale, None)
+    look_at(Jobs(table, scale, files, folder), say)
+    jobs = Jobs(table, scale, files, folder, sketched=True)
     steps = with_equal_steps(jobs, device)
     return costs_of(Jobs(table, scale, files, jobs.out, steps, sketched=True), device)
 
@@ -89,7 +94,9 @@ def train_table(
     folder = table_folder(table, scale, out)
     if out and is_file(out):
         raise UsageError(f"{out} is a file, and runs need a folder", help="--out FOLDER")
-    jobs = _with_steps(Jobs(table, scale, data_files(table, data), folder))
+    jobs = Jobs(table, scale, data_files(table, data), folder)
+    look_at(jobs, say)
+    jobs = _with_steps(jobs)
     numbers = range(1, seeds + 1)
     every = waiting(jobs.all(numbers), folder)
     lacks = lacking(jobs, every)
@@ -98,32 +105,49 @@ def train_table(
             "\n".join((f"{table.name} has no row without files that are not there:", *lacks)),
             help="--data FOLDER that has them, or --data NAME=PATH",
         )
-    for line in (*lacks, *stand_ins(jobs)):
+    for line in (*lacks, *stand_ins(jobs), _counted(every, numbers)):
         say(line)
-    look_at_rows(jobs, say)
     refuse_changed(jobs, every)
     failures = train_all(every, folder, say)
     return TableEnded(Shown(table, results_of(jobs, numbers)), tuple(failures), tuple(lacks))
 
 
-def show_table(name: str, scale: str, out: Path | None) -> Shown:
+def _counted(every: Sequence[Job], seeds: Sequence[int]) -> str:
+    """The number of runs, and of what they are."""
+    kinds = {
+        "before rows": [job for job in every if not job.row],
+        "of rows": [job for job in every if job.row and not job.measure],
+        "of measures": [job for job in every if job.measure],
+    }
+    told = ", ".join(f"{len(found):,} {kind}" for kind, found in kinds.items() if found)
+    return f"{several(len(every), 'run')}{seeds_text(seeds)}: {told}"
+
+
+def show_table(name: str, scale: str, data: Sequence[str], out: Path | None) -> Shown:
     """The results of a table at a scale as far as its runs are finished.
+
+    Without a scale it is the one that was begun. With ``data`` it says which runs are of other rows
+    or data than the table's, else of other rows alone.
 
     Raises:
         MissingInputError: if no run of it was begun at this scale.
+        MissingInputError, UsageError: of the data; if it was begun at several scales.
     """
-    table = read_table(name)
+    table, scale = read_table(name), scale or _begun_scale(name, out)
     folder = table_folder(table, scale, out)
     if not is_folder(folder):
         raise MissingInputError(
             f"{table.name} has no runs in {folder}",
             help=f"bertc reproduce {name} --scale {scale} trains them",
         )
-    jobs = Jobs(table, scale, Files(None, {}), folder)
-    return Shown(table, results_of(jobs, _seeds_in(folder)))
+    seeds = _seeds_in(folder)
+    jobs = _kept_steps(Jobs(table, scale, data_files(table, data), folder))
+    changes = changed_runs(jobs.all(seeds), with_data=bool(data))
+    told = (f"{job.name} is not of the table as it is now: {what}" for job, what in changes)
+    return Shown(table, results_of(jobs, seeds), tuple(told))
 
 
-def begun_scale(name: str, out: Path | None) -> str:
+def _begun_scale(name: str, out: Path | None) -> str:
     """The scale at which a table was begun.
 
     Raises:
@@ -145,12 +169,18 @@ def begun_scale(name: str, out: Path | None) -> str:
 def _with_steps(jobs: Jobs) -> Jobs:
     """The jobs with the steps of equal budgets, which the first process to work at them keeps."""
     path = jobs.out / STEPS
-    if jobs.table.equal == "steps":
-        return jobs
-    if not is_file(path):
+    if jobs.table.equal != "steps" and not is_file(path):
         found = with_equal_steps(jobs, "cpu" if jobs.name == "tiny" else "h200")
         durable.make_folder(jobs.out)
         durable.replace(path, (json.dumps(found, indent=1) + "\n").encode())
+    return _kept_steps(jobs)
+
+
+def _kept_steps(jobs: Jobs) -> Jobs:
+    """The jobs with the steps of equal budgets that were kept, if any were."""
+    path = jobs.out / STEPS
+    if jobs.table.equal == "steps" or not is_file(path):
+        return jobs
     steps = {row: int(count) for row, count in read_json(path, _LARGEST_BYTES).items()}
     return Jobs(jobs.table, jobs.name, jobs.files, jobs.out, steps)
 

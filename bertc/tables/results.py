@@ -8,9 +8,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Literal
 
-from bertc.diagnostics import BertcError, DataError, SpecError
+from bertc.diagnostics import BertcError, DataError, SpecError, several
 from bertc.estimate.flops import executed_flops
-from bertc.estimate.units import several
 from bertc.ir.program.model import model_weights
 from bertc.runs.curves import curves
 from bertc.runs.folder import RunFolder
@@ -20,7 +19,8 @@ from bertc.runs.metrics import read
 from bertc.search.goal import Goal
 from bertc.storage.json_file import read_json
 from bertc.storage.paths import is_file
-from bertc.tables.programs import Job, Jobs
+from bertc.tables.job import Job
+from bertc.tables.programs import Jobs
 from bertc.tables.table import Claim, Measure, Table
 
 _LARGEST_BYTES = 2**24
@@ -73,13 +73,20 @@ class ClaimedPair:
 
 @dataclass(frozen=True)
 class TableResults:
-    """A table at a scale as far as it was trained; ``missing`` are runs that are not finished."""
+    """A table at a scale as far as it was trained.
+
+    ``runs`` are those before rows, of rows and of measures, ``missing`` the unfinished ones.
+    """
 
     table: str
     scale: str
     rows: tuple[RowResult, ...]
     runs: int
     missing: int
+    seeds: tuple[int, ...] = ()
+    """Seeds of the runs that are counted."""
+    before: float = 0.0
+    """Seconds of the runs before rows."""
     machine: str = ""
     """Processor, cores and version of torch of its first run."""
 
@@ -103,8 +110,11 @@ class TableResults:
         found = read_json(path, _LARGEST_BYTES)
         try:
             rows = tuple(_row_of(each) for each in found["rows"])
-            name, scale, machine = found["table"], found["scale"], str(found["machine"])
-            return TableResults(name, scale, rows, found["runs"], found["missing"], machine)
+            seeds, before = tuple(found.get("seeds", ())), float(found.get("before", 0))
+            return TableResults(
+                found["table"], found["scale"], rows, found["runs"], found["missing"], seeds,
+                before, str(found["machine"]),
+            )  # fmt: skip
         except (KeyError, TypeError, ValueError, AttributeError):
             raise DataError(
                 f"{path} has no results of a table", help="bertc reproduce TABLE --show --json"
@@ -137,20 +147,19 @@ class TableResults:
 
 def results_of(jobs: Jobs, seeds: Sequence[int]) -> TableResults:
     """The results of a table in its folder, as far as its runs are finished."""
-    table, rows, runs, missing = jobs.table, [], 0, 0
+    table, rows, every = jobs.table, [], jobs.all(seeds)
+    finished = {job.name for job in every if is_finished(job, jobs.out)}
     for row in table.rows:
         scores: dict[str, dict[int, float]] = {each.name: {} for each in table.measures}
         seconds, parameters, flops = 0.0, None, None
         same = dict[str, list[int]]()
         for seed in seeds:
             for job in jobs.of(row, seed):
-                runs += 1
-                if not is_finished(job, jobs.out):
-                    missing += 1
+                if job.name not in finished:
                     continue
                 if not job.eval:
                     seconds += _seconds(jobs.out / job.name)
-                for measure in _measures_of(table, job):
+                for measure in measures_of(table, job):
                     scores[measure.name][seed] = _score(measure, job, jobs.out)
                     if job.measure and _all_the_same(job, jobs.out):
                         same.setdefault(measure.name, []).append(seed)
@@ -160,7 +169,12 @@ def results_of(jobs: Jobs, seeds: Sequence[int]) -> TableResults:
         _add_means(table, scores)
         found = {name: values for name, values in scores.items() if values}
         rows.append(RowResult(row.name, found, parameters, flops, round(seconds, 1), same))
-    return TableResults(table.name, jobs.name, tuple(rows), runs, missing, _machine(jobs.out))
+    before = [job.name for job in every if not job.row and job.name in finished]
+    seconds = round(sum(_seconds(jobs.out / name) for name in before), 1)
+    missing, machine = len(every) - len(finished), _machine(jobs.out)
+    return TableResults(
+        table.name, jobs.name, tuple(rows), len(every), missing, (*seeds,), seconds, machine
+    )
 
 
 def is_finished(job: Job, out: Path) -> bool:
@@ -180,7 +194,7 @@ SAME = "same answer"
 """Beside them, if every example of a part got one."""
 
 
-def _measures_of(table: Table, job: Job) -> list[Measure]:
+def measures_of(table: Table, job: Job) -> list[Measure]:
     """The measures that a job's run is scored by."""
     if job.measure:
         return [each for each in table.measures if each.name == job.measure]

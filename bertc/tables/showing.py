@@ -1,11 +1,11 @@
 """A table's results beside the published figures: columns, claims, a picture."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bertc.diagnostics import UsageError
+from bertc.diagnostics import UsageError, listed, several
 from bertc.estimate.units import count_text, duration_text, flops_text
 from bertc.runs.groups import Summary
 from bertc.runs.intervals import interval
@@ -22,6 +22,8 @@ class Shown:
 
     table: Table
     results: TableResults
+    changed: tuple[str, ...] = ()
+    """Lines about runs that are not of the table as it is now."""
 
     def as_text(self) -> str:
         """Measured figures beside published ones, then each claim."""
@@ -34,7 +36,8 @@ class Shown:
             for claim in self.table.claims
             for pair in self.results.pairs(self.table, claim)
         ]
-        return json.dumps({**json.loads(self.results.as_json()), "claims": pairs}, indent=1)
+        found = {**json.loads(self.results.as_json()), "claims": pairs}
+        return json.dumps(found | ({"changed": self.changed} if self.changed else {}), indent=1)
 
     def as_markdown(self) -> str:
         """Measured figures beside published ones as Markdown, then each claim."""
@@ -99,24 +102,27 @@ class Shown:
 
     def _notes(self) -> list[str]:
         seeds = max((len(v) for r in self.results.rows for v in r.scores.values()), default=0)
-        seconds = sum(row.seconds for row in self.results.rows)
+        seconds = self.results.before + sum(row.seconds for row in self.results.rows)
         notes = []
         if seeds:
             runs = self.results.runs - self.results.missing
-            said = f"{runs:,} runs, {duration_text(seconds)} of training in all"
+            said = f"{several(runs, 'run')}, {duration_text(seconds)} of training in all"
             spread = (
                 "mean over seeds ± half its 95% interval (Student's)" if seeds > 1 else "one seed"
             )
             machine = f", on {self.results.machine}" if self.results.machine else ""
             notes.append(f"{spread}; {said}{machine}")
         if self.results.missing:
-            notes.append(f"{self.results.missing:,} of {self.results.runs:,} runs are not finished")
+            notes.append(
+                f"{self.results.missing:,} of {several(self.results.runs, 'run')}"
+                f"{seeds_text(self.results.seeds)} are not finished"
+            )
         for measure in self.table.measures:
             same = [(r.name, r.same.get(measure.name)) for r in self.results.rows]
             rows = [f"{row} (seed {', '.join(map(str, of))})" for row, of in same if of]
             if rows:
                 notes.append(f"{measure.name}: all examples got one answer in {', '.join(rows)}")
-        return notes
+        return [*notes, *self.changed]
 
     def claims(self) -> list[list[str]]:
         """The paper's claims, pair by pair, with both differences and what was seen of each."""
@@ -130,6 +136,12 @@ class Shown:
                 line = [said, claim.measure, order, _difference(pair), printed, pair.verdict]
                 lines.append(line)
         return lines
+
+
+def seeds_text(seeds: Sequence[int]) -> str:
+    """The seeds of runs that are counted, `` of seeds 1, 2``; empty if they were not kept."""
+    of = f" of seed{'s' * (len(seeds) > 1)} {listed(map(str, seeds))}"
+    return of if seeds else ""
 
 
 def _difference(pair: ClaimedPair) -> str:

@@ -173,6 +173,8 @@ class Table(_Part):
     """A published table: rows, measures, claims, and what its runs need."""
 
     name: Name
+    file: str
+    """Its name in messages: its file, or the name of a shipped one."""
     title: Title
     paper: Title
     place: Title

@@ -6,14 +6,14 @@ from pathlib import Path
 from time import sleep
 from typing import Any
 
-from bertc.diagnostics import BertcError, CannotWriteError, StoppedError
+from bertc.diagnostics import BertcError, CannotWriteError, StoppedError, several
 from bertc.evaluation.options import Manner
 from bertc.inference.evaluate import evaluate_run
 from bertc.runs.figures import values_of
 from bertc.storage import durable
 from bertc.storage.claims import claimed
 from bertc.syntax.files import spec_text
-from bertc.tables.programs import Job
+from bertc.tables.job import Job
 from bertc.tables.results import EVALUATION, SAME, is_finished
 from bertc.train.loop import train
 
@@ -50,7 +50,7 @@ def train_all(
                 pending.append(job)
         if len(pending) == len(left):
             if not waited:
-                say(f"{len(pending)} runs are those of other processes, or wait for them")
+                say(f"left: {several(len(pending), 'run')} of other processes, or waiting for them")
             waited = True
             sleep(LOOK_SECONDS)
         left = pending

@@ -19,9 +19,10 @@ from bertc.data.examples.copies import Copier
 from bertc.data.examples.lessons import Lessons, counts_of
 from bertc.data.examples.task_sets import read_apart
 from bertc.data.vocab.vocabulary import from_tokenizer
+from bertc.diagnostics import several
 from bertc.distributed.engines import gathered
 from bertc.distributed.process_group import ProcessGroup
-from bertc.estimate.units import bytes_text, several
+from bertc.estimate.units import bytes_text
 from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import Display
 from bertc.interop.loading import digest_of

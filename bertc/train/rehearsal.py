@@ -4,7 +4,8 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bertc.estimate.units import bytes_text, duration_text, several
+from bertc.diagnostics import several
+from bertc.estimate.units import bytes_text, duration_text
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import build
 from bertc.storage import durable

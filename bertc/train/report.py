@@ -9,9 +9,8 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from bertc.diagnostics import html_lines, html_table
+from bertc.diagnostics import html_lines, html_table, several
 from bertc.estimate.beside import PartBeside, beside_table
-from bertc.estimate.units import several
 from bertc.evaluation.held_out import Evaluation, always_lines
 from bertc.evaluation.reading import NextTokenCost, as_told
 from bertc.host.display import clock

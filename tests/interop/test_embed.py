@@ -70,7 +70,7 @@ def test_lines_are_embedded_in_their_order_and_written(
         with pytest.raises(SystemExit) as end:
             cli.main()
         assert not end.value.code
-        assert "1 texts are longer than 24 tokens" in capsys.readouterr().out
+        assert "1 text longer than 24 tokens" in capsys.readouterr().out
     expected = model.embed(texts)
     np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, atol=1e-6)
     table = read_table(tmp_path / "vectors.parquet").to_pydict()
@@ -91,7 +91,7 @@ def test_what_cannot_be_embedded_is_refused(run: Path, model: Trained, tmp_path:
     with pytest.raises(UsageError, match=r"\.npy or \.parquet"):
         module.refuse_other_files(tmp_path / "vectors.csv")
     shallow = bertc.load(run_of(tmp_path / "shallow", f"{NETWORK} objective=mlm"))
-    with pytest.raises(UsageError, match="takes 4 layers, and there are 2"):
+    with pytest.raises(UsageError, match="takes 4 layers, there are 2"):
         shallow.embed(TEXTS, "last4")
 
 

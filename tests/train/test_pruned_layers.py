@@ -145,7 +145,7 @@ def test_a_first_stage_removes_layers_of_init(
     further = tiny(layers=4, init=FromRun(path=str(run)), stages=stages)
     model, (_, old) = bertc.build(further), read_model(run)
     assert model.encoder.node.depth == 2
-    assert f"init {run}: 2 of 4 layers are left: 1, 3" in source_of(further).lines()
+    assert f"init {run}: 2 of 4 layers left: 1, 3" in source_of(further).lines()
     for name, tensor in model.named_parameters():
         there = name.replace(".1.", ".3.").replace(".0.", ".1.")
         assert torch.equal(tensor, old[there])

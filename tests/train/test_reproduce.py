@@ -113,7 +113,7 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
     assert err.endswith("help: the same command goes on from here\n")
     code, out, err = call("depth.toml", "--show")
     assert code == 0, err
-    assert "2 of 4 runs are not finished" in out
+    assert "2 of 4 runs of seed 1 are not finished" in out
     code, out, err = call(*TRAIN, "--plot", "depth.svg")
     assert code == 0, err
     places = {f"{row}/seed-1/{run}" for row in FOLDERS for run in ("pretraining", "animals")}
@@ -124,6 +124,10 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
     assert code == 76
     assert "two/seed-1/pretraining is not of the table as it is now" in said
     assert "layers: 2 -> 3" in said
+    for data in ((), ("--data", ".")):
+        _, out, _ = call("depth.toml", "--show", *data)
+        assert "two/seed-1/pretraining is not of the table as it is now: " in out
+        assert out.count("is not of the table") == 1
     (tmp_path / "depth.toml").write_text(TABLE)
     head, one, two, *_ = out.splitlines()
     columns = ["row", "parameters", "flops", "perplexity", "published", "animals", "both"]
@@ -161,7 +165,7 @@ def test_a_run_of_another_process_is_waited_for(call, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "sleep", sleep)
     code, _, err = call(*TRAIN)
     assert code == 0, err
-    assert "2 runs are those of other processes, or wait for them" in err
+    assert "left: 2 runs of other processes, or waiting for them" in err
     assert looks == [{"two/seed-1/pretraining": 1, "two/seed-1/animals": 1}]
     assert set(taken_up(folder).values()) == {1}
 
@@ -169,11 +173,12 @@ def test_a_run_of_another_process_is_waited_for(call, tmp_path, monkeypatch):
 def test_a_row_that_fails_is_told_and_the_rest_goes_on(call, tmp_path):
     text = (tmp_path / "depth.toml").read_text()
     (tmp_path / "depth.toml").write_text(
-        text.replace('layers=24"\npub', "data=files('gone.txt')\"\npub")
+        text.replace('layers=24"\npub', "data=files('empty.txt')\"\npub")
     )
+    (tmp_path / "empty.txt").touch()
     (tmp_path / "said.tsv").unlink()
     code, out, err = call(*TRAIN)
-    assert code == 66
+    assert code == 65
     assert "said.tsv is not there: two columns, text and label, from a farm" in err
     assert "two/seed-1/pretraining failed: " in err
     assert taken_up(tmp_path / "runs/tables/depth/tiny") == {"one-first/seed-1/pretraining": 1}
@@ -183,17 +188,26 @@ def test_a_row_that_fails_is_told_and_the_rest_goes_on(call, tmp_path):
     assert "no row without files that are not there" in err
 
 
-def test_rows_are_looked_at_before_one_is_trained(call, tmp_path):
+ESTIMATE = (*TRAIN, "--estimate")
+
+
+@pytest.mark.parametrize(
+    ("asked", "old", "new", "code", "said"),
+    [
+        (TRAIN, "=24", "=24 heads=7", 65, "--> depth.toml, rows.two.spec:1:10"),
+        (TRAIN, 'tasks = "seq=16', 'tasks = "seq=32', 65, "--> depth.toml, scales.tiny.tasks:1:1"),
+        (TRAIN, "epochs=1", "hidden=64", 65, "weights of runs/tables/depth/tiny/one-first/seed-1/"),
+        (TRAIN, "dev=$said", "dev='farm.txt'", 65, "first, measure animals: farm.txt"),
+        (ESTIMATE, "epochs=1", "epoch=1", 65, "--> depth.toml, measures.animals.spec:1:"),
+        (ESTIMATE, '"mlm"', '"sop"', 2, "depth.toml, measures.perplexity.score: no evaluation has"),
+    ],
+)
+def test_runs_are_looked_at_before_one_is_trained(call, tmp_path, asked, old, new, code, said):
     text = (tmp_path / "depth.toml").read_text()
-    (tmp_path / "depth.toml").write_text(text.replace('"layers=24"', '"layers=24 heads=7"'))
-    code, _, err = call(*TRAIN)
-    assert (code, "row two (--set #1" in err, "E201" in err) == (65, True, True)
-    (tmp_path / "depth.toml").write_text(text.replace("epochs=1", "epoch=1"))
-    code, _, err = call(*TRAIN)
-    assert (code, "measure animals (--set #1" in err, "E101" in err) == (65, True, True)
-    (tmp_path / "depth.toml").write_text(text.replace('score = "mlm"', 'score = "sop"'))
-    code, _, err = call(*TRAIN)
-    assert (code, "measure perplexity: no evaluation has the score sop" in err) == (2, True)
+    (tmp_path / "depth.toml").write_text(text.replace(old, new))
+    found, _, err = call(*asked)
+    assert (found, said in err) == (code, True), err
+    assert sum(line.startswith("error") for line in err.splitlines()) == 1
     assert not (tmp_path / "runs").exists()
 
 

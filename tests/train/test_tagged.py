@@ -9,7 +9,7 @@ import pytest
 from bertc.api import check, points
 from bertc.data import Silent, prepare
 from bertc.data.examples.word_spans import split_text
-from bertc.diagnostics import BertcError, DataError
+from bertc.diagnostics import BertcError, DataError, SpecError
 from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.inference.preview import preview
 from bertc.train.loop import train
@@ -73,11 +73,19 @@ def test_a_run_without_tags_is_refused(runs: Path, tmp_path: Path) -> None:
             prepare(resolved, tmp_path, Silent(), networks)
 
 
-def test_check_looks_at_taggers(runs: Path) -> None:
-    for folder, rest, message in (
-        ("mlm", "", "is no tagger"),
-        ("tagger", ', labels=["BIRDS"]', "no label BIRDS: it has BIRD, PLACE"),
-    ):
-        with pytest.raises(DataError, match=message):
-            check(text(f'mlm(unit=tagged("{runs / folder}"{rest}))'))
-    assert check(text(f'mlm(unit=tagged("{runs / "tagger"}"))')) == 1
+def test_check_looks_at_taggers(runs: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is no tagger"):
+        check(text(f'mlm(unit=tagged("{runs / "mlm"}"))'))
+    written = 'mlm(unit=tagged("{}", labels=[PLACE, BIRDS]))'.format(runs / "tagger")
+    with pytest.raises(SpecError) as refused:
+        check(text(written))
+    (found,) = refused.value.diagnostics
+    assert found.message.endswith("no label BIRDS: it has BIRD, PLACE")
+    assert (found.span.text, found.label, found.fix.replacement) == (
+        "BIRDS", "did you mean `BIRD`?", '"BIRD"'
+    )  # fmt: skip
+    assert check(text(written.replace("BIRDS", found.fix.replacement))) == 1
+    (tmp_path / "text.txt").touch()
+    for name, what in (("text.txt", "is a file"), ("spans.jsonl", "is not there")):
+        with pytest.raises(SpecError, match=f"{name} {what}: a tagger is the folder of a run that"):
+            check(text(f'mlm(unit=tagged("{tmp_path / name}"))'))

@@ -151,14 +151,14 @@ def test_without_a_part_to_judge_by_there_is_no_score(tuned, rows, tmp_path, cac
     tuned(f"classify('{rows}', label=bird, pair=question)")
     with pytest.raises(MissingInputError, match="classify: no dev part to score"):
         evaluate_run(tmp_path / "run", cache=cache, quiet=True)
-    with pytest.raises(MissingInputError, match="holds 1 runs") as told:
+    with pytest.raises(MissingInputError, match="holds 1 run") as told:
         predict(tmp_path, rows, device="cpu")
     assert str(tmp_path / "run") in told.value.help
 
 
 def test_the_folder_of_a_grid_names_its_runs(tuned, rows, tmp_path):
     tuned(spelled("classify", rows), "grid/seed=1")
-    with pytest.raises(MissingInputError, match="holds 1 runs") as told:
+    with pytest.raises(MissingInputError, match="holds 1 run") as told:
         evaluate_run(tmp_path / "grid", quiet=True)
     assert str(tmp_path / "grid" / "seed=1") in told.value.help
 

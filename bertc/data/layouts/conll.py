@@ -22,8 +22,8 @@ CONLL_U = {"upos": 3, "xpos": 4, "deprel": 7}
 CONLL_U_COLUMNS = 10
 
 LAYOUT_HELP = (
-    "a word a line with its tags behind it, in a file to predict perhaps none, and an empty line "
-    "after each sentence"
+    "a word a line with its tags behind it, an empty line after each sentence; in a file to "
+    "predict perhaps no tags, or a sentence a line"
 )
 """Help for files that are not of this layout, such as plain text."""
 
@@ -50,7 +50,13 @@ def tagging_parts(task: Tagging) -> DataParts:
 
 
 def read_tagging(task: Tagging, path: Path, labelled: bool) -> list[TaggedExample]:
-    """Read the sentences of a file; unless ``labelled``, it may have words only, one per line."""
+    """Read the sentences of a file; unless ``labelled``, it may have words only, one per line.
+
+    Or it is text then, a sentence a line, with spaces between words.
+    """
+    if not labelled and _is_text(task, path):
+        texts = (line.split() for _, line in _lines(path) if line.strip())
+        return [TaggedExample(str(i), tuple(words), ()) for i, words in enumerate(texts)]
     read = _conll_u if task.column in CONLL_U else _conll_2003
     sentences = list(read(path, task.column, labelled))
     if task.column == "ner":
@@ -66,6 +72,19 @@ def read_tagging(task: Tagging, path: Path, labelled: bool) -> list[TaggedExampl
         words = tuple(word.text for word in sentence)
         examples.append(TaggedExample(str(i), words, tags if all(tags) else ()))
     return examples
+
+
+def _is_text(task: Tagging, path: Path) -> bool:
+    """True if lines are sentences: no tabs, several words, and known tags behind few of them."""
+    rows = [line for _, line in _lines(path) if line.strip() and not line.startswith("-DOCSTART-")]
+    if not rows or any("\t" in line for line in rows):
+        return False
+    if task.column in CONLL_U:
+        return True
+    fields = [line.split() for line in rows]
+    tags = (each[CONLL_2003[task.column]] for each in fields if len(each) > 1)
+    tagged = sum(tag in task.labels for tag in tags)
+    return bool(task.labels) and max(map(len, fields)) > 1 and 2 * tagged < len(rows)
 
 
 def bio(tags: tuple[str, ...]) -> tuple[str, ...]:

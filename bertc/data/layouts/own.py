@@ -19,7 +19,7 @@ from bertc.data.layouts.squad import checked_answer
 from bertc.data.layouts.table import ExampleSource, table
 from bertc.data.sources.cells import known_label, label, number, text, texts, words
 from bertc.data.sources.tables import ColumnSelection
-from bertc.diagnostics import DataError
+from bertc.diagnostics import DataError, several
 from bertc.ir.data import Hf
 from bertc.ir.learning.answer import names_spans
 from bertc.ir.learning.custom_task import Choose, Classify, Embed, Read, Regress, Tag
@@ -150,7 +150,8 @@ def _tagged(task: Tag, source: ExampleSource, labelled: bool) -> Iterator[Tagged
             raise DataError(f"{place}: {task.words!r} has no words")
         if len(tags) != len(sentence) and (labelled or tags):
             raise DataError(
-                f"{place}: {len(sentence)} words and {len(tags)} tags", "a tag for each word"
+                f"{place}: {several(len(sentence), 'word')} and {several(len(tags), 'tag')}",
+                "a tag for each word",
             )
         if not task.labels or names_spans(task.labels):
             tags = bio(tags)

@@ -13,7 +13,7 @@ from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.word_networks import WordNetworks
 from bertc.data.rows.codes import Tagged, TextTags
 from bertc.data.sources.source import CorpusText, TextSource
-from bertc.data.tags.tagged import counts_by_tag, refuse_nothing_found, tag
+from bertc.data.tags.tagged import counts_by_tag, refuse_nothing_found, share_of, tag
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.diagnostics import DataError
 from bertc.ir.program.resolved import Resolved
@@ -57,7 +57,10 @@ def tag_texts(
                         networks,
                         progress,
                     )
-            refuse_nothing_found(name, labels, [tagged[name, text] for text in texts])
+            spans = [tagged[name, text] for text in texts]
+            refuse_nothing_found(name, labels, spans)
+            if labels:
+                progress.note(f"masked of what {name} found: {share_of(labels, spans)}")
     return tagged
 
 

@@ -23,10 +23,10 @@ from bertc.data.sources.source import TextSource
 from bertc.data.tags.span_file import SpanFile
 from bertc.data.tags.spans import Codes, Span
 from bertc.data.vocab.vocabulary import Vocabulary
-from bertc.diagnostics import DataError, listed
-from bertc.estimate.units import several
+from bertc.diagnostics import DataError, MissingInputError, listed, several
 from bertc.ir.program.taggers import refuse_unknown_labels
 from bertc.ir.terms.masking import is_span_file
+from bertc.passes.inputs import no_tagger
 
 VERSION = 1
 LABELS_NAMED = 5
@@ -82,7 +82,13 @@ class TrainedTagger:
 
 
 def tagger_of(source: str, networks: WordNetworks) -> Tagger:
-    """The tagger that a spec names."""
+    """The tagger that a spec names.
+
+    Raises:
+        MissingInputError: it is neither a folder nor a file of spans.
+    """
+    if wrong := no_tagger(source):
+        raise MissingInputError(*wrong)
     return SpanFile(source) if is_span_file(source) else TrainedTagger(source, networks)
 
 
@@ -186,6 +192,15 @@ def refuse_nothing_found(name: str, wanted: Sequence[str], tags: Sequence[TextTa
             if there
             else "name a tagger that learned this language and kind of text",
         )
+
+
+def share_of(wanted: Sequence[str], tags: Sequence[TextTags]) -> str:
+    """The share of all texts of a run that the labels to be masked have, in words."""
+    every = [count for each in tags for count in each.facts["counts"]]
+    spans = sum(number for label, number, _ in every if label in wanted)
+    tokens = sum(number for label, _, number in every if label in wanted)
+    share = tokens / max(1, sum(number for _, _, number in every))
+    return f"{several(spans, 'span')} with {share:.1%} of its tokens are {' or '.join(wanted)}"
 
 
 def counts_by_tag(tokens: Tokens, tags: TextTags, vocabulary: Vocabulary) -> NDArray[np.int64]:

@@ -13,6 +13,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from bertc.diagnostics import several
 from bertc.ir.base import Axis, Node, Probability, Width
 from bertc.ir.changing.targets import ByShare, Target
 from bertc.ir.network.encoder import Encoder
@@ -220,7 +221,8 @@ class Layers(_Removal, _Smaller):
     @property
     def misfit(self) -> str:
         """The reason why a network of ``depth`` layers cannot lose these; empty if it can."""
-        gone, there = self.removed, f"this network has {self.depth} layers, counted from 0"
+        gone = self.removed
+        there = f"this network has {several(self.depth, 'layer')}, counted from 0"
         if strange := [layer for layer in gone if not 0 <= layer < self.depth]:
             if isinstance(self.which, tuple):
                 return f"there is no layer {strange[0]}: {there}"
@@ -228,7 +230,7 @@ class Layers(_Removal, _Smaller):
         if len(set(gone)) < len(gone):
             return f"layer {next(n for n in gone if gone.count(n) > 1)} is named twice"
         if not gone:
-            return f"{self.which:.4g} of {self.depth} layers is none"
+            return f"{self.which:.4g} of {several(self.depth, 'layer')} is none"
         return "" if self.kept else "no layer would be left"
 
 

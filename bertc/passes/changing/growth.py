@@ -3,7 +3,7 @@
 from itertools import pairwise
 from typing import get_args
 
-from bertc.diagnostics import Diagnostics, Note
+from bertc.diagnostics import Diagnostics, Note, several
 from bertc.ir.changing.growth import (
     FromGenerator,
     FromRun,
@@ -54,7 +54,9 @@ def _something_grows(program: Complete, diagnostics: Diagnostics) -> None:
         grows = stage.layers > before if before else begins
         any_grows |= bool(before) and grows
         if "grow" in stage.own and not grows and not stage.begins_told:
-            why = f"the one before has {before} layers too" if before else "it is the first"
+            why = "it is the first"
+            if before:
+                why = f"the one before has {several(before, 'layer')} too"
             _nothing_grows(stage.own["grow"], f'in stage "{stage.name}": {why}', diagnostics)
         before = stage.layers
     if not any_grows and program.grow != Stack() and written(program.origins["grow"]):
@@ -129,7 +131,8 @@ def _refuse_shrinking(
     span = earlier.span("layers")
     diagnostics.error(
         "E260",
-        f'stage "{later.name}" has {after} layers, but stage "{earlier.name}" has {before}',
+        f'stage "{later.name}" has {several(after, "layer")}, '
+        f'but stage "{earlier.name}" has {before}',
         later.span("layers") or span,
         label="only prune = layers(...) removes layers",
         notes=note(f"layers = {before}", span),
@@ -245,5 +248,5 @@ def _identity_possible(
 
 def _grown_here(stage: StageSettings, before: int) -> tuple[Note, ...]:
     span = stage.span("layers")
-    message = f'stage "{stage.name}" grows from {before} to {stage.layers} layers'
+    message = f'stage "{stage.name}" grows from {before} to {several(stage.layers, "layer")}'
     return note(message, span)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from bertc.compress import WeightMap, weight_map
+from bertc.diagnostics import several
 from bertc.ir.changing.growth import FromGenerator, Kept, LowRank, Turned
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
@@ -72,14 +73,15 @@ def described(before: Stage, after: Stage, old: Mapping[str, Tensor], new: Model
         return f"the token table has rank {narrow_vr.shape[1]}, and {share:.2%} of its squares"
     if isinstance(after.grow, Kept):
         left = ", ".join(map(str, after.grow.layers))
-        return f"{after.layers} of {before.layers} layers are left: {left}"
+        return f"{after.layers} of {several(before.layers, 'layer')} left: {left}"
     if isinstance(after.grow, Turned):
         seen = "earlier tokens alone" if after.encoder.causal else "all tokens of a row"
         return f"stage {after.name} goes on with these weights, each token attending to {seen}"
     assert after.grow is not None, "only a stage whose network differs grows"
     if before.layers == after.layers:
         return f"stage {after.name} continues with these weights and a new optimiser"
-    return f"the network grows from {before.layers} to {after.layers} layers: {after.grow.kind}"
+    deeper = several(after.layers, "layer")
+    return f"the network grows from {before.layers} to {deeper}: {after.grow.kind}"
 
 
 def tiled(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bertc.compress import WeightMap, begins_as, changed_answers, fit, refusal
 from bertc.data import Vocabulary, differing_token, vocabulary_of
-from bertc.diagnostics import DataError
+from bertc.diagnostics import DataError, several
 from bertc.interop.loading import digest_of, read_checkpoint, read_model
 from bertc.interop.networks import summed
 from bertc.ir.changing.growth import (
@@ -191,7 +191,7 @@ def _removed(first: Stage, old: Resolved) -> list[str]:
     if not isinstance(first.grow, Kept):
         return []
     left = ", ".join(map(str, first.grow.layers))
-    return [f"{first.layers} of {old.encoder.depth} layers are left: {left}"]
+    return [f"{first.layers} of {several(old.encoder.depth, 'layer')} left: {left}"]
 
 
 def _tells(answer: Answer) -> str:

@@ -276,7 +276,7 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
         own(Choose), "a.jsonl", row(question="?", choices="ab", label=0), "a.jsonl:1", "a list of",
     ),
     "tag: more words than tags": (
-        own(Tag), "a.jsonl", row(words=["a", "b"], tags=["O"]), "a.jsonl:1", "2 words and 1 tags",
+        own(Tag), "a.jsonl", row(words=["a", "b"], tags=["O"]), "a.jsonl:1", "2 words and 1 tag",
     ),
     "tag: no words": (own(Tag), "a.jsonl", row(words=[], tags=[]), "a.jsonl:1", "no words"),
     "tag: unknown": (

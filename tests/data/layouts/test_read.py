@@ -228,6 +228,18 @@ def test_any_file_of_the_layout_is_read(tmp_path: Path, kind: type) -> None:
             assert answer == ()
 
 
+@pytest.mark.parametrize(("column", "tags"), [("ner", ("B-BIRD", "O")), ("upos", ("NOUN", "VERB"))])
+def test_taggers_read_text_too(tmp_path: Path, column: str, tags: tuple[str, ...]) -> None:
+    task, file = Tagging(data="x", column=column, labels=tags), tmp_path / "text.txt"  # type: ignore[arg-type]
+    file.write_text("the hen sat\n\ntwo ducks swam by\nquack\n")
+    read = [example.words for example in read_examples(task, file)]  # type: ignore[union-attr]
+    assert read == [("the", "hen", "sat"), ("two", "ducks", "swam", "by"), ("quack",)]
+    if column == "ner":
+        file.write_text("the DT X O\nhen NN X B-BIRD\nsat VB X\n")
+        with pytest.raises(DataError, match="3 columns, those before have 4"):
+            read_examples(task, file)
+
+
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     return tmp_path / "data"

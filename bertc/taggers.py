@@ -1,0 +1,50 @@
+"""Labels of runs that tag the text of others, which only their folders know."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from json import dumps
+from pathlib import Path
+
+from bertc.diagnostics import DataError, Diagnostics, Fix, listed, nearest
+from bertc.interop.folders import RESOLVED, read_network
+from bertc.ir.program.complete import Complete
+from bertc.ir.program.taggers import span_labels, tag_names
+from bertc.ir.program.written import Origin
+from bertc.ir.terms.masking import TaggedUnit, is_span_file
+from bertc.storage.paths import is_taken
+
+
+def labels_fit(program: Complete, diagnostics: Diagnostics) -> None:
+    """Report labels of spans to mask that their tagger did not learn, as far as it is there."""
+    for unit, number, origin in _units(program):
+        with suppress(DataError):  # what is no tagger is told where it is asked
+            known = _labels(unit.source)
+            for place, label in enumerate(unit.labels):
+                if known and label not in known:
+                    near = nearest(label, known)
+                    where = (number, "objective", "unit", "labels", place)
+                    span = origin.parts.get(where)
+                    diagnostics.error(
+                        "E103",
+                        f"{unit.source} has no label {label}: it has {listed(known)}",
+                        span or origin.span,
+                        label=f"did you mean `{near}`?" if near else "",
+                        help=f"labels=[{', '.join(map(dumps, known))}]",
+                        fix=Fix(span, dumps(near)) if span and near else None,
+                    )
+
+
+def _units(program: Complete) -> Iterator[tuple[TaggedUnit, int, Origin]]:
+    """Units that a tagger finds, each with the number of its term, and where that is written."""
+    for stage in program.stages:
+        for number, term in enumerate(stage.objective):
+            unit = term.objective.masks.unit if term.objective.masks else None
+            if isinstance(unit, TaggedUnit):
+                yield unit, number, stage.origins["objective"]
+
+
+def _labels(source: str) -> tuple[str, ...]:
+    """The labels of a run's spans; none if it is no run of this tool, or not there."""
+    if is_span_file(source) or not is_taken(Path(source) / RESOLVED):
+        return ()
+    return span_labels(tag_names(read_network(Path(source)), source))
