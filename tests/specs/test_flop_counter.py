@@ -95,16 +95,16 @@ def as_zipf_says(stage: Stage) -> Callable[[torch.Tensor, int], list[torch.Tenso
 
 
 def shallow(name: str) -> list[str]:
-    """Six layers of those that are alike, so that the cost of counting does not grow with depth.
+    """Three layers of those that are alike, so that the cost of counting does not grow with depth.
 
-    Windows, if there are any, repeat within them; layers of stages, of different widths, or that
-    share weights or are pruned, stay as they are.
+    The first, the last and one between. Layers of stages, of different widths, or that share
+    weights or are pruned, stay as they are; windows are taken away below.
     """
     (resolved, *_) = points(name)
     encoder, alike = resolved.encoder, len({*resolved.encoder.layers}) == 1
     same = all(stage.encoder == encoder for stage in resolved.stages)
     own = all(owner == [*range(encoder.depth)] for owner in map(list, encoder.owners.values()))
-    return ["layers=6"] if alike and same and own and encoder.depth > 6 else []
+    return ["layers=3"] if alike and same and own and encoder.depth > 3 else []
 
 
 def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[int, int]:
