@@ -30,7 +30,7 @@ from bertc.objectives import (
 )
 from bertc.objectives.softmax import adaptive
 from bertc.step.objective import make_objective
-from tests.shipped import STRUCTURES
+from tests.shipped import PROGRAMS, STRUCTURES
 
 BATCH = 2
 
@@ -100,7 +100,7 @@ def shallow(name: str) -> list[str]:
     The first, the last and one between. Layers of stages, of different widths, or that share
     weights or are pruned, stay as they are; windows are taken away below.
     """
-    (resolved, *_) = points(name)
+    (resolved, *_) = PROGRAMS[name]
     encoder, alike = resolved.encoder, len({*resolved.encoder.layers}) == 1
     same = all(stage.encoder == encoder for stage in resolved.stages)
     own = all(owner == [*range(encoder.depth)] for owner in map(list, encoder.owners.values()))
@@ -128,7 +128,7 @@ def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[int, int]:
 def test_torch_counts_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Windows are counted as their queries see them, and computed in blocks of more keys: their own
     # counts are held by tests/nn/test_positions.py.
-    attention = points(name)[0].encoder.attention
+    attention = PROGRAMS[name][0].encoder.attention
     whole = ["attention=full(bias=false)"] if attention.at(1).reach else []
     sets = [f"batch={BATCH}", f"microbatch={BATCH}", "batch_warmup=none", *whole]
     resolved = points(name, [*sets, *shallow(name)])[0]
