@@ -13,8 +13,9 @@ def _reads_text_alone(programs: tuple[Resolved, ...]) -> bool:
     return not any(stage.tasks or stage.allocated != stage.learned for stage in stages)
 
 
-_PROGRAMS = {name: points(name) for name in sorted(shipped_specs())}
-PRETRAINING = [name for name, programs in _PROGRAMS.items() if _reads_text_alone(programs)]
+PROGRAMS = {name: points(name) for name in sorted(shipped_specs())}
+"""The points of every shipped spec."""
+PRETRAINING = [name for name, programs in PROGRAMS.items() if _reads_text_alone(programs)]
 """Shipped specs without tasks and teachers, of which those in ``kinds`` are small examples."""
 
 
@@ -51,7 +52,7 @@ def _smallest_of_each(kind: Callable[[Stage], str]) -> list[str]:
     """Of the specs whose stages are of the same kinds, the smallest."""
     found = dict[frozenset[str], tuple[int, str]]()
     for name in PRETRAINING:
-        first = _PROGRAMS[name][0]
+        first = PROGRAMS[name][0]
         size = len(first.encoder.layers) * first.encoder.hidden**2
         key = frozenset(map(kind, first.stages))
         found[key] = min(found.get(key, (size, name)), (size, name))

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -68,13 +69,19 @@ class Progress:
             DataError: if a part of it is not what a run writes; names ``place`` and the part.
         """
         try:
-            progress = TypeAdapter(Progress).validate_json(json.dumps(content))
+            progress = _progress_type().validate_json(json.dumps(content))
         except ValidationError as error:
             part = ".".join(map(str, error.errors()[0]["loc"]))
             raise _damaged(place, part) from None
         if progress.sums.losses.keys() != progress.sums.counted.keys():
             raise _damaged(place, "sums")
         return progress
+
+
+@cache
+def _progress_type() -> TypeAdapter[Progress]:
+    """Made once: it takes longer than reading a progress."""
+    return TypeAdapter(Progress)
 
 
 def _damaged(place: str, part: str) -> DataError:

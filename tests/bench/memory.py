@@ -25,7 +25,7 @@ import sys
 from pathlib import Path
 
 import torch
-from torch.profiler import ProfilerActivity, profile
+from torch.autograd.profiler import profile
 
 from bertc.api import resolve
 from bertc.estimate import estimate
@@ -102,11 +102,11 @@ STEPS = 2
 def allocated_bytes(resolved: Resolved) -> int:
     """The most bytes that torch had given out at any moment, from making the model on."""
     gc.collect()  # what an earlier model left is not to be let go while this one is watched
-    cpu = [ProfilerActivity.CPU]
-    with profile(activities=cpu, profile_memory=True, acc_events=True) as profiler:
+    # Not torch.profiler, which makes a tree of all operations of what it recorded.
+    with profile(profile_memory=True) as profiler:
         _steps(resolved)
-    assert profiler.profiler, "a profiler that has run holds its results"
-    events = profiler.profiler.kineto_results.events()
+    assert profiler.kineto_results, "a profiler that has run holds its results"
+    events = profiler.kineto_results.events()
     used = peak = 0
     for event in sorted((e for e in events if e.name() == "[memory]"), key=lambda e: e.start_ns()):
         used += event.nbytes()

@@ -30,7 +30,7 @@ from bertc.objectives import (
 )
 from bertc.objectives.softmax import adaptive
 from bertc.step.objective import make_objective
-from tests.shipped import STRUCTURES
+from tests.shipped import PROGRAMS, STRUCTURES
 
 BATCH = 2
 
@@ -95,16 +95,16 @@ def as_zipf_says(stage: Stage) -> Callable[[torch.Tensor, int], list[torch.Tenso
 
 
 def shallow(name: str) -> list[str]:
-    """Six layers of those that are alike, so that the cost of counting does not grow with depth.
+    """Three layers of those that are alike, so that the cost of counting does not grow with depth.
 
-    Windows, if there are any, repeat within them; layers of stages, of different widths, or that
-    share weights or are pruned, stay as they are.
+    The first, the last and one between. Layers of stages, of different widths, or that share
+    weights or are pruned, stay as they are; windows are taken away below.
     """
-    (resolved, *_) = points(name)
+    (resolved, *_) = PROGRAMS[name]
     encoder, alike = resolved.encoder, len({*resolved.encoder.layers}) == 1
     same = all(stage.encoder == encoder for stage in resolved.stages)
     own = all(owner == [*range(encoder.depth)] for owner in map(list, encoder.owners.values()))
-    return ["layers=6"] if alike and same and own and encoder.depth > 6 else []
+    return ["layers=3"] if alike and same and own and encoder.depth > 3 else []
 
 
 def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[int, int]:
@@ -128,7 +128,7 @@ def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[int, int]:
 def test_torch_counts_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Windows are counted as their queries see them, and computed in blocks of more keys: their own
     # counts are held by tests/nn/test_positions.py.
-    attention = points(name)[0].encoder.attention
+    attention = PROGRAMS[name][0].encoder.attention
     whole = ["attention=full(bias=false)"] if attention.at(1).reach else []
     sets = [f"batch={BATCH}", f"microbatch={BATCH}", "batch_warmup=none", *whole]
     resolved = points(name, [*sets, *shallow(name)])[0]

@@ -11,6 +11,7 @@ from bertc.ir.program.model import model_weights
 from bertc.nn import build
 from bertc.resources import shipped_specs
 from bertc.syntax import format_text
+from tests.shipped import PROGRAMS
 
 SPECS = shipped_specs()
 SETTING = re.compile(r"(?:^|[{ ])([a-z_]+) ?= ?(?![=])")
@@ -88,7 +89,7 @@ def test_canonical(name: str) -> None:
 
 @pytest.mark.parametrize("name", SPECS)
 def test_counted_is_built(name: str) -> None:
-    for point in points(name):
+    for point in PROGRAMS[name]:
         model = build(point, device="meta")
         built = {name: tuple(p.shape) for name, p in model.named_parameters()}
         assert built == {weight.name: weight.shape for weight in model_weights(point)}

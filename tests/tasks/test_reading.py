@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from torchmetrics.functional.text import squad as torchmetrics_squad
 
 from bertc.data.layouts.example import QuestionExample
 from bertc.diagnostics import DataError
@@ -17,6 +16,9 @@ def question(*right: str, key: str = "1") -> QuestionExample:
 
 
 def test_answers_are_judged_as_by_torchmetrics() -> None:
+    # Importing it takes a second, which every process that collects tests would pay.
+    from torchmetrics.functional.text import squad as torchmetrics_squad
+
     rng = np.random.default_rng(5)
 
     def text() -> str:

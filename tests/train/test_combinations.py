@@ -3,11 +3,8 @@
 import itertools
 import json
 import math
-from functools import partial
 
 import pytest
-import torch
-from torch._dynamo.utils import counters
 
 from bertc.api import points
 from bertc.diagnostics import SpecError
@@ -100,17 +97,3 @@ def test_a_combination_trains_or_is_refused(objective, corpus_file, pairs, cache
         trained += 1
     # Only what hides tokens from one that sees what stands before is refused altogether.
     assert (trained > 0) == (objective != "mlm + clm")
-
-
-@pytest.mark.filterwarnings("ignore")  # The compiler's own.
-def test_two_networks_can_be_traced_whole(corpus_file, pairs, cache, tmp_path, monkeypatch):
-    """As far as code is made of it, which takes longer and is tried elsewhere."""
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
-    own = settings("rtd(over=masked) + mlm + sop", str(corpus_file), pairs)
-    (resolved,) = points("layers=2", [*TOY, *own, "compile=on"])
-    torch.compiler.reset()
-    counters.clear()
-    train(resolved, tmp_path / "run", cache=cache, quiet=True)
-    assert not counters["graph_break"]
-    # Embeddings, layer, last layer and loss of each network, for training and for evaluation.
-    assert counters["stats"]["unique_graphs"] <= 2 * 4 * 2

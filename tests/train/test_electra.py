@@ -31,8 +31,8 @@ CALM = Dropout(hidden=0, attention=0)
 IN_TURN = {
     "generator": GeneratorNetwork(size=1, tie="tokens"),
     "stages": {
-        "tell": {"steps": 6, "objective": (Term(objective=MASKS),)},
-        "find": {"steps": 6, "objective": (Term(objective=Rtd(over="masked")),)},
+        "tell": {"steps": 3, "objective": (Term(objective=MASKS),)},
+        "find": {"steps": 3, "objective": (Term(objective=Rtd(over="masked")),)},
     },
 }
 RUNS = {
@@ -41,8 +41,8 @@ RUNS = {
     "one after the other": {
         "generator": GeneratorNetwork(size=1, heads=2),
         "stages": {
-            "tell": {"steps": 6, "objective": (Term(objective=MASKS),)},
-            "find": {"steps": 6, "objective": (Term(objective=Rtd()),), "grow": FromGenerator()},
+            "tell": {"steps": 3, "objective": (Term(objective=MASKS),)},
+            "find": {"steps": 3, "objective": (Term(objective=Rtd()),), "grow": FromGenerator()},
         },
     },
     "packed": {**HALF, "pack": True, "seq": 64, "microbatch": 4},
@@ -74,9 +74,9 @@ def go(tmp_path, cache):
 
 @pytest.mark.parametrize("name", RUNS)
 def test_resuming_is_never_having_stopped(go, tiny, tmp_path, monkeypatch, same_run, name):
-    resolved = tiny(save_every=100, **RUNS[name])
+    resolved = tiny(**{"steps": 6, "save_every": 100, "eval_every": 3, **RUNS[name]})
     go(resolved, "straight")
-    for step in (3, 7):
+    for step in (2, 4):
         with pytest.raises(StoppedError):
             stop_after(monkeypatch, step, lambda: go(resolved, "broken", resume=True))
     go(resolved, "broken", resume=True)
@@ -108,11 +108,11 @@ def test_both_are_learned(go, tiny, tmp_path):
 
 
 def test_a_stage_leaves_the_other_network_alone(go, tiny, tmp_path):
-    resolved = tiny(save_every=6, keep=3, **IN_TURN)
+    resolved = tiny(save_every=3, keep=3, **IN_TURN)
     go(resolved)
     first, last = (
         load_file(tmp_path / "run" / "checkpoints" / f"step-{n:08d}" / "weights.safetensors")
-        for n in (6, 12)
+        for n in (3, 6)
     )
     moved = {name for name, tensor in first.items() if not torch.equal(tensor, last[name])}
     assert not any(name.startswith(("generator.", "heads.mlm")) for name in moved)

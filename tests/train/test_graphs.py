@@ -11,10 +11,12 @@ from unittest.mock import patch
 
 import pytest
 import torch
+from torch._dynamo.utils import counters
 
 from bertc.api import resolve
 from bertc.host.graphs import graphs_so_far
-from bertc.ir.learning.objective import Mlm, Sop, Term
+from bertc.ir.learning.objective import Mlm, Rtd, Sop, Term
+from bertc.ir.network.generator import GeneratorNetwork
 from bertc.objectives import MicroBatch
 from bertc.step.feed import to_inputs
 from bertc.step.step import TrainStep
@@ -79,7 +81,7 @@ def test_what_the_compiled_step_scatters(name: str) -> None:
 
 
 def test_a_run_compiles_in_the_first_step_of_a_stage_alone(tiny, tmp_path, monkeypatch, cache):
-    """The text, the rate and the stage change; the graphs of a stage stay."""
+    """The text, the rate and the stage change; the graphs of a stage stay, and none is broken."""
     seen: list[int] = []
     real = TrainStep.__call__
 
@@ -90,13 +92,21 @@ def test_a_run_compiles_in_the_first_step_of_a_stage_alone(tiny, tmp_path, monke
 
     monkeypatch.setattr(TrainStep, "__call__", call)
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
-    pairs = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
-    stages = {"short": {"steps": 20, "seq": 16}, "long": {"steps": 20, "objective": pairs}}
-    resolved = tiny(stages=stages, compile="on", microbatch=4, eval_every=8, save_every=40)
+    counters.clear()
+    both = tuple(Term(objective=each) for each in (Rtd(over="masked"), Mlm(), Sop()))
+    stages = {"short": {"steps": 20, "seq": 16}, "long": {"steps": 20, "objective": both}}
+    resolved = tiny(
+        stages=stages, compile="on", microbatch=4, eval_every=8, save_every=40,
+        generator=GeneratorNetwork(size=0.5),
+    )  # fmt: skip
     train(resolved, tmp_path / "run", cache=cache, quiet=True)
     assert len(seen) == 40
     assert len(set(seen[:20])) == len(set(seen[20:])) == 1
     assert seen[0] < seen[-1]
+    assert not counters["graph_break"]
+    # Embeddings, layer, last layer and loss, for training and for evaluation: of the generator in
+    # the first stage, in the second of two networks.
+    assert counters["stats"]["unique_graphs"] <= (1 + 2) * 4 * 2
 
 
 @pytest.mark.parametrize("elsewhere", ["a GPU", "compiled"])

@@ -23,7 +23,8 @@ from bertc.train.beginning.growth import grown
 from bertc.train.loop import train
 
 RTD = (Term(objective=Rtd(), weight=50), Term(objective=Mlm()))
-STAGES = {"flat": {"layers": 1, "steps": 10}, "deep": {"layers": 2, "steps": 14}}
+STAGES = {"flat": {"layers": 1, "steps": 6}, "deep": {"layers": 2, "steps": 6}}
+OFTEN = {"save_every": 2, "eval_every": 4}
 
 
 def begun(resolved, seed=3):
@@ -179,17 +180,17 @@ def test_a_run_that_grows_is_the_same_however_resumed(
     settings,
     cache,
 ):
-    resolved = tiny(stages=STAGES, **settings)
+    resolved = tiny(stages=STAGES, **OFTEN, **settings)
     options = {"cache": cache, "quiet": True}
     train(resolved, tmp_path / "straight", **options)
     run = tmp_path / "stopped"
-    for step in (8, 10, 12, 20):  # in the first stage, at the boundary, in the second stage
+    for step in (4, 6, 8, 10):  # in the first stage, at the boundary, in the second stage
         with monkeypatch.context() as patch:
             _Stop(patch, step)
             with pytest.raises(StoppedError):
-                train(resolved, run, resume=step > 8, **options)
+                train(resolved, run, resume=step > 4, **options)
         # Until it goes on, the network is as deep as the checkpoint.
-        depth = 1 if step <= 10 else 2
+        depth = 1 if step <= 6 else 2
         reached, tensors = read_model(run)
         assert len(reached.encoder.layers) == depth
         assert ("encoder.ffn.1.norm.weight" in tensors) == (
@@ -204,7 +205,7 @@ def test_a_run_that_grows_is_the_same_however_resumed(
 def test_a_kill_between_the_stages_goes_on_from_the_end_of_the_first(
     tiny, tmp_path, same_run, cache
 ):
-    resolved = tiny(stages=STAGES)
+    resolved = tiny(stages=STAGES, **OFTEN)
     options = {"cache": cache, "quiet": True}
     train(resolved, tmp_path / "straight", **options)
     run = tmp_path / "killed"
@@ -232,12 +233,12 @@ def test_the_count_of_updates_begins_again_with_the_moments(tiny):
 def test_what_changed_in_growing_is_named(tiny, tmp_path, cache):
     options = {"cache": cache, "quiet": True}
     train(tiny(stages=STAGES), tmp_path / "run", **options)
-    other = {**STAGES, "deep": {"layers": 3, "steps": 14, "grow": Interleave()}}
+    other = {**STAGES, "deep": {"layers": 3, "steps": 6, "grow": Interleave()}}
     with pytest.raises(ResumeRefusedError) as refused:
         train(tiny(stages=other), tmp_path / "run", resume=True, **options)
     assert "deep.layers: 2 -> 3" in refused.value.message
     assert "deep.grow: stack -> interleave" in refused.value.message
-    same = {**STAGES, "deep": {"layers": 1, "steps": 14}}
+    same = {**STAGES, "deep": {"layers": 1, "steps": 6}}
     with pytest.raises(ResumeRefusedError, match="deep.layers: 2 -> 1"):
         train(tiny(stages=same), tmp_path / "run", resume=True, **options)
 
@@ -260,13 +261,20 @@ OBJECTIVES = {
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize(("share", "grow"), GROWN, ids=lambda node: node.kind)
 def test_growing_combines(tiny, tmp_path_factory, objective, share, grow):
-    stages = {"flat": {"layers": 2, "steps": 2}, "deep": {"layers": 4, "steps": 3, "grow": grow}}
-    settings = {"embedding": 16, "recompute": "on", "share": share, **OBJECTIVES[objective]}
+    stages = {"flat": {"layers": 2, "steps": 1}, "deep": {"layers": 4, "steps": 2, "grow": grow}}
+    settings = {
+        "batch": 4,
+        "eval_examples": 8,
+        "embedding": 16,
+        "recompute": "on",
+        "share": share,
+        **OBJECTIVES[objective],
+    }
     resolved = tiny(stages=stages, **settings)
     folder = tmp_path_factory.mktemp("run")
     cache = tmp_path_factory.getbasetemp() / "growing"
     report = train(resolved, folder / "run", cache=cache, quiet=True)
-    assert report.step == 5
+    assert report.step == 3
     assert len(read_model(folder / "run")[0].encoder.layers) == 4
 
 
@@ -275,6 +283,7 @@ def test_a_memory_begins_again_where_the_network_grows(
 ):
     resolved = tiny(
         stages=STAGES,
+        **OFTEN,
         objective=(Term(objective=Clm()),),
         memory=16,
         attention=RelativeAttention(),
@@ -283,7 +292,7 @@ def test_a_memory_begins_again_where_the_network_grows(
     options = {"cache": cache, "quiet": True}
     train(resolved, tmp_path / "straight", **options)
     run = tmp_path / "stopped"
-    for step in (8, 10, 12):
+    for step in (4, 6, 8):
         with monkeypatch.context() as patch:
             _Stop(patch, step)
             with pytest.raises(StoppedError):

@@ -37,6 +37,7 @@ from bertc.ir.vocabulary import TokenizerFile
 from bertc.planning.world import World
 from bertc.runs import checkpoints
 from bertc.step.step import TrainStep
+from bertc.storage.paths import cache_folder
 from bertc.train import finish, phase
 from bertc.train.loop import train
 from bertc.train.session import Session, Watched
@@ -44,10 +45,11 @@ from bertc.train.session import Session, Watched
 PAIRS = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
 ELECTRA = (Term(objective=Rtd(), weight=50), Term(objective=Mlm()))
 IN_TURN = {
-    "tell": {"steps": 6, "objective": (Term(objective=Mlm()),)},
-    "find": {"steps": 6, "objective": (Term(objective=Rtd()),)},
+    "tell": {"steps": 3, "objective": (Term(objective=Mlm()),)},
+    "find": {"steps": 3, "objective": (Term(objective=Rtd()),)},
 }
 CALM = Dropout(hidden=0, attention=0)
+SHORT = {"steps": 6, "eval_every": 3}
 AT_THE_END = {"save_every": 100}  # that runs save on the way is held where they are killed
 SECONDS = 600  # longer than any of these runs takes on a busy machine
 
@@ -128,7 +130,7 @@ def straight(resolved, tmp_path, name="one"):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"steps": 50, "log_every": 1, "eval_every": 25, "microbatch": 4},
+        {"steps": 16, "log_every": 1, "eval_every": 8, "microbatch": 4},
         {"optimizer": Lamb(lr=1e-2, warmup=2), "share": ShareAll(), "norm": PreNorm()},
         {
             "objective": ELECTRA,
@@ -142,12 +144,17 @@ def straight(resolved, tmp_path, name="one"):
             "embedding": 16,
             "optimizer": StableAdam(lr=1e-2, warmup=2),
         },
-        {"heads": 4, "prune": Heads(share=0.5, every=0.25, examples=24), "microbatch": 2},
+        {
+            "heads": 4,
+            "prune": Heads(share=0.5, every=0.25, examples=24),
+            "microbatch": 2,
+            "steps": 12,
+        },
     ],
     ids=["adam", "lamb", "electra", "in turn", "pruned"],
 )
 def test_two_processes_learn_what_one_does(together, tiny, tmp_path, settings):
-    settings = {"dropout": CALM, "objective": PAIRS, **AT_THE_END, **settings}
+    settings = {"dropout": CALM, "objective": PAIRS, **SHORT, **AT_THE_END, **settings}
     one = straight(tiny(**settings), tmp_path)
     for strategy, harm in (("ddp", hold_gradients_in_place), ("fsdp", None)):
         codes, said = together(2, tiny(**settings, strategy=strategy), strategy, harm)
@@ -176,6 +183,7 @@ def test_a_memory_is_each_process_own_and_any_number_takes_it_up(
 ):
     settings = {
         **settings, **AT_THE_END, "dropout": CALM, "memory": 30, "log_every": 1, "microbatch": 2,
+        "steps": 8, "eval_every": 4,
     }  # fmt: skip
     one = straight(tiny(**settings), tmp_path)
     for strategy in ("ddp", "fsdp"):
@@ -281,16 +289,17 @@ def test_killed_and_resumed_is_never_having_stopped(together, tiny, tmp_path, sa
 @pytest.mark.parametrize(
     ("strategy", "step", "saved"),
     # At the boundary, where steps begin to be another network's; later.
-    [("ddp", 6, 4), ("fsdp", 11, 8)],
+    [("ddp", 4, 2), ("fsdp", 7, 6)],
 )
 def test_a_network_grows_in_all_processes(
     together, tiny, tmp_path, same_run, strategy, step, saved
 ):
     stages = {
-        "flat": {"layers": 1, "steps": 6},
-        "deep": {"layers": 2, "steps": 8, "grow": Stack(moments="carry")},
+        "flat": {"layers": 1, "steps": 4},
+        "deep": {"layers": 2, "steps": 4, "grow": Stack(moments="carry")},
     }
-    resolved = tiny(dropout=CALM, objective=PAIRS, stages=stages, strategy=strategy)
+    settings = {"dropout": CALM, "objective": PAIRS, "save_every": 2, "eval_every": 4}
+    resolved = tiny(**settings, stages=stages, strategy=strategy)
     one = straight(resolved, tmp_path)
     assert together(2, resolved, "straight") == ([0, 0], [])
     assert losses(tmp_path / "straight") == pytest.approx(one, rel=1e-5, abs=1e-6)
@@ -308,7 +317,7 @@ def test_all_processes_begin_with_the_weights_of_another_run(together, tiny, tmp
     init = FromRun(path=str(source))
     for strategy in ("ddp", "fsdp"):
         settings = {"init": init, "vocab": vocabulary, "layers": 4, "dropout": CALM}
-        resolved = tiny(**settings, **AT_THE_END, strategy=strategy)
+        resolved = tiny(**settings, **SHORT, **AT_THE_END, strategy=strategy)
         one = straight(resolved, tmp_path, f"one-{strategy}")
         assert together(2, resolved, strategy) == ([0, 0], [])
         assert losses(tmp_path / strategy) == pytest.approx(one, rel=1e-5, abs=1e-6)
@@ -427,6 +436,8 @@ def test_the_command_starts_processes_and_ends_with_the_code_of_the_run(
         train(points(str(spec))[0], run, cache=cache, quiet=True, goes_on=lambda: False)
     began, end = newest_step(run), time.monotonic() + SECONDS
     assert began == 4
+    # Compiled already, where there is a compiler.
+    (cache / "kernels").symlink_to(cache_folder() / "kernels")
     environment = {"BERTC_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
     launcher = processes.Process(target=command, args=(said, sys.executable), kwargs=environment)
     launcher.start()

@@ -86,7 +86,8 @@ def test_a_layer_is_gathered_at_once(together, tiny, tmp_path, settings, close):
 
 def test_four_processes_and_two_exchange_checkpoints(together, tiny, tmp_path):
     """Whole weights and parts of them, each from the other's."""
-    settings = {"dropout": CALM, "objective": PAIRS, "log_every": 1, "microbatch": 2, **AT_THE_END}
+    settings = {"dropout": CALM, "objective": PAIRS, "log_every": 1, "microbatch": 2,
+                "steps": 8, "eval_every": 4, **AT_THE_END}  # fmt: skip
     one = straight(tiny(**settings), tmp_path)
     for first, then in (("ddp", "fsdp"), ("fsdp", "ddp")):
         run = f"{first} by four"

@@ -6,7 +6,7 @@ import pytest
 
 from bertc.api import points
 from bertc.train.loop import train
-from tests.shipped import SYSTEMS
+from tests.shipped import PROGRAMS, SYSTEMS
 
 TOY = ["layers=2", "hidden=32", "heads=2", "head_dim=16", "ffn=64", "seq=32", "batch=16",
        "steps=30", "log_every=1", "eval_every=30", "save_every=30", "eval_examples=32",
@@ -26,7 +26,7 @@ def cache(tmp_path_factory):
 @pytest.mark.parametrize("spec", [*PLAIN, MIXED], ids=[*PLAIN, "mixed"])
 def test_the_loss_falls(spec, corpus_file, cache, tmp_path):
     toy = [*TOY, f'data=files("{corpus_file}", sentences=lines)']
-    first = points(spec)[0]
+    first = (PROGRAMS[spec] if spec in PROGRAMS else points(spec))[0]
     if first.stages[0].optimizer.schedule.kind == "inverse-sqrt":
         # Without a warm-up the rate would be gone before anything is learned.
         toy.append("optimizer=adamw(lr=1e-3, warmup=10, schedule=inverse-sqrt)")

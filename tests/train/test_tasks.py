@@ -151,7 +151,7 @@ KINDS = [node.model_fields["kind"].default for node in get_args(get_args(AnyTask
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_learned_judged_and_predicted(go, farm, tmp_path, kind, cache):
-    spec = NETWORK + farm["text"] + FAST + f"task={farm[kind]} steps=60 seed=2"
+    spec = NETWORK + farm["text"] + FAST + f"task={farm[kind]} steps=30 seed=2"
     report = go(spec)
     ((title, parts),) = report.evaluation.scores.items()
     for scores in parts.values():
@@ -249,10 +249,10 @@ def test_regression_follows_the_score(go, farm):
 def test_resuming_is_never_having_stopped(go, farm, tmp_path, monkeypatch, same_run, kind, extra):
     spec = (
         NETWORK.replace("dropout=0", "dropout=0.1") + farm["text"]
-        + f"task={farm[kind]} steps=12 eval_every=5 save_every=100 {extra}"
+        + f"task={farm[kind]} steps=6 eval_every=3 save_every=100 {extra}"
     )  # fmt: skip
     go(spec, "straight")
-    for step in (2, 7):
+    for step in (2, 4):
         with pytest.raises(StoppedError):
             stop_after(monkeypatch, step, lambda: go(spec, "broken", resume=True))
     go(spec, "broken", resume=True)

@@ -4,6 +4,8 @@ A setting declared with ``default`` has that constant unless written. One declar
 is computed from others by a pass, as its rule says.
 """
 
+from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -247,7 +249,8 @@ STAGE_SETTINGS = (
 """The settings a ``stage`` block may change; all others hold for the whole run."""
 
 
-def aliases() -> dict[str, str]:
+@cache
+def aliases() -> Mapping[str, str]:
     """The papers' letters and the settings that they abbreviate, ``{"L": "layers", ...}``."""
     return {
         str(extra["alias"]): name

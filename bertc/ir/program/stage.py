@@ -217,12 +217,13 @@ class Stage(Node):
 
     def networks(self) -> tuple[Network, ...]:
         """Networks in use, in the order of their forward passes."""
-        found = []
-        for network in sorted(self.allocated, key=lambda each: READ_IN_ORDER.index(each.role)):
-            own = [t for t in self.objective if self.learner(t.objective).name == network.name]
-            if scored := self._scored(network, terms := tuple(own)):
-                main = network.role == "trained"
-                memory = self.memory if main else 0
+        found, row, allocated = [], self.row, self.allocated
+        learns = {False: allocated[0].name, True: (self.sampled or allocated[0]).name}
+        for network in sorted(allocated, key=lambda each: READ_IN_ORDER.index(each.role)):
+            own = [t for t in self.objective if learns[t.objective.predicts_masked] == network.name]
+            if scored := self._scored(network, terms := tuple(own), row):
+                trained = network.role == "trained"
+                memory = self.memory if trained else 0
                 wanted, depth = wanted_by(scored, network, memory), network.body.depth
                 every = network.body.pools_rows or wanted.reads_all_of(depth)
                 found.append(
@@ -230,18 +231,20 @@ class Stage(Node):
                         network,
                         terms=terms,
                         scored=scored,
-                        rows=self.row,
-                        num_outputs=None if every else self._outputs(network, scored),
-                        num_decoded=self._outputs(network, scored, decoded=True),
+                        rows=row,
+                        num_outputs=None if every else self._outputs(network, scored, row),
+                        num_decoded=self._outputs(network, scored, row, decoded=True),
                         wanted=wanted,
-                        query_states=self.query_states() if main else 0,
+                        query_states=self.query_states() if trained else 0,
                         directions=self.directions,
                         memory=memory,
                     )
                 )
         return tuple(found)
 
-    def _scored(self, network: Network, terms: tuple[Term, ...]) -> tuple[Objective, ...]:
+    def _scored(
+        self, network: Network, terms: tuple[Term, ...], row: RowShape
+    ) -> tuple[Objective, ...]:
         """The objectives that a network is at work for: its own, or those of networks after it."""
         every = [term.objective for term in self.objective]
         own: Sequence[Objective] = [term.objective for term in terms]
@@ -249,14 +252,14 @@ class Stage(Node):
             own = [one for one in every if one.taught]
         elif network.role == "sampled" and any(one.needs_replacements for one in every):
             own = own or self.masked_terms()
-        return one_a_head(own, self.row)
+        return one_a_head(own, row)
 
     def _outputs(
-        self, network: Network, scored: tuple[Objective, ...], *, decoded: bool = False
+        self, network: Network, scored: tuple[Objective, ...], row: RowShape, decoded: bool = False
     ) -> int | None:
         """Number of last states per row that these read, or of decoded ones; None: all."""
         own = (one for one in scored if network.decodes(one) == decoded)
-        read = states_read(own, self.row, varying=self.rows_vary)
+        read = states_read(own, row, varying=self.rows_vary)
         return read if read and read < self.seq + self.query_states() else None
 
 
