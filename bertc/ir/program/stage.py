@@ -212,16 +212,19 @@ class Stage(Node):
 
     def learner(self, objective: TermNode) -> Network:
         """The network that learns an objective: the sampled one for masked terms."""
+        return self._learners()[objective.predicts_masked]
+
+    def _learners(self) -> tuple[Network, Network]:
+        """The main network, and the one that learns masked terms."""
         main, *_ = self.allocated
-        return (self.sampled or main) if objective.predicts_masked else main
+        return main, self.sampled or main
 
     def networks(self) -> tuple[Network, ...]:
         """Networks in use, in the order of their forward passes."""
-        found, row, allocated = [], self.row, self.allocated
-        learns = {False: allocated[0].name, True: (self.sampled or allocated[0]).name}
-        for network in sorted(allocated, key=lambda each: READ_IN_ORDER.index(each.role)):
-            own = [t for t in self.objective if learns[t.objective.predicts_masked] == network.name]
-            if scored := self._scored(network, terms := tuple(own), row):
+        found, row, names = [], self.row, [each.name for each in self._learners()]
+        for network in sorted(self.allocated, key=lambda each: READ_IN_ORDER.index(each.role)):
+            own = [t for t in self.objective if names[t.objective.predicts_masked] == network.name]
+            if scored := one_a_head(self._scored(network, terms := tuple(own)), row):
                 trained = network.role == "trained"
                 memory = self.memory if trained else 0
                 wanted, depth = wanted_by(scored, network, memory), network.body.depth
@@ -242,9 +245,7 @@ class Stage(Node):
                 )
         return tuple(found)
 
-    def _scored(
-        self, network: Network, terms: tuple[Term, ...], row: RowShape
-    ) -> tuple[Objective, ...]:
+    def _scored(self, network: Network, terms: tuple[Term, ...]) -> Sequence[Objective]:
         """The objectives that a network is at work for: its own, or those of networks after it."""
         every = [term.objective for term in self.objective]
         own: Sequence[Objective] = [term.objective for term in terms]
@@ -252,7 +253,7 @@ class Stage(Node):
             own = [one for one in every if one.taught]
         elif network.role == "sampled" and any(one.needs_replacements for one in every):
             own = own or self.masked_terms()
-        return one_a_head(own, row)
+        return own
 
     def _outputs(
         self, network: Network, scored: tuple[Objective, ...], row: RowShape, decoded: bool = False
