@@ -111,7 +111,7 @@ def changed_runs(every: Sequence[Job], *, with_data: bool) -> Iterator[tuple[Job
             if with_data:
                 raise
             continue
-        if what := _refused(old, new) if with_data else _but_for_data(old, new):
+        if what := _refused(old, new) if with_data else _but_for_files(old, new, bool(job.lacks)):
             yield job, what
 
 
@@ -124,6 +124,9 @@ def _refused(old: Resolved, new: Resolved) -> str:
     return f"it has {old.steps:,} steps, the table {new.steps:,}" * (old.steps != new.steps)
 
 
-def _but_for_data(old: Resolved, new: Resolved) -> str:
-    told = (change for change in changed(old, new) if not follows(change, old, new))
+def _but_for_files(old: Resolved, new: Resolved, lacking: bool) -> str:
+    """What changed but files and tasks; empty if what others follow from is ``lacking``."""
+    told = [change for change in changed(old, new) if not follows(change, old, new)]
+    if lacking and any(change.setting in ("init", "teacher", "vocab") for change in told):
+        return ""
     return "; ".join(str(change) for change in told if change.setting not in ("data", "objective"))
