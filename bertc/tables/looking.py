@@ -125,7 +125,7 @@ def _refused(old: Resolved, new: Resolved) -> str:
 
 
 def _but_for_files(old: Resolved, new: Resolved, lacking: bool) -> str:
-    """What changed but files and tasks; empty if what others follow from is ``lacking``."""
+    """Changes but those of files and tasks; none where those depend on what is ``lacking``."""
     told = [change for change in changed(old, new) if not follows(change, old, new)]
     if lacking and any(change.setting in ("init", "teacher", "vocab") for change in told):
         return ""
