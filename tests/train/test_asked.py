@@ -160,6 +160,10 @@ def test_parts_and_files_of_a_folder_are_scored(files):
     found = predict(files / "tagged", files / "plain.txt", device="cpu", quiet=True)
     (example,) = found.examples
     assert example.words == ("I", "live", "in", "New", "York")
+    (files / "plain.jsonl").write_text('{"words": ["New", "York"]}\n')
+    with pytest.raises(DataError) as told:
+        predict(files / "tagged", files / "plain.jsonl", device="cpu", quiet=True)
+    assert told.value.help.startswith("a word a line")
 
 
 def test_dev_examples_shorten_a_dev_part(files, capsys):

@@ -77,7 +77,7 @@ def read_tagging(task: Tagging, path: Path, labelled: bool) -> list[TaggedExampl
 def _is_text(task: Tagging, path: Path) -> bool:
     """True if lines are sentences: no tabs, several words, and known tags behind few of them."""
     rows = [line for _, line in _lines(path) if line.strip() and not line.startswith("-DOCSTART-")]
-    if not rows or any("\t" in line for line in rows):
+    if path.suffix in (".csv", ".json", ".jsonl") or not rows or any("\t" in line for line in rows):
         return False
     if task.column in CONLL_U:
         return True
