@@ -6,12 +6,12 @@ Nothing is compiled here: graphs are traced, and looked at or run as they are.
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 from unittest.mock import patch
 
 import pytest
 import torch
 from torch._dynamo.utils import counters
+from torch.fx import GraphModule
 
 from bertc.api import resolve
 from bertc.host.graphs import graphs_so_far
@@ -24,6 +24,7 @@ from bertc.step.synthetic import RandomText
 from bertc.train.loop import train
 from tests.bench.rig import make_step
 from tests.kinds import OBJECTIVES
+from tests.traced import traced
 
 TOY = "layers=2 hidden=32 heads=2 vocab=500 seq=64 batch=4 steps=10 precision=fp32 dropout=0"
 CPU = torch.device("cpu")
@@ -58,19 +59,14 @@ LEFT = {
 
 @pytest.mark.parametrize("name", LEFT)
 def test_what_the_compiled_step_scatters(name: str) -> None:
-    from torch._functorch.aot_autograd import make_boxed_func
-    from torch._inductor.compile_fx import compile_fx
-
     found = Counter[str]()
 
-    def look(graph: Any, inputs: Any, **_: Any) -> Any:
+    def look(graph: GraphModule) -> None:
         called = (n.target for n in graph.graph.nodes if n.op == "call_function")
         names = (getattr(each, "_opname", "") for each in called)
         found.update(n for n in names if any(part in n for part in SCATTERS))
-        return make_boxed_func(graph.forward)
 
-    traced = partial(torch.compile, backend=partial(compile_fx, inner_compile=look))
-    with patch.object(torch, "compile", traced):
+    with traced(look):
         step, micro_batches = step_and_micro_batches(OBJECTIVES[name], compiled=True)
     step.try_out(micro_batches)
     # A part of one tensor that takes another's place has no places to look up.
