@@ -9,7 +9,7 @@ from bertc.train.loop import train
 from tests.shipped import PROGRAMS, SYSTEMS
 
 TOY = ["layers=2", "hidden=32", "heads=2", "head_dim=16", "ffn=64", "seq=32", "batch=16",
-       "steps=30", "log_every=1", "eval_every=30", "save_every=30", "eval_examples=32",
+       "steps=18", "log_every=1", "eval_examples=16",
        "holdout=10%", "device=cpu", "precision=fp32"]  # fmt: skip
 MIXED = (
     "extends albert-base share=attention format=full-sentences pooler=false "
@@ -32,6 +32,8 @@ def test_the_loss_falls(spec, corpus_file, cache, tmp_path):
         toy.append("optimizer=adamw(lr=1e-3, warmup=10, schedule=inverse-sqrt)")
     if first.encoder.attention.shares_keys:  # six heads of queries for six of keys
         toy.append("heads=6")
+    if spec.startswith("neobert"):  # its first steps change little
+        toy.append("steps=30")
     toy.append("batch_warmup=none")
     kind, table = first.vocabulary.kind, first.encoder.table
     size = 400 if kind == "bpe" else 120  # 256 bytes come before the first word
@@ -43,5 +45,6 @@ def test_the_loss_falls(spec, corpus_file, cache, tmp_path):
     assert report.evaluation.losses.keys() == {t.objective.kind for t in resolved.terms()}
     lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
     losses = [line["loss"] for line in lines if line["kind"] == "train"]
-    assert len(losses) == 30
-    assert sum(losses[-10:]) < sum(losses[:10])
+    assert len(losses) == resolved.steps
+    third = len(losses) // 3
+    assert sum(losses[-third:]) < sum(losses[:third])
