@@ -102,6 +102,7 @@ STEPS = 2
 def allocated_bytes(resolved: Resolved) -> int:
     """The most bytes that torch had given out at any moment, from making the model on."""
     gc.collect()  # what an earlier model left is not to be let go while this one is watched
+    gc.freeze()  # what is left stays: the next collection need not look at it again
     # Not torch.profiler, which makes a tree of all operations of what it recorded.
     with profile(profile_memory=True) as profiler:
         _steps(resolved)
