@@ -138,44 +138,6 @@ def gradual(places: Places) -> Question:
     )  # fmt: skip
 
 
-def general(places: Places) -> Question:
-    """TinyBERT's first stage, once."""
-    spec = (
-        f"layers=3 hidden=384 heads=12 pooler=true teacher='{places.encoder}' seq=64 batch=32 "
-        "objective=kd(attention) + kd(hidden) optimizer=adamw(3e-4, warmup=10%) steps=200"
-    )
-    return Question(
-        "general", "General distillation, which TinyBERT's task stages begin with",
-        (Arm("docstrings", f"{ONCE} {spec}", kept=True),), seeds=(1,),
-    )  # fmt: skip
-
-
-def tinybert(places: Places) -> Question:
-    """TinyBERT's two stages on a task, and each part left out (its own ablation)."""
-    task = f"0*{places.task('sst2', EXAMPLES['sst2'])}"
-    general = f"init='{places.runs / 'general' / 'docstrings'}'"
-    states = "kd(attention) + kd(hidden)"
-
-    def stages(first: str, last: str = f"{task} + kd(logits, loss=ce)") -> str:
-        one = f'stage "one" {{ objective={task} + {first} steps=100 {RATE} }}' if first else ""
-        return f'{one} stage "two" {{ objective={last} steps={100 if first else 200} {RATE} }}'
-
-    each = {
-        "all": f"{general} {stages(states)}",
-        "no general": stages(states),
-        "no intermediate": f"{general} {stages('')}",
-        "no attention": f"{general} {stages('kd(hidden)')}",
-        "no hidden": f"{general} {stages('kd(attention) + kd(embeddings)')}",
-        "no embeddings": f"{general} {stages('kd(attention) + kd(hidden, layers=[2, 4, 6])')}",
-        "labels last": f"{general} {stages(states, places.task('sst2', EXAMPLES['sst2']))}",
-    }
-    common = (
-        "layers=3 hidden=384 heads=12 pooler=true seq=128 batch=16 "
-        f"teacher='{places.teacher('sst2')}'"
-    )
-    return Question("tinybert", "What is each part of TinyBERT worth?", arms(common, each))
-
-
 def pretrained() -> Question:
     """The teacher of ``distilbert``: the quickstart, shorter."""
     spec = f"{ONCE} extends quickstart steps=400"
@@ -222,6 +184,6 @@ def questions(places: Places) -> tuple[Question, ...]:
     )
     return (
         sst2, students(places, "sst2"), heads(places), bilstm(places), gradual(places),
-        augmentation(places), neurons(places), pretrained(), distilbert(places), general(places),
-        tinybert(places), mrpc, students(places, "mrpc"), rte, students(places, "rte"),
+        augmentation(places), neurons(places), pretrained(), distilbert(places),
+        mrpc, students(places, "mrpc"), rte, students(places, "rte"),
     )  # fmt: skip
