@@ -17,6 +17,7 @@ from bertc.api import resolve
 from bertc.estimate import Device, estimate
 from bertc.estimate.machines.device import device_in
 from bertc.host.machine import SUMS, determinism
+from bertc.train import finish
 from tests.bench.gpu import __main__ as command
 from tests.bench.gpu import ablation, agreement, device_file, memory, tasks, truth
 from tests.bench.gpu.results import Results, read, table, untrue
@@ -31,6 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # The compiler's and the prof
 def test_a_part_runs_through(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # By hand it is Inductor, whose kernels tests/train/test_compiled.py holds.
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
     PARTS[part].run(HERE, Results(part, tmp_path))
     found = read(tmp_path, part)
     assert len(found) > 1

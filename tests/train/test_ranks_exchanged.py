@@ -15,6 +15,7 @@ from tests.train.test_ranks import (
     AT_THE_END,
     CALM,
     PAIRS,
+    SHORT,
     ask_one,
     losses,
     straight,
@@ -77,7 +78,7 @@ def count_gathers(rank):
     ids=["bf16", "shared"],
 )
 def test_a_layer_is_gathered_at_once(together, tiny, tmp_path, settings, close):
-    settings = {"dropout": CALM, "objective": PAIRS, "layers": 2, **settings}
+    settings = {"dropout": CALM, "objective": PAIRS, **SHORT, **AT_THE_END, **settings}
     one = straight(tiny(**settings), tmp_path)
     resolved = tiny(**settings, strategy="fsdp")
     assert together(2, resolved, "two", harm=count_gathers) == ([0, 0], [])
@@ -87,7 +88,7 @@ def test_a_layer_is_gathered_at_once(together, tiny, tmp_path, settings, close):
 def test_four_processes_and_two_exchange_checkpoints(together, tiny, tmp_path):
     """Whole weights and parts of them, each from the other's."""
     settings = {"dropout": CALM, "objective": PAIRS, "log_every": 1, "microbatch": 2,
-                "steps": 8, "eval_every": 4, **AT_THE_END}  # fmt: skip
+                "steps": 6, "eval_every": 6, **AT_THE_END}  # fmt: skip
     one = straight(tiny(**settings), tmp_path)
     for first, then in (("ddp", "fsdp"), ("fsdp", "ddp")):
         run = f"{first} by four"
