@@ -26,14 +26,14 @@ __all__ = ["together"]  # a fixture
 
 
 def trace(rank):
-    """Compile in one of the processes, as far as code is made of it; leave the others eager.
+    """Trace in one of the processes what would be compiled; leave the others eager.
 
     End where a step after the first has new graphs.
     """
     if rank > 0:
         torch.compile = lambda function, **_: function
         return
-    torch.compile = partial(torch.compile, backend="aot_eager")
+    torch.compile = partial(torch.compile, backend="eager")
     step, seen = TrainStep.__call__, set()
 
     def call(*arguments):
