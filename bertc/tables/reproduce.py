@@ -10,10 +10,11 @@ from bertc.estimate import device_named
 from bertc.storage import durable
 from bertc.storage.json_file import read_json
 from bertc.storage.paths import is_file, is_folder
+from bertc.tables.changed import beginning_with, changed_runs, refuse_changed
 from bertc.tables.costs import Costs, costs_of, lacking, stand_ins, waiting
 from bertc.tables.files import data_files
 from bertc.tables.job import Job
-from bertc.tables.looking import changed_runs, look_at, refuse_changed
+from bertc.tables.looking import look_at
 from bertc.tables.programs import Jobs, with_equal_steps
 from bertc.tables.reading import read_table
 from bertc.tables.results import results_of
@@ -107,9 +108,9 @@ def train_table(
         )
     for line in (*lacks, *stand_ins(jobs), _counted(every, numbers)):
         say(line)
-    refuse_changed(jobs, every)
+    refuse_changed(every)
     failures = train_all(every, folder, say)
-    return TableEnded(Shown(table, results_of(jobs, numbers)), tuple(failures), tuple(lacks))
+    return TableEnded(_shown(jobs, numbers, with_data=False), tuple(failures), tuple(lacks))
 
 
 def _counted(every: Sequence[Job], seeds: Sequence[int]) -> str:
@@ -142,9 +143,21 @@ def show_table(name: str, scale: str, data: Sequence[str], out: Path | None) -> 
         )
     seeds = _seeds_in(folder)
     jobs = _kept_steps(Jobs(table, scale, data_files(table, data), folder))
-    changes = changed_runs(jobs.all(seeds), with_data=bool(data))
-    told = (f"{job.name} is not of the table as it is now: {what}" for job, what in changes)
-    return Shown(table, results_of(jobs, seeds), tuple(told))
+    return _shown(jobs, seeds, with_data=bool(data))
+
+
+def _shown(jobs: Jobs, seeds: Sequence[int], *, with_data: bool) -> Shown:
+    """The results of the runs that are of the table as it is now, and which are not."""
+    every = jobs.all(seeds)
+    changes = changed_runs(every, with_data=with_data)
+    left_out = {*changes, *beginning_with(changes, every)}
+    told = [
+        f"{name} is not of the table as it is now, and left out: {what}"
+        for name, what in changes.items()
+    ]
+    if later := len(left_out) - len(told):
+        told.append(f"left out with them: {several(later, 'run')} that began with one")
+    return Shown(jobs.table, results_of(jobs, seeds, left_out), tuple(told))
 
 
 def _begun_scale(name: str, out: Path | None) -> str:

@@ -66,6 +66,7 @@ save_every=2 optimizer=adamw(lr=1e-3) device=cpu compile=off precision=fp32
 tasks = "seq=16 batch=8 device=cpu compile=off precision=fp32 eval_every=100 save_every=100"
 layers = "1/12"
 """
+OUT = "runs/tables/depth/tiny"
 FOLDERS = ("one-first", "two")
 
 
@@ -126,9 +127,11 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
     assert "layers: 2 -> 3" in said
     for data in ((), ("--data", ".")):
         _, out, _ = call("depth.toml", "--show", *data)
-        assert "two/seed-1/pretraining is not of the table as it is now: " in out
+        assert "two/seed-1/pretraining is not of the table as it is now, and left out: " in out
         assert out.count("is not of the table") == 1
+        assert "not measured" in out, "no claim is made of a row that was another"
     (tmp_path / "depth.toml").write_text(TABLE)
+    _, out, _ = call("depth.toml", "--show")
     head, one, two, *_ = out.splitlines()
     columns = ["row", "parameters", "flops", "perplexity", "published", "animals", "both"]
     assert head.split() == columns
@@ -150,6 +153,34 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
     both = (first["perplexity"]["1"] + first["animals"]["1"]) / 2
     assert first["both"]["1"] == pytest.approx(both)
     assert (found["runs"], found["missing"]) == (4, 0)
+    _other_text_is_told(call, tmp_path, folder)
+
+
+def _other_text_is_told(call, tmp_path, folder):
+    """By what files hold now, and by what other runs read; copies of files change nothing."""
+    farm = tmp_path / "farm.txt"
+    text = farm.read_text()
+    farm.write_text(text.replace("e", "a"))
+    code, _, err = call(*TRAIN)
+    assert code == 76
+    assert "seed-1/pretraining is not of the table as it is now: farm.txt changed after" in err
+    assert "; nor is 1 other run\n" in err
+    assert err.endswith("removed: " + ", ".join(f"{OUT}/{row}/seed-1" for row in FOLDERS) + "\n")
+    _, out, _ = call("depth.toml", "--show", "--data", ".")
+    assert out.count("and left out: farm.txt changed") == 2
+    assert "left out with them: 2 runs that began with one" in out
+    farm.unlink()
+    farm.write_text(text)
+    _, out, _ = call("depth.toml", "--show", "--data", ".")
+    assert "left out" not in out
+    lock = folder / "one-first/seed-1/animals/lock.json"
+    kept = json.loads(lock.read_text())
+    kept["contents"] = {"said.tsv": ["other", "text"]}
+    lock.write_text(json.dumps(kept))
+    for data in ((), ("--data", ".")):
+        _, out, _ = call("depth.toml", "--show", *data)
+        assert "one-first/seed-1/animals is not of the table as it is now, and left" in out
+        assert out.count("left out") == 1
 
 
 def test_a_run_of_another_process_is_waited_for(call, tmp_path, monkeypatch):
