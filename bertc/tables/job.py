@@ -16,6 +16,7 @@ from bertc.diagnostics import (
     SpecError,
     UsageError,
 )
+from bertc.evaluation.manner import Manner
 from bertc.ir.program.resolved import Resolved
 from bertc.syntax import load
 from bertc.syntax.read.parse import OVERRIDE
@@ -58,6 +59,13 @@ class Job:
         """The entry of its run: a row, perhaps with a measure, or one before all rows."""
         row = f"row {self.row}" if self.row else self.name.replace("/", " ")
         return f"{row}, measure {self.measure}" if self.measure else row
+
+    @property
+    def evaluation(self) -> tuple[Manner, str]:
+        """How it evaluates the run before, and the task."""
+        options = dict(self.eval or {})
+        task = str(options.pop("task", ""))
+        return Manner(**options), task  # type: ignore[arg-type]
 
     def program(self) -> Resolved:
         """Compile it; the runs that it begins with have to be there.

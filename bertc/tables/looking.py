@@ -1,17 +1,20 @@
 """A look at all runs of a table before the first is trained."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bertc.diagnostics import UsageError
+from bertc.evaluation.foreseen import foreseen
 from bertc.interop.folders import RESOLVED
 from bertc.ir.program.resolved import Resolved
 from bertc.runs.folder import RunFolder
-from bertc.search.goal import goal_of
+from bertc.search.goal import ACCURACY, EVALUATED, LOSS, Goal, goal_of
 from bertc.tables.job import Job
 from bertc.tables.programs import Jobs
 from bertc.tables.results import is_finished, measures_of
+from bertc.tables.table import Measure
 
 
 def look_at(jobs: Jobs, say: Callable[[str], None]) -> None:
@@ -29,8 +32,8 @@ def look_at(jobs: Jobs, say: Callable[[str], None]) -> None:
         for job in jobs.all([1]):
             known = [programs[name] for name in job.after if name in programs]
             if job.eval is not None:
-                if known and not {"task", "objective"} & {*job.eval}:
-                    _refuse_unknown_scores(jobs, job, known[-1])
+                if known and not job.lacks:
+                    _look_at_evaluation(jobs, job, known[-1])
             elif not job.lacks and len(known) == len(job.after):
                 programs[job.name] = job.looked_at(Path(folder))
                 _refuse_unknown_scores(jobs, job, programs[job.name])
@@ -49,16 +52,41 @@ def _put(folder: Path, program: Resolved) -> None:
     (folder / RESOLVED).write_text(program.model_dump_json())
 
 
+def _look_at_evaluation(jobs: Jobs, job: Job, program: Resolved) -> None:
+    """Check the options of an evaluation, the files that they name, and its scores."""
+    with job.told():
+        stage, parts = foreseen(program, *job.evaluation, job.out / job.after[-1])
+    if not parts:
+        _refuse_unknown_scores(jobs, job, program.model_copy(update={"stages": (stage,)}))
+        return
+    names = [f"{EVALUATED}/{LOSS}"]
+    for task in stage.tasks:
+        names += [f"{EVALUATED}/{kind}/{task.title}" for kind in (LOSS, ACCURACY)]
+        names += [
+            f"{EVALUATED}/{task.title}/{p}/{metric}" for p in parts for metric in task.metrics
+        ]
+    for measure in measures_of(jobs.table, job):
+        with _score_told(job, measure):
+            Goal(measure.score, True).figure(names)
+
+
 def _refuse_unknown_scores(jobs: Jobs, job: Job, program: Resolved) -> None:
     for measure in measures_of(jobs.table, job):
         if job.row and measure.is_taken(job.row, jobs.name):
-            try:
+            with _score_told(job, measure):
                 goal_of(measure.score, program)
-            except UsageError as error:
-                raise UsageError(
-                    f"{job.file}, measures.{measure.name}.score: {error.message} ({job.entry})",
-                    help=error.help.replace("--for one of", "score = one of"),
-                ) from None
+
+
+@contextmanager
+def _score_told(job: Job, measure: Measure) -> Iterator[None]:
+    """Tell an unknown score with its place in the table's file."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(
+            f"{job.file}, measures.{measure.name}.score: {error.message} ({job.entry})",
+            help=error.help.replace("--for one of", "score = one of"),
+        ) from None
 
 
 def _tell_twins(jobs: Jobs, programs: Mapping[str, Resolved], say: Callable[[str], None]) -> None:

@@ -36,7 +36,7 @@ from bertc.tables.table import (
 )
 
 BEFORE = "before"
-LENGTHS = ("seq", "memory", "clamp", "sliding")
+LENGTHS = ("seq", "memory", "clamp", "sliding", "stride")
 """Options of evaluations that a scale multiplies as it does the length of rows."""
 
 
@@ -113,16 +113,24 @@ class Jobs:
     def _evaluation(self, measure: Measure, row: Row, seed: int, folder: str, main: str) -> Job:
         run = f"{folder}/{path_name(measure.of)}" if measure.of else main
         name = f"{folder}/{path_name(measure.name)}"
-        task = TableText(str(measure.eval.get("task", "")), f"measures.{measure.name}.eval.task")
-        filled = self._job(name, row.name, measure.name, seed, task, [])
+        task, data = (
+            TableText(str(measure.eval.get(option, "")), f"measures.{measure.name}.eval.{option}")
+            for option in ("task", "data")
+        )
+        filled = self._job(name, row.name, measure.name, seed, task, [data])
         options = {
             name: self._lengthened(value) if name in LENGTHS else value
             for name, value in _options(measure)
-        } | ({"task": filled.text} if filled.text else {})
+        }
+        if task.text:
+            options["task"] = filled.text
+        if data.text:
+            (text, _) = filled.overrides
+            options["data"] = f"files({text})" if text.startswith(("'", '"')) else text
         return replace(filled, text="", overrides=(), after=(run,), eval=options)
 
     def _lengthened(self, tokens: int | bool | str) -> int:
-        return round(int(tokens) * self.factors["seq"])
+        return max(1, round(int(tokens) * self.factors["seq"])) if tokens else 0  # 0: not asked
 
     def _task(self, measure: Measure, row: Row, seed: int, folder: str, main: str) -> Job:
         name = f"{folder}/{path_name(measure.name)}"

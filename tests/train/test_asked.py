@@ -5,7 +5,7 @@ import pytest
 import bertc
 from bertc.data.layouts import scored_parts
 from bertc.diagnostics import DataError, MissingInputError, UsageError
-from bertc.evaluation.options import Manner
+from bertc.evaluation.manner import Manner
 from bertc.evaluation.task_lookup import own_form, task_of
 from bertc.inference.evaluate import evaluate_run
 from bertc.inference.predict import predict

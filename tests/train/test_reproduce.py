@@ -220,6 +220,12 @@ def test_a_row_that_fails_is_told_and_the_rest_goes_on(call, tmp_path):
 
 
 ESTIMATE = (*TRAIN, "--estimate")
+BOTH = 'name = "both"'
+
+
+def asked(score, options, of="of = 'animals'"):
+    """A measure that evaluates a run otherwise, before the last one."""
+    return f"name = 'asked'\n{of}\nscore = '{score}'\neval = {{{options}}}\n[[measures]]\n{BOTH}"
 
 
 @pytest.mark.parametrize(
@@ -231,6 +237,31 @@ ESTIMATE = (*TRAIN, "--estimate")
         (TRAIN, "dev=$said", "dev='farm.txt'", 65, "first, measure animals: farm.txt"),
         (ESTIMATE, "epochs=1", "epoch=1", 65, "--> depth.toml, measures.animals.spec:1:"),
         (ESTIMATE, '"mlm"', '"sop"', 2, "depth.toml, measures.perplexity.score: no evaluation has"),
+        (ESTIMATE, BOTH, asked("mlm", "data = '$said'"), 2, "data and objective apply to text"),
+        (TRAIN, BOTH, asked("a", "task = 'classify($said, label=tx)'"), 65, "no column 'tx'"),
+        (
+            TRAIN,
+            BOTH,
+            asked("a", "task = 'classify(dev=\"no\")'"),
+            66,
+            "measure asked: no is not there",
+        ),
+        (
+            TRAIN,
+            BOTH,
+            asked("test.f1", "task = 'classify($said)'"),
+            2,
+            "measures.asked.score: test.f1",
+        ),
+        (
+            TRAIN,
+            BOTH,
+            asked("sop", "objective = 'sop'", ""),
+            2,
+            "measure asked: this run learned mlm",
+        ),
+        (TRAIN, BOTH, asked("mlm", "sliding = 8", ""), 2, "windows predict next tokens"),
+        (TRAIN, BOTH, asked("mlm", "data = 'nowhere'", ""), 66, "no file matches nowhere"),
     ],
 )
 def test_runs_are_looked_at_before_one_is_trained(call, tmp_path, asked, old, new, code, said):
