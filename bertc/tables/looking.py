@@ -14,7 +14,7 @@ from bertc.search.goal import ACCURACY, EVALUATED, LOSS, Goal, goal_of
 from bertc.tables.job import Job
 from bertc.tables.programs import Jobs
 from bertc.tables.results import is_finished, measures_of
-from bertc.tables.table import Measure
+from bertc.tables.table import PRETRAINING, Measure
 
 
 def look_at(jobs: Jobs, say: Callable[[str], None]) -> None:
@@ -44,6 +44,7 @@ def look_at(jobs: Jobs, say: Callable[[str], None]) -> None:
             else:
                 job.read()
     _tell_twins(jobs, programs, say)
+    _tell_apart(jobs, say)
 
 
 def _put(folder: Path, program: Resolved) -> None:
@@ -104,3 +105,20 @@ def _tell_twins(jobs: Jobs, programs: Mapping[str, Resolved], say: Callable[[str
                 say(
                     f"rows {other} and {name} are the same at this scale; at.{jobs.name} may differ"
                 )
+
+
+def _tell_apart(jobs: Jobs, say: Callable[[str], None]) -> None:
+    """Say which tasks have no part of the rows' runs, or of the spec of all rows."""
+    table = jobs.table
+    lost = "no row's run takes" if table.pretrains else "the spec of all rows does not take"
+    places = dict.fromkeys(
+        job.places[0]
+        for job in jobs.all([1])
+        if job.measure and job.eval is None and (table.pretrains or table.spec)
+        if not any(each.endswith(f"/{PRETRAINING}") for each in job.after)
+    )
+    for place in places:
+        say(
+            f"{table.file}, {place}: {lost} part in it; with init=$run it begins "
+            "with the row's run, without init with random weights"
+        )
