@@ -26,7 +26,9 @@ def look_at(jobs: Jobs, say: Callable[[str], None]) -> None:
     Raises:
         SpecError, BertcError: as ``Job.looked_at``: the mistakes of the first run that has any.
         UsageError: if a measure asks for a score that evaluations will not have.
+        DataError: if text is a folder.
     """
+    jobs.files.refuse_folders(jobs.table)
     programs: dict[str, Resolved] = {}
     with TemporaryDirectory(prefix="bertc-table-") as folder:
         for job in jobs.all([1]):

@@ -263,6 +263,15 @@ def asked(score, options, of="of = 'animals'"):
         ),
         (TRAIN, BOTH, asked("mlm", "sliding = 8", ""), 2, "windows predict next tokens"),
         (TRAIN, BOTH, asked("mlm", "data = 'nowhere'", ""), 66, "no file matches nowhere"),
+        (TRAIN, "farm.txt", ".", 65, "help: --data 'text=./**/*.txt' has all texts"),
+        (
+            (*TRAIN, "--data", "text=./**/f*.txt"),
+            "layers=12",
+            "layer=12",
+            65,
+            "rows.one / first.sp",
+        ),
+        (TRAIN, "farm.txt", "*.texts", 66, "*.texts is not there"),
     ],
 )
 def test_runs_are_looked_at_before_one_is_trained(call, tmp_path, asked, old, new, code, said):
