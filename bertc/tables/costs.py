@@ -7,7 +7,6 @@ from pathlib import Path
 
 from bertc.diagnostics import BertcError, SpecError
 from bertc.estimate.units import bytes_text, count_text, duration_text, flops_text
-from bertc.storage.paths import is_taken
 from bertc.tables.drawing import drawn
 from bertc.tables.job import Job
 from bertc.tables.programs import Jobs, estimated
@@ -122,7 +121,7 @@ def _cost(name: str, job: Job, jobs: Jobs, device: str) -> RowCost:
         told.memory.peak_bytes,
         told.time.seconds_total,
         *printed,
-        without=tuple(each for each in job.after if not is_taken(jobs.out / each)),
+        without=tuple(each for each in job.after if not jobs.knows_size(each)),
     )
 
 

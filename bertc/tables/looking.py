@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from bertc.diagnostics import UsageError
 from bertc.evaluation.foreseen import foreseen
@@ -17,11 +16,11 @@ from bertc.tables.results import is_finished, measures_of
 from bertc.tables.table import PRETRAINING, Measure
 
 
-def look_at(jobs: Jobs, say: Callable[[str], None]) -> None:
+def look_at(jobs: Jobs, stand_ins: Path, say: Callable[[str], None]) -> None:
     """Check every run of a table, and say which rows are one at this scale.
 
-    A run that others begin with is its program alone, in a folder of its own: all that a check
-    reads of it. Of runs whose files are not there, or that begin with such, the text is read.
+    A run that others begin with is its program alone, in a folder below ``stand_ins``: all that a
+    check reads of it. Of runs whose files are not there, or that begin with such, the text is read.
 
     Raises:
         SpecError, BertcError: as ``Job.looked_at``: the mistakes of the first run that has any.
@@ -30,21 +29,20 @@ def look_at(jobs: Jobs, say: Callable[[str], None]) -> None:
     """
     jobs.files.refuse_folders(jobs.table)
     programs: dict[str, Resolved] = {}
-    with TemporaryDirectory(prefix="bertc-table-") as folder:
-        for job in jobs.all([1]):
-            known = [programs[name] for name in job.after if name in programs]
-            if job.eval is not None:
-                if known and not job.lacks:
-                    _look_at_evaluation(jobs, job, known[-1])
-            elif not job.lacks and len(known) == len(job.after):
-                programs[job.name] = job.looked_at(Path(folder))
-                _refuse_unknown_scores(jobs, job, programs[job.name])
-                _put(Path(folder) / job.name, programs[job.name])
-            elif is_finished(job, jobs.out):
-                programs[job.name] = RunFolder(jobs.out / job.name).read_resolved()
-                _put(Path(folder) / job.name, programs[job.name])
-            else:
-                job.read()
+    for job in jobs.all([1]):
+        known = [programs[name] for name in job.after if name in programs]
+        if job.eval is not None:
+            if known and not job.lacks:
+                _look_at_evaluation(jobs, job, known[-1])
+        elif not job.lacks and len(known) == len(job.after):
+            programs[job.name] = job.looked_at(stand_ins)
+            _refuse_unknown_scores(jobs, job, programs[job.name])
+            _put(stand_ins / job.name, programs[job.name])
+        elif is_finished(job, jobs.out):
+            programs[job.name] = RunFolder(jobs.out / job.name).read_resolved()
+            _put(stand_ins / job.name, programs[job.name])
+        else:
+            job.read()
     _tell_twins(jobs, programs, say)
     _tell_apart(jobs, say)
 

@@ -19,6 +19,7 @@ from bertc.diagnostics import (
 from bertc.estimate import Convention, Estimate, estimate
 from bertc.external import row_lengths
 from bertc.ir.program.resolved import Resolved
+from bertc.storage.paths import is_taken
 from bertc.syntax.write.show import quoted
 from bertc.tables.files import Files
 from bertc.tables.job import Job, TableText
@@ -44,7 +45,8 @@ class Jobs:
     """The runs of a table at a scale, for seeds, in a folder.
 
     ``steps`` are those of rows that are trained for an equal budget. ``sketched``: for estimates,
-    with what stands for runs before.
+    with what stands for runs before: a table's own text, else their programs in ``stand_ins``, as
+    far as those are there, else a teacher without weights.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Jobs:
         out: Path,
         steps: Mapping[str, int] | None = None,
         sketched: bool = False,
+        stand_ins: Path | None = None,
     ) -> None:
         if scale not in table.scales:
             raise UsageError(
@@ -62,7 +65,7 @@ class Jobs:
             )
         self.table, self.name, self.files, self.out = table, scale, files, out
         self.scale: Scale = table.scales[scale]  # type: ignore[index]
-        self.steps, self.sketched = steps or {}, sketched
+        self.steps, self.sketched, self.stand_ins = steps or {}, sketched, stand_ins
 
     def all(self, seeds: Sequence[int]) -> list[Job]:
         """All of them, in an order in which each stands after those it waits for."""
@@ -71,6 +74,10 @@ class Jobs:
             *before,
             *(job for seed in seeds for row in self.table.rows for job in self.of(row, seed)),
         ]
+
+    def knows_size(self, name: str) -> bool:
+        """True if a run, or its program, is there for estimates."""
+        return any(is_taken(folder / name) for folder in (self.out, self.stand_ins) if folder)
 
     def before(self, each: Before) -> Job:
         """The job of a run that rows begin with or learn from."""
@@ -202,12 +209,16 @@ class Jobs:
         )  # fmt: skip
 
     def _sketch(self, known: Before, values: Mapping[str, str]) -> str:
-        """The text for a run before: the table's own, or a teacher without weights."""
+        """The text for a run before."""
+        program = self.stand_ins and self.stand_ins / BEFORE / known.name
+        if program and is_taken(program) and not known.sketch:
+            return quoted(str(program))
+        if known.sketch:
+            there = (each for each in known.sketch if not any(map(self._lacks, _names(each))))
+            return Template(next(there, known.sketch[-1])).safe_substitute(values)
         text, settings = self._before_text(known)
         whole = " ".join(each.text for each in (text, *settings))
-        texts = known.sketch or (f"spec({quoted(whole)})",)
-        there = (each for each in texts if not any(map(self._lacks, _names(each))))
-        return Template(next(there, texts[-1])).safe_substitute(values)
+        return f"spec({quoted(Template(whole).safe_substitute(values))})"
 
     def _lacks(self, name: str) -> bool:
         need = self.table.needs.get(name)

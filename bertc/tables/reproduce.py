@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from bertc.diagnostics import MissingInputError, UsageError, listed, several
 from bertc.estimate import device_named
@@ -62,10 +63,11 @@ def tell_costs(
     files = data_files(table, data)
     device_named(device)  # refused before it is of every row
     folder = table_folder(table, scale, None)
-    look_at(Jobs(table, scale, files, folder), say)
-    jobs = Jobs(table, scale, files, folder, sketched=True)
-    steps = with_equal_steps(jobs, device)
-    return costs_of(Jobs(table, scale, files, jobs.out, steps, sketched=True), device)
+    with TemporaryDirectory(prefix="bertc-table-") as programs:
+        look_at(Jobs(table, scale, files, folder), Path(programs), say)
+        jobs = Jobs(table, scale, files, folder, sketched=True, stand_ins=Path(programs))
+        jobs.steps = with_equal_steps(jobs, device)
+        return costs_of(jobs, device)
 
 
 def train_table(
@@ -96,7 +98,8 @@ def train_table(
     if out and is_file(out):
         raise UsageError(f"{out} is a file, and runs need a folder", help="--out FOLDER")
     jobs = Jobs(table, scale, data_files(table, data), folder)
-    look_at(jobs, say)
+    with TemporaryDirectory(prefix="bertc-table-") as programs:
+        look_at(jobs, Path(programs), say)
     jobs = _with_steps(jobs)
     numbers = range(1, seeds + 1)
     every = waiting(jobs.all(numbers), folder)

@@ -290,7 +290,7 @@ def test_a_task_without_its_rows_run_is_told(tmp_path, scores):
         text = text.replace('score = "mlm"', 'mean = ["animals"]').replace('["perplexity", ', "[")
     (tmp_path / "depth.toml").write_text(text)
     table, lines = read_table(str(tmp_path / "depth.toml")), []
-    look_at(Jobs(table, "tiny", Files(tmp_path, {}), tmp_path), lines.append)
+    look_at(Jobs(table, "tiny", Files(tmp_path, {}), tmp_path), tmp_path / "ins", lines.append)
     (line,) = (line for line in lines if "init=$run" in line)
     assert "depth.toml, measures.animals.spec: " in line
     assert ("no row's run takes" if scores else "the spec of all rows does not") in line
@@ -410,6 +410,25 @@ def test_a_row_may_be_a_whole_spec_at_a_scale_and_estimates_need_no_runs_before(
     assert [stage.steps for stage in grown.program().stages] == [3, 5]
     assert grown.lacks == taught.lacks == ("text",), "it stands for estimates alone"
     assert taught.program().stages, "a teacher without weights stands for the run before"
+
+
+def test_estimates_know_taggers_that_are_still_to_be_trained(call, tmp_path):
+    (tmp_path / "grown.toml").write_text(
+        GROWN.replace(" teacher=$teacher objective=kd(logits)+", " objective=")
+        .replace(
+            'spec = "extends bert-mini data=$text" }', 'spec = "init=$small task=tagging(ner)"}'
+        )
+        .replace("before = [", "before = [{ name = 'small', spec = 'extends bert-mini' }, ")
+        .replace('"taught"', '"taught"\nspec = "objective=mlm(unit=tagged($teacher))"')
+    )
+    (tmp_path / "ner").mkdir()
+    for name in ("eng.train", "eng.testa"):
+        (tmp_path / "ner" / name).write_text("Ann B-PER\nsat O\n")
+    code, out, err = call("grown.toml", "--estimate", "--json")
+    assert code == 0, err
+    *_, taught = json.loads(out)["rows"]
+    assert taught["parameters"] > 1e6
+    assert (taught["why"], taught["without"]) == ("", [])
 
 
 def test_a_run_waits_for_the_files_of_those_before_it(tmp_path):
