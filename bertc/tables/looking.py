@@ -13,6 +13,7 @@ from bertc.search.goal import ACCURACY, EVALUATED, LOSS, Goal, goal_of
 from bertc.tables.job import Job
 from bertc.tables.programs import Jobs
 from bertc.tables.results import is_finished, measures_of
+from bertc.tables.shrinking import sets_seed
 from bertc.tables.table import PRETRAINING, Measure
 
 
@@ -24,12 +25,14 @@ def look_at(jobs: Jobs, stand_ins: Path, say: Callable[[str], None]) -> None:
 
     Raises:
         SpecError, BertcError: as ``Job.looked_at``: the mistakes of the first run that has any.
-        UsageError: if a measure asks for a score that evaluations will not have.
+        UsageError: if a text sets a seed; if a measure asks for a score that evaluations will not
+            have.
         DataError: if text is a folder.
     """
     jobs.files.refuse_folders(jobs.table)
     programs: dict[str, Resolved] = {}
     for job in jobs.all([1]):
+        _refuse_seeds(job)
         known = [programs[name] for name in job.after if name in programs]
         if job.eval is not None:
             if known and not job.lacks:
@@ -45,6 +48,16 @@ def look_at(jobs: Jobs, stand_ins: Path, say: Callable[[str], None]) -> None:
             job.read()
     _tell_twins(jobs, programs, say)
     _tell_apart(jobs, say)
+
+
+def _refuse_seeds(job: Job) -> None:
+    texts = (job.text, *job.overrides)[: len(job.places) - 1]  # but the table's own seed
+    for text, place in zip(texts, job.places, strict=False):
+        if job.eval is None and sets_seed(text):
+            raise UsageError(
+                f"{job.file}, {place}: seed= would be replaced by the seed of each run",
+                help="leave it out; --seeds 3 trains every row with seeds 1, 2 and 3",
+            )
 
 
 def _put(folder: Path, program: Resolved) -> None:

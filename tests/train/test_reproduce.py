@@ -263,6 +263,14 @@ def asked(score, options, of="of = 'animals'"):
         ),
         (TRAIN, BOTH, asked("mlm", "sliding = 8", ""), 2, "windows predict next tokens"),
         (TRAIN, BOTH, asked("mlm", "data = 'nowhere'", ""), 66, "no file matches nowhere"),
+        (
+            TRAIN,
+            '=24"\npub',
+            '=24 seed={1, 2}"\npub',
+            2,
+            "depth.toml, rows.two.spec: seed= would be r",
+        ),
+        (TRAIN, "epochs=1", "seed=3", 2, "measures.animals.spec: seed= would be replaced"),
         (TRAIN, "farm.txt", ".", 65, "help: --data 'text=./**/*.txt' has all texts"),
         (
             (*TRAIN, "--data", "text=./**/f*.txt"),
