@@ -9,7 +9,9 @@ from typing import NamedTuple
 from bertc.api import checked, points
 from bertc.diagnostics import (
     BertcError,
+    Diagnostic,
     Diagnostics,
+    MissingInputError,
     Note,
     Source,
     Span,
@@ -21,6 +23,9 @@ from bertc.ir.program.resolved import Resolved
 from bertc.syntax import load
 from bertc.syntax.read.parse import OVERRIDE
 from bertc.syntax.write.show import quoted
+
+OPTIONAL = "files named by [needs.NAME] may be missing: runs without them are left out"
+"""What a table offers where a text names files that are not there."""
 
 
 class TableText(NamedTuple):
@@ -128,17 +133,23 @@ class Job:
         except SpecError as error:
             whose = Note(f"in {self.entry} of {self.file}")
             found = (each.changed(real, in_table) for each in error.diagnostics)
-            told = (replace(each, notes=(whose, *each.notes)) for each in found)
-            raise SpecError(tuple(told)) from None
+            told = [replace(each, notes=(whose, *each.notes)) for each in found]
+            raise SpecError(tuple(map(_with_need, told))) from None
         except BertcError as error:
-            message = f"{self.file}, {self.entry}: {real(error.message)}"
-            raise type(error)(message, real(error.help)) from None
+            message, help = f"{self.file}, {self.entry}: {real(error.message)}", real(error.help)
+            if isinstance(error, MissingInputError):
+                help = f"{help}; {OPTIONAL}" if help else OPTIONAL
+            raise type(error)(message, help) from None
 
     def _place(self, source: str) -> str:
         """The name of a source in the table's file; that of another file as it is."""
         names = ["<spec>", *(f"{OVERRIDE} #{i}" for i in range(1, len(self.places)))]
         places = dict(zip(names, self.places, strict=False))
         return f"{self.file}, {places[source]}" if source in places else source
+
+
+def _with_need(told: Diagnostic) -> Diagnostic:
+    return replace(told, notes=(*told.notes, Note(OPTIONAL))) if told.code == "E307" else told
 
 
 def _one(found: Sequence[Resolved]) -> Resolved:

@@ -271,6 +271,14 @@ def asked(score, options, of="of = 'animals'"):
             "depth.toml, rows.two.spec: seed= would be r",
         ),
         (TRAIN, "epochs=1", "seed=3", 2, "measures.animals.spec: seed= would be replaced"),
+        (
+            TRAIN,
+            '=24"\npub',
+            "=24 data=files('no')\"\npub",
+            65,
+            "note: files named by [needs.NAME] may",
+        ),
+        (TRAIN, "dev=$said", "dev='no.tsv'", 66, "named by [needs.NAME] may be missing: runs with"),
         (TRAIN, "farm.txt", ".", 65, "help: --data 'text=./**/*.txt' has all texts"),
         (
             (*TRAIN, "--data", "text=./**/f*.txt"),
