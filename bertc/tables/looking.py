@@ -17,8 +17,8 @@ from bertc.tables.shrinking import sets_seed
 from bertc.tables.table import PRETRAINING, Measure
 
 
-def look_at(jobs: Jobs, stand_ins: Path, say: Callable[[str], None]) -> None:
-    """Check every run of a table, and say which rows are one at this scale.
+def look_at(jobs: Jobs, stand_ins: Path, say: Callable[[str], None]) -> dict[str, Resolved]:
+    """Check every run of a table, and say which rows are one at this scale; their programs.
 
     A run that others begin with is its program alone, in a folder below ``stand_ins``: all that a
     check reads of it. Of runs whose files are not there, or that begin with such, the text is read.
@@ -48,6 +48,7 @@ def look_at(jobs: Jobs, stand_ins: Path, say: Callable[[str], None]) -> None:
             job.read()
     _tell_twins(jobs, programs, say)
     _tell_apart(jobs, say)
+    return programs
 
 
 def _refuse_seeds(job: Job) -> None:

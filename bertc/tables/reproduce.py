@@ -19,6 +19,7 @@ from bertc.tables.looking import look_at
 from bertc.tables.programs import Jobs, with_equal_steps
 from bertc.tables.reading import read_table
 from bertc.tables.results import results_of
+from bertc.tables.room import room_of
 from bertc.tables.showing import Shown, seeds_text
 from bertc.tables.table import PAPERS, Table
 
@@ -51,9 +52,17 @@ def table_folder(table: Table, scale: str, out: Path | None) -> Path:
 
 
 def tell_costs(
-    name: str, scale: str, data: Sequence[str], device: str, say: Callable[[str], None]
+    name: str,
+    scale: str,
+    data: Sequence[str],
+    seeds: int,
+    out: Path | None,
+    device: str,
+    say: Callable[[str], None],
 ) -> Costs:
     """Estimate every row of a table at a scale, after the look that training begins with.
+
+    ``seeds`` and ``out`` are for the room on the disk of the runs that are to be trained there.
 
     Raises:
         MissingInputError, UsageError, DataError: of the table, the scale or the data.
@@ -62,12 +71,13 @@ def tell_costs(
     table = read_table(name)
     files = data_files(table, data)
     device_named(device)  # refused before it is of every row
-    folder = table_folder(table, scale, None)
+    folder = table_folder(table, scale, out)
     with TemporaryDirectory(prefix="bertc-table-") as programs:
-        look_at(Jobs(table, scale, files, folder), Path(programs), say)
+        plain = Jobs(table, scale, files, folder)
+        room = room_of(plain.all(range(1, seeds + 1)), look_at(plain, Path(programs), say))
         jobs = Jobs(table, scale, files, folder, sketched=True, stand_ins=Path(programs))
         jobs.steps = with_equal_steps(jobs, device)
-        return costs_of(jobs, device)
+        return costs_of(jobs, device, room)
 
 
 def train_table(
@@ -84,6 +94,7 @@ def train_table(
         MissingInputError, UsageError, DataError: of the table, the scale or the data; if no row
             can be trained.
         ResumeRefusedError: if a finished run is of another program than the table's of today.
+        CannotWriteError: if the disk has no room for all of them.
         StoppedError: after SIGTERM or Ctrl-C, saved.
     """
     from bertc.tables.training import train_all
@@ -99,7 +110,7 @@ def train_table(
         raise UsageError(f"{out} is a file, and runs need a folder", help="--out FOLDER")
     jobs = Jobs(table, scale, data_files(table, data), folder)
     with TemporaryDirectory(prefix="bertc-table-") as programs:
-        look_at(jobs, Path(programs), say)
+        found = look_at(jobs, Path(programs), say)
     jobs = _with_steps(jobs)
     numbers = range(1, seeds + 1)
     every = waiting(jobs.all(numbers), folder)
@@ -109,9 +120,12 @@ def train_table(
             "\n".join((f"{table.name} has no row without files that are not there:", *lacks)),
             help="--data FOLDER that has them, or --data NAME=PATH",
         )
-    for line in (*lacks, *stand_ins(jobs), _counted(every, numbers)):
+    room = room_of([job for job in every if not job.lacks], found)
+    for line in (*lacks, *stand_ins(jobs), _counted(every, numbers), *room.told()):
         say(line)
     refuse_changed(every)
+    with durable.writing(folder, room.bytes):
+        durable.make_folder(folder)
     failures = train_all(every, folder, say)
     return TableEnded(_shown(jobs, numbers, with_data=False), tuple(failures), tuple(lacks))
 

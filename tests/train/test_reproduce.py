@@ -112,6 +112,7 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
         patch.setattr(loop, "_step", stop)
         code, out, err = call(*TRAIN)
     assert (code, out) == (143, "")
+    told = err.partition("4 runs to train will keep ")[2].split()[0]
     assert err.endswith("help: the same command goes on from here\n")
     code, out, err = call("depth.toml", "--show")
     assert code == 0, err
@@ -119,6 +120,8 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
     code, out, err = call(*TRAIN, "--plot", "depth.svg")
     assert code == 0, err
     places = {f"{row}/seed-1/{run}" for row in FOLDERS for run in ("pretraining", "animals")}
+    kept = sum(file.stat().st_size for file in folder.rglob("*.safetensors"))
+    assert float(told) * 2**20 == pytest.approx(kept, rel=0.1), "and headers of small files"
     resumed = "two/seed-1/pretraining"
     assert taken_up(folder) == {place: 1 + (place == resumed) for place in places}
     (tmp_path / "depth.toml").write_text(TABLE.replace('spec = "layers=24"', 'spec = "layers=36"'))
@@ -445,6 +448,15 @@ def test_estimates_know_taggers_that_are_still_to_be_trained(call, tmp_path):
     *_, taught = json.loads(out)["rows"]
     assert taught["parameters"] > 1e6
     assert (taught["why"], taught["without"]) == ("", [])
+
+
+def test_a_table_for_which_the_disk_is_too_small_is_refused_before_training(call, monkeypatch):
+    monkeypatch.setattr("bertc.storage.durable._free_bytes", lambda _: 2**10)
+    code, _, err = call(*TRAIN, "--out", "runs")
+    assert code == 74
+    assert "cannot write runs/tiny: the disk is full" in err
+    _, out, _ = call(*ESTIMATE, "--seeds", "2")
+    assert "8 runs to train will keep" in out
 
 
 def test_a_run_waits_for_the_files_of_those_before_it(tmp_path):
