@@ -98,10 +98,11 @@ def checked(
             of a tagger that learned no tags.
     """
     from bertc import passes
-    from bertc.external import begun_from, judged_by, tagged_by
+    from bertc.external import begun_from, judged_by
     from bertc.interop.foreseen import remark_own_layout
     from bertc.syntax.load import read_spec
     from bertc.syntax.space import has_ranges
+    from bertc.taggers import tagged_by
 
     _refuse_empty(spec)
     written = read_spec(spec, overrides, diagnostics)

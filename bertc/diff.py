@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from bertc.api import points, resolve
-from bertc.diagnostics import SpecError
+from bertc.diagnostics import BertcError, SpecError
 from bertc.estimate import Estimate, estimate
 from bertc.estimate.latency.cases import Shape
 from bertc.estimate.latency.predicted import TOKENS_OF_A_TEXT, text_seconds
 from bertc.estimate.units import bytes_text, change_text, count_text, duration_text, flops_text
 from bertc.external import row_lengths
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.vocabulary import TokenizerFile
+from bertc.passes.vocabulary import tokenizer_folder
 from bertc.planning.cores import available_cores
 from bertc.runs.changes import STAGES, Change, changed, follows, overrides_of
 from bertc.runs.folder import RunFolder
@@ -25,7 +27,8 @@ REFUSED = "not alone"
 STEPS = "steps"
 ALONE = (
     "A setting's line: the first program with that one changed; without figures it follows from "
-    "others.\nnot alone: it changes with another alone, or is of one stage, which no option sets."
+    "others.\nnot alone: it changes with another alone, is of one stage, which no option sets, or "
+    "names files that are gone."
 )
 NOTE = (
     "Memory and time of training on {device}; a text: predicted for this CPU, {cores} threads, "
@@ -141,7 +144,8 @@ def diff(
         changed_in = None if derived else _with_change(spec, own, change)
         cost = cost_of(changed_in, device, tokens) if changed_in else None
         lines.append(Line(change, derived, cost))
-    costs = [cost_of(each, device, tokens) for each in programs]
+    read = (_by_own_tokenizer(*pair) for pair in zip((first, second), programs, strict=True))
+    costs = [cost_of(each, device, tokens) for each in read]
     return Difference(
         names=(first, second),
         costs=(costs[0], costs[1]),
@@ -154,6 +158,17 @@ def _program(spec: str, overrides: Sequence[str]) -> Resolved:
     if is_folder(spec):
         return RunFolder(Path(spec)).read_resolved()
     return resolve(spec, overrides)
+
+
+def _by_own_tokenizer(spec: str, program: Resolved) -> Resolved:
+    """The program of a run as its own folder reads text, whether that of ``init`` is there or not.
+
+    Lengths of its rows are counted by it.
+    """
+    if not is_folder(Path(spec) / "tokenizer"):
+        return program
+    own = TokenizerFile(path=str(tokenizer_folder(Path(spec))))
+    return program.model_copy(update={"vocabulary": own})
 
 
 def _differing(first: Resolved, second: Resolved) -> list[Change]:
@@ -203,7 +218,7 @@ def _with_change(spec: str, overrides: Sequence[str], change: Change) -> Resolve
     _, now = change.texts()
     try:
         (found,) = points(spec, [*overrides, f"{change.name}={now}"])
-    except SpecError:
+    except (SpecError, BertcError):  # or a file that a run's spec names is no longer there
         return None
     return found
 

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from bertc.begun import taken
-from bertc.diagnostics import DataError, Diagnostics, MissingInputError
+from bertc.diagnostics import Diagnostics, MissingInputError
 from bertc.interop.folders import read_network
 from bertc.ir.changing.growth import TEACHER, FromOther, LowRank
-from bertc.ir.learning.augmentation import EditedCopies
 from bertc.ir.learning.custom_task import Choose, Classify, Embed, Read, Regress, Tag
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Tagging, Task
@@ -23,15 +22,13 @@ from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.run import HfLayout
 from bertc.ir.program.stage import TaskStage
-from bertc.ir.program.taggers import tag_names, taggers
 from bertc.ir.program.teacher import NOBODY, FromFolder
 from bertc.ir.program.written import Given, Program
-from bertc.ir.terms.masking import is_span_file
 from bertc.ir.terms.node import System
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.passes.extends import extends
 from bertc.passes.recipes import as_published
-from bertc.storage.paths import is_folder, is_taken
+from bertc.storage.paths import is_taken
 from bertc.teachers import with_shape
 
 NETWORK = (
@@ -276,21 +273,3 @@ def judged_by(program: Complete) -> None:
     for task in tasks:
         for part in dev_parts(task):
             part_examples(task, part)
-
-
-def tagged_by(resolved: Resolved) -> None:
-    """Look at the runs that tag a program's text: that they learned tags.
-
-    Raises:
-        DataError: if one did not.
-    """
-    for stage in resolved.stages:
-        copying = (source.copies for source in stage.augment)
-        edited = [c.tagger for c in copying if isinstance(c, EditedCopies) and c.tagger]
-        for name in (*edited, *taggers(stage)):
-            if not is_span_file(name) and is_taken(Path(name) / "resolved.json"):
-                tag_names(read_network(Path(name)), name)
-            elif is_folder(Path(name)) and not is_taken(Path(name) / "config.json"):
-                raise DataError(
-                    f"{name} is no tagger: it holds no run", help="name the folder of one run"
-                )

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from bertc.diagnostics import DataError, Diagnostics, Fix, listed, nearest
 from bertc.interop.folders import RESOLVED, read_network
+from bertc.ir.learning.augmentation import EditedCopies
 from bertc.ir.program.complete import Complete
-from bertc.ir.program.taggers import span_labels, tag_names
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.taggers import span_labels, tag_names, taggers
 from bertc.ir.program.written import Origin
 from bertc.ir.terms.masking import TaggedUnit, is_span_file
-from bertc.storage.paths import is_taken
+from bertc.storage.paths import is_folder, is_taken
 
 
 def labels_fit(program: Complete, diagnostics: Diagnostics) -> None:
@@ -32,6 +34,31 @@ def labels_fit(program: Complete, diagnostics: Diagnostics) -> None:
                         help=f"labels=[{', '.join(map(dumps, known))}]",
                         fix=Fix(span, dumps(near)) if span and near else None,
                     )
+
+
+def tagged_by(resolved: Resolved) -> None:
+    """Look at the runs and folders that tag a program's text: that they learned tags.
+
+    Raises:
+        DataError: if one did not.
+    """
+    for stage in resolved.stages:
+        copying = (source.copies for source in stage.augment)
+        edited = [c.tagger for c in copying if isinstance(c, EditedCopies) and c.tagger]
+        for name in (*edited, *taggers(stage)):
+            folder = Path(name)
+            if is_span_file(name) or not is_folder(folder):
+                continue
+            if is_taken(folder / RESOLVED):
+                tag_names(read_network(folder), name)
+            elif is_taken(folder / "config.json"):
+                from bertc.interop.loading import read_model  # its weights tell its heads
+
+                tag_names(read_model(folder)[0], name)
+            else:
+                raise DataError(
+                    f"{name} is no tagger: it holds no run", help="name the folder of one run"
+                )
 
 
 def _units(program: Complete) -> Iterator[tuple[TaggedUnit, int, Origin]]:

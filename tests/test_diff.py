@@ -80,6 +80,20 @@ def test_settings_of_single_stages_and_of_other_stages() -> None:
     assert "the last of each" in named.as_table()
 
 
+def test_runs_are_compared_when_the_files_that_they_read_are_gone(tmp_path: Path) -> None:
+    said = tmp_path / "said.tsv"
+    said.write_text("text\tlabel\na hen\then\na duck\tduck\n")
+    tuned = f"hidden=64 layers=2 vocab=1k seq=64 epochs=1 task=classify('{said}')"
+    runs = [run_of(tmp_path / name, f"{tuned} {name}") for name in ("batch=1", "batch=2")]
+    found = diff(*map(str, runs))
+    said.unlink()
+    gone = diff(*map(str, runs))
+    assert gone.costs == found.costs
+    names = [line.change.name for line in found.lines]
+    assert [line.change.name for line in gone.lines] == names
+    assert "batch" in names
+
+
 def test_what_the_first_program_has_in_its_last_stage_alone_has_no_cost_of_its_own() -> None:
     one = 'layers=2 stage "a" { steps=10 seq=32 } stage "b" { steps=20 }'
     names = {line.change.name: line for line in diff(one, "layers=2 steps=50 seq=64").lines}

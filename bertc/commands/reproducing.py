@@ -50,8 +50,8 @@ def reproduce(
 
     _refuse_both(table, show, estimate)
     if estimate or not table:
-        full = scale or tables.PAPERS
-        answer = tables.tell_costs(table, full, data or (), device, _say) if table else listing()
+        at = scale or tables.PAPERS, data or (), seeds, out, device
+        answer = tables.tell_costs(table, *at, _say) if table else listing()
         typer.echo(answer.as_json() if json else answer.as_table())
         if not answer.is_sound:
             raise typer.Exit(BAD_SPEC)

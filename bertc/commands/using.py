@@ -87,7 +87,7 @@ def evaluate(
     json: JsonOption = False,
 ) -> None:
     """Evaluate the newest good checkpoint of a run on its held-out text, or examples of a task."""
-    from bertc.evaluation.options import Manner
+    from bertc.evaluation.manner import Manner
     from bertc.evaluation.without import LeftOut
     from bertc.inference.evaluate import evaluate_run
 

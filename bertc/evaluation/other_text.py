@@ -29,8 +29,7 @@ def evaluated_alone(resolved: Resolved, stage: Stage, run: Path, data: str) -> R
     """
     settings: dict[str, Any] = {"holdout": 0.0} if data else {}
     if data:
-        shares = tuple(_laid_out(stage, share) for share in _shares(data))
-        _refuse_shares(resolved, stage, shares)
+        shares = other_shares(resolved, stage, data)
         stage = stage.model_copy(update={"data": shares, "steps": 1, "first_batch": 0})
     return resolved.model_copy(
         update={
@@ -39,6 +38,17 @@ def evaluated_alone(resolved: Resolved, stage: Stage, run: Path, data: str) -> R
             "run": resolved.run.model_copy(update=settings),
         }
     )
+
+
+def other_shares(resolved: Resolved, stage: Stage, data: str) -> tuple[Share, ...]:
+    """The sources that ``data`` names, laid out as the run's own.
+
+    Raises:
+        UsageError, SpecError: as ``evaluated_alone``.
+    """
+    shares = tuple(_laid_out(stage, share) for share in _shares(data))
+    _refuse_shares(resolved, stage, shares)
+    return shares
 
 
 def with_objective(stage: Stage, objective: str, run: Path) -> tuple[Stage, dict[str, str]]:

@@ -4,11 +4,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bertc.diagnostics import DataError, Diagnostics, MissingColumnError, UsageError
+from bertc.diagnostics import (
+    DataError,
+    Diagnostics,
+    MissingColumnError,
+    MissingInputError,
+    UsageError,
+)
 from bertc.ir.learning.answer import alike, told_names
 from bertc.ir.learning.custom_task import AnyTask, Classify, Embed, Tag
 from bertc.ir.learning.objective import Term
-from bertc.ir.learning.task import Tagging, Task
+from bertc.ir.learning.task import Glue, Tagging, Task
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.syntax import load
@@ -87,6 +93,16 @@ def columns_told(task: AnyTask, with_labels: bool = False) -> Iterator[None]:
     except MissingColumnError as error:
         columns = f'--task "{own_form(task, with_labels)}" names the columns to read'
         raise DataError(error.message, help=f"{error.help}; {columns}") from None
+
+
+def nothing_to_judge_by(task: AnyTask) -> MissingInputError:
+    """The error for a task without a dev part."""
+    first = f"{task.task}, " if isinstance(task, Glue) else ""
+    return MissingInputError(
+        f"{task.title}: no dev part to score",
+        help=f"--task \"{task.kind}({first}'FILE')\" scores a file, --part test or --part train "
+        "another part that the run names",
+    )
 
 
 def own_form(task: AnyTask, with_labels: bool) -> str:

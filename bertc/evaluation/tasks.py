@@ -7,16 +7,15 @@ from pathlib import Path
 from bertc.data import Progress, Silent, TaskData, TaskSet, encode, vocabulary_of
 from bertc.data.examples.task_sets import notes_on_cuts, scored_sample
 from bertc.data.layouts import scored_examples, scored_parts, source_name
-from bertc.diagnostics import MissingInputError, several
+from bertc.diagnostics import several
 from bertc.evaluation.device import placed
 from bertc.evaluation.held_out import Evaluation
 from bertc.evaluation.task_inference import Within, answer
-from bertc.evaluation.task_lookup import columns_told, names_files, task_of
+from bertc.evaluation.task_lookup import columns_told, names_files, nothing_to_judge_by, task_of
 from bertc.evaluation.without import NOTHING_LEFT_OUT, LeftOut, leaving_out
 from bertc.host.signals import Stop
 from bertc.interop.loading import load
 from bertc.ir.learning.custom_task import AnyTask
-from bertc.ir.learning.task import Glue
 from bertc.ir.program.stage import Stage
 from bertc.nn import Model
 from bertc.tasks.gold import AnswerValue
@@ -130,16 +129,6 @@ def sources_told(data: TaskData) -> tuple[str, ...]:
                 _read_from(task_set.task, name, source_name(parts[name].source), len(examples))
             )
     return tuple(lines)
-
-
-def nothing_to_judge_by(task: AnyTask) -> MissingInputError:
-    """The error for a task without a dev part."""
-    first = f"{task.task}, " if isinstance(task, Glue) else ""
-    return MissingInputError(
-        f"{task.title}: no dev part to score",
-        help=f"--task \"{task.kind}({first}'FILE')\" scores a file, --part test or --part train "
-        "another part that the run names",
-    )
 
 
 def _read_from(task: AnyTask, part: str, source: str, count: int, every: int = 0) -> str:

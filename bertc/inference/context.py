@@ -15,7 +15,7 @@ from rich.table import Table
 from bertc.data import RunningData, Vocabulary, differing_token
 from bertc.diagnostics import UsageError
 from bertc.evaluation.context import ByContext, ContextLength, losses_at, relative_length
-from bertc.evaluation.options import Manner
+from bertc.evaluation.manner import Manner
 from bertc.host.display import Display, choose
 from bertc.inference.evaluate import progress_of
 from bertc.inference.open_run import open_run

@@ -9,14 +9,11 @@ import torch
 from bertc.data import RunningData, TaskData, TextData
 from bertc.data.vocab.characters import characters_by_token
 from bertc.evaluation.held_out import Evaluation, counted, evaluate, heldout_rows, unigram_nats
-from bertc.evaluation.options import Manner, read_data, slide
+from bertc.evaluation.manner import Manner
+from bertc.evaluation.options import read_data, slide
 from bertc.evaluation.reading import NextTokenCost, next_token_cost
-from bertc.evaluation.tasks import (
-    evaluate_files,
-    evaluate_tasks,
-    nothing_to_judge_by,
-    sources_told,
-)
+from bertc.evaluation.task_lookup import nothing_to_judge_by
+from bertc.evaluation.tasks import evaluate_files, evaluate_tasks, sources_told
 from bertc.evaluation.without import (
     NOTHING_LEFT_OUT,
     LeftOut,

@@ -17,8 +17,7 @@ from bertc.data.examples.task import in_order_of_length
 from bertc.data.layouts import read_examples, scored_examples, scored_parts
 from bertc.diagnostics import DataError, several
 from bertc.evaluation.device import placed
-from bertc.evaluation.task_lookup import columns_told, task_of
-from bertc.evaluation.tasks import nothing_to_judge_by
+from bertc.evaluation.task_lookup import columns_told, nothing_to_judge_by, task_of
 from bertc.evaluation.without import transformer_of
 from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import choose

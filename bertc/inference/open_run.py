@@ -10,7 +10,7 @@ import torch
 from bertc.data import AnyData, prepare
 from bertc.diagnostics import DataError
 from bertc.distributed.process_group import ProcessGroup
-from bertc.evaluation.options import Manner
+from bertc.evaluation.manner import Manner
 from bertc.evaluation.other_text import evaluated_alone, with_objective
 from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import Display

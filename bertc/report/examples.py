@@ -10,7 +10,7 @@ from bertc.data import Vocabulary, vocabulary_of
 from bertc.data.layouts import scored_examples, scored_parts
 from bertc.data.layouts.example import Example
 from bertc.diagnostics import DataError
-from bertc.evaluation.tasks import nothing_to_judge_by
+from bertc.evaluation.task_lookup import nothing_to_judge_by
 from bertc.inference.fill_mask import MASK, filled
 from bertc.inference.filled import Candidate, Filled
 from bertc.inference.predict import answered

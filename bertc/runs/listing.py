@@ -252,6 +252,9 @@ def _condition(text: str) -> Callable[[Listed], bool]:
         return lambda run: fnmatchcase(str(getattr(run, name)), wanted)
     names = [*RUN_FACTS, *Settings.model_fields, *aliases()]
     if name not in names and (near := nearest(name, names)) in RUN_FACTS:
+        states = get_args(RunState)
+        if near == "state" and wanted not in states:
+            wanted = nearest(wanted, states) or "finished"
         raise UsageError(f"no run has a `{name[:60]}`", help=f"--where {near}={wanted}")
     diagnostics = Diagnostics()
     programs = load("", [text], diagnostics, option="--where")

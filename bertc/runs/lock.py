@@ -21,8 +21,10 @@ _PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "datasets", "pydanti
 
 
 class Lock(BaseModel):
-    """The text's fingerprint, sha256 of initial weights and of teachers', threads, plan, machine,
-    versions.
+    """What decides a run's result beside its program, as it was at its start.
+
+    ``data`` is the fingerprint of the text as prepared, ``contents`` what was read, by name:
+    the identity and the sha256 of each text and task file. ``init``, ``teachers``: of weights.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
@@ -30,6 +32,7 @@ class Lock(BaseModel):
     layout: Literal[1] = Field(default=1, alias="schema")
     resolved: str
     data: str
+    contents: dict[str, tuple[str, str]] = Field(default_factory=dict)
     init: str
     teachers: dict[str, str] = Field(default_factory=dict)
     threads: Annotated[int, Field(ge=1, le=MOST_THREADS)]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from bertc.diagnostics import BertcError, SpecError
 from bertc.estimate.units import bytes_text, count_text, duration_text, flops_text
-from bertc.storage.paths import is_taken
 from bertc.tables.drawing import drawn
 from bertc.tables.job import Job
 from bertc.tables.programs import Jobs, estimated
 from bertc.tables.results import is_finished
+from bertc.tables.room import Room
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class Costs:
     device: str
     rows: tuple[RowCost, ...]
     lacks: tuple[str, ...]
+    room: Room
 
     @property
     def is_sound(self) -> bool:
@@ -60,22 +61,25 @@ class Costs:
         waited = dict.fromkeys(name for row in self.rows for name in row.without)
         if waited:
             notes.append(f"without the sizes of runs that are not there yet: {', '.join(waited)}")
-        return "\n".join([text, *notes, *self.lacks])
+        return "\n".join([text, *notes, *self.room.told(), *self.lacks])
 
     def as_json(self) -> str:
         """The estimates as one JSON object."""
         return json.dumps({"schema": 1, **asdict(self)}, indent=1)
 
 
-def costs_of(jobs: Jobs, device: str) -> Costs:
-    """Estimate the first run of every row, and those that rows begin with."""
+def costs_of(jobs: Jobs, device: str, room: Room) -> Costs:
+    """Estimate the first run of every row, and those that rows begin with.
+
+    ``room`` is told beside them.
+    """
     table = jobs.table
     firsts = [(row.name, next(iter(jobs.of(row, 1)))) for row in table.rows]
     before = [(f"before: {each.name}", jobs.before(each)) for each in table.before]
     rows = [_cost(name, job, jobs, device) for name, job in (*before, *firsts)]
     every = [job for _, job in (*before, *firsts)]
     every += [job for row in table.rows for job in jobs.of(row, 1)]
-    return Costs(table.name, jobs.name, device, tuple(rows), tuple(lacking(jobs, every)))
+    return Costs(table.name, jobs.name, device, tuple(rows), tuple(lacking(jobs, every)), room)
 
 
 def lacking(jobs: Jobs, every: Sequence[Job]) -> list[str]:
@@ -122,7 +126,7 @@ def _cost(name: str, job: Job, jobs: Jobs, device: str) -> RowCost:
         told.memory.peak_bytes,
         told.time.seconds_total,
         *printed,
-        without=tuple(each for each in job.after if not is_taken(jobs.out / each)),
+        without=tuple(each for each in job.after if not jobs.knows_size(each)),
     )
 
 

@@ -1,17 +1,21 @@
 """Files that the runs of a table read, as ``--data`` names them."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertc.diagnostics import MissingInputError, UsageError, listed
-from bertc.storage.paths import is_folder, is_taken
+from bertc.diagnostics import DataError, MissingInputError, UsageError, listed
+from bertc.storage.paths import files_matching, is_folder, is_taken
 from bertc.tables.table import Need, Table
 
 
 @dataclass(frozen=True)
 class Files:
-    """Places of the files that a table needs: ``--data FOLDER`` and ``--data NAME=PATH``."""
+    """Places of the files that a table needs: ``--data FOLDER`` and ``--data NAME=PATH``.
+
+    A place may be a pattern, ``corpus/**/*.txt``, where specs take one.
+    """
 
     folder: Path | None
     named: Mapping[str, Path]
@@ -21,8 +25,23 @@ class Files:
         return self.named.get(name) or (self.folder or Path("data")) / need.path
 
     def there(self, name: str, need: Need) -> bool:
-        """True if it is there."""
-        return is_taken(self.of(name, need))
+        """True if it is there, or files match it as a pattern."""
+        return _is_there(self.of(name, need))
+
+    def refuse_folders(self, table: Table) -> None:
+        """Refuse folders where ``files(...)`` has to find files.
+
+        Raises:
+            DataError: says how their files are named.
+        """
+        for name, need in table.needs.items():
+            path = self.of(name, need)
+            if "files($path" in need.given and is_folder(path):
+                raise DataError(
+                    f"{table.file}, needs.{name}: {path} is a folder, and files(...) reads files",
+                    help=f"--data {shlex.quote(f'{name}={path}/**/*.txt')} has all texts in it; "
+                    "path = in the table may be such a pattern too",
+                )
 
 
 def data_files(table: Table, data: Sequence[str]) -> Files:
@@ -45,8 +64,12 @@ def data_files(table: Table, data: Sequence[str]) -> Files:
         else:
             named[name] = Path(path)
     for each in (folder, *named.values()):
-        if each and not is_taken(each):
+        if each and not _is_there(each):
             raise MissingInputError(f"there is no {each}", help="check the path after --data")
     if folder and not is_folder(folder):
         raise UsageError(f"{folder} is a file", help="--data NAME=PATH of it, or its folder")
     return Files(folder, named)
+
+
+def _is_there(path: Path) -> bool:
+    return is_taken(path) or any(files_matching(path))

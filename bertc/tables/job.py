@@ -9,17 +9,23 @@ from typing import NamedTuple
 from bertc.api import checked, points
 from bertc.diagnostics import (
     BertcError,
+    Diagnostic,
     Diagnostics,
+    MissingInputError,
     Note,
     Source,
     Span,
     SpecError,
     UsageError,
 )
+from bertc.evaluation.manner import Manner
 from bertc.ir.program.resolved import Resolved
 from bertc.syntax import load
 from bertc.syntax.read.parse import OVERRIDE
 from bertc.syntax.write.show import quoted
+
+OPTIONAL = "files named by [needs.NAME] may be missing: runs without them are left out"
+"""What a table offers where a text names files that are not there."""
 
 
 class TableText(NamedTuple):
@@ -58,6 +64,13 @@ class Job:
         """The entry of its run: a row, perhaps with a measure, or one before all rows."""
         row = f"row {self.row}" if self.row else self.name.replace("/", " ")
         return f"{row}, measure {self.measure}" if self.measure else row
+
+    @property
+    def evaluation(self) -> tuple[Manner, str]:
+        """How it evaluates the run before, and the task."""
+        options = dict(self.eval or {})
+        task = str(options.pop("task", ""))
+        return Manner(**options), task  # type: ignore[arg-type]
 
     def program(self) -> Resolved:
         """Compile it; the runs that it begins with have to be there.
@@ -120,17 +133,23 @@ class Job:
         except SpecError as error:
             whose = Note(f"in {self.entry} of {self.file}")
             found = (each.changed(real, in_table) for each in error.diagnostics)
-            told = (replace(each, notes=(whose, *each.notes)) for each in found)
-            raise SpecError(tuple(told)) from None
+            told = [replace(each, notes=(whose, *each.notes)) for each in found]
+            raise SpecError(tuple(map(_with_need, told))) from None
         except BertcError as error:
-            message = f"{self.file}, {self.entry}: {real(error.message)}"
-            raise type(error)(message, real(error.help)) from None
+            message, help = f"{self.file}, {self.entry}: {real(error.message)}", real(error.help)
+            if isinstance(error, MissingInputError):
+                help = f"{help}; {OPTIONAL}" if help else OPTIONAL
+            raise type(error)(message, help) from None
 
     def _place(self, source: str) -> str:
         """The name of a source in the table's file; that of another file as it is."""
         names = ["<spec>", *(f"{OVERRIDE} #{i}" for i in range(1, len(self.places)))]
         places = dict(zip(names, self.places, strict=False))
         return f"{self.file}, {places[source]}" if source in places else source
+
+
+def _with_need(told: Diagnostic) -> Diagnostic:
+    return replace(told, notes=(*told.notes, Note(OPTIONAL))) if told.code == "E307" else told
 
 
 def _one(found: Sequence[Resolved]) -> Resolved:

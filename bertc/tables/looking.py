@@ -1,48 +1,64 @@
 """A look at all runs of a table before the first is trained."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from bertc.diagnostics import BertcError, ResumeRefusedError, SpecError, UsageError
+from bertc.diagnostics import UsageError
+from bertc.evaluation.foreseen import foreseen
 from bertc.interop.folders import RESOLVED
 from bertc.ir.program.resolved import Resolved
-from bertc.runs.changes import changed, follows, refuse_another_program
 from bertc.runs.folder import RunFolder
-from bertc.search.goal import goal_of
-from bertc.storage.paths import is_taken
+from bertc.search.goal import ACCURACY, EVALUATED, LOSS, Goal, goal_of
 from bertc.tables.job import Job
 from bertc.tables.programs import Jobs
 from bertc.tables.results import is_finished, measures_of
+from bertc.tables.shrinking import sets_seed
+from bertc.tables.table import PRETRAINING, Measure
 
 
-def look_at(jobs: Jobs, say: Callable[[str], None]) -> None:
-    """Check every run of a table, and say which rows are one at this scale.
+def look_at(jobs: Jobs, stand_ins: Path, say: Callable[[str], None]) -> dict[str, Resolved]:
+    """Check every run of a table, and say which rows are one at this scale; their programs.
 
-    A run that others begin with is its program alone, in a folder of its own: all that a check
-    reads of it. Of runs whose files are not there, or that begin with such, the text is read.
+    A run that others begin with is its program alone, in a folder below ``stand_ins``: all that a
+    check reads of it. Of runs whose files are not there, or that begin with such, the text is read.
 
     Raises:
         SpecError, BertcError: as ``Job.looked_at``: the mistakes of the first run that has any.
-        UsageError: if a measure asks for a score that evaluations will not have.
+        UsageError: if a text sets a seed; if a measure asks for a score that evaluations will not
+            have.
+        DataError: if text is a folder.
     """
+    jobs.files.refuse_folders(jobs.table)
     programs: dict[str, Resolved] = {}
-    with TemporaryDirectory(prefix="bertc-table-") as folder:
-        for job in jobs.all([1]):
-            known = [programs[name] for name in job.after if name in programs]
-            if job.eval is not None:
-                if known and not {"task", "objective"} & {*job.eval}:
-                    _refuse_unknown_scores(jobs, job, known[-1])
-            elif not job.lacks and len(known) == len(job.after):
-                programs[job.name] = job.looked_at(Path(folder))
-                _refuse_unknown_scores(jobs, job, programs[job.name])
-                _put(Path(folder) / job.name, programs[job.name])
-            elif is_finished(job, jobs.out):
-                programs[job.name] = RunFolder(jobs.out / job.name).read_resolved()
-                _put(Path(folder) / job.name, programs[job.name])
-            else:
-                job.read()
+    for job in jobs.all([1]):
+        _refuse_seeds(job)
+        known = [programs[name] for name in job.after if name in programs]
+        if job.eval is not None:
+            if known and not job.lacks:
+                _look_at_evaluation(jobs, job, known[-1])
+        elif not job.lacks and len(known) == len(job.after):
+            programs[job.name] = job.looked_at(stand_ins)
+            _refuse_unknown_scores(jobs, job, programs[job.name])
+            _put(stand_ins / job.name, programs[job.name])
+        elif is_finished(job, jobs.out):
+            programs[job.name] = RunFolder(jobs.out / job.name).read_resolved()
+            _put(stand_ins / job.name, programs[job.name])
+        else:
+            job.read()
     _tell_twins(jobs, programs, say)
+    _tell_apart(jobs, say)
+    return programs
+
+
+def _refuse_seeds(job: Job) -> None:
+    texts = (job.text, *job.overrides)[: len(job.places) - 1]  # but the table's own seed
+    for text, place in zip(texts, job.places, strict=False):
+        if job.eval is None and sets_seed(text):
+            raise UsageError(
+                f"{job.file}, {place}: seed= would be replaced by the seed of each run",
+                help="leave it out; --seeds 3 trains every row with seeds 1, 2 and 3",
+            )
 
 
 def _put(folder: Path, program: Resolved) -> None:
@@ -51,16 +67,41 @@ def _put(folder: Path, program: Resolved) -> None:
     (folder / RESOLVED).write_text(program.model_dump_json())
 
 
+def _look_at_evaluation(jobs: Jobs, job: Job, program: Resolved) -> None:
+    """Check the options of an evaluation, the files that they name, and its scores."""
+    with job.told():
+        stage, parts = foreseen(program, *job.evaluation, job.out / job.after[-1])
+    if not parts:
+        _refuse_unknown_scores(jobs, job, program.model_copy(update={"stages": (stage,)}))
+        return
+    names = [f"{EVALUATED}/{LOSS}"]
+    for task in stage.tasks:
+        names += [f"{EVALUATED}/{kind}/{task.title}" for kind in (LOSS, ACCURACY)]
+        names += [
+            f"{EVALUATED}/{task.title}/{p}/{metric}" for p in parts for metric in task.metrics
+        ]
+    for measure in measures_of(jobs.table, job):
+        with _score_told(job, measure):
+            Goal(measure.score, True).figure(names)
+
+
 def _refuse_unknown_scores(jobs: Jobs, job: Job, program: Resolved) -> None:
     for measure in measures_of(jobs.table, job):
         if job.row and measure.is_taken(job.row, jobs.name):
-            try:
+            with _score_told(job, measure):
                 goal_of(measure.score, program)
-            except UsageError as error:
-                raise UsageError(
-                    f"{job.file}, measures.{measure.name}.score: {error.message} ({job.entry})",
-                    help=error.help.replace("--for one of", "score = one of"),
-                ) from None
+
+
+@contextmanager
+def _score_told(job: Job, measure: Measure) -> Iterator[None]:
+    """Tell an unknown score with its place in the table's file."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(
+            f"{job.file}, measures.{measure.name}.score: {error.message} ({job.entry})",
+            help=error.help.replace("--for one of", "score = one of"),
+        ) from None
 
 
 def _tell_twins(jobs: Jobs, programs: Mapping[str, Resolved], say: Callable[[str], None]) -> None:
@@ -80,53 +121,18 @@ def _tell_twins(jobs: Jobs, programs: Mapping[str, Resolved], say: Callable[[str
                 )
 
 
-def refuse_changed(jobs: Jobs, every: Sequence[Job]) -> None:
-    """Refuse finished runs of another program than the table's of today.
-
-    Raises:
-        ResumeRefusedError: names the first, and what changed.
-    """
-    for job, what in changed_runs(every, with_data=True):
-        folder = jobs.out / job.name
-        raise ResumeRefusedError(
-            f"{folder} is not of the table as it is now: {what}",
-            help=f"--out FOLDER trains the table anew; without {folder.parent} that row is",
+def _tell_apart(jobs: Jobs, say: Callable[[str], None]) -> None:
+    """Say which tasks have no part of the rows' runs, or of the spec of all rows."""
+    table = jobs.table
+    lost = "no row's run takes" if table.pretrains else "the spec of all rows does not take"
+    places = dict.fromkeys(
+        job.places[0]
+        for job in jobs.all([1])
+        if job.measure and job.eval is None and (table.pretrains or table.spec)
+        if not any(each.endswith(f"/{PRETRAINING}") for each in job.after)
+    )
+    for place in places:
+        say(
+            f"{table.file}, {place}: {lost} part in it; with init=$run it begins "
+            "with the row's run, without init with random weights"
         )
-
-
-def changed_runs(every: Sequence[Job], *, with_data: bool) -> Iterator[tuple[Job, str]]:
-    """Finished runs of another program than the table's of today, and what changed.
-
-    ``with_data``: files are those that the runs should have read. Otherwise nothing is said of
-    files and tasks, nor of runs whose programs follow from files that are not there.
-    """
-    for job in every:
-        there = is_finished(job, job.out) and all(is_taken(job.out / name) for name in job.after)
-        if job.eval is not None or not there or (with_data and job.lacks):
-            continue
-        old = RunFolder(job.out / job.name).read_resolved()
-        try:
-            new = job.program()
-        except (SpecError, BertcError):
-            if with_data:
-                raise
-            continue
-        if what := _refused(old, new) if with_data else _but_for_files(old, new, bool(job.lacks)):
-            yield job, what
-
-
-def _refused(old: Resolved, new: Resolved) -> str:
-    """The reason why a finished run is not one of the new program; empty if it is."""
-    try:
-        refuse_another_program(old, new)
-    except ResumeRefusedError as error:
-        return error.message
-    return f"it has {old.steps:,} steps, the table {new.steps:,}" * (old.steps != new.steps)
-
-
-def _but_for_files(old: Resolved, new: Resolved, lacking: bool) -> str:
-    """Changes but those of files and tasks; none where those depend on what is ``lacking``."""
-    told = [change for change in changed(old, new) if not follows(change, old, new)]
-    if lacking and any(change.setting in ("init", "teacher", "vocab") for change in told):
-        return ""
-    return "; ".join(str(change) for change in told if change.setting not in ("data", "objective"))

@@ -19,6 +19,7 @@ from bertc.diagnostics import (
 from bertc.estimate import Convention, Estimate, estimate
 from bertc.external import row_lengths
 from bertc.ir.program.resolved import Resolved
+from bertc.storage.paths import is_taken
 from bertc.syntax.write.show import quoted
 from bertc.tables.files import Files
 from bertc.tables.job import Job, TableText
@@ -36,7 +37,7 @@ from bertc.tables.table import (
 )
 
 BEFORE = "before"
-LENGTHS = ("seq", "memory", "clamp", "sliding")
+LENGTHS = ("seq", "memory", "clamp", "sliding", "stride")
 """Options of evaluations that a scale multiplies as it does the length of rows."""
 
 
@@ -44,7 +45,8 @@ class Jobs:
     """The runs of a table at a scale, for seeds, in a folder.
 
     ``steps`` are those of rows that are trained for an equal budget. ``sketched``: for estimates,
-    with what stands for runs before.
+    with what stands for runs before: a table's own text, else their programs in ``stand_ins``, as
+    far as those are there, else a teacher without weights.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Jobs:
         out: Path,
         steps: Mapping[str, int] | None = None,
         sketched: bool = False,
+        stand_ins: Path | None = None,
     ) -> None:
         if scale not in table.scales:
             raise UsageError(
@@ -62,7 +65,7 @@ class Jobs:
             )
         self.table, self.name, self.files, self.out = table, scale, files, out
         self.scale: Scale = table.scales[scale]  # type: ignore[index]
-        self.steps, self.sketched = steps or {}, sketched
+        self.steps, self.sketched, self.stand_ins = steps or {}, sketched, stand_ins
 
     def all(self, seeds: Sequence[int]) -> list[Job]:
         """All of them, in an order in which each stands after those it waits for."""
@@ -71,6 +74,10 @@ class Jobs:
             *before,
             *(job for seed in seeds for row in self.table.rows for job in self.of(row, seed)),
         ]
+
+    def knows_size(self, name: str) -> bool:
+        """True if a run, or its program, is there for estimates."""
+        return any(is_taken(folder / name) for folder in (self.out, self.stand_ins) if folder)
 
     def before(self, each: Before) -> Job:
         """The job of a run that rows begin with or learn from."""
@@ -113,16 +120,24 @@ class Jobs:
     def _evaluation(self, measure: Measure, row: Row, seed: int, folder: str, main: str) -> Job:
         run = f"{folder}/{path_name(measure.of)}" if measure.of else main
         name = f"{folder}/{path_name(measure.name)}"
-        task = TableText(str(measure.eval.get("task", "")), f"measures.{measure.name}.eval.task")
-        filled = self._job(name, row.name, measure.name, seed, task, [])
+        task, data = (
+            TableText(str(measure.eval.get(option, "")), f"measures.{measure.name}.eval.{option}")
+            for option in ("task", "data")
+        )
+        filled = self._job(name, row.name, measure.name, seed, task, [data])
         options = {
             name: self._lengthened(value) if name in LENGTHS else value
             for name, value in _options(measure)
-        } | ({"task": filled.text} if filled.text else {})
+        }
+        if task.text:
+            options["task"] = filled.text
+        if data.text:
+            (text, _) = filled.overrides
+            options["data"] = f"files({text})" if text.startswith(("'", '"')) else text
         return replace(filled, text="", overrides=(), after=(run,), eval=options)
 
     def _lengthened(self, tokens: int | bool | str) -> int:
-        return round(int(tokens) * self.factors["seq"])
+        return max(1, round(int(tokens) * self.factors["seq"])) if tokens else 0  # 0: not asked
 
     def _task(self, measure: Measure, row: Row, seed: int, folder: str, main: str) -> Job:
         name = f"{folder}/{path_name(measure.name)}"
@@ -194,12 +209,16 @@ class Jobs:
         )  # fmt: skip
 
     def _sketch(self, known: Before, values: Mapping[str, str]) -> str:
-        """The text for a run before: the table's own, or a teacher without weights."""
+        """The text for a run before."""
+        program = self.stand_ins and self.stand_ins / BEFORE / known.name
+        if program and is_taken(program) and not known.sketch:
+            return quoted(str(program))
+        if known.sketch:
+            there = (each for each in known.sketch if not any(map(self._lacks, _names(each))))
+            return Template(next(there, known.sketch[-1])).safe_substitute(values)
         text, settings = self._before_text(known)
         whole = " ".join(each.text for each in (text, *settings))
-        texts = known.sketch or (f"spec({quoted(whole)})",)
-        there = (each for each in texts if not any(map(self._lacks, _names(each))))
-        return Template(next(there, texts[-1])).safe_substitute(values)
+        return f"spec({quoted(Template(whole).safe_substitute(values))})"
 
     def _lacks(self, name: str) -> bool:
         need = self.table.needs.get(name)

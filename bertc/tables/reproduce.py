@@ -4,19 +4,22 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from bertc.diagnostics import MissingInputError, UsageError, listed, several
 from bertc.estimate import device_named
 from bertc.storage import durable
 from bertc.storage.json_file import read_json
 from bertc.storage.paths import is_file, is_folder
+from bertc.tables.changed import beginning_with, changed_runs, refuse_changed
 from bertc.tables.costs import Costs, costs_of, lacking, stand_ins, waiting
 from bertc.tables.files import data_files
 from bertc.tables.job import Job
-from bertc.tables.looking import changed_runs, look_at, refuse_changed
+from bertc.tables.looking import look_at
 from bertc.tables.programs import Jobs, with_equal_steps
 from bertc.tables.reading import read_table
 from bertc.tables.results import results_of
+from bertc.tables.room import room_of
 from bertc.tables.showing import Shown, seeds_text
 from bertc.tables.table import PAPERS, Table
 
@@ -49,9 +52,17 @@ def table_folder(table: Table, scale: str, out: Path | None) -> Path:
 
 
 def tell_costs(
-    name: str, scale: str, data: Sequence[str], device: str, say: Callable[[str], None]
+    name: str,
+    scale: str,
+    data: Sequence[str],
+    seeds: int,
+    out: Path | None,
+    device: str,
+    say: Callable[[str], None],
 ) -> Costs:
     """Estimate every row of a table at a scale, after the look that training begins with.
+
+    ``seeds`` and ``out`` are for the room on the disk of the runs that are to be trained there.
 
     Raises:
         MissingInputError, UsageError, DataError: of the table, the scale or the data.
@@ -60,11 +71,13 @@ def tell_costs(
     table = read_table(name)
     files = data_files(table, data)
     device_named(device)  # refused before it is of every row
-    folder = table_folder(table, scale, None)
-    look_at(Jobs(table, scale, files, folder), say)
-    jobs = Jobs(table, scale, files, folder, sketched=True)
-    steps = with_equal_steps(jobs, device)
-    return costs_of(Jobs(table, scale, files, jobs.out, steps, sketched=True), device)
+    folder = table_folder(table, scale, out)
+    with TemporaryDirectory(prefix="bertc-table-") as programs:
+        plain = Jobs(table, scale, files, folder)
+        room = room_of(plain.all(range(1, seeds + 1)), look_at(plain, Path(programs), say))
+        jobs = Jobs(table, scale, files, folder, sketched=True, stand_ins=Path(programs))
+        jobs.steps = with_equal_steps(jobs, device)
+        return costs_of(jobs, device, room)
 
 
 def train_table(
@@ -81,6 +94,7 @@ def train_table(
         MissingInputError, UsageError, DataError: of the table, the scale or the data; if no row
             can be trained.
         ResumeRefusedError: if a finished run is of another program than the table's of today.
+        CannotWriteError: if the disk has no room for all of them.
         StoppedError: after SIGTERM or Ctrl-C, saved.
     """
     from bertc.tables.training import train_all
@@ -95,7 +109,8 @@ def train_table(
     if out and is_file(out):
         raise UsageError(f"{out} is a file, and runs need a folder", help="--out FOLDER")
     jobs = Jobs(table, scale, data_files(table, data), folder)
-    look_at(jobs, say)
+    with TemporaryDirectory(prefix="bertc-table-") as programs:
+        found = look_at(jobs, Path(programs), say)
     jobs = _with_steps(jobs)
     numbers = range(1, seeds + 1)
     every = waiting(jobs.all(numbers), folder)
@@ -105,11 +120,14 @@ def train_table(
             "\n".join((f"{table.name} has no row without files that are not there:", *lacks)),
             help="--data FOLDER that has them, or --data NAME=PATH",
         )
-    for line in (*lacks, *stand_ins(jobs), _counted(every, numbers)):
+    room = room_of([job for job in every if not job.lacks], found)
+    for line in (*lacks, *stand_ins(jobs), _counted(every, numbers), *room.told()):
         say(line)
-    refuse_changed(jobs, every)
+    refuse_changed(every)
+    with durable.writing(folder, room.bytes):
+        durable.make_folder(folder)
     failures = train_all(every, folder, say)
-    return TableEnded(Shown(table, results_of(jobs, numbers)), tuple(failures), tuple(lacks))
+    return TableEnded(_shown(jobs, numbers, with_data=False), tuple(failures), tuple(lacks))
 
 
 def _counted(every: Sequence[Job], seeds: Sequence[int]) -> str:
@@ -142,9 +160,21 @@ def show_table(name: str, scale: str, data: Sequence[str], out: Path | None) -> 
         )
     seeds = _seeds_in(folder)
     jobs = _kept_steps(Jobs(table, scale, data_files(table, data), folder))
-    changes = changed_runs(jobs.all(seeds), with_data=bool(data))
-    told = (f"{job.name} is not of the table as it is now: {what}" for job, what in changes)
-    return Shown(table, results_of(jobs, seeds), tuple(told))
+    return _shown(jobs, seeds, with_data=bool(data))
+
+
+def _shown(jobs: Jobs, seeds: Sequence[int], *, with_data: bool) -> Shown:
+    """The results of the runs that are of the table as it is now, and which are not."""
+    every = jobs.all(seeds)
+    changes = changed_runs(every, with_data=with_data)
+    left_out = {*changes, *beginning_with(changes, every)}
+    told = [
+        f"{name} is not of the table as it is now, and left out: {what}"
+        for name, what in changes.items()
+    ]
+    if later := len(left_out) - len(told):
+        told.append(f"left out with them: {several(later, 'run')} that began with one")
+    return Shown(jobs.table, results_of(jobs, seeds, left_out), tuple(told))
 
 
 def _begun_scale(name: str, out: Path | None) -> str:

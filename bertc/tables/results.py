@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
@@ -75,7 +75,8 @@ class ClaimedPair:
 class TableResults:
     """A table at a scale as far as it was trained.
 
-    ``runs`` are those before rows, of rows and of measures, ``missing`` the unfinished ones.
+    ``runs`` are those before rows, of rows and of measures, ``missing`` the unfinished ones; runs
+    that are not of the table as it is now are left out.
     """
 
     table: str
@@ -145,9 +146,13 @@ class TableResults:
         )
 
 
-def results_of(jobs: Jobs, seeds: Sequence[int]) -> TableResults:
-    """The results of a table in its folder, as far as its runs are finished."""
-    table, rows, every = jobs.table, [], jobs.all(seeds)
+def results_of(jobs: Jobs, seeds: Sequence[int], left_out: Collection[str] = ()) -> TableResults:
+    """The results of a table in its folder, as far as its runs are finished.
+
+    ``left_out`` are names of runs that are not of the table as it is now.
+    """
+    table, rows = jobs.table, []
+    every = [job for job in jobs.all(seeds) if job.name not in left_out]
     finished = {job.name for job in every if is_finished(job, jobs.out)}
     for row in table.rows:
         scores: dict[str, dict[int, float]] = {each.name: {} for each in table.measures}
@@ -164,7 +169,8 @@ def results_of(jobs: Jobs, seeds: Sequence[int]) -> TableResults:
                     if job.measure and _all_the_same(job, jobs.out):
                         same.setdefault(measure.name, []).append(seed)
             (main, *_) = jobs.of(row, seed)
-            if parameters is None and RunFolder(jobs.out / main.name).holds_a_run:
+            there = main.name not in left_out and RunFolder(jobs.out / main.name).holds_a_run
+            if parameters is None and there:
                 parameters, flops = _size_and_flops(jobs.out / main.name)
         _add_means(table, scores)
         found = {name: values for name, values in scores.items() if values}

@@ -81,3 +81,8 @@ def _rates(value: Value) -> Iterator[Number]:
 def sets_steps(text: str) -> bool:
     """True if settings say for how long to train."""
     return any(name in ("steps", "epochs") for name, _ in _settings(text))
+
+
+def sets_seed(text: str) -> bool:
+    """True if settings have a seed, which that of a run would replace."""
+    return any(name == "seed" for name, _ in _settings(text))

@@ -7,7 +7,6 @@ from time import sleep
 from typing import Any
 
 from bertc.diagnostics import BertcError, CannotWriteError, StoppedError, several
-from bertc.evaluation.options import Manner
 from bertc.inference.evaluate import evaluate_run
 from bertc.runs.figures import values_of
 from bertc.storage import durable
@@ -95,9 +94,7 @@ def _train(job: Job, out: Path) -> None:
 
 def _evaluate(job: Job, out: Path) -> None:
     """Evaluate the run before, and keep the figures."""
-    options = dict(job.eval or {})
-    task = str(options.pop("task", ""))
-    manner = Manner(**options)  # type: ignore[arg-type]
+    manner, task = job.evaluation
     report = evaluate_run(out / job.after[-1], manner, task=task, quiet=True)
     assert report.evaluation is not None, "a finished run was evaluated"
     line: Any = {"kind": "eval", **report.evaluation.fields()}

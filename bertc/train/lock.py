@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 import torch
 
+from bertc.data.contents import contents
 from bertc.host.display import Display
 from bertc.runs import changes
 from bertc.runs.folder import RunFolder
@@ -47,6 +48,7 @@ def _lock(start: Start, outside: Outside) -> Lock:
     return Lock(
         resolved=start.resolved.fingerprint(),
         data=start.corpus.fingerprint,
+        contents={name: (*content,) for name, content in contents(start.corpus).items()},
         init=outside.source.sha256 if outside.source else "",
         teachers=outside.teachers,
         threads=torch.get_num_threads(),

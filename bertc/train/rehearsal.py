@@ -8,6 +8,7 @@ from bertc.diagnostics import several
 from bertc.estimate.units import bytes_text, duration_text
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import build
+from bertc.planning.disk import checkpoint_bytes, checkpoints_kept
 from bertc.storage import durable
 from bertc.storage.paths import existing_folder
 from bertc.train.report import Report
@@ -20,16 +21,12 @@ def try_to_write(resolved: Resolved, out: Path) -> None:
     Raises:
         CannotWriteError: if the disk has no room for the run, or the folder cannot be made.
     """
-    # Weights, moments, the best weights or an average, and a checkpoint before one is removed.
-    copies = 3 + any(stage.patience or stage.average.kept for stage in resolved.stages)
-    run = resolved.run
-    kept = -(-resolved.steps // run.save_every) if run.keep == "all" else run.keep
     models = (build(resolved.as_in(stage), "meta") for stage in resolved.stages)
     parameters = max(sum(weight.numel() for weight in model.parameters()) for model in models)
+    # One more is there before an old one is removed.
+    needed = (1 + checkpoints_kept(resolved)) * checkpoint_bytes(resolved, parameters)
     with (
-        durable.writing(
-            out, copies * 4 * parameters * (kept + 1), elsewhere="choose another --out"
-        ),
+        durable.writing(out, needed, elsewhere="choose another --out"),
         TemporaryDirectory(dir=existing_folder(out)) as folder,
     ):
         durable.write(Path(folder) / "test", b"test")

@@ -5,7 +5,7 @@ import pytest
 import bertc
 from bertc.data.layouts import scored_parts
 from bertc.diagnostics import DataError, MissingInputError, UsageError
-from bertc.evaluation.options import Manner
+from bertc.evaluation.manner import Manner
 from bertc.evaluation.task_lookup import own_form, task_of
 from bertc.inference.evaluate import evaluate_run
 from bertc.inference.predict import predict
@@ -160,6 +160,9 @@ def test_parts_and_files_of_a_folder_are_scored(files):
     found = predict(files / "tagged", files / "plain.txt", device="cpu", quiet=True)
     (example,) = found.examples
     assert example.words == ("I", "live", "in", "New", "York")
+    (files / "tab.txt").write_text("I live in\tYork\nYork is old\nI like it\n")
+    first, *others = predict(files / "tagged", files / "tab.txt", device="cpu", quiet=True).examples
+    assert (first.words, len(others)) == (("I", "live", "in", "York"), 2)
     (files / "plain.jsonl").write_text('{"words": ["New", "York"]}\n')
     with pytest.raises(DataError) as told:
         predict(files / "tagged", files / "plain.jsonl", device="cpu", quiet=True)

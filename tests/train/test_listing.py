@@ -131,6 +131,13 @@ def test_conditions_choose_runs_by_facts_and_settings(run, tmp_path):
     ):
         with pytest.raises(error):
             list_runs(folder, where)
+    for where, help in (
+        ("stat=done", "--where state=finished"),
+        ("stat=stoped", "--where state=stopped"),
+    ):
+        with pytest.raises(UsageError) as unknown:
+            list_runs(folder, [where])
+        assert unknown.value.help == help
     with pytest.raises(UsageError, match="no runs are sorted by 'date'"):
         list_runs(folder, order="date")
 

@@ -8,7 +8,7 @@ import pytest
 
 from bertc.diagnostics import UsageError
 from bertc.evaluation.context import ContextLength, relative_length
-from bertc.evaluation.options import Manner
+from bertc.evaluation.manner import Manner
 from bertc.inference.context import Contexts, context_lengths, shares_named
 from bertc.inference.evaluate import evaluate_run
 from bertc.ir.data import Files, Share

@@ -11,6 +11,7 @@ from bertc.storage.claims import claim
 from bertc.tables import training
 from bertc.tables.costs import waiting
 from bertc.tables.files import Files
+from bertc.tables.looking import look_at
 from bertc.tables.programs import Jobs
 from bertc.tables.reading import read_table
 from bertc.tables.results import RowResult, TableResults
@@ -66,6 +67,7 @@ save_every=2 optimizer=adamw(lr=1e-3) device=cpu compile=off precision=fp32
 tasks = "seq=16 batch=8 device=cpu compile=off precision=fp32 eval_every=100 save_every=100"
 layers = "1/12"
 """
+OUT = "runs/tables/depth/tiny"
 FOLDERS = ("one-first", "two")
 
 
@@ -110,6 +112,7 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
         patch.setattr(loop, "_step", stop)
         code, out, err = call(*TRAIN)
     assert (code, out) == (143, "")
+    told = err.partition("4 runs to train will keep ")[2].split()[0]
     assert err.endswith("help: the same command goes on from here\n")
     code, out, err = call("depth.toml", "--show")
     assert code == 0, err
@@ -117,6 +120,8 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
     code, out, err = call(*TRAIN, "--plot", "depth.svg")
     assert code == 0, err
     places = {f"{row}/seed-1/{run}" for row in FOLDERS for run in ("pretraining", "animals")}
+    kept = sum(file.stat().st_size for file in folder.rglob("*.safetensors"))
+    assert float(told) * 2**20 == pytest.approx(kept, rel=0.1), "and headers of small files"
     resumed = "two/seed-1/pretraining"
     assert taken_up(folder) == {place: 1 + (place == resumed) for place in places}
     (tmp_path / "depth.toml").write_text(TABLE.replace('spec = "layers=24"', 'spec = "layers=36"'))
@@ -126,9 +131,11 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
     assert "layers: 2 -> 3" in said
     for data in ((), ("--data", ".")):
         _, out, _ = call("depth.toml", "--show", *data)
-        assert "two/seed-1/pretraining is not of the table as it is now: " in out
+        assert "two/seed-1/pretraining is not of the table as it is now, and left out: " in out
         assert out.count("is not of the table") == 1
+        assert "not measured" in out, "no claim is made of a row that was another"
     (tmp_path / "depth.toml").write_text(TABLE)
+    _, out, _ = call("depth.toml", "--show")
     head, one, two, *_ = out.splitlines()
     columns = ["row", "parameters", "flops", "perplexity", "published", "animals", "both"]
     assert head.split() == columns
@@ -150,6 +157,34 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
     both = (first["perplexity"]["1"] + first["animals"]["1"]) / 2
     assert first["both"]["1"] == pytest.approx(both)
     assert (found["runs"], found["missing"]) == (4, 0)
+    _other_text_is_told(call, tmp_path, folder)
+
+
+def _other_text_is_told(call, tmp_path, folder):
+    """By what files hold now, and by what other runs read; copies of files change nothing."""
+    farm = tmp_path / "farm.txt"
+    text = farm.read_text()
+    farm.write_text(text.replace("e", "a"))
+    code, _, err = call(*TRAIN)
+    assert code == 76
+    assert "seed-1/pretraining is not of the table as it is now: farm.txt changed after" in err
+    assert "; nor is 1 other run\n" in err
+    assert err.endswith("removed: " + ", ".join(f"{OUT}/{row}/seed-1" for row in FOLDERS) + "\n")
+    _, out, _ = call("depth.toml", "--show", "--data", ".")
+    assert out.count("and left out: farm.txt changed") == 2
+    assert "left out with them: 2 runs that began with one" in out
+    farm.unlink()
+    farm.write_text(text)
+    _, out, _ = call("depth.toml", "--show", "--data", ".")
+    assert "left out" not in out
+    lock = folder / "one-first/seed-1/animals/lock.json"
+    kept = json.loads(lock.read_text())
+    kept["contents"] = {"said.tsv": ["other", "text"]}
+    lock.write_text(json.dumps(kept))
+    for data in ((), ("--data", ".")):
+        _, out, _ = call("depth.toml", "--show", *data)
+        assert "one-first/seed-1/animals is not of the table as it is now, and left" in out
+        assert out.count("left out") == 1
 
 
 def test_a_run_of_another_process_is_waited_for(call, tmp_path, monkeypatch):
@@ -189,6 +224,12 @@ def test_a_row_that_fails_is_told_and_the_rest_goes_on(call, tmp_path):
 
 
 ESTIMATE = (*TRAIN, "--estimate")
+BOTH = 'name = "both"'
+
+
+def asked(score, options, of="of = 'animals'"):
+    """A measure that evaluates a run otherwise, before the last one."""
+    return f"name = 'asked'\n{of}\nscore = '{score}'\neval = {{{options}}}\n[[measures]]\n{BOTH}"
 
 
 @pytest.mark.parametrize(
@@ -200,6 +241,56 @@ ESTIMATE = (*TRAIN, "--estimate")
         (TRAIN, "dev=$said", "dev='farm.txt'", 65, "first, measure animals: farm.txt"),
         (ESTIMATE, "epochs=1", "epoch=1", 65, "--> depth.toml, measures.animals.spec:1:"),
         (ESTIMATE, '"mlm"', '"sop"', 2, "depth.toml, measures.perplexity.score: no evaluation has"),
+        (ESTIMATE, BOTH, asked("mlm", "data = '$said'"), 2, "data and objective apply to text"),
+        (TRAIN, BOTH, asked("a", "task = 'classify($said, label=tx)'"), 65, "no column 'tx'"),
+        (
+            TRAIN,
+            BOTH,
+            asked("a", "task = 'classify(dev=\"no\")'"),
+            66,
+            "measure asked: no is not there",
+        ),
+        (
+            TRAIN,
+            BOTH,
+            asked("test.f1", "task = 'classify($said)'"),
+            2,
+            "measures.asked.score: test.f1",
+        ),
+        (
+            TRAIN,
+            BOTH,
+            asked("sop", "objective = 'sop'", ""),
+            2,
+            "measure asked: this run learned mlm",
+        ),
+        (TRAIN, BOTH, asked("mlm", "sliding = 8", ""), 2, "windows predict next tokens"),
+        (TRAIN, BOTH, asked("mlm", "data = 'nowhere'", ""), 66, "no file matches nowhere"),
+        (
+            TRAIN,
+            '=24"\npub',
+            '=24 seed={1, 2}"\npub',
+            2,
+            "depth.toml, rows.two.spec: seed= would be r",
+        ),
+        (TRAIN, "epochs=1", "seed=3", 2, "measures.animals.spec: seed= would be replaced"),
+        (
+            TRAIN,
+            '=24"\npub',
+            "=24 data=files('no')\"\npub",
+            65,
+            "note: files named by [needs.NAME] may",
+        ),
+        (TRAIN, "dev=$said", "dev='no.tsv'", 66, "named by [needs.NAME] may be missing: runs with"),
+        (TRAIN, "farm.txt", ".", 65, "help: --data 'text=./**/*.txt' has all texts"),
+        (
+            (*TRAIN, "--data", "text=./**/f*.txt"),
+            "layers=12",
+            "layer=12",
+            65,
+            "rows.one / first.sp",
+        ),
+        (TRAIN, "farm.txt", "*.texts", 66, "*.texts is not there"),
     ],
 )
 def test_runs_are_looked_at_before_one_is_trained(call, tmp_path, asked, old, new, code, said):
@@ -209,6 +300,19 @@ def test_runs_are_looked_at_before_one_is_trained(call, tmp_path, asked, old, ne
     assert (found, said in err) == (code, True), err
     assert sum(line.startswith("error") for line in err.splitlines()) == 1
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("scores", ["", "perplexity"])
+def test_a_task_without_its_rows_run_is_told(tmp_path, scores):
+    text = TABLE.replace("init=$run ", "")
+    if not scores:  # so that nothing asks for a run of the row
+        text = text.replace('score = "mlm"', 'mean = ["animals"]').replace('["perplexity", ', "[")
+    (tmp_path / "depth.toml").write_text(text)
+    table, lines = read_table(str(tmp_path / "depth.toml")), []
+    look_at(Jobs(table, "tiny", Files(tmp_path, {}), tmp_path), tmp_path / "ins", lines.append)
+    (line,) = (line for line in lines if "init=$run" in line)
+    assert "depth.toml, measures.animals.spec: " in line
+    assert ("no row's run takes" if scores else "the spec of all rows does not") in line
 
 
 def test_a_row_that_writes_what_all_rows_have_stays_like_them(tmp_path):
@@ -325,6 +429,34 @@ def test_a_row_may_be_a_whole_spec_at_a_scale_and_estimates_need_no_runs_before(
     assert [stage.steps for stage in grown.program().stages] == [3, 5]
     assert grown.lacks == taught.lacks == ("text",), "it stands for estimates alone"
     assert taught.program().stages, "a teacher without weights stands for the run before"
+
+
+def test_estimates_know_taggers_that_are_still_to_be_trained(call, tmp_path):
+    (tmp_path / "grown.toml").write_text(
+        GROWN.replace(" teacher=$teacher objective=kd(logits)+", " objective=")
+        .replace(
+            'spec = "extends bert-mini data=$text" }', 'spec = "init=$small task=tagging(ner)"}'
+        )
+        .replace("before = [", "before = [{ name = 'small', spec = 'extends bert-mini' }, ")
+        .replace('"taught"', '"taught"\nspec = "objective=mlm(unit=tagged($teacher))"')
+    )
+    (tmp_path / "ner").mkdir()
+    for name in ("eng.train", "eng.testa"):
+        (tmp_path / "ner" / name).write_text("Ann B-PER\nsat O\n")
+    code, out, err = call("grown.toml", "--estimate", "--json")
+    assert code == 0, err
+    *_, taught = json.loads(out)["rows"]
+    assert taught["parameters"] > 1e6
+    assert (taught["why"], taught["without"]) == ("", [])
+
+
+def test_a_table_for_which_the_disk_is_too_small_is_refused_before_training(call, monkeypatch):
+    monkeypatch.setattr("bertc.storage.durable._free_bytes", lambda _: 2**10)
+    code, _, err = call(*TRAIN, "--out", "runs")
+    assert code == 74
+    assert "cannot write runs/tiny: the disk is full" in err
+    _, out, _ = call(*ESTIMATE, "--seeds", "2")
+    assert "8 runs to train will keep" in out
 
 
 def test_a_run_waits_for_the_files_of_those_before_it(tmp_path):

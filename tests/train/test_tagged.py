@@ -74,8 +74,10 @@ def test_a_run_without_tags_is_refused(runs: Path, tmp_path: Path) -> None:
 
 
 def test_check_looks_at_taggers(runs: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is no tagger"):
-        check(text(f'mlm(unit=tagged("{runs / "mlm"}"))'))
+    for folder in (runs / "mlm", runs / "mlm" / "model", runs):
+        with pytest.raises(DataError, match="is no tagger"):
+            check(text(f'mlm(unit=tagged("{folder}"))'))
+    check(text(f'mlm(unit=tagged("{runs / "tagger" / "model"}"))'))
     written = 'mlm(unit=tagged("{}", labels=[PLACE, BIRDS]))'.format(runs / "tagger")
     with pytest.raises(SpecError) as refused:
         check(text(written))

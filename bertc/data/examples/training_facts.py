@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bertc.data.examples.task_sets import learned_examples
-from bertc.data.layouts import found_labels, training_examples, training_source
+from bertc.data.layouts import found_labels, part_source, training_examples
 from bertc.data.sources.files import file_identity
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.storage.paths import is_file
@@ -27,7 +27,7 @@ def training_facts(task: AnyTask) -> TrainingFacts:
     Raises:
         MissingInputError, DataError: as ``training_examples`` and ``found_labels``.
     """
-    source = training_source(task)
+    source = part_source(task, "train")
     if isinstance(source, Path) and is_file(source):
         return _unchanged(task, file_identity(source))
     return _read(task)

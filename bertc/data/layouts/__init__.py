@@ -4,11 +4,11 @@ from bertc.data.layouts.labels import found_labels
 from bertc.data.layouts.parts import (
     dev_parts,
     part_examples,
+    part_source,
     read_examples,
     scored_examples,
     scored_parts,
     training_examples,
-    training_source,
 )
 from bertc.data.layouts.table import source_name
 
@@ -17,9 +17,9 @@ __all__ = [
     "dev_parts",
     "source_name",
     "part_examples",
+    "part_source",
     "read_examples",
     "scored_examples",
     "scored_parts",
     "training_examples",
-    "training_source",
 ]

@@ -27,6 +27,8 @@ LAYOUT_HELP = (
 )
 """Help for files that are not of this layout, such as plain text."""
 
+Numbered = list[tuple[int, str]]
+"""The lines of a file with their numbers."""
 _PARTS = {"train": "train", "dev": "dev|testa", "test": "test|testb"}
 _PREFIX = re.compile(r"[a-z]{2,3}(-[a-z]+)*:(?=.)")
 
@@ -52,13 +54,15 @@ def tagging_parts(task: Tagging) -> DataParts:
 def read_tagging(task: Tagging, path: Path, labelled: bool) -> list[TaggedExample]:
     """Read the sentences of a file; unless ``labelled``, it may have words only, one per line.
 
-    Or it is text then, a sentence a line, with spaces between words.
+    Or it is text then, a sentence a line, with white space between words.
     """
-    if not labelled and _is_text(task, path):
-        texts = (line.split() for _, line in _lines(path) if line.strip())
+    with opened_file(path) as file:
+        numbered = list(lines(file))
+    if not labelled and _is_text(task, path, [line for _, line in numbered if line.strip()]):
+        texts = (line.split() for _, line in numbered if line.strip())
         return [TaggedExample(str(i), tuple(words), ()) for i, words in enumerate(texts)]
     read = _conll_u if task.column in CONLL_U else _conll_2003
-    sentences = list(read(path, task.column, labelled))
+    sentences = list(read(path, numbered, task.column, labelled))
     if task.column == "ner":
         sentences = _without_language(sentences)
     examples = []
@@ -74,10 +78,12 @@ def read_tagging(task: Tagging, path: Path, labelled: bool) -> list[TaggedExampl
     return examples
 
 
-def _is_text(task: Tagging, path: Path) -> bool:
-    """True if lines are sentences: no tabs, several words, and known tags behind few of them."""
-    rows = [line for _, line in _lines(path) if line.strip() and not line.startswith("-DOCSTART-")]
-    if path.suffix in (".csv", ".json", ".jsonl") or not rows or any("\t" in line for line in rows):
+def _is_text(task: Tagging, path: Path, full: list[str]) -> bool:
+    """True if lines are sentences: few tabs, several words, and known tags behind few of them."""
+    beside = "#" if task.column in CONLL_U else "-DOCSTART-"
+    rows = [line for line in full if not line.startswith(beside)]
+    tabs = sum("\t" in line for line in rows)
+    if path.suffix in (".csv", ".json", ".jsonl") or not rows or 2 * tabs >= len(rows):
         return False
     if task.column in CONLL_U:
         return True
@@ -97,11 +103,13 @@ def bio(tags: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(converted)
 
 
-def _conll_2003(path: Path, column: str, labelled: bool) -> Iterator[list[TaggedWord]]:
+def _conll_2003(
+    path: Path, numbered: Numbered, column: str, labelled: bool
+) -> Iterator[list[TaggedWord]]:
     """Sentences in columns separated by white space, with blank lines between sentences."""
     at, width = CONLL_2003[column], 0
     sentence: list[TaggedWord] = []
-    for number, line in _lines(path):
+    for number, line in numbered:
         fields = line.split("\t") if "\t" in line else line.split()
         if not fields or not line.strip():
             if sentence:
@@ -142,10 +150,12 @@ def _checked(fields: list[str], place: str, column: str, labelled: bool) -> int:
     return len(fields)
 
 
-def _conll_u(path: Path, column: str, labelled: bool) -> Iterator[list[TaggedWord]]:
+def _conll_u(
+    path: Path, numbered: Numbered, column: str, labelled: bool
+) -> Iterator[list[TaggedWord]]:
     """Sentences of CoNLL-U; ranges of tokens (1-2) and empty nodes (1.1) are skipped."""
     sentence: list[TaggedWord] = []
-    for number, line in _lines(path):
+    for number, line in numbered:
         if not line.strip():
             if sentence:
                 yield sentence
@@ -177,11 +187,6 @@ def _conll_u(path: Path, column: str, labelled: bool) -> Iterator[list[TaggedWor
             )
     if sentence:
         yield sentence
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    with opened_file(path) as file:
-        yield from lines(file)
 
 
 def _without_language(sentences: list[list[TaggedWord]]) -> list[list[TaggedWord]]:

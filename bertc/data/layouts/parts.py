@@ -40,13 +40,13 @@ def training_examples(task: AnyTask) -> list[Example]:
     return _read(task, _part(task, "train"), labelled=True)
 
 
-def training_source(task: AnyTask) -> ExampleSource:
-    """The file, folder or data set of a task's training examples.
+def part_source(task: AnyTask, part: str) -> ExampleSource:
+    """The file, folder or data set of a task's part.
 
     Raises:
         MissingInputError: none is there.
     """
-    return _part(task, "train").source
+    return _part(task, part).source
 
 
 def dev_parts(task: AnyTask) -> tuple[str, ...]:
