@@ -1,4 +1,4 @@
-"""What a program reads, by name: tells whether files hold what they held for a run."""
+"""Contents of texts and files that a program reads, to see whether they are those of a run."""
 
 import hashlib
 from collections.abc import Callable, Hashable, Mapping
@@ -21,7 +21,7 @@ from bertc.storage.paths import is_file
 _Key = TypeVar("_Key", bound=Hashable)
 
 
-class Content(NamedTuple):
+class SourceContent(NamedTuple):
     """``identity`` changes with names and times of files too, ``digest`` with what they hold."""
 
     identity: str
@@ -36,22 +36,24 @@ class _Named(NamedTuple):
     digest: Callable[[], str]
 
 
-def contents(corpus: PreparedCorpus) -> dict[str, Content]:
-    """What a run reads, by name: the text that was prepared, and the files of its tasks."""
+def contents(corpus: PreparedCorpus) -> dict[str, SourceContent]:
+    """Contents of the text that was prepared and of the files of tasks, by name."""
     texts = zip(map(_text, _texts(corpus.resolved)), corpus.texts, strict=True)
-    found = {text.name: Content(text.identity, known.facts["content"]) for text, known in texts}
+    read = {
+        text.name: SourceContent(text.identity, known.facts["content"]) for text, known in texts
+    }
     files = chain.from_iterable(map(_task_files, _tasks(corpus.resolved)))
-    return found | {each.name: Content(each.identity, each.digest()) for each in files}
+    return read | {each.name: SourceContent(each.identity, each.digest()) for each in files}
 
 
 class Today:
-    """What programs would read now; each source is opened once, and read if it may be another."""
+    """Contents that programs would read now; a source is opened once, and read if it may differ."""
 
     def __init__(self) -> None:
         self._opened: dict[Hashable, tuple[_Named, ...]] = {}
         self._digests: dict[str, str] = {}
 
-    def changed(self, resolved: Resolved, was: Mapping[str, Content]) -> list[str]:
+    def changed(self, resolved: Resolved, was: Mapping[str, SourceContent]) -> list[str]:
         """Names of what holds something else than for the run of this program that kept ``was``.
 
         Raises:

@@ -23,13 +23,13 @@ def foreseen(
     if task or trained.tasks:
         manner.refuse_for_tasks()
     if task or (manner.examples and trained.tasks):
-        stage, asked = task_of(resolved, task)
-        parts = scored_parts(asked, "", names_files(task))
+        stage, chosen = task_of(resolved, task)
+        parts = scored_parts(chosen, "", names_files(task))
         if not parts:
-            raise nothing_to_judge_by(asked)
+            raise nothing_to_judge_by(chosen)
         for part in parts.values():
-            with columns_told(asked, with_labels=True):
-                scored_examples(asked, part)
+            with columns_told(chosen, with_labels=True):
+                scored_examples(chosen, part)
         return stage, (*parts,)
     stage = with_objective(trained, manner.objective, run)[0] if manner.objective else trained
     manner.refuse(stage)

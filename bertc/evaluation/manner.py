@@ -1,4 +1,4 @@
-"""How held-out text is read in an evaluation, if otherwise than in training; loads no torch."""
+"""Options for reading held-out text otherwise than in training; loads no torch."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

@@ -3,7 +3,7 @@
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 
-FP32 = 4
+WEIGHT_BYTES = 4
 MOMENTS = 2
 """Moments of each weight that checkpoints hold; rules that keep one of matrices have fewer."""
 
@@ -17,7 +17,7 @@ def checkpoints_kept(resolved: Resolved) -> int:
 def checkpoint_bytes(resolved: Resolved, parameters: int) -> int:
     """Bytes of a checkpoint: weights, moments, and the best weights or an average."""
     beside = any(stage.patience or stage.average.kept for stage in resolved.stages)
-    return FP32 * parameters * (1 + MOMENTS + beside)
+    return WEIGHT_BYTES * parameters * (1 + MOMENTS + beside)
 
 
 def finished_bytes(resolved: Resolved) -> int:
@@ -25,4 +25,4 @@ def finished_bytes(resolved: Resolved) -> int:
     sizes = (model_weights(resolved.as_in(stage)) for stage in resolved.stages)
     parameters = max(sum(weight.numel for weight in weights) for weights in sizes)
     checkpoints = checkpoints_kept(resolved) * checkpoint_bytes(resolved, parameters)
-    return checkpoints + FP32 * parameters
+    return checkpoints + WEIGHT_BYTES * parameters

@@ -21,7 +21,7 @@ _PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "datasets", "pydanti
 
 
 class Lock(BaseModel):
-    """What decides a run's result beside its program, as it was at its start.
+    """Facts that decide a run's result beside its program, as they were at its start.
 
     ``data`` is the fingerprint of the text as prepared, ``contents`` what was read, by name:
     the identity and the sha256 of each text and task file. ``init``, ``teachers``: of weights.

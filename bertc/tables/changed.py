@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from bertc.data.contents import Content, Today
+from bertc.data.contents import SourceContent, Today
 from bertc.diagnostics import BertcError, ResumeRefusedError, SpecError, listed, several
 from bertc.ir.program.resolved import Resolved
 from bertc.runs import attempts
@@ -109,10 +109,12 @@ def _begun(job: Job) -> float:
     return next((each.time for each in attempts.read(RunFolder(job.out / job.name).attempts)), 0.0)
 
 
-def _read_by(job: Job) -> dict[str, Content]:
-    """What a run read, by name; empty if it did not keep that."""
+def _read_by(job: Job) -> dict[str, SourceContent]:
+    """Contents that a run read, by name; empty if it did not keep that."""
     lock = RunFolder(job.out / job.name).read_lock()
-    return {name: Content(*content) for name, content in lock.contents.items()} if lock else {}
+    return (
+        {name: SourceContent(*content) for name, content in lock.contents.items()} if lock else {}
+    )
 
 
 def _refused(old: Resolved, new: Resolved) -> str:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from bertc.diagnostics import BertcError, SpecError
 from bertc.estimate.units import bytes_text, count_text, duration_text, flops_text
+from bertc.tables.disk import DiskUse
 from bertc.tables.drawing import drawn
 from bertc.tables.job import Job
 from bertc.tables.programs import Jobs, estimated
 from bertc.tables.results import is_finished
-from bertc.tables.room import Room
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Costs:
     device: str
     rows: tuple[RowCost, ...]
     lacks: tuple[str, ...]
-    room: Room
+    room: DiskUse
 
     @property
     def is_sound(self) -> bool:
@@ -68,7 +68,7 @@ class Costs:
         return json.dumps({"schema": 1, **asdict(self)}, indent=1)
 
 
-def costs_of(jobs: Jobs, device: str, room: Room) -> Costs:
+def costs_of(jobs: Jobs, device: str, room: DiskUse) -> Costs:
     """Estimate the first run of every row, and those that rows begin with.
 
     ``room`` is told beside them.

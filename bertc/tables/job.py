@@ -25,7 +25,7 @@ from bertc.syntax.read.parse import OVERRIDE
 from bertc.syntax.write.show import quoted
 
 OPTIONAL = "files named by [needs.NAME] may be missing: runs without them are left out"
-"""What a table offers where a text names files that are not there."""
+"""Help of a table where a text names files that are not there."""
 
 
 class TableText(NamedTuple):
@@ -67,7 +67,7 @@ class Job:
 
     @property
     def evaluation(self) -> tuple[Manner, str]:
-        """How it evaluates the run before, and the task."""
+        """Options and task by which it evaluates the run before."""
         options = dict(self.eval or {})
         task = str(options.pop("task", ""))
         return Manner(**options), task  # type: ignore[arg-type]

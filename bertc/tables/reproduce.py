@@ -13,13 +13,13 @@ from bertc.storage.json_file import read_json
 from bertc.storage.paths import is_file, is_folder
 from bertc.tables.changed import beginning_with, changed_runs, refuse_changed
 from bertc.tables.costs import Costs, costs_of, lacking, stand_ins, waiting
+from bertc.tables.disk import disk_use
 from bertc.tables.files import data_files
 from bertc.tables.job import Job
 from bertc.tables.looking import look_at
 from bertc.tables.programs import Jobs, with_equal_steps
 from bertc.tables.reading import read_table
 from bertc.tables.results import results_of
-from bertc.tables.room import room_of
 from bertc.tables.showing import Shown, seeds_text
 from bertc.tables.table import PAPERS, Table
 
@@ -74,7 +74,7 @@ def tell_costs(
     folder = table_folder(table, scale, out)
     with TemporaryDirectory(prefix="bertc-table-") as programs:
         plain = Jobs(table, scale, files, folder)
-        room = room_of(plain.all(range(1, seeds + 1)), look_at(plain, Path(programs), say))
+        room = disk_use(plain.all(range(1, seeds + 1)), look_at(plain, Path(programs), say))
         jobs = Jobs(table, scale, files, folder, sketched=True, stand_ins=Path(programs))
         jobs.steps = with_equal_steps(jobs, device)
         return costs_of(jobs, device, room)
@@ -120,7 +120,7 @@ def train_table(
             "\n".join((f"{table.name} has no row without files that are not there:", *lacks)),
             help="--data FOLDER that has them, or --data NAME=PATH",
         )
-    room = room_of([job for job in every if not job.lacks], found)
+    room = disk_use([job for job in every if not job.lacks], found)
     for line in (*lacks, *stand_ins(jobs), _counted(every, numbers), *room.told()):
         say(line)
     refuse_changed(every)

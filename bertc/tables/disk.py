@@ -1,4 +1,4 @@
-"""Room on the disk that the runs of a table take."""
+"""Space on the disk that the runs of a table take."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from bertc.tables.results import is_finished
 
 
 @dataclass(frozen=True)
-class Room:
+class DiskUse:
     """Runs that are still to be trained, and the bytes that they keep but for ``unknown`` ones."""
 
     runs: int
@@ -30,8 +30,8 @@ class Room:
         return [f"{said}{unknown}"]
 
 
-def room_of(every: Sequence[Job], programs: Mapping[str, Resolved]) -> Room:
-    """The room of the unfinished ones of some runs; ``programs`` are those of seed 1 by name.
+def disk_use(every: Sequence[Job], programs: Mapping[str, Resolved]) -> DiskUse:
+    """Disk use of the unfinished ones of some runs; ``programs`` are those of seed 1 by name.
 
     A run whose program depends on files that are not there has no known size.
     """
@@ -39,4 +39,4 @@ def room_of(every: Sequence[Job], programs: Mapping[str, Resolved]) -> Room:
     sizes = {name: finished_bytes(program) for name, program in programs.items()}
     firsts = [job.name.replace(f"/seed-{job.seed}/", "/seed-1/") for job in runs]
     known = [sizes[name] for name in firsts if name in sizes]
-    return Room(len(runs), sum(known), len(runs) - len(known))
+    return DiskUse(len(runs), sum(known), len(runs) - len(known))
