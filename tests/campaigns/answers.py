@@ -133,12 +133,12 @@ def draw(answers: Answers, path: Path) -> None:
 def main() -> int:
     """Gather answers, or write the page's tables and picture."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--gather", type=Path, metavar="OUT", help="keep the answers in OUT first")
+    parser.add_argument("--gather", type=Path, metavar="OUT", help="first keep the answers in OUT, beside older ones of other questions")
     out = parser.parse_args().gather
-    if out:
-        KEPT.parent.mkdir(exist_ok=True)
-        KEPT.write_text(json.dumps(gathered(out, ASKED), indent=1) + "\n", encoding="utf-8")
     answers = json.loads(KEPT.read_text(encoding="utf-8"))
+    if out:  # Questions that were not asked there keep their answers.
+        answers |= gathered(out, ASKED)
+        KEPT.write_text(json.dumps(answers, indent=1) + "\n", encoding="utf-8")
     page = with_tables(PAGE.read_text(encoding="utf-8"), answers)
     PAGE.write_text(page, encoding="utf-8")
     draw(answers, PICTURE)
