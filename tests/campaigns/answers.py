@@ -133,7 +133,7 @@ def draw(answers: Answers, path: Path) -> None:
 def main() -> int:
     """Gather answers, or write the page's tables and picture."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--gather", type=Path, metavar="OUT", help="first keep the answers in OUT, beside older ones of other questions")
+    parser.add_argument("--gather", type=Path, metavar="OUT", help="first keep the answers in OUT")
     out = parser.parse_args().gather
     answers = json.loads(KEPT.read_text(encoding="utf-8"))
     if out:  # Questions that were not asked there keep their answers.
