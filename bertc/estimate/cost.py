@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from bertc.compress.prune import expected
 from bertc.estimate.duration import run_time, stage_time, step_time
-from bertc.estimate.execution import DeviceBudget, Execution
+from bertc.estimate.execution import DeviceBudget, Execution, bf16_products
 from bertc.estimate.figures import (
     Convention,
     Estimate,
@@ -67,7 +67,7 @@ def estimate(
         compiles(resolved, target.kind),
         resolved.run.recompute,
         strategy=layout.strategy,
-        fast_bf16=target.bf16_flops > 0,
+        bf16=bf16_products(target.bf16_flops > 0, target.loops_bf16),
     )
     lengths = lengths or [stage.seq for stage in resolved.stages]
     stages = tuple(
@@ -166,7 +166,7 @@ def largest_microbatches(
         resolved.run.recompute,
         strategy=layout.strategy,
         begun=True,
-        fast_bf16=machine.fast_bf16,
+        bf16=bf16_products(machine.fast_bf16, machine.loops_bf16),
     )
     return tuple(
         process_fit(stage, count(stage, resolved.terms()), budget, layout)

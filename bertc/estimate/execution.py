@@ -9,6 +9,17 @@ from bertc.planning.world import Strategy
 
 FP32 = 4
 
+Bf16 = Literal["native", "rounded", "looped"]
+"""Ways of devices to make products of bf16 numbers: by instructions, in fp32, or looped.
+
+In fp32 they are rounded afterwards; looped by torch's own code there is no copy in fp32.
+"""
+
+
+def bf16_products(fast: bool, looped: bool) -> Bf16:
+    """Name the way of a device: ``looped`` counts where bf16 is not fast."""
+    return "native" if fast else "looped" if looped else "rounded"
+
 
 class Execution(NamedTuple):
     """Device kind, activation precision and compilation; weights are always fp32."""
@@ -16,6 +27,7 @@ class Execution(NamedTuple):
     device: DeviceKind
     precision: Literal["fp32", "bf16"]
     compiled: bool
+    bf16: Bf16 = "native"
 
     @property
     def value_bytes(self) -> int:
@@ -44,7 +56,7 @@ class DeviceBudget:
     """Device and settings of a step: memory in bytes, device kind, precision, compiled or not.
 
     With ``strategy="ddp"`` gradients persist between steps. ``begun``: this process already has a
-    CUDA context, and ``memory_bytes`` excludes it. ``fast_bf16``: its products take bf16.
+    CUDA context, and ``memory_bytes`` excludes it.
     """
 
     memory_bytes: int
@@ -54,13 +66,13 @@ class DeviceBudget:
     recompute: Literal["auto", "on", "off"]
     strategy: Strategy = "single"
     begun: bool = False
-    fast_bf16: bool = True
+    bf16: Bf16 = "native"
 
     def unrounded_bytes(self, how: Execution) -> int:
         """Bytes beside each number of a bf16 product that the device makes in fp32 and rounds."""
-        return 0 if how.precision == "fp32" or self.fast_bf16 else FP32
+        return FP32 if how.precision == "bf16" and self.bf16 == "rounded" else 0
 
     @property
     def execution(self) -> Execution:
         """The execution settings of all operations, but those of networks with a precision."""
-        return Execution(self.device, self.precision, self.compiled)
+        return Execution(self.device, self.precision, self.compiled, self.bf16)

@@ -201,7 +201,9 @@ def _recurrence(recurrence: op.Recurrence, how: Execution) -> Cost:
     flops = 2 * states * width * gates * width
     kept = states * width * (3 * gates + 1)
     fused = gates == OF_LSTM
-    if fused and how.device == "cpu":  # as allocated: oneDNN keeps sums in fp32 beside values
+    if fused and how.device == "cpu" and how.precision == "bf16" and how.bf16 == "looped":
+        kept = states * 3 * width  # as allocated, by torch's loop over the steps
+    elif fused and how.device == "cpu":  # as allocated: oneDNN keeps sums in fp32 beside values
         own, wider = (10, 6) if how.precision == "fp32" else (12, 10)
         kept = states * (own * width + wider * max(width, recurrence.inner))
     elif fused:

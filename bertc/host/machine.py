@@ -53,12 +53,14 @@ def detect(wanted: str = "auto", processes: int = 1) -> Machine:
             fp16_gain=known.fp16_flops / known.fp32_flops if known else 0.0,
             devices=torch.cuda.device_count(),
         )
-    fast_bf16 = this_cpu().bf16_flops > 0
+    cpu = this_cpu()
+    fast_bf16 = cpu.bf16_flops > 0
     return Machine(
         device="cpu",
         name=_processor(),
         memory_bytes=_free_memory_bytes() // processes,
         fast_bf16=fast_bf16,
+        loops_bf16=cpu.loops_bf16,
         cores=cores,
         without_kernels=missing("bf16" if fast_bf16 else "fp32"),
     )

@@ -40,8 +40,9 @@ class Machine:
     """The facts about a machine that decide a plan.
 
     ``memory_bytes`` is the device's, on a CPU the free main memory of one process. ``fp16_gain``:
-    speed of fp16 units without bf16, over fp32; 0 if there are none or it is unknown. ``devices``:
-    the number of devices of this kind. ``without_kernels``: why only torch's kernels are used.
+    speed of fp16 units without bf16, over fp32; 0 if there are none or it is unknown. With
+    ``loops_bf16`` torch makes products of bf16 in loops of its own. ``devices``: the number of
+    devices of this kind. ``without_kernels``: why only torch's kernels are used.
     """
 
     device: DeviceKind
@@ -50,6 +51,7 @@ class Machine:
     fast_bf16: bool
     cores: int
     fp16_gain: float = 0.0
+    loops_bf16: bool = False
     devices: int = 1
     without_kernels: str = ""
 

@@ -153,8 +153,10 @@ PROGRAMS: dict[str, dict[str, str]] = {
     "read conditioned": _asked('squad(".", version=2, head=conditioned)', seq="20", **{
         key: XLNET[key] for key in ("attention", "segments")}),
     "embed": _asked('embed("choose.train.tsv", "choose.dev.tsv", text=question, positive=a, '
-                    'negative=b, both=true, pooling=max, mlp=true)', microbatch="2"),
-    "embed scored": _asked('embed("score.train.tsv", text=text, positive=text, score=label)'),
+                    'negative=b, both=true, pooling=max, mlp=true, temperature=0.5)',
+                    microbatch="2"),
+    "embed scored": _asked('embed("score.train.tsv", text=text, positive=label, score=label, '
+                           'temperature=0.5)'),
     "features": _asked("", steps="", blocks=
         'stage "a" { task=glue(rte, "RTE") features=concat(last=2) freeze=all steps=2 } '
         'stage "b" { task=classify("birds.train.tsv", "birds.dev.tsv") features=embeddings '

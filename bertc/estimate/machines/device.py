@@ -21,6 +21,7 @@ class Device(BaseModel):
     """One accelerator, or all cores of a CPU; dumped as a device file (docs/estimates.md).
 
     Rates are dense FLOP/s and bytes/s; 0 means unknown. ``bf16_flops`` is 0 where bf16 is not fast;
+    with ``loops_bf16`` torch makes its products in loops of its own, as on a CPU without AVX-512.
     ``fp16_flops`` is of devices that have only fp16, which bertc does not use. ``product_share`` is
     the share of the peak that matmuls reach, ``source`` where that figure comes from.
 
@@ -36,6 +37,7 @@ class Device(BaseModel):
     kind: DeviceKind
     memory_bytes: Annotated[int, Field(gt=0, lt=2**60)]
     bf16_flops: Rate = 0.0
+    loops_bf16: bool = False
     fp16_flops: Rate = 0.0
     fp32_flops: Rate = 0.0
     bandwidth_bytes: Rate = 0.0

@@ -120,6 +120,7 @@ def this_cpu(processes: int = 1, threads: int = 0) -> Device:
     """
     flags = set((cpu_info("flags") or cpu_info("Features")).split())
     fast_bf16 = bool({"avx512_bf16", "amx_bf16", "bf16", "svebf16"} & flags)
+    wide = "avx512f" in flags
     cores, most = available_cores() / processes, os.environ.get("OMP_NUM_THREADS", "")
     if threads:
         cores = min(cores, threads)
@@ -131,14 +132,15 @@ def this_cpu(processes: int = 1, threads: int = 0) -> Device:
         rates = measured.at(cores)
         source = CALIBRATED.format(cores=said, torch=measured.torch)
     else:
-        rates = reference(wide="avx512f" in flags).times(cores)
-        vectors = "AVX-512" if "avx512f" in flags else "AVX2"
+        rates = reference(wide=wide).times(cores)
+        vectors = "AVX-512" if wide else "AVX2"
         source = UNCALIBRATED.format(cores=said, vectors=vectors)
     return Device(
         name="cpu",
         kind="cpu",
         memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // processes,
         bf16_flops=_fastest(rates, "bf16") if fast_bf16 else 0.0,
+        loops_bf16=not fast_bf16 and not wide,
         fp32_flops=_fastest(rates, "fp32"),
         product_share=1.0,
         cores=cores,
