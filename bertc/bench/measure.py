@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from bertc.bench.contender import Contender, Step, load_kernels
-from bertc.bench.device import begin_peak, peak_bytes
 from bertc.diagnostics import MachineError
 from bertc.host.graphs import Graphs, graphs_so_far
+from bertc.host.peak import begin_peak, peak_beyond
 from bertc.host.speed import finish
 from bertc.planning.cores import cpu_times, taken_by_others
 
@@ -144,7 +144,7 @@ def _serve(pipe: Connection, make: Contenders, index: int, device: torch.device)
             compiled = graphs_so_far().since(graphs)
             warm, _ = _timed(step, WARM_STEPS, device)
             steps = max(1, math.ceil(TURN_SECONDS / warm))
-            pipe.send((first, compiled, peak_bytes(device, before)))
+            pipe.send((first, compiled, peak_beyond(device, before)))
             while True:
                 pipe.recv()
                 graphs, began = graphs_so_far(), cpu_times()

@@ -3,14 +3,11 @@
 All of it goes to stderr.
 """
 
-import resource
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-import torch
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -78,16 +75,6 @@ def choose(quiet: bool) -> Display:
         return Quiet()
     console = Console(stderr=True, highlight=False)
     return Live(console) if console.is_terminal else Plain(console)
-
-
-def peak_memory_bytes(device: str) -> int:
-    """The peak memory of this process in bytes, on the device or in main memory."""
-    if device == "cuda":
-        return torch.cuda.max_memory_allocated()
-    if device == "mps":
-        return torch.mps.driver_allocated_memory()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 class Quiet:

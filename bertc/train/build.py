@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 
 from bertc.estimate.units import bytes_text
-from bertc.host.display import peak_memory_bytes
 from bertc.host.exact import preparing
 from bertc.host.graphs import graphs_so_far
 from bertc.host.machine import make_plan
+from bertc.host.peak import peak_memory_bytes
 from bertc.interop.exporting import export_model
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved

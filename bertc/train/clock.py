@@ -7,7 +7,8 @@ from typing import Literal, ParamSpec, TypeVar
 
 from bertc.estimate.flops import executed_flops
 from bertc.estimate.units import duration_text
-from bertc.host.display import SHORTEST_FORECAST_SECONDS, Standing, peak_memory_bytes
+from bertc.host.display import SHORTEST_FORECAST_SECONDS, Standing
+from bertc.host.peak import begin_peak, peak_memory_bytes
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.planning.cores import (
@@ -56,7 +57,7 @@ class Laps:
 
 
 class Clock:
-    """Speed of this process on the stage, for the display.
+    """Speed and memory of this process on the stage, for the display and spent.jsonl.
 
     Until an evaluation was timed, its time is estimated from the tokens that it reads; evaluations
     of other stages count like those of this one. The first step, a cold one, is left out as soon as
@@ -64,6 +65,7 @@ class Clock:
     """
 
     def __init__(self, session: Session, evaluated_tokens: int) -> None:
+        begin_peak(session.device)  # What text, another stage or run held before is not its own.
         self._session = session
         self._evaluated = evaluated_tokens
         self.evaluation_seconds: float | None = None

@@ -1,4 +1,4 @@
-"""Memory that a step frees is there for the next one."""
+"""Memory of a run: what a step frees is there for the next one, what others held is not counted."""
 
 import platform
 import resource
@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from bertc.host.heap import keep_freed_memory
+from bertc.runs import spent
+from bertc.train.loop import train
 
 
 @pytest.mark.skipif(
@@ -22,3 +24,13 @@ def test_pages_are_not_mapped_anew_every_time():
     with keep_freed_memory():
         again = [faults() for _ in range(12)][6:]
     assert sum(again) < 3 * 16_384, "64 MiB are 16,384 pages"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no peak can be reset elsewhere")
+def test_the_peak_of_a_run_is_not_that_of_what_was_before_in_its_process(tiny, tmp_path):
+    held = torch.ones(2**28)  # 1 GiB
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    del held
+    train(tiny(), tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+    peak = max(line.memory_bytes for line in spent.read(tmp_path / "run" / "spent.jsonl"))
+    assert 0 < peak < before - 2**29
