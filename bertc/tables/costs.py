@@ -23,6 +23,7 @@ class RowCost:
 
     name: str
     parameters: int | None
+    steps: int | None
     flops: float | None
     bytes: int | None
     seconds: float | None
@@ -51,7 +52,10 @@ class Costs:
 
     def as_table(self) -> str:
         """A line a row, then what has to be brought."""
-        head = ["row", "parameters", "published", "training FLOPs", "published", "memory", "time"]
+        head = [
+            "row", "parameters", "published", "steps", "training FLOPs", "published", "memory",
+            "time",
+        ]  # fmt: skip
         columns = zip(head, zip(*map(_cells, self.rows), strict=True), strict=True)
         filled = [(title, cells) for title, cells in columns if any(cells)]
         lines = zip(*(cells for _, cells in filled), strict=True)
@@ -116,12 +120,14 @@ def _cost(name: str, job: Job, jobs: Jobs, device: str) -> RowCost:
     published = next((row.published for row in table.rows if row.name == name), {})
     printed = published.get("parameters"), published.get("flops")
     try:
-        told = estimated(job.program(), device, table.convention)
+        program = job.program()
+        told = estimated(program, device, table.convention)
     except (BertcError, SpecError) as error:
-        return RowCost(name, None, None, None, None, *printed, why=_why(error))
+        return RowCost(name, None, None, None, None, None, *printed, why=_why(error))
     return RowCost(
         name,
         told.parameters.total,
+        program.steps,
         told.flops.train_total,
         told.memory.peak_bytes,
         told.time.seconds_total,
@@ -145,6 +151,7 @@ def _cells(row: RowCost) -> list[str]:
         row.name,
         shown(row.parameters, count_text),
         shown(row.published_parameters, count_text),
+        shown(row.steps, "{:,}".format),
         shown(row.flops, flops_text),
         shown(row.published_flops, flops_text),
         shown(row.bytes, bytes_text),

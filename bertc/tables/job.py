@@ -136,10 +136,17 @@ class Job:
             told = [replace(each, notes=(whose, *each.notes)) for each in found]
             raise SpecError(tuple(map(_with_need, told))) from None
         except BertcError as error:
-            message, help = f"{self.file}, {self.entry}: {real(error.message)}", real(error.help)
+            message = f"{self.file}, {self.entry}: {real(error.message)}"
+            help = self._with_names(real(error.help))
             if isinstance(error, MissingInputError):
                 help = f"{help}; {OPTIONAL}" if help else OPTIONAL
             raise type(error)(message, help) from None
+
+    def _with_names(self, text: str) -> str:
+        """A text in which the folders of runs before have the names that stand for them."""
+        for name in self.after:
+            text = text.replace(quoted(str(self.out / name)), f"${Path(name).name}")
+        return text
 
     def _place(self, source: str) -> str:
         """The name of a source in the table's file; that of another file as it is."""

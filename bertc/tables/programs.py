@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from string import Template
-from typing import Literal, cast
+from typing import cast
 
 from bertc.api import compile_spec, points
 from bertc.diagnostics import (
@@ -23,7 +23,7 @@ from bertc.storage.paths import is_taken
 from bertc.syntax.write.show import quoted
 from bertc.tables.files import Files
 from bertc.tables.job import Job, TableText
-from bertc.tables.shrinking import Factors, factors, sets_steps, shrunk
+from bertc.tables.shrinking import Factors, factors, no_larger, sets_steps, shrunk, steps_of
 from bertc.tables.table import (
     PRETRAINING,
     Before,
@@ -66,6 +66,7 @@ class Jobs:
         self.table, self.name, self.files, self.out = table, scale, files, out
         self.scale: Scale = table.scales[scale]  # type: ignore[index]
         self.steps, self.sketched, self.stand_ins = steps or {}, sketched, stand_ins
+        self._known_sizes = dict[TableText, Mapping[str, float]]()
 
     def all(self, seeds: Sequence[int]) -> list[Job]:
         """All of them, in an order in which each stands after those it waits for."""
@@ -86,10 +87,11 @@ class Jobs:
     def _before_text(self, each: Before) -> tuple[TableText, list[TableText]]:
         """Its spec at this scale, and settings instead of its own."""
         place = f"before.{each.name}"
-        at = self._of_scale("spec" if each.pretraining else "tasks")
-        if self.name in each.at:
-            at = TableText(each.at[self.name], f"{place}.at.{self.name}")
-        return (at, []) if is_whole(at.text) else (TableText(each.spec, f"{place}.spec"), [at])
+        text = TableText(each.spec, f"{place}.spec")
+        if self.name not in each.at:
+            return text, [self._of_scale(text) if each.pretraining else self._of_tasks()]
+        at = TableText(each.at[self.name], f"{place}.at.{self.name}")
+        return (at, []) if is_whole(at.text) else (text, [at])
 
     def of(self, row: Row, seed: int) -> Iterator[Job]:
         """The jobs of a row with a seed: its own run, then tasks and evaluations."""
@@ -109,7 +111,7 @@ class Jobs:
         text = TableText(self.table.spec, "spec")
         if row.is_whole:
             text = TableText(row.spec, f"rows.{row.name}.spec")
-        own, told = [self._of_scale("spec"), *self._settings(row)], False
+        own, told = [self._of_scale(text), *self._settings(row)], False
         if is_whole(row.at.get(self.name, "")):
             text, own, told = self._at(row), [], True
         if row.name in self.steps:
@@ -142,7 +144,7 @@ class Jobs:
     def _task(self, measure: Measure, row: Row, seed: int, folder: str, main: str) -> Job:
         name = f"{folder}/{path_name(measure.name)}"
         settings = [] if self.table.pretrains else self._settings(row)
-        own = [self._of_scale("tasks"), *settings]
+        own = [self._of_tasks(), *settings]
         text = TableText(measure.spec, f"measures.{measure.name}.spec")
         if measure.name in row.tasks:
             text = TableText(row.tasks[measure.name], f"rows.{row.name}.tasks.{measure.name}")
@@ -151,16 +153,26 @@ class Jobs:
     @cached_property
     def factors(self) -> Factors:
         """The factors by which numbers of rows shrink."""
-        base = dict[str, float]()
-        if self.table.spec:
-            job = self._job(PRETRAINING, "", "", 1, TableText(self.table.spec, "spec"), [])
-            with suppress(SpecError, BertcError):  # it has no size before another run is there
-                full = job.program()
-                (settings, *_) = compile_spec(job.text, job.overrides, Diagnostics())
-                last = settings.stages[-1]
-                base = {name: getattr(last, name) for name in ("hidden", "layers", "seq", "batch")}
-                base["steps"] = full.steps
-        return factors(self.scale, base)
+        return factors(self.scale, self._sizes(TableText(self.table.spec, "spec")))
+
+    def _sizes(self, text: TableText) -> Mapping[str, float]:
+        """Sizes and steps of a spec as it is written; none if they cannot be told yet."""
+        if text not in self._known_sizes:
+            self._known_sizes[text] = self._sized(text) if text.text else {}
+        return self._known_sizes[text]
+
+    def _sized(self, text: TableText) -> Mapping[str, float]:
+        job = self._job(PRETRAINING, "", "", 1, text, [])
+        with suppress(SpecError, BertcError):  # it has no size before another run is there
+            full = job.program()
+            (settings, *_) = compile_spec(job.text, job.overrides, Diagnostics())
+            last = settings.stages[-1]
+            sizes = {name: getattr(last, name) for name in ("hidden", "layers", "seq", "batch")}
+            steps = [steps_of(row.spec) for row in self.table.rows if not row.is_whole]
+            if settings.origins["steps"].kind == "default" and text.place == "spec" and all(steps):
+                return {**sizes, "steps": max(each for each in steps if each)}
+            return {**sizes, "steps": full.steps}
+        return {}
 
     def _settings(self, row: Row) -> list[TableText]:
         """The settings of a row at this scale."""
@@ -172,8 +184,14 @@ class Jobs:
     def _at(self, row: Row) -> TableText:
         return TableText(row.at[self.name], f"rows.{row.name}.at.{self.name}")
 
-    def _of_scale(self, kind: Literal["spec", "tasks"]) -> TableText:
-        return TableText(getattr(self.scale, kind), f"scales.{self.name}.{kind}")
+    def _of_scale(self, text: TableText) -> TableText:
+        """What the scale sets of a spec that pretrains; the usual scales make nothing larger."""
+        own = self.name in self.table.own_scales
+        spec = self.scale.spec if own else no_larger(self.scale.spec, self._sizes(text))
+        return TableText(spec, f"scales.{self.name}.spec")
+
+    def _of_tasks(self) -> TableText:
+        return TableText(self.scale.tasks, f"scales.{self.name}.tasks")
 
     def _job(
         self,
@@ -195,7 +213,9 @@ class Jobs:
         after = [before[each] for each in sorted(names & {*before})]
         lacks = [each for each in self.table.needs if each in names and self._lacks(each)]
         values = {each: self._given(each, need) for each, need in self.table.needs.items()}
-        for known in self.table.before:
+        named = [each.name in names for each in self.table.before]
+        for known in self.table.before[: len(named) - [*reversed(named), True].index(True)]:
+            # Those that a named one may begin with stand before it.
             path = quoted(str(self.out / before[known.name]))
             values[known.name] = self._sketch(known, values) if self.sketched else path
         if main:

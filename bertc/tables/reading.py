@@ -51,7 +51,9 @@ def _read(path: Path, name: str) -> Table:
     usual = _parsed(folder("specs") / "tables" / f"{SCALES}{TOML}")
     scales = {name: {**usual.get(name, {}), **own.get(name, {})} for name in {**usual, **own}}
     try:
-        return Table.model_validate({**found, "name": path.stem, "file": name, "scales": scales})
+        told = {"name": path.stem, "file": name, "scales": scales}
+        told["own_scales"] = [each for each in own if "spec" in own[each]]
+        return Table.model_validate({**found, **told})
     except ValidationError as error:
         # A name with a slip explains another that is missing.
         first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")

@@ -22,11 +22,26 @@ def factors(scale: Scale, base: Mapping[str, float]) -> Factors:
     """The factors of a scale: its own, else those between its settings and the rows' common ones.
 
     ``base`` are these, at full size: hidden, layers, seq, batch, steps; empty if there are none.
+    Where they are smaller than the scale's, nothing is enlarged.
     """
     written = {name: value for name, value in _numbers(scale.spec) if name in base}
-    found = {SHRUNK[name]: value / base[name] for name, value in written.items()}
+    found = {SHRUNK[name]: min(1.0, value / base[name]) for name, value in written.items()}
     own = {name: getattr(scale, name) for name in dict.fromkeys(SHRUNK.values())}
     return {name: value or found.get(name, 1.0) for name, value in own.items()}
+
+
+def no_larger(text: str, base: Mapping[str, float]) -> str:
+    """The settings of a scale, without the numbers that are larger than those of a spec."""
+    larger = {name for name, value in _numbers(text) if value > base.get(name, value)}
+    for name, item in reversed([*_settings(text)]):
+        if name in larger:
+            text = text[: item.span.start] + text[item.span.end :].lstrip()
+    return text
+
+
+def steps_of(text: str) -> float | None:
+    """The number of steps that settings say, None if they say none."""
+    return dict(_numbers(text)).get("steps")
 
 
 def shrunk(text: str, by: Factors, rates: float) -> str:

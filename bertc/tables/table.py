@@ -194,6 +194,8 @@ class Table(_Part):
     measures: Annotated[tuple[Measure, ...], Field(min_length=1)]
     claims: tuple[Claim, ...] = ()
     scales: Mapping[ScaleName, Scale]
+    own_scales: tuple[ScaleName, ...] = ()
+    """Scales whose spec the table says itself, which is taken as it is written."""
 
     @model_validator(mode="after")
     def _holds_together(self) -> "Table":

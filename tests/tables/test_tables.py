@@ -76,3 +76,45 @@ def _agrees(printed: float, program: Resolved, table: Table) -> None:
 def test_the_last_row_compiles_at_base(name: str) -> None:
     table = read_table(name)
     _programs(table, "base", table.rows[-1:])
+
+
+SMALL = """
+title = "Small"
+paper = "none"
+place = "none"
+asks = "How many steps?"
+source = "none"
+spec = "layers=1 hidden=64 batch=8 data=docstrings"
+measures = [{ name = "loss", score = "mlm", better = "less" }]
+before = [{ name = "warm", spec = "layers=2 hidden=64 steps=60 data=docstrings" }]
+rows = [
+    { name = "short", spec = "steps=200" },
+    { name = "long", spec = "steps=400 layers=2" },
+    { name = "wide", spec = "steps=200 hidden=256" },
+]
+"""
+
+
+def test_a_scale_makes_nothing_larger(tmp_path: Path) -> None:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    jobs = Jobs(read_table(str(path)), "tiny", Files(None, {}), tmp_path)
+    found = [job.program() for job in jobs.all([1])]
+    assert [program.steps for program in found] == [60, 200, 400, 200]
+    assert [(program.stages[-1].layers, program.stages[-1].encoder.hidden) for program in found] == [
+        (2, 64), (1, 64), (2, 64), (1, 256),
+    ]  # fmt: skip
+    assert [program.stages[-1].batch for program in found] == [16, 8, 8, 8]
+    assert {program.stages[-1].seq for program in found} == {128}, "what is larger shrinks"
+
+
+def test_a_scale_of_the_table_itself_is_taken_as_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "small.toml"
+    path.write_text(f'{SMALL}[scales.tiny]\nspec = "layers=3 hidden=128 seq=32 steps=100"\n')
+    jobs = Jobs(read_table(str(path)), "tiny", Files(None, {}), tmp_path)
+    short = next(job for job in jobs.all([1]) if job.row == "short").program()
+    assert (short.stages[-1].layers, short.stages[-1].encoder.hidden, short.stages[-1].seq) == (
+        3,
+        128,
+        32,
+    )
