@@ -36,14 +36,17 @@ LONG_SECONDS = 172_800.0
 
 @dataclass(frozen=True)
 class Standing:
-    """Progress of a run after a step; ``memory_bytes`` is the peak so far."""
+    """Progress of a run after a step; ``memory_bytes`` is the peak so far.
+
+    ``seconds_left`` is None after a stage's first step, a cold one, from which nothing follows.
+    """
 
     step: int
     steps: int
     stage: str
     loss: float
     tokens_per_second: float
-    seconds_left: float
+    seconds_left: float | None
     memory_bytes: int
 
 
@@ -139,9 +142,10 @@ class Plain:
         self._training = True
         if self._due():
             now = standing()
+            left = "" if now.seconds_left is None else f", {clock(now.seconds_left)} left"
             self._say(
                 f"step {now.step:,}/{now.steps:,} ({now.stage}): "
-                f"loss {now.loss:.3f}, {_figures(now)}, {clock(now.seconds_left)} left"
+                f"loss {now.loss:.3f}, {_figures(now)}{left}"
             )
             self._stepped = self._last
 
@@ -217,7 +221,7 @@ class Live:
             completed=now.step,
             description=now.stage,
             figures=f"loss {now.loss:.3f}  {_figures(now)}",
-            left=clock(now.seconds_left),
+            left="" if now.seconds_left is None else clock(now.seconds_left),
         )
 
     def close(self) -> None:

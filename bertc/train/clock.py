@@ -60,8 +60,7 @@ class Clock:
     """Speed and memory of this process on the stage, for the display and spent.jsonl.
 
     Until an evaluation was timed, its time is estimated from the tokens that it reads; evaluations
-    of other stages count like those of this one. The first step, a cold one, is left out as soon as
-    there is another.
+    of other stages count like those of this one. The first step, a cold one, is left out.
     """
 
     def __init__(self, session: Session, evaluated_tokens: int) -> None:
@@ -122,7 +121,7 @@ class Clock:
 
     def _tell_pace(self, standing: Standing) -> None:
         """Note the time left by the pace of the first steps, nearer than an estimate."""
-        if standing.seconds_left < SHORTEST_FORECAST_SECONDS:
+        if standing.seconds_left is None or standing.seconds_left < SHORTEST_FORECAST_SECONDS:
             return
         left, speed = duration_text(standing.seconds_left), standing.tokens_per_second
         text = f"at the pace of its first steps, {speed:,.0f} tokens/s, {left} are left"
@@ -146,12 +145,13 @@ class Clock:
         if evaluation is None:
             evaluation = FORWARD * self._evaluated / max(1e-9, speed)
         evaluations = evaluation * evaluations_due(self._session.resolved, progress.step)
+        pace = seconds / max(1, progress.step - self._steps)
         return Standing(
             step=progress.step,
             steps=self._session.resolved.steps,
             stage=stage.name,
             loss=loss,
             tokens_per_second=speed,
-            seconds_left=left * seconds / max(1, progress.step - self._steps) + evaluations,
+            seconds_left=left * pace + evaluations if self._warm else None,
             memory_bytes=peak_memory_bytes(self._session.device.type),
         )
