@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -188,6 +189,9 @@ def test_languages_are_guessed(text: str, code: str) -> None:
 def test_what_is_no_data_is_said(data: Path) -> None:
     with pytest.raises(MissingInputError, match="no file matches"):
         survey("nowhere.txt")
+    os.mkfifo(data / "pipe")
+    with pytest.raises(MissingInputError, match="pipe cannot be read: it is a pipe"):
+        survey("pipe")
     (data / "empty").mkdir()
     with pytest.raises(DataError, match="no file with text"):
         survey("empty")

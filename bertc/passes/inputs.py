@@ -13,6 +13,7 @@ from bertc.ir.terms.masking import TaggedUnit, is_span_file
 from bertc.passes.vocabulary import nowhere_to_begin
 from bertc.storage.endings import NO_TEXT, no_text, suffix
 from bertc.storage.paths import files_matching, is_file, is_folder, user_path
+from bertc.storage.plain_file import kind_there
 from bertc.storage.tagged import has_tagged_words, tagging_help
 
 
@@ -106,7 +107,11 @@ def _no_folder(name: str) -> tuple[str, str] | None:
 
 def _no_file(name: str) -> tuple[str, str] | None:
     """A name that is no file, and the remedy; None of a file."""
-    return None if is_file(user_path(name)) else (f"there is no file {name}", "check the path")
+    if is_file(path := user_path(name)):
+        return None
+    if kind := kind_there(path):
+        return f"{name} cannot be read: {kind}", "a plain file with its content"
+    return f"there is no file {name}", "check the path"
 
 
 def no_tagger(name: str) -> tuple[str, str] | None:
@@ -130,6 +135,8 @@ def instead_of(name: str) -> tuple[str, str]:
     """The reason why a name matches no file, and the remedy."""
     if is_folder(user_path(name)):
         return f"{name} is a folder", f'files("{name.rstrip("/")}/**/*.txt")'
+    if kind := kind_there(user_path(name)):
+        return f"{name} cannot be read: {kind}", "a plain file with its content"
     return f"no file matches {name}", "check the path"
 
 

@@ -5,6 +5,7 @@ import hashlib
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -105,7 +106,7 @@ def writing(path: Path, needed_bytes: int = 0, elsewhere: str = ANOTHER_OUT) -> 
         CannotWriteError: before anything is written if the disk has less room, or when it fails.
     """
     try:
-        if needed_bytes > _free_bytes(path):
+        if needed_bytes > free_bytes(path):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         yield
     except BertcError:
@@ -125,15 +126,16 @@ def system_error(error: BaseException) -> int | None:
     return int(match[1]) if match else None
 
 
-def _free_bytes(path: Path) -> int:
-    """Free bytes on the disk of ``path``, which need not exist yet."""
-    return shutil.disk_usage(existing_folder(path)).free
+def free_bytes(path: Path) -> int:
+    """Free bytes on the disk of ``path``, which need not exist yet; many where it does not tell."""
+    usage = shutil.disk_usage(existing_folder(path))
+    return usage.free if usage.total else sys.maxsize
 
 
 def _cannot_write(path: Path, number: int, needed: int, elsewhere: str) -> CannotWriteError:
     if number not in TOO_LITTLE_ROOM:
         return CannotWriteError(f"cannot write {path}: {os.strerror(number).lower()}", elsewhere)
-    free = _free_bytes(path)
+    free = free_bytes(path)
     space = f"{needed:,} bytes needed, {free:,} free" if needed else f"{free:,} bytes free"
     reason = "the disk is full" if number == errno.ENOSPC else os.strerror(number).lower()
     resume_hint = SAVED_BEFORE if elsewhere == ANOTHER_OUT else ""

@@ -29,6 +29,20 @@ _KINDS = {
 }
 
 
+def kind_of(mode: int) -> str:
+    """The kind of what is no plain file: ``it is a pipe``."""
+    return _KINDS.get(stat.S_IFMT(mode), "it is no plain file")
+
+
+def kind_there(path: StrPath) -> str | None:
+    """The kind of what has this name and is no plain file; None of a plain file or of nothing."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return None
+    return None if stat.S_ISREG(mode) else kind_of(mode)
+
+
 @contextmanager
 def opened(path: StrPath) -> Iterator[BufferedReader]:
     """Open a regular file for reading; a failure to read it inside the block is reported too.
@@ -39,7 +53,7 @@ def opened(path: StrPath) -> Iterator[BufferedReader]:
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
-            raise _unreadable(path, _KINDS.get(stat.S_IFMT(status.st_mode), "it is no plain file"))
+            raise _unreadable(path, kind_of(status.st_mode))
         file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - closed below
     except OSError as error:
         raise _unreadable(path, reason(error)) from None

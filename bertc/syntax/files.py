@@ -13,7 +13,7 @@ from typing import NamedTuple, TextIO
 from bertc.diagnostics import CannotWriteError, MissingInputError, Span, listed, nearest
 from bertc.resources import folder, shipped_specs
 from bertc.storage.paths import is_file, working_folder
-from bertc.storage.plain_file import reason
+from bertc.storage.plain_file import kind_of, reason
 from bertc.syntax.read.scan import LARGEST_TEXT
 from bertc.syntax.write.format import format_text
 
@@ -117,7 +117,7 @@ def read_file(path: Path) -> str:
             raise UnreadableError(f"it is a run, and its spec is {spec_of_run}")
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise UnreadableError("it is not a file")
+            raise UnreadableError(kind_of(status.st_mode))
         if status.st_size > 4 * LARGEST_TEXT:
             raise UnreadableError(f"{status.st_size:,} bytes are too many for a spec")
         return path.read_text(encoding="utf-8-sig")

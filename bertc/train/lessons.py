@@ -4,7 +4,6 @@ Those of teachers are there before the first step; states of the network itself,
 freezes all of it, when that stage begins.
 """
 
-import shutil
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +39,7 @@ from bertc.step.lessons import (
     obtain_lessons,
 )
 from bertc.step.teachers import frozen_networks
-from bertc.storage.paths import existing_folder
+from bertc.storage.durable import free_bytes
 from bertc.train.session import Session, Watched
 from bertc.train.start import Start
 
@@ -74,8 +73,7 @@ def _chosen(
     kept = kept_by(stage, data.examples, needed)
     if kept_as(stage) != "auto" or needed:
         return kept
-    free = shutil.disk_usage(existing_folder(cache)).free
-    return kept if _size(stage, data, kept) <= MOST_OF_DISK * free else "off"
+    return kept if _size(stage, data, kept) <= MOST_OF_DISK * free_bytes(cache) else "off"
 
 
 def _folders(stage: Stage) -> list[str]:

@@ -4,6 +4,7 @@ import errno
 import os
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -134,3 +135,12 @@ def test_a_panic_of_another_language_is_told_as_any_error() -> None:
         raise PanicException("likelihood is NAN")
     with pytest.raises(KeyboardInterrupt), as_data_error("no text", "some text"):
         raise KeyboardInterrupt
+
+
+def test_a_disk_that_does_not_tell_its_size_is_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = SimpleNamespace(total=0, used=0, free=0)  # as some network file systems say
+    monkeypatch.setattr(durable.shutil, "disk_usage", lambda _: nothing)
+    durable.replace(tmp_path / "file", b"x" * 10)
+    assert (tmp_path / "file").read_bytes() == b"x" * 10

@@ -101,11 +101,11 @@ def test_a_scale_makes_nothing_larger(tmp_path: Path) -> None:
     jobs = Jobs(read_table(str(path)), "tiny", Files(None, {}), tmp_path)
     found = [job.program() for job in jobs.all([1])]
     assert [program.steps for program in found] == [60, 200, 400, 200]
-    assert [(program.stages[-1].layers, program.stages[-1].encoder.hidden) for program in found] == [
-        (2, 64), (1, 64), (2, 64), (1, 256),
-    ]  # fmt: skip
-    assert [program.stages[-1].batch for program in found] == [16, 8, 8, 8]
-    assert {program.stages[-1].seq for program in found} == {128}, "what is larger shrinks"
+    stages = [program.stages[-1] for program in found]
+    assert [stage.layers for stage in stages] == [2, 1, 2, 1]
+    assert [stage.encoder.hidden for stage in stages] == [64, 64, 64, 256]
+    assert [stage.batch for stage in stages] == [16, 8, 8, 8]
+    assert {stage.seq for stage in stages} == {128}, "what is larger shrinks"
 
 
 def test_a_scale_of_the_table_itself_is_taken_as_it_is_written(tmp_path: Path) -> None:

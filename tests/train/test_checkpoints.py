@@ -269,7 +269,7 @@ def test_a_file_that_cannot_grow_names_path_need_and_room(tmp_path, limit_bytes)
 
 def test_a_full_disk_is_noticed_before_anything_is_written(tmp_path, monkeypatch):
     save(tmp_path, 1)
-    monkeypatch.setattr(durable, "_free_bytes", lambda path: 1000)
+    monkeypatch.setattr(durable, "free_bytes", lambda path: 1000)
     with pytest.raises(CannotWriteError, match=r"disk is full .*needed, 1,000 free"):
         save(tmp_path, 2)
     assert newest_step(tmp_path) == 1

@@ -451,7 +451,7 @@ def test_estimates_know_taggers_that_are_still_to_be_trained(call, tmp_path):
 
 
 def test_a_table_for_which_the_disk_is_too_small_is_refused_before_training(call, monkeypatch):
-    monkeypatch.setattr("bertc.storage.durable._free_bytes", lambda _: 2**10)
+    monkeypatch.setattr("bertc.storage.durable.free_bytes", lambda _: 2**10)
     code, _, err = call(*TRAIN, "--out", "runs")
     assert code == 74
     assert "cannot write runs/tiny: the disk is full" in err

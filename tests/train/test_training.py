@@ -428,7 +428,7 @@ def test_a_dry_run_fails_where_the_run_would(go, tiny, tmp_path, monkeypatch):
     go(tiny(), "taken")
     with pytest.raises(UsageError, match="holds a run already"):
         go(tiny(), "taken", dry_run=True)
-    monkeypatch.setattr(durable, "_free_bytes", lambda path: 10)
+    monkeypatch.setattr(durable, "free_bytes", lambda path: 10)
     with pytest.raises(CannotWriteError, match="10 free"):
         go(tiny(), dry_run=True)
 
