@@ -10,8 +10,8 @@ from typing import Any, get_args
 
 from bertc.begun import taken
 from bertc.diagnostics import Diagnostics, MissingInputError
-from bertc.interop.folders import read_network
-from bertc.ir.changing.growth import TEACHER, FromOther, LowRank
+from bertc.interop.folders import checkpoint_of, read_network
+from bertc.ir.changing.growth import TEACHER, FromOther, FromRun, LowRank
 from bertc.ir.learning.custom_task import Choose, Classify, Embed, Read, Regress, Tag
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Tagging, Task
@@ -28,7 +28,7 @@ from bertc.ir.terms.node import System
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.passes.extends import extends
 from bertc.passes.recipes import as_published
-from bertc.storage.paths import is_taken
+from bertc.storage.paths import is_folder, is_taken
 from bertc.teachers import with_shape
 
 NETWORK = (
@@ -224,6 +224,7 @@ def begun_from(resolved: Resolved) -> None:
     """Compare the network of ``init`` with the one to start from it, by shapes only.
 
     Raises:
+        MissingInputError: if a run there has no checkpoint of the step that ``init`` names.
         DataError: if its weights would not fit.
     """
     from bertc.compress import begins_as, fit, refusal
@@ -235,6 +236,8 @@ def begun_from(resolved: Resolved) -> None:
     old = program_of(Path(init.path))
     if old is None:
         return
+    if isinstance(init, FromRun) and is_folder(Path(init.path) / "checkpoints"):
+        checkpoint_of(Path(init.path), init.step)
     new = resolved.as_in(resolved.stages[0])
     if isinstance(resolved.stages[0].grow, LowRank):
         old = with_table(old, new.encoder.table)

@@ -85,6 +85,21 @@ def checkpoint_at(run: Path, step: int) -> tuple[int, Path] | None:
     return next((each for each in found if step in (0, each[0])), None)
 
 
+def checkpoint_of(run: Path, step: int) -> tuple[int, Path]:
+    """The checkpoint after ``step`` steps of a run, 0: the newest.
+
+    Raises:
+        MissingInputError: if there is none; tells of those there are.
+    """
+    if found := checkpoint_at(run, step):
+        return found
+    steps = [f"{each:,}" for each, _ in checkpoint_folders(run / "checkpoints")]
+    raise MissingInputError(
+        f"{run} has no checkpoint of step {step:,}" if step else f"{run} has none",
+        help=f"name one of steps {', '.join(steps[::-1])}" if steps else "name a run folder",
+    )
+
+
 def refuse_several(folder: Path) -> None:
     """Refuse the folder of a grid, which holds several runs.
 

@@ -11,9 +11,9 @@ from bertc.diagnostics import DataError, MissingInputError
 from bertc.interop.folders import (
     PRUNED,
     RESOLVED,
-    checkpoint_at,
     checkpoint_folders,
     checkpoint_name,
+    checkpoint_of,
     read_network,
     read_reached,
     refuse_several,
@@ -61,14 +61,7 @@ def read_checkpoint(
         MissingInputError: if there is none; tells of those there are.
         DataError: if it is damaged.
     """
-    found = checkpoint_at(folder, step)
-    if found is None:
-        steps = [f"{each:,}" for each, _ in checkpoint_folders(folder / "checkpoints")]
-        raise MissingInputError(
-            f"{folder} has no checkpoint of step {step:,}" if step else f"{folder} has none",
-            help=f"name one of steps {', '.join(steps[::-1])}" if steps else "name a run folder",
-        )
-    number, checkpoint = found
+    number, checkpoint = checkpoint_of(folder, step)
     if not _is_sound(checkpoint):
         raise DataError(f"the weights of {checkpoint} are damaged", help="name another step")
     resolved = read_reached(folder, checkpoint)

@@ -3,6 +3,7 @@
 import pytest
 
 from bertc.diagnostics import DataError, MissingInputError, StoppedError
+from bertc.external import begun_from
 from bertc.ir.changing.growth import FromRun
 from bertc.ir.learning.optimizer import ConstantRate, Muon, StableAdam, WarmupStableDecay
 from bertc.train.loop import train
@@ -66,3 +67,6 @@ def test_weights_alone_of_a_step_begin_with_a_new_optimiser(tiny, go, tmp_path):
     with pytest.raises(MissingInputError, match="no checkpoint of step 3") as missing:
         go(tiny(steps=2, init=FromRun(path=str(tmp_path / "run"), step=3)), "never")
     assert missing.value.help == "name one of steps 2, 4"
+    begun_from(tiny(steps=2, init=FromRun(path=str(tmp_path / "run"), step=2)))
+    with pytest.raises(MissingInputError, match="no checkpoint of step 3"):  # by check too
+        begun_from(tiny(steps=2, init=FromRun(path=str(tmp_path / "run"), step=3)))
