@@ -7,12 +7,14 @@ from bertc.diagnostics import Diagnostics
 from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.networks import alone
 from bertc.interop.target import target_of
+from bertc.ir.changing.pruning import Heads, Neurons
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.settings import aliases
 from bertc.ir.program.written import Origin
 from bertc.ir.vocabulary import ByteBpe, Bytes, TokenizerFile, Unigram, WordPiece, Words
+from bertc.syntax.write.show import show_value
 
 
 def remark_own_layout(program: Complete, resolved: Resolved, diagnostics: Diagnostics) -> None:
@@ -22,10 +24,14 @@ def remark_own_layout(program: Complete, resolved: Resolved, diagnostics: Diagno
     """
     encoder = alone(resolved)
     names = [weight.name for weight in model_weights(encoder)]
-    found = target_of(encoder, names, padding(resolved))
-    if not isinstance(found, Obstacle):
+    target = target_of(encoder, names, padding(resolved))
+    if isinstance(target, Obstacle):
+        found, origins = target, _settings(program, target)
+    elif pruning := _of_pruning(program):
+        found, origins = pruning
+    else:
         return
-    spans = [each.span for each in _settings(program, found) if each.span]
+    spans = [each.span for each in origins if each.span]
     own = [span for span in spans if not span.source.name.startswith("shipped ")]
     if spans and not own:
         return
@@ -50,6 +56,21 @@ def padding(resolved: Resolved) -> int:
             return max(0, resolved.encoder.first_position - 1)
         case unreachable:
             assert_never(unreachable)
+
+
+def _of_pruning(program: Complete) -> tuple[Obstacle, list[Origin]] | None:
+    """Pruning after which no layout will hold the network, and where it is written."""
+    for stage in program.stages:
+        prune, origins = stage.prune, [stage.origins["prune"]]
+        match prune:
+            case Heads():
+                why = "in all layouts heads fill the hidden width, and those that are left do not"
+                return Obstacle(f"prune={show_value(prune)}", why, "prune=none"), origins
+            case Neurons(within="network"):
+                layer = show_value(prune.model_copy(update={"within": "layer"}))
+                why = "layers keep different numbers of neurons, and in all layouts they are equal"
+                return Obstacle(f"prune={show_value(prune)}", why, f"prune={layer}"), origins
+    return None
 
 
 def _settings(program: Complete, obstacle: Obstacle) -> list[Origin]:
