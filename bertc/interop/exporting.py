@@ -20,9 +20,15 @@ from bertc.interop.target import Target, target_of
 from bertc.interop.tensors import write_tensors
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.vocabulary import ByteBpe
 
 BESIDE = "bertc_heads.safetensors"
 """Weights that the folder's class cannot hold, by their bertc names."""
+
+JOINED = (
+    "give its tokenizer the words of a sentence joined by spaces: with is_split_into_words "
+    "transformers takes the space off each word, and this vocabulary splits it otherwise"
+)
 
 
 @dataclass(frozen=True)
@@ -172,6 +178,8 @@ def _write_hf(
     notes = notes if beside else []
     if chosen.parts - parts_of(held):
         notes.append(f"{chosen.name} draws a pooler when it is loaded, which no vector reads")
+    if chosen.name.endswith("ForTokenClassification") and isinstance(resolved.vocabulary, ByteBpe):
+        notes.append(JOINED)
     plain = family.class_for(frozenset({"pooler"}))
     lacks = plain is not None and plain.parts == {"pooler"} and "pooler" not in parts_of(held)
     return Exported(fresh, family.model_type, chosen.name, tuple(notes), lacks)

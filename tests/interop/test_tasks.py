@@ -10,7 +10,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from bertc.diagnostics import DataError
-from bertc.interop.exporting import export_model
+from bertc.interop.exporting import JOINED, export_model
 from bertc.interop.importing import import_model
 from bertc.interop.loading import load
 from bertc.interop.task_config import tasks_beside
@@ -26,6 +26,7 @@ from bertc.ir.network.norm import PostNorm, PreNorm
 from bertc.ir.network.positions import LearnedPositions, NoPositions, RotaryPositions
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.vocabulary import ByteBpe
 from bertc.nn import Model
 from bertc.objectives import TaskTargets
 from bertc.objectives.answers import answer_scores, span_scores
@@ -200,7 +201,8 @@ def test_heads_come_in_and_go_out(chosen: Case, tmp_path: Path) -> None:
         imported.resolved, imported.tensors, wordless, tmp_path / "out",
         strict=True, prefer=imported.config.model_type,
     )  # fmt: skip
-    assert (exported.architecture, exported.notes) == (chosen.cls, ())
+    of_words = "TokenClass" in chosen.cls and isinstance(imported.resolved.vocabulary, ByteBpe)
+    assert (exported.architecture, exported.notes) == (chosen.cls, (JOINED,) * of_words)
     before, after = (load_file(tmp_path / at / "model.safetensors") for at in ("in", "out"))
     assert before.keys() == after.keys()
     bare = "transformer.mask_emb"  # read by none of XLNet's tasks, so nothing of bertc's
