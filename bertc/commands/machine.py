@@ -6,6 +6,9 @@ import typer
 
 from bertc.commands.options import app
 
+LOOK_SECONDS = 0.5
+"""Seconds in which it is seen whether other processes are busy."""
+
 
 @app.command()
 def calibrate(
@@ -17,15 +20,22 @@ def calibrate(
     ] = None,
 ) -> None:
     """Measure this CPU in less than a minute, so that estimated times fit it."""
+    import time
+
     from bertc.bench.calibrate import Sizes, calibrated
     from bertc.estimate.machines.calibration import calibration_path
     from bertc.estimate.units import bytes_text, flops_text
-    from bertc.planning.cores import available_cores
+    from bertc.planning.cores import available_cores, cpu_times, refuse_busy
     from bertc.storage.durable import make_folder, replace
 
     counts = sorted(set(threads or (1, available_cores())))
+    began = cpu_times()
+    time.sleep(LOOK_SECONDS)
+    refuse_busy(began, max(counts))
     typer.echo("measuring; other work on this machine makes the figures worse ...", err=True)
+    began = cpu_times()
     calibration = calibrated(tuple(counts), Sizes())
+    refuse_busy(began, max(counts))
     path = calibration_path()
     make_folder(path.parent)
     replace(path, calibration.as_json().encode(), elsewhere="set BERTC_CACHE to another folder")

@@ -8,8 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from bertc.diagnostics import MachineError
+
 NOTABLE_CORES = 0.25
 """Cores taken by other processes below which nothing is said or changed."""
+BUSY_SHARE = 0.25
+"""Share of the cores from which rates that are measured beside others' work mean nothing."""
 SPINS = "200"
 """GOMP_SPINCOUNT: turns that an idle thread spins before it sleeps, some microseconds (libgomp)."""
 SHARE_KEPT = 0.87
@@ -132,6 +136,23 @@ def taken_by_others(since: CpuTimes | None, children_seconds: float = 0.0) -> fl
         return 0.0
     ours = until.this_process - since.this_process + children_seconds
     return max(0.0, (until.busy - since.busy - ours) / (until.at - since.at))
+
+
+def refuse_busy(since: CpuTimes | None, threads: int) -> None:
+    """Refuse to measure several threads of which others took a good part since then.
+
+    One thread is timed by its own processor time, whatever others do.
+
+    Raises:
+        MachineError: with the remedy.
+    """
+    taken, cores = taken_by_others(since), available_cores()
+    if threads > 1 and taken >= BUSY_SHARE * cores:
+        raise MachineError(
+            f"other processes take {taken:.1f} of {cores} cores: rates of {threads} threads would "
+            "be of what they leave",
+            help="once they are done; --threads 1 measures one core beside them",
+        )
 
 
 def busy_threads_of_others(since: CpuTimes | None) -> float:

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from bertc.diagnostics import MachineError
 from bertc.planning import cores
 
 
@@ -137,3 +138,16 @@ def test_idle_cores_are_not_sampled(crowd, monkeypatch):
     monkeypatch.setattr(cores, "_running_threads", lambda: pytest.fail("sampled"))
     assert cores.busy_threads_of_others(crowd(9, 0, 0)) == 0
     assert cores.busy_threads_of_others(None) == 0
+
+
+def test_rates_of_several_threads_are_not_measured_beside_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cores, "available_cores", lambda: 2)
+    monkeypatch.setattr(cores, "taken_by_others", lambda since: 1.1)
+    with pytest.raises(MachineError, match=r"take 1\.1 of 2 cores: rates of 2 threads") as refused:
+        cores.refuse_busy(None, 2)
+    assert "--threads 1" in refused.value.help
+    cores.refuse_busy(None, 1)
+    monkeypatch.setattr(cores, "taken_by_others", lambda since: 0.4)
+    cores.refuse_busy(None, 2)
