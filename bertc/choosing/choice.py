@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bertc.choosing.budget import Budget
+from bertc.estimate.units import count_text
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program
 from bertc.syntax import show
@@ -43,7 +44,7 @@ class Choice:
     """Candidates within the budgets, the best first; without any those nearest to them.
 
     ``source`` is the file or shipped spec that was given, ``searched``: its steps follow from a
-    budget. ``free`` are the settings that candidates differ in.
+    budget. ``free`` are the settings that candidates differ in, ``room`` those that may be too.
     """
 
     budgets: tuple[Budget, ...]
@@ -54,6 +55,7 @@ class Choice:
     source: str
     searched: bool
     free: frozenset[str] = frozenset()
+    room: frozenset[str] = frozenset()
 
     @property
     def fits(self) -> bool:
@@ -103,11 +105,20 @@ class Choice:
 
     def _help(self) -> str:
         """A line with settings that would make the figures over their budgets smaller."""
-        shares = self.candidates[0].shares(self.budgets)
+        nearest = self.candidates[0]
+        shares = nearest.shares(self.budgets)
         over = [each.kind for each, share in zip(self.budgets, shares, strict=True) if share > 1]
         names = dict.fromkeys(name for kind in over for name in FREEING[kind])
-        more = " ".join(f"{name}=?" for name in names if name not in self.free)
-        return f"\nhelp: leave more free: {more}" if more else "\nhelp: a larger budget"
+        more = " or ".join(f"{name}=?" for name in names if name in self.room)
+        ways = [f"leave more free: {more}" if more else "a larger budget"]
+        body, vocabulary = nearest.resolved.encoder, nearest.resolved.vocabulary
+        table = body.vocab_size * body.embedding
+        if "params" in over and 2 * table > nearest.figures["params"]:
+            ways.append(
+                f"a smaller vocabulary than {vocabulary.kind}({body.vocab_size:,}), whose table "
+                f"has {count_text(table)} of {count_text(nearest.figures['params'])} parameters"
+            )
+        return f"\nhelp: {', or '.join(ways)}"
 
     def _remark(self) -> str:
         """A line on a best candidate that is hardly trained; empty if it is."""

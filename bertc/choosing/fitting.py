@@ -5,7 +5,7 @@ the one is taken that uses the most of the first budget, then of the second, and
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -23,6 +23,7 @@ from bertc.ir.program.written import Program
 from bertc.planning.cores import available_cores
 from bertc.syntax import load
 from bertc.syntax.files import STANDARD_INPUT, find
+from bertc.syntax.lowering.grids import MOST_POINTS
 
 CANDIDATES: Mapping[str, tuple[int, ...]] = {
     "layers": (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32, 36, 40, 48),
@@ -57,7 +58,8 @@ def choose(
     content = place.read()
     written = content if FREE.search(content) or spec == STANDARD_INPUT else spec
     text, free = _with_candidates(written, overrides, budgets)
-    programs = [each for each in load(*text) if not {"layers", "hidden"} <= free or _usual(each)]
+    written_out = load(*text)
+    programs = [each for each in written_out if not {"layers", "hidden"} <= free or _usual(each)]
     if len(programs) == 1 and not free:
         raise UsageError(
             "nothing is free: the spec is one program",
@@ -66,7 +68,15 @@ def choose(
     steps_free = STEPS in free
     choice = choose_among(programs, budgets, device, devices, steps_free=steps_free)
     differing = _differing(programs) | free
-    return replace(choice, source="" if place.name == "<spec>" else spec, free=differing)
+    room = _room(len(written_out), differing)
+    source = "" if place.name == "<spec>" else spec
+    return replace(choice, source=source, free=differing, room=room)
+
+
+def _room(number: int, free: Collection[str]) -> frozenset[str]:
+    """Settings that may be left free too, each alone, before there are too many candidates."""
+    named = {name for name, values in CANDIDATES.items() if number * len(values) <= MOST_POINTS}
+    return frozenset({*named, STEPS} - {*free})
 
 
 def _differing(programs: Sequence[Program]) -> frozenset[str]:

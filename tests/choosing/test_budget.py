@@ -147,7 +147,7 @@ def test_a_candidate_that_no_fewer_steps_fit_ends_no_search() -> None:
 @pytest.mark.parametrize(
     ("spec", "kind", "more"),
     [
-        ("layers={1, 2}", "params", "leave more free: hidden=? embedding=?"),
+        ("layers={1, 2}", "params", "leave more free: hidden=? or embedding=?"),
         ("layers={1, 2} hidden={64, 128} steps=?", "time", "a larger budget"),
     ],
 )
@@ -160,7 +160,16 @@ def test_where_none_fits_settings_to_leave_free_are_named(
     help = choice.as_table().partition("\nhelp: ")[2]
     assert help == more
     if settings := help.partition("free: ")[2]:
-        assert choose(f"{fixed} {settings}", [Budget(kind, 1e9)]).fits
+        for setting in settings.split(" or "):
+            assert choose(f"{fixed} {setting}", [Budget(kind, 1e9)]).fits
+
+
+def test_no_setting_is_to_be_left_free_that_makes_too_many_candidates() -> None:
+    spec = "vocab=1k seq=64 batch=8 layers={1, 2} hidden={64, 128} heads=1 seed={" + ", ".join(
+        map(str, range(40))
+    )
+    choice = choose(spec + "}", [Budget("params", 1)])
+    assert "leave more free: embedding=?, or a smaller vocabulary" in choice.as_table()
 
 
 @pytest.mark.parametrize(("most", "code"), [("1M", 0), ("1k", 1)])
