@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from bertc.diagnostics import Diagnostics, ResumeRefusedError, UsageError
+from bertc.diagnostics import Diagnostics, ResumeRefusedError, UsageError, listed
 from bertc.ir.program.resolved import Resolved
 from bertc.planning.schedules import rate
 from bertc.syntax import load
@@ -30,12 +30,13 @@ def with_settings(resolved: Resolved, overrides: Sequence[str]) -> Resolved:
     if len(programs) > 1:
         raise UsageError("a run is resumed with one value per setting", help="leave out the list")
     settings = {name: given.value for name, given in programs[0].settings.items()}
-    for name in settings:
-        if name not in ("steps", *OF_STAGES, *OF_RUNS):
-            raise ResumeRefusedError(
-                f"{name} cannot change when a run is resumed",
-                help=f"leave {name} out; steps, microbatch, recompute, strategy and log may change",
-            )
+    fixed = [name for name in settings if name not in ("steps", *OF_STAGES, *OF_RUNS)]
+    if fixed:
+        raise ResumeRefusedError(
+            f"{listed(fixed)} cannot change when a run is resumed",
+            help=f"leave {listed(fixed)} out; microbatch, recompute, strategy and log may change, "
+            "and steps where the schedule does not follow from them",
+        )
     if "steps" in settings:
         resolved = longer(resolved, settings["steps"])
     of_stages: dict[str, Any] = {name: settings[name] for name in OF_STAGES if name in settings}

@@ -187,3 +187,9 @@ def test_a_folder_is_resumed_or_refused(command, tmp_path, line, said):
     (tmp_path / "run" / "resolved.json").write_text("{}")
     with pytest.raises(UsageError, match=said):
         command(line)
+
+
+def test_every_setting_that_may_not_change_is_named_at_once(tiny) -> None:
+    with pytest.raises(ResumeRefusedError, match="^save_every, batch cannot change") as refused:
+        with_settings(tiny(), ["save_every=7", "batch=32", "microbatch=2"])
+    assert refused.value.help.startswith("leave save_every, batch out; microbatch")

@@ -190,7 +190,8 @@ def refuse_nothing_found(name: str, wanted: Sequence[str], tags: Sequence[TextTa
             f"{name} found {sought} in the text of this run",
             help=f"labels=[{', '.join(map(json.dumps, there))}], which it found"
             if there
-            else "name a tagger that learned this language and kind of text",
+            else "name a tagger that learned this language and kind of text; whether it finds any "
+            f"span, bertc eval {name} tells",
         )
 
 
