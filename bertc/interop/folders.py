@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from bertc.diagnostics import DataError, MissingInputError, several
+from bertc.diagnostics import DataError, MissingInputError, listed, several
 from bertc.ir.changing.pruning import Layers, Rank
 from bertc.ir.program.resolved import Resolved
 from bertc.storage.json_file import read_json
@@ -110,5 +110,5 @@ def refuse_several(folder: Path) -> None:
     if runs and not is_file(folder / "config.json"):
         raise MissingInputError(
             f"{folder} holds {several(len(runs), 'run')}",
-            help=f"name one: {', '.join(map(str, runs[:3]))}",
+            help=f"name one: {listed(map(str, runs))}",
         )

@@ -234,14 +234,17 @@ def _segments_fit(stage: StageSettings, diagnostics: Diagnostics) -> None:
         rows, needed = stage.translation_term, 2
     if 0 < segments < needed:
         number = {2: "two", 3: "three"}[needed]
+        # Attention that compares segments needs no table of them (XLNet).
+        table = [] if stage.attention.compares_segments else [f"segments={needed}"]
+        ways = [*table, "segments=0"]
         diagnostics.error(
             "E211",
             f"{rows} rows have {number} segments, but segments = {segments}",
             origin.span or stage.span("format"),
             notes=note(f"format = {kind}", stage.span("format")) if origin.span else (),
             label="with segments = 0 only separators distinguish them",
-            help=f"segments={needed} or segments=0",
-            fix=fix(origin, f"segments={needed}"),
+            help=" or ".join(ways),
+            fix=fix(origin, ways[0]),
         )
 
 
