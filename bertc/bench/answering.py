@@ -3,6 +3,7 @@
 It loads torch only for torch, so that its memory is that of a process that serves texts.
 """
 
+import gc
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -89,6 +90,7 @@ def _opened(subject: Subject, setup: Setup) -> tuple[Run, int]:
             from bertc.onnx.runtime import GraphSession, package
 
             package("onnxruntime")
+            gc.collect()
             before = reset_peak()
             session = GraphSession(subject.graphs[setup.precision], setup.threads)
             return session, before
@@ -105,6 +107,7 @@ def _in_torch(subject: Subject, setup: Setup) -> tuple[Run, int]:
 
     torch.set_num_threads(setup.threads)
     torch.nn.functional.linear(torch.ones(64, 64), torch.ones(64, 64))  # kernels are loaded
+    gc.collect()
     before = reset_peak()
     model = build(subject.resolved) if subject.folder is None else load(subject.folder)
     if setup.precision == "bf16":
@@ -119,6 +122,7 @@ def _in_torch(subject: Subject, setup: Setup) -> tuple[Run, int]:
 
 
 def _warm(run: Run, texts: TextArrays, before: int) -> Warm:
+    gc.collect()
     in_use = reset_peak()
     run(texts)
     started = time.perf_counter()

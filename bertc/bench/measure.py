@@ -1,5 +1,6 @@
 """The timer: contenders take turns, one each in every round."""
 
+import gc
 import math
 import multiprocessing
 import statistics
@@ -138,6 +139,7 @@ def _serve(pipe: Connection, make: Contenders, index: int, device: torch.device)
     try:
         contender = make()[index]
         load_kernels(device, contender)
+        gc.collect()
         before, graphs = begin_peak(device), graphs_so_far()
         with contender.open() as step, contender.turn():
             first, _ = _timed(step, 1, device)

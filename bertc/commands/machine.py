@@ -6,7 +6,7 @@ import typer
 
 from bertc.commands.options import app
 
-LOOK_SECONDS = 0.5
+SEEN_SECONDS = 0.5
 """Seconds in which it is seen whether other processes are busy."""
 
 
@@ -30,7 +30,7 @@ def calibrate(
 
     counts = sorted(set(threads or (1, available_cores())))
     began = cpu_times()
-    time.sleep(LOOK_SECONDS)
+    time.sleep(SEEN_SECONDS)
     refuse_busy(began, max(counts))
     typer.echo("measuring; other work on this machine makes the figures worse ...", err=True)
     began = cpu_times()

@@ -1,6 +1,5 @@
 """The resident memory of this process and its peak, as Linux counts it. Loads no torch."""
 
-import gc
 from pathlib import Path
 
 from bertc.host.heap import trim_heap
@@ -10,8 +9,7 @@ _RESET_PEAK = "5"  # proc(5)
 
 
 def reset_peak() -> int:
-    """Free what is unused and reset the peak; returns the bytes in use, 0 if no peak can be had."""
-    gc.collect()
+    """Unmap freed memory and reset the peak; returns the bytes in use, 0 if no peak can be had."""
     trim_heap()
     try:
         _CLEAR.write_text(_RESET_PEAK)

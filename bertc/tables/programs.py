@@ -156,7 +156,7 @@ class Jobs:
         return factors(self.scale, self._sizes(TableText(self.table.spec, "spec")))
 
     def _sizes(self, text: TableText) -> Mapping[str, float]:
-        """Sizes and steps of a spec as it is written; none if they cannot be told yet."""
+        """Sizes and steps of a spec as it is written; none if another run has to be there first."""
         if text not in self._known_sizes:
             self._known_sizes[text] = self._sized(text) if text.text else {}
         return self._known_sizes[text]
@@ -185,7 +185,7 @@ class Jobs:
         return TableText(row.at[self.name], f"rows.{row.name}.at.{self.name}")
 
     def _of_scale(self, text: TableText) -> TableText:
-        """What the scale sets of a spec that pretrains; the usual scales make nothing larger."""
+        """Settings of the scale for a spec that pretrains; the usual scales make nothing larger."""
         own = self.name in self.table.own_scales
         spec = self.scale.spec if own else no_larger(self.scale.spec, self._sizes(text))
         return TableText(spec, f"scales.{self.name}.spec")

@@ -113,7 +113,7 @@ def _number(figure: str, text: str) -> float:
 
 
 UNMEASURED = 0.92
-"""Of the reference's rates what is told for a processor that nobody measured.
+"""Share of the reference's rates for an uncalibrated processor.
 
 Told without it / measured, alone on two cores: 1.01 (AMX, bf16), 1.10 (AMX held to AVX2), 1.14
 (AVX-512), 1.17 to 1.22 (AVX2), the last three in fp32; on one core 1.08 (AVX2)."""
