@@ -1,5 +1,6 @@
 """Commands on the machine that bertc runs on."""
 
+import time
 from typing import Annotated
 
 import typer
@@ -20,8 +21,6 @@ def calibrate(
     ] = None,
 ) -> None:
     """Measure this CPU in less than a minute, so that estimated times fit it."""
-    import time
-
     from bertc.bench.calibrate import Sizes, calibrated
     from bertc.estimate.machines.calibration import calibration_path
     from bertc.estimate.units import bytes_text, flops_text

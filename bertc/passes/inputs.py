@@ -107,11 +107,9 @@ def _no_folder(name: str) -> tuple[str, str] | None:
 
 def _no_file(name: str) -> tuple[str, str] | None:
     """A name that is no file, and the remedy; None of a file."""
-    if is_file(path := user_path(name)):
+    if is_file(user_path(name)):
         return None
-    if kind := kind_there(path):
-        return f"{name} cannot be read: {kind}", "a plain file with its content"
-    return f"there is no file {name}", "check the path"
+    return _no_plain_file(name) or (f"there is no file {name}", "check the path")
 
 
 def no_tagger(name: str) -> tuple[str, str] | None:
@@ -135,9 +133,13 @@ def instead_of(name: str) -> tuple[str, str]:
     """The reason why a name matches no file, and the remedy."""
     if is_folder(user_path(name)):
         return f"{name} is a folder", f'files("{name.rstrip("/")}/**/*.txt")'
-    if kind := kind_there(user_path(name)):
-        return f"{name} cannot be read: {kind}", "a plain file with its content"
-    return f"no file matches {name}", "check the path"
+    return _no_plain_file(name) or (f"no file matches {name}", "check the path")
+
+
+def _no_plain_file(name: str) -> tuple[str, str] | None:
+    """The kind of what has this name and is no plain file, and the remedy; None of others."""
+    kind = kind_there(user_path(name))
+    return (f"{name} cannot be read: {kind}", "a plain file with its content") if kind else None
 
 
 def _named(corpus: Docstrings | Files | Hf | Parallel) -> tuple[tuple[str, str], ...]:

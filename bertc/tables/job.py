@@ -23,6 +23,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.syntax import load
 from bertc.syntax.read.parse import OVERRIDE
 from bertc.syntax.write.show import quoted
+from bertc.tables.table import PRETRAINING
 
 OPTIONAL = "files named by [needs.NAME] may be missing: runs without them are left out"
 """Help of a table where a text names files that are not there."""
@@ -143,9 +144,10 @@ class Job:
             raise type(error)(message, help) from None
 
     def _with_names(self, text: str) -> str:
-        """A text in which the folders of runs before have the names that stand for them."""
+        """A text in which the folders of runs have the names that stand for them in the table."""
         for name in self.after:
-            text = text.replace(quoted(str(self.out / name)), f"${Path(name).name}")
+            stands = "run" if name.endswith(f"/{PRETRAINING}") else Path(name).name
+            text = text.replace(quoted(str(self.out / name)), f"${stands}")
         return text
 
     def _place(self, source: str) -> str:

@@ -169,9 +169,11 @@ class Jobs:
             last = settings.stages[-1]
             sizes = {name: getattr(last, name) for name in ("hidden", "layers", "seq", "batch")}
             steps = [steps_of(row.spec) for row in self.table.rows if not row.is_whole]
-            if settings.origins["steps"].kind == "default" and text.place == "spec" and all(steps):
-                return {**sizes, "steps": max(each for each in steps if each)}
-            return {**sizes, "steps": full.steps}
+            told = [each for each in steps if each]
+            # Where no spec but every row says its steps, a row is compared with the longest.
+            unsaid = text.place == "spec" and settings.origins["steps"].kind == "default"
+            longest = max(told) if unsaid and told and len(told) == len(steps) else full.steps
+            return {**sizes, "steps": longest}
         return {}
 
     def _settings(self, row: Row) -> list[TableText]:

@@ -48,6 +48,9 @@ def _read(path: Path, name: str) -> Table:
     own = found.get("scales", {})
     if not isinstance(own, dict):
         raise _mistaken(path, "scales", "a table [scales.NAME] expected")
+    for each, scale in own.items():
+        if not isinstance(scale, dict):
+            raise _mistaken(path, f"scales.{each}", f"a table [scales.{each}] expected")
     usual = _parsed(folder("specs") / "tables" / f"{SCALES}{TOML}")
     scales = {name: {**usual.get(name, {}), **own.get(name, {})} for name in {**usual, **own}}
     try:

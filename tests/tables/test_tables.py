@@ -6,10 +6,13 @@ from string import Template
 
 import pytest
 
+from bertc.diagnostics import DataError
 from bertc.estimate.units import count_text
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
+from bertc.syntax.write.show import quoted
 from bertc.tables.files import Files
+from bertc.tables.job import Job
 from bertc.tables.programs import Jobs
 from bertc.tables.reading import read_table, shipped_tables
 from bertc.tables.table import Row, Table
@@ -112,9 +115,27 @@ def test_a_scale_of_the_table_itself_is_taken_as_it_is_written(tmp_path: Path) -
     path = tmp_path / "small.toml"
     path.write_text(f'{SMALL}[scales.tiny]\nspec = "layers=3 hidden=128 seq=32 steps=100"\n')
     jobs = Jobs(read_table(str(path)), "tiny", Files(None, {}), tmp_path)
-    short = next(job for job in jobs.all([1]) if job.row == "short").program()
-    assert (short.stages[-1].layers, short.stages[-1].encoder.hidden, short.stages[-1].seq) == (
-        3,
-        128,
-        32,
+    (short, *_) = (job.program().stages[-1] for job in jobs.all([1]) if job.row == "short")
+    assert (short.layers, short.encoder.hidden, short.seq) == (3, 128, 32)
+
+
+def test_evaluations_of_rows_that_are_whole_specs_shrink_too(tmp_path: Path) -> None:
+    whole = SMALL.replace('"steps=200"', '"extends bert-mini data=docstrings steps=200"')
+    whole = whole.replace('"steps=400', '"extends bert-mini data=docstrings steps=400')
+    whole = whole.replace('"steps=200 hidden', '"extends bert-mini data=docstrings hidden')
+    whole = whole.replace('score = "mlm"', 'score = "mlm", eval = { seq = 512 }')
+    path = tmp_path / "small.toml"
+    path.write_text(whole.replace("hidden=64 batch=8", "hidden=64 seq=512"))
+    jobs = Jobs(read_table(str(path)), "tiny", Files(None, {}), tmp_path)
+    assert {dict(job.eval)["seq"] for job in jobs.all([1]) if job.eval} == {128}
+
+
+def test_helps_name_runs_before_as_the_table_does(tmp_path: Path) -> None:
+    folder = tmp_path / "before" / "warm"
+    job = Job(
+        "x.toml", tmp_path, "one", "one", "", 1, "", (), after=("before/warm", "a/pretraining")
     )
+    run, own = (quoted(str(path)) for path in (folder, tmp_path / "a" / "pretraining"))
+    with pytest.raises(DataError) as told, job.told():
+        raise DataError("no", help=f"init=layers({run}, first), or init={own}")
+    assert told.value.help == "init=layers($warm, first), or init=$run"

@@ -342,6 +342,7 @@ def test_a_row_that_writes_what_all_rows_have_stays_like_them(tmp_path):
         ('layers = "1/12"', 'layers = "1/0"', "scales.tiny.layers: 1/0 is no factor"),
         ('"1/12"', "1e9", "scales.tiny.layers: it is at most 100, not 1000000000.0"),
         ("[scales.tiny]", "[scales.tinny]", "scales.tinny: it is one of 'full', 'base'"),
+        ("[scales.tiny]", "[scales]\nsmall = 3\n[scales.tiny]", "scales.small: a table [scales.s"),
         ("= 4.1", "= nan", "published.perplexity: a finite number expected, not nan"),
         ('"animals"]', '"both"]', "mean of both names both: there are perplexity, animals"),
         (
