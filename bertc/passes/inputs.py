@@ -12,7 +12,7 @@ from bertc.ir.program.complete import Complete
 from bertc.ir.terms.masking import TaggedUnit, is_span_file
 from bertc.passes.vocabulary import nowhere_to_begin
 from bertc.storage.endings import NO_TEXT, no_text, suffix
-from bertc.storage.paths import files_matching, is_file, is_folder, user_path
+from bertc.storage.paths import check_path, files_matching, is_file, is_folder, user_path
 from bertc.storage.plain_file import kind_there
 from bertc.storage.tagged import has_tagged_words, tagging_help
 
@@ -102,14 +102,14 @@ def _beside_text(program: Complete) -> Iterator[tuple[_Kind, str, Span | None]]:
 
 def _no_folder(name: str) -> tuple[str, str] | None:
     """A name that is no folder, and the remedy; None of a folder."""
-    return None if is_folder(user_path(name)) else (f"there is no folder {name}", "check the path")
+    return None if is_folder(user_path(name)) else (f"there is no folder {name}", check_path(name))
 
 
 def _no_file(name: str) -> tuple[str, str] | None:
     """A name that is no file, and the remedy; None of a file."""
     if is_file(user_path(name)):
         return None
-    return _no_plain_file(name) or (f"there is no file {name}", "check the path")
+    return _no_plain_file(name) or (f"there is no file {name}", check_path(name))
 
 
 def no_tagger(name: str) -> tuple[str, str] | None:
@@ -133,7 +133,7 @@ def instead_of(name: str) -> tuple[str, str]:
     """The reason why a name matches no file, and the remedy."""
     if is_folder(user_path(name)):
         return f"{name} is a folder", f'files("{name.rstrip("/")}/**/*.txt")'
-    return _no_plain_file(name) or (f"no file matches {name}", "check the path")
+    return _no_plain_file(name) or (f"no file matches {name}", check_path(name))
 
 
 def _no_plain_file(name: str) -> tuple[str, str] | None:

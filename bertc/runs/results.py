@@ -13,7 +13,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.runs import metrics
 from bertc.runs.folder import RunFolder
-from bertc.storage.paths import is_file, is_folder, is_taken, real_path
+from bertc.storage.paths import check_path, is_file, is_folder, is_taken, real_path
 
 Score = tuple[str, ...]
 """The name of a column: task, part and metric; or an objective, for its held-out loss."""
@@ -107,7 +107,7 @@ def find_folders(folders: Sequence[Path]) -> list[Path]:
     """
     for folder in folders:
         if not is_folder(folder):
-            raise MissingInputError(f"there is no folder {folder}", help="check the path")
+            raise MissingInputError(f"there is no folder {folder}", help=check_path(folder))
     paths = {real_path(path): path for folder in folders for path in _run_folders(folder)}
     if not paths:
         raise MissingInputError(

@@ -3,11 +3,14 @@
 import glob
 import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
-from bertc.diagnostics import MissingInputError
+from bertc.diagnostics import MissingInputError, listed, nearest
 
 StrPath = str | os.PathLike[str]
+_NAMES_READ = 5000
+"""Names of a folder among which a mistyped one is looked for."""
 
 
 def user_path(name: StrPath) -> Path:
@@ -54,6 +57,33 @@ def existing_folder(path: StrPath) -> Path:
     """The nearest existing folder at or above ``path``."""
     absolute = working_folder() / path
     return next(parent for parent in (absolute, *absolute.parents) if is_folder(parent))
+
+
+def check_path(path: StrPath) -> str:
+    """The help for a path with nothing there: a name like it, or what its last folder has."""
+    missing = user_path(path)
+    if "\0" in str(missing):
+        return "check the path"
+    while not is_folder(missing.parent) and missing.parent != missing:
+        missing = missing.parent
+    names = names_in(missing.parent)
+    if near := nearest(missing.name, names):
+        corrected = missing.parent / near
+        whole = corrected / user_path(path).relative_to(missing)
+        return f"did you mean {whole if is_taken(whole) else corrected}?"
+    if missing.parent in (Path(), Path("/")) or not names:
+        return "check the path"
+    return f"check the path: {missing.parent} has {listed(names)}"
+
+
+def names_in(folder: Path) -> list[str]:
+    """Some names in a folder, sorted; none of a folder that may not be read."""
+    try:
+        with os.scandir(folder) as entries:
+            names = (each.name for each in entries if not each.name.startswith("."))
+            return sorted(islice(names, _NAMES_READ))
+    except OSError:
+        return []
 
 
 def files_matching(name: StrPath) -> Iterator[Path]:

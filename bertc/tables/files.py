@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertc.diagnostics import DataError, MissingInputError, UsageError, listed
-from bertc.storage.paths import files_matching, is_folder, is_taken
+from bertc.storage.paths import check_path, files_matching, is_folder, is_taken
 from bertc.tables.table import Need, Table
 
 
@@ -65,7 +65,7 @@ def data_files(table: Table, data: Sequence[str]) -> Files:
             named[name] = Path(path)
     for each in (folder, *named.values()):
         if each and not _is_there(each):
-            raise MissingInputError(f"there is no {each}", help="check the path after --data")
+            raise MissingInputError(f"there is no {each}", help=check_path(each))
     if folder and not is_folder(folder):
         raise UsageError(f"{folder} is a file", help="--data NAME=PATH of it, or its folder")
     return Files(folder, named)

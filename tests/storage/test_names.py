@@ -11,6 +11,7 @@ from bertc.data.layouts.labels import MAX_LABELS, found_labels
 from bertc.diagnostics import BertcError, DataError, SpecError
 from bertc.interop.task_config import tasks_beside
 from bertc.ir.learning.custom_task import Classify
+from bertc.storage.paths import check_path
 
 LONG = "x" * 300
 
@@ -64,3 +65,23 @@ def test_more_labels_than_are_told_apart() -> None:
 
 def test_a_head_without_a_shape_is_no_task() -> None:
     assert tasks_beside({"heads.a.weight": ()}) == ()
+
+
+def test_a_missing_path_is_told_with_a_name_like_it_or_what_its_folder_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "glue" / "SST-2").mkdir(parents=True)
+    (tmp_path / "glue" / "MRPC").mkdir()
+    (tmp_path / "glue" / ".hidden").touch()
+    (tmp_path / "glue" / "SST-2" / "train.tsv").touch()
+    monkeypatch.chdir(tmp_path)
+    told = {name: check_path(name) for name in ("glue/SST", "glu/SST-2", "glue/SST2/train.tsv")}
+    assert told == {
+        "glue/SST": "did you mean glue/SST-2?",
+        "glu/SST-2": "did you mean glue/SST-2?",
+        "glue/SST2/train.tsv": "did you mean glue/SST-2/train.tsv?",
+    }
+    assert check_path("glue/SST2/x/y") == "did you mean glue/SST-2?"
+    assert check_path(tmp_path / "glue/QQP") == f"check the path: {tmp_path}/glue has MRPC, SST-2"
+    for name in ("elsewhere/x", "glue/MRPC/x", "a\0b", "\ud800/x", "/zzqqxx/x", "~nobody/x"):
+        assert check_path(name) == "check the path", name

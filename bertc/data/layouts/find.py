@@ -8,7 +8,7 @@ from typing import NamedTuple
 from bertc.data.layouts.table import ExampleSource
 from bertc.diagnostics import DataError, MissingInputError, listed
 from bertc.storage.endings import PACKED
-from bertc.storage.paths import is_file, is_folder, user_path
+from bertc.storage.paths import check_path, is_file, is_folder, user_path
 
 
 class DataPart(NamedTuple):
@@ -41,9 +41,10 @@ def files_of(data: str) -> dict[str, Path]:
     if is_folder(path):
         return {file.name: file for file in sorted(path.iterdir()) if not _hidden(file)}
     siblings = sorted(path.parent.iterdir()) if is_folder(path.parent) else []
-    prefixed = [file for file in siblings if re.match(re.escape(path.name) + r"[-._]", file.name)]
+    begins = re.compile(re.escape(path.name) + r"[-._]")
+    prefixed = [file for file in siblings if begins.match(file.name) and is_file(file)]
     if not path.name or not prefixed:
-        raise MissingInputError(f"no folder {path}, and no file with this prefix", "check the path")
+        raise MissingInputError(f"no folder {path}, and no file with this prefix", check_path(path))
     return {file.name[len(path.name) + 1 :]: file for file in prefixed}
 
 

@@ -16,7 +16,7 @@ from bertc.data.layouts.xnli import read_xnli, xnli_parts
 from bertc.diagnostics import DataError, MissingInputError, listed
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Embed, Read, Regress, Tag
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
-from bertc.storage.paths import is_file, is_taken, user_path
+from bertc.storage.paths import check_path, is_file, is_taken, names_in, user_path
 
 CUSTOM_PARTS = ("train", "dev", "test")
 """Parts of custom tasks, each named by an argument."""
@@ -58,7 +58,7 @@ def dev_parts(task: AnyTask) -> tuple[str, ...]:
     parts = _parts(task)
     test = parts["test"].source if "test" in parts else None
     if isinstance(test, Path) and not is_taken(test):
-        raise MissingInputError(f"{task.title}: no test file {test}", "check the path")
+        raise MissingInputError(f"{task.title}: no test file {test}", check_path(test))
     return tuple(name for name in parts if name.startswith("dev"))
 
 
@@ -129,13 +129,15 @@ def _part(task: AnyTask, name: str, help: str = "") -> DataPart:
     parts = _parts(task)
     if name in parts:
         return parts[name]
+    known = f"; there are {listed(parts)}" if parts else ""
     if isinstance(task, Classify | Regress | Choose | Tag | Read | Embed):
         where, remedy = "", help or f"none is named: {task.kind}({name}=...)"
     else:
         where, remedy = f" in {task.data}", f"its files are called as in {OFFICIAL[task.kind]}"
+        if not parts and (names := names_in(user_path(task.data))):
+            known = f", which has {listed(names)}"
     if isinstance(task, Squad):
         remedy += "; or name files themselves: squad(TRAIN, DEV)"
-    known = f"; there are {listed(parts)}" if parts else ""
     raise MissingInputError(f"{task.title}: no part {name!r}{where}{known}", remedy)
 
 

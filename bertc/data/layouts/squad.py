@@ -10,7 +10,7 @@ from bertc.data.layouts.find import DataPart, DataParts, files_of, only, packed
 from bertc.data.sources.cells import text
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.ir.learning.task import Squad
-from bertc.storage.paths import is_file, is_taken, user_path
+from bertc.storage.paths import check_path, is_file, is_taken, user_path
 
 AnswerSpans = tuple[tuple[str, int], ...]
 
@@ -30,7 +30,7 @@ def squad_parts(task: Squad) -> DataParts:
     if task.dev:
         dev = user_path(task.dev)
         if not is_taken(dev):
-            raise MissingInputError(f"no file {dev}", "check the path")
+            raise MissingInputError(f"no file {dev}", check_path(dev))
         parts["dev"] = DataPart(dev)
     return parts
 

@@ -68,12 +68,15 @@ def unknown_kind(
     near = "" if inside else nearest(name.text, known)
     first = "" if near or inside else _first_of_few(shape)
     instead = near + rest_of_line(name, value) if near else inside or first
+    path = ""
+    if shape.bare("bare_string") and not near:
+        path = f'; or a path in quotes, as in "{name.text[:40]}"'
     diagnostics.error(
         "E103",
         f"`{slot.name}` cannot be `{name.text[:40]}`",
         name.span,
         label=f"did you mean `{near}`?" if near else "",
-        notes=(Note(f"it is one of: {', '.join(known)}"),),
+        notes=(Note(f"it is one of: {', '.join(known)}{path}"),),
         help=slot.prefix + instead if instead else "",
         fix=Fix(value.span, first) if first else Fix(name.span, near) if near else None,
     )
