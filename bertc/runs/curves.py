@@ -1,6 +1,7 @@
 """The figures of a run along its way, by step, tokens, seconds or FLOPs. Loads no torch."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Literal
 
 from bertc.estimate.flops import executed_flops
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage, TaskStage
 from bertc.runs import attempts, metrics
 from bertc.runs.attempts import Attempt
 from bertc.runs.figures import LineFigures, LineReader
@@ -57,13 +59,13 @@ def curves(folder: Path) -> Curves:
     return curves_of(run, run.read_resolved(), metrics.read(run.metrics))
 
 
-def curves_of(run: RunFolder, resolved: Resolved, lines: Iterable[metrics.Line]) -> Curves:
+def curves_of(run: RunFolder, resolved: Resolved, lines: Sequence[metrics.Line]) -> Curves:
     """The curves of a run by what was read of its folder.
 
     Raises:
         MissingInputError, DataError: if its attempts cannot be read, or are damaged.
     """
-    flops = FlopsUntil(resolved)
+    flops = FlopsUntil(resolved, metrics.tokens_read(lines))
     points = (
         MetricsPoint(**vars(each), flops=flops.at(each.step))
         for each in LineReader().figures(lines)
@@ -72,11 +74,15 @@ def curves_of(run: RunFolder, resolved: Resolved, lines: Iterable[metrics.Line])
 
 
 class FlopsUntil:
-    """FLOPs that a run has taken until a step."""
+    """FLOPs that a run has taken until a step.
 
-    def __init__(self, resolved: Resolved) -> None:
+    Rows of a task are as long on average as those that were read; others are full, as in estimates.
+    """
+
+    def __init__(self, resolved: Resolved, tokens: Mapping[int, int]) -> None:
+        """``tokens`` are those that the run has read until some of its steps."""
         self._stages = [
-            (stage.first_step, stage.steps, stage.batch * executed_flops(stage, stage.batch).train)
+            (stage.first_step, stage.steps, _step_flops(stage, _row_tokens(stage, tokens)))
             for stage in resolved.stages
         ]
 
@@ -87,3 +93,18 @@ class FlopsUntil:
             if step > first:
                 total += min(step - first, steps) * of_a_step
         return total
+
+
+def _row_tokens(stage: Stage, tokens: Mapping[int, int]) -> int:
+    """The mean length of a task's rows, with what fills the shorter ones of a batch."""
+    reached = [step for step in tokens if 0 < step - stage.first_step <= stage.steps]
+    if not isinstance(stage, TaskStage) or not reached:
+        return stage.seq
+    rows = (max(reached) - stage.first_step) * stage.batch * stage.rows_an_example
+    read = tokens[max(reached)] - tokens.get(stage.first_step, 0)
+    return max(1, min(stage.seq, math.ceil(read / rows)))
+
+
+def _step_flops(stage: Stage, row_tokens: int) -> int:
+    of_length = stage.model_copy(update={"seq": row_tokens})
+    return stage.batch * executed_flops(of_length, stage.batch).train

@@ -231,7 +231,7 @@ def _listed(path: Path) -> Listed:
         rank=run.best.rank if run.best else None,
         parameters=run.parameters_left or sum(w.numel for w in model_weights(resolved)),
         seconds=next((line["seconds"] for line in reversed(lines) if "seconds" in line), 0.0),
-        flops=FlopsUntil(resolved).at(run.step),
+        flops=FlopsUntil(resolved, metrics.tokens_read(lines)).at(run.step),
         when=last_sign(folder),
         settings=settings_texts(resolved),
     )

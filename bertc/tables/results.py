@@ -9,13 +9,12 @@ from statistics import fmean, stdev
 from typing import Any, Literal
 
 from bertc.diagnostics import BertcError, DataError, SpecError, several
-from bertc.estimate.flops import executed_flops
 from bertc.ir.program.model import model_weights
-from bertc.runs.curves import curves
+from bertc.runs.curves import FlopsUntil, curves
 from bertc.runs.folder import RunFolder
 from bertc.runs.groups import Summary
 from bertc.runs.intervals import interval_of_difference
-from bertc.runs.metrics import read
+from bertc.runs.metrics import read, tokens_read
 from bertc.search.goal import Goal
 from bertc.storage.json_file import read_json
 from bertc.storage.paths import is_file
@@ -255,12 +254,10 @@ def _add_means(table: Table, scores: dict[str, dict[int, float]]) -> None:
 
 def _size_and_flops(folder: Path) -> tuple[float, float]:
     """Parameters of a run's network with its heads, and FLOPs of its training."""
-    resolved = RunFolder(folder).read_resolved()
-    flops = sum(
-        stage.steps * stage.batch * executed_flops(stage, stage.batch).train
-        for stage in resolved.stages
-    )
-    return sum(weight.numel for weight in model_weights(resolved)), float(flops)
+    run = RunFolder(folder)
+    resolved, tokens = run.read_resolved(), tokens_read(read(run.metrics))
+    flops = FlopsUntil(resolved, tokens).at(resolved.steps)
+    return sum(weight.numel for weight in model_weights(resolved)), flops
 
 
 def _seconds(folder: Path) -> float:

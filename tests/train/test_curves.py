@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from bertc import estimate
+from bertc import estimate, resolve, runs
 from bertc.diagnostics import DataError
 from bertc.ir.learning.objective import Mlm, Sop, Term
 from bertc.runs import attempts
@@ -37,6 +37,24 @@ def test_curves_and_attempts_of_a_run_with_stages_that_was_resumed(tiny, tmp_pat
     assert flops[1] - flops[0] > 1.2 * (flops[3] - flops[2])  # of longer rows
     assert {"train/loss/sop", "train/tokens_per_second", "eval/accuracy/mlm"} <= {*found.names}
     assert found.points[-1].stage == "two"
+
+
+def test_flops_of_a_task_are_of_rows_as_long_as_those_that_were_read(tmp_path, cache):
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hen", "pond"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+    rows = "hen hen pond\tpond hen\ta\npond hen\then pond pond\tb\n" * 8  # of 8 tokens
+    (tmp_path / "train.tsv").write_text("text\tpair\tlabel\n" + rows)
+    spec = (
+        f"vocab='{tmp_path}/vocab.txt' layers=2 hidden=32 heads=2 batch=4 seq=64 log_every=3 "
+        f"steps=6 task=classify('{tmp_path}/train.tsv', pair=pair)"
+    )
+    told = estimate(spec)
+    assert told.stages[0].row_tokens == 8
+    train(resolve(spec), tmp_path / "run", cache=cache, quiet=True)
+    flops, _ = curves(tmp_path / "run").of("train/loss", "flops")
+    assert flops[1] == 2 * flops[0] == pytest.approx(told.flops.train_total, rel=0.05)
+    (listed,) = runs(tmp_path).runs
+    assert listed.flops == flops[1]
 
 
 def test_a_damaged_line_of_attempts_is_named(tmp_path):
