@@ -14,7 +14,7 @@ from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.passes.tasks import without_unread
 from bertc.syntax.read.shapes import setting_shape
-from bertc.syntax.write.format import LINE_WIDTH
+from bertc.syntax.write.format import LINE_WIDTH, format_text
 from bertc.syntax.write.show import quoted, show_value
 
 COMMENT_COLUMN = 44
@@ -121,7 +121,8 @@ def _written(shown: Shown, indent: str) -> list[str]:
     above = textwrap.wrap(
         comment, LINE_WIDTH, initial_indent=indent, subsequent_indent=f"{indent}# "
     )
-    return [*above, line]
+    whole = line.strip() if len(line) <= LINE_WIDTH else format_text(line).strip()
+    return [*above, *(indent + each for each in whole.split("\n"))]
 
 
 def _shown(settings: Mapping[str, Given]) -> list[Shown]:
@@ -133,7 +134,7 @@ def _shown(settings: Mapping[str, Given]) -> list[Shown]:
 
 
 def _value(name: str, value: Any) -> str:
-    return show_value(value, setting_shape(name))
+    return show_value(value, setting_shape(name), full=True)
 
 
 def _said(origin: Origin) -> tuple[str, str, str, str]:

@@ -38,11 +38,19 @@ def test_the_table_and_json_say_the_same() -> None:
     assert read["parameters"] == [9_800_000, 109_700_000]
 
 
-@pytest.mark.parametrize("name", ["albert-large", "bert-base"])
+@pytest.mark.parametrize("name", ["albert-large", "bert-base", "bert-stacked", "tinybert-general"])
 def test_what_is_shown_reads_back_as_the_same_program(name: str) -> None:
     shown, real = resolve(str(show(name))), resolve(name)
     unnamed = {"name": "", "origins": {}}
     assert shown.model_copy(update=unnamed) == real.model_copy(update=unnamed)
+
+
+def test_arguments_that_nobody_wrote_are_shown_with_their_values() -> None:
+    text = str(show("bert-base"))
+    assert "dropout = dropout(hidden=0.1, attention=0.1, ffn=0, last=0)" in text
+    optimizer = text[text.index("optimizer = adamw(") :].partition(")\n")[0]
+    assert "lr=0.0001" in optimizer and "betas=[0.9, 0.999]" in optimizer and "clip=1" in optimizer
+    assert max(map(len, text.split("\n"))) <= 100
 
 
 def test_every_setting_says_where_it_comes_from(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def _shapeless(value: Any, full: bool) -> str:
 def _term(term: Node, shape: SumShape, full: bool) -> str:
     weight = getattr(term, "weight")  # noqa: B009 - every node of a sum has it
     text = show_value(getattr(term, shape.field), shape.inner, full=full)
-    return text if weight == 1 and not full else f"{show_number(weight)}*{text}"
+    return text if weight == 1 else f"{show_number(weight)}*{text}"
 
 
 def _node(node: Node, shape: KindShape, full: bool) -> str:
@@ -141,7 +141,7 @@ def _node(node: Node, shape: KindShape, full: bool) -> str:
     kind = str(getattr(node, "kind", "") or kinds_of(cls)[0])
     needed = required(cls)
     texts = []
-    for name, inner in arguments(cls).items():
+    for name, inner in sorted(arguments(cls).items(), key=lambda each: each[0] not in needed):
         value = getattr(node, name)
         if name in needed or full or value != cls.model_fields[name].default:
             text = show_value(value, inner, full=full)
