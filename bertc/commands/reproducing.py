@@ -45,14 +45,19 @@ def reproduce(
     it on the same folder.
     """
     from bertc.failures import BAD_SPEC, exit_code
+    from bertc.planning import cores
     from bertc.tables import reproduce as tables
     from bertc.tables.listing import listing
 
     _refuse_both(table, show, estimate)
     if estimate or not table:
+        began = cores.cpu_times() if table and device == "cpu" else None
         at = scale or tables.PAPERS, data or (), seeds, out, device
         answer = tables.tell_costs(table, *at, _say) if table else listing()
         typer.echo(answer.as_json() if json else answer.as_table())
+        remark = cores.slowdown_note(cores.busy_threads_of_others(began))
+        if remark and not json:
+            typer.echo(remark)
         if not answer.is_sound:
             raise typer.Exit(BAD_SPEC)
         return

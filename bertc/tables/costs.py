@@ -6,7 +6,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from bertc.diagnostics import BertcError, SpecError
+from bertc.estimate.machines.devices import device_named
 from bertc.estimate.units import bytes_text, count_text, duration_text, flops_text
+from bertc.ir.program.stage import TaskStage
 from bertc.tables.disk import DiskUse
 from bertc.tables.drawing import drawn
 from bertc.tables.job import Job
@@ -32,6 +34,8 @@ class RowCost:
     why: str = ""
     without: tuple[str, ...] = ()
     """Runs that are not there yet, whose size the estimate does not know."""
+    full_rows: bool = False
+    """Whether FLOPs and time are of full rows: the mean length of its examples is unknown."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ class Costs:
     rows: tuple[RowCost, ...]
     lacks: tuple[str, ...]
     room: DiskUse
+    basis: str
+    """Where the rates of a CPU come from; empty for others."""
 
     @property
     def is_sound(self) -> bool:
@@ -61,7 +67,11 @@ class Costs:
         lines = zip(*(cells for _, cells in filled), strict=True)
         text = drawn([title for title, _ in filled], [*lines])
         notes = [f"each once, on {self.device}; tasks beside pretraining are not in it"]
+        notes += [self.basis] if self.basis else []
         notes += [f"{row.name}: {row.why}" for row in self.rows if row.why]
+        if full := [row.name for row in self.rows if row.full_rows]:
+            why = "for want of a vocabulary or of examples"
+            notes.append(f"FLOPs and time of full rows, {why}: {', '.join(full)}")
         waited = dict.fromkeys(name for row in self.rows for name in row.without)
         if waited:
             notes.append(f"without the sizes of runs that are not there yet: {', '.join(waited)}")
@@ -83,7 +93,9 @@ def costs_of(jobs: Jobs, device: str, room: DiskUse) -> Costs:
     rows = [_cost(name, job, jobs, device) for name, job in (*before, *firsts)]
     every = [job for _, job in (*before, *firsts)]
     every += [job for row in table.rows for job in jobs.of(row, 1)]
-    return Costs(table.name, jobs.name, device, tuple(rows), tuple(lacking(jobs, every)), room)
+    lacks, target = tuple(lacking(jobs, every)), device_named(device)
+    basis = " ".join(target.source.split()) if target.kind == "cpu" else ""
+    return Costs(table.name, jobs.name, device, tuple(rows), lacks, room, basis)
 
 
 def lacking(jobs: Jobs, every: Sequence[Job]) -> list[str]:
@@ -133,6 +145,10 @@ def _cost(name: str, job: Job, jobs: Jobs, device: str) -> RowCost:
         told.time.seconds_total,
         *printed,
         without=tuple(each for each in job.after if not jobs.knows_size(each)),
+        full_rows=any(
+            isinstance(stage, TaskStage) and cost.row_tokens == cost.seq
+            for stage, cost in zip(program.stages, told.stages, strict=True)
+        ),
     )
 
 

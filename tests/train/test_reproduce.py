@@ -223,6 +223,16 @@ def test_a_row_that_fails_is_told_and_the_rest_goes_on(call, tmp_path):
     assert "no row without files that are not there" in err
 
 
+def test_estimates_say_what_they_rest_on(call):
+    code, out, _ = call("pkd-2", "--scale", "tiny", "--estimate", "--device", "cpu")
+    assert code == 0
+    assert "rates of " in out
+    assert "time of full rows, for want of a vocabulary or of examples: before: teacher, lab" in out
+    code, out, _ = call("depth.toml", "--scale", "tiny", "--estimate")
+    assert "full rows" not in out
+    assert "rates of " not in out
+
+
 ESTIMATE = (*TRAIN, "--estimate")
 BOTH = 'name = "both"'
 
