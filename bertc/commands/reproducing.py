@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from bertc.commands.options import JsonOption, app, in_color, picture_to_write
+from bertc.planning.cores import CpuTimes, busy_threads_of_others, cpu_times, slowdown_note
 
 ScaleOption = Annotated[
     str, typer.Option(help="full: the paper's sizes; base, small; tiny: minutes a row on a laptop")
@@ -45,22 +46,16 @@ def reproduce(
     it on the same folder.
     """
     from bertc.failures import BAD_SPEC, exit_code
-    from bertc.planning import cores
     from bertc.tables import reproduce as tables
     from bertc.tables.listing import listing
 
     _refuse_both(table, show, estimate)
     if estimate or not table:
-        began = cores.cpu_times() if table and device == "cpu" else None
+        began = cpu_times() if table and device == "cpu" else None
         at = scale or tables.PAPERS, data or (), seeds, out, device
         answer = tables.tell_costs(table, *at, _say) if table else listing()
-        typer.echo(answer.as_json() if json else answer.as_table())
-        remark = cores.slowdown_note(cores.busy_threads_of_others(began))
-        if remark and not json:
-            typer.echo(remark)
-        if not answer.is_sound:
-            raise typer.Exit(BAD_SPEC)
-        return
+        typer.echo(answer.as_json() if json else _beside_others(answer.as_table(), began))
+        raise typer.Exit(0 if answer.is_sound else BAD_SPEC)
     codes = list[int]()
     if show:
         shown = tables.show_table(table, scale, data or (), out)
@@ -73,6 +68,11 @@ def reproduce(
     typer.echo(shown.as_json() if json else shown.as_text())
     if codes:
         raise typer.Exit(codes[0])
+
+
+def _beside_others(text: str, since: CpuTimes | None) -> str:
+    """A table with what other processes take of the cores that its times are for."""
+    return "\n".join([text, *slowdown_note(busy_threads_of_others(since)).splitlines()])
 
 
 def _refuse_both(table: str, show: bool, estimate: bool) -> None:

@@ -35,7 +35,7 @@ class RowCost:
     without: tuple[str, ...] = ()
     """Runs that are not there yet, whose size the estimate does not know."""
     full_rows: bool = False
-    """Whether FLOPs and time are of full rows: the mean length of its examples is unknown."""
+    """True if FLOPs and time are of full rows, as the mean length is unknown."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Costs:
     lacks: tuple[str, ...]
     room: DiskUse
     basis: str
-    """Where the rates of a CPU come from; empty for others."""
+    """The source of a CPU's rates."""
 
     @property
     def is_sound(self) -> bool:
