@@ -14,7 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from bertc.bench.contender import small
+from bertc.estimate import estimate
 from bertc.estimate.machines.calibration import Calibration
+from bertc.estimate.machines.devices import this_cpu
 from bertc.estimate.machines.rates import Point, Rates
 from bertc.host.heap import keep_freed_memory
 from bertc.ir.base import ONES, TruncatedNormal, Weight, affine
@@ -50,7 +53,6 @@ class Sizes:
         self.vocab, self.predicted = 30_000 // scale, 512 // scale
         self.weights = (8, (1 << 20) // scale)
         self.copied = (1 << 25) // scale
-        self.starts = 200
         self.others = (1 << 26) // scale  # more than most caches hold
 
 
@@ -91,7 +93,7 @@ def rates(sizes: Sizes, clock: Clock) -> Rates:
         elements=elements,
         optimizers=_optimizers(warm, sizes),
         bandwidth_bytes=_bandwidth(warm, sizes),
-        start_seconds=_start(warm, sizes),
+        start_seconds=_start(warm),
     )
 
 
@@ -231,14 +233,12 @@ def _bandwidth(timer: _Timer, sizes: Sizes) -> float:
     return source.numel() * 6 / timer.best(lambda: target.copy_(source))
 
 
-def _start(timer: _Timer, sizes: Sizes) -> float:
-    """Seconds for an operation on next to nothing, forward and backward each one."""
-    x = _random(torch.float32, 4, 4)
-
-    def many() -> Tensor:
-        y: Tensor = x
-        for _ in range(sizes.starts):
-            y = y + 1
-        return y
-
-    return timer.both_ways(many, x) / (2 * sizes.starts)
+def _start(timer: _Timer) -> float:
+    """Seconds to start an operation: those of a step on next to nothing, by its operations."""
+    resolved, contender = small("cpu", "fp32")
+    cpu = this_cpu()
+    assert cpu.rates, "a CPU has rates"
+    slow = cpu.rates.model_copy(update={"start_seconds": 1.0})
+    starts = round(estimate(resolved, cpu.model_copy(update={"rates": slow})).time.seconds_per_step)
+    with contender.turn(), contender.open() as step:
+        return timer.best(step) / starts

@@ -87,8 +87,13 @@ def load_kernels(device: torch.device, contender: Contender) -> None:
     The code of its kernels and their workspaces are some 25 MiB, whatever the model. Libraries read
     their settings at first use, so this runs inside the contender's ``turn``.
     """
-    settings = {**SMALL, "device": device.type, "precision": contender.precision}
-    given = {name: Given(value, Origin("written")) for name, value in settings.items()}
-    small = resolve(Program("small", given))
-    with contender.turn(), bertc(small, make_plan(small), "small").open() as step:
+    with contender.turn(), small(device.type, contender.precision)[1].open() as step:
         step()
+
+
+def small(device: str, precision: Precision) -> tuple[Resolved, Contender]:
+    """A program whose step takes next to no time, and that step."""
+    settings = {**SMALL, "device": device, "precision": precision}
+    given = {name: Given(value, Origin("written")) for name, value in settings.items()}
+    resolved = resolve(Program("small", given))
+    return resolved, bertc(resolved, make_plan(resolved), "small")

@@ -122,7 +122,7 @@ def _shown(target: Target, figure: float) -> str:
         case ToParameters():
             return f"{count_text(figure)} parameters"
         case ToFlops():
-            return f"{flops_text(figure)} an example"
+            return f"{flops_text(figure)} a full row"
         case ToLatency():
             return f"{duration_text(figure)} a text"
         case ByShare():

@@ -5,7 +5,7 @@ from typing import Any
 from bertc.estimate.machines.rates import Rates
 
 GIGA = 1e9
-START_SECONDS = 3e-6
+START_SECONDS = 9e-6
 # In billions per second, in the structure of ``Rates``. Products of heads as of layers so wide.
 # fmt: off
 AVX512: dict[str, Any] = {
