@@ -25,9 +25,16 @@ INDEX = """\
 # Published tables
 
 Each is a file of rows, measures and claims that `bertc reproduce` trains at any size:
-[how that is done](../how-to/tables.md). FLOPs are those of training every row once.
+[how that is done](../how-to/tables.md). FLOPs are those of training every row once, and the runs
+before them, in full rows.
 
 {table}
+
+## Trained here
+
+Claims of the papers hold, or are reversed, where the difference is beyond the spread of the seeds.
+
+{trained}
 """
 PAGE = """\
 # {table.title}
@@ -37,16 +44,29 @@ PAGE = """\
 Published figures: {table.source}.{remark}
 
 ```sh
-bertc reproduce {table.name} --scale {scale}
+bertc reproduce {table.name} --scale {scale}{data}
 ```
 """
 
 
 def pages() -> Iterator[tuple[Path, str]]:
     """Every page with its text: the index, then those of tables with or without results."""
-    yield FOLDER / "index.md", INDEX.format(table=listing().as_markdown())
+    yield FOLDER / "index.md", INDEX.format(table=listing().as_markdown(), trained=trained())
     for name in shipped_tables():
         yield FOLDER / f"{name}.md", page(read_table(name))
+
+
+def trained() -> str:
+    """A line for each result that is kept: seeds, and how many claims came out."""
+    found = [("table", "scale", "seeds", "claims", "hold", "reversed"), ("---",) * 6]
+    for name in shipped_tables():
+        for shown, _ in results(read_table(name)):
+            verdicts = [verdict for *_, verdict in shown.claims()]
+            counts = (len(verdicts), verdicts.count("holds"), verdicts.count("reversed"))
+            scores = (of for row in shown.results.rows for of in row.scores.values())
+            seeds = max(map(len, scores), default=0)
+            found.append((f"[{name}]({name}.md)", shown.results.scale, seeds, *counts))
+    return "\n".join(f"| {' | '.join(map(str, row))} |" for row in found)
 
 
 def page(table: Table) -> str:
@@ -54,7 +74,8 @@ def page(table: Table) -> str:
     kept = results(table)
     scale = kept[0][0].results.scale if kept else "tiny"
     remark = f"\n{table.remark}" if table.remark else ""
-    parts = [PAGE.format(table=table, remark=remark, scale=scale).rstrip()]
+    data = " --data data/" if table.needs else ""
+    parts = [PAGE.format(table=table, remark=remark, scale=scale, data=data).rstrip()]
     for shown, path in kept:
         parts += [f"## At scale {shown.results.scale}", shown.as_markdown()]
         parts += [f"![scores of the rows]({path.stem}.svg)"]

@@ -223,6 +223,13 @@ def test_a_row_that_fails_is_told_and_the_rest_goes_on(call, tmp_path):
     assert "no row without files that are not there" in err
 
 
+@pytest.mark.parametrize("name", ["tinybert-2", "tinybert-4", "heads-3", "distilbert-4"])
+def test_tables_are_estimated_without_the_folders_they_need(call, name):
+    code, out, err = call(name, "--scale", "tiny", "--estimate")
+    assert code == 0, err
+    assert " is not there: " in out
+
+
 def test_estimates_say_what_they_rest_on(call):
     code, out, _ = call("pkd-2", "--scale", "tiny", "--estimate", "--device", "cpu")
     assert code == 0
