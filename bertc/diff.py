@@ -16,7 +16,7 @@ from bertc.estimate.latency.predicted import TOKENS_OF_A_TEXT, text_seconds
 from bertc.estimate.units import bytes_text, change_text, count_text, duration_text, flops_text
 from bertc.external import row_lengths
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.vocabulary import TokenizerFile
+from bertc.ir.vocabulary import TokenizerFile, Vocabulary
 from bertc.passes.vocabulary import tokenizer_folder
 from bertc.planning.cores import available_cores
 from bertc.runs.changes import STAGES, Change, changed, follows, overrides_of
@@ -137,15 +137,18 @@ def diff(
     """
     programs = [_program(spec, overrides) for spec in (first, second)]
     tokens = min(TOKENS_OF_A_TEXT, *(each.encoder.room or TOKENS_OF_A_TEXT for each in programs))
+    learned = _learned((first, second), programs)
     spec, own = _as_written(first, overrides)
     lines = []
     for change in _differing(*programs):
         derived = follows(change, *programs)
         changed_in = None if derived else _with_change(spec, own, change)
-        cost = cost_of(changed_in, device, tokens) if changed_in else None
+        cost = cost_of(_read_by(learned, changed_in), device, tokens) if changed_in else None
         lines.append(Line(change, derived, cost))
-    read = (_by_own_tokenizer(*pair) for pair in zip((first, second), programs, strict=True))
-    costs = [cost_of(each, device, tokens) for each in read]
+    costs = [
+        cost_of(_read_by(known, program), device, tokens)
+        for program, known in zip(programs, (learned, learned[::-1]), strict=True)
+    ]
     return Difference(
         names=(first, second),
         costs=(costs[0], costs[1]),
@@ -160,15 +163,24 @@ def _program(spec: str, overrides: Sequence[str]) -> Resolved:
     return resolve(spec, overrides)
 
 
-def _by_own_tokenizer(spec: str, program: Resolved) -> Resolved:
-    """The program of a run as its own folder reads text, whether that of ``init`` is there or not.
+def _learned(
+    specs: Sequence[str], programs: Sequence[Resolved]
+) -> list[tuple[Vocabulary, TokenizerFile]]:
+    """The tokenizers of runs by what their programs say of the vocabulary."""
+    return [
+        (program.vocabulary, TokenizerFile(path=str(tokenizer_folder(Path(spec)))))
+        for spec, program in zip(specs, programs, strict=True)
+        if is_folder(Path(spec) / "tokenizer")
+    ]
 
-    Lengths of its rows are counted by it.
+
+def _read_by(learned: Sequence[tuple[Vocabulary, TokenizerFile]], program: Resolved) -> Resolved:
+    """The program with the tokenizer that a run has for such a vocabulary, the first that fits.
+
+    Lengths of its rows are counted by it, whether the folder of ``init`` is there or not.
     """
-    if not is_folder(Path(spec) / "tokenizer"):
-        return program
-    own = TokenizerFile(path=str(tokenizer_folder(Path(spec))))
-    return program.model_copy(update={"vocabulary": own})
+    own = (tokenizer for of, tokenizer in learned if of == program.vocabulary)
+    return program.model_copy(update={"vocabulary": next(own, program.vocabulary)})
 
 
 def _differing(first: Resolved, second: Resolved) -> list[Change]:

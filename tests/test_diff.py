@@ -94,6 +94,22 @@ def test_runs_are_compared_when_the_files_that_they_read_are_gone(tmp_path: Path
     assert "batch" in names
 
 
+def test_rows_of_a_spec_are_counted_by_the_tokenizer_that_a_run_like_it_has(tmp_path: Path) -> None:
+    said = tmp_path / "said.tsv"
+    said.write_text("text\tlabel\na hen\then\na duck\tduck\n")
+    tuned = f"hidden=64 layers=2 vocab=1k seq=64 steps=8 batch=2 task=classify('{said}')"
+    run = run_of(tmp_path / "run", tuned)
+    full = diff(str(run), tuned).costs[0].train_flops
+    (run / "tokenizer").mkdir()
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "hen", "duck"]
+    (run / "tokenizer" / "vocab.txt").write_text("\n".join(words) + "\n")
+    found = diff(str(run), f"{tuned} optimizer=adamw(lr=3e-4)")
+    (line,) = found.lines
+    assert line.alone is not None
+    assert line.alone.train_flops == found.costs[0].train_flops == found.costs[1].train_flops
+    assert found.costs[0].train_flops < full / 8
+
+
 def test_what_the_first_program_has_in_its_last_stage_alone_has_no_cost_of_its_own() -> None:
     one = 'layers=2 stage "a" { steps=10 seq=32 } stage "b" { steps=20 }'
     names = {line.change.name: line for line in diff(one, "layers=2 steps=50 seq=64").lines}

@@ -105,6 +105,7 @@ def _programs(spec: str, overrides: Sequence[str]) -> list[Program]:
 
 def _lines(program: Program) -> Iterator[str]:
     yield f"# {escaped(program.name)}, with every setting: value and source."
+    yield "# To change one, begin with `extends`: what is derived stays as it is in a copy of this."
     yield from (line for each in _shown(program.settings) for line in _written(each, ""))
     for stage in program.stages:
         yield from ("", f"stage {quoted(stage.name)} {{")

@@ -78,7 +78,7 @@ def find(spec: str) -> SpecLocation:
     short_spec, path_like = spec[:60], short and spec.endswith(SUFFIX) and "=" not in spec
     if not path_like and (not spec or _SPEC_TEXT.search(spec)):
         return SpecLocation("<spec>", "spec", None, here, here, spec)
-    if sibling := _similar_sibling(spec):
+    if (sibling := _similar_sibling(spec)) and (path_like or not nearest(spec, shipped)):
         raise MissingInputError(f"there is no spec {short_spec}", f"did you mean {sibling}?")
     if path_like or "/" in spec or os.sep in spec:
         raise MissingInputError(f"there is no spec {short_spec}", "check the path")
