@@ -64,7 +64,11 @@ def goal_of(name: str, resolved: Resolved) -> Goal:
     losses = [LOSS, *(term.name for term in stage.objective)]
     metrics = list(dict.fromkeys(metric for task in stage.tasks for metric in task.metrics))
     first, last = name.split(".")[0], name.split(".")[-1]
-    if last not in (*losses, *metrics):
-        known = ", ".join([*metrics, *losses])
+    # Of a task and one of its parts, as sst2.dev.accuracy.
+    whole = name.count(".") > 1 and last in metrics
+    titles = tuple(f"{task.title}." for task in stage.tasks)
+    if last not in (*losses, *metrics) or (whole and not name.startswith(titles)):
+        parts = [f"{task.title}.dev.{metric}" for task in stage.tasks for metric in task.metrics]
+        known = ", ".join([*metrics, *losses, *parts])
         raise UsageError(f"no evaluation has the score {name}", help=f"--for one of: {known}")
     return Goal(name, last in metrics or (first == ACCURACY and last != ACCURACY))

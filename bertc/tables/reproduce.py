@@ -10,7 +10,7 @@ from bertc.diagnostics import MissingInputError, UsageError, listed, several
 from bertc.estimate import device_named
 from bertc.storage import durable
 from bertc.storage.json_file import read_json
-from bertc.storage.paths import is_file, is_folder
+from bertc.storage.paths import is_file, is_folder, names_in
 from bertc.tables.changed import beginning_with, changed_runs, refuse_changed
 from bertc.tables.costs import Costs, costs_of, lacking, stand_ins, waiting
 from bertc.tables.disk import disk_use
@@ -174,6 +174,10 @@ def _shown(jobs: Jobs, seeds: Sequence[int], *, with_data: bool) -> Shown:
     ]
     if later := len(left_out) - len(told):
         told.append(f"left out with them: {several(later, 'run')} that began with one")
+    known = {job.name.partition("/")[0] for job in jobs.all([1])}
+    folders = (name for name in names_in(jobs.out) if is_folder(jobs.out / name))
+    if others := [name for name in folders if name not in known]:
+        told.append(f"runs of no row that the table has now, left out: {listed(others)}")
     return Shown(jobs.table, results_of(jobs, seeds, left_out), tuple(told))
 
 

@@ -134,8 +134,12 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
         assert "two/seed-1/pretraining is not of the table as it is now, and left out: " in out
         assert out.count("is not of the table") == 1
         assert "not measured" in out, "no claim is made of a row that was another"
+    (tmp_path / "depth.toml").write_text(TABLE.replace('"two"', '"deep"'))
+    _, out, _ = call("depth.toml", "--show")
+    assert "runs of no row that the table has now, left out: two" in out
     (tmp_path / "depth.toml").write_text(TABLE)
     _, out, _ = call("depth.toml", "--show")
+    assert "left out" not in out
     head, one, two, *_ = out.splitlines()
     columns = ["row", "parameters", "flops", "perplexity", "published", "animals", "both"]
     assert head.split() == columns
@@ -258,6 +262,7 @@ def asked(score, options, of="of = 'animals'"):
         (TRAIN, "dev=$said", "dev='farm.txt'", 65, "first, measure animals: farm.txt"),
         (ESTIMATE, "epochs=1", "epoch=1", 65, "--> depth.toml, measures.animals.spec:1:"),
         (ESTIMATE, '"mlm"', '"sop"', 2, "depth.toml, measures.perplexity.score: no evaluation has"),
+        (ESTIMATE, '"dev.acc', '"animals.dev.acc', 2, "the score animals.dev.accuracy"),
         (ESTIMATE, BOTH, asked("mlm", "data = '$said'"), 2, "data and objective apply to text"),
         (TRAIN, BOTH, asked("a", "task = 'classify($said, label=tx)'"), 65, "no column 'tx'"),
         (
