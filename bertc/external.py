@@ -203,6 +203,12 @@ def row_lengths(programs: Sequence[Resolved]) -> list[tuple[int, ...]]:
     ]
 
 
+def without_lengths(program: Resolved) -> bool:
+    """True if a stage reads examples of a task whose vocabulary is still to be learned."""
+    tasks = any(isinstance(stage, TaskStage) for stage in program.stages)
+    return tasks and not isinstance(program.vocabulary, TokenizerFile)
+
+
 def _row_length(
     tasks: tuple[Any, ...], smoothing: float, seq: int, segments: int, vocabulary: TokenizerFile
 ) -> int:

@@ -98,7 +98,7 @@ def estimate(
     from bertc.api import points
     from bertc.estimate import as_json, as_table, convention_named, where_table
     from bertc.estimate import estimate as run
-    from bertc.external import row_lengths
+    from bertc.external import row_lengths, without_lengths
     from bertc.planning import cores
 
     began = cores.cpu_times() if device == "cpu" else None
@@ -112,6 +112,11 @@ def estimate(
         typer.echo(as_json(estimates, where=where))
         return
     typer.echo(where_table(estimates) if where else as_table(estimates))
+    if any(without_lengths(point) for point in programs):
+        typer.echo(
+            "Rows of a task are counted as full: their mean length is known with a vocabulary, as\n"
+            'vocab="vocab.txt" or init="FOLDER".'
+        )
     if remark := cores.slowdown_note(cores.busy_threads_of_others(began)):
         typer.echo(remark)
 

@@ -1,8 +1,10 @@
 """The estimate of a task is of examples as long as those in its files."""
 
 import pytest
+from typer.testing import CliRunner
 
 import bertc
+from bertc.commands import app
 from bertc.data.examples import task_sets
 from bertc.estimate import as_table, estimate
 from bertc.external import row_lengths
@@ -51,6 +53,10 @@ def test_several_tasks_count_as_they_are_drawn(farm):
 def test_without_a_vocabulary_rows_are_full(farm):
     spec = f"{SMALL} vocab=100 seq=24 task=classify('{farm}/train.tsv')"
     assert row_lengths([bertc.resolve(spec)]) == [(24,)]
+    told = " ".join(CliRunner().invoke(app, ["estimate", spec]).output.split())
+    assert "Rows of a task are counted as full" in told
+    known = spec.replace("vocab=100", f"vocab='{farm}/vocab.txt'")
+    assert "counted as full" not in CliRunner().invoke(app, ["estimate", known]).output
 
 
 def test_without_the_examples_rows_are_full(farm):
