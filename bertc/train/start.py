@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bertc.data import PreparedCorpus, prepare
+from bertc.data.layouts import require_dev_parts
 from bertc.data.sources.vectors import vectors_width
 from bertc.diagnostics import DataError, UsageError
 from bertc.distributed.process_group import ProcessGroup
@@ -92,6 +93,9 @@ def settle(
     content = ranks.share(lock and lock.content())
     lock = Lock.of(content, Path("lock.json")) if content else None
     with ranks.raise_on_all():
+        if ranks.is_main and checkpoint is None:
+            for task in (task for stage in resolved.stages for task in stage.tasks):
+                require_dev_parts(task)  # before a vocabulary is learned, which may take long
         plan = plan_of(resolved, machine, lock, display, ranks.world)
     corpus = _prepared(resolved, cache, display, ranks)
     outside = None

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 import bertc
-from bertc.diagnostics import SpecError, StoppedError, UsageError
+from bertc.diagnostics import MissingInputError, SpecError, StoppedError, UsageError
 from bertc.evaluation.task_lookup import task_of
 from bertc.inference.evaluate import evaluate_run
 from bertc.inference.predict import predict
@@ -384,3 +384,15 @@ def test_every_task_is_in_the_walk():
         return below | ({base.__name__} if "kind" in base.model_fields else set())
 
     assert kinds(Task) == {node.__name__ for node in get_args(get_args(AnyTask)[0])}
+
+
+def test_a_dev_file_that_is_not_there_is_told_before_a_vocabulary_is_learned(tmp_path, cache):
+    (tmp_path / "train.tsv").write_text("text\tlabel\n" + "a hen\tyes\na duck\tno\n" * 8)
+    task = f"classify('{tmp_path}/train.tsv', dev='{tmp_path}/trian.tsv')"
+    program = bertc.resolve(
+        f"layers=1 hidden=32 heads=1 vocab=100 seq=16 batch=4 steps=2 task={task}"
+    )
+    with pytest.raises(MissingInputError, match="trian.tsv is not there") as refused:
+        train(program, tmp_path / "run", cache=tmp_path / "own", quiet=True)
+    assert refused.value.help == f"did you mean {tmp_path}/train.tsv?"
+    assert not list((tmp_path / "own").rglob("*vocab*"))

@@ -62,6 +62,18 @@ def dev_parts(task: AnyTask) -> tuple[str, ...]:
     return tuple(name for name in parts if name.startswith("dev"))
 
 
+def require_dev_parts(task: AnyTask) -> None:
+    """Refuse dev files that are not there.
+
+    Raises:
+        MissingInputError: as ``dev_parts``; or a dev file is not there.
+    """
+    parts = _parts(task)
+    for source in (parts[name].source for name in dev_parts(task)):
+        if isinstance(source, Path) and not is_taken(source):
+            raise MissingInputError(f"{task.title}: {source} is not there", check_path(source))
+
+
 def scored_parts(task: AnyTask, part: str = "", any_file: bool = False) -> DataParts:
     """The parts that a model is scored on: ``part`` and its variants (``test-de``), else dev parts.
 
