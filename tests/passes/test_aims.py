@@ -22,7 +22,7 @@ def figures(resolved: Resolved) -> dict[str, float]:
     from bertc.bench.latencies import latencies, of_spec
 
     left = expected(resolved) or resolved
-    choices = chosen("torch", "fp32", "1", "4", "32")
+    choices = chosen("torch", "fp32", "1", "32", "32")
     (row,) = latencies([of_spec(left)], choices, seconds=1, predict=True).rows
     return {
         "params": count(left.stages[-1], left.terms()).total,
@@ -38,7 +38,7 @@ def test_no_more_goes_than_the_target_takes(kind: str, name: str) -> None:
     by = f", {by}" if by else ""
     whole = figures(bertc.resolve(SPEC.format("none")))[name]
     wanted = round(0.9 * whole) if name != "latency" else 0.9 * whole
-    more = ", batch=4, length=32" if name == "latency" else ""
+    more = ", batch=32, length=32" if name == "latency" else ""
     found = bertc.resolve(SPEC.format(f"{kind}(to={name}({wanted}{more}){by})"))
     prune = found.stages[-1].prune
     assert figures(found)[name] <= wanted
