@@ -203,10 +203,12 @@ def row_lengths(programs: Sequence[Resolved]) -> list[tuple[int, ...]]:
     ]
 
 
-def without_lengths(program: Resolved) -> bool:
-    """True if a stage reads examples of a task whose vocabulary is still to be learned."""
-    tasks = any(isinstance(stage, TaskStage) for stage in program.stages)
-    return tasks and not isinstance(program.vocabulary, TokenizerFile)
+def full_rows(program: Resolved, lengths: Sequence[int]) -> bool:
+    """True if rows of a task count as full, as ``row_lengths`` has them if it knows no better."""
+    return any(
+        isinstance(stage, TaskStage) and length == stage.seq
+        for stage, length in zip(program.stages, lengths, strict=True)
+    )
 
 
 def _row_length(

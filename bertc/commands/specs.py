@@ -98,24 +98,22 @@ def estimate(
     from bertc.api import points
     from bertc.estimate import as_json, as_table, convention_named, where_table
     from bertc.estimate import estimate as run
-    from bertc.external import row_lengths, without_lengths
+    from bertc.external import full_rows, row_lengths
     from bertc.planning import cores
 
     began = cores.cpu_times() if device == "cpu" else None
     counting = convention_named(convention)
     programs = [point for spec in specs for point in points(spec, set or ())]
-    estimates = [
-        run(point, device, counting, world, lengths)
-        for point, lengths in zip(programs, row_lengths(programs), strict=True)
-    ]
+    known = [*zip(programs, row_lengths(programs), strict=True)]
+    estimates = [run(point, device, counting, world, lengths) for point, lengths in known]
     if json:
         typer.echo(as_json(estimates, where=where))
         return
     typer.echo(where_table(estimates) if where else as_table(estimates))
-    if any(without_lengths(point) for point in programs):
+    if any(full_rows(*each) for each in known):
         typer.echo(
-            "Rows of a task are counted as full: their mean length is known with a vocabulary, as\n"
-            'vocab="vocab.txt" or init="FOLDER".'
+            "Rows of a task are counted as full: their mean length is known with its files and a\n"
+            'vocabulary, as vocab="vocab.txt" or init="FOLDER".'
         )
     if remark := cores.slowdown_note(cores.busy_threads_of_others(began)):
         typer.echo(remark)

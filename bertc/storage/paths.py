@@ -62,10 +62,12 @@ def existing_folder(path: StrPath) -> Path:
 def check_path(path: StrPath) -> str:
     """The help for a path with nothing there: a name like it, or what its last folder has."""
     missing = user_path(path)
-    if "\0" in str(missing):
+    if "\0" in str(missing) or str(missing).startswith("~"):  # a user nobody knows
         return "check the path"
     while not is_folder(missing.parent) and missing.parent != missing:
         missing = missing.parent
+    if is_taken(missing):  # a file where a folder is named, or a link to nothing
+        return "check the path"
     names = names_in(missing.parent)
     if near := nearest(missing.name, names):
         corrected = missing.parent / near

@@ -9,7 +9,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from bertc.diagnostics import DataError, MissingInputError
-from bertc.storage.paths import StrPath, working_folder
+from bertc.storage.paths import StrPath, check_path, working_folder
 
 _REASONS = {
     errno.ENOENT: "it is not there",
@@ -122,11 +122,11 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def _unreadable(path: StrPath, why: str) -> MissingInputError:
-    message = f"cannot read {Path(path)}: {why}"
+    message, help = f"cannot read {Path(path)}: {why}", "check the path"
     if why == _REASONS[errno.ENOENT]:
-        message = f"{Path(path)} is not there"
+        message, help = f"{Path(path)} is not there", check_path(path)
     begin = "" if os.path.isabs(path) else f"; names of files begin in {working_folder()}"
-    return MissingInputError(message, help=f"check the path{begin}")
+    return MissingInputError(message, help=help + begin)
 
 
 def _amount(max_bytes: int) -> str:

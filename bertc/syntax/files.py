@@ -78,11 +78,12 @@ def find(spec: str) -> SpecLocation:
     short_spec, path_like = spec[:60], short and spec.endswith(SUFFIX) and "=" not in spec
     if not path_like and (not spec or _SPEC_TEXT.search(spec)):
         return SpecLocation("<spec>", "spec", None, here, here, spec)
-    if (sibling := _similar_sibling(spec)) and (path_like or not nearest(spec, shipped)):
+    path_like = path_like or "/" in spec or os.sep in spec
+    near = "" if path_like else nearest(spec, shipped)
+    if not near and (sibling := _similar_sibling(spec)):
         raise MissingInputError(f"there is no spec {short_spec}", f"did you mean {sibling}?")
-    if path_like or "/" in spec or os.sep in spec:
+    if path_like:
         raise MissingInputError(f"there is no spec {short_spec}", "check the path")
-    near = nearest(spec, shipped)
     help = f"did you mean {near}?" if near else f"shipped specs: {listed(shipped, limit=400)}"
     message = f"there is no file or shipped spec called `{short_spec}`"
     raise MissingInputError(message, help if shipped else "")

@@ -8,7 +8,7 @@ from pathlib import Path
 from bertc.diagnostics import BertcError, SpecError
 from bertc.estimate.machines.devices import device_named
 from bertc.estimate.units import bytes_text, count_text, duration_text, flops_text
-from bertc.ir.program.stage import TaskStage
+from bertc.external import full_rows
 from bertc.tables.disk import DiskUse
 from bertc.tables.drawing import drawn
 from bertc.tables.job import Job
@@ -145,10 +145,7 @@ def _cost(name: str, job: Job, jobs: Jobs, device: str) -> RowCost:
         told.time.seconds_total,
         *printed,
         without=tuple(each for each in job.after if not jobs.knows_size(each)),
-        full_rows=any(
-            isinstance(stage, TaskStage) and cost.row_tokens == cost.seq
-            for stage, cost in zip(program.stages, told.stages, strict=True)
-        ),
+        full_rows=full_rows(program, [stage.row_tokens for stage in told.stages]),
     )
 
 

@@ -122,6 +122,8 @@ class WatchedRun:
     def _read(self) -> None:
         self._begun = self.following.begun
         self.resolved = self.run.read_resolved()
+        # Of full rows: what is left is a share, and it takes milliseconds.
+        self._flops = FlopsUntil(self.resolved, {})
 
     def look(self) -> RunView:
         """The run as it is now.
@@ -156,12 +158,11 @@ class WatchedRun:
         if len(points) < 2:
             return None
         before, last = points[max(0, len(points) - RECENT)], points[-1]
-        flops = FlopsUntil(self.resolved, {point.step: point.tokens for point in points})
-        done = flops.at(last.step)
-        recently = done - flops.at(before.step)
+        done = self._flops.at(last.step)
+        recently = done - self._flops.at(before.step)
         if recently <= 0 or last.seconds <= before.seconds:
             return None
-        left = flops.at(self.resolved.steps) - done
+        left = self._flops.at(self.resolved.steps) - done
         return left * (last.seconds - before.seconds) / recently
 
 

@@ -6,6 +6,7 @@ from bertc.estimate.machines.rates import Rates
 
 GIGA = 1e9
 START_SECONDS = 9e-6
+"""To start an operation of a step, with what Python does around it (docs/performance.md)."""
 # In billions per second, in the structure of ``Rates``. Products of heads as of layers so wide.
 # fmt: off
 AVX512: dict[str, Any] = {
