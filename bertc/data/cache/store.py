@@ -14,7 +14,7 @@ from typing import IO, Any
 from bertc.data.cache.progress import Progress
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.storage import durable
-from bertc.storage.paths import is_taken
+from bertc.storage.paths import is_file, is_taken
 from bertc.storage.plain_file import read_text, size_bytes
 
 MANIFEST_FILE = "manifest.json"
@@ -103,6 +103,8 @@ def _seal(folder: Path, facts: Facts) -> None:
 
 def _intact(folder: Path, limit_bytes: int | None = CHECKED_BYTES) -> Facts | None:
     """The facts of a folder if its files match its manifest, else None."""
+    if not is_file(folder / MANIFEST_FILE):  # most often it is not made yet
+        return None
     try:
         text = read_text(folder / MANIFEST_FILE, LARGEST_MANIFEST_BYTES)
         digest, content, end = text.split("\n")

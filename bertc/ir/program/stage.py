@@ -216,8 +216,9 @@ class Stage(Node):
 
     def _learners(self) -> tuple[Network, Network]:
         """The main network, and the one that learns masked terms."""
-        main, *_ = self.allocated
-        return main, self.sampled or main
+        allocated = self.allocated
+        main = allocated[0]
+        return main, next((each for each in allocated if each.role == "sampled"), main)
 
     def networks(self) -> tuple[Network, ...]:
         """Networks in use, in the order of their forward passes."""
