@@ -216,9 +216,8 @@ class Stage(Node):
 
     def _learners(self) -> tuple[Network, Network]:
         """The main network, and the one that learns masked terms."""
-        allocated = self.allocated
-        main = allocated[0]
-        return main, next((each for each in allocated if each.role == "sampled"), main)
+        main, *others = self.allocated
+        return main, next((each for each in others if each.role == "sampled"), main)
 
     def networks(self) -> tuple[Network, ...]:
         """Networks in use, in the order of their forward passes."""
