@@ -174,6 +174,9 @@ def test_check_looks_for_the_files_that_data_names(
     capsys.readouterr()
     assert call(monkeypatch, "check", 'init="runs/gone" vocab=1k') == 1
     assert "error[E265]" in capsys.readouterr().out
+    (tmp_path / "runs" / "gone-on").mkdir(parents=True)
+    assert call(monkeypatch, "check", 'init="runs/gone" vocab=1k') == 1
+    assert "help: did you mean runs/gone-on?" in capsys.readouterr().out
 
 
 def test_check_goes_on_after_a_spec_whose_files_are_wrong(

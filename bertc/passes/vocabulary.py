@@ -10,7 +10,7 @@ from bertc.ir.changing.growth import TEACHER, FromOther, FromTokens
 from bertc.ir.program.teacher import FromSpec
 from bertc.ir.program.written import Given, OriginKind, Program
 from bertc.ir.vocabulary import TokenizerFile
-from bertc.storage.paths import is_folder, user_path
+from bertc.storage.paths import check_path, is_folder, user_path
 from bertc.storage.plain_file import read_bytes, read_text
 from bertc.tokenizer_files.classes import FILE_NAMES, LARGEST_FILE_BYTES
 from bertc.tokenizer_files.facts import TokenizerFacts, read_facts
@@ -107,12 +107,10 @@ def nowhere_to_begin(
     init: FromOther | FromTokens, span: Span | None, diagnostics: Diagnostics
 ) -> None:
     """Report an ``init`` that is no folder."""
-    diagnostics.error(
-        "E265",
-        f"init: there is no folder {init.path}",
-        span,
-        help='name a run or a model folder, as in init="runs/albert"',
-    )
+    help = 'name a run or a model folder, as in init="runs/albert"'
+    if (near := check_path(init.path)).startswith("did you mean"):
+        help = near
+    diagnostics.error("E265", f"init: there is no folder {init.path}", span, help=help)
 
 
 def tokenizer_folder(run: Path) -> Path:
