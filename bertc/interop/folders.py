@@ -110,5 +110,5 @@ def refuse_several(folder: Path) -> None:
     if runs and not is_file(folder / "config.json"):
         raise MissingInputError(
             f"{folder} holds {several(len(runs), 'run')}",
-            help=f"name one: {listed(map(str, runs))}",
+            help=f"name one: {listed(map(str, runs), limit=400)}",
         )
