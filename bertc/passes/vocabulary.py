@@ -107,10 +107,8 @@ def nowhere_to_begin(
     init: FromOther | FromTokens, span: Span | None, diagnostics: Diagnostics
 ) -> None:
     """Report an ``init`` that is no folder."""
-    help = 'name a run or a model folder, as in init="runs/albert"'
-    if (near := check_path(init.path)).startswith("did you mean"):
-        help = near
-    diagnostics.error("E265", f"init: there is no folder {init.path}", span, help=help)
+    message = f"init: there is no run or model folder {init.path}"
+    diagnostics.error("E265", message, span, help=check_path(init.path))
 
 
 def tokenizer_folder(run: Path) -> Path:

@@ -216,8 +216,8 @@ class Stage(Node):
 
     def _learners(self) -> tuple[Network, Network]:
         """The main network, and the one that learns masked terms."""
-        main, *others = self.allocated
-        return main, next((each for each in others if each.role == "sampled"), main)
+        main, *_ = self.allocated
+        return main, self.sampled or main
 
     def networks(self) -> tuple[Network, ...]:
         """Networks in use, in the order of their forward passes."""
