@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-from bertc.diagnostics import BertcError, SpecError, StoppedError
+from bertc.diagnostics import BertcError, SpecError, StoppedError, for_terminal
 from bertc.storage.durable import TOO_LITTLE_ELSE, TOO_LITTLE_ROOM
 from bertc.storage.plain_file import reason
 
@@ -30,7 +30,7 @@ def exit_code(error: BaseException, color: bool) -> int:
         case SpecError():
             from bertc.diagnostics.render import render
 
-            _say(render(error.diagnostics, color))
+            print(render(error.diagnostics, color), file=sys.stderr)
             return BAD_SPEC
         case StoppedError():
             # The requested stop happened: no error, though not the end either.
@@ -75,9 +75,10 @@ def _misused(error: Any) -> int | None:
     show, code = getattr(error, "show", None), getattr(error, "exit_code", None)
     if not callable(show) or not isinstance(code, int):
         return None
-    error.message = _refused_value(error.__cause__) or getattr(error, "message", "")
+    message = _refused_value(error.__cause__) or getattr(error, "message", "")
+    error.message = for_terminal(str(message))
     show()
-    if "extra argument" in str(error.message) and "=" in str(error):
+    if "extra argument" in error.message and "=" in str(error):
         _say("help: a spec of several settings stands in quotes")
     return code
 
@@ -131,4 +132,4 @@ def _complain(message: str, help: str = "") -> None:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr)
+    print(for_terminal(text), file=sys.stderr)

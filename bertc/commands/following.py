@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bertc.commands.options import JsonOption, app, without_collecting
+from bertc.commands.options import JsonOption, app, say, without_collecting
 
 runs_app = typer.Typer(rich_markup_mode=None)
 app.add_typer(runs_app, name="runs")
@@ -32,7 +32,7 @@ def runs_(
     from bertc.runs.listing import list_runs
 
     listing = list_runs(folder, where or (), sort)
-    typer.echo(listing.as_json() if json else listing.as_table())
+    say(listing.as_json() if json else listing.as_table())
 
 
 @runs_app.command("sync")
@@ -48,7 +48,7 @@ def sync_(
 
     for run in runs:
         for line in send_missing(run, to or ()):
-            typer.echo(line)
+            say(line)
 
 
 @app.command("watch")

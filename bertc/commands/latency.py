@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bertc.commands.options import JsonOption, SetOption, app, picture_to_write
+from bertc.commands.options import JsonOption, SetOption, app, picture_to_write, say
 from bertc.diagnostics import UsageError
 from bertc.storage.paths import is_folder
 
@@ -55,7 +55,7 @@ def latency(
         length = length.replace(TEXTS, str(_mean_length([each.resolved for each in subjects])))
     choices = chosen(runtime, precision, threads, batch, length)
     table = latencies(subjects, choices, seconds=seconds, predict=predict)
-    typer.echo(table.as_json() if json else table.as_table())
+    say(table.as_json() if json else table.as_table())
     if plot:
         from bertc.runs.plot import plot_latencies
 

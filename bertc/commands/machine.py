@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bertc.commands.options import app
+from bertc.commands.options import app, say
 
 SEEN_SECONDS = 0.5
 """Seconds in which it is seen whether other processes are busy."""
@@ -31,7 +31,7 @@ def calibrate(
     began = cpu_times()
     time.sleep(SEEN_SECONDS)
     refuse_busy(began, max(counts))
-    typer.echo("measuring; other work on this machine makes the figures worse ...", err=True)
+    say("measuring; other work on this machine makes the figures worse ...", err=True)
     began = cpu_times()
     calibration = calibrated(tuple(counts), Sizes())
     refuse_busy(began, max(counts))
@@ -42,5 +42,5 @@ def calibrate(
         best = {name: max(p.rate for p in points) for name, points in rates.products.items()}
         products = ", ".join(f"{name} {flops_text(rate)}/s" for name, rate in best.items())
         moved = f"{bytes_text(rates.bandwidth_bytes)}/s moved"
-        typer.echo(f"{count} thread{'s' * (count > 1)}: products {products}, {moved}")
-    typer.echo(f"kept in {path}; bertc estimate --device cpu uses it from now on")
+        say(f"{count} thread{'s' * (count > 1)}: products {products}, {moved}")
+    say(f"kept in {path}; bertc estimate --device cpu uses it from now on")

@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from typer.models import CommandInfo
 
 from bertc.commands.completing import complete_setting, complete_spec
+from bertc.diagnostics import for_terminal
 from bertc.storage.paths import is_folder, working_folder
 
 COMMANDS = (
@@ -152,11 +153,19 @@ WithoutLayers = Annotated[str, typer.Option(help="layers to leave out, from 0: 3
 RunArgument = Annotated[Path, typer.Argument(help="a run folder")]
 
 
+def say(text: object, *, err: bool = False, nl: bool = True, styled: bool = False) -> None:
+    """Print a result on stdout, or remarks on stderr, by ``for_terminal``.
+
+    ``styled`` text has colours, and was made safe where it was made.
+    """
+    typer.echo(text if styled else for_terminal(str(text)), err=err, nl=nl)
+
+
 def _say_version(wanted: bool) -> None:
     if wanted:
         from bertc import __version__
 
-        typer.echo(f"bertc {__version__}")
+        say(f"bertc {__version__}")
         raise typer.Exit
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bertc.commands.options import RunArgument, app, file_to_write, without_collecting
+from bertc.commands.options import RunArgument, app, file_to_write, say, without_collecting
 
 
 @app.command("report")
@@ -53,6 +53,6 @@ def _write(page: str, out: Path) -> None:
 
     again = is_file(out)
     write_page(page, out)
-    typer.echo(out)
+    say(out)
     if again:
-        typer.echo("written again, over the one that was there; -o names another", err=True)
+        say("written again, over the one that was there; -o names another", err=True)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bertc.commands.options import JsonOption, app, in_color, picture_to_write
+from bertc.commands.options import JsonOption, app, in_color, picture_to_write, say
 from bertc.planning.cores import CpuTimes, busy_threads_of_others, cpu_times, slowdown_note
 
 ScaleOption = Annotated[
@@ -54,7 +54,7 @@ def reproduce(
         began = cpu_times() if table and device == "cpu" else None
         at = scale or tables.PAPERS, data or (), seeds, out, device
         answer = tables.tell_costs(table, *at, _say) if table else listing()
-        typer.echo(answer.as_json() if json else _beside_others(answer.as_table(), began))
+        say(answer.as_json() if json else _beside_others(answer.as_table(), began))
         raise typer.Exit(0 if answer.is_sound else BAD_SPEC)
     codes = list[int]()
     if show:
@@ -65,7 +65,7 @@ def reproduce(
         shown = ended.shown
     if plot:
         shown.plot(plot)
-    typer.echo(shown.as_json() if json else shown.as_text())
+    say(shown.as_json() if json else shown.as_text())
     if codes:
         raise typer.Exit(codes[0])
 
@@ -85,4 +85,4 @@ def _refuse_both(table: str, show: bool, estimate: bool) -> None:
 
 
 def _say(text: str) -> None:
-    typer.echo(text, err=True)
+    say(text, err=True)

@@ -1,11 +1,12 @@
 """The command that searches: trials of a spec with ranges."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bertc.commands.options import JsonOption, SetOption, app, picture_to_write
+from bertc.commands.options import JsonOption, SetOption, app, picture_to_write, say
 
 
 @app.command()
@@ -40,14 +41,11 @@ def sweep(
     """
     from bertc.choosing.sweeping import sweep as run
 
-    def say(text: str) -> None:
-        typer.echo(text, err=True)
-
-    swept = run(spec, set or (), for_, trials, out, budget, prune, say)
+    swept = run(spec, set or (), for_, trials, out, budget, prune, partial(say, err=True))
     if plot:
         swept.outcome.plot(plot)
     if json:
-        typer.echo(swept.outcome.as_json())
+        say(swept.outcome.as_json())
         return
     say(swept.outcome.as_table())
-    typer.echo(swept.spec, nl=False)
+    say(swept.spec, nl=False)

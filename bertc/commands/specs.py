@@ -18,6 +18,7 @@ from bertc.commands.options import (
     app,
     file_to_write,
     in_color,
+    say,
     without_collecting,
 )
 from bertc.diagnostics import DataError, Diagnostics, MissingInputError, SpecError, UnsafeError
@@ -39,15 +40,15 @@ def check(specs: SpecsArgument, set: SetOption = None) -> None:
         findings = Diagnostics()
         try:
             points = run(spec, set or (), findings)
-            typer.echo(f"{spec}: fine" + (f", {points} points" * (points > 1)))
+            say(f"{spec}: fine" + (f", {points} points" * (points > 1)))
             if findings.remarks:
-                typer.echo(render(findings.remarks, color=in_color(sys.stdout)))
+                say(render(findings.remarks, color=in_color(sys.stdout)), styled=True)
         except SpecError as error:
-            typer.echo(render(error.diagnostics, color=in_color(sys.stdout)))
+            say(render(error.diagnostics, color=in_color(sys.stdout)), styled=True)
             wrong = True
         except (DataError, MissingInputError, UnsafeError) as error:
             help = f"\nhelp: {error.help}" * bool(error.help)
-            typer.echo(f"error: {error.message}\n  --> {spec}{help}")
+            say(f"error: {error.message}\n  --> {spec}{help}")
             wrong = True
     if wrong:
         raise typer.Exit(1)
@@ -58,7 +59,7 @@ def explain(code: Annotated[str, typer.Argument(help="the code of a diagnostic: 
     """Explain a diagnostic: its meaning, a wrong and a right example."""
     from bertc.diagnostics.codes import explain as text
 
-    typer.echo(text(code))
+    say(text(code))
 
 
 @app.command()
@@ -74,7 +75,7 @@ def fmt(
 
     changed = [file for file in files if format_file(file, write=not check)]
     for file in changed:
-        typer.echo(f"{'would change' if check else 'changed'}: {file}", err=True)
+        say(f"{'would change' if check else 'changed'}: {file}", err=True)
     if check and changed:
         raise typer.Exit(1)
 
@@ -107,16 +108,16 @@ def estimate(
     known = [*zip(programs, row_lengths(programs), strict=True)]
     estimates = [run(point, device, counting, world, lengths) for point, lengths in known]
     if json:
-        typer.echo(as_json(estimates, where=where))
+        say(as_json(estimates, where=where))
         return
-    typer.echo(where_table(estimates) if where else as_table(estimates))
+    say(where_table(estimates) if where else as_table(estimates))
     if any(full_rows(*each) for each in known):
-        typer.echo(
+        say(
             "Rows of a task are counted as full: their mean length is known with its files and a\n"
             'vocabulary, as vocab="vocab.txt" or init="FOLDER".'
         )
     if remark := cores.slowdown_note(cores.busy_threads_of_others(began)):
-        typer.echo(remark)
+        say(remark)
 
 
 @app.command()
@@ -137,7 +138,7 @@ def diff(
     from bertc.diff import diff as run
 
     difference = run(first, second, set or (), device)
-    typer.echo(difference.as_json() if json else difference.as_table())
+    say(difference.as_json() if json else difference.as_table())
     if difference.lines:
         raise typer.Exit(1)
 
@@ -178,11 +179,11 @@ def fit_(
     budgets = [budget(kind, text) for kind, text in given.items() if text is not None]
     choice = choose(spec, budgets, set or (), device, world)
     if json:
-        typer.echo(choice.as_json())
+        say(choice.as_json())
     else:
-        typer.echo(choice.as_table(), err=True)
+        say(choice.as_table(), err=True)
         if choice.fits:
-            typer.echo(choice.spec(), nl=False)
+            say(choice.spec(), nl=False)
     if not choice.fits:
         raise typer.Exit(1)
 
@@ -202,13 +203,13 @@ def build(
     if emit is not None:
         from bertc.emit import emit as show
 
-        typer.echo(show(spec, set or (), emit))
+        say(show(spec, set or (), emit))
         return
     from bertc.api import resolve
     from bertc.train.build import build as run
 
-    typer.echo("compiling the training step; on a CPU this takes about a minute ...", err=True)
-    typer.echo(run(resolve(spec, set or ()), out))
+    say("compiling the training step; on a CPU this takes about a minute ...", err=True)
+    say(run(resolve(spec, set or ()), out))
 
 
 @app.command("show-batch")
@@ -221,7 +222,7 @@ def show_batch(
     from bertc.api import resolve
     from bertc.inference.preview import preview
 
-    typer.echo(preview(resolve(spec, set or ()), examples, color=in_color(sys.stdout)))
+    say(preview(resolve(spec, set or ()), examples, color=in_color(sys.stdout)), styled=True)
 
 
 @app.command()
@@ -250,6 +251,6 @@ def bench(
     report = run(
         resolve(spec, overrides), against=against, rounds=rounds, compiled=compile, profile=profile
     )
-    typer.echo(report.as_json() if json else report.summary())
+    say(report.as_json() if json else report.summary())
     if out:
         report.write(out)

@@ -13,6 +13,7 @@ from bertc.commands.options import (
     SpecArgument,
     app,
     file_to_write,
+    say,
     without_collecting,
 )
 from bertc.diagnostics import BertcError, UsageError
@@ -32,7 +33,7 @@ def list_specs(context: typer.Context, json: JsonOption = False) -> None:
         return
     from bertc.starting.gallery import gallery, gallery_json, gallery_table
 
-    typer.echo((gallery_json if json else gallery_table)(gallery()))
+    say((gallery_json if json else gallery_table)(gallery()))
 
 
 @specs.command("show")
@@ -46,7 +47,7 @@ def show_specs(spec: SpecArgument, set: SetOption = None, json: JsonOption = Fal
     from bertc.starting.showing import show
 
     showing = show(spec, set or ())
-    typer.echo(showing.as_json() if json else str(showing))
+    say(showing.as_json() if json else str(showing))
 
 
 @app.command()
@@ -89,12 +90,12 @@ def init(
     place = ask("Which machine (cpu, h100, h100x8)?", machine, "cpu", machine_named)
     spec = start(seen, Answers(code, limit, aim, place, begin))
     if out is None:
-        typer.echo(spec, nl=False)
+        say(spec, nl=False)
         return
     with writing(out, elsewhere="-o in another folder"):
         write(out, spec.encode())
     comments = [line for line in spec.splitlines() if line.startswith("#")]
-    typer.echo("\n".join([*(line[2:] for line in comments), f"{out}: bertc train {out}"]))
+    say("\n".join([*(line[2:] for line in comments), f"{out}: bertc train {out}"]))
 
 
 def is_terminal() -> bool:
@@ -131,4 +132,4 @@ def _ask(question: str, given: str | None, default: str | None, read: Callable[[
         except BertcError as error:
             if given is not None:
                 raise
-            typer.echo(f"{error.message}" + f" ({error.help})" * bool(error.help), err=True)
+            say(f"{error.message}" + f" ({error.help})" * bool(error.help), err=True)

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from bertc.commands.options import (
     SpecArgument,
     app,
     in_color,
+    say,
 )
 from bertc.diagnostics import BertcError, Diagnostics, MissingInputError, UsageError
 
@@ -75,7 +77,7 @@ def train(
     text = "" if run else spec_text(spec, set)
     report = go(resolved, folder, spec_text=text, resume=resume, dry_run=dry_run, profile=profile)
     if world_here()[0] == 0:
-        typer.echo(report.summary())
+        say(report.summary())
 
 
 def _as_override(log: Sequence[str]) -> list[str]:
@@ -102,7 +104,7 @@ def _remark(findings: Diagnostics, nproc: int) -> None:
     from bertc.distributed.process_group import world_here
 
     if findings.remarks and nproc == 1 and world_here()[0] == 0:
-        typer.echo(render(findings.remarks, color=in_color(sys.stderr)), err=True)
+        say(render(findings.remarks, color=in_color(sys.stderr)), err=True, styled=True)
 
 
 def _run_to_resume(spec: str, out: Path | None, resume: bool) -> Path | None:
@@ -185,14 +187,14 @@ def _train_grid(
         resume=resume,
         dry_run=dry_run,
         profile=profile,
-        say=lambda text: typer.echo(text, err=True),
+        say=partial(say, err=True),
     ):
         if isinstance(outcome, BertcError):
             codes.append(exit_code(outcome, color=in_color(sys.stderr)))
         elif dry_run:
-            typer.echo(outcome.summary())
+            say(outcome.summary())
     if not dry_run:
-        typer.echo(results([parent]).as_table())
+        say(results([parent]).as_table())
     return codes[0] if codes else 0
 
 
@@ -234,4 +236,4 @@ def slurm(
     resolved = resolve(spec, set or ())
     refuse_too_many(resolved, World(nodes * gpus_per_node, gpus_per_node))
     command = _training(spec, set or (), out, resume=True)
-    typer.echo(script(resolved.name, command, nodes, gpus_per_node, time), nl=False)
+    say(script(resolved.name, command, nodes, gpus_per_node, time), nl=False)

@@ -12,6 +12,7 @@ from bertc.commands.options import (
     WithoutLayers,
     app,
     picture_to_write,
+    say,
     without_collecting,
 )
 
@@ -30,7 +31,7 @@ class Findings(Protocol):
 
 
 def _show(findings: Findings, json: bool, plot: Path | None) -> None:
-    typer.echo(findings.as_json() if json else findings.as_table())
+    say(findings.as_json() if json else findings.as_table())
     if plot:
         findings.plot(plot)
 
@@ -94,7 +95,7 @@ def evaluate(
     manner = Manner(seq, memory, clamp, same_length, sliding, examples, stride, data, objective)
     left_out = LeftOut(without_heads, without_layers)
     report = evaluate_run(run, manner, task=task, part=part, left_out=left_out)
-    typer.echo(report.as_json() if json else report.summary(evaluated_only=True))
+    say(report.as_json() if json else report.summary(evaluated_only=True))
 
 
 @app.command("context")
@@ -134,7 +135,7 @@ def fill(
     from bertc.inference.fill_mask import fill as answer
 
     report = answer(run, text, top, language)
-    typer.echo(report.as_json() if json else report.summary())
+    say(report.as_json() if json else report.summary())
 
 
 @app.command()
@@ -162,8 +163,8 @@ def predict(
         write_files(predictions.files(), official)
     else:
         for line in predictions.lines():
-            typer.echo(line)
-    typer.echo(predictions.summary(), err=True)
+            say(line)
+    say(predictions.summary(), err=True)
 
 
 def _refuse_swapped(command: str, run: Path, file: Path) -> None:
@@ -206,7 +207,7 @@ def embed_(
         run, file, pooling, normalise=normalise, at_once=batch, device=device
     )
     write_vectors(texts, embedded, out)
-    typer.echo(f"{embedded.summary()}\n{out}")
+    say(f"{embedded.summary()}\n{out}")
 
 
 @app.command("heads")
@@ -278,11 +279,11 @@ def export_(
     if to is not None:
         from bertc.interop.runs import export_run
 
-        typer.echo(export_run(run, to, pooling).summary())
+        say(export_run(run, to, pooling).summary())
     if onnx is not None:
         from bertc.onnx.folder import export_onnx
 
-        typer.echo(export_onnx(run, onnx, int8=int8, examples=examples).summary())
+        say(export_onnx(run, onnx, int8=int8, examples=examples).summary())
 
 
 @app.command("import")
@@ -293,4 +294,4 @@ def import_(
     """Read a Hugging Face folder into a run folder."""
     from bertc.interop.runs import import_run
 
-    typer.echo(import_run(folder, out).summary())
+    say(import_run(folder, out).summary())

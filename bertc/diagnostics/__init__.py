@@ -17,7 +17,7 @@ from bertc.diagnostics.errors import (
 )
 from bertc.diagnostics.html import html_lines, html_table, html_text, plain_text
 from bertc.diagnostics.near import listed, nearest, several
-from bertc.diagnostics.render import escaped, render
+from bertc.diagnostics.render import escaped, for_terminal, render
 from bertc.diagnostics.span import Source, Span
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "UsageError",
     "codes",
     "escaped",
+    "for_terminal",
     "explain",
     "html_lines",
     "html_table",

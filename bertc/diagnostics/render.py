@@ -7,6 +7,7 @@ error[E101]: unknown setting `hiden`
 help: hidden
 """
 
+import json
 import unicodedata
 from collections.abc import Iterable, Sequence
 from textwrap import wrap
@@ -49,6 +50,21 @@ def escaped(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(_safe(character) for character in text)
+
+
+def for_terminal(text: str) -> str:
+    """Make lines of foreign text safe to print; JSON stays JSON of the same value.
+
+    Control and direction characters but tabs and line ends are escaped as JSON escapes them.
+    """
+    return "\n".join(
+        line if line.isprintable() else "".join(map(_as_in_json, line)) for line in text.split("\n")
+    )
+
+
+def _as_in_json(character: str) -> str:
+    safe = character == "\t" or _safe(character) == character
+    return character if safe else json.dumps(character)[1:-1]
 
 
 def _safe(character: str) -> str:

@@ -20,6 +20,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from bertc.diagnostics import for_terminal
 from bertc.estimate.units import duration_text
 
 PLAIN_SECONDS = 30.0
@@ -159,7 +160,7 @@ class Plain:
         return True
 
     def _say(self, text: str) -> None:
-        self._console.print(text, markup=False, soft_wrap=True)
+        self._console.print(for_terminal(text), markup=False, soft_wrap=True)
 
 
 class _Left(TimeRemainingColumn):
@@ -205,7 +206,7 @@ class Live:
 
     def note(self, message: str) -> None:
         """Print a line above the bar."""
-        self._progress.console.print(message, markup=False)
+        self._progress.console.print(for_terminal(message), markup=False)
 
     def step(self, standing: Callable[[], Standing]) -> None:
         """Move the bar of the run, ten times a second at most."""

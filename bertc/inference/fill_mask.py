@@ -251,6 +251,6 @@ def _best(vocabulary: Vocabulary, probabilities_v: torch.Tensor, top: int) -> tu
 
 
 def _readable(vocabulary: Vocabulary, token_id: int) -> str:
-    """The token as text; special tokens and partial characters as the vocabulary spells them."""
+    """The token as text; special tokens and partial characters as they are spelled."""
     text = str(vocabulary.tokenizer.decode([token_id])).strip()
-    return text if text and "\ufffd" not in text else vocabulary.token(token_id)
+    return text if text and "\ufffd" not in text else vocabulary.readable(token_id)

@@ -104,7 +104,7 @@ def _view(
 
 
 def _tokens(inputs: EncoderInputs, vocabulary: Vocabulary) -> tuple[str, ...]:
-    return tuple(vocabulary.token(token) for token in inputs.token_ids[0].tolist())
+    return tuple(vocabulary.readable(token) for token in inputs.token_ids[0].tolist())
 
 
 def _streams(model: Trained, inputs: EncoderInputs, vocabulary: Vocabulary) -> list[View]:

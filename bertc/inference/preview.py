@@ -10,7 +10,7 @@ import torch
 
 from bertc.data import RawBatch, StageData, TaskBatch, TaskData, TaskSet, Vocabulary, prepare
 from bertc.data.examples.task import cut, gather
-from bertc.diagnostics import listed, several
+from bertc.diagnostics import escaped, listed, several
 from bertc.evaluation.held_out import named
 from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import choose
@@ -95,16 +95,16 @@ def _examples(data: TaskData, examples: int) -> list[str]:
 def _text(vocabulary: Vocabulary, task_set: TaskSet, row: int) -> str:
     """The tokens of a training row."""
     begin, end = task_set.train.begins[row : row + 2]
-    return " ".join(map(vocabulary.token, task_set.train.token_ids[begin:end].tolist()))
+    return " ".join(map(vocabulary.readable, task_set.train.token_ids[begin:end].tolist()))
 
 
 def _wrapped(line: str) -> str:
-    return textwrap.fill(line, WIDTH)
+    return textwrap.fill(escaped(line), WIDTH)
 
 
 def _example(vocabulary: Vocabulary, task_set: TaskSet, batch: TaskBatch, row: int) -> str:
     ids = batch.token_ids[row][batch.examples[row] > 0].tolist()
-    tokens = [*map(vocabulary.token, ids)]
+    tokens = [*map(vocabulary.readable, ids)]
     targets = batch.targets[row].astype(int).tolist()
     match task_set.task.answer:
         case Labels(names=names):
@@ -146,4 +146,4 @@ def _titles(resolved: Resolved, batch: RawBatch) -> list[str]:
     """A title per row: its number, and its language if there are any."""
     tongues = [named(resolved.languages, *pair) for pair in batch.languages.tolist()]
     shown = [f" ({name})" if resolved.languages else "" for name in tongues]
-    return [f"row {number}{name}" for number, name in enumerate(shown, 1)]
+    return [escaped(f"row {number}{name}") for number, name in enumerate(shown, 1)]

@@ -2,12 +2,11 @@
 
 import textwrap
 from collections.abc import Sequence
-from functools import partial
 from itertools import groupby, pairwise
 
 from bertc.data import RawBatch, Vocabulary
 from bertc.data.rows.codes import LABEL_BITS
-from bertc.diagnostics import several
+from bertc.diagnostics import escaped, several
 from bertc.ir.program.stage import Stage
 from bertc.objectives import MicroBatch, RowView, tensors_of
 
@@ -33,7 +32,7 @@ def row_text(
     first = micro_batch.masked or micro_batch.reading
     view = RowView(
         micro_batch, row, int(batch.lengths[row]), first.token_ids[row].tolist(),
-        micro_batch.originals[row].tolist(), vocabulary.mask, partial(_token, vocabulary),
+        micro_batch.originals[row].tolist(), vocabulary.mask, vocabulary.readable,
         _spans(batch.spans[row].tolist(), labels),
     )  # fmt: skip
     terms = [(tensors_of(t.objective), micro_batch.terms[t.name]) for t in stage.objective]
@@ -65,7 +64,7 @@ def _spans(codes: list[int], labels: Sequence[str]) -> list[tuple[str, int, int]
     for code, run in groupby(codes):
         end = begin + len(list(run))
         if code:
-            spans.append((labels[(code & LABEL_BITS) - 1], begin, end))
+            spans.append((escaped(labels[(code & LABEL_BITS) - 1]), begin, end))
         begin = end
     return spans
 
@@ -91,14 +90,6 @@ def _lines(explained: list[tuple[str, str]]) -> list[str]:
 
 def _count(examples: int, stage: Stage) -> str:
     return f", {several(examples, 'example')}" if stage.pack else ""
-
-
-def _token(vocabulary: Vocabulary, token_id: int) -> str:
-    """A token as text: byte-level pieces decoded, control characters escaped."""
-    piece = vocabulary.tokenizer.id_to_token(token_id)
-    if piece is None:
-        return f"#{token_id}"
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in piece)
 
 
 def _wrapped(prefix: str, text: str) -> str:

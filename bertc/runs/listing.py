@@ -17,6 +17,7 @@ from bertc.diagnostics import (
     Diagnostics,
     MissingInputError,
     UsageError,
+    escaped,
     html_lines,
     html_table,
     nearest,
@@ -31,7 +32,6 @@ from bertc.runs.folder import RunFolder
 from bertc.runs.groups import settings_texts
 from bertc.runs.results import find_folders, run_of
 from bertc.runs.state import RunState, last_sign, state_of
-from bertc.storage.printable import printable
 from bertc.syntax import load
 
 WIDEST = 10_000
@@ -131,7 +131,7 @@ class Listing(Sequence[Listed]):
         return rows
 
     def _left_out(self) -> list[str]:
-        return [f"left out: {printable(reason)}" for reason in self.damaged.values()]
+        return [f"left out: {escaped(reason)}" for reason in self.damaged.values()]
 
     def as_table(self) -> str:
         """A row a run, and a line for each that could not be read."""
@@ -139,7 +139,7 @@ class Listing(Sequence[Listed]):
         for title in TITLES:
             table.add_column(title, justify="right" if title in TITLES[5:8] else "left")
         for run in self.runs:
-            table.add_row(*map(printable, _cells(run)))
+            table.add_row(*map(escaped, _cells(run)))
         console = Console(width=WIDEST, highlight=False, no_color=True, markup=False)
         with console.capture() as captured:
             console.print(table)

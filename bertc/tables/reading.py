@@ -8,10 +8,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from bertc.diagnostics import DataError, MissingInputError, listed, nearest
+from bertc.diagnostics import DataError, MissingInputError, escaped, listed, nearest
 from bertc.resources import folder
 from bertc.storage.plain_file import read_text
-from bertc.storage.printable import printable
 from bertc.tables.table import Before, Claim, EvalOptions, Measure, Need, Row, Scale, Table
 
 TOML = ".toml"
@@ -79,7 +78,7 @@ _FORMS = {
 def _said(error: ErrorDetails) -> str:
     """A mistake that pydantic found, in this tool's words."""
     kind, limits = error["type"], error.get("ctx", {})
-    given = printable(repr(error["input"]))[:60]
+    given = escaped(repr(error["input"]))[:60]
     match kind:
         case "extra_forbidden":
             name, known = str(error["loc"][-1]), _known(error["loc"])

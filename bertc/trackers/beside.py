@@ -17,8 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
-from bertc.diagnostics import BertcError
-from bertc.storage.printable import printable
+from bertc.diagnostics import BertcError, escaped
 
 if TYPE_CHECKING:
     from bertc.ir.program.run import Tracker
@@ -80,7 +79,7 @@ def _tell(process: subprocess.Popen[bytes], note: Callable[[str], None]) -> None
     with cast(IO[bytes], process.stdout) as lines:
         for line in lines:
             with suppress(Exception):
-                note(f"warning: {printable(line.decode(errors='replace').strip())}")
+                note(f"warning: {escaped(line.decode(errors='replace').strip())}")
 
 
 def _end(process: subprocess.Popen[bytes], folder: Path, note: Callable[[str], None]) -> None:

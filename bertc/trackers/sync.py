@@ -14,14 +14,20 @@ from typing import TYPE_CHECKING, Annotated, assert_never, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from bertc.diagnostics import BertcError, CannotWriteError, DataError, StoppedError, UsageError
+from bertc.diagnostics import (
+    BertcError,
+    CannotWriteError,
+    DataError,
+    StoppedError,
+    UsageError,
+    escaped,
+)
 from bertc.runs.figures import LineFigures
 from bertc.runs.following import Following
 from bertc.runs.lines import FINITE, Count
 from bertc.storage import durable
 from bertc.storage.paths import is_taken
 from bertc.storage.plain_file import read_bytes
-from bertc.storage.printable import printable
 from bertc.trackers.tracker import Recorder, TrackedRun, refuse_missing, times_of
 
 if TYPE_CHECKING:  # the program's classes take longer to load than all else here
@@ -216,7 +222,7 @@ def recorder_of(tracker: Tracker, run: TrackedRun) -> Recorder:
 
 
 def _not_taken(tracker: Tracker, error: Exception) -> CannotWriteError:
-    reason = printable(str(error).strip().partition("\n")[0])[:200] or type(error).__name__
+    reason = escaped(str(error).strip().partition("\n")[0])[:200] or type(error).__name__
     return CannotWriteError(f"{tracker} failed: {reason}", help="bertc runs sync RUN, later")
 
 

@@ -11,11 +11,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from bertc.diagnostics import MissingInputError, UsageError
+from bertc.diagnostics import MissingInputError, UsageError, escaped
 from bertc.runs.folder import RunFolder
 from bertc.runs.state import last_sign
 from bertc.storage.paths import is_taken
-from bertc.storage.printable import printable
 from bertc.watch.page import LivePage, PageServer
 from bertc.watch.view import RunView, WatchedRun
 
@@ -44,9 +43,7 @@ def show_once(folder: Path, console: Console) -> None:
 def wait_for(folder: Path, console: Console) -> None:
     """Wait until there is a run in the folder."""
     if not RunFolder(folder).holds_a_run:
-        console.print(
-            f"waiting for a run in {printable(str(folder))}", markup=False, soft_wrap=True
-        )
+        console.print(f"waiting for a run in {escaped(str(folder))}", markup=False, soft_wrap=True)
     while not RunFolder(folder).holds_a_run:
         time.sleep(LOOK_SECONDS)
 

@@ -9,13 +9,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from bertc.diagnostics import escaped
 from bertc.estimate.units import duration_text
 from bertc.runs.curves import FlopsUntil
 from bertc.runs.figures import LineFigures
 from bertc.runs.folder import RunFolder
 from bertc.runs.following import Following
 from bertc.runs.state import RunState, last_sign, state_of
-from bertc.storage.printable import printable
 from bertc.watch.chart import DrawnCurve, chart
 
 LOSS_LINES, SIDE_LINES = 12, 6
@@ -50,21 +50,21 @@ class RunView:
     def line(self) -> str:
         """The run in one line, for logs and pipes."""
         parts = [f"{self.state}, step {self.step:,} of {self.steps:,}"]
-        parts += [f"stage {printable(self.stage)}"] if self.stage else []
+        parts += [f"stage {escaped(self.stage)}"] if self.stage else []
         parts += _figures(self.latest)
         parts += [f"{duration_text(self.seconds)} so far"] if self.seconds else []
         if self.seconds_left is not None and not self.over:
             parts.append(f"about {duration_text(self.seconds_left)} left")
         if self.silent_seconds > QUIET_SECONDS and not self.over:
             parts.append(f"no new figure for {duration_text(self.silent_seconds)}")
-        return f"{printable(str(self.folder))}: {', '.join(parts)}"
+        return f"{escaped(str(self.folder))}: {', '.join(parts)}"
 
     def evaluation_line(self) -> str:
         """The last evaluation in one line; "" before the first."""
         if self.evaluation is None:
             return ""
         values = self.evaluation.values.items()
-        figures = (f"{printable(name.removeprefix('eval/'))} {value:.4g}" for name, value in values)
+        figures = (f"{escaped(name.removeprefix('eval/'))} {value:.4g}" for name, value in values)
         return f"evaluation at step {self.evaluation.step:,}: {', '.join(figures)}"
 
     def picture(self, width: int) -> RenderableType:

@@ -1,8 +1,22 @@
 """Diagnostics as text: what the golden cases do not show."""
 
+import json
+from pathlib import Path
+
 import pytest
 
-from bertc.diagnostics import Diagnostic, Note, Source, Span, escaped, listed, nearest, render
+import bertc
+from bertc.diagnostics import (
+    Diagnostic,
+    Note,
+    Source,
+    Span,
+    escaped,
+    for_terminal,
+    listed,
+    nearest,
+    render,
+)
 from bertc.diagnostics.render import MOST_LINES
 
 
@@ -68,6 +82,29 @@ def test_order_is_that_of_the_text_and_doubles_are_shown_once() -> None:
 def test_escapes() -> None:
     assert escaped("é日 a") == "é日 a"
     assert escaped("\x1b\x9b\u202e\u2028\ufeff\n") == "\\x1b\\x9b\\u202e\\u2028\\ufeff\\x0a"
+
+
+@pytest.mark.parametrize("sign", ["\x1b", "\x9b", "\u202e", "\u2028", "\U000e0001", "\r"])
+def test_text_of_others_acts_on_no_terminal_and_json_keeps_its_value(sign: str) -> None:
+    written = json.dumps({"label": f"a{sign}b日\t"}, ensure_ascii=False, indent=1)
+    shown = for_terminal(written)
+    assert sign not in shown
+    assert "日" in shown
+    assert json.loads(shown) == json.loads(written)
+    assert sign not in for_terminal(f"two\n{sign} lines")
+
+
+def test_commands_print_by_one_function() -> None:
+    """All that they print is made safe there, but text with colours."""
+    texts = {
+        path.name: path.read_text()
+        for path in (Path(bertc.__file__).parent / "commands").glob("*.py")
+    }
+    assert {name for name, text in texts.items() if "typer.echo" in text} == {"options.py"}
+    styled = [
+        line for text in texts.values() for line in text.splitlines() if "styled=True" in line
+    ]
+    assert all("render(" in line or "preview(" in line for line in styled)
 
 
 def test_nearest() -> None:

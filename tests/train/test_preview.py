@@ -47,6 +47,30 @@ def test_a_preview_tells_what_every_term_asks(objective, corpus_file, folder, mo
     assert bool(pairs) == ("pair" in stage.format.kind or stage.translates)
 
 
+READ = {
+    "pretraining": "objective=mlm(p=15%)",
+    "a task": "task=classify('t.tsv', labels=[\"b\u001b[31mad\\u{202e}\", good])",
+}
+
+
+@pytest.mark.parametrize("spec", READ.values(), ids=READ)
+def test_pieces_of_bytes_are_read_as_text_and_labels_act_on_no_terminal(
+    spec, folder, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    line = "настройки zufügen größer, настройка \u202e\x9b"
+    (tmp_path / "t.txt").write_text(f"{line}\n\n" * 40)
+    label = "b\x1b[31mad\u202e"
+    (tmp_path / "t.tsv").write_text("text\tlabel\n" + f"{line}\t{label}\n{line}\tgood\n" * 20)
+    toy = TOY.replace("wordpiece(500)", "bpe(500)")
+    resolved = resolve(f"{toy} data=files('t.txt', sentences=lines) {spec}")
+    text = preview(resolved, 2, color=True, cache=tmp_path / "cache")
+    assert "▁zufügen" in text
+    assert "настро" in text
+    assert not {"Ð", "Ã", "Ġ", "\u202e", "\x9b"} & {*text}
+    assert "\x1b" not in text.replace("\x1b[1m", "").replace("\x1b[0m", "")
+
+
 def test_a_stream_pair_ends_with_a_segment_of_its_own(corpus_file, folder, monkeypatch):
     _, text = shown(OBJECTIVES["xlnet"], corpus_file, folder, monkeypatch)
     assert [line for line in text.splitlines() if line == "  C [CLS]"]

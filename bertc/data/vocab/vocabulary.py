@@ -3,14 +3,15 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer, processors
+from tokenizers import Tokenizer, pre_tokenizers, processors
 
-from bertc.diagnostics import DataError
+from bertc.diagnostics import DataError, escaped
 
 TokenizerFamily = Literal["bert", "roberta", "albert"]
 
@@ -102,11 +103,47 @@ class Vocabulary:
         """The text of a token, as the tokenizer spells it."""
         return str(self.tokenizer.id_to_token(token_id) or "")
 
+    def readable(self, token_id: int) -> str:
+        """A token for a person: its bytes decoded, the blank before a word as in SentencePiece.
+
+        Bytes of part of a character and control characters are escaped.
+        """
+        piece = self.tokenizer.id_to_token(token_id)
+        if piece is None:
+            return f"#{token_id}"
+        if self._byte_of.keys() >= {*piece} and not self.special[token_id]:
+            raw = bytes(self._byte_of[sign] for sign in piece)
+            blank = raw[:1] == b" "
+            piece = BLANK * blank + raw[blank:].decode(errors="backslashreplace")
+        return escaped(piece)
+
+    @cached_property
+    def _byte_of(self) -> dict[str, int]:
+        """The byte of each sign of a byte-level vocabulary; empty for others."""
+        signs = byte_signs() if is_byte_level(self.tokenizer) else {}
+        return {sign: byte for byte, sign in signs.items()}
+
     @property
     def named(self) -> dict[str, str]:
         """Its special tokens by role."""
         ids = {role: getattr(self, role) for role in (*ROLES, "bos", "eos")}
         return {role: self.token(number) for role, number in ids.items() if number is not None}
+
+
+def is_byte_level(tokenizer: Tokenizer) -> bool:
+    """True if tokens are spelled in signs of bytes."""
+    steps = json.loads(tokenizer.to_str())["pre_tokenizer"] or {}
+    return "ByteLevel" in [step.get("type") for step in steps.get("pretokenizers", [steps])]
+
+
+def byte_signs() -> dict[int, str]:
+    """The sign of each byte in byte-level vocabularies."""
+    shown = {*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    hidden = [byte for byte in range(256) if byte not in shown]  # numbered from 256 on, in order
+    signs = {byte: chr(byte) for byte in shown}
+    signs |= {byte: chr(256 + number) for number, byte in enumerate(hidden)}
+    assert set(signs.values()) == set(pre_tokenizers.ByteLevel.alphabet()), "as the library spells"
+    return signs
 
 
 def put_around(tokenizer: Tokenizer, cls: int, sep: int) -> None:
