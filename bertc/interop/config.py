@@ -1,23 +1,24 @@
-"""``config.json`` of the Hugging Face families, validated against closed lists of settings.
+"""``config.json`` of the Hugging Face families: what transformers reads of it, and nothing else.
 
-Every setting is handled (a field of the family's class), ignored for a stated reason, or accepted
-at the one value that bertc computes. Any other setting is refused by name. The lists here apply to
-all families, and so do those of single families, since no two use a name differently.
+A setting that transformers' class of the family reads is a field of the family's class, has one
+value that bertc computes, or is ignored for a stated reason; ``tests/interop/test_configs.py`` goes
+through the classes of transformers. Any other changes nothing there, and nothing here.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 
 from bertc.diagnostics import DataError, UnsafeError
 from bertc.interop import families
-from bertc.interop.families.config import MEANING, HfConfig
+from bertc.interop.families.bert import BERT
+from bertc.interop.families.config import MEANING, HfConfig, Single
 from bertc.interop.families.family import Family
-from bertc.storage.json_file import read_json, shown
+from bertc.storage.json_file import read_json, shown, shown_name
 
-MAX_BYTES = 2**20
+MAX_BYTES, MOST_REFUSED = 2**20, 5
 
 TOKENS = (
     "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id", "mask_token_id",
@@ -31,61 +32,48 @@ OF_TASKS = (
 OF_SPANS = ("start_n_top", "end_n_top")
 IGNORED = {
     **dict.fromkeys(
-        ("transformers_version", "_name_or_path", "name_or_path", "_commit_hash", "model_name"),
-        "says where the folder comes from",
+        ("transformers_version", "_name_or_path", "_commit_hash"), "says where it comes from"
     ),
     **dict.fromkeys(
         ("dtype", "torch_dtype"), "the tensors say their own; bertc keeps weights in fp32"
     ),
     "architectures": "the tensors say which heads there are, but for those of tasks",
-    **dict.fromkeys(
-        (*TOKENS, "tokenizer_class", "do_sample"), "the tokenizer's own file says it"
-    ),
+    **dict.fromkeys((*TOKENS, "tokenizer_class"), "the tokenizer's own file says it"),
     **dict.fromkeys(
         OF_TASKS, "belongs to the head of a task, and is read where there is one (task_config.py)"
     ),
     **dict.fromkeys(
-        ("use_cache", "return_dict", "output_hidden_states", "output_attentions", "output_past",
-         "use_return_dict", "chunk_size_feed_forward", "gradient_checkpointing", "torchscript"),
+        ("use_cache", "return_dict", "output_hidden_states", "output_attentions",
+         "chunk_size_feed_forward"),
         "changes how a result is computed or returned, not the result",
-    ),
-    **dict.fromkeys(
-        ("directionality", "pooler_type", "pooler_fc_size", "pooler_num_attention_heads",
-         "pooler_num_fc_layers", "pooler_size_per_head"),
-        "read by no class of transformers",
     ),
     **dict.fromkeys(OF_SPANS, "belongs to conditioned spans"),
 }  # fmt: skip
-"""Settings that do not affect an import, and why."""
+"""Settings that classes of all families may read, without effect on an import, and why."""
 
 KEPT = frozenset({*TOKENS, *OF_TASKS, *OF_SPANS, "hidden_act", "use_cache"})
 """Ignored settings that an export copies: all but those on origin and return format."""
 
-ONLY: dict[str, Any] = {
-    "is_decoder": False,
-    "add_cross_attention": False,
-    "is_encoder_decoder": False,
-    "tie_encoder_decoder": False,
-    "tie_word_embeddings": True,
-    "position_embedding_type": "absolute",
-    "pruned_heads": {},
-    "per_layer_config": {},
+ONLY: Mapping[str, Single] = {
+    "is_decoder": Single(False, "tokens see earlier ones alone"),
+    "add_cross_attention": Single(False, "layers read an encoder"),
+    "is_encoder_decoder": Single(False, "it has a decoder"),
+    "tie_encoder_decoder": Single(False, "it has a decoder"),
+    "tie_word_embeddings": Single(True, "heads have a token table of their own"),
+    "pruned_heads": Single({}, "layers differ in heads"),
+    "per_layer_config": Single({}, "layers differ in settings"),
+    "quantization_config": Single(None, "weights are not numbers but codes"),
 }
-"""Settings accepted at a single value."""
+"""Settings of all families accepted at a single value."""
 
-CODE = ("auto_map", "attn_implementation", "_attn_implementation", "experts_implementation",
-        "_attn_implementation_internal", "custom_pipelines", "trust_remote_code")  # fmt: skip
-"""Settings that can name code; transformers used to run it (CVE-2026-4372)."""
-
-
-def ignored() -> dict[str, str]:
-    """Settings without effect, over all families."""
-    return IGNORED | {k: why for f in families.FAMILIES for k, why in f.config.ignored.items()}
-
-
-def only() -> dict[str, Any]:
-    """Settings with a single accepted value, over all families."""
-    return ONLY | {k: value for f in families.FAMILIES for k, value in f.config.only.items()}
+ATTENTION = ("attn_implementation", "_attn_implementation", "_attn_implementation_internal",
+             "experts_implementation")  # fmt: skip
+"""Settings that can name a repository whose code transformers used to run (CVE-2026-4372)."""
+BERTS = frozenset(
+    {"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act",
+     "max_position_embeddings", "type_vocab_size", "vocab_size"}
+)  # fmt: skip
+"""Settings by which a configuration of 2018 and 2019, without a model_type, is BERT's."""
 
 
 def read_config(path: Path) -> HfConfig:
@@ -93,50 +81,95 @@ def read_config(path: Path) -> HfConfig:
 
     Raises:
         MissingInputError: if it does not exist.
-        DataError: if it is broken, or describes something that bertc cannot compute.
-        UnsafeError: if it names code to be run.
+        DataError: if it is broken, or describes something that bertc cannot compute; names all
+        settings that do.
+        UnsafeError: if another network than the family's is computed by code that it names.
     """
     given = read_json(path, MAX_BYTES)
-    model_type = given.get("model_type")
-    if not isinstance(model_type, str) or model_type not in families.model_types():
-        raise DataError(
-            f"{path}: unsupported model_type {shown(model_type)}",
-            help=f"bertc imports the layouts {', '.join(families.model_types())}",
-        )
-    family = families.family_named(model_type)
-    settings, spelled = _common_names(path, family, given)
-    fields = family.config.model_fields
-    for name, value in settings.items():
-        if name not in fields:
-            _check_unhandled(path, name, value)
+    family = family_of(path, given)
+    _check_code(path, family, given)
+    settings, spelled = _settings(path, family, given)
+    known, only = {*IGNORED, *family.config.ignored}, {**ONLY, **family.config.only}
+    reads = family.config.reads()
+    refused = {
+        name: f"{name} is {shown(only[name].value)} in bertc: otherwise {only[name].otherwise}"
+        for name, value in given.items()
+        if name in only and name not in reads and not _is(value, only[name].value)
+    }
+    unread = tuple(n for n in given if n not in {*reads, *known, *only} and given[n] is not None)
     try:
-        handled = {name: value for name, value in settings.items() if name in fields}
-        config: HfConfig = family.config.model_validate(handled)
+        config: HfConfig = family.config.model_validate({**settings, "unread": unread})
     except ValidationError as error:
-        raise _refused(path, error, settings, spelled) from None
+        for each in error.errors():
+            if not each["loc"]:  # a check across settings: the class gives message and remedy
+                message, remedy = each["ctx"]["error"].args
+                raise DataError(f"{path}: {message}", help=remedy) from None
+            name = str(each["loc"][0])
+            refused[spelled.get(name, name)] = _allowed(family.config, name, spelled)
+    if refused:
+        raise _refused(path, given, refused)
     return config
 
 
-def _common_names(
-    path: Path, family: Family[Any], given: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """Settings by BertConfig's names, and for each the name that the file uses.
+def family_of(path: Path, given: Mapping[str, Any]) -> Family[Any]:
+    """The family that a configuration names by its type, its classes or BERT's settings.
 
     Raises:
-        DataError: if two settings with one meaning differ, or one belongs to another layout.
+        DataError: if bertc has none such.
     """
-    settings: dict[str, Any] = {}
+    model_type, known = given.get("model_type"), families.model_types()
+    if model_type is None:
+        classes = given.get("architectures")
+        named = [f for f in families.FAMILIES if classes and _has_classes(f, classes)]
+        if named or given.keys() >= BERTS:
+            return named[0] if named else BERT
+    if not isinstance(model_type, str) or model_type not in known:
+        why = families.OTHERS.get(model_type, "") if isinstance(model_type, str) else ""
+        raise DataError(
+            f"{path}: unsupported model_type {shown(model_type)}{why and ': '}{why}",
+            help=f"bertc imports the layouts {', '.join(known)}",
+        )
+    return families.family_named(model_type)
+
+
+def _has_classes(family: Family[Any], names: Any) -> bool:
+    """True if these are classes of the family, by the beginning of their names."""
+    beginning = family.classes[-1].name.removesuffix("Model")
+    return isinstance(names, list) and all(str(name).startswith(beginning) for name in names)
+
+
+def _check_code(path: Path, family: Family[Any], given: Mapping[str, Any]) -> None:
+    for name in ATTENTION:
+        if "/" in str(given.get(name)):
+            raise UnsafeError(
+                f"{path}: {name} = {shown(given[name])} names code that would be run",
+                help=f"bertc runs no code of a folder; remove {name} if the weights need none",
+            )
+    classes = given.get("architectures") or []
+    if given.get("auto_map") and not _has_classes(family, classes):
+        raise UnsafeError(
+            f"{path}: auto_map names code of another network than {family.title}, "
+            f"architectures = {shown(classes)}",
+            help="bertc runs no code of a folder; remove auto_map if the weights need none",
+        )
+
+
+def _settings(
+    path: Path, family: Family[Any], given: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Settings by the names of fields, and for each the name that the file uses.
+
+    Raises:
+        DataError: if two settings with one meaning differ.
+    """
+    settings: dict[str, Any] = {"model_type": family.model_type}
     spelled: dict[str, str] = {}
-    for name, value in given.items():
-        common = family.config.spelling.get(name, name)
-        if name in family.config.missing:
-            if value is not None:
-                raise DataError(
-                    f"{path}: unknown setting of the {family.title} layout: {name} = "
-                    f"{shown(value)}",
-                    help="it may change what the network computes; remove it if it does not",
-                )
+    reads = family.config.reads()
+    for name, value in sorted(given.items(), key=lambda item: item[0] in family.config.older):
+        old = name in family.config.older and reads.get(name) in settings
+        if name not in reads or name == "model_type" or old:
             continue
+        common, value = reads[name], family.config.meant(name, value)
         if common in settings and settings[common] != value:
             raise DataError(
                 f"{path}: {spelled[common]} = {shown(settings[common])}, {name} = {shown(value)}",
@@ -146,46 +179,25 @@ def _common_names(
     return settings, spelled
 
 
-def _check_unhandled(path: Path, name: str, value: Any) -> None:
-    if value is None or name in ignored():
-        return
-    if name in CODE:
-        if name != "auto_map" and value in ("eager", "sdpa", False):
-            return
-        raise UnsafeError(
-            f"{path}: {name} = {shown(value)} can name code that would be run",
-            help=f"bertc runs no code of a folder; remove {name} if the weights need none",
-        )
-    allowed = only()
-    if name not in allowed:
-        raise DataError(
-            f"{path}: unknown setting {shown(name)} = {shown(value)}",
-            help="it may change what the network computes; remove it if it does not",
-        )
-    if value != allowed[name] or type(value) is not type(allowed[name]):
-        raise DataError(
-            f"{path}: unsupported {name} = {shown(value)}",
-            help=f"only {name} = {shown(allowed[name])} is imported",
-        )
+def _is(value: Any, wanted: Any) -> bool:
+    return value is None or (value == wanted and type(value) is type(wanted))
 
 
-def _refused(
-    path: Path, error: ValidationError, settings: Mapping[str, Any], spelled: Mapping[str, str]
-) -> DataError:
-    """The first validation error, under the name that the file uses."""
-    first = error.errors()[0]
-    if not first["loc"]:  # a check across settings: the class gives message and remedy
-        message, remedy = first["ctx"]["error"].args
-        return DataError(f"{path}: {message}", help=remedy)
-    name = str(first["loc"][0])
-    return DataError(
-        f"{path}: unsupported {spelled.get(name, name)} = {shown(settings.get(name))}",
-        help=_allowed(name),
-    )
+def _refused(path: Path, given: Mapping[str, Any], why: Mapping[str, str]) -> DataError:
+    """All settings that bertc cannot compute, each with what it would mean."""
+    names, more = [*why][:MOST_REFUSED], len(why) - MOST_REFUSED
+    said = ", ".join(f"{shown_name(name)} = {shown(given.get(name))}" for name in names)
+    said += f" and {more} more" if more > 0 else ""
+    return DataError(f"{path}: unsupported {said}", help="; ".join(why[name] for name in names))
 
 
-def _allowed(name: str) -> str:
+def _allowed(config: type[HfConfig], name: str, spelled: Mapping[str, str]) -> str:
+    field, said = config.model_fields[name], spelled.get(name, name)
     if name == "hidden_act":
-        return f"one of {', '.join(MEANING)}"
-    kind = "a number" if "prob" in name or name in ("initializer_range", "layer_norm_eps") else ""
-    return f"it has to be {kind or 'a whole number'} within reasonable limits"
+        return f"{said} is one of {', '.join(MEANING)}"
+    if get_origin(field.annotation) is Literal:
+        values = " or ".join(map(shown, get_args(field.annotation)))
+        otherwise = f": otherwise {field.description}" if field.description else ""
+        return f"{said} is {values} in bertc{otherwise}"
+    number = "prob" in name or name in ("initializer_range", "layer_norm_eps")
+    return f"{said} has to be {'a number' if number else 'a whole number'} within reasonable limits"

@@ -158,7 +158,7 @@ def test_a_neobert_folder_is_read_without_its_code(tmp_path: Path) -> None:
 
 def test_other_layouts_that_name_code_are_refused(tmp_path: Path) -> None:
     LOCAL.save(tmp_path)
-    respelled(tmp_path, auto_map={"AutoModel": "model.Other"})
+    respelled(tmp_path, auto_map={"AutoModel": "model.Other"}, architectures=["OtherBertModel"])
     with pytest.raises(UnsafeError):
         import_model(tmp_path)
 

@@ -107,7 +107,6 @@ def test_what_is_remembered_agrees(
         ({"same_length": True}, "same_length"),
         ({"d_head": 5}, "d_head"),
         ({"ff_activation": "mish"}, "ff_activation"),
-        ({"max_position_embeddings": 512}, "XLNet layout: max_position_embeddings"),
     ],
 )
 def test_an_xlnet_that_bertc_cannot_compute(

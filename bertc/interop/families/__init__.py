@@ -30,6 +30,13 @@ FAMILIES: tuple[Family[Any], ...] = (
 """Order in which families are tried for a program; the last accepts all that remain."""
 
 
+OTHERS = {
+    "deberta": "the first version scores distances by maps of their own, and its keys have no bias",
+    "ernie": "it adds the type of a task to each token",
+}
+"""Reasons against layouts that are close to one of the families."""
+
+
 def family_named(model_type: str) -> Family[Any]:
     """The family with this ``model_type``."""
     return next(each for each in FAMILIES if each.model_type == model_type)

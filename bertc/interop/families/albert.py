@@ -5,7 +5,14 @@ from typing import Any, Literal, Self
 from pydantic import model_validator
 
 from bertc.interop.families import bert_like
-from bertc.interop.families.config import HfActivation, HfConfig, Layers, VocabularySize
+from bertc.interop.families.config import (
+    ABSOLUTE,
+    HfActivation,
+    HfConfig,
+    Layers,
+    Single,
+    VocabularySize,
+)
 from bertc.interop.families.family import (
     Candidate,
     Family,
@@ -29,13 +36,7 @@ USUAL_EMBEDDING = 128
 class HfAlbert(HfConfig):
     """AlbertConfig; defaults are those of the largest release."""
 
-    only = {
-        "inner_group_num": 1,
-        "num_memory_blocks": 0,
-        "net_structure_type": 0,
-        "down_scale_factor": 1,
-        "gap_size": 0,
-    }
+    only = {**ABSOLUTE, "inner_group_num": Single(1, "a group has several layers")}
 
     model_type: Literal["albert"] = "albert"
     vocab_size: VocabularySize = 30_000

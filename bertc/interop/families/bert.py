@@ -3,13 +3,15 @@
 from typing import Literal
 
 from bertc.interop.families import bert_like
-from bertc.interop.families.config import HfConfig
+from bertc.interop.families.config import ABSOLUTE, HfConfig
 from bertc.interop.families.family import Family, TaskHeads, hf_class
 from bertc.ir.vocabulary import WordPiece
 
 
 class HfBert(HfConfig):
     """BertConfig."""
+
+    only = ABSOLUTE
 
     model_type: Literal["bert"] = "bert"
 

@@ -4,7 +4,7 @@ A family's own class states its differences. Defaults are those of transformers 
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -12,6 +12,7 @@ from bertc.ir.base import Probability, Width
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.norm import Epsilon
 from bertc.ir.program.settings import Heads
+from bertc.storage.json_file import shown_name
 
 VocabularySize = Annotated[int, Field(ge=16, le=1_000_000)]
 TokenId = Annotated[int, Field(ge=0, le=998)]
@@ -45,23 +46,42 @@ ACTIVATIONS: dict[Activation, HfActivation] = {
 """Names in transformers' activations.ACT2FN that compute the same to the last bit."""
 
 
+MOST_LISTED = 12
+
+
+class Single(NamedTuple):
+    """The one value of a setting that bertc computes, and what any other means."""
+
+    value: Any
+    otherwise: str
+
+
+ABSOLUTE = {"position_embedding_type": Single("absolute", "scores depend on distances")}
+"""A setting of BERT and its like until transformers 4, which others may have for themselves."""
+ROPE = {"rope_scaling": Single(None, "angles grow otherwise with positions"),
+        "partial_rotary_factor": Single(None, "a part of a head turns")}  # fmt: skip
+
+
 class HfConfig(BaseModel):
     """The settings of a network, one per field.
 
-    ``spelling`` maps a family's own names to BertConfig's, ``missing`` names fields that it lacks.
-    ``ignored`` maps settings without effect on an import to the reason; ``kept`` names those that
-    an export copies. ``only`` maps settings to the single value that bertc supports. Any other
-    setting is refused by name.
+    ``spelling`` maps a family's own names to fields, ``missing`` has the fields that no setting
+    names as they are called here; ``older`` names are read where today's are not there. ``ignored``
+    maps settings that transformers' class reads, yet without effect on an import, to the reason;
+    ``kept`` has those that an export copies. ``only`` has the settings of which bertc computes a
+    single value. The class reads no others: a file may have any, ``unread``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     spelling: ClassVar[Mapping[str, str]] = {}
     missing: ClassVar[frozenset[str]] = frozenset()
+    older: ClassVar[frozenset[str]] = frozenset()
     ignored: ClassVar[Mapping[str, str]] = {}
     kept: ClassVar[frozenset[str]] = frozenset()
-    only: ClassVar[Mapping[str, Any]] = {}
+    only: ClassVar[Mapping[str, Single]] = {}
 
+    unread: tuple[str, ...] = ()
     model_type: str
     vocab_size: VocabularySize = 30_522
     hidden_size: Width = 768
@@ -97,10 +117,27 @@ class HfConfig(BaseModel):
         """Inner width of the feed-forward parts."""
         return self.intermediate_size
 
+    @classmethod
+    def reads(cls) -> dict[str, str]:
+        """The field that each setting of a file fills."""
+        own = {name: name for name in cls.model_fields if name not in {"unread", *cls.missing}}
+        return own | dict(cls.spelling)
+
+    @classmethod
+    def meant(cls, name: str, value: Any) -> Any:
+        """The value of a field that a setting of a file means."""
+        return value
+
     @property
     def notes(self) -> tuple[str, ...]:
-        """Remarks on the import."""
-        return ()
+        """Remarks on the import: of code that the file names, and of settings without effect."""
+        code = "config.json names code for its classes: only the weights were read"
+        others = [name for name in self.unread if name != "auto_map"]
+        more = len(others) - MOST_LISTED
+        listed = ", ".join(map(shown_name, others[:MOST_LISTED]))
+        listed += f" and {more} more" if more > 0 else ""
+        plain = f"settings of config.json without effect: {listed}"
+        return (*((code,) if "auto_map" in self.unread else ()), *((plain,) if listed else ()))
 
     @property
     def offset(self) -> int:

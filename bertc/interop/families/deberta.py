@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from bertc.interop.families import bert_like
-from bertc.interop.families.config import NO_CLASS, HfConfig, Layers, VocabularySize
+from bertc.interop.families.config import NO_CLASS, HfConfig, Layers, Single, VocabularySize
 from bertc.interop.families.family import (
     AnswerKind,
     Candidate,
@@ -59,9 +59,14 @@ class HfDeberta(HfConfig):
         "legacy": "names the weights of the masked-LM head, not what they compute",
         **dict.fromkeys(("cls_dropout", "pooler_dropout"), "belongs to classes of tasks"),
         "pooler_hidden_size": "the weights of the pooler say it",
+        **dict.fromkeys(("conv_act", "conv_groups"), "belongs to the convolution"),
     }
     kept = frozenset({"cls_dropout", "pooler_dropout"})
-    only = {"conv_kernel_size": 0}
+    only = {
+        "conv_kernel_size": Single(0, "the first layer has a convolution"),
+        "attention_head_size": Single(None, "heads do not fill the hidden width"),
+        "embedding_size": Single(None, "the token table is narrower"),
+    }
 
     model_type: Literal["deberta-v2"] = "deberta-v2"
     vocab_size: VocabularySize = 128_100
@@ -72,10 +77,10 @@ class HfDeberta(HfConfig):
     type_vocab_size: Literal[0] = 0
     layer_norm_eps: Epsilon = 1e-7
     # DebertaV2Config has other values for these where a file does not say them.
-    relative_attention: Literal[True]
-    position_biased_input: Literal[False]
-    share_att_key: Literal[True]
-    norm_rel_ebd: Literal["layer_norm"]
+    relative_attention: Literal[True] = Field(description="scores know no distances")
+    position_biased_input: Literal[False] = Field(description="tokens have position embeddings")
+    share_att_key: Literal[True] = Field(description="distances have maps of their own")
+    norm_rel_ebd: Literal["layer_norm"] = Field(description="the table of distances has no norm")
     position_buckets: Annotated[int, Field(ge=4, le=100_000)]
     max_relative_positions: Annotated[int, Field(ge=-1, le=1_000_000)] = -1
     pos_att_type: str | list[str]

@@ -32,12 +32,15 @@ class HfDistilBert(HfConfig):
         "dropout": "hidden_dropout_prob",
         "attention_dropout": "attention_probs_dropout_prob",
     }
-    missing = frozenset({"type_vocab_size", "layer_norm_eps"})
-    ignored = dict.fromkeys(
-        ("qa_dropout", "seq_classif_dropout"), "belongs to the head of a task, and is read there"
-    )
-    kept = frozenset(ignored)
-    only = {"sinusoidal_pos_embds": False, "tie_weights_": True}
+    missing = frozenset(
+        {"type_vocab_size", "layer_norm_eps", "intermediate_size", "hidden_act",
+         "hidden_dropout_prob", "attention_probs_dropout_prob"}
+    )  # fmt: skip
+    kept = frozenset({"qa_dropout", "seq_classif_dropout"})
+    ignored = {
+        **dict.fromkeys(kept, "belongs to the head of a task, and is read there"),
+        "sinusoidal_pos_embds": "a table of sinusoids is stored like any other",
+    }
 
     model_type: Literal["distilbert"] = "distilbert"
     num_hidden_layers: Layers = 6

@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from bertc.interop.families import bert_like
-from bertc.interop.families.config import HfConfig
+from bertc.interop.families.config import ABSOLUTE, HfConfig
 from bertc.interop.families.family import (
     Candidate,
     Family,
@@ -23,6 +23,8 @@ NAME, TITLE = "electra", "ELECTRA"
 
 class HfElectra(HfConfig):
     """ElectraConfig; defaults are those of the small release."""
+
+    only = ABSOLUTE
 
     model_type: Literal["electra"] = "electra"
     embedding_size: Width = 128

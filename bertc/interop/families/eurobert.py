@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 from pydantic import model_validator
 
 from bertc.interop.families import bert_like, rotary_like
-from bertc.interop.families.config import ACTIVATIONS, NO_CLASS, HfConfig, VocabularySize
+from bertc.interop.families.config import ACTIVATIONS, NO_CLASS, ROPE, HfConfig, VocabularySize
 from bertc.interop.families.family import (
     Candidate,
     Family,
@@ -49,9 +49,12 @@ class HfEuroBert(HfConfig):
         "rms_norm_eps": "layer_norm_eps",
         "attention_dropout": "attention_probs_dropout_prob",
     }
-    missing = frozenset({"type_vocab_size", "hidden_dropout_prob"})
+    missing = frozenset(
+        {"type_vocab_size", "hidden_dropout_prob", "layer_norm_eps", "attention_probs_dropout_prob"}
+    )
+    ignored = {"pretraining_tp": "about processes in training"}
     kept = frozenset({"max_position_embeddings", "classifier_pooling"})
-    only = {"pretraining_tp": 1, "rope_scaling": None}
+    only = ROPE
 
     model_type: Literal["eurobert"] = "eurobert"
     vocab_size: VocabularySize = 128_256

@@ -10,8 +10,10 @@ from bertc.interop.families.config import (
     ACTIVATIONS,
     MEANING,
     NO_CLASS,
+    ROPE,
     HfConfig,
     Layers,
+    Single,
     VocabularySize,
 )
 from bertc.interop.families.family import (
@@ -71,14 +73,18 @@ class HfModernBert(HfConfig):
         "attention_dropout": "attention_probs_dropout_prob",
         "embedding_dropout": "hidden_dropout_prob",
     }
-    missing = frozenset({"type_vocab_size"})
+    missing = frozenset({"type_vocab_size", *spelling.values()})
     ignored = dict.fromkeys(
-        ("deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index",
-         "reference_compile", "repad_logits_with_grad"),
+        ("deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index"),
         "changes how a result is computed or returned, not the result",
     )  # fmt: skip
     kept = frozenset({"max_position_embeddings", "classifier_pooling"})
-    only = {"decoder_bias": True, "rope_scaling": None}
+    only = {
+        "decoder_bias": Single(True, "scores have no bias"),
+        "rope_scaling": ROPE["rope_scaling"],
+        "head_dim": Single(None, "heads do not fill the hidden width"),
+        "sliding_window": Single(None, "windows are twice as wide"),
+    }
 
     model_type: Literal["modernbert"] = "modernbert"
     vocab_size: VocabularySize = 50_368

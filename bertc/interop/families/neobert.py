@@ -1,6 +1,5 @@
 """NeoBERT's layout, for import: its classes are code in its folder, which is never run."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from bertc.interop.families import bert_like
@@ -32,8 +31,9 @@ class HfNeoBert(HfConfig):
         "decoder_init_range": "initializer_range",
     }
     missing = frozenset(
-        {"type_vocab_size", "hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob"}
-    )
+        {"type_vocab_size", "hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob",
+         *spelling.values()}
+    )  # fmt: skip
     ignored = dict.fromkeys(
         ("embedding_init_range", "classifier_init_range"), "about weights before training"
     )
@@ -45,19 +45,11 @@ class HfNeoBert(HfConfig):
     layer_norm_eps: Epsilon = 1e-6
     dim_head: Width | None = None
     tie_word_embeddings: bool = False
-    auto_map: Mapping[str, str] | None = None
 
     @property
     def ffn(self) -> int:
         """Two thirds of the stated width, since a gate has a map more."""
         return -(-(2 * self.intermediate_size // 3) // MULTIPLE) * MULTIPLE
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """A remark that no code of the folder was run."""
-        if not self.auto_map:
-            return ()
-        return ("config.json names code for NeoBERT's classes: only the weights were read",)
 
 
 def _settings(config: HfNeoBert) -> dict[str, Any]:

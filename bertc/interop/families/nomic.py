@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
 from bertc.interop.families import bert_like, rotary_like
-from bertc.interop.families.config import ACTIVATIONS, HfConfig, VocabularySize
+from bertc.interop.families.config import ACTIVATIONS, ROPE, HfConfig, Single, VocabularySize
 from bertc.interop.families.family import (
     Candidate,
     Family,
@@ -24,11 +24,12 @@ from bertc.ir.network.encoder import Dropout, Encoder, LayerWidths
 from bertc.ir.network.ffn import Glu
 from bertc.ir.network.head import TransformHead
 from bertc.ir.network.norm import PostNorm
-from bertc.ir.network.positions import RotaryPositions
+from bertc.ir.network.positions import RotaryPositions, Theta
 from bertc.ir.network.table import WholeTable
 from bertc.ir.vocabulary import WordPiece
 
 TITLE, THETA = "NomicBERT", 1000.0
+GATES = {"swiglu": "silu", "geglu": "gelu"}
 SAYS: Mapping[type[Node], Collection[str]] = {
     Encoder: bert_like.NETWORK,
     WholeTable: (),
@@ -43,8 +44,36 @@ SAYS: Mapping[type[Node], Collection[str]] = {
 
 
 class HfNomicBert(HfConfig):
-    """NomicBertConfig, whose names are BertConfig's."""
+    """NomicBertConfig, whose names are BertConfig's, and its first names, which are GPT-2's."""
 
+    spelling = {
+        "n_embd": "hidden_size",
+        "n_layer": "num_hidden_layers",
+        "n_head": "num_attention_heads",
+        "n_inner": "intermediate_size",
+        "activation_function": "hidden_act",
+        "resid_pdrop": "hidden_dropout_prob",
+        "attn_pdrop": "attention_probs_dropout_prob",
+        "n_positions": "max_position_embeddings",
+        "layer_norm_epsilon": "layer_norm_eps",
+        "rotary_emb_base": "rope_theta",
+    }
+    # Where both are there, transformers reads today's names alone.
+    older = frozenset(spelling)
+    only = {
+        **ROPE,
+        **dict.fromkeys(
+            ("mlp_fc1_bias", "mlp_fc2_bias", "qkv_proj_bias"), Single(False, "maps have biases")
+        ),
+        "prenorm": Single(False, "norms come before each part"),
+        "use_rms_norm": Single(False, "norms take no mean off"),
+        "causal": Single(False, "tokens see earlier ones alone"),
+        "parallel_block": Single(False, "attention and gate read the same states"),
+        "rotary_emb_interleaved": Single(False, "pairs that turn are neighbours"),
+        "rotary_emb_fraction": Single(1.0, "a part of a head turns"),
+        "rotary_emb_scale_base": Single(None, "scores decay with distance"),
+        "scale_attn_weights": Single(True, "scores are not divided"),
+    }
     kept = frozenset({"max_position_embeddings"})
 
     model_type: Literal["nomic_bert"] = "nomic_bert"
@@ -56,11 +85,18 @@ class HfNomicBert(HfConfig):
     pad_token_id: PadId = 0
     head_dim: Width | None = None
     rope_parameters: Rope | None = None
+    rope_theta: Theta = THETA
+
+    @classmethod
+    def meant(cls, name: str, value: Any) -> Any:
+        """An activation, where a file names its gate."""
+        gate = name == "activation_function" and isinstance(value, str)
+        return GATES.get(value, value) if gate else value
 
     @property
     def theta(self) -> float:
         """The base of its angles."""
-        return (self.rope_parameters and self.rope_parameters.rope_theta) or THETA
+        return (self.rope_parameters and self.rope_parameters.rope_theta) or self.rope_theta
 
 
 def _claims(candidate: Candidate) -> bool:

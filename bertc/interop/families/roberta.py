@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 from pydantic import model_validator
 
 from bertc.interop.families import bert_like
-from bertc.interop.families.config import HfConfig, TokenId, VocabularySize
+from bertc.interop.families.config import ABSOLUTE, HfConfig, TokenId, VocabularySize
 from bertc.interop.families.family import (
     Candidate,
     Family,
@@ -26,6 +26,8 @@ from bertc.ir.vocabulary import ByteBpe, Unigram, Vocabulary
 
 class HfRoberta(HfConfig):
     """RobertaConfig."""
+
+    only = ABSOLUTE
 
     model_type: Literal["roberta", "xlm-roberta", "camembert"] = "roberta"
     vocab_size: VocabularySize = 50_265

@@ -2,10 +2,10 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from bertc.interop.families import bert_like
-from bertc.interop.families.config import HfConfig, TokenId, VocabularySize
+from bertc.interop.families.config import HfConfig, Single, TokenId, VocabularySize
 from bertc.interop.families.family import (
     Candidate,
     Family,
@@ -38,22 +38,24 @@ class HfXlm(HfConfig):
         "n_words": "vocab_size",
         "pad_index": "pad_token_id",
     }
-    missing = frozenset({"hidden_act", "intermediate_size", "type_vocab_size"})
+    missing = frozenset(
+        {"hidden_act", "intermediate_size", "type_vocab_size", "hidden_dropout_prob",
+         "attention_probs_dropout_prob", "initializer_range"}
+    )  # fmt: skip
     ignored = {
         "lang_id": "belongs to XLM's generation of text",
         **dict.fromkeys(
-            ("embed_init_std", "max_vocab", "min_count", "id2lang", "bos_index", "eos_index",
-             "unk_index", "mask_index"),
+            ("embed_init_std", "id2lang", "bos_index", "eos_index", "unk_index", "mask_index",
+             "asm_cutoffs", "asm_div_value"),
             "about XLM's training, or redundant with another setting",
         ),
     }  # fmt: skip
     kept = frozenset({*ignored, "pad_index"} - {"id2lang"})
     only = {
-        "sinusoidal_embeddings": False,
-        "causal": False,
-        "asm": False,
-        "is_encoder": True,
-        "share_inout_emb": True,
+        "sinusoidal_embeddings": Single(False, "positions are sinusoids"),
+        "causal": Single(False, "tokens see earlier ones alone"),
+        "asm": Single(False, "the head scores tokens by groups"),
+        "is_encoder": Single(True, "it has a decoder"),
     }
 
     model_type: Literal["xlm"] = "xlm"
@@ -67,10 +69,11 @@ class HfXlm(HfConfig):
     use_lang_emb: bool = True
     lang2id: dict[str, int] | None = None
 
-    @field_validator("hidden_act", mode="before")
     @classmethod
-    def _by_name(cls, gelu: Any) -> Any:
-        return ("gelu" if gelu else "relu") if isinstance(gelu, bool) else gelu
+    def meant(cls, name: str, value: Any) -> Any:
+        """An activation by name, where a file says whether it is GELU."""
+        gelu = name == "gelu_activation" and isinstance(value, bool)
+        return ("gelu" if value else "relu") if gelu else value
 
     @property
     def ffn(self) -> int:

@@ -16,6 +16,7 @@ from bertc.interop.families.config import (
     NO_CLASS,
     HfConfig,
     Layers,
+    Single,
     TokenId,
     VocabularySize,
 )
@@ -73,18 +74,18 @@ class HfXlnet(HfConfig):
         "n_token": "vocab_size",
     }
     missing = frozenset(
-        {"type_vocab_size", "max_position_embeddings", "attention_probs_dropout_prob"}
-    )
+        {"type_vocab_size", "max_position_embeddings", "attention_probs_dropout_prob",
+         "intermediate_size", "hidden_act", "hidden_dropout_prob"}
+    )  # fmt: skip
     ignored = dict.fromkeys(
         ("mem_len", "reuse_len", "use_mems_eval", "use_mems_train"),
         "the memory length, which is chosen when reading",
     )
     kept = frozenset({*ignored, "ff_activation"})
     only = {
-        "attn_type": "bi",
-        "bi_data": False,
-        "same_length": False,
-        "untie_r": True,
+        "attn_type": Single("bi", "tokens see earlier ones alone"),
+        "bi_data": Single(False, "half of a batch is read backwards"),
+        "same_length": Single(False, "tokens see equally many"),
     }
 
     model_type: Literal["xlnet"] = "xlnet"
