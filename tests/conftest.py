@@ -1,8 +1,11 @@
 """What holds for all tests."""
 
+import atexit
 import gc
 import multiprocessing
 import os
+import shutil
+import tempfile
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -24,7 +27,13 @@ gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage again, of what tests make alone, and not after every 700 objects."""
+    """Run tests in an empty folder, and collect the garbage that they make.
+
+    No test sees the folder that the suite is started in, and none collects after every 700 objects.
+    """
+    empty = tempfile.mkdtemp(prefix="bertc-tests-")
+    atexit.register(shutil.rmtree, empty, ignore_errors=True)
+    os.chdir(empty)
     gc.freeze()
     gc.set_threshold(10_000)
     gc.enable()
