@@ -270,7 +270,7 @@ def test_what_a_shell_or_a_slip_makes_of_a_spec(
     ("arguments", "said"),
     [
         (("estimate", "layers=2", "--world", "0"), "0 is too small; 1 is the least"),
-        (("watch", "run", "--port", "70000"), "70000 is too large; 65535 is the most"),
+        (("show-batch", "layers=2", "--examples", "70"), "70 is too large; 64 is the most"),
         (("estimate", "layers=2", "--world", "x"), "x is no whole number"),
         (("embed", "text.txt", "run", "-o", "v.npy"), "help: bertc embed run text.txt"),
         (("predict", "text.txt", "run"), "help: bertc predict run text.txt"),

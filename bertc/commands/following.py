@@ -55,17 +55,11 @@ def sync_(
 def watch_(
     run: Annotated[Path, typer.Argument(help="a run folder; one that is not there is waited for")],
     once: Annotated[bool, typer.Option("--once", help="show how it stands, and end")] = False,
-    open: Annotated[
-        bool, typer.Option("--open", help="show the page of bertc report too, and refresh it")
-    ] = False,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="with --open: where [0: a free one]")
-    ] = 0,
 ) -> None:
     """Follow a run until it ends: curves, rate, time left, last evaluation; Ctrl-C ends it."""
     from rich.console import Console
 
-    from bertc.watch.terminal import show_once, stay, wait_for, watch
+    from bertc.watch.terminal import show_once, wait_for, watch
 
     console = Console(highlight=False)
     if once:
@@ -73,15 +67,4 @@ def watch_(
         return
     os.nice(10)  # what is watched needs the cores more
     wait_for(run, console)
-    if not open:
-        watch(run, console)
-        return
-    from bertc.parents import parent_of
-    from bertc.report.plotly_js import plotly_js
-    from bertc.report.report import report_page
-    from bertc.watch.terminal import served
-
-    plotly_js()  # refused before anything is served, if it is not installed
-    with served(run, lambda: report_page([run], parent_of, 0), port, console):
-        watch(run, console)
-        stay(console)
+    watch(run, console)

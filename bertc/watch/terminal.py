@@ -1,21 +1,14 @@
 """``bertc watch``: follow a run in the terminal until it ends."""
 
-import threading
 import time
-import webbrowser
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from bertc.diagnostics import MissingInputError, UsageError, escaped
+from bertc.diagnostics import MissingInputError, escaped
 from bertc.runs.folder import RunFolder
-from bertc.runs.state import last_sign
-from bertc.storage.paths import is_taken
-from bertc.watch.page import LivePage, PageServer
 from bertc.watch.view import RunView, WatchedRun
 
 LOOK_SECONDS = 2.0
@@ -58,39 +51,6 @@ def watch(folder: Path, console: Console) -> None:
         _draw(WatchedRun(folder), console)
     else:
         _tell(WatchedRun(folder), console)
-
-
-def stay(console: Console) -> None:
-    """Wait for Ctrl-C."""
-    console.print("the page stays until Ctrl-C")
-    threading.Event().wait()
-
-
-@contextmanager
-def served(
-    folder: Path, make: Callable[[], str], port: int, console: Console
-) -> Iterator[PageServer]:
-    """Serve the page of a run meanwhile, tell its address, and show it in a browser.
-
-    Raises:
-        UsageError: if the port is taken.
-    """
-    run = RunFolder(folder)
-    page = LivePage(make, lambda: f"{last_sign(run):.3f}{'-finished' * is_taken(run.plot)}")
-    try:
-        server = PageServer(page, port)
-    except OSError as error:
-        raise UsageError(
-            f"no page can be served at port {port}: {error.strerror}", help="leave --port out"
-        ) from None
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    console.print(f"{server.url} has the page, for this machine alone", soft_wrap=True)
-    webbrowser.open(server.url)
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def _draw(run: WatchedRun, console: Console) -> None:

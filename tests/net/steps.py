@@ -10,8 +10,8 @@ Everything is taken at ends that outlive any rebuilding, none at a class or func
   wrong target, weight or count of predictions moves a loss by far more than the tolerance.
 * What was learned: the weights of the last checkpoint, under the names of the weight table.
 
-Floats are summaries in fp64, equal within ``BOUNDS``: processors add in different orders. The largest
-differences seen, over all programs (relative or absolute, whichever is smaller):
+Floats are summaries in fp64, equal within ``BOUNDS``: processors add in different orders. The
+largest differences seen, over all programs (relative or absolute, whichever is smaller):
 
 ================  =====  =====  =======  ======
 processor         loss   norm   element  sum

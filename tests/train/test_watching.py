@@ -1,17 +1,13 @@
-"""``bertc watch``: a run that is followed, its picture, and its page for this machine alone."""
+"""``bertc watch``: a run that is followed, and its picture."""
 
-import http.client
 import io
 import json
-import threading
-from http import HTTPStatus
 
 import pytest
 from rich.console import Console
 
 from bertc.runs.following import Following
 from bertc.watch.chart import DrawnCurve, chart
-from bertc.watch.page import LivePage, PageServer
 from bertc.watch.terminal import show_once, watch
 from bertc.watch.view import WatchedRun
 
@@ -89,59 +85,3 @@ def test_curves_are_drawn_from_their_least_to_their_largest_value():
     assert chart([DrawnCurve([], [], "red")], 10, 3) == []
     flat = chart([DrawnCurve([1, 1], [2.0, 2.0], "red")], 20, 3)
     assert len(flat) == 3
-
-
-@pytest.fixture
-def server():
-    """A page that says how often it was made, of a run that has one more figure each time."""
-    made = []
-
-    def make():
-        made.append(1)
-        return f"<html><body>{len(made)}</body></html>"
-
-    server = PageServer(LivePage(make, lambda: f"v{len(made)}"))
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
-
-
-def asked(server, path="/", host=None, method="GET"):
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
-    connection.request(method, path, headers={"Host": host or server.names[0]})
-    response = connection.getresponse()
-    content = response.read().decode()
-    connection.close()
-    return response, content
-
-
-def test_the_page_is_served_to_this_machine_under_its_own_names_alone(server):
-    assert server.server_address[0] == "127.0.0.1"
-    for host in server.names:
-        response, content = asked(server, host=host)
-        assert response.status == HTTPStatus.OK
-        assert content.startswith("<html><body>1<script>")
-    for host in ("evil.example", f"evil.example:{server.server_port}", "127.0.0.1", "localhost"):
-        response, content = asked(server, host=host)
-        assert response.status == HTTPStatus.MISDIRECTED_REQUEST
-        assert "<html" not in content
-    for path in ("/spec.bertc", "/../spec.bertc", "//etc/passwd", "/?x", "http://evil.example/"):
-        assert asked(server, path)[0].status == HTTPStatus.NOT_FOUND
-    assert asked(server, method="POST")[0].status == HTTPStatus.NOT_IMPLEMENTED
-    headers = asked(server)[0].headers
-    assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
-    assert headers["Cache-Control"] == "no-store"
-
-
-def test_the_page_rests_after_it_was_made_and_its_errors_are_told(server):
-    assert asked(server)[1] == asked(server)[1]
-    assert asked(server, "/version")[1] == "v0"
-    server.page._rest_until = 0.0
-    assert asked(server, "/version")[1] == "v1"
-    assert asked(server)[1].startswith("<html><body>2")
-    server.page._rest_until = 0.0
-    server.page._make = lambda: 1 / 0
-    response, content = asked(server)
-    assert response.status == HTTPStatus.SERVICE_UNAVAILABLE
-    assert "division by zero" in content
