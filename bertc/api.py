@@ -87,17 +87,17 @@ def checked(
     """The programs of a spec, with the files that they name checked.
 
     Of a spec with ranges those at both ends of each are.
-    The files of tasks are read: those of text may be large, and are not, but
-    for the beginning of the first. Remarks on what is no
-    mistake go to ``diagnostics``.
+    The files of tasks are read: those of text may be large, and only their beginnings are.
+    Remarks on what is no mistake go to ``diagnostics``.
 
     Raises:
         SpecError: with every mistake found in any of them.
         UsageError: if the text is empty.
-        MissingInputError, DataError: of the files of a task; of an ``init`` that does not fit, or
-            of a tagger that learned no tags.
+        MissingInputError, DataError: of the files of a task; of text that is not UTF-8, an ``init``
+            that does not fit, or a tagger that learned no tags.
     """
     from bertc import passes
+    from bertc.data.sources.files import begins_as_text
     from bertc.external import begun_from, judged_by
     from bertc.interop.foreseen import remark_own_layout
     from bertc.syntax.load import read_spec
@@ -113,6 +113,7 @@ def checked(
     diagnostics.raise_if_any()
     found = list[Resolved]()
     for program in complete:
+        begins_as_text(program)
         judged_by(program)
         resolved = passes.assemble(program)
         begun_from(resolved)

@@ -29,7 +29,8 @@ from bertc.diagnostics import DataError, Diagnostics, MissingInputError, SpecErr
 def check(specs: SpecsArgument, set: SetOption = None) -> None:
     """Report every mistake of the specs, missing files included.
 
-    Of files only those of tasks and the configuration of init are read. Exit 1 if there is a
+    Of files those of tasks, the beginnings of those of text, and the configuration of init are
+    read. Exit 1 if there is a
     mistake in any spec, or a file of it is not there or does not fit; a remark is no mistake.
     """
     from bertc.api import check as run

@@ -35,7 +35,7 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
     for stage in program.stages:
         origin = stage.origins["data"]
         for index, share in enumerate(stage.data):
-            for name, argument in _named(share.corpus):
+            for name, argument in named_files(share.corpus):
                 span = origin.parts.get((index, "corpus", argument), origin.span)
                 paths = files_matching(name)
                 if (first := next(paths, None)) is None:
@@ -142,7 +142,7 @@ def _no_plain_file(name: str) -> tuple[str, str] | None:
     return (f"{name} cannot be read: {kind}", "a plain file with its content") if kind else None
 
 
-def _named(corpus: Docstrings | Files | Hf | Parallel) -> tuple[tuple[str, str], ...]:
+def named_files(corpus: Docstrings | Files | Hf | Parallel) -> tuple[tuple[str, str], ...]:
     """Names of files, each with its argument."""
     match corpus:
         case Files():

@@ -9,6 +9,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from bertc.diagnostics import DataError, MissingInputError
+from bertc.storage.encodings import not_utf8
 from bertc.storage.paths import StrPath, check_path, working_folder
 
 _REASONS = {
@@ -93,11 +94,7 @@ def read_text(path: StrPath, max_bytes: int) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = 1 + content.count(b"\n", 0, error.start)
-        raise DataError(
-            f"{path}:{line}: byte 0x{content[error.start]:02x} is not UTF-8",
-            help="save the file as UTF-8",
-        ) from None
+        raise not_utf8(Path(path), content, error.start) from None
 
 
 def size_bytes(path: StrPath) -> int:

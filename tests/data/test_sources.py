@@ -15,6 +15,8 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from bertc.api import check
+from bertc.data.layouts.survey import survey
 from bertc.data.sources import docstrings, source, streams
 from bertc.data.sources.sentences import split_sentences
 from bertc.data.sources.source import open_source
@@ -170,6 +172,25 @@ def test_a_line_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (tmp_path / "a.jsonl").write_text('{"text": "a"}\n{"text": "' + "a" * 900, encoding="utf-8")
     with pytest.raises(DataError, match=":2: line longer than 500 bytes"):
         documents(tmp_path / "a.jsonl")
+
+
+def test_text_that_is_not_utf8_is_told_before_any_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    russian = "Настоящая лицензия является свободной.\n".encode("koi8-r") * 9
+    (tmp_path / "a.txt").write_bytes("日".encode() * 40_000)  # a sample ends within a character
+    (tmp_path / "b.txt.gz").write_bytes(gzip.compress(russian))
+    for look in (
+        lambda: check("data=files('*.txt*')"),
+        lambda: check("data=pairs(en='a.txt', ru='b.txt.gz') objective=mlm+tlm"),
+        lambda: survey("*.txt*"),
+        lambda: open_source(Files(path="*.txt*")),
+    ):
+        with pytest.raises(DataError, match="b.txt.gz:1: .* it seems to be KOI8-R"):
+            look()
+    (tmp_path / "b.txt.gz").unlink()
+    assert check("data=files('*.txt*')") == 1
 
 
 @pytest.mark.parametrize("path", ["none/*.txt", "."])

@@ -10,6 +10,7 @@ import pytest
 
 from bertc.diagnostics import BertcError, CannotWriteError, DataError, MissingInputError
 from bertc.storage import durable, paths
+from bertc.storage.encodings import not_utf8
 from bertc.storage.foreign import as_data_error
 from bertc.storage.json_file import read_json
 from bertc.storage.plain_file import read_bytes, read_text, size_bytes
@@ -68,6 +69,28 @@ def test_text_is_utf8_and_keeps_the_ends_of_its_lines(tmp_path: Path) -> None:
     path.write_bytes(b"a\nb\xe9")
     with pytest.raises(DataError, match=r"file:2: byte 0xe9 is not UTF-8"):
         read_text(path, 100)
+
+
+RUSSIAN = "Настоящая лицензия является свободной.\nОна даёт вам право вносить изменения.\n" * 9
+GERMAN = "Für größere Flüsse braucht man Brücken.\nSchöne Häuser stehen an der Straße.\n" * 9
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "command"),
+    [
+        ("a.txt", RUSSIAN.encode("koi8-r"), "iconv -f KOI8-R -t UTF-8 a.txt > utf8-a.txt"),
+        ("a.txt", b"a licence\n" * 999 + RUSSIAN.encode("cp1251"), "iconv -f CP1251 "),
+        ("a.txt", GERMAN.encode("latin-1"), "iconv -f ISO8859-1 "),
+        ("a.txt", RUSSIAN.encode("utf-16"), "iconv -f UTF-16 "),
+        ("a b.gz", RUSSIAN.encode("koi8-r"), "gzip -dc 'a b.gz' | iconv -f KOI8-R -t UTF-8 | gzip"),
+        ("a.txt", GERMAN.encode() + b"\xe9", "iconv -c -f UTF-8 -t UTF-8 a.txt"),
+        ("a.txt", bytes(range(128, 256)) * 9, "save the file as UTF-8"),
+    ],
+)
+def test_the_encoding_of_other_text_is_named(name: str, raw: bytes, command: str) -> None:
+    with pytest.raises(UnicodeDecodeError) as wrong:
+        raw.decode()
+    assert command in not_utf8(Path(name), raw, wrong.value.start).help
 
 
 def test_a_folder_that_was_removed_is_no_place_to_begin(

@@ -22,7 +22,7 @@ from bertc.data.layouts.columns import (
 )
 from bertc.data.layouts.documents import read_document
 from bertc.data.layouts.languages import language_of
-from bertc.data.sources.files import has_columns, matching_files
+from bertc.data.sources.files import begin_as_text, has_columns, matching_files
 from bertc.data.sources.streams import opened_stream
 from bertc.data.sources.tables import ColumnSelection, TableRow, column_names, records
 from bertc.diagnostics import DataError
@@ -120,6 +120,7 @@ def survey(name: str) -> Survey:
     if is_file(path) and _is_tagged(path):
         return _tags(str(Path(name).parent), [path])
     files = matching_files(name)
+    begin_as_text(files)
     if has_columns(files[0]):
         return _table(name, files)
     return Survey("text", name, tuple(files), _bytes(files), _beginning(files))

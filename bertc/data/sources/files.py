@@ -2,8 +2,9 @@
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from bertc.data.sources.cells import text
@@ -19,7 +20,8 @@ from bertc.data.sources.streams import (
 from bertc.data.sources.tables import ColumnNames, ColumnSelection, records
 from bertc.diagnostics import DataError, MissingColumnError, MissingInputError
 from bertc.ir.data import Files, Sentences
-from bertc.passes.inputs import instead_of
+from bertc.ir.program.complete import Complete
+from bertc.passes.inputs import instead_of, named_files
 from bertc.storage.endings import FORMATS, NO_TEXT, PACKED, no_text, suffix
 from bertc.storage.paths import files_matching
 
@@ -34,9 +36,10 @@ def open_files(corpus: Files) -> TextSource:
 
     Raises:
         MissingInputError: no file matches.
-        DataError: a file's ending is of neither text nor rows of columns.
+        DataError: a file's ending is of neither text nor rows of columns, or it is not UTF-8.
     """
     paths = matching_files(corpus.path)
+    begin_as_text(paths)
     sizes = [path.stat().st_size for path in paths]
     packed = any(path.suffix in (*PACKED, ".parquet") for path in paths)
     return TextSource(
@@ -64,6 +67,30 @@ def matching_files(name: str) -> list[Path]:
         if suffix(path) in NO_TEXT:
             raise DataError(*no_text(path))
     return paths
+
+
+def begin_as_text(paths: Iterable[Path]) -> None:
+    """Decode the beginning of each file, long before all of it is read.
+
+    Raises:
+        MissingInputError: one cannot be read.
+        DataError: one is not UTF-8, or damaged.
+    """
+    for path in paths:
+        if suffix(path) != ".parquet":
+            with opened_stream(path) as file:
+                decode(file.stream.read(SAMPLED_BYTES), path, 1, whole=False)
+
+
+def begins_as_text(program: Complete) -> None:
+    """Decode the beginning of each file of text that a program names.
+
+    Raises:
+        MissingInputError, DataError: as ``begin_as_text``.
+    """
+    corpora = dict.fromkeys(share.corpus for stage in program.stages for share in stage.data)
+    for name, _ in chain.from_iterable(map(named_files, corpora)):
+        begin_as_text(sorted(files_matching(name)))
 
 
 def has_columns(path: Path) -> bool:

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
-from bertc.data.sources.files import file_identity, has_columns, matching_files, rows
+from bertc.data.sources.files import begin_as_text, file_identity, has_columns, matching_files, rows
 from bertc.data.sources.source import Piece, TextSource
 from bertc.data.sources.streams import OpenFile, lines, opened_stream
 from bertc.diagnostics import DataError
@@ -31,6 +31,7 @@ def open_parallel(corpus: Parallel, side: int | None) -> TextSource:
                 'pairs(en="a.en", fr="a.fr") reads lines, '
                 'pairs("a.tsv", en="english", fr="french") columns',
             )
+    begin_as_text(paths)
     size_bytes = sum(path.stat().st_size for path in paths)
     return TextSource(
         name=_name(languages, wheres, corpus.path, side),

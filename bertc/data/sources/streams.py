@@ -1,5 +1,6 @@
 """Streams of files, decompressed on the way; errors name file and line."""
 
+import codecs
 import contextlib
 import gzip
 import zlib
@@ -10,6 +11,7 @@ from typing import BinaryIO, cast
 from bertc.data.sources.source import PIECE_BYTES
 from bertc.diagnostics import DataError
 from bertc.storage import plain_file
+from bertc.storage.encodings import not_utf8
 
 LONGEST_LINE_BYTES = 64 << 20
 """Longest line that is read: it has to fit in memory several times."""
@@ -94,17 +96,16 @@ def chunks(file: OpenFile) -> Iterator[bytes]:
         yield chunk
 
 
-def decode(raw: bytes, path: Path, line: int) -> str:
+def decode(raw: bytes, path: Path, line: int, *, whole: bool = True) -> str:
     """Decode UTF-8 text that starts at ``line`` of a file; drop a byte order mark on line 1.
+
+    Unless it is ``whole`` it may end within a character.
 
     Raises:
         DataError: it is not UTF-8; names the line.
     """
     try:
-        return raw.decode("utf-8-sig" if line == 1 else "utf-8")
+        text, _ = codecs.utf_8_decode(raw, "strict", whole)
     except UnicodeDecodeError as error:
-        place = line + raw.count(b"\n", 0, error.start)
-        raise DataError(
-            f"{path}:{place}: byte 0x{raw[error.start]:02x} is not UTF-8",
-            "save the file as UTF-8",
-        ) from None
+        raise not_utf8(path, raw, error.start, line) from None
+    return text.removeprefix("\ufeff") if line == 1 else text
