@@ -47,5 +47,5 @@ def sweep(
     if json:
         say(swept.outcome.as_json())
         return
-    say(swept.outcome.as_table())
+    say(swept.outcome.as_table(), err=True)
     say(swept.spec, nl=False)

@@ -1,11 +1,12 @@
 """Bytes on disk of a run: its checkpoints, and the model that it ends with."""
 
+from bertc.ir.base import Weight
+from bertc.ir.learning.optimizer import moments_of
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
 
 WEIGHT_BYTES = 4
-MOMENTS = 2
-"""Moments of each weight that checkpoints hold; rules that keep one of matrices have fewer."""
 
 
 def checkpoints_kept(resolved: Resolved) -> int:
@@ -14,15 +15,35 @@ def checkpoints_kept(resolved: Resolved) -> int:
     return saved if keep == "all" else min(keep, saved)
 
 
-def checkpoint_bytes(resolved: Resolved, parameters: int) -> int:
-    """Bytes of a checkpoint: weights, moments, and the best weights or an average."""
-    beside = any(stage.patience or stage.average.kept for stage in resolved.stages)
-    return WEIGHT_BYTES * parameters * (1 + MOMENTS + beside)
+def checkpoint_bytes(resolved: Resolved) -> int:
+    """Bytes of the largest checkpoint of a run."""
+    return max(_checkpoint_bytes(resolved, stage) for stage in resolved.stages)
+
+
+def next_bytes(resolved: Resolved, step: int) -> int:
+    """Bytes of the first checkpoint after a step, and of the model that a run ends with."""
+    model = WEIGHT_BYTES * _numbers(_table(resolved, resolved.stages[-1]))
+    left = step < resolved.steps
+    return model + left * _checkpoint_bytes(resolved, resolved.trained_at(step))
 
 
 def finished_bytes(resolved: Resolved) -> int:
     """Bytes that a finished run keeps: its checkpoints and its model."""
-    sizes = (model_weights(resolved.as_in(stage)) for stage in resolved.stages)
-    parameters = max(sum(weight.numel for weight in weights) for weights in sizes)
-    checkpoints = checkpoints_kept(resolved) * checkpoint_bytes(resolved, parameters)
-    return checkpoints + WEIGHT_BYTES * parameters
+    model = max(_numbers(_table(resolved, stage)) for stage in resolved.stages)
+    return checkpoints_kept(resolved) * checkpoint_bytes(resolved) + WEIGHT_BYTES * model
+
+
+def _checkpoint_bytes(resolved: Resolved, stage: Stage) -> int:
+    """Weights, moments, and the best weights or an average."""
+    table = _table(resolved, stage)
+    moments = tuple(moments_of(stage.optimizer, table).values())
+    beside = bool(stage.patience) + stage.average.kept
+    return WEIGHT_BYTES * ((1 + beside) * _numbers(table) + _numbers(moments))
+
+
+def _table(resolved: Resolved, stage: Stage) -> tuple[Weight, ...]:
+    return model_weights(resolved.as_in(stage))
+
+
+def _numbers(weights: tuple[Weight, ...]) -> int:
+    return sum(weight.numel for weight in weights)

@@ -21,10 +21,10 @@ def try_to_write(resolved: Resolved, out: Path) -> None:
     Raises:
         CannotWriteError: if the disk has no room for the run, or the folder cannot be made.
     """
-    models = (build(resolved.as_in(stage), "meta") for stage in resolved.stages)
-    parameters = max(sum(weight.numel() for weight in model.parameters()) for model in models)
+    for stage in resolved.stages:
+        build(resolved.as_in(stage), "meta")
     # One more is there before an old one is removed.
-    needed = (1 + checkpoints_kept(resolved)) * checkpoint_bytes(resolved, parameters)
+    needed = (1 + checkpoints_kept(resolved)) * checkpoint_bytes(resolved)
     with (
         durable.writing(out, needed, elsewhere="choose another --out"),
         TemporaryDirectory(dir=existing_folder(out)) as folder,

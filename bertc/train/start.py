@@ -15,12 +15,15 @@ from bertc.host.machine import cost_on, detect
 from bertc.interop.folders import PROGRESS
 from bertc.ir.changing.growth import FromVectors
 from bertc.ir.program.resolved import Resolved
+from bertc.planning.disk import next_bytes
 from bertc.planning.plan import Machine, Plan
 from bertc.runs import checkpoints, metrics
 from bertc.runs.checkpoints import Checkpoint
 from bertc.runs.folder import RunFolder, identity
 from bertc.runs.lock import Lock
 from bertc.step.teachers import TokenizerText, digests, read_tokenizers, require_weights
+from bertc.storage import durable
+from bertc.storage.durable import ANOTHER_OUT
 from bertc.storage.paths import is_taken
 from bertc.train.beginning.init_from import Source, source_of
 from bertc.train.resumed_plan import plan_of
@@ -81,6 +84,7 @@ def settle(
         DataError: if there are checkpoints and every one of them is damaged; if a file of word
             vectors begins with none.
         MissingInputError: if there is no such file.
+        CannotWriteError: if the disk has no room for the next checkpoint and the model.
     """
     require_weights(resolved)
     if isinstance(resolved.run.init, FromVectors):
@@ -93,6 +97,8 @@ def settle(
     content = ranks.share(lock and lock.content())
     lock = Lock.of(content, Path("lock.json")) if content else None
     with ranks.raise_on_all():
+        if ranks.is_main:
+            _require_room(folder, resolved, checkpoint)
         if ranks.is_main and checkpoint is None:
             for task in (task for stage in resolved.stages for task in stage.tasks):
                 require_dev_parts(task)  # before a vocabulary is learned, which may take long
@@ -145,6 +151,14 @@ def _newest(folder: RunFolder, resolved: Resolved, display: Display) -> Checkpoi
             help="choose another --out",
         )
     return checkpoint
+
+
+def _require_room(folder: RunFolder, resolved: Resolved, checkpoint: Checkpoint | None) -> None:
+    """Refuse a disk without room for the next checkpoint and the model, before any step is lost."""
+    step = checkpoint.step if checkpoint else 0
+    elsewhere = ANOTHER_OUT if checkpoint else "choose another --out"
+    with durable.writing(folder.path, next_bytes(resolved, step), elsewhere):
+        pass
 
 
 def _refuse_damage(folder: RunFolder, checkpoint: Checkpoint | None) -> None:

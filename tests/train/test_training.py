@@ -433,6 +433,27 @@ def test_a_dry_run_fails_where_the_run_would(go, tiny, tmp_path, monkeypatch):
         go(tiny(), dry_run=True)
 
 
+@pytest.mark.parametrize("rule", [Adam(lr=1e-3), Muon(lr=1e-3)], ids=["adam", "muon"])
+def test_a_disk_without_room_for_the_first_checkpoint_is_refused_before_a_step(
+    go, tiny, tmp_path, monkeypatch, rule
+):
+    from bertc.diagnostics import CannotWriteError
+    from bertc.planning.disk import next_bytes
+    from bertc.storage import durable
+
+    resolved = tiny(optimizer=rule, steps=2, save_every=1)
+    go(resolved, "whole")
+    step, model = tmp_path / "whole" / "checkpoints" / "step-00000001", tmp_path / "whole" / "model"
+    saved = [*step.glob("*.safetensors"), *model.glob("*.safetensors")]
+    needed = next_bytes(resolved, 0)
+    assert needed <= sum(file.stat().st_size for file in saved) < needed + 40_000, "headers alone"
+    monkeypatch.setattr(durable, "free_bytes", lambda path: needed - 1)
+    with pytest.raises(CannotWriteError, match=f"the disk is full .{needed:,} bytes needed") as f:
+        go(resolved)
+    assert f.value.help == "make room, or choose another --out"
+    assert not RunFolder(tmp_path / "run").holds_a_run
+
+
 def test_a_held_out_loss_that_is_not_finite_is_an_error(go, tiny, monkeypatch):
     from dataclasses import replace
 
