@@ -1,4 +1,4 @@
-"""The page of the word under the cursor, and the setting whose cost is shown beside it."""
+"""The page of the word under the cursor, and the setting around it."""
 
 import re
 

@@ -11,7 +11,7 @@ from bertc.editor.hover import page_at, setting_around
 from bertc.editor.lines import TextLines
 from bertc.editor.place import place_at
 from bertc.editor.reading import Reading
-from bertc.editor.server import ANSWER_SECONDS, QUIET_SECONDS, Server
+from bertc.editor.server import QUIET_SECONDS, Server
 from bertc.editor.suggestions import suggestions
 from bertc.storage.paths import is_file, user_path
 from bertc.syntax import format_text
@@ -32,19 +32,14 @@ def suggest(ls: Server, params: types.CompletionParams) -> types.CompletionList:
     return types.CompletionList(is_incomplete=place.in_string, items=items)
 
 
-async def hover(ls: Server, params: types.HoverParams) -> types.Hover | None:
-    """The meaning of the word at a position; of a setting its cost too, once that is known."""
+def hover(ls: Server, params: types.HoverParams) -> types.Hover | None:
+    """The meaning of the word at a position."""
     uri = params.text_document.uri
     lines = ls.lines(uri)
     place = place_at(lines.text, lines.offset(params.position))
-    reading = ls.written(uri)
-    page = page_at(place, reading)
+    page = page_at(place, ls.written(uri))
     if not page:
         return None
-    setting = setting_around(reading, place.cursor) if place.named else None
-    if setting:
-        cost = await ls.cost_of(reading, setting)
-        page += f"\n\n{cost}" if cost else ""
     at = types.Range(lines.position(place.start), lines.position(place.end))
     return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, page), at)
 
@@ -79,10 +74,10 @@ def _beginning(path: Path) -> types.Location:
     return types.Location(path.absolute().as_uri(), types.Range(start, start))
 
 
-async def act(ls: Server, params: types.CodeActionParams) -> list[types.CodeAction]:
+def act(ls: Server, params: types.CodeActionParams) -> list[types.CodeAction]:
     """The helps about a range that are edits."""
     uri = params.text_document.uri
-    return list(convert.actions(await ls.known(uri), ls.lines(uri), uri, params.range))
+    return list(convert.actions(ls.checked(uri), ls.lines(uri), uri, params.range))
 
 
 def format(ls: Server, params: types.DocumentFormattingParams) -> list[types.TextEdit] | None:
@@ -144,9 +139,9 @@ def _stage_label(reading: Reading, cursor: int) -> String | None:
     return None
 
 
-def create(quiet: float = QUIET_SECONDS, patience: float = ANSWER_SECONDS) -> Server:
-    """A server that answers all requests; ``quiet`` and ``patience`` in seconds."""
-    ls = Server(quiet, patience)
+def create(quiet: float = QUIET_SECONDS) -> Server:
+    """A server that answers all requests; ``quiet`` in seconds."""
+    ls = Server(quiet)
     triggers = ["=", "(", ",", "+", "*", '"', "'", "/", "[", "{"]
     ls.feature(types.INITIALIZED)(server.initialized)
     ls.feature(types.TEXT_DOCUMENT_DID_OPEN)(server.document_opened)

@@ -4,44 +4,31 @@ import asyncio
 import gc
 import os
 from pathlib import Path
-from typing import Any
 
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
 from bertc import __version__
-from bertc.diagnostics import Span
-from bertc.editor import costs, reading
-from bertc.editor.assistant import Assistant, FailedError
-from bertc.editor.carried import carried_over
+from bertc.editor import reading
 from bertc.editor.convert import diagnostics
 from bertc.editor.lines import TextLines
 from bertc.editor.place import place_at
 from bertc.editor.reading import Reading
 from bertc.editor.suggestions import suggestions
 from bertc.storage.paths import is_folder, working_folder
-from bertc.syntax import SpecLocation
-from bertc.syntax.read.tree import Setting
 
 QUIET_SECONDS = 0.15
-"""Pause between keys after which findings are sent."""
-ANSWER_SECONDS = 0.005
-"""Time that an answer waits for what is being worked out."""
+"""Pause between keys after which a text is checked."""
 
 
 class Server(LanguageServer):
-    """A server for specs; processes beside it check texts and work out costs."""
+    """A server for specs, which checks a text once no key was pressed for ``quiet`` seconds."""
 
-    def __init__(self, quiet: float = QUIET_SECONDS, patience: float = ANSWER_SECONDS) -> None:
+    def __init__(self, quiet: float = QUIET_SECONDS) -> None:
         super().__init__("bertc", __version__, types.TextDocumentSyncKind.Full)
         self.quiet = quiet
-        self.patience = patience
         self.checking: dict[str, asyncio.Task[None]] = {}
-        self.checks, self.costing = Assistant(), Assistant()
-        self.found: dict[str, Reading] = {}
-        self.cost: asyncio.Task[str] | None = None
-        self.cost_asked: tuple[SpecLocation, Span] | None = None
 
     def text(self, uri: str) -> str:
         """The text of a document as it is in the editor."""
@@ -60,61 +47,33 @@ class Server(LanguageServer):
         """A document and its bases, unchecked."""
         return reading.as_written(self.path(uri), self.text(uri))
 
-    async def checked(self, uri: str) -> Reading:
+    def checked(self, uri: str) -> Reading:
         """A document with all that is found in it."""
-        found = await self.checks.call(reading.read_checked, self.path(uri), self.text(uri))
-        self.found[uri] = found
-        return found
-
-    async def known(self, uri: str) -> Reading:
-        """A document with all that is found in it.
-
-        If that takes longer than a moment, it has what was found before in the parts that stay.
-        """
-        check = asyncio.ensure_future(self.checked(uri))
-        if await _done(check, self.patience):
-            return check.result()
-        before = self.found.get(uri)
-        return carried_over(before, self.written(uri)) if before else self.written(uri)
-
-    async def cost_of(self, document: Reading, setting: Setting) -> str:
-        """The cost of a setting if it is known after a moment, as it is when asked for again."""
-        asked = document.place, setting.span
-        if self.cost is None or self.cost_asked != asked:
-            if self.cost:
-                self.cost.cancel()  # another question, if it has not begun
-            self.cost_asked = asked
-            self.cost = asyncio.ensure_future(self.costing.call(costs.cost_text, *asked))
-        return self.cost.result() if await _done(self.cost, self.patience) else ""
+        return reading.read_checked(self.path(uri), self.text(uri))
 
     def check_soon(self, uri: str) -> None:
-        """Check a document, and tell what is found once no key was pressed for a moment."""
+        """Check a document and send what is found, once no key was pressed for a moment."""
         if uri in self.checking:
             self.checking[uri].cancel()
         self.checking[uri] = asyncio.ensure_future(self._check(uri))
 
     async def _check(self, uri: str) -> None:
-        text, version = self.text(uri), self.workspace.get_text_document(uri).version
+        await asyncio.sleep(self.quiet)
         try:
-            document, _ = await asyncio.gather(self.checked(uri), asyncio.sleep(self.quiet))
-        except FailedError as error:  # whatever was typed, the next text is checked again
-            message = f"internal error: {error}; please report it with this text"
+            shown = diagnostics(self.checked(uri), self.lines(uri), uri)
+        except Exception as error:  # whatever was typed, the next text is checked again
+            message = f"internal error: {error!r}; please report it with this text"
             self.window_log_message(types.LogMessageParams(types.MessageType.Error, message))
             return
-        if uri in self.workspace.text_documents and self.text(uri) == text:
-            self.publish(uri, diagnostics(document, self.lines(uri), uri), version)
+        self.publish(uri, shown, self.workspace.get_text_document(uri).version)
 
     def publish(self, uri: str, found: list[types.Diagnostic], version: int | None = None) -> None:
         """Send what was found in a document."""
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, version))
 
-    async def check_all(self) -> None:
+    def check_all(self) -> None:
         """Check every open document anew, since a file has changed that it may depend on."""
         reading.forget()
-        self.cost = None
-        for assistant, forget in ((self.checks, reading.forget), (self.costing, costs.forget)):
-            if assistant.begun:
-                await assistant.call(forget)
         for uri in self.workspace.text_documents:
             self.check_soon(uri)
 
@@ -122,12 +81,6 @@ class Server(LanguageServer):
         """Make a folder the one that the paths in specs begin in, as for a command run there."""
         if folder and is_folder(folder):
             os.chdir(folder)
-
-
-async def _done(work: asyncio.Task[Any], patience: float) -> bool:
-    """True if something was worked out within ``patience`` seconds; if it only begins, never."""
-    await asyncio.wait([work], timeout=patience)
-    return work.done() and not work.cancelled() and not work.exception()
 
 
 def initialized(ls: Server, params: types.InitializedParams) -> None:
@@ -148,14 +101,14 @@ def document_changed(ls: Server, params: types.DidChangeTextDocumentParams) -> N
     ls.check_soon(params.text_document.uri)
 
 
-async def document_saved(ls: Server, params: types.DidSaveTextDocumentParams) -> None:
+def document_saved(ls: Server, params: types.DidSaveTextDocumentParams) -> None:
     """Check all documents: some may extend the one that was saved."""
-    await ls.check_all()
+    ls.check_all()
 
 
-async def files_changed(ls: Server, params: types.DidChangeWatchedFilesParams) -> None:
+def files_changed(ls: Server, params: types.DidChangeWatchedFilesParams) -> None:
     """Check all documents: a file that they name may have come or gone."""
-    await ls.check_all()
+    ls.check_all()
 
 
 def document_closed(ls: Server, params: types.DidCloseTextDocumentParams) -> None:
@@ -163,5 +116,4 @@ def document_closed(ls: Server, params: types.DidCloseTextDocumentParams) -> Non
     uri = params.text_document.uri
     if task := ls.checking.pop(uri, None):
         task.cancel()
-    ls.found.pop(uri, None)
     ls.publish(uri, [])

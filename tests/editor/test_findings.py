@@ -1,8 +1,5 @@
 """What check finds, as an editor shows it: the same places, and helps that are edits."""
 
-import asyncio
-import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -10,12 +7,10 @@ from lsprotocol import types
 from pygls.workspace import PositionCodec
 
 from bertc.diagnostics import Source, Span, codes
-from bertc.editor.assistant import Assistant, FailedError
-from bertc.editor.carried import carried_over
 from bertc.editor.convert import actions, diagnostics
 from bertc.editor.grammars import files
 from bertc.editor.lines import TextLines
-from bertc.editor.reading import Reading, as_written, forget, read_checked
+from bertc.editor.reading import Reading, forget, read_checked
 
 URI = "file:///mine.bertc"
 EVERYWHERE = types.Range(types.Position(0, 0), types.Position(10**6, 0))
@@ -76,43 +71,6 @@ def test_a_help_in_two_alternatives_is_two_actions() -> None:
         "hidden = 384\nheads=8\n",
         "hidden = 384\nheads=12\n",
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "left"),
-    [
-        ("hidden = 384\nheads = 10\nsteps = 200\nlayers = x\n", ["E201", "E108"]),
-        ("# mine\nhidden = 384\nheads = 11\nsteps = 1\nlayers = x\n", ["E108"]),
-        ("hidden = 384\nheads = 10\nsteps = 1\nlayers = xy\n", ["E201"]),
-        ("", []),
-    ],
-)
-def test_findings_stay_where_nothing_was_typed(text: str, left: list[str]) -> None:
-    before = read_checked(Path("mine.bertc"), "hidden = 384\nheads = 10\nsteps = 1\nlayers = x\n")
-    assert [each.code for each in before.findings] == ["E108", "E201"]
-    after = carried_over(before, as_written(Path("mine.bertc"), text))
-    assert sorted(each.code for each in after.findings) == sorted(left)
-    for found in after.findings:
-        assert found.span is not None
-        assert found.span.text == next(
-            each.span.text for each in before.findings if each.span and each.code == found.code
-        )
-        assert found.span.source.text == text
-
-
-def test_what_works_beside_the_server_is_begun_again_when_it_is_killed() -> None:
-    async def session() -> None:
-        assistant = Assistant()
-        first = await assistant.call(os.getpid)
-        assert first == await assistant.call(os.getpid) != os.getpid()
-        with pytest.raises(FailedError, match="invalid literal"):
-            await assistant.call(int, "x")
-        with pytest.raises(FailedError, match="ended by SIGKILL"):
-            await assistant.call(signal.raise_signal, signal.SIGKILL)
-        assert await assistant.call(os.getpid) not in (first, os.getpid())
-        assistant.end()
-
-    asyncio.run(session())
 
 
 def test_what_a_base_has_is_shown_at_extends_and_mended_here(tmp_path: Path) -> None:
