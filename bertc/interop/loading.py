@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from bertc.diagnostics import DataError, MissingInputError
+from bertc.interop.belonging import refuse_strangers
 from bertc.interop.folders import (
     PRUNED,
     RESOLVED,
@@ -61,6 +62,7 @@ def read_checkpoint(
         MissingInputError: if there is none; tells of those there are.
         DataError: if it is damaged.
     """
+    refuse_strangers(folder)
     number, checkpoint = checkpoint_of(folder, step)
     if not _is_sound(checkpoint):
         raise DataError(f"the weights of {checkpoint} are damaged", help="name another step")
@@ -86,6 +88,7 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
         refuse_several(folder)
         imported = import_model(folder)
         return imported.resolved, imported.tensors
+    refuse_strangers(folder)
     if newest := _newest_checkpoint(folder / "checkpoints"):
         step, checkpoint = newest
         resolved = read_reached(folder, checkpoint)

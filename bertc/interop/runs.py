@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bertc.data import vocabulary_of
+from bertc.interop.belonging import write_digests
 from bertc.interop.config import read_config
 from bertc.interop.exporting import Exported, export_model
 from bertc.interop.folder import replacing
@@ -88,4 +89,5 @@ def import_run(folder: Path, run: Path) -> ImportedRun:
             imported.resolved, imported.tensors, tokenizer, fresh / "model",
             prefer=layout, kept=kept_settings(folder / "config.json"),
         )  # fmt: skip
+        write_digests(fresh, model=0)
     return ImportedRun(run, imported)

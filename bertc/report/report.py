@@ -7,6 +7,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from bertc.diagnostics import BertcError, several
+from bertc.interop.belonging import refuse_strangers
 from bertc.report.cost import cost_section
 from bertc.report.curves import RunCurves, curves_section
 from bertc.report.grid import grid_section, is_grid
@@ -91,7 +92,7 @@ class _Read:
 
 def _read(path: Path) -> _Read:
     folder = RunFolder(path)
-    resolved, lines = folder.read_resolved(), metrics.read(folder.metrics)
+    resolved, lines = folder.read_resolved(), folder.read_metrics()
     return _Read(run_of(folder, resolved, lines), lines)
 
 
@@ -103,6 +104,7 @@ def _searches(folders: Sequence[Path], found: Sequence[_Read]) -> list[Path]:
 
 def _of_one(read: _Read, parent_of: Callable[[Path], Parent | None], examples: int) -> str:
     run = read.run
+    refuse_strangers(run.folder)
     folder, cache = RunFolder(run.folder), cache_folder()
     sections = [
         section("Spec", lambda: spec_section(folder, parent_of(run.folder))),

@@ -56,7 +56,7 @@ def curves(folder: Path) -> Curves:
         MissingInputError, DataError: if its files cannot be read, or are damaged.
     """
     run = RunFolder(folder)
-    return curves_of(run, run.read_resolved(), metrics.read(run.metrics))
+    return curves_of(run, run.read_resolved(), run.read_metrics())
 
 
 def curves_of(run: RunFolder, resolved: Resolved, lines: Sequence[metrics.Line]) -> Curves:

@@ -8,6 +8,7 @@ attempts.jsonl   each time it was started or resumed
 spent.jsonl      where its time went, and its peak memory
 failed.txt       why it ended, if by an error; until it goes on
 trackers/        what each tracker was sent
+digests.json     sha256 of the files of tokenizer/ and model/
 resolved-N.json  the program until N steps, of a run that went on for more
 pruned.json      the program of what is left, of a run that removed heads or neurons
 """
@@ -26,6 +27,7 @@ from bertc.diagnostics import (
     StoppedError,
     UsageError,
 )
+from bertc.interop.belonging import refuse_strangers
 from bertc.interop.folders import (
     PRUNED,
     RESOLVED,
@@ -34,6 +36,7 @@ from bertc.interop.folders import (
     refuse_several,
 )
 from bertc.ir.program.resolved import Resolved
+from bertc.runs import metrics
 from bertc.runs.changes import refuse_another_program
 from bertc.runs.following import FollowedFiles
 from bertc.runs.lock import Lock
@@ -160,6 +163,17 @@ class RunFolder(FollowedFiles):
             MissingInputError, DataError: if it cannot be read, or is damaged.
         """
         return Lock.read(self.lock) if is_taken(self.lock) else None
+
+    def read_metrics(self) -> list[metrics.Line]:
+        """Read the lines of metrics.
+
+        Raises:
+            MissingInputError: if they cannot be read.
+            DataError: if a line is damaged, or they are of another run than the checkpoints.
+        """
+        lines = metrics.read(self.metrics)
+        refuse_strangers(self.path, files=False)
+        return lines
 
     def refuse_disorder(self) -> None:
         """Refuse a folder with parts that the run could not read or write.

@@ -45,7 +45,7 @@ def line_of(raw: bytes, kind: TypeAdapter[LineT], place: str) -> LineT:
         part = ".".join(map(str, first["loc"]))
         what = f"{part} is missing or not what a run writes" if part else "it is no JSON object"
         raise DataError(
-            f"{place} is damaged: {what}", help="restore a copy, or remove the line"
+            f"{place} is damaged: {what}", help="restore a copy, or remove the file"
         ) from None
 
 

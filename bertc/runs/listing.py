@@ -217,7 +217,7 @@ def _package(name: str) -> Any:
 
 def _listed(path: Path) -> Listed:
     folder = RunFolder(path)
-    resolved, lines = folder.read_resolved(), metrics.read(folder.metrics)
+    resolved, lines = folder.read_resolved(), folder.read_metrics()
     run = run_of(folder, resolved, lines)
     return Listed(
         folder=path,

@@ -1,5 +1,6 @@
 """metrics.jsonl: the metrics of a run, one JSON object a line."""
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable
@@ -89,7 +90,10 @@ class Metrics:
         """Open ``path`` and cut it back to its first ``keep_bytes``, whole lines only."""
         self._path = path
         self._file = open(path, "ab+")  # noqa: SIM115 - closed by __exit__
-        self._file.truncate(whole_lines(path, keep_bytes))
+        keep_bytes = whole_lines(path, keep_bytes)
+        self._file.truncate(keep_bytes)
+        self._file.seek(0)
+        self._digest = hashlib.sha256(self._file.read())
 
     def __enter__(self) -> Self:
         return self
@@ -107,6 +111,7 @@ class Metrics:
         with durable.writing(self._path, len(text)):
             self._file.write(text)
             self._file.flush()
+        self._digest.update(text)
 
     def synced_bytes(self) -> int:
         """The length of the file in bytes, after fsync."""
@@ -114,6 +119,11 @@ class Metrics:
             os.fsync(self._file.fileno())
             durable.sync(self._path.parent)
         return self._path.stat().st_size
+
+    @property
+    def sha256(self) -> str:
+        """sha256 of the file."""
+        return self._digest.hexdigest()
 
 
 class NoMetrics:
@@ -131,6 +141,11 @@ class NoMetrics:
     def synced_bytes(self) -> int:
         """0, because there is no file."""
         return 0
+
+    @property
+    def sha256(self) -> str:
+        """Empty, because there is no file."""
+        return ""
 
 
 def read(path: Path, limit_bytes: int | None = None) -> list[Line]:

@@ -133,7 +133,7 @@ def read_run(path: Path) -> Run:
         DataError: if its files are damaged.
     """
     folder = RunFolder(path)
-    return run_of(folder, folder.read_resolved(), metrics.read(folder.metrics))
+    return run_of(folder, folder.read_resolved(), folder.read_metrics())
 
 
 def run_of(folder: RunFolder, resolved: Resolved, lines: Sequence[metrics.Line]) -> Run:

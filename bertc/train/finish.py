@@ -7,6 +7,7 @@ from torch import Tensor
 
 from bertc.distributed.engines import gathered
 from bertc.evaluation.held_out import Evaluation
+from bertc.interop.belonging import write_digests
 from bertc.interop.exporting import export_model
 from bertc.interop.pruned import without_removed
 from bertc.runs import metrics
@@ -58,7 +59,9 @@ def _write(session: Session, tensors: dict[str, Tensor]) -> tuple[str, ...]:
         folder.write_pruned(resolved)
         left = sum(tensor.numel() for tensor in tensors.values())
         removal = (f"{left:,} of {whole:,} parameters are left ({left / whole:.1%})",)
+    write_digests(folder.path)  # of the model none: a kill may leave the old one or the new
     exported = export_model(resolved, tensors, session.corpus.vocabulary, folder.model)
+    write_digests(folder.path, model=session.progress.step)
     plot(metrics.read(folder.metrics), folder.plot)
     return (*removal, *exported.notes)
 

@@ -1,22 +1,30 @@
 """The lock of a run: written where it begins, compared where it goes on."""
 
 from dataclasses import asdict
+from typing import Any
 
 import torch
 
 from bertc.data.contents import contents
 from bertc.host.display import Display
+from bertc.interop.belonging import ORIGIN, write_digests
 from bertc.runs import changes
 from bertc.runs.folder import RunFolder
 from bertc.runs.lock import Lock, versions
 from bertc.storage import durable
 from bertc.train.start import Outside, Start
 
+READ_AGAIN = ("data", "teachers")
+"""Digests of what a run that goes on reads anew; the rest its checkpoint has taken in."""
+
 
 def write_or_check_lock(
     start: Start, outside: Outside, folder: RunFolder, spec_text: str, display: Display
-) -> None:
-    """Write the lock file at the first start; on resume, check data and weights against it."""
+) -> dict[str, Any]:
+    """Write the lock file at the first start; on resume, check data and weights against it.
+
+    Returns its digests, which checkpoints repeat.
+    """
     resolved, corpus, lock, source = start.resolved, start.corpus, outside.lock, outside.source
     if not folder.holds_a_run:
         # Only now: a first try whose text cannot be read must not claim the folder.
@@ -38,14 +46,20 @@ def write_or_check_lock(
         with durable.writing(folder.tokenizer):
             corpus.vocabulary.save(folder.tokenizer)
             durable.sync_all(folder.tokenizer)
-        _lock(start, outside).write(folder.lock)
+        write_digests(folder.path)
+        lock = _lock(start, outside)
+        lock.write(folder.lock)
     for text in source.lines() if source else ():
         display.note(text)
+    return {name: lock.content()[name] for name in ORIGIN}
 
 
 def _lock(start: Start, outside: Outside) -> Lock:
-    """The lock of this run: everything beside the program that decides its result."""
-    return Lock(
+    """The lock of this run: everything beside the program that decides its result.
+
+    Where a checkpoint is there and the lock was removed, it repeats the checkpoint's digests.
+    """
+    lock = Lock(
         resolved=start.resolved.fingerprint(),
         data=start.corpus.fingerprint,
         contents={name: (*content,) for name, content in contents(start.corpus).items()},
@@ -56,3 +70,9 @@ def _lock(start: Start, outside: Outside) -> Lock:
         machine=asdict(start.machine),
         versions=versions(),
     )
+    before = outside.checkpoint.facts.get("origin", {}) if outside.checkpoint else {}
+    pairs = {n: (before.get(n, now), now) for n, now in lock.content().items() if n in READ_AGAIN}
+    changes.refuse(
+        [f"{ORIGIN[n]}: {old} -> {new}" for n, (old, new) in pairs.items() if old != new]
+    )
+    return lock.model_copy(update={name: before[name] for name in ORIGIN if name in before})

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,7 +27,7 @@ from bertc.storage import durable
 from bertc.trackers.beside import alongside
 from bertc.train.lock import write_or_check_lock
 from bertc.train.session import Session, laid_out
-from bertc.train.start import Start
+from bertc.train.start import Outside, Start
 from bertc.train.state import Progress, State, begin, restore
 
 
@@ -41,10 +42,7 @@ def open_session(
     """
     resolved, plan, outside = start.resolved, start.plan, start.outside
     checkpoint = outside.checkpoint if outside else None
-    if outside:
-        checkpoints.remove_unfinished(folder.checkpoints)
-        write_or_check_lock(start, outside, folder, spec_text, display)
-        _note_duration(resolved, outside.cost, display)
+    origin = _begun(start, outside, folder, spec_text, display) if outside else {}
     device = torch.device(plan.device)
     restored = restore(checkpoint, resolved) if checkpoint else None
     progress = Progress.of(ranks.share(asdict(restored.progress if restored else Progress())))
@@ -80,7 +78,18 @@ def open_session(
             best=state.best if ranks.is_main else {},
             average={name: engine.shard(mean, name) for name, mean in average.items()},
             saved=ranks.share(progress.step if checkpoint else -1),
+            origin=origin,
         )
+
+
+def _begun(
+    start: Start, outside: Outside, folder: RunFolder, spec_text: str, display: Display
+) -> dict[str, Any]:
+    """Ready the folder of the run; the digests of its lock."""
+    checkpoints.remove_unfinished(folder.checkpoints)
+    origin = write_or_check_lock(start, outside, folder, spec_text, display)
+    _note_duration(start.resolved, outside.cost, display)
+    return origin
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -59,6 +60,8 @@ class Session:
     best: dict[str, Tensor]
     average: dict[str, Tensor]
     saved: int
+    origin: Mapping[str, Any]
+    """Digests of the run's lock, which checkpoints repeat; {} but in the first process."""
     measured: dict[str, Measured] = field(default_factory=dict)
     """Time and memory of a step's parts, of stages that were profiled."""
 
@@ -165,6 +168,12 @@ class Session:
             "run": self.identity,
             "stage": self.stage.name,
             "data": self.corpus.fingerprint,
+            "origin": self.origin,
+            "metrics": {
+                "step": self.progress.step,
+                "bytes": self.progress.metrics_bytes,
+                "sha256": self.metrics.sha256,
+            },
             "threads": torch.get_num_threads(),
             "versions": versions(),
         }

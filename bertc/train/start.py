@@ -6,12 +6,13 @@ from pathlib import Path
 from bertc.data import PreparedCorpus, prepare
 from bertc.data.layouts import require_dev_parts
 from bertc.data.sources.vectors import vectors_width
-from bertc.diagnostics import DataError, UsageError
+from bertc.diagnostics import DataError, ResumeRefusedError, UsageError
 from bertc.distributed.process_group import ProcessGroup
 from bertc.estimate import Estimate
 from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import Display
 from bertc.host.machine import cost_on, detect
+from bertc.interop.belonging import refuse_strangers
 from bertc.interop.folders import PROGRESS
 from bertc.ir.changing.growth import FromVectors
 from bertc.ir.program.resolved import Resolved
@@ -94,6 +95,7 @@ def settle(
         lock = folder.read_lock() if folder.holds_a_run else None
         checkpoint = _newest(folder, resolved, display)
         _refuse_damage(folder, checkpoint)
+        refuse_strangers(folder.path, ResumeRefusedError)
     content = ranks.share(lock and lock.content())
     lock = Lock.of(content, Path("lock.json")) if content else None
     with ranks.raise_on_all():

@@ -27,8 +27,8 @@ def make(place: Path, train: Callable[[list[str]], None]) -> None:
     place.mkdir(parents=True)
     os.chdir(place)
     draw = random.Random(7)
-    _write_text(place, draw)
-    _write_tables(place, draw)
+    write_text(place, draw)
+    write_tables(place, draw)
     train(["train", TEXT, "--out", "done"])
     train(["train", f"init='done/model' {TASK} seq=32 batch=4 steps=4 device=cpu", "--out", "task"])
     shutil.copytree("done/model", "hf")
@@ -38,8 +38,8 @@ def make(place: Path, train: Callable[[list[str]], None]) -> None:
     train(["train", AUGMENTED, "--out", "augmented", "--dry-run"])
     train(["train", TAUGHT, "--out", "taught"])
     train(["export", "task", "--onnx", "onnx"])
-    _halve(place / "done", place / "half")
-    _halve(place / "taught", place / "taught")
+    halve(place / "done", place / "half")
+    halve(place / "taught", place / "taught")
     _write_sets(place, draw)
 
 
@@ -47,7 +47,8 @@ def _sentence(draw: random.Random) -> str:
     return " ".join(draw.choices(WORDS, k=draw.randint(4, 9))).capitalize() + "."
 
 
-def _write_text(place: Path, draw: random.Random) -> None:
+def write_text(place: Path, draw: random.Random) -> None:
+    """Write a text of forty documents."""
     documents = ["\n".join(_sentence(draw) for _ in range(6)) for _ in range(40)]
     (place / "text.txt").write_text("\n\n".join(documents) + "\n")
 
@@ -56,7 +57,8 @@ def _rows(draw: random.Random, count: int) -> list[tuple[str, str]]:
     return [(_sentence(draw), draw.choice(["good", "bad"])) for _ in range(count)]
 
 
-def _write_tables(place: Path, draw: random.Random) -> None:
+def write_tables(place: Path, draw: random.Random) -> None:
+    """Write tables of labelled texts, in every layout."""
     import pyarrow
     from pyarrow import parquet
 
@@ -71,7 +73,7 @@ def _write_tables(place: Path, draw: random.Random) -> None:
         parquet.write_table(pyarrow.table(columns), place / f"{name}.parquet")
 
 
-def _halve(whole: Path, half: Path) -> None:
+def halve(whole: Path, half: Path) -> None:
     """A run that was stopped: two checkpoints, no model yet."""
     if half != whole:
         shutil.copytree(whole, half)

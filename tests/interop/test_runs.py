@@ -169,7 +169,7 @@ def test_a_folder_becomes_a_run_and_a_folder_again(cls: str, tmp_path: Path) -> 
     write_tokenizer(hf, ROBERTA_WORDS if cls.startswith("Roberta") else BERT_WORDS)
     assert cls[:3].lower() in import_run(hf, made).summary()
     names = {path.name for path in made.iterdir()}
-    assert names == {"spec.bertc", "resolved.json", "tokenizer", "model"}
+    assert names == {"spec.bertc", "resolved.json", "digests.json", "tokenizer", "model"}
     model = load(made)
     assert resolve(str(made / "spec.bertc")).fingerprint() == model.resolved.fingerprint()
     assert model.resolved.vocabulary.size == 97

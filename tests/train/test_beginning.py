@@ -231,8 +231,8 @@ def test_resuming_needs_the_source_only_before_the_first_checkpoint(
         with pytest.raises(BertcError):
             train(resolved, tmp_path / "late", **options)
     train(tiny(steps=5), tmp_path / "other", **options)
-    shutil.rmtree(tmp_path / "first" / "checkpoints")
-    shutil.copytree(tmp_path / "other" / "checkpoints", tmp_path / "first" / "checkpoints")
+    shutil.rmtree(tmp_path / "first")
+    shutil.copytree(tmp_path / "other", tmp_path / "first")
     with pytest.raises(ResumeRefusedError, match="the weights of init: sha256"):
         train(resolved, tmp_path / "early", resume=True, **options)
     train(resolved, tmp_path / "late", resume=True, **options)

@@ -92,8 +92,8 @@ def test_another_teacher_is_refused_when_the_run_goes_on(
             monkeypatch, 2, lambda: train(resolved, tmp_path / "run", cache=cache, quiet=True)
         )
     train(points(text(TOY, objective="mlm", seed="1"))[0], tmp_path / "b", cache=cache, quiet=True)
-    shutil.rmtree(tmp_path / "bert" / "checkpoints")
-    shutil.copytree(tmp_path / "b" / "checkpoints", tmp_path / "bert" / "checkpoints")
+    shutil.rmtree(tmp_path / "bert")
+    shutil.copytree(tmp_path / "b", tmp_path / "bert")
     with pytest.raises(ResumeRefusedError, match="weights of teacher"):
         train(resolved, tmp_path / "run", cache=cache, quiet=True, resume=True)
 

@@ -1,0 +1,175 @@
+"""What belongs to a run: parts of its folder that were swapped with another's. Loads no torch."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bertc.diagnostics import BertcError, DataError, MissingInputError
+from bertc.interop.folders import checkpoint_folders, checkpoint_name
+from bertc.storage import durable
+from bertc.storage.json_file import parse_json, read_json
+from bertc.storage.paths import is_file, is_folder
+from bertc.storage.plain_file import opened
+
+DIGESTS = "digests.json"
+"""sha256 of the files of ``tokenizer/`` and ``model/``, as a run wrote them."""
+ORIGIN = {
+    "resolved": "the program",
+    "data": "the text",
+    "init": "the weights of init",
+    "teachers": "the weights of teachers",
+}
+"""Fields of ``lock.json`` that checkpoints repeat, and what they are digests of."""
+EDITED = ("config.json", "README.md")
+"""Files of ``model/`` that people complete by hand."""
+_LIMIT_BYTES = 16 * 2**20
+
+
+class Stranger(NamedTuple):
+    """A part of a run folder that is of another run, and the remedy."""
+
+    what: str
+    remedy: str
+
+
+def write_digests(run: Path, model: int | None = None) -> None:
+    """Write the digests of ``tokenizer/``, and of ``model/`` as made after ``model`` steps."""
+    parts = ["tokenizer"] if model is None else ["tokenizer", "model"]
+    files = {
+        path.relative_to(run).as_posix(): durable.digest(path)
+        for part in parts
+        for path in sorted((run / part).rglob("*"))
+        if is_file(path) and path.name not in EDITED
+    }
+    content: dict[str, Any] = {"schema": 1, "files": files}
+    if model is not None and (weights := _weights_of(run / "checkpoints" / checkpoint_name(model))):
+        content["weights"] = {"step": model, "sha256": weights}
+    durable.replace(run / DIGESTS, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def refuse_strangers(run: Path, refusal: type[BertcError] = DataError, files: bool = True) -> None:
+    """Refuse a run folder with parts of another run; without ``files`` in a glance.
+
+    Raises:
+        DataError: or ``refusal``, which names the first, and the remedy.
+    """
+    for stranger in _strangers(run, files):
+        raise refusal(stranger.what, help=stranger.remedy)
+
+
+def _strangers(run: Path, files: bool) -> Iterator[Stranger]:
+    """Yield what is of another run; what older versions wrote without digests is of this one."""
+    facts = {folder: _facts(folder) for _, folder in checkpoint_folders(run / "checkpoints")}
+    if is_file(run / "lock.json") and any("origin" in known for known in facts.values()):
+        lock = read_json(run / "lock.json", _LIMIT_BYTES)
+        for folder, known in facts.items():
+            yield from _of_another_lock(folder, _mapping(known.get("origin")), lock)
+    yield from _other_metrics(run / "metrics.jsonl", facts)
+    if files and is_file(run / DIGESTS):
+        yield from _other_files(run, read_json(run / DIGESTS, _LIMIT_BYTES))
+
+
+def _of_another_lock(
+    checkpoint: Path, origin: Mapping[str, Any], lock: Mapping[str, Any]
+) -> Iterator[Stranger]:
+    differing = [
+        f"{what} ({_short(origin[name])} there, {_short(lock.get(name))} here)"
+        for name, what in ORIGIN.items()
+        if name in origin and (origin[name] or None) != (lock.get(name) or None)
+    ]
+    if differing:
+        yield Stranger(
+            f"{checkpoint} and lock.json are of different runs: {', '.join(differing)} differ",
+            "restore the one that is not of this run from a copy, or start a new run in another "
+            "--out",
+        )
+
+
+def _other_metrics(path: Path, facts: Mapping[Path, Mapping[str, Any]]) -> Iterator[Stranger]:
+    """Compare the lines until each checkpoint; one that agrees is enough.
+
+    A run that passed over a damaged checkpoint has written other lines since, and one whose
+    lines were removed begins after it.
+    """
+    known = [_mapping(each["metrics"]) for each in facts.values() if "metrics" in each]
+    if known and is_file(path) and _first_step(path) <= max(each.get("step", 0) for each in known):
+        pairs = [(each.get("bytes"), each.get("sha256")) for each in known]
+        if not any(isinstance(n, int) and _digest_of_first(path, n) == d for n, d in pairs):
+            yield Stranger(
+                f"{path} is not of this run: its checkpoints were written after other lines",
+                "restore it from a copy, or remove it to go on without those figures",
+            )
+
+
+def _other_files(run: Path, stated: Mapping[str, Any]) -> Iterator[Stranger]:
+    as_it_is = f"restore a copy of it, or remove {run / DIGESTS} to use it as it is"
+    for name, digest in _mapping(stated.get("files")).items():
+        path = run / name
+        if is_file(path) and _digest(path, *_age(path)) != digest:
+            yield Stranger(f"{path} is not what this run wrote", as_it_is)
+    made = _mapping(stated.get("weights"))
+    if isinstance(made.get("step"), int) and is_folder(run / "model"):
+        there = _weights_of(run / "checkpoints" / checkpoint_name(made["step"]))
+        if there and there != made.get("sha256"):
+            yield Stranger(
+                f"{run / 'model'} was made of other weights than those of step {made['step']:,}",
+                as_it_is,
+            )
+
+
+def _first_step(path: Path) -> float:
+    """The step of the first line; infinite without a line."""
+    with opened(path) as file, suppress(ValueError, TypeError):
+        return float(parse_json(file.readline(_LIMIT_BYTES), _LIMIT_BYTES).get("step", 0))
+    return math.inf
+
+
+def _digest_of_first(path: Path, count: int) -> str:
+    """sha256 of the first bytes of a file."""
+    with opened(path) as file:
+        return hashlib.sha256(file.read(max(0, count))).hexdigest()
+
+
+@cache
+def _digest(path: Path, *_: int) -> str:
+    """sha256 of a file, once for each age of it."""
+    return durable.digest(path)
+
+
+def _age(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def _facts(checkpoint: Path) -> Mapping[str, Any]:
+    return _mapping(_manifest(checkpoint).get("facts"))
+
+
+def _weights_of(checkpoint: Path) -> str:
+    """sha256 of the weights that the run evaluated, as the manifest states it; or empty."""
+    files = _mapping(_manifest(checkpoint).get("files"))
+    file = files.get("average.safetensors", files.get("weights.safetensors"))
+    return str(_mapping(file).get("sha256", ""))
+
+
+def _manifest(checkpoint: Path) -> Mapping[str, Any]:
+    """The content of a manifest; nothing of a damaged one, which others report."""
+    try:
+        return _mapping(read_json(checkpoint / "manifest.json", _LIMIT_BYTES).get("content"))
+    except (DataError, MissingInputError):
+        return {}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _short(value: Any) -> str:
+    """The beginning of a digest, or of the digests of several."""
+    texts = value.values() if isinstance(value, dict) else [value]
+    return "+".join(str(text)[:8] for text in texts) or "none"
