@@ -1,4 +1,4 @@
-"""What belongs to a run: parts of its folder that were swapped with another's. Loads no torch."""
+"""Digests of a run's parts, and the refusal of parts of another run. Loads no torch."""
 
 import hashlib
 import json
