@@ -16,6 +16,7 @@ from bertc.ir.learning.custom_task import Choose, Classify, Embed, Read, Regress
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Tagging, Task
 from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
@@ -94,7 +95,6 @@ def network_of(folder: Path) -> dict[str, Any]:
 
 def _of_config(folder: Path) -> dict[str, Any]:
     from bertc.interop.config import read_config
-    from bertc.interop.families import family_named
     from bertc.interop.program import to_program
 
     config = read_config(folder / "config.json")
@@ -104,7 +104,7 @@ def _of_config(folder: Path) -> dict[str, Any]:
         del found["languages"]
     if config.model_type in get_args(HfLayout):  # several layouts are of such a network
         found["layout"] = config.model_type
-    return {**found, "recipe": family_named(config.model_type).recipe}
+    return found
 
 
 def _of_run(resolved: Resolved) -> dict[str, Any]:
@@ -127,20 +127,34 @@ def _system(resolved: Resolved) -> System:
     if tasks or encoder.causal or recipe != type(resolved.run).model_fields["recipe"].default:
         return recipe
     own = (objective for stage, objective in terms if stage.learner(objective).name == MAIN)
-    if known := next((each.system for each in own if each.system), None):
+    attention: System | None = encoder.attention.system if isinstance(encoder, Encoder) else None
+    known = attention or next((term.system for term in own if term.system), None)
+    if known:
         return known
-    if not isinstance(encoder, Encoder):
-        return recipe
-    if not encoder.norm.of_layers.affine:
+    if isinstance(encoder, Encoder):
+        return _most_like(encoder, resolved.vocabulary.kind)
+    return recipe
+
+
+def _most_like(encoder: Encoder, vocabulary: str) -> System:
+    """The system that a network looks like."""
+    positions, norm = encoder.positions, encoder.norm
+    if not norm.of_layers.affine:
         return "stackingbert"
-    if encoder.positions.kind == "rotary" and encoder.norm.kind != "post":
-        return "eurobert" if encoder.norm.function == "rms" else "modernbert"
+    if positions.kind == "alibi":
+        return "mosaicbert"
+    if isinstance(positions, RotaryPositions):
+        if norm.kind == "post":
+            return "nomic"
+        if norm.function != "rms":
+            return "modernbert"
+        return "neobert" if positions.pairs == "interleaved" else "eurobert"
     alone = not encoder.segments and not encoder.causal and not encoder.attention.knows_distances
     if encoder.languages or (alone and encoder.head.kind == "linear"):
         return "xlm"
     if len(set(encoder.attention_owner)) < len(encoder.layers):
         return "albert"
-    return "roberta" if resolved.vocabulary.kind == "bpe" else "bert"
+    return "roberta" if vocabulary == "bpe" or positions.offset else "bert"
 
 
 def _read_of(settings: Mapping[str, Given]) -> dict[str, Given]:

@@ -35,6 +35,7 @@ ROOMS = (
     "passes.settings",
     "passes.teaching",
     "passes.changing",
+    "passes.published",
     "passes",
     "estimate.machines",
     "estimate",

@@ -47,7 +47,8 @@ def to_program(
     text = tuple(kind.of_head(beside) for name, kind in PRETRAINING.items() if name in parts)
     _check(family, config, text, folder / "config.json")
     settings = _network(family, config, text, "pooler" in parts) | {
-        "vocab": _vocabulary(family, config.vocab_size, folder, tokenizer)
+        "vocab": _vocabulary(family, config.vocab_size, folder, tokenizer),
+        "recipe": family.recipe,
     }
     if positions := beside.get(f"{MAIN}.{DECODER}.weight"):
         settings["head"] = TransformHead(decoder=positions[0])
@@ -56,15 +57,14 @@ def to_program(
         settings["objective"] = tuple(Term(objective=one) for one in text)
     else:
         del settings["generator"]
-        settings |= _tuning(family, tasks)
+        settings |= _tuning(tasks)
     stages: tuple[StageGiven, ...] = ()
     if text and tasks:
         pretrained = {
             "objective": settings.pop("objective"),
             "generator": settings.pop("generator"),
         }
-        tuned = {**_tuning(family, tasks), "seq": settings["seq"]}
-        settings["recipe"] = tuned.pop("recipe")
+        tuned = {**_tuning(tasks), "seq": settings["seq"]}
         stages = (StageGiven("pretrained", _given(pretrained)), StageGiven("tuned", _given(tuned)))
     return Program(folder.absolute().name, _given(settings), stages)
 
@@ -86,12 +86,11 @@ def _given(settings: Mapping[str, Any]) -> dict[str, Given]:
     return {name: Given(value, Origin("written")) for name, value in settings.items()}
 
 
-def _tuning(family: Family[Any], tasks: tuple[AnyTask, ...]) -> dict[str, Any]:
+def _tuning(tasks: tuple[AnyTask, ...]) -> dict[str, Any]:
     """Settings of a task stage, with a number of steps, since examples are not there to count."""
     return {
         "objective": tuple(Term(objective=task) for task in tasks),
         "steps": STEPS,
-        "recipe": family.recipe,
     }
 
 

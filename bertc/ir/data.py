@@ -1,5 +1,6 @@
 """Sources of text, row formats, and the mixing of languages."""
 
+from operator import not_
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -147,9 +148,13 @@ class Blocks(Node):
 
 
 class DocSentences(Node):
-    """Whole sentences of one document, as many as fit (RoBERTa 4.2, SpanBERT as released)."""
+    """Whole sentences of one document, as many as fit (RoBERTa 4.2, SpanBERT as released).
+
+    With ``cut`` a row is the beginning of a document, up to its last token, and the rest is lost.
+    """
 
     kind: Literal["doc-sentences"] = "doc-sentences"
+    cut: Annotated[bool, Field(exclude_if=not_)] = False
 
 
 class SingleSegment(Node):

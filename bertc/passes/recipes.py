@@ -14,21 +14,27 @@ from bertc.ir.network.head import POOLINGS
 from bertc.ir.program.settings import STAGE_SETTINGS
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.ir.terms.node import System
-from bertc.passes.published import Recipe, recipe, task_arguments
+from bertc.passes.published.recipe import Recipe
+from bertc.passes.published.systems import TaskArguments, recipe, task_arguments
 from bertc.passes.settings.fixes import fix
 from bertc.passes.settings.stages import asks_about_pairs
 
 
 class _Published(NamedTuple):
-    """The system, width and body whose recipe a task follows."""
+    """The system, size and body whose recipe a task follows."""
 
     system: System
     hidden: int
+    layers: int
     body: str
 
     def of(self, task: Task) -> Recipe:
         """The recipe for a task."""
-        return recipe(self.system, self.hidden, task, self.body)
+        return recipe(self.system, self.hidden, task, self.body, self.layers)
+
+    def arguments(self, task: Task) -> TaskArguments:
+        """Arguments of a task."""
+        return task_arguments(self.system, task, self.hidden, self.layers)
 
     @property
     def whose(self) -> str:
@@ -42,26 +48,26 @@ def as_published(program: Program) -> Program:
     ``recipe=electra task=glue(mrpc, "glue/MRPC")`` becomes ``... both_orders=true``. A task without
     training files, such as that of an imported head, stays as it was learned.
     """
-    system = _system(program)
-    stages = (replace(stage, settings=_argued(stage.settings, system)) for stage in program.stages)
-    return replace(program.with_settings(_argued(program.settings, system)), stages=tuple(stages))
+    theirs = _published(program)
+    stages = (replace(stage, settings=_argued(stage.settings, theirs)) for stage in program.stages)
+    return replace(program.with_settings(_argued(program.settings, theirs)), stages=tuple(stages))
 
 
-def _argued(settings: Mapping[str, Given], system: System) -> dict[str, Given]:
+def _argued(settings: Mapping[str, Given], published: _Published) -> dict[str, Given]:
     given = settings.get("objective")
     if given is None:
         return dict(settings)
-    terms = tuple(_as_theirs(term, system) for term in given.value)
+    terms = tuple(_as_theirs(term, published) for term in given.value)
     return {**settings, "objective": Given(terms, given.origin)}
 
 
-def _as_theirs(term: Term, system: System) -> Term:
+def _as_theirs(term: Term, published: _Published) -> Term:
     task = term.objective
     if not isinstance(task, Task) or not getattr(task, "train", True):
         return term
     open_ = {
         name: value
-        for name, value in task_arguments(system, task).items()
+        for name, value in published.arguments(task).items()
         if name not in task.model_fields_set
     }
     return term.model_copy(update={"objective": task.model_copy(update=open_)}) if open_ else term
@@ -76,10 +82,7 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
     only the written arguments win: ``optimizer=adamw(lr=1e-4)`` is the recipe's with another rate.
     """
     program = as_published(program)
-    system = _system(program)
-    size = program.settings["hidden"].value if "hidden" in program.settings else 768
-    body = program.settings["body"].value.kind if "body" in program.settings else "transformer"
-    published = _Published(system, size, body)
+    published = _published(program)
     positions = program.settings.get("positions")
     room = positions.value.room if positions else None
     stages = []
@@ -121,10 +124,11 @@ def _with_their_pooler(program: Program, published: _Published) -> Program:
     return program.with_settings({"pooler": Given(whole.pop(), origin)})
 
 
-def _system(program: Program) -> System:
-    given = program.settings.get("recipe")
-    system: System = given.value if given else "bert"
-    return system
+def _published(program: Program) -> _Published:
+    settings = {name: given.value for name, given in program.settings.items()}
+    body = settings["body"].kind if "body" in settings else "transformer"
+    hidden, layers = settings.get("hidden", 768), settings.get("layers", 12)
+    return _Published(settings.get("recipe", "bert"), hidden, layers, body)
 
 
 def _tasks(objective: Given) -> list[Task]:

@@ -251,9 +251,14 @@ def admit(folder: RunFolder, resolved: Resolved, resume: bool) -> None:
 
 
 def identity(resolved: Resolved) -> str:
-    """The fingerprint of what a run computes: without settings that fit it to devices, or log."""
+    """The fingerprint of what a run computes.
+
+    Without settings that fit it to devices, log, and the recipe, which its settings follow already.
+    """
     stages = tuple(stage.model_copy(update={"microbatch": 0}) for stage in resolved.stages)
-    run = resolved.run.model_copy(update={"recompute": "auto", "strategy": "auto", "log": "none"})
+    run = resolved.run.without_recipe.model_copy(
+        update={"recompute": "auto", "strategy": "auto", "log": "none"}
+    )
     return resolved.model_copy(update={"stages": stages, "run": run}).fingerprint()
 
 

@@ -246,6 +246,18 @@ def test_doc_sentences_are_whole_and_lose_nothing() -> None:
     assert all(row[-1] in ends for row in made)
 
 
+def test_rows_of_cut_documents_are_their_beginnings() -> None:
+    tokens = corpus(longest=80)
+    fitting = Fitting(30, random.Random(0))
+    how = Arrangement(DocSentences(cut=True), "none", 32, 0, 0)
+    (block,) = _blocks(tokens, how, fitting)
+    begins = tokens.sentences[tokens.documents[:-1]]
+    sizes = tokens.sentences[tokens.documents[1:]] - 1 - begins
+    assert (block["a"] == begins).all()
+    assert (block["a_length"] == np.minimum(sizes, 30)).all()
+    assert fitting.lost == np.maximum(sizes - 30, 0).sum()
+
+
 def test_single_segments_are_runs_of_one_document() -> None:
     tokens = corpus()
     made = list(runs(tokens, SingleSegment(), 32))

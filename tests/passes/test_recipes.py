@@ -9,16 +9,22 @@ import bertc
 from bertc.api import points
 from bertc.diagnostics import Diagnostics, SpecError
 from bertc.external import network_of
+from bertc.interop.families import FAMILIES, family_for
+from bertc.interop.families.family import Obstacle
 from bertc.ir.learning.answer import Conditioned, Plain
 from bertc.ir.learning.custom_task import Choose, Read
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.node import System
 from bertc.passes import resolve
-from bertc.passes.published import recipe
+from bertc.passes.published.systems import recipe
+from bertc.runs.folder import identity
 from bertc.syntax import load
+from tests.shipped import PRETRAINING, PROGRAMS
 
 SYSTEMS = get_args(System)
+GRIDS = [name for name, programs in PROGRAMS.items() if len(programs) > 1]
+FAMILY_RECIPES = {family.model_type: family.recipe for family in FAMILIES}
 RTE = 'task=glue(rte, data="glue/RTE", examples=2490)'
 
 
@@ -35,6 +41,12 @@ RTE = 'task=glue(rte, data="glue/RTE", examples=2490)'
         ("spanbert", "rte", (2e-5, 32, 128, {"epochs": 10.0})),
         ("xlm", "rte", (2.5e-5, 8, 256, {"epochs": 250.0})),
         ("stackingbert", "rte", (3e-5, 16, 384, {"epochs": 4.0})),
+        ("mosaicbert", "mnli", (5e-5, 48, 256, {"epochs": 3.0})),
+        ("mosaicbert", "rte", (1e-5, 16, 256, {"epochs": 3.0})),
+        ("modernbert", "mnli", (5e-5, 64, 256, {"epochs": 2.0})),
+        ("nomic", "rte", (3e-5, 16, 128, {"epochs": 10.0})),
+        ("neobert", "rte", (1e-5, 8, 1024, {"epochs": 10.0})),
+        ("deberta", "mnli", (1.5e-5, 64, 256, {"epochs": 3.0, "pooler": "gelu"})),
     ],
 )
 def test_published_figures(family, task, figures):
@@ -142,22 +154,53 @@ def test_what_a_task_leaves_open_is_as_its_authors_had_it(family, task, wanted):
     assert {name: getattr(found, name) for name in wanted} == wanted
 
 
-@pytest.mark.parametrize(
-    ("name", "family"),
-    [
-        ("mbert", "bert"), ("roberta-base", "roberta"), ("albert-base", "albert"),
-        ("electra-small", "electra"), ("xlnet-base", "xlnet"), ("spanbert-base", "spanbert"),
-        ("xlm-15", "xlm"), ("xlm-en", "xlm"), ("bert-stacked", "stackingbert"),
-        ("distilbert", "distilbert"),
-        ("modernbert-base", "modernbert"), ("ettin-17m", "modernbert"),
-        ("eurobert-210m", "eurobert"), ("nomic-bert", "bert"),
-        ("gpt-small", "bert"), ("transformer-xl", "bert"),
-        ("extends bert-mini recipe=electra", "electra"),
-    ],
-)  # fmt: skip
-def test_a_run_is_tuned_as_the_system_that_it_is_most_like(name, family, tmp_path):
-    (tmp_path / "resolved.json").write_text(bertc.resolve(name).model_dump_json())
-    assert network_of(tmp_path)["recipe"] == family
+ASKED_OF_A_FOLDER = {"spanbert": "bert"}
+"""Systems whose folders say no more than that they are another's."""
+SAID_ALONE = ("distilbert", "ettin-decoder")
+"""Specs with recipes that their networks do not show."""
+
+
+@pytest.mark.parametrize("name", sorted(set(PRETRAINING) - set(GRIDS)))
+def test_a_spec_its_run_and_its_folder_have_one_recipe(name, tmp_path):
+    (resolved,) = PROGRAMS[name]
+    (tuned,) = points(f"extends {name} {RTE}")
+    (tmp_path / "resolved.json").write_text(resolved.model_dump_json())
+    assert network_of(tmp_path)["recipe"] == tuned.run.recipe
+    family = family_for(resolved, pad=0)
+    if not isinstance(family, Obstacle):
+        theirs = ASKED_OF_A_FOLDER.get(tuned.run.recipe, tuned.run.recipe)
+        assert family.recipe == theirs
+    if not name.startswith(SAID_ALONE):  # and one that was trained before its spec said so
+        bare = resolved.model_copy(update={"run": resolved.run.without_recipe})
+        (tmp_path / "resolved.json").write_text(bare.model_dump_json())
+        assert network_of(tmp_path)["recipe"] == tuned.run.recipe
+        assert identity(bare) == identity(resolved)
+
+
+def test_systems_have_the_recipes_of_their_authors():
+    theirs = {
+        "mbert": "bert", "roberta-base": "roberta", "camembert-base": "roberta",
+        "xlm-r-large": "roberta", "albert-base": "albert", "electra-small": "electra",
+        "xlnet-base": "xlnet", "spanbert-base": "spanbert", "xlm-15": "xlm",
+        "bert-stacked": "stackingbert", "distilbert": "distilbert", "ettin-17m": "modernbert",
+        "eurobert-210m": "eurobert", "nomic-bert": "nomic", "neobert-4k": "neobert",
+        "mosaicbert-base": "mosaicbert", "deberta-v3-xsmall": "deberta", "gpt-small": "bert",
+    }  # fmt: skip
+    assert {name: points(f"extends {name} {RTE}")[0].run.recipe for name in theirs} == theirs
+    assert FAMILY_RECIPES["neobert"] == "neobert", "which transformers has no class of"
+
+
+def test_deberta_is_tuned_by_its_size():
+    sizes = {"xsmall": (4.5e-5, 0.1), "small": (4.5e-5, 0.2), "base": (1.5e-5, 0.1),
+             "large": (7e-6, 0.3)}  # fmt: skip
+    for size, (rate, dropout) in sizes.items():
+        text = f'extends deberta-v3-{size} task=glue(mnli, "a", examples=392702)'
+        (stage,) = points(text)[0].stages
+        assert (stage.optimizer.lr, stage.tasks[0].dropout) == (rate, dropout)
+        warmup = {"small": 1500, "large": 500}.get(size, 1000)
+        assert abs(stage.warmup_steps / warmup - 1) < 0.01
+    (large,) = points(f"extends deberta-v3-large {RTE}")[0].stages
+    assert (large.optimizer.lr, large.warmup_steps, large.steps) == (1e-5, 50, 467)
 
 
 @pytest.mark.parametrize("family", SYSTEMS)
@@ -268,8 +311,8 @@ def test_a_task_needs_its_examples_counted():
 def test_a_task_takes_the_network_of_a_base_and_not_its_training():
     """Of stages the deepest network; no generator, teacher, or batches that rise."""
     for name, layers, system in (
-        ("modernbert-base", 22, "modernbert"), ("bert-stacked", 12, "bert"),
-        ("electra-small", 12, "bert"), ("distilbert", 6, "distilbert"),
+        ("modernbert-base", 22, "modernbert"), ("bert-stacked", 12, "stackingbert"),
+        ("electra-small", 12, "electra"), ("distilbert", 6, "distilbert"),
     ):  # fmt: skip
         (found,) = points(f"extends {name} {RTE}")
         (stage,) = found.stages

@@ -104,6 +104,9 @@ def _blocks(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[NDAr
     if isinstance(how.format, Blocks):
         yield from _even(tokens, fitting.room)
         return
+    if how.format == DocSentences(cut=True):
+        yield from _beginnings(tokens, fitting)
+        return
     rows = _rows(tokens, how, fitting)
     while block := list(itertools.islice(rows, BLOCK_ROWS)):
         yield np.array(block, dtype=ROW)
@@ -187,6 +190,16 @@ def _even(tokens: Tokens, room: int) -> Iterator[NDArray[Any]]:
         starts = np.arange(start, min(total, start + room * BLOCK_ROWS), room)
         starts = np.minimum(starts, max(0, total - room))
         yield _running(starts, starts + room)
+
+
+def _beginnings(tokens: Tokens, fitting: Fitting) -> Iterator[NDArray[Any]]:
+    """A row for each document, of its first tokens."""
+    for begin in range(0, len(tokens.documents) - 1, BLOCK_ROWS):
+        bounds = np.array(tokens.sentences[tokens.documents[begin : begin + BLOCK_ROWS + 1]])
+        starts, ends = bounds[:-1], bounds[1:] - 1  # the separator
+        cut = np.minimum(ends, starts + fitting.room)
+        fitting.lost += int((ends - cut).sum())
+        yield _running(starts, cut)
 
 
 def _doc_sentences(tokens: Tokens, room: int) -> Iterator[Pair]:

@@ -214,7 +214,7 @@ DEBERTA = Family(
     obstacle=_obstacle,
     settings=_settings,
     config_of=_config_of,
-    recipe="bert",
+    recipe="deberta",
     vocabulary=Unigram,
     poolers={
         "gelu": {"pooler_hidden_act": "gelu"},

@@ -102,7 +102,7 @@ NEOBERT = Family(
     obstacle=lambda candidate: Obstacle("positions=rotary", "transformers has no NeoBERT"),
     settings=_settings,
     config_of=lambda encoder, tokens: {},
-    recipe="bert",
+    recipe="neobert",
     vocabulary=WordPiece,
     reshape=Reshape(joined=_in_order),
 )

@@ -197,6 +197,6 @@ NOMIC = Family(
     obstacle=_obstacle,
     settings=_settings,
     config_of=_config_of,
-    recipe="bert",
+    recipe="nomic",
     vocabulary=WordPiece,
 )

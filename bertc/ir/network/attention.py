@@ -161,6 +161,7 @@ class DisentangledAttention(AttentionNode):
     kind: Literal["disentangled"] = "disentangled"
     projects: ClassVar[bool] = True
     knows_distances: ClassVar[bool] = True
+    system: ClassVar[Literal["deberta"] | None] = "deberta"
     buckets: Annotated[int, Field(ge=4, le=100_000)] = 256  # DeBERTa-v3, position_buckets
     distance: Annotated[int, Field(ge=4, le=1_000_000)] = 512  # max_relative_positions
     positional = ("buckets", "distance")

@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from operator import not_
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -22,7 +22,8 @@ class AttentionNode(Node):
     are not needed and rows may have a memory. ``knows_directions``: rows may be reversed.
     ``clamps``: it has a ``clamp`` that evaluation may set. ``takes_positions``: positions may turn
     its queries and keys, or bias its scores. ``varying_steps``: what its module computes depends on
-    the length of a row in more than sizes.
+    the length of a row in more than sizes. ``system``: the one that introduced it, whose recipes a
+    network with it follows.
     """
 
     projects: ClassVar[bool] = False
@@ -31,6 +32,7 @@ class AttentionNode(Node):
     clamps: ClassVar[bool] = False
     takes_positions: ClassVar[bool] = False
     varying_steps: ClassVar[bool] = False
+    system: ClassVar[Literal["deberta"] | None] = None
 
     def at(self, layer: int) -> Self:
         """The attention of one layer; a kind may differ between layers."""

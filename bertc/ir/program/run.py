@@ -1,6 +1,6 @@
 """Settings of a whole run, as in a resolved program."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -52,6 +52,13 @@ class Run(Node):
     layout: HfLayout = Field(default_factory=lambda run: layout_of(run["recipe"]))
     deterministic: Literal["yes", "no"] = "no"
     log: Annotated[Log, Field(exclude_if=_is_none)] = "none"
+
+    @property
+    def without_recipe(self) -> Self:
+        """The run with no recipe, and no layout that follows from it."""
+        follows = self.layout == layout_of(self.recipe)
+        layout = layout_of("bert") if follows else self.layout
+        return self.model_copy(update={"recipe": "bert", "layout": layout})
 
     @property
     def trackers(self) -> tuple[Tracker, ...]:

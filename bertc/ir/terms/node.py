@@ -34,7 +34,7 @@ Order = Literal["none", "forward", "permuted"]
 """The order in which tokens are predicted, each from those before it; none: all at once."""
 System = Literal[
     "bert", "roberta", "albert", "electra", "xlnet", "spanbert", "xlm", "stackingbert",
-    "distilbert", "modernbert", "eurobert",
+    "distilbert", "modernbert", "eurobert", "deberta", "mosaicbert", "nomic", "neobert",
 ]  # fmt: skip
 """The systems with published fine-tuning recipes."""
 

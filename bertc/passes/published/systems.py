@@ -1,24 +1,14 @@
 """Published fine-tuning recipes of each system, as data: settings, and arguments of tasks."""
 
-from typing import Literal, Required, TypedDict, assert_never
+from typing import Literal, TypedDict, assert_never
 
 from bertc.ir.learning.answer import Conditioned
 from bertc.ir.learning.custom_task import Choose, Embed, Read, Tag
 from bertc.ir.learning.optimizer import Adam, ConstantRate, Polynomial
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Task, Xnli
-from bertc.ir.network.head import PoolerKind
 from bertc.ir.terms.node import System
-
-
-class Recipe(TypedDict, total=False):
-    """Settings of a stage, and whether the encoder has a pooler."""
-
-    optimizer: Required[Adam]
-    batch: Required[int]
-    seq: Required[int]
-    epochs: float
-    steps: int
-    pooler: PoolerKind
+from bertc.passes.published import today
+from bertc.passes.published.recipe import Recipe
 
 
 class TaskArguments(TypedDict, total=False):
@@ -31,7 +21,6 @@ class TaskArguments(TypedDict, total=False):
     dropout: float
 
 
-LARGE_HIDDEN = 1024
 ALBERT_GLUE = {  # albert/run_glue.sh: warm-up, rate, steps, batch
     "sst2": (1256, 1e-5, 20935, 32),
     "mnli": (1000, 3e-5, 10000, 128),
@@ -48,21 +37,13 @@ STACKED_GLUE = {  # StackingBERT/reproduce_glue.sh: passes, batch, rate
     "qqp": (4.0, 32, 5e-5),
     "qnli": (3.0, 32, 5e-5),
 }
-MODERNBERT_GLUE = {  # ModernBERT src/evals/glue_jobs.py: rate, decay, passes, batch
-    "mnli": (5e-5, 1e-6, 2.0, 64),
-    "rte": (1e-5, 1e-5, 3.0, 16),
-    "qqp": (3e-5, 3e-6, 5.0, 16),
-    "cola": (5e-5, 5e-6, 10.0, 32),
-    "mrpc": (8e-5, 8e-6, 10.0, 32),
-    "qnli": (1e-5, 1e-6, 10.0, 16),
-    "sst2": (3e-5, 3e-6, 3.0, 16),
-    "stsb": (3e-5, 3e-6, 10.0, 32),
-}
 SYMMETRIC = ("mrpc", "stsb", "qqp")  # StackingBERT/reproduce_glue.sh, --symmetric
 
 
-def recipe(system: System, hidden: int, task: Task, body: str = "transformer") -> Recipe:
-    """Settings for a task and hidden width, or for the most similar published task.
+def recipe(
+    system: System, hidden: int, task: Task, body: str = "transformer", layers: int = 12
+) -> Recipe:
+    """Settings for a task and a network's size, or for the most similar published task.
 
     ``pooler`` is set for systems that read the first state directly. A body other than the
     transformer has a recipe of its own.
@@ -92,14 +73,22 @@ def recipe(system: System, hidden: int, task: Task, body: str = "transformer") -
         case "distilbert":  # the paper says no rates; modeling_distilbert.py, pre_classifier
             return {**_bert(task, reads, chooses), "pooler": "relu"}
         case "modernbert":
-            return _modernbert(task, reads, chooses)
+            return today.modernbert(task, reads, chooses)
+        case "mosaicbert":
+            return today.mosaicbert(task, reads, chooses)
+        case "nomic":
+            return today.nomic(task, reads, chooses)
+        case "neobert":
+            return today.neobert()
+        case "deberta":
+            return today.deberta(task, reads, chooses, hidden, layers)
         case "eurobert":  # rates not known here; EuroBertConfig, classifier_pooling: late
             return {**_bert(task, reads, chooses), "pooler": "gelu-mean"}
         case _:
             assert_never(system)
 
 
-def task_arguments(system: System, task: Task) -> TaskArguments:
+def task_arguments(system: System, task: Task, hidden: int, layers: int) -> TaskArguments:
     """Arguments of a task for which the authors did not use the default."""
     glue = task.task if isinstance(task, Glue) else ""
     second = isinstance(task, Squad) and task.version == 2
@@ -119,6 +108,8 @@ def task_arguments(system: System, task: Task) -> TaskArguments:
             return {"dropout": 0.2}
         case "xlm" | "modernbert" | "eurobert":  # glue-xnli.py; configuration_modernbert.py
             return {"dropout": 0.0}
+        case "deberta" if task.pooled or isinstance(task, Tagging | Tag):
+            return {"dropout": today.deberta_dropout(task, hidden, layers)}
         case "stackingbert":  # fairseq_model.py, FairseqClassifierModel
             both: TaskArguments = {"both_orders": True} if glue in SYMMETRIC else {}
             return {"dropout": 0.0, **both}
@@ -191,7 +182,7 @@ def _electra(task: Task, reads: bool, chooses: bool, hidden: int) -> Recipe:
     """configure_finetuning.py; run_finetuning.py reads the first state. Choices are bertc's own:
     128 tokens would be a question alone.
     """
-    large = hidden >= LARGE_HIDDEN
+    large = hidden >= today.LARGE_HIDDEN
     rule = Adam(
         lr=5e-5 if large else 1e-4,
         warmup=0.1,
@@ -254,29 +245,6 @@ def _stackingbert(task: Task, chooses: bool) -> Recipe:
     rule = Adam(lr=lr, warmup=0.1, decay_exempt="none", clip=0.0)
     seq = 512 if chooses else 384
     return {"optimizer": rule, "batch": batch, "seq": seq, "epochs": passes, "pooler": False}
-
-
-def _modernbert(task: Task, reads: bool, chooses: bool) -> Recipe:
-    """glue_jobs.py, and misc_jobs.py's SWAG for choices; the scheduler of its finetuning files.
-
-    Other texts and tags as MNLI; spans are bertc's own, which has longer rows for them.
-    """
-    glue = task.task if isinstance(task, Glue) else "mnli"
-    lr, decay, passes, batch = MODERNBERT_GLUE.get(glue, MODERNBERT_GLUE["mnli"])
-    if chooses:
-        lr, decay, passes, batch = 1e-5, 5e-6, 1.0, 32
-    rule = Adam(
-        lr=lr,
-        warmup=0.06,
-        betas=(0.9, 0.98),
-        decay=decay,
-        decoupled=True,
-        decay_exempt="none",
-        clip=0.0,
-    )
-    seq = 512 if reads or chooses else 256
-    kind: PoolerKind = "transform"  # configuration_bert.py, pooling_type
-    return {"optimizer": rule, "batch": batch, "seq": seq, "epochs": passes, "pooler": kind}
 
 
 def _embedding(task: Embed) -> Recipe:

@@ -1,0 +1,1 @@
+"""Published recipes for tasks, as data."""
