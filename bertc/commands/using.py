@@ -51,7 +51,9 @@ def results_(
 
 @app.command("eval")
 def evaluate(
-    run: RunArgument,
+    runs: Annotated[
+        list[Path], typer.Argument(help="a run folder; several, or folders of them, as one table")
+    ],
     data: Annotated[
         str, typer.Option(help="text to evaluate on, all of it: a path, or files('a.txt')")
     ] = "",
@@ -90,12 +92,12 @@ def evaluate(
     """Evaluate the newest good checkpoint of a run on its held-out text, or examples of a task."""
     from bertc.evaluation.manner import Manner
     from bertc.evaluation.without import LeftOut
-    from bertc.inference.evaluate import evaluate_run
+    from bertc.inference.evaluate import evaluate_runs
 
     manner = Manner(seq, memory, clamp, same_length, sliding, examples, stride, data, objective)
     left_out = LeftOut(without_heads, without_layers)
-    report = evaluate_run(run, manner, task=task, part=part, left_out=left_out)
-    say(report.as_json() if json else report.summary(evaluated_only=True))
+    report = evaluate_runs(runs, manner, task=task, part=part, left_out=left_out)
+    say(report.as_json() if json else report.as_table())
 
 
 @app.command("context")

@@ -23,6 +23,7 @@ from bertc.objectives import Inputs, MicroBatch, VocabTensors, corrupt, mask_key
 from bertc.step.feed import on_device, split, to_inputs
 from bertc.step.memory import beginning
 from bertc.step.objective import counts, divisors, kinds, remembering, term_weights
+from bertc.tasks.by_class import ByClass
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class Evaluation:
 
     It is a label, a tag, or "" where no span was found: a sign that the model has learned nothing
     of its examples yet."""
+    classes: dict[str, dict[str, ByClass]] = field(default_factory=dict)
+    """Scores by class, by task and part; not in metrics lines."""
     predictions: int = 0
     """Predicted tokens, over all objectives."""
     characters: int = 0
@@ -58,7 +61,7 @@ class Evaluation:
 
     def fields(self) -> dict[str, Any]:
         """The fields of a metrics line."""
-        every, sizes = ("loss", "losses", "accuracy"), ("predictions", "characters")
+        every, sizes = ("loss", "losses", "accuracy"), ("predictions", "characters", "classes")
         items = {n: v for n, v in asdict(self).items() if n not in sizes}.items()
         return {name: value for name, value in items if name in every or value not in (None, {})}
 

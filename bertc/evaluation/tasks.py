@@ -18,6 +18,7 @@ from bertc.interop.loading import load
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.program.stage import Stage
 from bertc.nn import Model
+from bertc.tasks.by_class import ByClass, by_class
 from bertc.tasks.gold import AnswerValue
 from bertc.tasks.metrics import judge
 
@@ -38,6 +39,7 @@ def evaluate_tasks(
         StoppedError: if a stop was requested meanwhile.
     """
     losses, accuracy, scores, always, total = {}, {}, {}, dict[str, dict[str, str]](), 0
+    classes: dict[str, dict[str, ByClass]] = {}
     progress = progress or Silent()
     for task_set in data.sets:
         by_part, parts = {}, []
@@ -50,6 +52,8 @@ def evaluate_tasks(
             )
             progress.end()
             by_part[part] = judge(task_set.task, examples, answers.given)
+            if (by_label := by_class(task_set.task, examples, answers.given)) is not None:
+                classes.setdefault(task_set.task.title, {})[part] = by_label
             if (said := _one_for_all(answers.given)) is not None:
                 always.setdefault(task_set.task.title, {})[part] = said
             parts.append((len(examples), answers))
@@ -63,7 +67,7 @@ def evaluate_tasks(
     # A task that is learned from a teacher alone weighs nothing, and its loss is told all the same.
     weights = {term.name: term.weight or 1.0 for term in stage.objective}
     loss = math.fsum(weights[name] * value for name, value in losses.items())
-    return Evaluation(loss, losses, accuracy, total, scores=scores, always=always)
+    return Evaluation(loss, losses, accuracy, total, scores=scores, always=always, classes=classes)
 
 
 def _one_for_all(given: Sequence[AnswerValue]) -> str | None:

@@ -1,7 +1,9 @@
 """``bertc eval``: held-out evaluation of a finished, stopped or imported run."""
 
 import time
+from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -28,10 +30,14 @@ from bertc.interop.loading import has_average
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import Model
 from bertc.runs.checkpoints import newest
+from bertc.runs.compare import Results
 from bertc.runs.folder import RunFolder
+from bertc.runs.groups import grouped
+from bertc.runs.results import Run, Seen, find_folders, run_of, values_of
 from bertc.step.objective import make_objective
 from bertc.step.teachers import frozen_networks
 from bertc.step.vocabulary import vocab_tensors
+from bertc.storage.paths import is_taken
 from bertc.train.report import Report
 from bertc.train.state import Progress
 
@@ -89,6 +95,46 @@ def evaluate_run(
         notes,
         reading=reading,
     )
+
+
+def evaluate_runs(
+    folders: Sequence[Path],
+    manner: Manner | None = None,
+    *,
+    task: str = "",
+    part: str = "",
+    left_out: LeftOut = NOTHING_LEFT_OUT,
+    quiet: bool = False,
+) -> Report | Results:
+    """Evaluate a run, or several and those below folders, with means over their seeds.
+
+    Raises:
+        MissingInputError: if there is no run in a folder.
+        BertcError: as ``evaluate_run``.
+    """
+    runs = [
+        run
+        for folder in folders
+        for run in ([folder] if is_taken(folder / "resolved.json") else find_folders([folder]))
+    ]
+    reports = [
+        evaluate_run(run, manner, task=task, part=part, left_out=left_out, quiet=quiet)
+        for run in dict.fromkeys(runs)
+    ]
+    if runs == list(folders) and len(reports) == 1:
+        return reports[0]
+    return Results(tuple(grouped([*map(_evaluated, reports)])), "of these evaluations")
+
+
+def _evaluated(report: Report) -> Run:
+    """A run with this evaluation as its only one, and macro F1 among its scores."""
+    evaluation, folder = report.evaluation, RunFolder(report.folder)
+    assert evaluation, "it was evaluated"
+    values = values_of(evaluation.scores, evaluation.losses)
+    for task, parts in evaluation.classes.items():
+        values |= {(task, part, "macro_f1"): score.macro_f1 for part, score in parts.items()}
+    run = run_of(folder, folder.read_resolved(), ())
+    return replace(run, step=report.step, last=Seen(report.step, 0.0, values))
 
 
 def _average_of(resolved: Resolved, done: Progress) -> str:

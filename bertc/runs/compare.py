@@ -33,6 +33,8 @@ class Results:
     """Runs in groups that differ in nothing but the seed."""
 
     groups: tuple[Group, ...]
+    source: str = "of the last evaluations"
+    """The evaluations that the scores are of."""
 
     @property
     def scores(self) -> list[Score]:
@@ -116,7 +118,7 @@ class Results:
         return sum(max(map(len, (n, *texts))) for n, texts in columns.items()) > SETTINGS_WIDE
 
     def _notes(self) -> list[str]:
-        shown = "mean ± deviation and best over the seeds, of the last evaluations"
+        shown = f"mean ± deviation and best over the seeds, {self.source}"
         if any(run.earlier for group in self.groups for run in group.runs):
             shown += " of each stage"
         better = any(group.best for group in self.groups)

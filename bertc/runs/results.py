@@ -167,16 +167,19 @@ def _parameters_left(folder: RunFolder) -> int | None:
 
 
 def _seen(line: metrics.Line, rank: float) -> Seen:
-    """The evaluation in a line: scores of tasks, and losses of other objectives."""
-    scores: Scores = line.get("scores", {})
+    """The evaluation in a line."""
+    return Seen(line["step"], rank, values_of(line.get("scores", {}), line["losses"]))
+
+
+def values_of(scores: Scores, losses: Mapping[str, float]) -> dict[Score, float]:
+    """The scores of tasks, and the losses of other objectives, by the names of columns."""
     values: dict[Score, float] = {
         (task, part, metric): value
         for task, parts in scores.items()
         for part, metrics_of_part in parts.items()
         for metric, value in metrics_of_part.items()
     }
-    values |= {(name,): loss for name, loss in line["losses"].items() if name not in scores}
-    return Seen(line["step"], rank, values)
+    return values | {(name,): loss for name, loss in losses.items() if name not in scores}
 
 
 def _rank(line: metrics.Line, resolved: Resolved, place: Path) -> float:

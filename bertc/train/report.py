@@ -1,7 +1,7 @@
 """The report of a run or of an evaluation, as text and as JSON."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -39,19 +39,23 @@ class Report:
         """The report as one JSON object."""
         return json.dumps({"schema": 1, **asdict(self), "folder": str(self.folder)}, indent=1)
 
+    def as_table(self) -> str:
+        """The summary of an evaluation."""
+        return self.summary(evaluated_only=True)
+
     def summary(self, evaluated_only: bool = False) -> str:
         """A table of held-out losses or scores, and a line on the run or the evaluation."""
-        console = Console(width=100, highlight=False, no_color=True)
+        console = Console(width=100, highlight=False, no_color=True, markup=False, emoji=False)
         with console.capture() as captured:
             if self.evaluation is not None:
                 for lines in _tables(self.evaluation):
                     console.print(_drawn(lines))
                 for (task, part), same in always_lines(self.evaluation).items():
-                    console.print(f"{task} {part}: {same}", markup=False, soft_wrap=True)
+                    console.print(f"{task} {part}: {same}", soft_wrap=True)
                 for name, loss in self.evaluation.losses.items():
                     if name in PRETRAINING and PRETRAINING[name].order == "forward":
                         line = self.reading.told() if self.reading else as_told(loss)
-                        console.print(line, markup=False, soft_wrap=True)
+                        console.print(line, soft_wrap=True)
             if self.step:
                 line = f"{self.folder} after step {self.step:,} of {self.steps:,}"
                 console.print(
@@ -59,9 +63,9 @@ class Report:
                 )
             for stage, rows in self.where.items():
                 table = beside_table(f"stage {stage}", rows)
-                console.print(f"\n{table}\n", markup=False, soft_wrap=True)
+                console.print(f"\n{table}\n", soft_wrap=True)
             for note in self.notes:
-                console.print(note, markup=False, soft_wrap=True)
+                console.print(note, soft_wrap=True)
         return captured.get().rstrip()
 
     def _repr_html_(self) -> str:
@@ -100,7 +104,8 @@ def _drawn(lines: Lines) -> Table:
 def _tables(evaluation: Evaluation) -> list[Lines]:
     """The scores of tasks, or the losses of other objectives; losses by language."""
     first = _scores(evaluation) if evaluation.scores else _losses(evaluation)
-    return [first, *([_by_language(evaluation)] if evaluation.languages else [])]
+    languages = [_by_language(evaluation)] if evaluation.languages else []
+    return [first, *languages, *_by_class(evaluation)]
 
 
 def _losses(evaluation: Evaluation) -> Lines:
@@ -138,6 +143,18 @@ def _scores(evaluation: Evaluation) -> Lines:
     )
     title = f"scored on {several(evaluation.examples, 'example')}"
     return Lines(title, ("task", "part", *metrics, "loss"), rows, names=2)
+
+
+def _by_class(evaluation: Evaluation) -> Iterator[Lines]:
+    for task, parts in evaluation.classes.items():
+        for part, scores in parts.items():
+            rows = [
+                (name, f"{of.precision:.4f}", f"{of.recall:.4f}", f"{of.f1:.4f}", f"{of.support:,}")
+                for name, of in scores.classes.items()
+            ]
+            macro = ("mean (macro F1)", "", "", f"{scores.macro_f1:.4f}", "")
+            head = ("class", "precision", "recall", "F1", "support")
+            yield Lines(f"{task} {part} by class", head, (*rows, macro))
 
 
 def _by_language(evaluation: Evaluation) -> Lines:

@@ -1,10 +1,13 @@
 """Metrics beside the libraries that define them, and where those do not agree."""
 
 import math
+from dataclasses import astuple
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
+from seqeval.metrics import classification_report as seqeval_report
 from seqeval.metrics import f1_score as seqeval_f1
 from sklearn import metrics as sklearn_metrics
 
@@ -18,6 +21,7 @@ from bertc.data.layouts.example import (
 from bertc.diagnostics import DataError
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Regress, Tag
 from bertc.ir.learning.task import Glue
+from bertc.tasks.by_class import ByClass, by_class
 from bertc.tasks.gold import AnswerValue
 from bertc.tasks.metrics import judge
 from bertc.tasks.tagged import span_f1, spans
@@ -105,6 +109,37 @@ def test_tags_are_judged_as_by_seqeval() -> None:
             said.append(tuple(changed.tolist()))
         theirs = seqeval_f1([*map(list, right)], [*map(list, said)], zero_division=0)
         assert span_f1(right, said) == pytest.approx(theirs, abs=1e-12)
+
+
+def test_classes_are_judged_as_by_scikit_learn_and_seqeval() -> None:
+    classify = Classify(train="x.tsv", labels=NAMES)
+    spans_task = Tag(train="x.tsv", labels=TAGS)
+    words = Tag(train="x.tsv", labels=NAMES)
+    for seed in range(40):
+        right, said = drawn(seed, NAMES)
+        asked: Any = {"output_dict": True, "zero_division": 0}
+        theirs = sklearn_metrics.classification_report(right, said, **asked)
+        same(by_class(classify, labelled(right), said), theirs)
+        tagged: list[Example] = [TaggedExample("0", ("a",) * len(right), tuple(right))]
+        same(by_class(words, tagged, [tuple(said)]), theirs)
+        right, said = drawn(seed, TAGS)
+        tagged = [TaggedExample("0", ("a",) * len(right), tuple(right))]
+        found = by_class(spans_task, tagged, [tuple(said)])
+        if found is None:  # no span on either side
+            assert not spans(right) | spans(said)
+        else:
+            same(found, seqeval_report([right], [said], **asked))
+    assert by_class(STSB, scored([1.0]), [1.0]) is None
+
+
+def same(ours: ByClass | None, theirs: Any) -> None:
+    assert ours is not None
+    assert ours.macro_f1 == pytest.approx(theirs["macro avg"]["f1-score"])
+    averages = ("accuracy", "micro avg", "macro avg", "weighted avg")
+    assert [*ours.classes] == sorted(theirs.keys() - {*averages})
+    for name, of in ours.classes.items():
+        names = ("precision", "recall", "f1-score", "support")
+        assert astuple(of) == pytest.approx([theirs[name][each] for each in names]), name
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from statistics import fmean, stdev
 from typing import get_args
 
 import pytest
@@ -12,9 +13,10 @@ from safetensors.torch import load_file
 import bertc
 from bertc.diagnostics import MissingInputError, SpecError, StoppedError, UsageError
 from bertc.evaluation.task_lookup import task_of
-from bertc.inference.evaluate import evaluate_run
+from bertc.inference.evaluate import evaluate_run, evaluate_runs
 from bertc.inference.predict import predict
 from bertc.inference.preview import preview
+from bertc.ir.learning.answer import Labels, Tags
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Task
 from bertc.train.loop import train
@@ -164,9 +166,36 @@ def test_every_kind_is_learned_judged_and_predicted(go, farm, tmp_path, kind, ca
     scored = [*alone.evaluation.scores[title].values()]
     assert scored == [pytest.approx(found) for found in parts.values()]
     task = bertc.resolve(spec).stages[0].tasks[0]
+    assert bool(again.evaluation.classes) == isinstance(task.answer, Labels | Tags)
     answered = predict(tmp_path / "run", _a_file(tmp_path, kind), device="cpu")
     assert len(list(answered.lines())) == len(answered.examples) > 0
     assert answered.task.title == task.title
+
+
+def test_runs_of_several_seeds_are_one_row_of_an_evaluation(go, farm, tmp_path, cache):
+    spec = NETWORK + farm["text"] + FAST + f"task={farm['classify']} steps=6"
+    for seed in (1, 2):
+        go(f"{spec} seed={seed}", f"runs/seed-{seed}")
+    folders = [tmp_path / "runs" / f"seed-{seed}" for seed in (1, 2)]
+    asked = f"classify('{tmp_path}/birds.train.tsv')"
+    alone = [evaluate_runs([f], task=asked, quiet=True).evaluation for f in folders]
+    values = [next(iter(e.scores["classify"].values()))["accuracy"] for e in alone]
+    macro = [next(iter(e.classes["classify"].values())).macro_f1 for e in alone]
+    (group,) = json.loads(evaluate_runs([tmp_path], task=asked, quiet=True).as_json())["groups"]
+    assert group["seeds"] == [1, 2]
+    accuracy, macro_f1 = group["last"]
+    assert (accuracy["metric"], macro_f1["metric"]) == ("accuracy", "macro_f1")
+    assert (accuracy["mean"], accuracy["deviation"]) == pytest.approx(
+        (fmean(values), stdev(values))
+    )
+    assert macro_f1["mean"] == pytest.approx(fmean(macro))
+    table = evaluate_runs(folders, task=asked, quiet=True).as_table()
+    assert "mean ± deviation and best over the seeds, of these evaluations" in table
+    lines = evaluate_runs(folders[:1], task=asked, quiet=True).as_table()
+    assert re.search(r"ducks +│ +\d\.\d{4} │", lines)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(MissingInputError, match="no run in"):
+        evaluate_runs([tmp_path / "empty"], quiet=True)
 
 
 @pytest.mark.parametrize(
