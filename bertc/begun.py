@@ -7,11 +7,12 @@ from typing import Any
 
 from bertc.diagnostics import DataError, Diagnostics
 from bertc.interop.folders import RESOLVED, checkpoint_at, read_reached
-from bertc.ir.changing.growth import FromEmbeddings, FromLayers, FromRun, FromVectors
+from bertc.ir.changing.growth import FromEmbeddings, FromLayers, FromOther, FromRun, FromVectors
+from bertc.ir.learning.custom_task import Embed
 from bertc.ir.network.bag import Bag
 from bertc.ir.network.sharing import ShareMap, ShareNone
 from bertc.ir.program.complete import Complete
-from bertc.ir.program.written import Given
+from bertc.ir.program.written import Given, Program
 from bertc.passes.settings.fixes import Way, argument, fix_settings, note
 from bertc.storage.paths import is_file, is_taken, user_path
 
@@ -36,6 +37,33 @@ def taken(
             return replace(init, value=_going_on(init.value)), found
         case _:
             return init, found
+
+
+def embedding_as_there(program: Program) -> Program:
+    """Fill in unwritten arguments of tasks that embed from how the network of ``init`` does.
+
+    Raises:
+        DataError: if bertc cannot compute its vectors, and no ``pooling`` is written.
+    """
+    init: FromOther = program.settings["init"].value
+    blocks = (program.settings, *(stage.settings for stage in program.stages))
+    given = [block["objective"] for block in blocks if "objective" in block]
+    embeds = any(isinstance(term.objective, Embed) for one in given for term in one.value)
+    if not embeds:
+        return program
+    from bertc.interop.sentences import vectors_of_init
+
+    if (sentences := vectors_of_init(init)) is None:
+        return program
+
+    def filled(settings: Mapping[str, Given]) -> dict[str, Given]:
+        if (objective := settings.get("objective")) is None:
+            return dict(settings)
+        terms = tuple(sentences.asked_of(term, Path(init.path)) for term in objective.value)
+        return {**settings, "objective": replace(objective, value=terms)}
+
+    stages = (replace(stage, settings=filled(stage.settings)) for stage in program.stages)
+    return replace(program.with_settings(filled(program.settings)), stages=tuple(stages))
 
 
 def vectors_fit(program: Complete, diagnostics: Diagnostics) -> None:

@@ -8,7 +8,7 @@ from operator import mul
 from pathlib import Path
 from typing import Any, get_args
 
-from bertc.begun import taken
+from bertc.begun import embedding_as_there, taken
 from bertc.diagnostics import Diagnostics, MissingInputError
 from bertc.interop.folders import checkpoint_of, read_network
 from bertc.ir.changing.growth import TEACHER, FromOther, FromRun, LowRank
@@ -49,7 +49,7 @@ def filled_in(program: Program, diagnostics: Diagnostics) -> Program:
     program = extends(program, diagnostics)
     init = program.settings.get("init")
     if init is not None and isinstance(init.value, FromOther):
-        program = _as_there(program, init)
+        program = embedding_as_there(_as_there(program, init))
     program = as_published(program)
     program = program.with_settings(_read_of(program.settings))
     stages = (replace(stage, settings=_read_of(stage.settings)) for stage in program.stages)

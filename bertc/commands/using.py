@@ -1,7 +1,7 @@
 """Commands on trained runs: results, evaluation, predictions, export and import."""
 
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated, Literal, Protocol
 
 import typer
 
@@ -184,19 +184,19 @@ def _refuse_swapped(command: str, run: Path, file: Path) -> None:
 def embed_(
     run: RunArgument,
     file: Annotated[Path, typer.Argument(help="one text a line")],
-    out: Annotated[
-        Path, typer.Option("-o", "--out", help="vectors.npy, or vectors.parquet with the texts")
-    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="vectors.npy, or .parquet with texts")],
     pooling: Annotated[
         str,
         typer.Option(
-            help="mean, cls, max, last4 (side by side) or last4-sum; default: as it was trained, "
-            "else mean"
+            help="mean, cls, max, last4 (side by side) or last4-sum; default: as trained or as its "
+            "folder says, else mean"
         ),
     ] = "",
-    normalise: Annotated[
-        bool, typer.Option("--normalise", help="make vectors of length 1")
-    ] = False,
+    normalise: Annotated[bool | None, typer.Option(help="vectors of length 1")] = None,
+    prompt: Annotated[str, typer.Option(help="a prompt of its folder by name: query, ...")] = "",
+    precision: Annotated[
+        Literal["auto", "fp32", "bf16"], typer.Option(help="auto: what is fast there")
+    ] = "fp32",
     batch: Annotated[int, typer.Option(min=1, help="maximum texts at once")] = 256,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps")] = "auto",
 ) -> None:
@@ -206,8 +206,9 @@ def embed_(
     _refuse_swapped("embed", run, file)
     refuse_other_files(out)
     texts, embedded = embed_file(
-        run, file, pooling, normalise=normalise, at_once=batch, device=device
-    )
+        run, file, pooling, normalise=normalise, prompt=prompt, at_once=batch, device=device,
+        precision=precision,
+    )  # fmt: skip
     write_vectors(texts, embedded, out)
     say(f"{embedded.summary()}\n{out}")
 

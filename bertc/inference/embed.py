@@ -6,7 +6,7 @@ Axes: n texts, b rows of a batch, s tokens, h hidden, e embedding.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -22,12 +22,12 @@ from bertc.diagnostics import DataError, UsageError, several
 from bertc.evaluation.device import placed
 from bertc.host.display import choose
 from bertc.interop.loading import load
-from bertc.interop.sentences import LONGEST_TEXT
-from bertc.interop.task_classes import learned_pooling
+from bertc.interop.sentences import LONGEST_TEXT, Sentences, vectors_of
 from bertc.ir.learning.answer import Pooling
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.network import MAIN
+from bertc.ir.program.run import RunPrecision
 from bertc.ir.terms.features import LAST, Concat, LayersRead, LayerSum
 from bertc.nn import EncoderInputs, Model
 from bertc.objectives.softmax.similarities import pooled
@@ -49,7 +49,7 @@ VECTORS_BY: Mapping[str, tuple[Pooling, LayersRead]] = {
 class Embedded:
     """Vectors (n, e) in fp32, in the order of the texts; ``cut`` of these were too long.
 
-    ``empty`` texts have the vector of special tokens alone.
+    ``empty`` texts have the vector of special tokens alone; ``made`` says how vectors are made.
     """
 
     vectors: NDArray[np.float32]
@@ -57,13 +57,15 @@ class Embedded:
     longest: int
     seconds: float
     empty: int = 0
+    made: str = ""
 
     def summary(self) -> str:
         """Number of texts, width and speed; more lines if texts were cut, or are empty."""
         count, width = self.vectors.shape
         speed = f", {count / self.seconds:,.0f} a second" if self.seconds else ""
         lines = [
-            f"{several(count, 'text')}, {width:,} numbers each, in {self.seconds:.1f} s{speed}"
+            f"{several(count, 'text')}, {width:,} numbers each, in {self.seconds:.1f} s{speed}",
+            self.made,
         ]
         if self.cut:
             lines.append(f"{several(self.cut, 'text')} longer than {self.longest:,} tokens, cut")
@@ -79,15 +81,17 @@ def embed_file(
     file: Path,
     pooling: str = "",
     *,
-    normalise: bool = False,
+    normalise: bool | None = None,
+    prompt: str = "",
     at_once: int = ROWS_AT_ONCE,
     device: str = "auto",
+    precision: RunPrecision = "fp32",
     quiet: bool = False,
 ) -> tuple[list[str], Embedded]:
     """Texts of a file, the lines, with their vectors.
 
     Raises:
-        UsageError: of another pooling, or one that the network has too few layers for.
+        UsageError: as ``embed``.
         MissingInputError, DataError: if there is no model or file, or it has no lines.
     """
     with opened(file) as stream:
@@ -95,11 +99,12 @@ def embed_file(
     if not texts:
         raise DataError(f"{file} has no lines", help="a text file with one text a line")
     model = load(run)
-    placed(model, device)
+    placed(model, device, precision)
     with closing(choose(quiet)) as display:
         return texts, embed(
-            model, run, texts, pooling, normalise=normalise, at_once=at_once, progress=display
-        )
+            model, run, texts, pooling, normalise=normalise, prompt=prompt, at_once=at_once,
+            progress=display,
+        )  # fmt: skip
 
 
 @torch.no_grad()
@@ -109,23 +114,30 @@ def embed(
     texts: Sequence[str],
     pooling: str = "",
     *,
-    normalise: bool = False,
+    normalise: bool | None = None,
+    prompt: str = "",
     at_once: int = ROWS_AT_ONCE,
     progress: Progress | None = None,
 ) -> Embedded:
     """A vector for each text: the mean or the maximum over tokens, or the first token's state.
 
-    ``last4`` are the means of the last four layers side by side, ``last4-sum`` their sum; empty: as
-    the model has learned to embed, else the mean. Special tokens count, as in
-    sentence-transformers. Texts are read in order of length.
+    ``last4`` are the means of the last four layers side by side, ``last4-sum`` their sum. What is
+    empty or None is as the model has learned to embed, else as its folder of sentence-transformers
+    says, else the mean. ``prompt`` names one of the folder's. Special tokens count, as there.
+
+    Raises:
+        UsageError: of another pooling, one that the network has too few layers for, or a prompt.
+        DataError: if the folder's own vectors are such that bertc cannot compute.
     """
-    pooling = pooling or learned_pooling(model.resolved) or "mean"
+    sentences = _sentences(model, folder, pooling, prompt)
+    pooling = pooling or sentences.pooling
+    normalise = sentences.normalise if normalise is None else normalise
     pool = _pooling_of(model, pooling)
     node = model.encoder.node
     started, progress = time.perf_counter(), progress or Silent()
     vocabulary = vocabulary_of(folder, node.vocab_size)
-    longest = node.room or LONGEST_TEXT
-    examples = [LabelledExample(str(n), (text,), None) for n, text in enumerate(texts)]
+    longest = min(sentences.longest or LONGEST_TEXT, node.room or LONGEST_TEXT)
+    examples = [LabelledExample(str(n), (sentences.prompt + t,), None) for n, t in enumerate(texts)]
     rows = encode(Classify(), examples, vocabulary, longest, node.kinds_of_segments)
     order_n = np.argsort(-rows.lengths, kind="stable")
     features = VECTORS_BY[pooling][1]
@@ -144,7 +156,34 @@ def embed(
         progress.advance(len(chosen))
     progress.end()
     empty = sum(not text.strip() for text in texts)
-    return Embedded(vectors, rows.num_cut, longest, time.perf_counter() - started, empty)
+    how = _said(pooling, normalise, sentences.prompt)
+    return Embedded(vectors, rows.num_cut, longest, time.perf_counter() - started, empty, how)
+
+
+def _said(pooling: str, normalise: bool, prompt: str) -> str:
+    """The way of making vectors, as a line."""
+    length = ", of length 1" if normalise else ""
+    return f"pooling {pooling}{length}" + (f", after {prompt!r}" if prompt else "")
+
+
+def _sentences(model: Model, folder: Path, pooling: str, prompt: str) -> Sentences:
+    """The way a model makes vectors, with the prompt of that name.
+
+    Raises:
+        UsageError: if it has no such prompt.
+        DataError: if bertc cannot compute them, and ``pooling`` is empty.
+    """
+    sentences = vectors_of(folder, model.resolved) or Sentences()
+    if pooling and sentences.obstacle:
+        sentences = Sentences()
+    sentences.refuse_obstacle(folder)
+    if prompt and prompt not in sentences.prompts:
+        names = [name for name, text in sentences.prompts.items() if text]
+        raise UsageError(
+            f"{folder} has no prompt {prompt}",
+            help=f"--prompt {' or '.join(names)}" if names else "put it before each text",
+        )
+    return replace(sentences, prompt=sentences.prompts[prompt]) if prompt else sentences
 
 
 def batch_of_rows(

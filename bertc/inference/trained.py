@@ -99,17 +99,22 @@ class Trained(Model):
         return filled(self, self.tokenizer.vocabulary, text, top, language)
 
     def embed(
-        self, texts: Sequence[str], pooling: str = "", *, normalise: bool = False
+        self,
+        texts: Sequence[str],
+        pooling: str = "",
+        *,
+        normalise: bool | None = None,
+        prompt: str = "",
     ) -> NDArray[np.float32]:
         """A vector for each text (texts, width), as ``bertc embed``.
 
         Raises:
             TypeError: if ``texts`` is a str.
-            UsageError: if there is no such pooling, or no layers for it.
+            UsageError, DataError: as ``inference.embed.embed``.
         """
         if isinstance(texts, str):
             raise TypeError("texts is a str: a list of texts expected, embed([text])")
-        return embed(self, self.folder, texts, pooling, normalise=normalise).vectors
+        return embed(self, self.folder, texts, pooling, normalise=normalise, prompt=prompt).vectors
 
     def predict(self, rows: Sequence[Any], task: str = "") -> list[dict[str, Any]]:
         """Answers of a fine-tuned model to each row, as ``bertc predict`` prints them.

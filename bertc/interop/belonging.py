@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertc.diagnostics import BertcError, DataError, MissingInputError
-from bertc.interop.folders import checkpoint_folders, checkpoint_name
+from bertc.interop.folders import SENTENCES, checkpoint_folders, checkpoint_name
 from bertc.storage import durable
 from bertc.storage.json_file import parse_json, read_json
 from bertc.storage.paths import is_file, is_folder
 from bertc.storage.plain_file import opened
 
 DIGESTS = "digests.json"
-"""sha256 of the files of ``tokenizer/`` and ``model/``, as a run wrote them."""
+"""sha256 of the files of ``tokenizer/``, ``sentences/`` and ``model/``, as a run wrote them."""
 ORIGIN = {
     "resolved": "the program",
     "data": "the text",
@@ -39,7 +39,7 @@ class Stranger(NamedTuple):
 
 def write_digests(run: Path, model: int | None = None) -> None:
     """Write the digests of ``tokenizer/``, and of ``model/`` as made after ``model`` steps."""
-    parts = ["tokenizer"] if model is None else ["tokenizer", "model"]
+    parts = ["tokenizer", SENTENCES, *(["model"] if model is not None else [])]
     files = {
         path.relative_to(run).as_posix(): durable.digest(path)
         for part in parts

@@ -16,7 +16,9 @@ from bertc.interop.folder import replacing
 from bertc.interop.hf_config import as_it_came, hf_config
 from bertc.interop.keys import by_key, keys, part_of, parts_of, prefixed
 from bertc.interop.networks import alone, names_beside, tensors_alone
+from bertc.interop.sentences import Sentences, write_sentences
 from bertc.interop.target import Target, target_of
+from bertc.interop.task_classes import held_task
 from bertc.interop.tensors import write_tensors
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
@@ -65,13 +67,15 @@ def export_model(
     strict: bool = False,
     prefer: str | None = None,
     kept: Mapping[str, Any] | None = None,
+    sentences: Sentences | None = None,
 ) -> Exported:
     """Write a model folder; ``tensors`` are named as in the weight table, heads may be absent.
 
     Weights that the layout's class cannot hold (SpanBERT's boundary head) go to
     ``bertc_heads.safetensors``, other networks to folders of their names. If no layout fits,
     bertc's own is written, with a note, unless ``strict``. ``prefer`` is the layout that the model
-    was imported from, ``kept`` settings of its original ``config.json`` to copy.
+    was imported from, ``kept`` settings of its original ``config.json`` to copy. ``sentences`` say
+    how it makes vectors, to sentence-transformers.
 
     Raises:
         DataError: with ``strict``, naming the setting that no layout supports.
@@ -88,23 +92,51 @@ def export_model(
     turned = _turned(resolved)
     with replacing(folder) as fresh:
         if isinstance(target, Obstacle):
-            own_layout = _write_own(resolved, tensors, vocabulary, fresh, target).at(folder)
-            return replace(own_layout, notes=(*own_layout.notes, *turned))
+            own_layout = _write_own(resolved, tensors, vocabulary, fresh, target)
+            return replace(own_layout, notes=(*own_layout.notes, *turned)).at(folder)
         own = tensors_alone(resolved, tensors)
         written = _write_hf(resolved, own, vocabulary, fresh, target, kept or {})
+        if sentences:
+            written = _with_sentences(written, sentences, resolved, parts_of(tensors))
         written = replace(written, notes=(*written.notes, *turned)).at(folder)
-        for name in names_beside(resolved):
-            program, own = alone(resolved, name), tensors_alone(resolved, tensors, name)
-            (fresh / name).mkdir()
-            target = target_of(program, own, vocabulary.pad, written.layout)
-            if isinstance(target, Obstacle):
-                other = _write_own(program, own, vocabulary, fresh / name, target)
-            else:
-                other = _write_hf(program, own, vocabulary, fresh / name, target, {})
-            first = other.at(folder / name).summary().splitlines()[0]
-            notes = (*written.notes, f"the {name}: {first}", *other.notes)
-            written = replace(written, notes=notes)
+        return _with_networks_beside(written, resolved, tensors, vocabulary, fresh)
+
+
+def _with_networks_beside(
+    written: Exported,
+    resolved: Resolved,
+    tensors: Mapping[str, Tensor],
+    vocabulary: Tokens,
+    fresh: Path,
+) -> Exported:
+    """The folder with one for each further network, in ``fresh`` until it takes its place."""
+    for name in names_beside(resolved):
+        program, own = alone(resolved, name), tensors_alone(resolved, tensors, name)
+        (fresh / name).mkdir()
+        target = target_of(program, own, vocabulary.pad, written.layout)
+        if isinstance(target, Obstacle):
+            other = _write_own(program, own, vocabulary, fresh / name, target)
+        else:
+            other = _write_hf(program, own, vocabulary, fresh / name, target, {})
+        first = other.at(written.folder / name).summary().splitlines()[0]
+        notes = (*written.notes, f"the {name}: {first}", *other.notes)
+        written = replace(written, notes=notes)
+    return written
+
+
+def _with_sentences(
+    written: Exported, sentences: Sentences, resolved: Resolved, parts: frozenset[str]
+) -> Exported:
+    """The folder with files of sentence-transformers, unless its class answers a task."""
+    if held_task(resolved, parts):
         return written
+    note = f"sentence-transformers loads it too: {sentences}"
+    if sentences.obstacle:
+        note = f"its vectors have {sentences.obstacle}: without files of sentence-transformers"
+    else:
+        pooler = not written.lacks_pooler
+        write_sentences(sentences, written.folder, resolved.encoder, pooler=pooler)
+    return replace(written, notes=(*written.notes, note))
 
 
 def _longest_seq(resolved: Resolved) -> int:

@@ -7,14 +7,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bertc.diagnostics import UsageError
+from bertc.interop.sentences import SENTENCE_FILES
 from bertc.storage import durable
 from bertc.storage.paths import is_folder, is_taken
 
 ELSEWHERE = "name another folder"
 SIGNS = ("config.json", "resolved.json", "onnx.json")
 """Files of which every exported or imported folder has at least one."""
-EXPORTED = frozenset(
+EXPORTED = SENTENCE_FILES | frozenset(
     {
+        "README.md",
         "config.json",
         "model.safetensors",
         "bertc_heads.safetensors",

@@ -15,6 +15,8 @@ RESOLVED = "resolved.json"
 PRUNED = "pruned.json"
 """The program of what is left, where a run that has ended says another."""
 PROGRESS = "progress.json"
+SENTENCES = "sentences"
+"""The files of sentence-transformers that a run began with."""
 MAX_JSON_BYTES = 16 * 2**20
 REPLACED = ".replaced"
 """The end of a checkpoint's name while another of its step takes its place."""

@@ -17,6 +17,7 @@ from bertc.interop.families.family import Family, transformer
 from bertc.interop.keys import BUFFERS, by_key, keys, part_of, parts_of, plain
 from bertc.interop.networks import GENERATOR, alone, joined, parted
 from bertc.interop.program import to_program
+from bertc.interop.sentences import sentences_task, vectors_of
 from bertc.interop.task_config import TaskOfFolder, read_task, tasks_beside
 from bertc.interop.tensors import (
     FLOATS,
@@ -132,7 +133,8 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     beside = read_header(folder / BESIDE) if is_file(folder / BESIDE) else {}
     parts = _parts(main, family, named) | parts_of(n for n in beside if n.count(".") > 1)
     others = tasks_beside(_shapes(beside))
-    tasks = (*((tuned.task,) if tuned else ()), *others)
+    sentences = vectors_of(folder, None)
+    tasks = (*((tuned.task,) if tuned else sentences_task(sentences)), *others)
     program = to_program(config, parts, _shapes(beside), folder, tokenizer or folder, tasks)
     resolved = resolve(program)
 
@@ -165,6 +167,7 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
         *config.notes,
         *_notes_on_dtypes(main),
         *_notes_on_tasks(tuned, others, unread),
+        *((sentences.note,) if sentences and not tuned else ()),
         *_notes_on_heads(fresh),
     )
     return Imported(config, program, resolved, {n: tensors[n] for n in table}, notes)

@@ -1,19 +1,24 @@
 """``bertc export`` and ``bertc import``: run folder to Hugging Face folder and back."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from bertc.data import vocabulary_of
+from bertc.diagnostics import UsageError
 from bertc.interop.belonging import write_digests
 from bertc.interop.config import read_config
 from bertc.interop.exporting import Exported, export_model
 from bertc.interop.folder import replacing
-from bertc.interop.folders import RESOLVED
+from bertc.interop.folders import RESOLVED, SENTENCES
 from bertc.interop.hf_config import kept_settings
 from bertc.interop.importing import Imported, import_model
 from bertc.interop.loading import read_model
-from bertc.interop.sentences import LONGEST_TEXT, add_pooling, refuse_other_poolings
-from bertc.interop.task_classes import learned_pooling
+from bertc.interop.sentences import (
+    MODES,
+    Sentences,
+    vectors_of,
+    write_sentences,
+)
 from bertc.storage.paths import is_file
 from bertc.syntax import show
 
@@ -36,11 +41,24 @@ class ImportedRun:
         return "\n".join([first, *(f"note: {note}" for note in self.imported.notes)])
 
 
+def _refuse_other_poolings(pooling: str) -> None:
+    """Refuse a pooling that sentence-transformers has no module for.
+
+    Raises:
+        UsageError: naming those that it has.
+    """
+    if pooling not in MODES:
+        raise UsageError(
+            f"--pooling {pooling}: sentence-transformers has no such pooling of one layer",
+            help=f"one of {', '.join(MODES)}",
+        )
+
+
 def export_run(run: Path, folder: Path, pooling: str = "") -> Exported:
     """Export a run's model to the Hugging Face layout that fits it.
 
     With a ``pooling``, mean, cls or max, sentence-transformers loads the folder too; one that has
-    learned to embed has its own.
+    learned to embed, or began from a folder of sentence-transformers, has its own.
 
     Raises:
         DataError: naming the setting that no layout supports, or a damaged file.
@@ -48,25 +66,22 @@ def export_run(run: Path, folder: Path, pooling: str = "") -> Exported:
         UsageError, CannotWriteError: as ``export_model``, and of another pooling.
     """
     if pooling:
-        refuse_other_poolings(pooling)
+        _refuse_other_poolings(pooling)
     resolved, tensors = read_model(run)
-    pooling = pooling or learned_pooling(resolved) or ""
+    sentences = vectors_of(run, resolved)
+    if pooling:
+        known = sentences if sentences and not sentences.obstacle else Sentences()
+        sentences = known.changed(pooling=pooling)
     words = vocabulary_of(run, resolved.encoder.vocab_size)
     config = run / "model" / "config.json"
     there = is_file(config)
-    exported = export_model(
+    return export_model(
         resolved, tensors, words, folder,
         strict=True,
         prefer=read_config(config).model_type if there else None,
         kept=kept_settings(config) if there else {},
+        sentences=sentences,
     )  # fmt: skip
-    if pooling:
-        body = resolved.encoder
-        longest = body.room or LONGEST_TEXT
-        add_pooling(folder, pooling, body.hidden, longest, pooler=not exported.lacks_pooler)
-        note = f"sentence-transformers loads it too, with pooling {pooling}"
-        exported = replace(exported, notes=(*exported.notes, note))
-    return exported
 
 
 def import_run(folder: Path, run: Path) -> ImportedRun:
@@ -85,9 +100,13 @@ def import_run(folder: Path, run: Path) -> ImportedRun:
         (fresh / RESOLVED).write_text(program + "\n", encoding="utf-8")
         tokenizer.save(fresh / "tokenizer")
         layout = imported.config.model_type
+        sentences = vectors_of(folder, imported.resolved)
+        if sentences:
+            write_sentences(sentences, fresh / SENTENCES, imported.resolved.encoder)
         export_model(
             imported.resolved, imported.tensors, tokenizer, fresh / "model",
             prefer=layout, kept=kept_settings(folder / "config.json"),
+            sentences=sentences,
         )  # fmt: skip
         write_digests(fresh, model=0)
     return ImportedRun(run, imported)

@@ -1,63 +1,288 @@
-"""Folders of sentence-transformers: a Hugging Face folder, with how its states become a vector."""
+"""Folders of sentence-transformers: how the states of its tokens become a text's vector. No torch.
+
+Read are all layouts since 2.0, through closed lists; written is that of 2.0 to 5.
+"""
 
 import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from bertc.diagnostics import UsageError
+from bertc.diagnostics import DataError
+from bertc.interop.folders import RESOLVED, SENTENCES, read_network
+from bertc.interop.task_classes import learned_vectors
+from bertc.ir.base import Node
+from bertc.ir.changing.growth import TEACHER, FromEmbeddings, FromOther
+from bertc.ir.learning.answer import Pooling
+from bertc.ir.learning.custom_task import Embed
+from bertc.ir.learning.objective import Term
+from bertc.ir.network.body import Body
+from bertc.ir.program.resolved import Resolved
+from bertc.passes.vocabulary import tokenizer_folder
 from bertc.storage import durable
+from bertc.storage.json_file import parse_json, read_json, shown
+from bertc.storage.paths import is_file, is_taken
+from bertc.storage.plain_file import read_bytes
 
-MODULES = "sentence_transformers.models"
 LONGEST_TEXT = 1 << 14
 """Maximum tokens of a text if positions set no limit."""
-POOLING_FOLDER = "1_Pooling"
+MODULES, ENCODER = "modules.json", "sentence_bert_config.json"
+SETTINGS = "config_sentence_transformers.json"
+SENTENCE_FILES = frozenset({MODULES, ENCODER, SETTINGS, "1_Pooling", "2_Normalize"})
+OF_TASKS = ("pooling", "normalise", "longest", "prompt")
+"""Arguments of a task that embeds."""
+_MOST_BYTES, _UNLIMITED = 2**20, 10**6
+_KINDS = ("Transformer", "Pooling", "Normalize")
+_PACKAGE = "sentence_transformers"
+_FOLDER = re.compile(r"[\w-]+")
 MODES = {"mean": "mean_tokens", "cls": "cls_token", "max": "max_tokens"}
-"""Names of poolings there, of those that ``bertc embed`` has."""
+"""Their names of poolings, of those that ``bertc embed`` has."""
+_OLD_MODE = "pooling_mode_"
+_WITHOUT_POOLER = {"add_pooling_layer": False}
+_ONLY: Mapping[str, tuple[Any, ...]] = {
+    "transformer_task": ("feature-extraction",),
+    "module_output_name": ("token_embeddings",),
+    "modality_config": (
+        {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+    ),
+    "model_args": ({}, _WITHOUT_POOLER, {"add_pooling_layer": True}),
+    **dict.fromkeys(("tokenizer_args", "config_args", "processor_kwargs"), ({},)),
+    **dict.fromkeys(("model_kwargs", "config_kwargs", "processing_kwargs"), ({},)),
+}
+"""Settings of the encoder that change nothing at these values; others are refused by name."""
 
 
-def refuse_other_poolings(pooling: str) -> None:
-    """Refuse a pooling that sentence-transformers has no module for.
+@dataclass(frozen=True)
+class Sentences:
+    """The way from a text to a vector.
 
-    Raises:
-        UsageError: naming those that it has.
+    ``prompt`` precedes each text, ``prompts`` has others by name; ``longest`` is in tokens, 0: as
+    positions allow. ``obstacle`` is what bertc cannot compute of ``came``, the files that said it.
     """
-    if pooling not in MODES:
-        raise UsageError(
-            f"--pooling {pooling}: sentence-transformers has no such pooling of one layer",
-            help=f"one of {', '.join(MODES)}",
-        )
+
+    pooling: Pooling = "mean"
+    normalise: bool = False
+    longest: int = 0
+    prompt: str = ""
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    similarity: str = "cosine"
+    obstacle: str = ""
+    came: Mapping[str, bytes] = field(default_factory=dict)
+
+    def changed(self, **values: Any) -> "Sentences":
+        """The same with other values; if they differ, new files say so."""
+        new = replace(self, obstacle="", **values)
+        return new if new == self else replace(new, came={})
+
+    def refuse_obstacle(self, folder: Path) -> None:
+        """Refuse to make vectors that would not be the folder's.
+
+        Raises:
+            DataError: naming the module or setting.
+        """
+        if self.obstacle:
+            raise DataError(
+                f"{folder}: its vectors have {self.obstacle}, which bertc does not compute",
+                help="pooling=mean takes the states of its encoder alone; so does --pooling mean",
+            )
+
+    def asked_of(self, term: Term, folder: Path) -> Term:
+        """A term whose task embeds, with unwritten arguments as here; any other as it is.
+
+        Raises:
+            DataError: as ``refuse_obstacle``, unless it says its ``pooling``.
+        """
+        task = term.objective
+        if not isinstance(task, Embed) or (self.obstacle and "pooling" in task.model_fields_set):
+            return term
+        self.refuse_obstacle(folder)
+        open_ = {n: getattr(self, n) for n in OF_TASKS if n not in task.model_fields_set}
+        return term.model_copy(update={"objective": task.model_copy(update=open_)})
+
+    @property
+    def note(self) -> str:
+        """A remark on how a folder makes vectors."""
+        if self.obstacle:
+            return f"its vectors have {self.obstacle}: the encoder is imported without them"
+        return f"vectors as its sentence-transformers files say: {self}"
+
+    def __str__(self) -> str:
+        return f"pooling {self.pooling}" + (", normalised" if self.normalise else "")
 
 
-def add_pooling(
-    folder: Path, pooling: str, width: int, longest: int, *, pooler: bool = True
-) -> None:
-    """Make a Hugging Face folder one that ``SentenceTransformer`` loads, in its files of 2.0 on.
-
-    ``width`` is that of a hidden state, ``longest`` the most tokens of a text. Without a ``pooler``
-    in the folder the encoder is made without one, or its weights would be told to be missing.
+def vectors_of(folder: Path, resolved: Resolved | None) -> Sentences | None:
+    """The way a run or model folder makes vectors, as it learned to or came; None if unknown.
 
     Raises:
-        UsageError: as ``refuse_other_poolings``.
+        DataError: if files of sentence-transformers are damaged.
+    """
+    places = (folder / SENTENCES, folder)
+    place = next((one for one in places if is_file(one / MODULES)), None)
+    came = _read(place, tokenizer_folder(folder)) if place else None
+    learned = learned_vectors(resolved) if resolved else None
+    if learned is None:
+        return came
+    return (came or Sentences()).changed(**{name: getattr(learned, name) for name in OF_TASKS})
+
+
+def sentences_task(sentences: Sentences | None) -> tuple[Embed, ...]:
+    """The task of an imported folder that makes vectors, without files."""
+    if sentences is None or sentences.obstacle:
+        return ()
+    return (Embed(**{name: getattr(sentences, name) for name in OF_TASKS}),)
+
+
+def vectors_of_init(init: Node) -> Sentences | None:
+    """The way the network that a run begins with makes vectors; None if unknown, or if it has none.
+
+    Raises:
+        MissingInputError, DataError: of files there.
+    """
+    if not isinstance(init, FromOther) or isinstance(init, FromEmbeddings) or init.path == TEACHER:
+        return None
+    folder = Path(init.path)
+    return vectors_of(folder, read_network(folder) if is_taken(folder / RESOLVED) else None)
+
+
+def write_sentences(
+    sentences: Sentences, folder: Path, encoder: Body, *, pooler: bool = True
+) -> None:
+    """Write the files from which ``SentenceTransformer`` loads a Hugging Face folder.
+
+    Without a ``pooler`` in the folder the encoder is made without one, or its weights would be told
+    to be missing.
+
+    Raises:
         CannotWriteError: if the files cannot be written.
     """
-    refuse_other_poolings(pooling)
-    modes = {f"pooling_mode_{name}": kind == pooling for kind, name in MODES.items()}
-    modules = [("", f"{MODULES}.Transformer"), (POOLING_FOLDER, f"{MODULES}.Pooling")]
-    _write(folder / POOLING_FOLDER / "config.json", {"word_embedding_dimension": width, **modes})
-    without = {} if pooler else {"model_args": {"add_pooling_layer": False}}
-    _write(
-        folder / "sentence_bert_config.json",
-        {"max_seq_length": longest, "do_lower_case": False, **without},
-    )
-    _write(
-        folder / "modules.json",
-        [
-            {"idx": number, "name": str(number), "path": path, "type": kind}
-            for number, (path, kind) in enumerate(modules)
-        ],
-    )
+    room = encoder.room or LONGEST_TEXT
+    files = dict(sentences.came) or _files(sentences, encoder.hidden, room)
+    if not pooler:
+        told = parse_json(files.get(ENCODER, b"{}"), _MOST_BYTES)
+        files[ENCODER] = _json({**told, "model_args": _WITHOUT_POOLER})
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        durable.replace(folder / name, content)
 
 
-def _write(path: Path, value: Any) -> None:
-    path.parent.mkdir(exist_ok=True)
-    durable.replace(path, (json.dumps(value, indent=2) + "\n").encode())
+def _files(sentences: Sentences, width: int, room: int) -> dict[str, bytes]:
+    paths = ("", "1_Pooling", *(("2_Normalize",) if sentences.normalise else ()))
+    modules = [
+        {"idx": n, "name": str(n), "path": path, "type": f"{_PACKAGE}.models.{_KINDS[n]}"}
+        for n, path in enumerate(paths)
+    ]
+    modes = {f"{_OLD_MODE}{name}": kind == sentences.pooling for kind, name in MODES.items()}
+    prompts = dict(sentences.prompts)
+    default = next((n for n, text in prompts.items() if text == sentences.prompt), "default")
+    if sentences.prompt:
+        prompts[default] = sentences.prompt
+    return {
+        MODULES: _json(modules),
+        "1_Pooling/config.json": _json({"word_embedding_dimension": width, **modes}),
+        ENCODER: _json(
+            {"max_seq_length": min(sentences.longest or room, room), "do_lower_case": False}
+        ),
+        SETTINGS: _json(
+            {
+                "prompts": prompts,
+                "default_prompt_name": default if sentences.prompt else None,
+                "similarity_fn_name": sentences.similarity,
+            }
+        ),
+    }
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, indent=2) + "\n").encode()
+
+
+def _read(folder: Path, tokenizer: Path) -> Sentences:
+    """The ways of a folder's files, with the first of them that bertc cannot compute."""
+    came = {MODULES: read_bytes(folder / MODULES, _MOST_BYTES)}
+    modules, obstacle = _modules(folder, came[MODULES])
+    for name in (*(f"{path}/config.json" for path in modules), ENCODER, SETTINGS):
+        if is_file(folder / name):
+            came[name] = read_bytes(folder / name, _MOST_BYTES)
+    told = {name: _object(folder / name, came[name]) for name in came if name != MODULES}
+    pooling = told.get(f"{modules[0]}/config.json") if modules else {}
+    encoder, settings = told.get(ENCODER, {}), told.get(SETTINGS, {})
+    mode, no_mode = _mode(pooling)
+    of_tokenizer = tokenizer / "tokenizer_config.json"
+    known = read_json(of_tokenizer, _MOST_BYTES) if is_file(of_tokenizer) else {}
+    prompts = settings.get("prompts") or {}
+    longest = encoder.get("max_seq_length") or known.get("model_max_length") or 0
+    default = settings.get("default_prompt_name")
+    found = Sentences(
+        mode,
+        len(modules) > 1,
+        longest if isinstance(longest, int) and 0 < longest < _UNLIMITED else 0,
+        similarity=str(settings.get("similarity_fn_name") or "cosine"),
+        obstacle=obstacle or no_mode or _unsaid(encoder, settings, known),
+        came=came,
+    )
+    if found.obstacle:
+        return found
+    texts = {str(name): text or "" for name, text in prompts.items()}
+    return replace(found, prompts=texts, prompt=texts.get(str(default), ""))
+
+
+def _object(path: Path, content: bytes) -> dict[str, Any]:
+    try:
+        return parse_json(content, _MOST_BYTES)
+    except ValueError as error:
+        raise DataError(f"{path} {error}", help="copy the file again from its source") from None
+
+
+def _modules(folder: Path, content: bytes) -> tuple[list[str], str]:
+    """Folders of the modules after the encoder, or the first module that is another."""
+    listed = _object(folder / MODULES, b'{"modules": ' + content + b"}")["modules"]
+    entries = listed if isinstance(listed, list) else []
+    paths = list[str]()
+    for number, entry in enumerate(entries):
+        told = entry if isinstance(entry, dict) else {}
+        kind, path = str(told.get("type")), str(told.get("path"))
+        package, _, name = kind.partition(".")
+        expected = _KINDS[number] if number < len(_KINDS) else ""
+        safe = _FOLDER.fullmatch(path) if number else not path
+        if package != _PACKAGE or name.rpartition(".")[2] != expected or not safe:
+            return [], f"a module {shown(kind)}"
+        paths.append(path)
+    return (paths[1:], "") if len(paths) > 1 else ([], "no module Pooling")
+
+
+def _mode(told: Mapping[str, Any] | None) -> tuple[Pooling, str]:
+    """The pooling that a configuration says, or what else it says."""
+    if told is None:
+        return "mean", "no configuration of their pooling"
+    old = {f"{_OLD_MODE}{name}": kind for kind, name in MODES.items()}
+    chosen = [old.get(name, name) for name in told if name.startswith(_OLD_MODE) and told[name]]
+    mode = told.get("pooling_mode", chosen or ["mean"])
+    modes = mode if isinstance(mode, list) else [mode]
+    if told.get("include_prompt", True) is not True:
+        return "mean", f"include_prompt = {shown(told['include_prompt'])}"
+    if len(modes) != 1 or modes[0] not in get_args(Pooling):
+        return "mean", f"pooling {shown(modes if len(modes) != 1 else modes[0])}"
+    found: Pooling = modes[0]
+    return found, ""
+
+
+def _unsaid(
+    encoder: Mapping[str, Any], settings: Mapping[str, Any], tokenizer: Mapping[str, Any]
+) -> str:
+    """The first setting that changes vectors in a way that bertc has no word for."""
+    for name, value in encoder.items():
+        lowered = name == "do_lower_case" and tokenizer.get(name) is True
+        harmless = name == "max_seq_length" or not value or lowered
+        if not harmless and value not in _ONLY.get(name, ()):
+            return f"{name} = {shown(value)}"
+    if settings.get("model_type", "SentenceTransformer") != "SentenceTransformer":
+        return f"model_type = {shown(settings['model_type'])}"
+    if settings.get("truncate_dim"):
+        return f"truncate_dim = {shown(settings['truncate_dim'])}"
+    prompts = settings.get("prompts") or {}
+    texts = prompts.values() if isinstance(prompts, dict) else [0]
+    if not all(isinstance(text, str | None) for text in texts):
+        return f"prompts = {shown(prompts)}"
+    return ""

@@ -7,7 +7,7 @@ from bertc.interop.families import family_for
 from bertc.interop.families.family import Family, HfClass, transformer
 from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.keys import keys, part_of, parts_of
-from bertc.interop.task_classes import held_task, learned_pooling, task_class
+from bertc.interop.task_classes import held_task, learned_vectors, task_class
 from bertc.ir.program.resolved import Resolved
 
 Target = tuple[Family[Any], HfClass]
@@ -36,7 +36,7 @@ def target_of(
         part_of(name) for name in set(names) - set(keys(found, transformer(program), names, {}))
     }
     chosen = found.class_for(parts - without)
-    if chosen is None and learned_pooling(program):
+    if chosen is None and learned_vectors(program):
         chosen = found.class_for(frozenset({"pooler"}))  # which no vector reads
     return _no_class(found) if chosen is None else (found, chosen)
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from bertc.interop.families.family import Family, HfClass
 from bertc.interop.families.obstacle import Obstacle
-from bertc.ir.learning.answer import Labels, Pooling, Score, Span, Tags, Vector
-from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning.answer import Labels, Score, Span, Tags, Vector
+from bertc.ir.learning.custom_task import AnyTask, Embed
 from bertc.ir.network.head import PoolerKind
 from bertc.ir.program.resolved import Resolved
 
@@ -20,11 +20,10 @@ def held_task(program: Resolved, parts: frozenset[str]) -> AnyTask | None:
     return next((task for task in tasks if task.title in parts), None)
 
 
-def learned_pooling(program: Resolved) -> Pooling | None:
-    """The pooling of the last task that learned vectors; None if none did."""
-    answers = [task.answer for stage in program.stages for task in stage.tasks]
-    found = [answer.pooling for answer in answers if isinstance(answer, Vector)]
-    return found[-1] if found else None
+def learned_vectors(program: Resolved) -> Embed | None:
+    """The last task that learned vectors; None if none did."""
+    tasks = [task for stage in program.stages for task in stage.tasks]
+    return next((task for task in reversed(tasks) if isinstance(task, Embed)), None)
 
 
 def task_class(family: Family[Any], task: AnyTask, pooler: PoolerKind) -> HfClass | Obstacle:

@@ -11,6 +11,7 @@ trackers/        what each tracker was sent
 digests.json     sha256 of the files of tokenizer/ and model/
 resolved-N.json  the program until N steps, of a run that went on for more
 pruned.json      the program of what is left, of a run that removed heads or neurons
+sentences/       how vectors are made, of a run that began from a folder that says so
 """
 
 import fcntl
@@ -31,6 +32,7 @@ from bertc.interop.belonging import refuse_strangers
 from bertc.interop.folders import (
     PRUNED,
     RESOLVED,
+    SENTENCES,
     checkpoint_folders,
     read_resolved,
     refuse_several,
@@ -59,6 +61,7 @@ class RunFolder(FollowedFiles):
         self.pruned = path / PRUNED
         self.lock = path / "lock.json"
         self.tokenizer = path / "tokenizer"
+        self.sentences = path / SENTENCES
         self.spent = path / "spent.jsonl"
         self.failure = path / "failed.txt"
         self.checkpoints = path / "checkpoints"

@@ -10,6 +10,7 @@ from bertc.evaluation.held_out import Evaluation
 from bertc.interop.belonging import write_digests
 from bertc.interop.exporting import export_model
 from bertc.interop.pruned import without_removed
+from bertc.interop.sentences import vectors_of
 from bertc.runs import metrics
 from bertc.runs.plot import plot
 from bertc.train.patience import describe
@@ -60,7 +61,10 @@ def _write(session: Session, tensors: dict[str, Tensor]) -> tuple[str, ...]:
         left = sum(tensor.numel() for tensor in tensors.values())
         removal = (f"{left:,} of {whole:,} parameters are left ({left / whole:.1%})",)
     write_digests(folder.path)  # of the model none: a kill may leave the old one or the new
-    exported = export_model(resolved, tensors, session.corpus.vocabulary, folder.model)
+    sentences = vectors_of(folder.path, resolved)
+    exported = export_model(
+        resolved, tensors, session.corpus.vocabulary, folder.model, sentences=sentences
+    )
     write_digests(folder.path, model=session.progress.step)
     plot(metrics.read(folder.metrics), folder.plot)
     return (*removal, *exported.notes)

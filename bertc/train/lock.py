@@ -8,6 +8,7 @@ import torch
 from bertc.data.contents import contents
 from bertc.host.display import Display
 from bertc.interop.belonging import ORIGIN, write_digests
+from bertc.interop.sentences import vectors_of_init, write_sentences
 from bertc.runs import changes
 from bertc.runs.folder import RunFolder
 from bertc.runs.lock import Lock, versions
@@ -46,6 +47,8 @@ def write_or_check_lock(
         with durable.writing(folder.tokenizer):
             corpus.vocabulary.save(folder.tokenizer)
             durable.sync_all(folder.tokenizer)
+        if sentences := vectors_of_init(resolved.run.init):
+            write_sentences(sentences, folder.sentences, resolved.encoder)
         write_digests(folder.path)
         lock = _lock(start, outside)
         lock.write(folder.lock)

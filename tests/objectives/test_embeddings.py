@@ -142,3 +142,20 @@ def test_parts_have_the_same_dropout_both_times(kind: str) -> None:
     if kind == "alone":
         first, second = vectors[0].unbind(1)
         assert not torch.allclose(first, second), "a text is read twice, with other dropout"
+
+
+def test_a_prompt_precedes_each_text_and_longest_cuts_it() -> None:
+    vocabulary, asked = bert_vocabulary(word_tokenizer()), ('prompt="w9 w8 ", longest=6', "")
+    texts = ("w10 w11 w12", "w13")
+    found = []
+    for arguments, before in zip(asked, ("", "w9 w8 "), strict=True):
+        head = "layers=1 hidden=8 heads=1 vocab=64 seq=32"
+        spec = f"{head} task=embed('-', positive=b, examples=1{', ' * bool(arguments)}{arguments})"
+        stage = bertc.resolve(spec).stages[0]
+        example = RelatedExample("0", tuple(before + each for each in texts), None)
+        found.append(encode(stage.tasks[0], [example], vocabulary, stage.seq, 2))
+    cut_to = [found[0].lengths.tolist(), found[1].lengths.tolist()]
+    assert cut_to == [[6, 5], [7, 5]]
+    first = [rows.token_ids[: cut_to[0][0] - 1].tolist() for rows in found]
+    assert first[0] == first[1]
+    assert found[0].token_ids[6:].tolist() == found[1].token_ids[7:].tolist()

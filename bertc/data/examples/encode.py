@@ -20,7 +20,7 @@ from bertc.data.layouts.example import (
 from bertc.data.vocab.template import fill_template
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.learning.answer import Choice, Labels, Tags
-from bertc.ir.learning.custom_task import AnyTask, Choose, Read
+from bertc.ir.learning.custom_task import AnyTask, Choose, Embed, Read
 from bertc.ir.learning.task import Race, Squad
 
 TEXTS_AT_ONCE = 4096
@@ -31,6 +31,8 @@ def encode(
     task: AnyTask, examples: Sequence[Example], vocabulary: Vocabulary, seq: int, segments: int
 ) -> TaskRows:
     """Encode examples in rows of at most ``seq`` tokens and ``segments`` token types."""
+    if isinstance(task, Embed) and task.longest:
+        seq = min(seq, task.longest)
     rows = RowBuilder(vocabulary, seq, segments, spans=task.answer.kind == "span")
     if not examples:
         return rows.finish()
@@ -44,7 +46,7 @@ def encode(
         case QuestionExample():
             _windows(task, examples, rows)
         case RelatedExample():
-            _related(examples, rows)
+            _related(task, examples, rows)
         case unreachable:
             assert_never(unreachable)
     return rows.finish()
@@ -68,11 +70,12 @@ def _texts(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None
         rows.add(number, fill_template(rows.template, *pair), (target,))
 
 
-def _related(examples: Sequence[Example], rows: RowBuilder) -> None:
+def _related(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:
     """Add a row for each text; a text alone has two, which differ by dropout."""
+    assert isinstance(task, Embed), "texts to compare are of a task that embeds"
     related = [e for e in examples if isinstance(e, RelatedExample)]
     max_tokens = rows.max_tokens(1)
-    ids = iter(_ids(rows.vocabulary, [text for e in related for text in e.texts]))
+    ids = iter(_ids(rows.vocabulary, [task.prompt + text for e in related for text in e.texts]))
     for number, example in enumerate(related):
         texts = [next(ids) for _ in example.texts]
         rows.num_cut += any(len(each) > max_tokens for each in texts)

@@ -1,11 +1,12 @@
 """Tasks on a user's own files, with named columns."""
 
+from operator import not_
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
 from bertc.ir import operation as op
-from bertc.ir.base import Probability
+from bertc.ir.base import Count, Probability
 from bertc.ir.data import Hf
 from bertc.ir.learning.answer import (
     MOST_CHOICES,
@@ -202,6 +203,10 @@ class Embed(_Own):
 
     ``sts`` is a file of STS-B in GLUE's columns, which takes the place of ``dev``. ``mlp``: in
     training a dense layer with tanh follows the pooled states (SimCSE, --mlp_only_train).
+
+    ``prompt`` precedes each text, and a text has at most ``longest`` tokens, 0: as many as a row.
+    ``normalise``: its vectors have length 1. An ``init`` with ways of its own gives these three and
+    ``pooling``, where they are not written.
     """
 
     kind: Literal["embed"] = "embed"
@@ -212,6 +217,9 @@ class Embed(_Own):
     score: str = ""
     sts: str = ""
     pooling: Pooling = "mean"
+    normalise: Annotated[bool, Field(exclude_if=not_)] = False
+    prompt: Annotated[str, Field(exclude_if=not_)] = ""
+    longest: Annotated[Count, Field(exclude_if=not_)] = 0
     mlp: bool = False
     temperature: Annotated[float, Field(gt=0, le=100)] = 0.05  # SimCSE --temp; 1 / 20 in SBERT's
     both: bool = False

@@ -8,6 +8,8 @@ from bertc.ir.base import Node
 from bertc.ir.changing.growth import Init
 from bertc.ir.terms.node import System
 
+RunPrecision = Literal["auto", "fp32", "bf16"]
+"""The type that products are computed in; auto: the fast one of a device."""
 HfLayout = Literal["auto", "electra", "xlm-roberta", "camembert"]
 """The Hugging Face layout of a network that fits several; auto: BERT's, or RoBERTa's."""
 
@@ -43,7 +45,7 @@ class Run(Node):
     eval_examples: int
     keep: int | Literal["all"]
     holdout: float
-    precision: Literal["auto", "fp32", "bf16"]
+    precision: RunPrecision
     compile: Literal["auto", "on", "off"]
     recompute: Literal["auto", "on", "off"]
     device: Literal["auto", "cpu", "cuda", "mps"]

@@ -249,9 +249,9 @@ def _stackingbert(task: Task, chooses: bool) -> Recipe:
 
 def _embedding(task: Embed) -> Recipe:
     """SimCSE, appendix A, for texts alone; SBERT's training_stsbenchmark.py, training_nli_v2.py."""
-    lr, warmup, batch, seq, passes = 5e-5, 0.1, 128, 128, 1.0
+    lr, warmup, batch, seq, passes = 5e-5, 0.1, 128, min(task.longest or 128, 128), 1.0
     if not task.positive:
-        lr, warmup, batch, seq = 3e-5, 0.0, 64, 32
+        lr, warmup, batch, seq = 3e-5, 0.0, 64, min(seq, 32)
     elif task.score:
         batch, passes = 16, 4.0
     rule = Adam(lr=lr, warmup=warmup, decay=0.0, eps=1e-8)

@@ -1,0 +1,211 @@
+"""Folders of sentence-transformers, read and written back, beside that library."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import bertc
+from bertc.diagnostics import DataError, UsageError
+from bertc.inference.embed import embed_file
+from bertc.interop.runs import export_run, import_run
+from tests.interop.hf_models import SMALL
+
+WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", ":", "query", "passage")
+TEXTS = ["a b c", "b", "", "a b c d e f g h " * 9, "h g : query"]
+TYPES = "sentence_transformers.models"
+Files = Mapping[str, Any]
+
+
+def modules(*kinds: str) -> list[dict[str, Any]]:
+    names = ["", *(f"{n}_{kind}" for n, kind in enumerate(kinds) if n)]
+    return [
+        {"idx": n, "name": str(n), "path": path, "type": kind if "." in kind else f"{TYPES}.{kind}"}
+        for n, (path, kind) in enumerate(zip(names, kinds, strict=True))
+    ]
+
+
+def pooling(*modes: str) -> dict[str, Any]:
+    known = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
+    return {"word_embedding_dimension": 24, **{f"pooling_mode_{m}": m in modes for m in known}}
+
+
+def folder_of(folder: Path, files: Files) -> Path:
+    """A BERT of random weights, with a tokenizer and further files."""
+    torch.manual_seed(0)
+    config = transformers.BertConfig(**{**SMALL, "vocab_size": 97})
+    transformers.BertModel(config).save_pretrained(folder)
+    words = [*WORDS, *(f"w{n}" for n in range(97 - len(WORDS)))]
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
+    told = {"tokenizer_class": "BertTokenizer", "do_lower_case": True, "model_max_length": 20}
+    (folder / "tokenizer_config.json").write_text(json.dumps(told))
+    for name, value in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(json.dumps(value))
+    return folder
+
+
+OLD = {"sentence_bert_config.json": {"max_seq_length": 9, "do_lower_case": False}}
+NEW = {
+    "sentence_bert_config.json": {
+        "transformer_task": "feature-extraction",
+        "modality_config": {
+            "text": {"method": "forward", "method_output_name": "last_hidden_state"}
+        },
+        "module_output_name": "token_embeddings",
+    },
+    "config_sentence_transformers.json": {
+        "__version__": {"sentence_transformers": "6.2.0"},
+        "model_type": "SentenceTransformer",
+        "prompts": {"query": "query: ", "document": "", "passage": "passage: "},
+        "default_prompt_name": "query",
+        "similarity_fn_name": "dot",
+    },
+}
+FOLDERS: dict[str, Files] = {
+    "mean, normalised": {
+        **OLD,
+        "modules.json": modules("Transformer", "Pooling", "Normalize"),
+        "1_Pooling/config.json": pooling("mean_tokens"),
+    },
+    "cls": {
+        "modules.json": modules("Transformer", "Pooling"),
+        "1_Pooling/config.json": pooling("cls_token"),
+    },
+    "max": {
+        "modules.json": modules("Transformer", "Pooling"),
+        "1_Pooling/config.json": pooling("max_tokens"),
+        "sentence_bert_config.json": {"max_seq_length": 12, "do_lower_case": True},
+    },
+    "written by 6": {
+        **NEW,
+        "modules.json": modules(
+            "sentence_transformers.base.modules.transformer.Transformer",
+            "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
+        ),
+        "1_Pooling/config.json": {"embedding_dimension": 24, "pooling_mode": "cls"},
+    },
+}  # fmt: skip
+FOLDERS["written by 6"]["modules.json"][1]["path"] = "1_Pooling"
+
+
+@pytest.fixture(scope="module")
+def theirs() -> Any:
+    """``SentenceTransformer``, whose import takes seconds."""
+    from sentence_transformers import SentenceTransformer
+
+    return lambda folder: SentenceTransformer(str(folder), device="cpu")
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_vectors_are_those_of_the_library_and_leave_as_they_came(
+    name: str, theirs: Any, tmp_path: Path
+) -> None:
+    folder = folder_of(tmp_path / "came", FOLDERS[name])
+    library, run = theirs(folder), tmp_path / "run"
+    expected = library.encode(TEXTS)
+    import_run(folder, run)
+    export_run(run, tmp_path / "left")
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    for each in (folder, run, tmp_path / "left"):
+        model = bertc.load(each)
+        np.testing.assert_allclose(model.embed(TEXTS), expected, atol=2e-6, rtol=0)
+        _, embedded = embed_file(each, tmp_path / "texts.txt", quiet=True)  # in fp32 too
+        np.testing.assert_allclose(embedded.vectors, expected, atol=2e-6, rtol=0)
+        for prompt in set(library.prompts) & {"passage"}:
+            found = model.embed(TEXTS, prompt=prompt)
+            again = library.encode(TEXTS, prompt_name=prompt)
+            np.testing.assert_allclose(found, again, atol=2e-6, rtol=0)
+    np.testing.assert_array_equal(theirs(tmp_path / "left").encode(TEXTS), expected)
+    for file in FOLDERS[name]:
+        assert (tmp_path / "left" / file).read_bytes() == (folder / file).read_bytes()
+    long = np.linalg.norm(model.embed(TEXTS, normalise=True), axis=1)
+    np.testing.assert_allclose(long, 1, atol=1e-6)
+    assert not np.allclose(np.linalg.norm(model.embed(TEXTS, normalise=False), axis=1), 1)
+    with pytest.raises(UsageError, match="has no prompt nothing"):
+        model.embed(TEXTS, prompt="nothing")
+
+
+SPECS = {
+    "embeds": "task=embed('pairs.tsv', text=a, positive=b)",
+    "reads text": "objective=mlm seq=16 batch=2 data=files('text.txt')",
+}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_run_that_begins_there_learns_and_leaves_with_its_ways(
+    name: str, theirs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder, run = folder_of(tmp_path / "came", FOLDERS["written by 6"]), tmp_path / "run"
+    rows = "".join(f"{text[:9]} a\t{text[:7]} b\n" for text in TEXTS * 2)
+    Path("pairs.tsv").write_text(f"a\tb\n{rows}")
+    Path("text.txt").write_text("\n\n".join(TEXTS * 9))
+    spec = f"init='came' steps=1 device=cpu precision=fp32 {SPECS[name]}"
+    bertc.train(spec, run)
+    shutil.rmtree(folder / "1_Pooling")  # the run has its own by now
+    model = bertc.load(run)
+    if name == "embeds":
+        (task,) = model.resolved.stages[0].tasks
+        assert (task.answer.pooling, task.prompt) == ("cls", "query: ")
+        assert task.longest == model.resolved.stages[0].seq == 20
+    for left in (run / "model", export_run(run, tmp_path / "left").folder):
+        library = theirs(left)
+        assert (library.max_seq_length, library.prompts["passage"]) == (20, "passage: ")
+        assert library.similarity_fn_name == "dot"
+        np.testing.assert_allclose(library.encode(TEXTS), model.embed(TEXTS), atol=2e-6)
+
+
+REFUSED: dict[str, tuple[Files, str]] = {
+    "dense": ({"modules.json": modules("Transformer", "Pooling", "Dense")}, "models.Dense"),
+    "code": ({"modules.json": modules("Transformer", "my.Pooling")}, "my.Pooling"),
+    "words": ({"modules.json": modules("WordEmbeddings", "Pooling")}, "models.WordEmbeddings"),
+    "no pooling": ({"modules.json": modules("Transformer")}, "no module Pooling"),
+    "two": ({"1_Pooling/config.json": pooling("cls_token", "max_tokens")}, r'\["cls", "max"\]'),
+    "other": ({"1_Pooling/config.json": pooling("mean_sqrt_len_tokens")}, "mean_sqrt_len_tokens"),
+    "last": ({"1_Pooling/config.json": {"pooling_mode": "lasttoken"}}, "lasttoken"),
+    "prompt": (
+        {"1_Pooling/config.json": {"pooling_mode": "cls", "include_prompt": False}},
+        "include_prompt = false",
+    ),
+    "setting": ({"sentence_bert_config.json": {"method": "x"}}, 'method = "x"'),
+    "sparse": ({"config_sentence_transformers.json": {"model_type": "SparseEncoder"}}, "Sparse"),
+    "prompts": ({"config_sentence_transformers.json": {"prompts": {"a": 1}}}, "prompts = "),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_vectors_of_other_modules_are_refused_by_name(name: str, tmp_path: Path) -> None:
+    files, named = REFUSED[name]
+    folder = folder_of(tmp_path / "came", {**FOLDERS["cls"], **files})
+    imported = import_run(folder, tmp_path / "run")
+    assert "the encoder is imported without them" in imported.summary()
+    for each in (folder, tmp_path / "run"):
+        with pytest.raises(DataError, match=named) as error:
+            bertc.load(each).embed(TEXTS)
+        assert "--pooling mean" in error.value.help
+        with pytest.raises(DataError, match=named):
+            bertc.resolve(f"init='{each}' task=embed('x.tsv', text=a, positive=b, examples=9)")
+        assert bertc.load(each).embed(TEXTS, "mean").shape == (5, 24)
+    task = "task=embed('x.tsv', text=a, positive=b, examples=9, pooling=max)"
+    assert bertc.resolve(f"init='{folder}' {task}").stages[0].tasks[0].answer.pooling == "max"
+    exported = export_run(tmp_path / "run", tmp_path / "left")
+    assert "without files of sentence-transformers" in exported.summary()
+    assert not (tmp_path / "left" / "modules.json").exists()
+    export_run(tmp_path / "run", tmp_path / "left", "mean")
+    export_run(tmp_path / "run", tmp_path / "left")  # in the place of the one before
+    assert not (tmp_path / "left" / "modules.json").exists()
+
+
+@pytest.mark.parametrize("content", ["", "[", "{}", "[1]", '[{"type": 3}]', "\ud800", "[" * 99999])
+def test_damaged_files_are_named(content: str, tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "came", FOLDERS["cls"])
+    (folder / "modules.json").write_bytes(content.encode("utf-8", "surrogatepass"))
+    with pytest.raises(DataError, match=r"modules\.json|module"):
+        bertc.load(folder).embed(TEXTS)
