@@ -200,14 +200,6 @@ def test_the_command_line_starts_without_the_compiler() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
 
 
-def test_figures_go_to_trackers_without_the_program_being_loaded() -> None:
-    code = (
-        "import sys, bertc.trackers.sync, bertc.trackers.beside, bertc.trackers.tensorboard;"
-        "bad = {'bertc.ir', 'numpy', 'torch'} & set(sys.modules); assert not bad, bad"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
-
-
 def test_estimating_reads_no_hugging_face_layouts() -> None:
     code = (
         "import sys; from bertc.api import points; points('layers=2');"

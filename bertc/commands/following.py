@@ -1,4 +1,4 @@
-"""Commands on runs as they go: listing them, watching one, sending figures to trackers."""
+"""Commands on runs as they go: listing them, and watching one."""
 
 import os
 from pathlib import Path
@@ -8,14 +8,10 @@ import typer
 
 from bertc.commands.options import JsonOption, app, say, without_collecting
 
-runs_app = typer.Typer(rich_markup_mode=None)
-app.add_typer(runs_app, name="runs")
 
-
-@runs_app.callback(invoke_without_command=True)
+@app.command("runs")
 @without_collecting()
 def runs_(
-    context: typer.Context,
     folder: Annotated[Path, typer.Option("--in", help="the folder to look in")] = Path("runs"),
     where: Annotated[
         list[str] | None,
@@ -27,28 +23,10 @@ def runs_(
     json: JsonOption = False,
 ) -> None:
     """List run folders with their state, last and best score, cost, and when they last ran."""
-    if context.invoked_subcommand:
-        return
     from bertc.runs.listing import list_runs
 
     listing = list_runs(folder, where or (), sort)
     say(listing.as_json() if json else listing.as_table())
-
-
-@runs_app.command("sync")
-def sync_(
-    runs: Annotated[list[Path], typer.Argument(help="run folders")],
-    to: Annotated[
-        list[str] | None,
-        typer.Option(help="tensorboard, wandb, mlflow or trackio [default: those of the run]"),
-    ] = None,
-) -> None:
-    """Send trackers the figures of runs that they do not have yet."""
-    from bertc.trackers.sync import send_missing
-
-    for run in runs:
-        for line in send_missing(run, to or ()):
-            say(line)
 
 
 @app.command("watch")

@@ -7,7 +7,7 @@ tokenizer/       the vocabulary's files           losses.png      the losses ove
 attempts.jsonl   each time it was started or resumed
 spent.jsonl      where its time went, and its peak memory
 failed.txt       why it ended, if by an error; until it goes on
-trackers/        what each tracker was sent
+trackers/        the id by which each tracker knows the run
 digests.json     sha256 of the files of tokenizer/ and model/
 resolved-N.json  the program until N steps, of a run that went on for more
 pruned.json      the program of what is left, of a run that removed heads or neurons

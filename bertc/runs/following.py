@@ -14,13 +14,12 @@ from bertc.storage.plain_file import size_bytes
 
 
 class FollowedFiles:
-    """The paths in a run folder of what is followed, and of notes on who follows."""
+    """The paths in a run folder of what is followed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.metrics = path / "metrics.jsonl"
         self.attempts = path / "attempts.jsonl"
-        self.trackers = path / "trackers"
 
 
 class Following:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, Required, Self
@@ -86,9 +86,12 @@ class Sums:
 class Metrics:
     """The open metrics file of a run; each line is flushed at once."""
 
-    def __init__(self, path: Path, keep_bytes: int) -> None:
-        """Open ``path`` and cut it back to its first ``keep_bytes``, whole lines only."""
-        self._path = path
+    def __init__(self, path: Path, keep_bytes: int, send: Callable[[Any], None]) -> None:
+        """Open ``path`` and cut it back to its first ``keep_bytes``, whole lines only.
+
+        ``send`` gets each line that is written.
+        """
+        self._path, self._send = path, send
         self._file = open(path, "ab+")  # noqa: SIM115 - closed by __exit__
         keep_bytes = whole_lines(path, keep_bytes)
         self._file.truncate(keep_bytes)
@@ -112,6 +115,7 @@ class Metrics:
             self._file.write(text)
             self._file.flush()
         self._digest.update(text)
+        self._send(line)
 
     def synced_bytes(self) -> int:
         """The length of the file in bytes, after fsync."""

@@ -1,1 +1,1 @@
-"""Trackers: figures of runs sent to TensorBoard, W&B, MLflow and trackio. Loads no torch."""
+"""Trackers: figures of runs sent to TensorBoard, W&B, MLflow and trackio by their own libraries."""

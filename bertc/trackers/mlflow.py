@@ -2,56 +2,51 @@
 
 import os
 import re
-from collections.abc import Sequence
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param
 
 from bertc.runs.figures import LineFigures
-from bertc.trackers.tracker import DEFAULT_PROJECT, TrackedRun, tracker_package
+from bertc.trackers.sink import DEFAULT_PROJECT, TrackedRun
 
-MOST_METRICS = 1000
-"""Metrics that one request takes."""
 MOST_PARAMETERS = 100
+"""Parameters that one request takes."""
 LONGEST_VALUE = 500
 """Characters of a parameter that older versions of its database take."""
 TAG = "bertc.id"
 
 
-class MlflowRun:
-    """A run of MLflow, found again by a tag with its id.
+class MlflowSink:
+    """A run of MLflow, identified by a tag with its id.
 
     ``MLFLOW_TRACKING_URI`` and ``MLFLOW_EXPERIMENT_NAME`` hold as MLflow says.
     """
 
     def __init__(self, run: TrackedRun) -> None:
-        self._entities = tracker_package("mlflow.entities", "mlflow")
-        self._client = tracker_package("mlflow", "mlflow").MlflowClient()
+        self._client = MlflowClient()
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", DEFAULT_PROJECT)
         experiment = self._client.get_experiment_by_name(name)
         number = experiment.experiment_id if experiment else self._client.create_experiment(name)
         known = self._client.search_runs([number], f"tags.`{TAG}` = '{run.id}'", max_results=1)
         self._id = known[0].info.run_id if known else self._created(number, run)
-        self.place = f"mlflow ui: experiment {name}, run {run.name}"
 
     def _created(self, experiment: str, run: TrackedRun) -> str:
-        number: str = self._client.create_run(
-            experiment, run_name=run.name, tags={TAG: run.id}
-        ).info.run_id
+        created = self._client.create_run(experiment, run_name=run.name, tags={TAG: run.id})
+        number: str = created.info.run_id
         parameters = [
-            self._entities.Param(mlflow_name(name), text[:LONGEST_VALUE])
-            for name, text in run.settings.items()
+            Param(mlflow_name(name), text[:LONGEST_VALUE]) for name, text in run.settings.items()
         ]
         for start in range(0, len(parameters), MOST_PARAMETERS):
             self._client.log_batch(number, params=parameters[start : start + MOST_PARAMETERS])
         return number
 
-    def record(self, points: Sequence[LineFigures], times: Sequence[float]) -> None:
-        """Send metrics by name, in as few requests as it takes."""
+    def record(self, point: LineFigures, time: float) -> None:
+        """Send the metrics of a point in one request."""
         metrics = [
-            self._entities.Metric(mlflow_name(name), value, round(time * 1000), point.step)
-            for point, time in zip(points, times, strict=True)
+            Metric(mlflow_name(name), value, round(time * 1000), point.step)
             for name, value in point.values.items()
         ]
-        for start in range(0, len(metrics), MOST_METRICS):
-            self._client.log_batch(self._id, metrics=metrics[start : start + MOST_METRICS])
+        self._client.log_batch(self._id, metrics=metrics)
 
     def close(self) -> None:
         """Say that the run has ended, until it goes on."""

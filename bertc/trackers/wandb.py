@@ -1,13 +1,14 @@
 """Weights & Biases: online where a login is known, else offline in the run folder."""
 
 import os
-from collections.abc import Sequence
+
+import wandb
 
 from bertc.runs.figures import LineFigures
-from bertc.trackers.tracker import DEFAULT_PROJECT, TrackedRun, tracker_package
+from bertc.trackers.sink import DEFAULT_PROJECT, TrackedRun
 
 
-class WandbRun:
+class WandbSink:
     """A run of W&B under the same id each time. It never asks for a login.
 
     ``WANDB_MODE``, ``WANDB_PROJECT``, ``WANDB_ENTITY`` and the like hold as W&B says.
@@ -15,7 +16,6 @@ class WandbRun:
 
     def __init__(self, run: TrackedRun) -> None:
         os.environ.setdefault("WANDB_SILENT", "true")
-        wandb = tracker_package("wandb", "wandb")
         offline = "WANDB_MODE" not in os.environ and not wandb.login(prompt=False, verify=False)
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", DEFAULT_PROJECT),
@@ -28,12 +28,10 @@ class WandbRun:
             resume=None if offline else "allow",
             settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
         )
-        self.place = self._run.url or f"wandb sync {self._run.dir.removesuffix('/files')}"
 
-    def record(self, points: Sequence[LineFigures], times: Sequence[float]) -> None:
-        """Log each point at its step; W&B's own process writes them, and sends them when it can."""
-        for point, time in zip(points, times, strict=True):
-            self._run.log({**point.values, "_timestamp": time}, step=point.step)
+    def record(self, point: LineFigures, time: float) -> None:
+        """Log a point at its step; W&B's own process writes it, and sends it when it can."""
+        self._run.log({**point.values, "_timestamp": time}, step=point.step)
 
     def close(self) -> None:
         """Wait until all is written, and sent if W&B is online."""

@@ -35,7 +35,7 @@ from bertc.step.feed import Batch, Feed
 from bertc.step.step import StepResult
 from bertc.step.task_feed import TaskFeed
 from bertc.storage.paths import cache_folder
-from bertc.trackers.tracker import refuse_missing
+from bertc.trackers.sink import refuse_missing
 from bertc.train.averaging import in_average, update_average
 from bertc.train.clock import Clock, Laps
 from bertc.train.finish import finish

@@ -24,7 +24,7 @@ from bertc.runs.state import noting_failure
 from bertc.step.memory import Remembered, shapes, taken_up
 from bertc.step.vocabulary import vocab_tensors
 from bertc.storage import durable
-from bertc.trackers.beside import alongside
+from bertc.trackers.sink import feeding
 from bertc.train.lock import write_or_check_lock
 from bertc.train.session import Session, laid_out
 from bertc.train.start import Outside, Start
@@ -98,7 +98,7 @@ def _metrics(
 ) -> Iterator[Metrics | NoMetrics]:
     """Open the metrics in the first process, noting there how the run is taken up and may fail.
 
-    Its figures go to trackers meanwhile.
+    Each line goes to the run's trackers too.
     """
     if not ranks.is_main:
         yield NoMetrics()
@@ -106,9 +106,9 @@ def _metrics(
     durable.remove(folder.failure)
     begin_attempt(folder.attempts, progress.step, start.machine.name, ranks.world.size)
     with (
-        Metrics(folder.metrics, progress.metrics_bytes) as lines,
+        feeding(folder.path, start.resolved, progress.step, display.note) as send,
+        Metrics(folder.metrics, progress.metrics_bytes, send) as lines,
         noting_failure(folder),
-        alongside(folder.path, start.resolved.run.trackers, display.note),
     ):
         yield lines
 

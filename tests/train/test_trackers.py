@@ -1,220 +1,122 @@
-"""Figures on their way to trackers: each is sent once, and no tracker harms the run."""
+"""Trackers get a run's figures from their own libraries, and none of them harms the run."""
 
 import json
-import subprocess
-import sys
-import threading
 from importlib.util import find_spec
-from types import SimpleNamespace
 
 import pytest
 
 from bertc.api import resolve
-from bertc.diagnostics import CannotWriteError, MissingInputError, StoppedError, UsageError
+from bertc.diagnostics import MissingInputError
 from bertc.runs.curves import curves
 from bertc.runs.folder import identity
 from bertc.runs.longer import with_settings
-from bertc.trackers import beside, sync, tracker
-from bertc.trackers.mlflow import mlflow_name
-from bertc.trackers.tracker import TrackedRun
+from bertc.trackers import sink
+from bertc.trackers.sink import TrackedRun, feeding
 from bertc.train.loop import train
 
-
-def line(step, kind="train", seconds=0.0):
-    loss = 5.0 - step / 10
-    return {
-        "kind": kind,
-        "step": step,
-        "stage": "main",
-        "tokens": step * 64,
-        "seconds": step / 2 + seconds,
-        "loss": loss,
-        "losses": {"mlm": loss},
-    }
-
-
-def write(folder, lines):
-    text = "".join(json.dumps(each) + "\n" for each in lines)
-    (folder / "metrics.jsonl").write_text(text)
-
-
-def take_up(folder, step, time):
-    attempt = {"step": step, "time": time, "host": "h", "device": "cpu", "processes": 1}
-    with open(folder / "attempts.jsonl", "a") as file:
-        file.write(json.dumps(attempt) + "\n")
-
-
-FIRST = [line(2), line(4), line(4, "eval"), line(6)]
-RESUMED = [line(2), line(4), line(4, "eval"), line(6, seconds=9), line(8, seconds=9)]
-
-
-@pytest.fixture
-def run(tiny, tmp_path):
-    folder = tmp_path / "run"
-    folder.mkdir()
-    (folder / "resolved.json").write_text(tiny().model_dump_json())
-    take_up(folder, 0, 1000.0)
-    write(folder, FIRST)
-    return folder
+LINES = [
+    {"kind": kind, "step": step, "stage": "main", "tokens": step * 64, "seconds": step / 2,
+     "loss": 5.0 - step / 10, "losses": {"mlm": 5.0 - step / 10}}
+    for step, kind in ((2, "train"), (4, "train"), (4, "eval"), (6, "train"))
+]  # fmt: skip
 
 
 class Kept:
-    """A tracker in memory, which may fail."""
+    """A tracker in memory, which may fail at its third figure."""
 
     def __init__(self, fails=False):
-        self.place, self.points, self.times, self.fails, self.closed = "here", [], [], fails, 0
+        self.points, self.fails, self.closed = [], fails, 0
 
-    def record(self, points, times):
-        if self.fails:
+    def record(self, point, time):
+        if self.fails and len(self.points) == 2:
             raise OSError("its disk\x1b[31m is full\nand more")
-        self.points += [(point.step, point.kind) for point in points]
-        self.times += times
+        self.points.append((point.step, point.kind, point.values.get("train/tokens_per_second")))
 
     def close(self):
         self.closed += 1
 
 
-@pytest.fixture
-def kept(monkeypatch):
+def logged(program, *trackers):
+    return program.model_copy(update={"run": program.run.model_copy(update={"log": trackers})})
+
+
+def test_a_tracker_that_raises_is_dropped_with_one_warning(tiny, tmp_path, monkeypatch):
+    runs = []
     trackers = {"wandb": Kept(), "trackio": Kept(fails=True)}
-    monkeypatch.setattr(sync, "recorder_of", lambda name, run: trackers[name])
-    monkeypatch.setattr(sync, "refuse_missing", lambda names: None)
-    return trackers
-
-
-def test_what_a_resumed_run_did_once_more_is_sent_once(run, kept):
-    assert sync.send_missing(run, ["wandb"]) == [f"{run}: wandb was sent 4 lines (here)"]
-    take_up(run, 4, 2000.0)
-    write(run, RESUMED)
-    assert sync.send_missing(run) == [f"{run}: wandb was sent 1 lines (here)"]
-    assert sync.send_missing(run) == [f"{run}: wandb has all lines"]
-    assert kept["wandb"].points == [
-        (2, "train"), (4, "train"), (4, "eval"), (6, "train"), (8, "train")
+    monkeypatch.setattr(sink, "sink_of", lambda name, run: (runs.append(run), trackers[name])[1])
+    notes = []
+    for step in (0, 4):
+        with feeding(tmp_path, logged(tiny(), "trackio", "wandb"), step, notes.append) as send:
+            for line in LINES:
+                send(line)
+    assert trackers["wandb"].points[:4] == [
+        (2, "train", 128.0), (4, "train", 128.0), (4, "eval", None), (6, "train", 128.0)
     ]  # fmt: skip
-    # Seconds of training since the attempt began: 2 until step 4, 13 until step 8.
-    assert kept["wandb"].times == [1001.0, 1002.0, 1002.0, 1003.0, 2011.0]
-    assert kept["wandb"].closed == 2
-
-
-def test_a_tracker_that_fails_is_told_once_and_gets_all_later(run, kept):
-    ended, told = threading.Event(), []
-
-    def say(text):
-        told.append(text)
-        ended.set()
-
-    # One tracker does not keep the other from its figures.
-    assert not beside.follow(run, ["trackio", "wandb"], ended, say, wait_seconds=0.01)
-    assert told == [
-        f"trackio failed: its disk\\x1b[31m is full; bertc runs sync {run} sends what is missing"
-    ]
-    assert len(kept["wandb"].points) == 4
-    with pytest.raises(CannotWriteError, match="its disk"):
-        sync.send_missing(run, ["trackio"])
-    kept["trackio"].fails = False
-    assert sync.send_missing(run, ["trackio"]) == [f"{run}: trackio was sent 4 lines (here)"]
-
-
-def test_one_process_sends_at_a_time_and_trackers_are_known(run, kept):
-    delivery = sync.Delivery(run, "wandb")
-    with pytest.raises(StoppedError, match="another process"):
-        sync.send_missing(run, ["wandb"])
-    delivery.release()
-    with pytest.raises(UsageError, match="no tracker 'tensorbord'"):
-        sync.trackers_of(run, ["tensorbord"])
-    with pytest.raises(UsageError, match="has no tracker"):
-        sync.trackers_of(run)
+    assert (trackers["wandb"].closed, trackers["trackio"].closed) == (2, 0)
+    assert len(trackers["wandb"].points) == 8
+    assert len(trackers["trackio"].points) == 2
+    reason = "its disk\\x1b[31m is full"
+    warning = f"warning: trackio failed and gets no more figures of this run: {reason}"
+    assert notes == [warning, warning]
+    # A run that goes on is the same run to its tracker.
+    first, second, *_ = [run for run in runs if run.id == runs[1].id]
+    assert (first.step, second.step, first.name) == (0, 4, tmp_path.name)
+    assert first.settings["layers"]
 
 
 @pytest.mark.skipif(find_spec("tensorboard") is None, reason="needs tensorboard")
-def test_event_files_of_tensorboard_hold_the_metrics(run):
+def test_tensorboard_changes_nothing_of_a_run_and_has_its_metrics(tiny, tmp_path, cache):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    sync.send_missing(run, ["tensorboard"])
-    take_up(run, 4, 2000.0)
-    write(run, RESUMED)
-    sync.send_missing(run)
-    found = EventAccumulator(str(run / "tensorboard"))
-    found.Reload()
-    there = curves(run)
-    assert {*found.Tags()["scalars"]} == {*there.names}
-    for name in ("train/loss", "train/loss/mlm", "eval/loss"):
+    weights = []
+    for name, program in (("plain", tiny()), ("logged", logged(tiny(), "tensorboard"))):
+        train(program, tmp_path / name, cache=cache, quiet=True)
+        weights.append((tmp_path / name / "model" / "model.safetensors").read_bytes())
+    assert weights[0] == weights[1]
+    read = EventAccumulator(str(tmp_path / "logged" / "tensorboard"))
+    read.Reload()
+    there = curves(tmp_path / "logged")
+    assert {*read.Tags()["scalars"]} == {*there.names}
+    for name in there.names:
         steps, values = there.of(name, "step")
-        scalars = found.Scalars(name)
+        scalars = read.Scalars(name)
         assert [scalar.step for scalar in scalars] == steps
         assert [scalar.value for scalar in scalars] == pytest.approx(values, rel=1e-6)
 
 
-def test_trackio_is_told_no_name_of_its_own_and_is_silent(run, monkeypatch, capsys):
-    logged, ended = {}, []
-
-    def init(project, name, config, resume, embed, auto_log_gpu, auto_log_cpu):
-        print("see your project by ...")
-        assert (project, resume, auto_log_cpu) == ("bertc", "allow", False)
-        assert config["layers"]
-        return SimpleNamespace(log=lambda values, step: logged.setdefault(step, []).append(values))
-
-    def finish():
-        ended.append(print("finished"))
-
-    module = SimpleNamespace(init=init, finish=finish, __spec__=True)
-    monkeypatch.setitem(sys.modules, "trackio", module)
-    sync.send_missing(run, ["trackio"])
-    assert [*logged] == [2, 4, 6]
-    assert [each["when"] for each in logged[4]] == ["1970-01-01T00:16:42+00:00"] * 2
-    assert logged[4][1]["eval/loss"] == 4.6
-    reserved = {"project", "run", "timestamp", "step", "time", "metrics"}
-    assert not reserved & {name for values in logged.values() for each in values for name in each}
-    assert ended
-    assert not capsys.readouterr().out
+@pytest.mark.skipif(find_spec("wandb") is None, reason="needs wandb")
+def test_wandb_is_offline_where_no_login_is_known(tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    notes = []
+    with feeding(tmp_path, logged(tiny(), "wandb"), 0, notes.append) as send:
+        for line in LINES:
+            send(line)
+    assert notes == []
 
 
-def test_a_hanging_tracker_is_left_behind_and_told(tmp_path, monkeypatch):
-    def hangs(folder, trackers, note):
-        pipe = subprocess.PIPE
-        return subprocess.Popen(["sleep", "60"], stdin=pipe, stdout=pipe, start_new_session=True)
-
-    monkeypatch.setattr(beside, "_started", hangs)
-    monkeypatch.setattr(beside, "END_SECONDS", 0.05)
-    told = []
-    with beside.alongside(tmp_path, ["wandb"], told.append):
-        pass
-    (warning,) = told
-    assert f"bertc runs sync {tmp_path} sends what is missing" in warning
-
-
-def test_a_tracker_that_raises_changes_nothing_of_a_run(tiny, tmp_path, monkeypatch, capfd, cache):
-    (tmp_path / "trackio.py").write_text("raise OSError('never')\n")
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{':'.join(filter(None, sys.path))}")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(beside, "END_SECONDS", 60.0)
-    program = tiny()
-    logged = program.model_copy(update={"run": program.run.model_copy(update={"log": "trackio"})})
-    weights = []
-    for name, each in (("plain", program), ("logged", logged)):
-        train(each, tmp_path / name, cache=cache, quiet=name == "plain")
-        weights.append((tmp_path / name / "model" / "model.safetensors").read_bytes())
-    assert weights[0] == weights[1]
-    warning = f"bertc runs sync {tmp_path / 'logged'} sends what is missing"
-    assert capfd.readouterr().err.replace("\n", " ").count(warning) == 1
+def test_a_run_of_before_keeps_its_id(tmp_path):
+    (tmp_path / "trackers").mkdir()
+    sent = {"id": "0123456789abcdef", "step": 6, "points": 1}
+    (tmp_path / "trackers" / "wandb.json").write_text(json.dumps(sent))
+    assert sink._id_in(tmp_path, "wandb") == sent["id"]
+    assert sink._id_in(tmp_path, "mlflow") == sink._id_in(tmp_path, "mlflow") != sent["id"]
 
 
 def test_trackers_are_no_part_of_what_a_run_computes():
-    plain, logged = resolve("layers=1"), resolve("layers=1 log=[wandb, tensorboard]")
-    assert logged.run.trackers == ("wandb", "tensorboard")
-    assert identity(plain) == identity(logged)
+    plain, both = resolve("layers=1"), resolve("layers=1 log=[wandb, tensorboard]")
+    assert both.run.trackers == ("wandb", "tensorboard")
+    assert identity(plain) == identity(both)
     assert "log" not in plain.model_dump()["run"]
     assert with_settings(plain, ["log=wandb"]).run.log == "wandb"
-    assert with_settings(logged, ["log=none"]).run.trackers == ()
+    assert with_settings(both, ["log=none"]).run.trackers == ()
 
 
 def test_a_missing_package_is_named_before_the_run(monkeypatch):
-    monkeypatch.setattr(tracker, "find_spec", lambda name: None)
+    monkeypatch.setattr(sink, "find_spec", lambda name: None)
     with pytest.raises(MissingInputError, match="wandb is not installed") as error:
-        tracker.refuse_missing(["wandb"])
+        sink.refuse_missing(["wandb"])
     assert "-e '.[wandb]'" in error.value.help
 
 
-def test_names_and_runs_as_trackers_take_them(tmp_path):
-    assert mlflow_name("train/loss/kd(logits)") == "train/loss/kd_logits_"
-    assert TrackedRun(tmp_path / "a" / ".." / "b", "0").name == "b"
+def test_a_run_is_named_by_its_folder(tmp_path):
+    assert TrackedRun(tmp_path / "a" / ".." / "b", "0", {}, 0).name == "b"

@@ -1,0 +1,144 @@
+"""Sinks: trackers that are open for the figures of a run while it trains."""
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol, assert_never
+
+from bertc.diagnostics import BertcError, MissingInputError
+from bertc.diagnostics.render import escaped
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.run import Tracker
+from bertc.runs.figures import LineFigures, LineReader
+from bertc.runs.groups import settings_texts
+from bertc.storage import durable
+from bertc.storage.json_file import read_json
+from bertc.storage.paths import is_taken
+
+DEFAULT_PROJECT = "bertc"
+"""The project, or experiment, of runs where the tracker's own variables name none."""
+LARGEST_NOTE_BYTES = 2**16
+
+Send = Callable[[Any], None]
+"""Takes a line of metrics."""
+
+
+@dataclass(frozen=True)
+class TrackedRun:
+    """A run as trackers know it: by an id that stays, taken up at ``step``."""
+
+    folder: Path
+    id: str
+    settings: Mapping[str, str]
+    step: int
+
+    @property
+    def name(self) -> str:
+        """The name that is shown: that of its folder."""
+        return self.folder.resolve().name
+
+
+class Sink(Protocol):
+    """A run in a tracker; any call may raise anything."""
+
+    def record(self, point: LineFigures, time: float) -> None:
+        """Take the figures of a line of metrics, measured at a Unix time."""
+
+    def close(self) -> None:
+        """End the connection; the run may be opened again."""
+
+
+@contextmanager
+def feeding(
+    folder: Path, program: Resolved, step: int, note: Callable[[str], None]
+) -> Iterator[Send]:
+    """Yield a function that sends lines of metrics to the trackers of a run taken up at ``step``.
+
+    A tracker that raises is dropped, and ``note`` gets one warning: nothing ends the run.
+    """
+    sinks: dict[Tracker, Sink] = {}
+    reader = LineReader()
+
+    def guarded(tracker: Tracker, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception as error:
+            sinks.pop(tracker, None)
+            reason = error.message if isinstance(error, BertcError) else str(error) or repr(error)
+            line = escaped(reason.strip().partition("\n")[0])[:200]
+            note(f"warning: {tracker} failed and gets no more figures of this run: {line}")
+
+    def opened(tracker: Tracker) -> None:
+        run = TrackedRun(folder, _id_in(folder, tracker), settings_texts(program), step)
+        sinks[tracker] = sink_of(tracker, run)
+
+    def send(line: Any) -> None:
+        for point in reader.figures([line]):
+            for tracker, sink in [*sinks.items()]:
+                guarded(tracker, partial(sink.record, point, time.time()))
+
+    for tracker in program.run.trackers:
+        guarded(tracker, partial(opened, tracker))
+    try:
+        yield send
+    finally:
+        for tracker, sink in [*sinks.items()]:
+            guarded(tracker, sink.close)
+
+
+def sink_of(tracker: Tracker, run: TrackedRun) -> Sink:
+    """Open a run in a tracker.
+
+    Raises:
+        Exception: whatever the tracker raises.
+    """
+    match tracker:
+        case "tensorboard":
+            from bertc.trackers.tensorboard import TensorBoardSink
+
+            return TensorBoardSink(run)
+        case "wandb":
+            from bertc.trackers.wandb import WandbSink
+
+            return WandbSink(run)
+        case "mlflow":
+            from bertc.trackers.mlflow import MlflowSink
+
+            return MlflowSink(run)
+        case "trackio":
+            from bertc.trackers.trackio import TrackioSink
+
+            return TrackioSink(run)
+        case _:
+            assert_never(tracker)
+
+
+def refuse_missing(trackers: Sequence[Tracker]) -> None:
+    """Refuse trackers whose package is not installed, without loading any.
+
+    Raises:
+        MissingInputError: naming the first, and how it is installed.
+    """
+    for tracker in trackers:
+        if find_spec(tracker) is None:
+            raise MissingInputError(
+                f"{tracker} is not installed, which log={tracker} needs",
+                help=f"pip install -c constraints.txt -e '.[{tracker}]'",
+            )
+
+
+def _id_in(folder: Path, tracker: Tracker) -> str:
+    """The id by which a tracker knows a run, kept in the run's folder."""
+    path = folder / "trackers" / f"{tracker}.json"
+    if is_taken(path):
+        return str(read_json(path, LARGEST_NOTE_BYTES)["id"])
+    made = secrets.token_hex(8)
+    durable.make_folder(path.parent)
+    durable.replace(path, json.dumps({"id": made}).encode())
+    return made
