@@ -1,11 +1,19 @@
-"""The error for memory that runs out in the middle of a step."""
+"""Errors for memory that runs out: in the middle of a step, and foreseen before the first."""
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
 from bertc.diagnostics import MachineError
+from bertc.estimate import largest_microbatches, layout
+from bertc.estimate.memory import USABLE
+from bertc.estimate.units import bytes_text
+from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
+from bertc.planning.plan import Machine, Plan, largest_divisor
+from bertc.planning.world import World
 
 WORDS = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
 """Words in plain RuntimeErrors that mean memory ran out.
@@ -13,6 +21,32 @@ WORDS = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
 They are those of the CPU's allocator, of CUDA outside its own allocator (loading a kernel, pinned
 memory), and of the BLAS libraries (CUBLAS_STATUS_ALLOC_FAILED).
 """
+
+BEYOND = 1.25
+"""Estimated memory over what is free from which a plan is refused.
+
+Estimates are a few percent off at most (docs/estimates.md), and other processes may free some.
+"""
+
+
+def refuse_what_cannot_fit(resolved: Resolved, plan: Plan, machine: Machine, world: World) -> None:
+    """Refuse micro-batches that would not even fit in ``BEYOND`` times the memory.
+
+    Raises:
+        MachineError: naming the stage, and the micro-batch that fits.
+    """
+    laid_out, most = layout(resolved, machine, world), machine.memory_bytes * BEYOND
+    more = replace(machine, memory_bytes=int(most / USABLE[machine.device]))
+    fits, beyond = (largest_microbatches(resolved, each, laid_out) for each in (machine, more))
+    for stage, size, most_there in zip(resolved.stages, plan.microbatches, beyond, strict=True):
+        if size > max(1, most_there.examples):
+            batch = math.gcd(*(each.batch for each in resolved.stages))
+            smaller = largest_divisor(batch, max(1, min(fit.examples for fit in fits)))
+            raise MachineError(
+                f"stage {stage.name}: {size:,} examples of {stage.seq} tokens at once do not fit "
+                f"in {bytes_text(machine.memory_bytes)}, which are free on this machine",
+                help=f"--set microbatch={smaller}: the same batch in smaller parts",
+            )
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -12,6 +12,7 @@ from bertc.estimate import Estimate
 from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import Display
 from bertc.host.machine import cost_on, detect
+from bertc.host.out_of_memory import refuse_what_cannot_fit
 from bertc.interop.belonging import refuse_strangers
 from bertc.interop.folders import PROGRESS
 from bertc.ir.changing.growth import FromVectors
@@ -105,6 +106,7 @@ def settle(
             for task in (task for stage in resolved.stages for task in stage.tasks):
                 require_dev_parts(task)  # before a vocabulary is learned, which may take long
         plan = plan_of(resolved, machine, lock, display, ranks.world)
+        refuse_what_cannot_fit(resolved, plan, machine, ranks.world)
     corpus = _prepared(resolved, cache, display, ranks)
     outside = None
     if ranks.is_main:

@@ -1,5 +1,7 @@
 """What a machine offers, pretended: free memory, arithmetic, how fast a device is."""
 
+from dataclasses import replace
+from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
@@ -13,12 +15,14 @@ from bertc.estimate import largest_microbatches
 from bertc.estimate.machines.devices import this_cpu
 from bertc.host import exact, speed
 from bertc.host.machine import detect, make_plan, refuse_too_few_devices
+from bertc.host.out_of_memory import refuse_what_cannot_fit
 from bertc.host.speed import device_here
 from bertc.nn import build
 from bertc.planning.plan import Machine, plan
 from bertc.planning.world import Layout, World
 from bertc.step.feed import to_inputs
 from bertc.step.synthetic import RandomText, first_step
+from bertc.train.loop import train
 from bertc.train.start import machine_of
 
 GIB = 2**30
@@ -47,6 +51,35 @@ def test_the_plan_is_made_for_free_memory(card):
     card("NVIDIA H100 80GB HBM3")
     assert detect().memory_bytes == 10 * GIB
     assert "bf16: NVIDIA H100 80GB HBM3 has fast bf16" in reasons(detect())
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_plan_beyond_the_memory_is_refused_with_one_that_fits(
+    device, tiny, tmp_path, monkeypatch
+):
+    """Neither is one refused that fits, as far as estimates tell, nor one that was chosen."""
+    shape = "layers=4 hidden=128 vocab=1000 batch=4096"
+    stages = "stage 'a' { steps=2 seq=32 } stage 'b' { steps=2 seq=128 }"
+    machine = Machine(device, "it", GIB, fast_bf16=False, cores=2)
+
+    def tried(*settings):
+        resolved = resolve(f"{shape} {stages}", [*settings, f"device={device}", "compile=off"])
+        fits = largest_microbatches(resolved, machine)
+        chosen = plan(resolved, machine, fits)
+        refuse_what_cannot_fit(resolved, chosen, machine, World())
+        return chosen.microbatches, fits
+
+    sizes, fits = tried()
+    assert max(sizes) < 4096
+    with pytest.raises(MachineError, match="4,096 examples of 32 tokens at once") as caught:
+        tried("microbatch=4096")
+    smaller = caught.value.help.removeprefix("--set ").partition(":")[0]
+    sizes, fits = tried(smaller)
+    assert all(1 < size <= fit.examples for size, fit in zip(sizes, fits, strict=True))
+    here = replace(detect("cpu"), memory_bytes=2 * 2**20)
+    monkeypatch.setattr(import_module("bertc.train.loop"), "machine_of", lambda *_: here)
+    with pytest.raises(MachineError, match="do not fit in 2.00 MiB"):
+        train(tiny(microbatch=64, batch=64), tmp_path / "run", quiet=True, dry_run=True)
 
 
 def test_what_the_lack_of_bf16_costs_is_told(card):
