@@ -20,7 +20,7 @@ from bertc.interop.folders import (
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 from bertc.planning.cores import NOTABLE_CORES, available_cores
-from bertc.runs.results import best_score
+from bertc.runs.results import score_of_weights
 from bertc.storage.paths import is_taken
 
 RANDOM_ROWS = (
@@ -84,7 +84,7 @@ def latencies(
             cores = f"{taken:.1f} of {available_cores()} cores"
             notes.append(f"other processes took {cores} meanwhile: times are longer by that")
     notes.append(HOW_PREDICTED.format(source=this_cpu().source))
-    scores = {name: best_score(s.folder) if s.folder else None for name, s in by_name.items()}
+    scores = {name: score_of_weights(s.folder) if s.folder else None for name, s in by_name.items()}
     if fresh := [subject.name for subject in subjects if subject.folder is None]:
         notes.append(f"random weights: {', '.join(fresh)}")
     rows = (
@@ -92,7 +92,7 @@ def latencies(
             case,
             measured.get(case),
             predicted(by_name[case.setup.name].resolved.stages[-1], case),
-            scores[case.setup.name],
+            None if case.setup.precision == "int8" else scores[case.setup.name],
         )
         for case in choices.cases(list(by_name))
     )

@@ -17,7 +17,7 @@ FREEING: Mapping[str, tuple[str, ...]] = {
     "params": ("layers", "hidden", "embedding"),
     "flops": ("steps", "layers", "hidden"),
     "time": ("steps", "layers", "hidden"),
-    "memory": ("batch", "layers", "hidden"),
+    "memory": ("layers", "hidden", "seq"),
     "latency": ("layers", "hidden"),
 }
 """Settings that make each figure smaller, the first to be left free first."""
@@ -33,6 +33,12 @@ class Candidate:
     program: Program
     resolved: Resolved
     figures: Mapping[str, float]
+    parameters: int
+
+    def used(self, budgets: Sequence[Budget]) -> tuple[float, ...]:
+        """The order of candidates within all budgets, more is better."""
+        spent = [each for each in budgets if each.kind != "memory"]
+        return (*self.shares(spent), self.parameters)
 
     def shares(self, budgets: Sequence[Budget]) -> tuple[float, ...]:
         """Its share of each budget: 1 uses all of it."""
@@ -89,10 +95,10 @@ class Choice:
     def _reason(self) -> str:
         refused = f", {self.refused:,} others are no programs" if self.refused else ""
         if self.fits:
-            first = self.budgets[0].kind
+            first = next((each.kind for each in self.budgets if each.kind != "memory"), "")
+            uses = f"uses the most of --{first}" if first else "has the most parameters"
             return (
-                f"{self.within:,} of {self.tried:,} fit{refused}; the first uses the most of "
-                f"--{first}{self._remark()}"
+                f"{self.within:,} of {self.tried:,} fit{refused}; the first {uses}{self._remark()}"
             )
         shares = self.candidates[0].shares(self.budgets)
         over = (

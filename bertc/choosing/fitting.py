@@ -1,7 +1,8 @@
 """Settings chosen for a budget of parameters, FLOPs, time, memory or milliseconds. Loads no torch.
 
 Every value of the free settings makes a candidate, which is estimated. Of those within all budgets
-the one is taken that uses the most of the first budget, then of the second, and so on.
+the one is taken that uses the most of the first budget, then of the second, and so on. Memory is
+a limit alone, since micro-batches fill what there is: within it the most parameters are taken.
 """
 
 import re
@@ -110,14 +111,14 @@ def choose_among(
         except SpecError as error:
             mistakes.append(error)
             continue
-        candidate = _candidate(program, resolved, [b.kind for b in budgets], device, devices)
+        candidate = _candidate(program, resolved, budgets, device, devices)
         candidates.append(
             _longest(candidate, budgets, device, devices) if steps_free else candidate
         )
     if not candidates:
         raise mistakes[0]
     within = [each for each in candidates if max(each.shares(budgets)) <= 1]
-    best = sorted(within, key=lambda each: each.shares(budgets), reverse=True)
+    best = sorted(within, key=lambda each: each.used(budgets), reverse=True)
     return Choice(
         budgets=tuple(budgets),
         candidates=tuple(best or sorted(candidates, key=lambda each: max(each.shares(budgets)))),
@@ -167,11 +168,13 @@ def _usual(program: Program) -> bool:
 
 
 def _candidate(
-    program: Program, resolved: Resolved, kinds: Sequence[str], device: str, devices: int
+    program: Program, resolved: Resolved, budgets: Sequence[Budget], device: str, devices: int
 ) -> Candidate:
     (lengths,) = row_lengths([resolved])
-    told = estimate(resolved, device, devices=devices, lengths=lengths)
-    return Candidate(program, resolved, {kind: _figure(kind, told, resolved) for kind in kinds})
+    most = min((each.most for each in budgets if each.kind == "memory"), default=inf)
+    told = estimate(resolved, device, devices=devices, lengths=lengths, memory_bytes=most)
+    figures = {each.kind: _figure(each.kind, told, resolved) for each in budgets}
+    return Candidate(program, resolved, figures, told.parameters.total)
 
 
 def _figure(kind: str, told: Estimate, resolved: Resolved) -> float:
@@ -197,7 +200,6 @@ def _longest(
     others = [each for each in budgets if each.kind not in SPENT]
     if max((0.0, *candidate.shares(others))) > 1:
         return candidate
-    kinds = [each.kind for each in budgets]
     tried: dict[int, Candidate] = {}
 
     def share(steps: int) -> float:
@@ -206,7 +208,7 @@ def _longest(
             (resolved,) = points(program, diagnostics=Diagnostics())
         except SpecError:  # of a number of steps that its other settings have no room for
             return inf
-        tried[steps] = _candidate(program, resolved, kinds, device, devices)
+        tried[steps] = _candidate(program, resolved, budgets, device, devices)
         return max(tried[steps].shares(spent))
 
     steps = most_steps(share, 1.0, candidate.resolved.steps)

@@ -21,10 +21,11 @@ def report_(
     ] = 8,
 ) -> None:
     """Write runs as one HTML page: curves, cost, scores, examples; of several, all side by side."""
+    from bertc.external import row_lengths
     from bertc.parents import parent_of
     from bertc.report.report import report_page
 
-    _write(report_page(runs, parent_of, examples), out)
+    _write(report_page(runs, parent_of, row_lengths, examples), out)
 
 
 @app.command("attention")

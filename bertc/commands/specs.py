@@ -2,6 +2,7 @@
 
 import os
 import sys
+from math import inf
 from pathlib import Path
 from typing import Annotated
 
@@ -91,6 +92,9 @@ def estimate(
     ] = "h200",
     convention: Annotated[str, typer.Option(help="FLOPs: exact, electra or 6n")] = "exact",
     world: Annotated[int, typer.Option(min=1, help="number of devices of the run")] = 1,
+    memory: Annotated[
+        str | None, typer.Option(help="memory that micro-batches are planned for: 16GiB")
+    ] = None,
     where: Annotated[
         bool, typer.Option("--where", help="time and memory of a step by part")
     ] = False,
@@ -98,6 +102,7 @@ def estimate(
 ) -> None:
     """Estimate the cost of specs: parameters, FLOPs, memory and time. Nothing runs."""
     from bertc.api import points
+    from bertc.choosing.budget import budget
     from bertc.estimate import as_json, as_table, convention_named, where_table
     from bertc.estimate import estimate as run
     from bertc.external import full_rows, row_lengths
@@ -107,7 +112,8 @@ def estimate(
     counting = convention_named(convention)
     programs = [point for spec in specs for point in points(spec, set or ())]
     known = [*zip(programs, row_lengths(programs), strict=True)]
-    estimates = [run(point, device, counting, world, lengths) for point, lengths in known]
+    most = budget("memory", memory).most if memory else inf
+    estimates = [run(point, device, counting, world, lengths, most) for point, lengths in known]
     if json:
         say(as_json(estimates, where=where))
         return
@@ -158,7 +164,10 @@ def fit_(
     params: Annotated[str | None, typer.Option(help="most parameters, heads included: 14M")] = None,
     flops: Annotated[str | None, typer.Option(help="most FLOPs of training: 1e18, 3E")] = None,
     time: Annotated[str | None, typer.Option(help="longest training: 90min, 8h, 2d")] = None,
-    memory: Annotated[str | None, typer.Option(help="most memory of a device: 16GiB")] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="memory of a device, for which micro-batches are planned: 16GiB"),
+    ] = None,
     latency: Annotated[
         str | None, typer.Option(help="longest answer to 128 tokens on this CPU: 5ms")
     ] = None,
@@ -171,7 +180,7 @@ def fit_(
     The table of candidates goes to stderr, so that ``> FILE`` keeps the spec alone.
 
     Of several budgets the first in this order is used up, and the others are kept:
-    parameters, FLOPs, time, memory, latency.
+    parameters, FLOPs, time, latency. Within memory alone the most parameters are taken.
     """
     from bertc.choosing.budget import budget
     from bertc.choosing.fitting import choose

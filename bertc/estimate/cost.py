@@ -1,5 +1,6 @@
 """Estimate a resolved program's cost."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -45,20 +46,20 @@ def estimate(
     convention: Convention = "exact",
     devices: int = 1,
     lengths: Sequence[int] | None = None,
+    memory_bytes: float = math.inf,
 ) -> Estimate:
     """Cost of a program on a device, without running it or importing torch.
 
     ``devices`` are placed in machines of up to eight; memory is that of the device with the most.
     ``lengths`` gives the mean tokens per row of each stage, for FLOPs and time; memory always
-    assumes full rows, since any batch may consist of them.
+    assumes full rows, since any batch may consist of them; a device has at most ``memory_bytes``.
 
     Raises:
         UsageError: if the device is unknown or lacks a rate, or ``devices`` exceeds the batch.
         MissingInputError, DataError: if a device file is missing or invalid.
     """
     world = World(devices, largest_divisor(devices, PER_HOST))
-    target = device if isinstance(device, Device) else device_named(device, world.per_host)
-    parameters = count(resolved.stages[-1], resolved.terms())
+    target = _target(device, world, memory_bytes)
     layout = layout_on(resolved, target.memory_bytes, world)
     budget = DeviceBudget(
         target.memory_bytes,
@@ -76,11 +77,11 @@ def estimate(
     )
     flops = run_flops(resolved.stages, [stage.flops for stage in stages])
     whole, pruned = _without_growing(resolved), expected(resolved)
-    deep, left = (p and estimate(p, device, convention, devices, lengths) for p in (whole, pruned))
+    deep, left = (p and estimate(p, target, convention, devices, lengths) for p in (whole, pruned))
     return Estimate(
         name=resolved.name,
         fingerprint=resolved.fingerprint(),
-        parameters=parameters,
+        parameters=count(resolved.stages[-1], resolved.terms()),
         flops=flops,
         memory=max((stage.memory for stage in stages), key=lambda memory: memory.peak_bytes),
         time=run_time(resolved.stages, [stage.time for stage in stages]),
@@ -89,6 +90,12 @@ def estimate(
         from_start=_from_start(flops, deep, whole) if whole and deep else None,
         pruned=_left(left) if left else None,
     )
+
+
+def _target(device: str | Device, world: World, memory_bytes: float) -> Device:
+    """The device, with no more memory than that."""
+    target = device if isinstance(device, Device) else device_named(device, world.per_host)
+    return target.model_copy(update={"memory_bytes": int(min(target.memory_bytes, memory_bytes))})
 
 
 def _left(pruned: Estimate) -> Pruned:

@@ -21,6 +21,8 @@ from bertc.runs.lock import Lock
 from bertc.runs.spent import Usage, by_stage
 from bertc.runs.spent import read as read_spent
 
+RowLengths = Callable[[Sequence[Resolved]], list[tuple[int, ...]]]
+"""``external.row_lengths``: the mean tokens a row of each program's stages."""
 ELSEWHERE = "h200"
 """The device of the estimate where nothing says which device the run had."""
 BOUNDS = (
@@ -30,14 +32,16 @@ BOUNDS = (
 )
 
 
-def told_cost(resolved: Resolved, lock: Lock | None) -> Estimate:
+def told_cost(resolved: Resolved, lock: Lock | None, row_lengths: RowLengths) -> Estimate:
     """The estimate of a run's program on the kind of device that it had.
 
     Raises:
         UsageError: if the program has more processes than rows.
+        DataError: if a file of its tasks cannot be read.
     """
+    (lengths,) = row_lengths([resolved])
     if lock is None:
-        return estimate(resolved, ELSEWHERE)
+        return estimate(resolved, ELSEWHERE, lengths=lengths)
     plan, run = lock.plan, resolved.run.model_copy(update={"precision": lock.plan.precision})
     stages = tuple(
         stage.model_copy(update={"microbatch": size})
@@ -46,12 +50,14 @@ def told_cost(resolved: Resolved, lock: Lock | None) -> Estimate:
     planned = resolved.model_copy(update={"stages": stages, "run": run})
     name = "cpu" if plan.device == "cpu" else str(lock.machine.get("name", ELSEWHERE))
     try:
-        return estimate(planned, name, devices=plan.processes)
+        return estimate(planned, name, devices=plan.processes, lengths=lengths)
     except UsageError:  # a device without known figures
-        return estimate(planned, ELSEWHERE, devices=plan.processes)
+        return estimate(planned, ELSEWHERE, devices=plan.processes, lengths=lengths)
 
 
-def cost_section(folder: RunFolder, curves: Curves) -> Sequence[Content | Picture]:
+def cost_section(
+    folder: RunFolder, curves: Curves, row_lengths: RowLengths
+) -> Sequence[Content | Picture]:
     """A table of estimates beside measurements, where time went, and the parts of a step.
 
     Raises:
@@ -60,7 +66,7 @@ def cost_section(folder: RunFolder, curves: Curves) -> Sequence[Content | Pictur
     resolved, lock = folder.read_resolved(), folder.read_lock()
     if lock is not None:
         lock.refuse_misfit(resolved)
-    told = told_cost(resolved, lock)
+    told = told_cost(resolved, lock, row_lengths)
     spent = by_stage(read_spent(folder.spent))
     rows = [
         _parameters(told, folder),

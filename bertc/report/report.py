@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bertc.diagnostics import BertcError, several
 from bertc.interop.belonging import refuse_strangers
-from bertc.report.cost import cost_section
+from bertc.report.cost import RowLengths, cost_section
 from bertc.report.curves import RunCurves, curves_section
 from bertc.report.grid import grid_section, is_grid
 from bertc.report.names import with_short_settings
@@ -29,11 +29,15 @@ from bertc.storage.paths import cache_folder
 
 
 def report_page(
-    folders: Sequence[Path], parent_of: Callable[[Path], Parent | None], examples: int
+    folders: Sequence[Path],
+    parent_of: Callable[[Path], Parent | None],
+    row_lengths: RowLengths,
+    examples: int,
 ) -> str:
     """The page of the runs in these folders and below them, as HTML.
 
-    ``parent_of`` finds the spec that a run extends; ``examples`` are shown of a run on its own.
+    ``parent_of`` finds the spec that a run extends, ``row_lengths`` are for the estimate of its
+    cost; ``examples`` are shown of a run on its own.
 
     Raises:
         MissingInputError: if plotly is not installed, a folder does not exist, or there is no run.
@@ -43,7 +47,7 @@ def report_page(
     found = [_read(path) for path in find_folders(folders)]
     searches = _searches(folders, found)
     if len(found) == 1 and not searches:
-        return _of_one(found[0], parent_of, examples)
+        return _of_one(found[0], parent_of, row_lengths, examples)
     return _of_several(found, searches)
 
 
@@ -102,7 +106,12 @@ def _searches(folders: Sequence[Path], found: Sequence[_Read]) -> list[Path]:
     return [folder for folder in dict.fromkeys(above) if has_search(folder)]
 
 
-def _of_one(read: _Read, parent_of: Callable[[Path], Parent | None], examples: int) -> str:
+def _of_one(
+    read: _Read,
+    parent_of: Callable[[Path], Parent | None],
+    row_lengths: RowLengths,
+    examples: int,
+) -> str:
     run = read.run
     refuse_strangers(run.folder)
     folder, cache = RunFolder(run.folder), cache_folder()
@@ -110,7 +119,7 @@ def _of_one(read: _Read, parent_of: Callable[[Path], Parent | None], examples: i
         section("Spec", lambda: spec_section(folder, parent_of(run.folder))),
         section("Scores", lambda: groups_section(grouped([run]))),
         section("Curves", lambda: curves_section([RunCurves("", 0, read.curves)])),
-        section("Cost", lambda: cost_section(folder, read.curves)),
+        section("Cost", lambda: cost_section(folder, read.curves, row_lengths)),
     ]
     if teachers := teachers_of(run.resolved):
         sections.append(section("Teacher", lambda: teacher_section(run.folder, teachers)))

@@ -14,7 +14,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.teacher import FromFolder
 from bertc.planning.cores import available_cores
 from bertc.report.markup import Content, note_below, table_of
-from bertc.runs.results import best_score
+from bertc.runs.results import score_of_weights
 from bertc.storage.paths import is_folder
 
 HEAD = ("", "parameters", "weights", "a text", "best evaluation")
@@ -69,7 +69,7 @@ def _texts(figures: tuple[int, float]) -> tuple[str, str, str]:
 
 def _score(folder: Path) -> str:
     try:
-        found = best_score(folder)
+        found = score_of_weights(folder)
     except BertcError:
         return ""
     return f"{found[0]} {found[1]:.4f}" if found else ""

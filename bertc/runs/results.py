@@ -77,8 +77,8 @@ def mean_score(stage: Stage, scores: Scores) -> float:
     )
 
 
-def best_score(folder: Path) -> tuple[str, float] | None:
-    """The best evaluation of a run, by what ranks it; None if it was never evaluated.
+def score_of_weights(folder: Path) -> tuple[str, float] | None:
+    """The evaluation of the weights that a run has now; None if it evaluated only others.
 
     Raises:
         DataError: if its files are damaged.
@@ -86,7 +86,8 @@ def best_score(folder: Path) -> tuple[str, float] | None:
     if not is_file(folder / "lock.json"):  # an imported model has none
         return None
     run = read_run(folder)
-    return run.ranked(run.best) if run.best else None
+    step = RunFolder(folder).saved_step or run.resolved.steps
+    return run.ranked(run.last) if run.last and run.last.step == step else None
 
 
 def find_runs(folders: Sequence[Path]) -> list[Run]:

@@ -21,6 +21,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from bertc.api import points
 from bertc.commands.options import without_collecting
+from bertc.external import row_lengths
 from bertc.parents import parent_of
 from bertc.report.report import report_page
 from bertc.runs.folder import RunFolder
@@ -122,7 +123,7 @@ def main() -> None:
             made_up(folder / "runs" / str(number), number, FEW if number else asked.points)
         began, before = time.perf_counter(), time.process_time()
         with without_collecting():  # as the command does
-            page = report_page([folder / "runs"], parent_of, examples=0)
+            page = report_page([folder / "runs"], parent_of, row_lengths, examples=0)
         seconds, made = time.perf_counter() - began, time.process_time() - before
         file = folder / "page.html"
         file.write_text(page)

@@ -17,6 +17,7 @@ from bertc.estimate.latency.cases import Case, Setup, Shape, chosen
 from bertc.estimate.latency.predicted import predicted
 from bertc.estimate.latency.table import Figures, Latencies, Row
 from bertc.runs.plot import plot_latencies
+from bertc.runs.results import score_of_weights
 from tests.onnx.conftest import run_of
 
 TOY = "layers=2 hidden=32 heads=2 seq=16 vocab=wordpiece(97) device=cpu "
@@ -136,6 +137,31 @@ def row(score: tuple[str, float] | None = None) -> Row:
     setup = Setup("it", "torch", "fp32", 1)
     return Row(Case(setup, Shape(2, 8)), Figures(0.004, 0.006, 1 << 20, 5),
                Figures(0.002, None, 1 << 19), score)  # fmt: skip
+
+
+def test_scores_are_of_the_weights_that_are_timed(tmp_path: Path) -> None:
+    """Not of a better evaluation before them, nor of a graph in int8, which nobody evaluated."""
+    run = run_of(tmp_path / "run", TOY)
+    (run / "lock.json").write_text("{}")
+    stage = bertc.resolve(TOY).stages[0].name
+    lines = [
+        {"kind": "eval", "step": step, "stage": stage, "loss": loss, "losses": {"mlm": loss}}
+        for step, loss in ((3, 1.0), (6, 2.0))
+    ]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def scores(runtime: str, precision: str) -> tuple[str, float] | None:
+        cases = chosen(runtime, precision, "1", "1", "8")
+        (row,) = latencies([of_spec(bertc.resolve(TOY)), of_folder(run)], cases, seconds=1,
+                           predict=True).rows[1:]  # fmt: skip
+        return row.score
+
+    for step, score in ((6, ("held-out loss", 2.0)), (9, None)):
+        (run / "checkpoints" / f"step-{step:08d}").mkdir(parents=True)
+        assert score_of_weights(run) == score
+    (run / "checkpoints" / "step-00000009").rmdir()
+    assert scores("torch", "fp32") == ("held-out loss", 2.0)
+    assert scores("onnx", "int8") is None
 
 
 def test_the_table_has_no_empty_columns() -> None:

@@ -25,6 +25,7 @@ from playwright.sync_api import sync_playwright
 from bertc.api import points
 from bertc.choosing.sweeping import sweep
 from bertc.diagnostics import StoppedError
+from bertc.external import row_lengths
 from bertc.parents import parent_of
 from bertc.report.report import attention_page, report_page
 from bertc.train import loop
@@ -157,7 +158,7 @@ def write_pages(only: list[str]) -> dict[str, Path]:
             make()
         if not only or name in only:
             pages[name] = Path(f"{name}.html")
-            pages[name].write_text(report_page([Path(name)], parent_of, examples=4))
+            pages[name].write_text(report_page([Path(name)], parent_of, row_lengths, examples=4))
     if not only or "attention" in only:
         text = "the old hens cackle in the red barn ."
         pages["attention"] = Path("attention.html")

@@ -31,7 +31,6 @@ def costs() -> dict[str, dict[str, float]]:
             "params": told.parameters.total,
             "flops": told.flops.train_total,
             "time": told.time.seconds_total,
-            "memory": told.memory.peak_bytes,
         }
     return found
 
@@ -41,7 +40,7 @@ def test_the_best_of_all_candidates_or_the_nearest_is_found(
 ) -> None:
     draw, fitting = random.Random(3), 0
     for _ in range(20):
-        kinds = draw.sample(["params", "flops", "time", "memory"], 2)
+        kinds = draw.sample(["params", "flops", "time"], 2)
         budgets = [
             Budget(kind, draw.choice([*costs.values()])[kind] * draw.uniform(0.4, 1.6))
             for kind in kinds
@@ -63,6 +62,26 @@ def test_the_best_of_all_candidates_or_the_nearest_is_found(
         fitting += choice.fits
         assert dict(best.figures).items() <= costs[best.program.name].items()
     assert 0 < fitting < 20
+
+
+def test_micro_batches_fill_the_memory_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By default they fill a device of 140 GiB."""
+    spec, most = "extends bert-base layers={1, 2}", Budget("memory", 4 * 2**30)
+    choice = choose(spec, [most])
+    assert choice.within == 2
+    assert [each.resolved.encoder.depth for each in choice.candidates] == [2, 1]
+    assert "the first has the most parameters" in choice.as_table()
+    first = choice.candidates[0]
+    assert 0.5 * most.most < first.figures["memory"] <= most.most
+    monkeypatch.setattr("sys.argv", ["bertc", "estimate", "--json", "--memory", "4GiB", spec])
+    with pytest.raises(SystemExit):
+        cli.main()
+    one, two = json.loads(capsys.readouterr().out)["points"]
+    assert two["memory"]["peak_bytes"] == first.figures["memory"]
+    assert one["memory"]["microbatch"] > two["memory"]["microbatch"] > 1
+    assert "help: " in choose(spec, [Budget("memory", 2**28)]).as_table()
 
 
 def test_steps_use_up_what_they_may() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bertc.api import points, train
+from bertc.external import row_lengths
 from bertc.parents import parent_of
 from bertc.planning.plan import Plan
 from bertc.report.report import report_page
@@ -98,7 +99,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         for name, run in found.items():
             written[name] = folder / f"{name}.html"
             written[name].write_text(
-                report_page([run], parent_of, examples=2 * (name == "trained"))
+                report_page([run], parent_of, row_lengths, examples=2 * (name == "trained"))
             )
     return written
 

@@ -7,7 +7,10 @@ import pytest
 
 from bertc.api import points
 from bertc.diagnostics import DataError, html_table, html_text
+from bertc.estimate import estimate
+from bertc.external import row_lengths
 from bertc.report.axes import time_unit
+from bertc.report.cost import ELSEWHERE, told_cost
 from bertc.report.curves import RunCurves, curves_section, panels
 from bertc.report.grid import is_grid
 from bertc.report.markup import Html, element, in_picture, joined, table_of
@@ -55,6 +58,20 @@ def test_text_is_text_wherever_it_is_put() -> None:
     assert html_text("a\n\tb") == "a\n\tb"
     assert "<b" not in table_of((hostile,), [(hostile, [hostile])])
     assert in_picture("<b>&\n") == "&lt;b&gt;&amp; "
+
+
+def test_a_task_costs_on_the_page_what_the_estimate_says(tmp_path: Path) -> None:
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hens", "ducks"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+    (tmp_path / "a.tsv").write_text("text\tlabel\n" + "hens\tx\nducks\ty\n" * 4)
+    (resolved,) = points(
+        f"layers=1 hidden=32 heads=2 seq=64 vocab=tokenizer('{tmp_path}') device=cpu "
+        f"task=classify('{tmp_path}/a.tsv', '{tmp_path}/a.tsv')"
+    )
+    assert row_lengths([resolved]) == [(3,)]
+    told = told_cost(resolved, None, row_lengths)
+    assert told == estimate(resolved, ELSEWHERE, lengths=(3,))
+    assert told.flops.train_total < estimate(resolved, ELSEWHERE).flops.train_total / 5
 
 
 def test_a_part_that_cannot_be_made_says_why_and_the_others_are_there() -> None:
