@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from bertc.bench.contender import Contender, Precision, Step
 from bertc.bench.pair import IGNORED, GuessingPair
 from bertc.diagnostics import DataError, MissingInputError
+from bertc.interop.config import hf_config
 from bertc.interop.families import family_for
 from bertc.interop.families.family import Family, transformer
 from bertc.interop.families.obstacle import Obstacle
-from bertc.interop.hf_config import hf_config
 from bertc.interop.networks import alone
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.network import Network

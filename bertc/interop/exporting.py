@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from bertc.diagnostics import DataError, listed
+from bertc.interop.config import as_it_came, hf_config
 from bertc.interop.families.family import Tokens, transformer
 from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.folder import replacing
-from bertc.interop.hf_config import as_it_came, hf_config
 from bertc.interop.keys import by_key, keys, part_of, parts_of, prefixed
 from bertc.interop.networks import alone, names_beside, tensors_alone
 from bertc.interop.sentences import Sentences, write_sentences

@@ -1,6 +1,6 @@
 """Import of a Hugging Face folder as a program and tensors."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,19 +14,26 @@ from bertc.interop.exporting import BESIDE
 from bertc.interop.families import family_named
 from bertc.interop.families.config import HfConfig
 from bertc.interop.families.family import Family, transformer
-from bertc.interop.keys import BUFFERS, by_key, keys, part_of, parts_of, plain
+from bertc.interop.keys import (
+    by_key,
+    keys,
+    part_of,
+    parts_of,
+)
 from bertc.interop.networks import GENERATOR, alone, joined, parted
 from bertc.interop.program import to_program
 from bertc.interop.sentences import sentences_task, vectors_of
-from bertc.interop.task_config import TaskOfFolder, read_task, tasks_beside
+from bertc.interop.task_config import LeftHead, TaskOfFolder, read_task, tasks_beside
 from bertc.interop.tensors import (
     FLOATS,
     Entry,
     check_entry,
-    find_weights,
+    check_names,
+    named_few,
     read_header,
     read_tensors,
 )
+from bertc.interop.weights import Stored, open_layout
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.objective import Term
 from bertc.ir.network.generator import GeneratorNetwork
@@ -34,10 +41,8 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.passes import resolve
-from bertc.storage.json_file import shown_name
 from bertc.storage.paths import is_file, is_folder
 
-MOST_NAMED = 5
 JUDGE_WEIGHT = 50.0  # configure_pretraining.py disc_weight
 
 
@@ -50,21 +55,6 @@ class Imported:
     resolved: Resolved
     tensors: dict[str, Tensor]
     notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _File:
-    """A weights file with its header; ``stored`` maps current keys to the file's own."""
-
-    path: Path
-    header: Mapping[str, Entry]
-    stored: dict[str, str]
-
-    def entry(self, key: str) -> Entry:
-        return self.header[self.stored[key]]
-
-    def modules(self) -> set[str]:
-        return {key.rpartition(".")[0] for key in self.stored}
 
 
 def import_model(folder: Path, tokenizer: Path | None = None) -> Imported:
@@ -126,8 +116,9 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     """Import one network with its heads."""
     config = read_config(folder / "config.json")
     family = family_named(config.model_type)
-    main = _open(find_weights(folder), family)
-    tuned = read_task(folder / "config.json", family, config, main.modules())
+    main = open_layout(folder, family)
+    head = read_task(folder / "config.json", family, config, main.modules())
+    tuned = head if isinstance(head, TaskOfFolder) else None
     named = tuned.held.named if tuned else {}
     copies = _adopt_copies(main, family)
     beside = read_header(folder / BESIDE) if is_file(folder / BESIDE) else {}
@@ -146,18 +137,16 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     placed = keys(family, encoder, own, named)
     check_names(folder / BESIDE, set(beside), set(table) - set(placed))
     copies = {copy: key for copy, key in copies.items() if copy not in placed.values()}
-    unread = _unread(main, family, placed.values()) if tuned else frozenset()
-    found = set(main.stored) - set(copies) - unread
+    left = main.left(family, {*copies, *placed.values()})
+    found = set(main.stored) - set(copies) - set(left)
     check_names(main.path, found, set(placed.values()), main.stored)
     at_key = by_key(family, placed)
     shapes = {n: family.reshape.shape(encoder, n, table[n]) for n in placed}
-    for key, names in at_key.items():
-        rows = (sum(shapes[name][0] for name in names), *shapes[names[0]][1:])
-        check_entry(main.path, main.stored[key], main.entry(key), rows)
+    _check_entries(main, at_key, shapes)
     for name, entry in beside.items():
         check_entry(folder / BESIDE, name, entry, table[name])
 
-    whole = read_tensors(main.path, {main.stored[key]: key for key in at_key})
+    whole = main.weights.read({main.stored[key]: key for key in at_key})
     whole = {key: family.reshape.joined(encoder, key, tensor) for key, tensor in whole.items()}
     read = _split(whole, at_key, shapes)
     tensors = {name: family.reshape.back(name, each, table[name]) for name, each in read.items()}
@@ -166,11 +155,20 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     notes = (
         *config.notes,
         *_notes_on_dtypes(main),
-        *_notes_on_tasks(tuned, others, unread),
+        *_notes_on_tasks(head, others),
         *((sentences.note,) if sentences and not tuned else ()),
+        *_note_on_left(main, left),
         *_notes_on_heads(fresh),
     )
     return Imported(config, program, resolved, {n: tensors[n] for n in table}, notes)
+
+
+def _check_entries(
+    main: Stored, at_key: Mapping[str, Sequence[str]], shapes: Mapping[str, tuple[int, ...]]
+) -> None:
+    for key, names in at_key.items():
+        rows = (sum(shapes[name][0] for name in names), *shapes[names[0]][1:])
+        check_entry(main.path, main.stored[key], main.entry(key), rows)
 
 
 def _split(
@@ -187,22 +185,7 @@ def _split(
     return read
 
 
-def _open(path: Path, family: Family[Any]) -> _File:
-    header, stored = read_header(path), dict[str, str]()
-    for key in header:
-        today = plain(family, key)
-        if today in BUFFERS:
-            continue
-        if today in stored:
-            raise DataError(
-                f"{path}: {shown_name(stored[today])} and {shown_name(key)} name the same tensor",
-                help="save the model again with one of them",
-            )
-        stored[today] = key
-    return _File(path, header, stored)
-
-
-def _adopt_copies(file: _File, family: Family[Any]) -> dict[str, str]:
+def _adopt_copies(file: Stored, family: Family[Any]) -> dict[str, str]:
     """Rename a copy to its original if that is missing; return the remaining copies."""
     present = {}
     for copy, original in family.copies.items():
@@ -213,7 +196,7 @@ def _adopt_copies(file: _File, family: Family[Any]) -> dict[str, str]:
     return present
 
 
-def _parts(file: _File, family: Family[Any], named: Mapping[str, str]) -> frozenset[str]:
+def _parts(file: Stored, family: Family[Any], named: Mapping[str, str]) -> frozenset[str]:
     """Pooler and heads of which the file has a tensor."""
     taken = set(named.values())  # a task's layer may have the name of a pretraining head's
     known = {ours: theirs for ours, theirs in family.names.items() if theirs not in taken}
@@ -222,49 +205,16 @@ def _parts(file: _File, family: Family[Any], named: Mapping[str, str]) -> frozen
     return parts_of(f"{ours}.weight" for ours, theirs in known.items() if theirs in modules)
 
 
-def _unread(file: _File, family: Family[Any], placed: Collection[str]) -> frozenset[str]:
-    """Keys that the class of the folder's task does not read."""
-    return (family.unread & file.stored.keys()).difference(placed)
-
-
 def _shapes(header: Mapping[str, Entry]) -> dict[str, tuple[int, ...]]:
     return {name: entry.shape for name, entry in header.items()}
 
 
-def check_names(
-    path: Path, found: set[str], expected: set[str], spelling: Mapping[str, str] | None = None
-) -> None:
-    """Refuse a file with missing or unexpected tensors.
-
-    ``spelling`` maps names to those that the file uses.
-
-    Raises:
-        DataError: naming the first few.
-    """
-    if missing := sorted(expected - found):
-        raise DataError(
-            f"{path} lacks {_named(missing)}",
-            help="the file does not match the config.json beside it",
-        )
-    if unexpected := sorted((spelling or {}).get(name, name) for name in found - expected):
-        raise DataError(
-            f"{path} has {_named(unexpected)}, which the network does not have",
-            help="bertc imports encoders, pretraining heads, and the task head whose class "
-            "config.json names; save the model without the rest, as BertModel.save_pretrained does",
-        )
-
-
-def _named(names: list[str]) -> str:
-    named = ", ".join(map(shown_name, names[:MOST_NAMED]))
-    return named + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
-
-
-def _check_copies(file: _File, copies: Mapping[str, str], tensors: Mapping[str, Tensor]) -> None:
+def _check_copies(file: Stored, copies: Mapping[str, str], tensors: Mapping[str, Tensor]) -> None:
     """Check that tied tensors stored twice are equal, since bertc stores them once."""
     for copy, original in copies.items():
         name = file.stored[copy]
         check_entry(file.path, name, file.entry(copy), tuple(tensors[original].shape))
-        if not torch.equal(read_tensors(file.path, {name: name})[name], tensors[original]):
+        if not torch.equal(file.weights.read({name: name})[name], tensors[original]):
             raise DataError(
                 f"{file.path}: {name} differs from {file.stored[original]}",
                 help="bertc ties the two; a model with a separate output table cannot be imported",
@@ -275,18 +225,20 @@ def _notes_on_heads(fresh: frozenset[str]) -> list[str]:
     return [f"the folder has no {part} head: it is initialised, untrained" for part in fresh]
 
 
-def _notes_on_tasks(
-    tuned: TaskOfFolder | None, others: tuple[AnyTask, ...], unread: frozenset[str]
-) -> list[str]:
-    held = [tuned.note] if tuned else []
-    left = [f"{tuned.held.name} does not use {name}: dropped" for name in sorted(unread) if tuned]
+def _notes_on_tasks(head: TaskOfFolder | LeftHead | None, others: tuple[AnyTask, ...]) -> list[str]:
+    held = [head.note] if head else []
     kept = [
         f"the task of the head {task.title} is unknown: it is imported as {task.kind}"
         for task in others
     ]
-    return [*held, *left, *kept]
+    return [*held, *kept]
 
 
-def _notes_on_dtypes(file: _File) -> tuple[str, ...]:
+def _note_on_left(file: Stored, left: list[str]) -> list[str]:
+    named = named_few(sorted(file.stored[key] for key in left))
+    return [f"weights that the network does not read, left: {named}"] if left else []
+
+
+def _notes_on_dtypes(file: Stored) -> tuple[str, ...]:
     narrow = {file.entry(key).dtype for key in file.stored} - {FLOATS[0]}
     return (f"{', '.join(sorted(narrow))} weights became F32",) if narrow else ()

@@ -9,6 +9,8 @@ from bertc.ir.network.encoder import DECODER, Encoder
 
 BUFFERS = frozenset({"embeddings.position_ids", "embeddings.token_type_ids", "position_ids"})
 """Index buffers in older files; not weights, never read."""
+ANGLES = ".inv_freq"
+"""The end of the names of buffers of rotary positions."""
 OF_HEADS = ("pooler", DECODER)
 """Parts of a network that heads alone read."""
 
@@ -69,9 +71,29 @@ def prefixed(family: Family[Any], chosen: HfClass, name: str, key: str) -> str:
     return key if own or chosen.bare else f"{family.prefix}.{key}"
 
 
-def plain(family: Family[Any], key: str) -> str:
-    """A key in current form: no prefix, and norms renamed from TensorFlow's names."""
-    key = key.removeprefix(f"{family.prefix}.")
+def prefixes(family: Family[Any], keys: Iterable[str]) -> tuple[str, str, str]:
+    """The prefix of the encoder's keys in a file, that of its heads, and the layout's own.
+
+    The token table tells, wherever another network has the encoder.
+    """
+    own, table = f"{family.prefix}.", f"{family.names['encoder.embeddings.token']}.weight"
+    found = {key.removesuffix(table) for key in keys if f".{key}".endswith(f".{table}")}
+    first = found.pop() if len(found) == 1 else own
+    return first, first.removesuffix(own), own
+
+
+def of_encoder(family: Family[Any], first: tuple[str, str, str], stored: str) -> bool:
+    """True if a key of a file is of the encoder, by its prefix or else by its first word."""
+    encoder, heads, _ = first
+    if encoder != heads and stored.startswith(encoder):
+        return True
+    words = {name.split(".")[0] for ours, name in family.names.items() if part_of(ours) == "body"}
+    return plain(first, stored).split(".")[0] in words
+
+
+def plain(first: tuple[str, str, str], key: str) -> str:
+    """A key in current form: without its prefix, norms not by TensorFlow's names."""
+    key = key.removeprefix(next((each for each in first if each and key.startswith(each)), ""))
     module, _, leaf = key.rpartition(".")
     if module.endswith("LayerNorm") or module.endswith("layer_norm"):
         leaf = {"gamma": "weight", "beta": "bias"}.get(leaf, leaf)

@@ -19,11 +19,12 @@ from bertc.interop.folders import (
     read_reached,
     refuse_several,
 )
-from bertc.interop.importing import check_names, import_model
+from bertc.interop.importing import import_model
 from bertc.interop.keys import part_of, parts_of
 from bertc.interop.networks import GENERATOR, joined, parted, summed
 from bertc.interop.pruned import without_removed
-from bertc.interop.tensors import check_entry, find_weights, read_header, read_tensors
+from bertc.interop.tensors import check_entry, check_names, read_header, read_tensors
+from bertc.interop.weights import SAFE
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import Model, build
@@ -112,11 +113,11 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
                 help="one of the two was changed; copy the folder from its source again",
             )
         return resolved, tensors
-    if model == folder and not any(folder.glob("model.*")):
+    if model == folder and not is_file(folder / SAFE):
         raise MissingInputError(
             f"{folder} has no checkpoint and no model yet", help="train it first, or --resume it"
         )
-    return resolved, _read_own(find_weights(model), resolved)
+    return resolved, _read_own(model / SAFE, resolved)
 
 
 def digest_of(tensors: Mapping[str, Tensor]) -> str:

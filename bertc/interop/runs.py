@@ -6,11 +6,10 @@ from pathlib import Path
 from bertc.data import vocabulary_of
 from bertc.diagnostics import UsageError
 from bertc.interop.belonging import write_digests
-from bertc.interop.config import read_config
+from bertc.interop.config import kept_settings, read_config
 from bertc.interop.exporting import Exported, export_model
 from bertc.interop.folder import replacing
 from bertc.interop.folders import RESOLVED, SENTENCES
-from bertc.interop.hf_config import kept_settings
 from bertc.interop.importing import Imported, import_model
 from bertc.interop.loading import read_model
 from bertc.interop.sentences import (

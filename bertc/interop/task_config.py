@@ -1,6 +1,5 @@
 """The task of a Hugging Face folder, from its ``config.json``."""
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from bertc.storage.json_file import read_json, shown, shown_name
 
 MOST_LABELS, MOST_SHOWN = 100_000, 8
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
-_UNNAMED = re.compile(r"LABEL_(\d+)")
+SEVERAL = "multi_label_classification"
 PRETRAINED = frozenset({*OF_HEADS, *PRETRAINING})
 """Parts of a model that cannot be the name of a task."""
 SUMMARY = {"summary_type": "first", "summary_use_proj": True, "summary_proj_to_labels": True}
@@ -69,17 +68,34 @@ class TaskOfFolder:
         return f"the head of {self.held.name} becomes the task {_called(self.task)}{labels}"
 
 
+@dataclass(frozen=True)
+class LeftHead:
+    """A head that answers what no task of bertc asks: only the encoder below it is read."""
+
+    name: str
+    why: str
+
+    @property
+    def note(self) -> str:
+        """A remark on the head, and why it is left."""
+        return f"the head of {self.name} is left: no task of bertc fits {self.why}"
+
+
+class _NoTask(ValueError):
+    """No task fits a setting; its arguments are the name and the value."""
+
+
 def _called(task: AnyTask) -> str:
     return task.kind if task.title == task.kind else f'{task.kind}(name="{task.title}")'
 
 
 def read_task(
     path: Path, family: Family[Any], config: HfConfig, modules: Collection[str]
-) -> TaskOfFolder | None:
+) -> TaskOfFolder | LeftHead | None:
     """The task of the class that ``config.json`` names, if the file has that class's head.
 
     Raises:
-        DataError: if no task of bertc has such answers, or the head reads other states.
+        DataError: if a setting of the head is broken.
     """
     given = read_json(path, MAX_BYTES)
     names = given.get("architectures")
@@ -94,13 +110,21 @@ def read_task(
         told = _HfTask.model_validate(given)
     except ValidationError as error:
         name = str(error.errors()[0]["loc"][0])
-        raise _refused(path, name, given.get(name)) from None
+        raise DataError(
+            f"{path}: {name} = {shown(given.get(name))} is no such setting of a head",
+            help="copy the file again from its source, or remove the setting",
+        ) from None
     pooled = found.pooler == "read" or (found.pooler == "perhaps" and found.own_pooler in modules)
-    for name, value in found.summary(pooled).items():
-        default = {**SUMMARY, **heads.summary}.get(name)
-        if (given.get(name, default) or None) != (value or None):
-            raise _refused(path, name, given.get(name, default))
-    task = _task(path, found, told, _dropout(found, heads, config, told))
+    try:
+        for name, value in found.summary(pooled).items():
+            default = {**SUMMARY, **heads.summary}.get(name)
+            if (given.get(name, default) or None) != (value or None):
+                raise _NoTask(name, given.get(name, default))
+        task = _task(found, told, _dropout(found, heads, config, told))
+    except _NoTask as error:
+        setting, said = error.args
+        several = " (several labels at once are not there yet)" if said == SEVERAL else ""
+        return LeftHead(found.name, f"{setting} = {shown(said)}{several}")
     return TaskOfFolder(task, found.holding(task.title, pooled))
 
 
@@ -113,27 +137,27 @@ def _dropout(found: TaskClass, heads: TaskHeads, config: HfConfig, told: _HfTask
     return config.hidden_dropout_prob if encoders else heads.default or 0.0
 
 
-def _task(path: Path, found: TaskClass, told: _HfTask, dropout: float) -> AnyTask:
-    """The equivalent task for a user's own files."""
+def _task(found: TaskClass, told: _HfTask, dropout: float) -> AnyTask:
+    """The equivalent task for a user's own files; ``_NoTask`` if there is none."""
     common: dict[str, Any] = {"dropout": dropout}
     if _is_name(told.finetuning_task):
         common["name"] = told.finetuning_task
     if "choice" in found.kinds:
         return Choose(**common)
-    names = _labels(path, told)
+    names = _labels(told)
     if "span" in found.kinds:
         if len(names) != 2:
-            raise _refused(path, "num_labels", len(names))
+            raise _NoTask("num_labels", len(names))
         return Read(**common)
-    if told.problem_type == "multi_label_classification":
-        raise _refused(path, "problem_type", told.problem_type)
+    if told.problem_type == SEVERAL:
+        raise _NoTask("problem_type", told.problem_type)
     regression = told.problem_type == "regression" or (
         told.problem_type is None and len(names) == 1
     )
     if "tags" not in found.kinds and regression and len(names) == 1:
         return Regress(**common)
     if len(names) < 2 or regression:
-        raise _refused(path, "num_labels", len(names))
+        raise _NoTask("num_labels", len(names))
     return (
         Tag(**common, labels=names) if "tags" in found.kinds else Classify(**common, labels=names)
     )
@@ -146,19 +170,16 @@ def _is_name(title: str | None) -> bool:
         return False
 
 
-def _labels(path: Path, told: _HfTask) -> tuple[str, ...]:
-    """Labels by index; their indices if the file names none."""
+def _labels(told: _HfTask) -> tuple[str, ...]:
+    """Labels by index, if the file names none those of transformers (id2label)."""
     if told.id2label is None:
-        return tuple(str(n) for n in range(told.num_labels or 2))
+        return tuple(f"LABEL_{n}" for n in range(told.num_labels or 2))
     count = len(told.id2label)
     if told.num_labels not in (None, count):
-        raise _refused(path, "num_labels", told.num_labels)
+        raise _NoTask("num_labels", told.num_labels)
     names = tuple(told.id2label.get(str(n), "") for n in range(count))
-    unnamed = [_UNNAMED.fullmatch(name) for name in names]
-    if all(each and int(each[1]) == n for n, each in enumerate(unnamed)):
-        return tuple(str(n) for n in range(count))
     if len(set(names)) < count or "" in names:
-        raise _refused(path, "id2label", told.id2label)
+        raise _NoTask("id2label", told.id2label)
     return names
 
 
@@ -186,12 +207,4 @@ def _conditioned(name: str, shapes: Mapping[str, tuple[int, ...]]) -> Conditione
     return Conditioned(
         width=0 if 2 * width == both else width,
         units="tanh-norm" if f"{name}.norm.weight" in shapes else "gelu-tanh",
-    )
-
-
-def _refused(path: Path, name: str, value: Any) -> DataError:
-    return DataError(
-        f"{path}: no task of bertc fits {name} = {shown(value)}",
-        help="bertc imports heads for labels of texts or words, for numbers, for a "
-        "choice or a span; save the model without its head",
     )

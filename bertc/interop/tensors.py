@@ -11,14 +11,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from bertc.diagnostics import DataError, MissingInputError, UnsafeError
+from bertc.diagnostics import DataError, MissingInputError
 from bertc.interop.folder import ELSEWHERE
 from bertc.storage import durable
-from bertc.storage.json_file import parse_json
-from bertc.storage.paths import is_file, is_folder
+from bertc.storage.json_file import parse_json, shown_name
 
 MAX_HEADER_BYTES = 16 * 2**20
-PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
+MOST_NAMED = 5
 FLOATS = ("F32", "F16", "BF16")
 
 
@@ -28,32 +27,6 @@ class Entry:
 
     dtype: str
     shape: tuple[int, ...]
-
-
-def find_weights(folder: Path, name: str = "model.safetensors") -> Path:
-    """Find the weights file of a folder.
-
-    Raises:
-        UnsafeError: if the folder has only pickled weights.
-        DataError: if the weights are split over several files.
-        MissingInputError: if there are no weights.
-    """
-    path = folder / name
-    if is_file(path):
-        return path
-    files = sorted(folder.iterdir()) if is_folder(folder) else []
-    for file in files:
-        if file.name == f"{name}.index.json":
-            raise DataError(
-                f"{file}: the weights are split over several files",
-                help=f"save the model again as one {name}, max_shard_size='100GB'",
-            )
-        if file.suffix in PICKLED:
-            raise UnsafeError(
-                f"{file} is a pickle, and reading it can run code",
-                help="if you trust it, convert it to safetensors and import that",
-            )
-    raise MissingInputError(f"{folder} has no {name}", help="name a folder that has one")
 
 
 def read_header(path: Path) -> dict[str, Entry]:
@@ -103,6 +76,34 @@ def check_entry(path: Path, key: str, entry: Entry, shape: tuple[int, ...]) -> N
             f"{path}: {key} has dtype {entry.dtype}",
             help=f"supported dtypes: {', '.join(FLOATS)}",
         )
+
+
+def check_names(
+    path: Path, found: set[str], expected: set[str], spelling: Mapping[str, str] | None = None
+) -> None:
+    """Refuse a file with missing or unexpected tensors.
+
+    ``spelling`` maps names to those that the file uses.
+
+    Raises:
+        DataError: naming the first few.
+    """
+    if missing := sorted(expected - found):
+        raise DataError(
+            f"{path} lacks {named_few(missing)}",
+            help="the file does not match the config.json beside it",
+        )
+    if unexpected := sorted((spelling or {}).get(name, name) for name in found - expected):
+        raise DataError(
+            f"{path} has {named_few(unexpected)}, which the network does not have",
+            help="config.json may say less than there is; copy both files again from their source",
+        )
+
+
+def named_few(names: list[str]) -> str:
+    """The first few of the names of tensors, and the number of the others."""
+    named = ", ".join(map(shown_name, names[:MOST_NAMED]))
+    return named + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
 
 
 def read_tensors(path: Path, wanted: Mapping[str, str]) -> dict[str, Tensor]:

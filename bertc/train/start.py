@@ -27,7 +27,7 @@ from bertc.step.teachers import TokenizerText, digests, read_tokenizers, require
 from bertc.storage import durable
 from bertc.storage.durable import ANOTHER_OUT
 from bertc.storage.paths import is_taken
-from bertc.train.beginning.init_from import Source, source_of
+from bertc.train.beginning.init_from import Source, require_readable, source_of
 from bertc.train.resumed_plan import plan_of
 from bertc.train.session import Watched
 from bertc.train.state import Progress
@@ -105,6 +105,7 @@ def settle(
         if ranks.is_main and checkpoint is None:
             for task in (task for stage in resolved.stages for task in stage.tasks):
                 require_dev_parts(task)  # before a vocabulary is learned, which may take long
+            require_readable(resolved.run.init, resolved.stages[0].optimizer)
         plan = plan_of(resolved, machine, lock, display, ranks.world)
         refuse_what_cannot_fit(resolved, plan, machine, ranks.world)
     corpus = _prepared(resolved, cache, display, ranks)

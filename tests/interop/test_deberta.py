@@ -7,9 +7,9 @@ import torch
 
 from bertc.interop.config import read_config
 from bertc.interop.families import family_named
-from bertc.interop.keys import keys, plain
+from bertc.interop.keys import keys, plain, prefixes
 from bertc.interop.loading import load
-from bertc.interop.task_config import read_task
+from bertc.interop.task_config import LeftHead, read_task
 from tests.interop.hf_models import DEBERTA, Case, case
 from tests.interop.test_round_trip import encoded, inputs, mlm_logits
 from tests.interop.test_tasks import said, task_of, theirs_says
@@ -28,9 +28,11 @@ def test_every_gradient_agrees(chosen: Case, tmp_path: Path) -> None:
     theirs = chosen.save(tmp_path)
     ours, batch = load(tmp_path), inputs(theirs, 24)
     real_bs, family, path = batch["attention_mask"].bool(), family_named("deberta-v2"), tmp_path
-    there = {plain(family, name): each for name, each in theirs.named_parameters()}
+    by_name = dict(theirs.named_parameters())
+    there = {plain(prefixes(family, by_name), name): each for name, each in by_name.items()}
     modules = {name.rpartition(".")[0] for name in there}
     told = read_task(path / "config.json", family, read_config(path / "config.json"), modules)
+    assert not isinstance(told, LeftHead)
     if told is None:
         found: tuple[torch.Tensor, ...] = (mlm_logits(ours, encoded(ours, batch)),)
     else:

@@ -1,8 +1,10 @@
 """Damaged and hostile folders: each is refused with a name, none is run, none takes long."""
 
+import contextlib
 import json
 import random
 import struct
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -156,9 +158,9 @@ TENSORS = [
     (lambda t: t.pop(POOLER), "lacks pooler.dense.weight"),
     (lambda t: t.pop("cls.predictions.bias"), "lacks cls.predictions.bias"),
     (lambda t: t.pop("bert.embeddings.word_embeddings.weight"), "embeddings.word_embeddings"),
-    (lambda t: t.update({"classifier.weight": torch.zeros(2, 24)}), "has classifier.weight"),
-    (lambda t: t.update({"x" * 5000: torch.zeros(2)}), 'has "xxxx'),
-    (lambda t: t.update({"\x1b[2J\n": torch.zeros(2)}), 'has "\\u001b[2J\\n"'),
+    (lambda t: t.update({f"bert.{'x' * 5000}": torch.zeros(2)}), 'has "bert.xxxx'),
+    (lambda t: t.update({"bert.\x1b[2J\n": torch.zeros(2)}), 'has "bert.\\u001b[2J\\n"'),
+    (lambda t: t.update({"encoder.layer.3.x": torch.zeros(2)}), "has encoder.layer.3.x"),
     (lambda t: t.update({POOLER: torch.zeros(24, 23)}), f"{POOLER} has shape 24x23"),
     (lambda t: t.update({POOLER: torch.zeros(())}), f"{POOLER} has shape ()"),
     (lambda t: t.update({POOLER: torch.zeros(24, 24, dtype=torch.float64)}), "has dtype F64"),
@@ -183,13 +185,27 @@ def test_tensors_that_do_not_fit_are_named(
     assert len(refused.value.message) < 400 + 2 * len(str(folder))
 
 
+def test_heads_that_the_network_does_not_have_are_left_and_listed(folder: Path) -> None:
+    others = {
+        "classifier.weight": (2, 24),
+        "fit_dense.bias": (3,),
+        "\x1b[2J": (1,),
+        "y" * 5000: (1,),
+    }
+    edit(folder, lambda t: t.update({name: torch.zeros(shape) for name, shape in others.items()}))
+    (note,) = import_model(folder).notes
+    assert note.startswith("weights that the network does not read, left: ")
+    assert {"classifier.weight", "fit_dense.bias", '"\\u001b[2J"'} <= {*note[46:].split(", ")}
+    assert len(note) < 400
+
+
 def test_heads_kept_beside_are_checked_too(folder: Path) -> None:
     save_file({"x": torch.zeros(2)}, folder / "bertc_heads.safetensors")
     with pytest.raises(DataError, match=r"bertc_heads\.safetensors has x"):
         import_model(folder)
     save_file({"heads.mlm.bias": torch.zeros(97)}, folder / "bertc_heads.safetensors")
-    with pytest.raises(DataError, match=r"has cls\.predictions\.bias"):
-        import_model(folder)
+    (note,) = import_model(folder).notes
+    assert note.endswith("left: cls.predictions.bias")
     for shape in ((7,), (500, 20)):
         table = {"heads.sbo.position.weight": torch.zeros(shape)}
         save_file(table, folder / "bertc_heads.safetensors")
@@ -197,23 +213,75 @@ def test_heads_kept_beside_are_checked_too(folder: Path) -> None:
             import_model(folder)
 
 
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "weights.pkl", "model.ckpt"])
-def test_pickles_are_never_read(name: str, folder: Path) -> None:
-    (folder / "model.safetensors").rename(folder / name)
+class Code:
+    """A pickle of it names a function to be called."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (Path("called"),))
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_pickle_with_more_than_tensors_is_never_read(
+    zipped: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    tensors, path = load_file(folder / "model.safetensors"), folder / "pytorch_model.bin"
+    (folder / "model.safetensors").unlink()
+    torch.save({**tensors, "x": Code()}, path, _use_new_zipfile_serialization=zipped)
     with pytest.raises(UnsafeError) as refused:
         load(folder)
     assert refused.value.exit_code == 77
-    assert name in refused.value.message
-    assert "convert it to safetensors" in refused.value.help
+    assert "has more than tensors" in refused.value.message
+    assert not (folder / "called").exists()
+    command = refused.value.help.partition('python -c "')[2].removesuffix('"')
+    exec(command, {})
+    (folder / "called").unlink()
+    assert import_model(folder).tensors.keys() == load(folder).state_dict().keys()
+
+
+def test_damaged_pickles_are_refused(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    tensors = {name: tensor.clone() for name, tensor in load_file(path).items()}
+    path = path.rename(folder / "pytorch_model.bin")
+    wide = torch.zeros(1).expand(1 << 40)
+    for content in (None, b"", b"abc" * 99, {"x": wide}, {"x": 3}, [tensors], tensors):
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        elif content is not None:
+            torch.save(content, path)
+        if content is tensors:
+            with zipfile.ZipFile(path) as old, zipfile.ZipFile(folder / "new", "w", 8) as new:
+                for name in old.namelist():
+                    new.writestr(name, old.read(name))
+            (folder / "new").rename(path)
+        with pytest.raises(DataError, match=r"pytorch_model\.bin is no file of tensors"):
+            import_model(folder)
+    draw = random.Random(3)
+    torch.save(tensors, path)
+    sound = path.read_bytes()
+    for _ in range(60):
+        damaged = bytearray(sound)
+        for _ in range(draw.choice((1, 8))):
+            place = draw.randrange(len(sound) if draw.random() < 0.5 else 4096)
+            damaged[place] = draw.randrange(256)
+        path.write_bytes(bytes(damaged))
+        with contextlib.suppress(BertcError):
+            import_model(folder)
 
 
 def test_missing_files_are_named(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    with pytest.raises(MissingInputError, match=r"has no model\.safetensors"):
+    (folder / "model.safetensors").rename(folder / "weights.pkl")
+    with pytest.raises(MissingInputError, match=r"no model\.safetensors and no pytorch_model\.bin"):
         load(folder)
-    (folder / "model.safetensors.index.json").write_text("{}")
-    with pytest.raises(DataError, match="the weights are split over several files"):
-        load(folder)
+    index = folder / "model.safetensors.index.json"
+    for said, error, message in (
+        ({}, DataError, 'weight_map names ""'),
+        ({"weight_map": {"x": "../config.json"}}, DataError, 'names "../config.json"'),
+        ({"weight_map": {"x": "a.safetensors"}}, MissingInputError, r"lacks a\.safetensors"),
+    ):
+        index.write_text(json.dumps(said))
+        with pytest.raises(error, match=message):
+            load(folder)
     (folder / "config.json").unlink()
     with pytest.raises(MissingInputError, match=r"config\.json is not there"):
         load(folder)

@@ -8,9 +8,9 @@ from bertc.api import points
 from bertc.estimate import Estimate, convention_named, estimate
 from bertc.estimate.flops import Convention, executed_flops, run_flops, stage_flops
 from bertc.external import row_lengths
+from bertc.interop.config import hf_config
 from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.foreseen import padding
-from bertc.interop.hf_config import hf_config
 from bertc.interop.keys import keys
 from bertc.interop.networks import alone
 from bertc.interop.target import target_of

@@ -18,7 +18,7 @@ from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import LearnedPositions
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.vocabulary import TokenizerFile, WordPiece
-from bertc.train import session
+from bertc.train import session, start
 from bertc.train.loop import train
 from bertc.train.session import Session
 
@@ -75,6 +75,17 @@ def test_training_goes_on_from_a_finished_run(tiny, follow, tmp_path, options, m
     assert report.step == 20
     lock = json.loads((tmp_path / "second" / "lock.json").read_text())
     assert len(lock["init"]) == 64
+
+
+def test_weights_that_cannot_be_read_are_told_before_text_is_prepared(
+    tiny, follow, tmp_path, options, monkeypatch
+):
+    train(tiny(), tmp_path / "first", **options)
+    for path in (tmp_path / "first" / "checkpoints").glob("*/weights.safetensors"):
+        path.write_bytes(b"damaged")
+    monkeypatch.setattr(start, "_prepared", lambda *_: pytest.fail("text was prepared"))
+    with pytest.raises(DataError, match="undamaged"):
+        train(follow(steps=20), tmp_path / "second", **options)
 
 
 def test_heads_are_taken_where_both_have_them(tiny, follow, tmp_path, options, monkeypatch):

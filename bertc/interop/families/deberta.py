@@ -216,6 +216,7 @@ DEBERTA = Family(
     config_of=_config_of,
     recipe="deberta",
     vocabulary=Unigram,
+    unread=frozenset({"embeddings.position_embeddings.weight"}),  # which only its decoder added
     poolers={
         "gelu": {"pooler_hidden_act": "gelu"},
         True: {"pooler_hidden_act": "tanh"},

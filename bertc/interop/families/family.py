@@ -250,7 +250,7 @@ class Family(Generic[C]):
     poolers: Mapping[PoolerKind, Mapping[str, Any]] = field(default_factory=lambda: {True: {}})
     """The kinds of its pooler, each with the settings that say it, the usual one first."""
     unread: frozenset[str] = frozenset()
-    """Keys in files of task classes that no task reads."""
+    """Keys of the encoder that files may have though their network does not read them."""
     unused: Callable[[Encoder], Mapping[str, Shape]] = lambda encoder: {}
     """Keys that its classes have and bertc's encoder does not use, with their shapes."""
     reshape: Reshape = field(default_factory=Reshape)

@@ -20,6 +20,7 @@ from bertc.ir.changing.growth import (
     FromRun,
     FromTokens,
     FromVectors,
+    Init,
     Kept,
     LowRank,
 )
@@ -103,6 +104,16 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
         *_removed(first, old),
     )
     return Source(folder, tensors, places, sha256, notes, moments)
+
+
+def require_readable(init: Init, optimizer: Optimizer) -> None:
+    """Refuse weights that cannot be read, before text is prepared, which may take long.
+
+    Raises:
+        MissingInputError, DataError, UnsafeError: as ``source_of``.
+    """
+    if isinstance(init, FromOther) and init.path != TEACHER:
+        _read(init, Path(init.path), optimizer)
 
 
 def _read(

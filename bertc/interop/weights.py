@@ -1,0 +1,212 @@
+"""The weights of a Hugging Face folder: one file or several, of safetensors or pickled tensors.
+
+Of a pickle torch reads tensors alone (``weights_only``): nothing that it names is called.
+"""
+
+import pickle
+import re
+import warnings
+import zipfile
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bertc.diagnostics import DataError, MissingInputError, UnsafeError
+from bertc.interop import families
+from bertc.interop.families.family import Family
+from bertc.interop.keys import ANGLES, BUFFERS, of_encoder, plain, prefixes
+from bertc.interop.tensors import Entry, read_header, read_tensors
+from bertc.storage.json_file import read_json, shown, shown_name
+from bertc.storage.paths import is_file
+
+SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
+"""Names of weights in published folders, the first that is there is read."""
+MAX_INDEX_BYTES = 64 * 2**20
+NAMED = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The tensors of a folder: what they are, and the file of each; ``path`` stands for all.
+
+    Those of pickles are ``loaded``, their numbers are read where they are used.
+    """
+
+    path: Path
+    header: Mapping[str, Entry]
+    files: Mapping[str, Path]
+    loaded: Mapping[str, Tensor]
+
+    def read(self, wanted: Mapping[str, str]) -> dict[str, Tensor]:
+        """Read tensors as fp32 under new names; ``wanted`` maps the file's keys to them.
+
+        Raises:
+            DataError: if a file is damaged.
+        """
+        found = dict[str, Tensor]()
+        for key in wanted.keys() & self.loaded.keys():
+            found[wanted[key]] = self.loaded[key].to(torch.float32, copy=True).contiguous()
+        for file in dict.fromkeys(self.files.values()):
+            keys = [key for key in wanted if self.files.get(key) == file]
+            found |= read_tensors(file, {key: wanted[key] for key in keys}) if keys else {}
+        return found
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Weights of a folder; ``stored`` maps current keys to the file's own, with ``prefixes``."""
+
+    weights: Weights
+    stored: dict[str, str]
+    prefixes: tuple[str, str, str]
+
+    @property
+    def path(self) -> Path:
+        """The file that messages name."""
+        return self.weights.path
+
+    def entry(self, key: str) -> Entry:
+        """Dtype and shape of a tensor."""
+        return self.weights.header[self.stored[key]]
+
+    def modules(self) -> set[str]:
+        """Names of modules that have a tensor."""
+        return {key.rpartition(".")[0] for key in self.stored}
+
+    def left(self, family: Family[Any], placed: Collection[str]) -> list[str]:
+        """Keys that the network does not read: of heads that it has not, and some of the layout."""
+        return [
+            key
+            for key, name in self.stored.items()
+            if key not in placed
+            and (key in family.unread or not of_encoder(family, self.prefixes, name))
+        ]
+
+
+def open_weights(folder: Path) -> Weights:
+    """The weights of a folder, safetensors where there are both.
+
+    Raises:
+        MissingInputError: if there are none, or a part of them is not there.
+        DataError: if a file is damaged.
+        UnsafeError: if reading a pickle takes more than tensors.
+    """
+    for name in (SAFE, PICKLED):
+        index = folder / f"{name}.index.json"
+        if is_file(folder / name):
+            return _together(folder / name, [folder / name])
+        if is_file(index):
+            return _together(index, _parts(index))
+    raise MissingInputError(
+        f"{folder} has no {SAFE} and no {PICKLED}", help="name a folder that has one"
+    )
+
+
+def open_layout(folder: Path, family: Family[Any]) -> Stored:
+    """The weights of a folder in this layout.
+
+    Raises:
+        MissingInputError, UnsafeError: as ``open_weights``.
+        DataError: if a file is damaged, or its names are of another layout.
+    """
+    weights = open_weights(folder)
+    first, stored = prefixes(family, weights.header), dict[str, str]()
+    others = {f"{each.prefix}." for each in families.FAMILIES} - {"bert.", "model.", "transformer."}
+    if any(first[0].endswith(other) for other in others - {first[2]}):
+        raise DataError(
+            f"{weights.path}: {first[0]}{family.names['encoder.embeddings.token']}.weight is no "
+            f"name of the {family.title} layout",
+            help="name the model_type of these weights in config.json",
+        )
+    for key in weights.header:
+        today = plain(first, key)
+        if today in BUFFERS or today.endswith(ANGLES):
+            continue
+        if today in stored:
+            raise DataError(
+                f"{weights.path}: {shown_name(stored[today])} and {shown_name(key)} name the same "
+                "tensor",
+                help="save the model again with one of them",
+            )
+        stored[today] = key
+    return Stored(weights, stored, first)
+
+
+def _parts(index: Path) -> list[Path]:
+    """The files that an index names."""
+    mapped = read_json(index, MAX_INDEX_BYTES).get("weight_map")
+    names = sorted({*map(str, mapped.values())}) if isinstance(mapped, dict) else []
+    for name in names or [""]:
+        if Path(name).name != name or not name:
+            raise DataError(
+                f"{index}: weight_map names {shown(name)}, which is no file beside it",
+                help="copy the file again from its source",
+            )
+        if not is_file(index.parent / name):
+            raise MissingInputError(
+                f"{index.parent} lacks {name}, a part of the weights", help="download it too"
+            )
+    return [index.parent / name for name in names]
+
+
+def _together(path: Path, parts: list[Path]) -> Weights:
+    header, files, loaded = dict[str, Entry](), dict[str, Path](), dict[str, Tensor]()
+    for part in parts:
+        if part.suffix == ".safetensors":
+            entries = read_header(part)
+            files |= dict.fromkeys(entries, part)
+        else:
+            tensors = _unpickled(part)
+            loaded |= tensors
+            entries = {
+                name: Entry(NAMED.get(each.dtype, str(each.dtype)), tuple(each.shape))
+                for name, each in tensors.items()
+            }
+        header |= entries
+    return Weights(path, header, files, loaded)
+
+
+def _unpickled(path: Path) -> dict[str, Tensor]:
+    """The tensors of a pickle; of one with anything else none.
+
+    Raises:
+        DataError, UnsafeError: as ``open_weights``.
+    """
+    damaged = DataError(f"{path} is no file of tensors", help="copy or save it again")
+    try:
+        zipped = zipfile.is_zipfile(path)
+        if zipped:
+            with zipfile.ZipFile(path) as file:  # packed, a small file can fill the memory
+                if any(each.compress_type != zipfile.ZIP_STORED for each in file.infolist()):
+                    raise damaged
+        with warnings.catch_warnings(action="ignore"):
+            found = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
+    except pickle.UnpicklingError as error:
+        if not re.search("GLOBAL|Can only", str(error)):
+            raise damaged from None
+        kept = "{n: t for n, t in torch.load(p, weights_only=False).items() if torch.is_tensor(t)}"
+        raise UnsafeError(
+            f"{path} has more than tensors, and reading that can run code",
+            help="if you trust it, leave only its tensors, as in python -c "
+            f'"import torch; p = {str(path)!r}; torch.save({kept}, p)"',
+        ) from None
+    except OSError as error:
+        raise MissingInputError(f"{path} cannot be read: {error.strerror}") from None
+    except DataError:
+        raise
+    except Exception:  # damage can end anywhere in the reader
+        raise damaged from None
+    if not isinstance(found, Mapping) or not all(map(_is_dense, found.values())):
+        raise damaged
+    return {str(name): tensor.detach() for name, tensor in found.items()}
+
+
+def _is_dense(tensor: object) -> bool:
+    """True for a tensor of numbers that are all there: none is repeated in memory."""
+    if not isinstance(tensor, Tensor) or tensor.layout != torch.strided or tensor.is_meta:
+        return False
+    return tensor.untyped_storage().nbytes() >= tensor.numel() * tensor.element_size()

@@ -1,0 +1,158 @@
+"""Weights as folders have them: pickled, in parts, in half precision, under other names."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from bertc.diagnostics import DataError
+from bertc.interop.importing import Imported, import_model
+from tests.interop.hf_models import DEBERTA, DISTIL, MODERN, SMALL, XLNET, Case, case
+
+Tensors = dict[str, torch.Tensor]
+
+
+def in_parts(tensors: Tensors, folder: Path, name: str, save: Callable[..., object]) -> None:
+    """Two files and their index."""
+    (stem, end), keys = name.split("."), sorted(tensors)
+    parts = {key: f"{stem}-0000{1 + n % 2}-of-00002.{end}" for n, key in enumerate(keys)}
+    for part in {*parts.values()}:
+        save({key: tensors[key] for key in keys if parts[key] == part}, folder / part)
+    (folder / f"{name}.index.json").write_text(json.dumps({"weight_map": parts}))
+
+
+def safe(tensors: Tensors, folder: Path) -> None:
+    save_file(tensors, folder / "model.safetensors")
+
+
+def pickled(tensors: Tensors, folder: Path) -> None:
+    torch.save(tensors, folder / "pytorch_model.bin")
+
+
+def old_pickle(tensors: Tensors, folder: Path) -> None:
+    """As torch wrote before 1.6, with norms by TensorFlow's names (2019)."""
+    names = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    for now, then in names.items():
+        tensors = {name.replace(now, then): tensor for name, tensor in tensors.items()}
+    path = folder / "pytorch_model.bin"
+    torch.save(tensors, path, _use_new_zipfile_serialization=False)
+
+
+def beside_others(tensors: Tensors, folder: Path) -> None:
+    pickled(tensors, folder)
+    for name in ("colbert_linear.pt", "optimizer.pt", "training_args.bin"):
+        (folder / name).write_bytes(b"no pickle")
+
+
+def both(tensors: Tensors, folder: Path) -> None:
+    safe(tensors, folder)
+    (folder / "pytorch_model.bin").write_bytes(b"not read")
+
+
+FILES: dict[str, Callable[[Tensors, Path], None]] = {
+    "pickled": pickled,
+    "an old pickle": old_pickle,
+    "both": both,
+    "beside others": beside_others,
+    "in parts": lambda tensors, folder: in_parts(tensors, folder, "model.safetensors", save_file),
+    "pickles in parts": lambda tensors, folder: in_parts(
+        tensors, folder, "pytorch_model.bin", torch.save
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Imported]:
+    folder = tmp_path_factory.mktemp("sound")
+    case("BertForPreTraining", SMALL).save(folder)
+    return folder, import_model(folder)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_same_weights_in_other_files(
+    name: str, sound: tuple[Path, Imported], tmp_path: Path
+) -> None:
+    folder, imported = sound
+    tensors = load_file(folder / "model.safetensors")
+    # A tied table is stored again, as one piece of memory.
+    tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"]
+    if name in ("both", "in parts"):
+        tensors = {key: tensor.clone() for key, tensor in tensors.items()}
+    (tmp_path / "config.json").write_text((folder / "config.json").read_text())
+    FILES[name](tensors, tmp_path)
+    assert_same(import_model(tmp_path), imported)
+
+
+def assert_same(found: Imported, wanted: Imported) -> None:
+    assert found.tensors.keys() == wanted.tensors.keys()
+    for key, tensor in found.tensors.items():
+        assert torch.equal(tensor, wanted.tensors[key]), key
+        assert tensor.is_contiguous()
+
+
+def test_half_precision_becomes_whole(sound: tuple[Path, Imported], tmp_path: Path) -> None:
+    folder, imported = sound
+    tensors = load_file(folder / "model.safetensors")
+    (tmp_path / "config.json").write_text((folder / "config.json").read_text())
+    pickled({name: tensor.half() for name, tensor in tensors.items()}, tmp_path)
+    half = import_model(tmp_path)
+    assert half.notes == ("F16 weights became F32",)
+    for key, tensor in half.tensors.items():
+        assert torch.equal(tensor, imported.tensors[key].half().float()), key
+
+
+CASES = [
+    case("BertForMaskedLM", SMALL),
+    case("RobertaForMaskedLM", SMALL, type_vocab_size=1),
+    case("DistilBertForMaskedLM", DISTIL),
+    case("DebertaV2ForMaskedLM", DEBERTA, legacy=False),
+    case("ModernBertForMaskedLM", MODERN, local_attention=8),
+    case("XLNetLMHeadModel", XLNET),
+    case("ElectraForMaskedLM", SMALL, embedding_size=16),
+    case("NomicBertForMaskedLM", MODERN),
+]
+
+
+@pytest.mark.parametrize("chosen", CASES, ids=str)
+def test_prefixes_of_other_modules_are_taken_off(chosen: Case, tmp_path: Path) -> None:
+    """A model within another, ``model.``, ``encoder.`` or sentence-transformers' own."""
+    chosen.save(tmp_path)
+    wanted, path = import_model(tmp_path), tmp_path / "model.safetensors"
+    tensors = load_file(path)
+    for outer in ("module.", "encoder.", "0.auto_model."):
+        save_file({f"{outer}{name}": tensor for name, tensor in tensors.items()}, path)
+        assert_same(import_model(tmp_path), wanted)
+    inner = {name: "bert." + name.partition(".")[2] for name in tensors if is_inner(name, tensors)}
+    save_file({inner.get(name, name): tensor for name, tensor in tensors.items()}, path)
+    assert_same(import_model(tmp_path), wanted)
+
+
+def is_inner(name: str, tensors: Mapping[str, torch.Tensor]) -> bool:
+    """True if a name is of the encoder, as the token table is."""
+    table = next(key for key in tensors if "word_embedding" in key or "tok_embeddings" in key)
+    return name.startswith(table.partition(".")[0] + ".")
+
+
+def test_weights_of_another_layout_are_not_read_as_this_one(tmp_path: Path) -> None:
+    case("RobertaForMaskedLM", SMALL).save(tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps({**config, "model_type": None, "architectures": None}))
+    with pytest.raises(DataError, match=r"roberta\.embeddings\..* is no name of the BERT layout"):
+        import_model(tmp_path)
+
+
+def test_deberta_is_read_with_the_weights_of_its_pretraining(tmp_path: Path) -> None:
+    """The enhanced mask decoder's positions, and the head of an earlier objective."""
+    case("DebertaV2ForMaskedLM", DEBERTA, legacy=False).save(tmp_path)
+    wanted, path = import_model(tmp_path), tmp_path / "model.safetensors"
+    others = {"deberta.embeddings.position_embeddings.weight": torch.ones(32, 24)}
+    others |= {"mask_predictions.dense.weight": torch.ones(24, 24)}
+    save_file({**load_file(path), **others}, path)
+    found = import_model(tmp_path)
+    assert_same(found, wanted)
+    listed = "left: deberta.embeddings.position_embeddings.weight, mask_predictions.dense.weight"
+    assert found.notes == (f"weights that the network does not read, {listed}",)
