@@ -119,6 +119,7 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     main = open_layout(folder, family)
     head = read_task(folder / "config.json", family, config, main.modules())
     tuned = head if isinstance(head, TaskOfFolder) else None
+    config = config.model_copy(update=tuned.always) if tuned else config
     named = tuned.held.named if tuned else {}
     copies = _adopt_copies(main, family)
     beside = read_header(folder / BESIDE) if is_file(folder / BESIDE) else {}

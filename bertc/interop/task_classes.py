@@ -46,9 +46,13 @@ def task_class(family: Family[Any], task: AnyTask, pooler: PoolerKind) -> HfClas
         return Obstacle("pooler=false", f"{found.name} reads the pooler", usual)
     if found.pooler == "refused" and pooler:
         return Obstacle("pooler=true", f"{found.name} has no pooler", "pooler=false")
+    said = family.poolers[pooler] if pooler else {}
+    if said and not found.always.items() <= said.items():
+        kind = next(k for k, s in family.poolers.items() if found.always.items() <= s.items())
+        instead = f"pooler={str(kind).lower()}"
+        return Obstacle(f"pooler={str(pooler).lower()}", f"{found.name} has {kind} there", instead)
     chosen = found.holding(task.title, bool(pooler))
     rate = {found.dropout or heads.dropout: task.dropout}
-    said = family.poolers[pooler] if pooler else {}
     return chosen.saying({**told(task), **rate, **said, **chosen.settings})
 
 

@@ -21,6 +21,7 @@ from bertc.storage.json_file import read_json, shown, shown_name
 
 MOST_LABELS, MOST_SHOWN = 100_000, 8
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
+SUMMED = "summary_activation"
 SEVERAL = "multi_label_classification"
 PRETRAINED = frozenset({*OF_HEADS, *PRETRAINING})
 """Parts of a model that cannot be the name of a task."""
@@ -52,10 +53,14 @@ class _HfTask(BaseModel):
 
 @dataclass(frozen=True)
 class TaskOfFolder:
-    """The task of an imported head (without files), and the class that held it."""
+    """The task of an imported head (without files), and the class that held it.
+
+    ``always`` are settings of that class, whatever the file says.
+    """
 
     task: AnyTask
     held: HfClass
+    always: Mapping[str, Any]
 
     @property
     def note(self) -> str:
@@ -116,6 +121,9 @@ def read_task(
         ) from None
     pooled = found.pooler == "read" or (found.pooler == "perhaps" and found.own_pooler in modules)
     try:
+        activations = {said.get(SUMMED) for said in family.poolers.values()}
+        if pooled and found.pooler == "perhaps" and getattr(config, SUMMED) not in activations:
+            raise _NoTask(SUMMED, getattr(config, SUMMED))
         for name, value in found.summary(pooled).items():
             default = {**SUMMARY, **heads.summary}.get(name)
             if (given.get(name, default) or None) != (value or None):
@@ -125,7 +133,7 @@ def read_task(
         setting, said = error.args
         several = " (several labels at once are not there yet)" if said == SEVERAL else ""
         return LeftHead(found.name, f"{setting} = {shown(said)}{several}")
-    return TaskOfFolder(task, found.holding(task.title, pooled))
+    return TaskOfFolder(task, found.holding(task.title, pooled), found.always)
 
 
 def _dropout(found: TaskClass, heads: TaskHeads, config: HfConfig, told: _HfTask) -> float:

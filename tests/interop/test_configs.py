@@ -49,7 +49,7 @@ def read_by_transformers(family: Family[Any]) -> set[str]:
 def test_settings_are_those_that_transformers_reads(family: Family[Any]) -> None:
     config = family.config
     handled = {*config.reads(), *config.only, *ONLY}
-    assert not handled & {*IGNORED, *config.ignored}
+    assert not handled & {*config.ignored}
     read = read_by_transformers(family)
     assert read - handled - {*IGNORED, *config.ignored} == set(), "computed, and not known"
     older = {"position_embedding_type", "model_type", *config.older}

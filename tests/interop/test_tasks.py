@@ -98,7 +98,10 @@ CASES = [
     case("XLMForSequenceClassification", XLM, **ONE, summary_first_dropout=0.0),
     case("XLMForTokenClassification", XLM, **THREE),
     case("XLMForQuestionAnsweringSimple", XLM),
+    case("ElectraForSequenceClassification", SMALL, embedding_size=16, **THREE),
+    case("ElectraForSequenceClassification", SMALL, **ONE, summary_activation="tanh"),
     case("ElectraForMultipleChoice", SMALL, embedding_size=16, summary_activation="tanh"),
+    case("ElectraForMultipleChoice", SMALL),
     case("ElectraForMultipleChoice", SMALL, summary_use_proj=False, summary_activation=""),
     case("ElectraForTokenClassification", SMALL, embedding_size=16, **THREE),
     case("ElectraForQuestionAnswering", SMALL, embedding_size=24),
@@ -283,7 +286,9 @@ OWN: list[tuple[dict[str, Any], AnyTask, str, str]] = [
     ({"recipe": "electra", "layout": "auto"}, Tag(labels=("a", "b")),
      "BertForTokenClassification", ""),
     ({"pooler": False}, Glue(task="rte", data="x"), "", "pooler=false stands in the way: Bert"),
-    ({"recipe": "electra"}, Glue(task="rte", data="x"), "", "task=glue stands in the way: Electra"),
+    ({"recipe": "electra", "pooler": True}, Glue(task="rte", data="x"), "",
+     "pooler=true stands in the way: ElectraForSequenceClassification has gelu there"),
+    ({"recipe": "electra", "pooler": "gelu"}, Regress(), "ElectraForSequenceClassification", ""),
     ({"segments": 0, "head": LinearHead(), "ffn": 96}, Choose(), "", "task=choose stands in the"),
     ({"segments": 0, "head": LinearHead(), "ffn": 96}, Regress(), "", "pooler=true stands in"),
     (ROTARY | {"pooler": "transform"}, Glue(task="mnli", data="x", dropout=0.0),
@@ -495,7 +500,10 @@ def set_config(folder: Path, changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        (case("ElectraForMultipleChoice", SMALL), 'summary_activation = "gelu"'),
+        (
+            case("ElectraForMultipleChoice", SMALL, summary_activation="relu"),
+            'summary_activation = "relu"',
+        ),
         (case("XLNetForSequenceClassification", XLNET, summary_type="mean"), 'summary_type = "mea'),
         (
             case("XLMForSequenceClassification", XLM, summary_activation="tanh"),

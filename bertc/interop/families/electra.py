@@ -1,5 +1,6 @@
 """ELECTRA's Hugging Face layout, for discriminators and networks imported from it."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from bertc.interop.families import bert_like
@@ -15,10 +16,15 @@ from bertc.interop.families.family import (
 from bertc.interop.families.obstacle import Obstacle
 from bertc.ir.base import Width
 from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.head import PoolerKind
 from bertc.ir.program.settings import Heads
 from bertc.ir.vocabulary import WordPiece
 
 NAME, TITLE = "electra", "ELECTRA"
+POOLERS: Mapping[PoolerKind, Mapping[str, Any]] = {
+    "gelu": {"summary_activation": "gelu"},
+    True: {"summary_activation": "tanh"},
+}
 
 
 class HfElectra(HfConfig):
@@ -31,6 +37,7 @@ class HfElectra(HfConfig):
     hidden_size: Width = 256
     num_attention_heads: Heads = 4
     intermediate_size: Width = 1024
+    summary_activation: str | None = "gelu"
 
     @property
     def embedding(self) -> int:
@@ -82,6 +89,14 @@ ELECTRA = Family(
     tasks=TaskHeads(
         (
             TaskClass(
+                "ElectraForSequenceClassification",
+                ("labels", "score"),
+                "classifier.out_proj",
+                "read",
+                "classifier.dense",
+                always=POOLERS["gelu"],
+            ),
+            TaskClass(
                 "ElectraForMultipleChoice",
                 ("choice",),
                 "classifier",
@@ -91,7 +106,6 @@ ELECTRA = Family(
             *bert_like.token_classes("Electra", "ForQuestionAnswering"),
         ),
         dropout="classifier_dropout",
-        otherwise="ElectraForSequenceClassification adds a dense layer with gelu before the scores",
         summary={"summary_activation": "gelu"},
     ),
     says=bert_like.SAYS,
@@ -103,4 +117,5 @@ ELECTRA = Family(
     vocabulary=WordPiece,
     labels={"mlm": "labels", "rtd": "labels"},
     head_activation="gelu",
+    poolers=POOLERS,
 )

@@ -59,7 +59,8 @@ class TaskClass:
     ``head`` is the name of that layer. The pooler is the encoder's, or part of the head under the
     name ``own_pooler``, and its norm, if it has one, under ``own_norm``. All have keys without
     prefix. ``dropout`` is the setting of the dropout before the head where it is not that of the
-    family; if absent, it is the encoder's.
+    family; if absent, it is the encoder's. ``always`` are settings of the pooler as the class has
+    it, whatever a file says.
     """
 
     name: str
@@ -70,6 +71,7 @@ class TaskClass:
     summary_type: Literal["first", "last"] = "first"
     dropout: str = ""
     own_norm: str = ""
+    always: Mapping[str, Any] = field(default_factory=dict)
 
     def holding(self, title: str, pooled: bool) -> HfClass:
         """The class with the names of a task's head."""
@@ -93,7 +95,7 @@ class TaskClass:
             return {
                 "summary_type": self.summary_type,
                 "summary_use_proj": pooled,
-                "summary_activation": "tanh" if pooled else "",
+                **({} if pooled else {"summary_activation": ""}),  # else the pooler's
             }
         return {}
 
@@ -257,11 +259,12 @@ class Family(Generic[C]):
 
     def pooler_of(self, config: C) -> PoolerKind:
         """The kind of pooler that a configuration says."""
-        return next(
+        kinds = (
             kind
             for kind, said in self.poolers.items()
             if all(getattr(config, name) == value for name, value in said.items())
         )
+        return next(kinds, next(iter(self.poolers)))
 
     @property
     def usual_pooler(self) -> str:

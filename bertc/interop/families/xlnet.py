@@ -98,6 +98,7 @@ class HfXlnet(HfConfig):
     pad_token_id: TokenId | None = 5
     clamp_len: Annotated[int, Field(ge=-1, le=1_000_000)] = -1
     d_head: Width | None = None
+    summary_activation: str | None = "tanh"
 
     @model_validator(mode="after")
     def _heads_fill(self) -> Self:
@@ -278,6 +279,7 @@ XLNET = Family(
     config_of=_config_of,
     recipe="xlnet",
     vocabulary=Unigram,
+    poolers={True: {"summary_activation": "tanh"}},
     unread=frozenset({"mask_emb"}),
     # The class has an embedding that tasks do not use.
     unused=lambda encoder: {} if encoder.two_streams else {"mask_emb": (1, 1, encoder.hidden)},

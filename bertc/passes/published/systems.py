@@ -3,9 +3,10 @@
 from typing import Literal, TypedDict, assert_never
 
 from bertc.ir.learning.answer import Conditioned
-from bertc.ir.learning.custom_task import Choose, Embed, Read, Tag
+from bertc.ir.learning.custom_task import Choose, Classify, Embed, Read, Regress, Tag
 from bertc.ir.learning.optimizer import Adam, ConstantRate, Polynomial
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Task, Xnli
+from bertc.ir.network.head import PoolerKind
 from bertc.ir.terms.node import System
 from bertc.passes.published import today
 from bertc.passes.published.recipe import Recipe
@@ -194,7 +195,9 @@ def _electra(task: Task, reads: bool, chooses: bool, hidden: int) -> Recipe:
     seq = 512 if reads or chooses else 256 if tags else 128
     long = isinstance(task, Glue) and task.task in ("rte", "stsb")
     passes = 2.0 if reads else 10.0 if long else 3.0
-    return {"optimizer": rule, "batch": 32, "seq": seq, "epochs": passes, "pooler": False}
+    # Own texts have the head of ElectraForSequenceClassification (modeling_electra.py).
+    pooler: PoolerKind = "gelu" if isinstance(task, Classify | Regress) else False
+    return {"optimizer": rule, "batch": 32, "seq": seq, "epochs": passes, "pooler": pooler}
 
 
 def _xlnet(task: Task, reads: bool, chooses: bool) -> Recipe:
