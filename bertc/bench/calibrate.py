@@ -28,7 +28,7 @@ from bertc.nn.attend import attend
 from bertc.nn.dropout import dropout
 from bertc.nn.ffn import activated
 from bertc.nn.masks import Mask
-from bertc.nn.norm import Norm, build_norm, norm_of_sum
+from bertc.nn.norm import Norm, build_norm, sum_and_norm
 from bertc.nn.weights import Linear, initialise
 from bertc.objectives.softmax.cross_entropy import vocabulary_loss
 from bertc.optim.optimizers import make_rule, zero_moments
@@ -160,7 +160,7 @@ def _elements(timer: _Timer, sizes: Sizes, dtype: torch.dtype) -> dict[str, floa
     norm = _norm(width)
     functions: dict[str, Callable[[], Tensor]] = {
         "norm": lambda: norm(x),
-        "norm of sum": lambda: norm_of_sum(norm, x, y, RATE, True),
+        "norm of sum": lambda: sum_and_norm(norm, x, y, RATE, True)[1],
         "dropout": lambda: dropout(x, RATE, True),
         "add": lambda: x + y,
     }

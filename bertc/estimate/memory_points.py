@@ -173,5 +173,7 @@ class Step:
         held = 0 if self.accumulating else gradients
         # Updates are compiled on a CPU only.
         one_by_one = self.budget.compiled and self.budget.device == "cpu"
-        update = temporary_bytes(self.stage, self.parameters.total, one_by_one)
+        # Muon's products are in bf16, on a CPU in the step's precision.
+        muon_bytes = self.budget.execution.value_bytes if self.budget.device == "cpu" else 2
+        update = temporary_bytes(self.stage, self.parameters.total, one_by_one, muon_bytes)
         yield MemoryPoint(self._start + held + update, 0)

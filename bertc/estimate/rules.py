@@ -59,7 +59,7 @@ def cost(operation: op.Operation, how: Execution) -> Cost:
         case op.Norm():
             return _norm(operation, how)
         case op.Pointwise(function, elements, kept):
-            return _pointwise(function, elements, kept, how.value_bytes)
+            return _pointwise(function, elements, kept, how)
         case op.Dropout(rows, width):
             masks = rows * width * how.mask_bytes
             moved = 4 * rows * width * how.value_bytes + 2 * masks
@@ -120,9 +120,14 @@ def _product(product: op.Product, how: Execution) -> Cost:
     )
 
 
-def _pointwise(function: op.Function, elements: int, kept: int, value: int) -> Cost:
-    """Elementwise: a sum has no gradients of its own, and a product of two tensors has two."""
-    gradients = {"add": 0, "multiply": 2}.get(function, 1)
+def _pointwise(function: op.Function, elements: int, kept: int, how: Execution) -> Cost:
+    """Elementwise: a sum has no gradients of its own, and a product of two tensors has two.
+
+    An eager CPU makes such a product, of a gate, in one kernel with the function before it.
+    """
+    gradients, value = {"add": 0, "multiply": 2}.get(function, 1), how.value_bytes
+    if function == "multiply" and how.device == "cpu" and not how.compiled:
+        return Cost(transient=gradients * elements * value, moved=2 * elements * value)
     many = elements * (2 if function == "multiply" else 1)
     return Cost(
         kept=kept * value,

@@ -103,7 +103,8 @@ def step_spent(stage: Stage, weights: int, device: Device) -> ByPart:
     beside = NORM_BYTES + AVERAGE_BYTES * averages_a_step(stage)
     update = weights * (update + beside / device.bandwidth)
     spent = Spent(memory=update, starts=STARTS_OF_A_STEP * device.seconds_a_start)
-    how = Execution(device.kind, "bf16", compiled=False)
+    products = device.precision("auto") if device.kind == "cpu" else "bf16"
+    how = Execution(device.kind, products, compiled=False)
     for product, times in update_products(stage):
         spent += forward_spent(product, how, device).times(times)
     # On a GPU a background thread prefetches, so only a CPU pays for it here.

@@ -1,12 +1,14 @@
 """The optimiser's update: bytes of its state, temporary bytes, matrix products, memory traffic."""
 
+from collections import Counter
 from collections.abc import Iterator
+from math import prod
 from typing import Literal, assert_never
 
 from bertc.estimate.execution import FP32
 from bertc.estimate.parameters import stored
 from bertc.ir import operation as op
-from bertc.ir.learning.optimizer import Adam, Lamb, Muon, StableAdam
+from bertc.ir.learning.optimizer import MUON_AT_ONCE, Adam, Lamb, Muon, StableAdam
 from bertc.ir.program.stage import Stage
 
 MOVED_BYTES = {"adam": 7 * FP32, "lamb": 18 * FP32}
@@ -14,7 +16,6 @@ MOVED_BYTES = {"adam": 7 * FP32, "lamb": 18 * FP32}
 StableAdamW does."""
 AVERAGE_BYTES = 3 * FP32
 """Bytes moved per weight whose average is updated: both are read, the average is written."""
-BF16_BYTES = 2
 
 
 def state_bytes(stage: Stage, total: int) -> int:
@@ -37,22 +38,28 @@ def averages_a_step(stage: Stage) -> float:
     return stage.average.updates(first, first + stage.steps) / stage.steps
 
 
-def temporary_bytes(stage: Stage, total: int, one_by_one: bool) -> int:
+def temporary_bytes(stage: Stage, total: int, one_by_one: bool, muon_bytes: int) -> int:
     """Bytes of an update of ``total`` weights, eager, or compiled for one tensor after the other.
 
-    An iteration of Muon has a matrix three times in bf16, its momentum in fp32, and two squares.
+    An iteration of Muon has its matrices three times, and two squares, of ``muon_bytes`` a number.
     """
     match stage.optimizer:
         case Adam():
             return 0
         case Lamb() | StableAdam():
             return total * FP32 * (1 if one_by_one else 2)
-        case Muon():
-            sizes = ((p.rows * p.columns, p.rows**2) for p, _ in update_products(stage))
+        case Muon() as rule:
+            sizes = Counter[tuple[int, ...]]()
+            for network in stage.learned:
+                for weight, times in stored(network):
+                    if rule.takes(weight):
+                        sizes[weight.shape] += times
             each = (
-                (3 * BF16_BYTES + FP32) * all_ + 2 * BF16_BYTES * square for all_, square in sizes
+                min(many, max(1, MUON_AT_ONCE // prod(shape)))
+                * (3 * prod(shape) + 2 * min(shape) ** 2)
+                for shape, many in sizes.items()
             )
-            return max(each, default=0)
+            return muon_bytes * max(each, default=0)
         case unreachable:
             assert_never(unreachable)
 

@@ -100,6 +100,29 @@ static inline float half(float x) {
   return 1.0f / (1.0f + power_of_2(x * (-LOG2E * TWICE - LOG2E * TWICE * CUBIC * x * x)));
 }
 
+
+/* An activation is v times a share of it: ``kind`` 0 is GELU's normal distribution, 1 its form with
+   tanh, 2 SiLU's logistic function. ``slope`` is the derivative of the product. The distribution is
+   7.1.26 of Abramowitz and Stegun 1964, to 1e-7 of 1. */
+#define GELU 0
+#define GELU_TANH 1
+#define SILU 2
+static inline __attribute__((always_inline)) float share(float v, int kind, float *slope) {
+  if (kind == GELU) {
+    float t = 1.0f / (1.0f + 0.3275911f * 0.70710678f * fabsf(v)), density = power(-0.5f * v * v);
+    float p = 1.061405429f;
+    p = p * t - 1.453152027f;
+    p = p * t + 1.421413741f;
+    p = p * t - 0.284496736f;
+    p = p * t + 0.254829592f;
+    float beyond = 0.5f * p * t * density, h = v < 0 ? beyond : 1.0f - beyond;
+    *slope = h + v * density * 0.39894228f;
+    return h;
+  }
+  float h = kind == SILU ? 1.0f / (1.0f + power(-v)) : half(v);
+  *slope = h + v * h * (1.0f - h) * (kind == SILU ? 1.0f : TWICE + TWICE * 3 * CUBIC * v * v);
+  return h;
+}
 /* Of x + bias, in rows. */
 void gelu(const value *x, const float *bias, value *y, int64_t rows, int64_t width, int threads) {
 #pragma omp parallel for num_threads(threads) if (rows * width > SMALL)
@@ -121,8 +144,8 @@ void gelu_backward(const value *x, const float *bias, const value *upstream, val
       const value *xr = x + r * width, *u = upstream + r * width;
       value *g = grad + r * width;
       for (int64_t i = 0; i < width; i++) {
-        float v = wide(xr[i]) + bias[i], h = half(v);
-        float slope = h + v * h * (1.0f - h) * (TWICE + TWICE * 3 * CUBIC * v * v);
+        float slope;
+        share(wide(xr[i]) + bias[i], GELU_TANH, &slope);
         slope *= wide(u[i]);
         bias_grad[i] += slope;
         g[i] = narrow(slope);
@@ -131,28 +154,98 @@ void gelu_backward(const value *x, const float *bias, const value *upstream, val
   }
 }
 
-/* norm(x + dropout(y)) * weight + bias of rows; the sums, and 1 / deviation, stay for backward. */
+static inline __attribute__((always_inline)) void gate(const value *x, value *y, int64_t width,
+                                                       int kind) {
+  for (int64_t i = 0; i < width; i++) {
+    float slope, v = wide(x[i]);
+    y[i] = narrow(v * share(v, kind, &slope) * wide(x[width + i]));
+  }
+}
+static inline __attribute__((always_inline)) void gate_backward(const value *x, const value *up,
+                                                                value *grad, int64_t width,
+                                                                int kind) {
+  for (int64_t i = 0; i < width; i++) {
+    float slope, v = wide(x[i]), u = wide(up[i]), passed = v * share(v, kind, &slope);
+    grad[i] = narrow(u * wide(x[width + i]) * slope);
+    grad[width + i] = narrow(u * passed);
+  }
+}
+#define BY_KIND(function, ...) \
+  if (kind == GELU) function(__VA_ARGS__, GELU); \
+  else if (kind == SILU) function(__VA_ARGS__, SILU); \
+  else function(__VA_ARGS__, GELU_TANH)
+
+/* The activation of the first half of each row of x (rows, 2 width), times the second. */
+void gated(const value *x, value *y, int64_t rows, int64_t width, int kind, int threads) {
+#pragma omp parallel for num_threads(threads) if (rows * width > SMALL)
+  for (int64_t r = 0; r < rows; r++) {
+    BY_KIND(gate, x + 2 * r * width, y + r * width, width);
+  }
+}
+
+void gated_backward(const value *x, const value *upstream, value *grad, int64_t rows,
+                    int64_t width, int kind, int threads) {
+#pragma omp parallel for num_threads(threads) if (rows * width > SMALL)
+  for (int64_t r = 0; r < rows; r++) {
+    BY_KIND(gate_backward, x + 2 * r * width, upstream + r * width, grad + 2 * r * width, width);
+  }
+}
+
+/* Pairs of numbers of heads (b, l, n, d), turned by angles (b, l, pairs) whose step to the next b may
+   be 0; numbers beyond the pairs stay. A pair is i and i + pairs, or neighbours. ``way`` -1 turns
+   back. Steps are those of x; y is contiguous. */
+void turn(const value *x, const float *cosines, const float *sines, value *y, int64_t b, int64_t l,
+          int64_t n, int64_t d, int64_t pairs, int64_t b_step, int64_t l_step, int64_t n_step,
+          int64_t angle_step, int neighbours, float way, int threads) {
+#pragma omp parallel for num_threads(threads) if (b * l * n * d > SMALL)
+  for (int64_t r = 0; r < b * l; r++) {
+    const float *c = cosines + r / l * angle_step + r % l * pairs;
+    const float *s = sines + r / l * angle_step + r % l * pairs;
+    for (int64_t head = 0; head < n; head++) {
+      const value *from = x + r / l * b_step + r % l * l_step + head * n_step;
+      value *to = y + (r * n + head) * d;
+      if (!neighbours)
+        for (int64_t i = 0; i < pairs; i++) {
+          float one = wide(from[i]), other = wide(from[i + pairs]), sine = way * s[i];
+          to[i] = narrow(one * c[i] - other * sine);
+          to[i + pairs] = narrow(other * c[i] + one * sine);
+        }
+      else
+        for (int64_t i = 0; i < pairs; i++) {
+          float one = wide(from[2 * i]), other = wide(from[2 * i + 1]), sine = way * s[i];
+          to[2 * i] = narrow(one * c[i] - other * sine);
+          to[2 * i + 1] = narrow(other * c[i] + one * sine);
+        }
+      memcpy(to + 2 * pairs, from + 2 * pairs, (d - 2 * pairs) * sizeof(value));
+    }
+  }
+}
+
+/* norm(x + dropout(y)) * weight + bias of rows; the sums, and 1 / deviation, stay for backward.
+   Without y these are of x, which stays as it is. ``centred`` 0: means are not taken off (RMS norm). */
 void norm(const value *x, const value *y, const float *weight, const float *bias, value *sums,
           value *out, float *means, float *rates, int64_t rows, int64_t width, float eps,
-          uint64_t seed, int32_t rate, float scale, int threads) {
+          int centred, uint64_t seed, int32_t rate, float scale, int threads) {
 #pragma omp parallel for num_threads(threads) if (rows * width > SMALL)
   for (int64_t r = 0; r < rows; r++) {
     float row[WIDEST], kept[WIDEST];
     const value *xr = x + r * width, *yr = y + r * width;
     float total = 0, squares = 0;
-    if (rate) {
+    if (!y)
+      for (int64_t i = 0; i < width; i++) row[i] = wide(xr[i]);
+    else if (rate) {
       factors(kept, width, r, seed, rate, scale);
       for (int64_t i = 0; i < width; i++) row[i] = wide(xr[i]) + wide(yr[i]) * kept[i];
     } else
       for (int64_t i = 0; i < width; i++) row[i] = wide(xr[i]) + wide(yr[i]);
-    for (int64_t i = 0; i < width; i++) {
+    for (int64_t i = 0; y && i < width; i++) {
       value v = narrow(row[i]);
       sums[r * width + i] = v;
       row[i] = wide(v);
     }
 #pragma omp simd reduction(+ : total)
     for (int64_t i = 0; i < width; i++) total += row[i];
-    float mean = total / width;
+    float mean = centred ? total / width : 0;
 #pragma omp simd reduction(+ : squares)
     for (int64_t i = 0; i < width; i++) squares += (row[i] - mean) * (row[i] - mean);
     float inverse = 1.0f / sqrtf(squares / width + eps);
@@ -163,11 +256,13 @@ void norm(const value *x, const value *y, const float *weight, const float *bias
   }
 }
 
-/* Gradients of x, of y, and of weight and bias, these as ``parts`` sums (parts, width). */
-void norm_backward(const value *upstream, const value *sums, const float *means,
-                   const float *rates, const float *weight, value *x_grad, value *y_grad,
-                   float *weight_grads, float *bias_grads, int64_t rows, int64_t width,
-                   int64_t parts, uint64_t seed, int32_t rate, float scale, int threads) {
+/* Gradients of x, of y, and of weight and bias, these as ``parts`` sums (parts, width). ``beside``,
+   which may be missing, is what else the gradient of the sums is. */
+void norm_backward(const value *upstream, const value *beside, const value *sums,
+                   const float *means, const float *rates, const float *weight, value *x_grad,
+                   value *y_grad, float *weight_grads, float *bias_grads, int64_t rows,
+                   int64_t width, int64_t parts, int centred, uint64_t seed, int32_t rate,
+                   float scale, int threads) {
 #pragma omp parallel for num_threads(threads) if (rows * width > SMALL)
   for (int64_t part = 0; part < parts; part++) {
     float normed[WIDEST], slope[WIDEST];
@@ -175,7 +270,7 @@ void norm_backward(const value *upstream, const value *sums, const float *means,
     memset(weight_grad, 0, width * sizeof(float));
     memset(bias_grad, 0, width * sizeof(float));
     for (int64_t r = rows * part / parts; r < rows * (part + 1) / parts; r++) {
-      const value *u = upstream + r * width, *s = sums + r * width;
+      const value *u = upstream + r * width, *s = sums + r * width, *also = beside + r * width;
       float mean = means[r], inverse = rates[r], plain = 0, along = 0;
       for (int64_t i = 0; i < width; i++) {
         float up = wide(u[i]);
@@ -189,10 +284,11 @@ void norm_backward(const value *upstream, const value *sums, const float *means,
         plain += slope[i];
         along += slope[i] * normed[i];
       }
-      plain /= width;
+      plain = centred ? plain / width : 0;
       along /= width;
       for (int64_t i = 0; i < width; i++)
         slope[i] = (slope[i] - plain - normed[i] * along) * inverse;
+      for (int64_t i = 0; beside && i < width; i++) slope[i] += wide(also[i]);
       for (int64_t i = 0; i < width; i++) x_grad[r * width + i] = narrow(slope[i]);
       if (rate) {
         factors(normed, width, r, seed, rate, scale);

@@ -24,12 +24,15 @@ _INT, _FLOAT = ctypes.c_int, ctypes.c_float
 _DROPPED = (_WORD, _INT, _FLOAT, _INT)
 _SIGNATURES = {
     "dropout": (_POINTER,) * 2 + (_LONG,) * 2 + _DROPPED,
+    "gated": (_POINTER,) * 2 + (_LONG,) * 2 + (_INT,) * 2,
+    "gated_backward": (_POINTER,) * 3 + (_LONG,) * 2 + (_INT,) * 2,
     "gelu": (_POINTER,) * 3 + (_LONG,) * 2 + (_INT,),
     "gelu_backward": (_POINTER,) * 5 + (_LONG,) * 3 + (_INT,),
-    "norm": (_POINTER,) * 8 + (_LONG, _LONG, _FLOAT, *_DROPPED),
-    "norm_backward": (_POINTER,) * 9 + (_LONG,) * 3 + _DROPPED,
+    "norm": (_POINTER,) * 8 + (_LONG, _LONG, _FLOAT, _INT, *_DROPPED),
+    "norm_backward": (_POINTER,) * 10 + (_LONG,) * 3 + (_INT, *_DROPPED),
     "softmax": (_POINTER,) * 4 + (_LONG,) * 7 + (_FLOAT, *_DROPPED),
     "softmax_backward": (_POINTER,) * 3 + (_LONG,) * 2 + _DROPPED,
+    "turn": (_POINTER,) * 4 + (_LONG,) * 9 + (_INT, _FLOAT, _INT),
     "vocabulary_loss": (_POINTER,) * 8 + (_LONG,) * 3 + (_INT,),
 }
 
@@ -107,41 +110,80 @@ class Kernels:
         )
         return grad, bias_grads.sum(0)
 
+    def gated(self, x: Tensor, kind: int) -> Tensor:
+        """The activation of the first half of the last axis, times the second."""
+        y = torch.empty(*x.shape[:-1], width := x.shape[-1] // 2, dtype=x.dtype)
+        pointers = (x.data_ptr(), y.data_ptr())
+        self._library.gated(*pointers, y.numel() // width, width, kind, torch.get_num_threads())
+        return y
+
+    def gated_backward(self, x: Tensor, upstream: Tensor, kind: int) -> Tensor:
+        """The gradient of x."""
+        grad, width = torch.empty_like(x), upstream.shape[-1]
+        pointers = (t.data_ptr() for t in (x, upstream, grad))
+        self._library.gated_backward(
+            *pointers, upstream.numel() // width, width, kind, torch.get_num_threads()
+        )
+        return grad
+
+    def turn(
+        self, x: Tensor, cosines: Tensor, sines: Tensor, neighbours: bool, way: float
+    ) -> Tensor:
+        """Pairs of numbers of heads (b, l, n, d), turned by angles (#b, l, 1, p) in fp32.
+
+        ``neighbours``: pairs are neighbours, else halves. ``way``: 1, or -1 to turn back.
+        """
+        y, steps = torch.empty(x.shape, dtype=x.dtype), x.stride()[:3]
+        angle_step = 0 if len(cosines) == 1 else cosines.stride(0)
+        pointers = (t.data_ptr() for t in (x, cosines, sines, y))
+        sizes = (*x.shape, cosines.shape[-1], *steps, angle_step)
+        self._library.turn(*pointers, *sizes, neighbours, way, torch.get_num_threads())
+        return y
+
     def norm(
-        self, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, dropped: Dropped
+        self,
+        x: Tensor,
+        y: Tensor | None,
+        weight: Tensor,
+        bias: Tensor,
+        eps: float,
+        centred: bool,
+        dropped: Dropped,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """norm(x + dropout(y)) over the last axis; then the sums, their means and 1 / deviations.
 
-        ``weight`` and ``bias`` are in fp32.
+        ``weight`` and ``bias`` are in fp32. Means that are not taken off (RMS norm) are 0.
         """
         width = x.shape[-1]
         rows = x.numel() // width
-        sums, out = torch.empty_like(x), torch.empty_like(x)
+        sums, out = x if y is None else torch.empty_like(x), torch.empty_like(x)
         means, rates = torch.empty(rows), torch.empty(rows)
         tensors = (x, y, weight, bias, sums, out, means, rates)
-        pointers = (t.data_ptr() for t in tensors)
-        self._library.norm(*pointers, rows, width, eps, *dropped, torch.get_num_threads())
+        pointers = (None if t is None else t.data_ptr() for t in tensors)
+        threads = torch.get_num_threads()
+        self._library.norm(*pointers, rows, width, eps, centred, *dropped, threads)
         return out, sums, means, rates
 
     def norm_backward(
         self,
         upstream: Tensor,
+        beside: Tensor | None,
         sums: Tensor,
         means: Tensor,
         rates: Tensor,
         weight: Tensor,
+        centred: bool,
         dropped: Dropped,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The gradients of x, y, weight and bias."""
+        """The gradients of x, y, weight and bias; ``beside`` is that of the sums, if any."""
         width, rows = sums.shape[-1], len(means)
         x_grad = torch.empty_like(sums)
         y_grad = torch.empty_like(sums) if dropped.level else x_grad
         weight_grads, bias_grads = torch.empty(2, PARTIAL_SUMS, width)
-        tensors = (upstream, sums, means, rates, weight, x_grad, y_grad, weight_grads, bias_grads)
-        pointers = (t.data_ptr() for t in tensors)
-        self._library.norm_backward(
-            *pointers, rows, width, PARTIAL_SUMS, *dropped, torch.get_num_threads()
-        )
+        tensors = (upstream, beside, sums, means, rates, weight, x_grad, y_grad)
+        pointers = (None if t is None else t.data_ptr() for t in tensors)
+        partial = (weight_grads.data_ptr(), bias_grads.data_ptr(), rows, width, PARTIAL_SUMS)
+        self._library.norm_backward(*pointers, *partial, centred, *dropped, torch.get_num_threads())
         return x_grad, y_grad, weight_grads.sum(0), bias_grads.sum(0)
 
     def softmax(

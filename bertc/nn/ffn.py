@@ -18,7 +18,7 @@ from bertc.ir.network.ffn import Mlp as MlpNode
 from bertc.native import Kernels, kernels_for
 from bertc.nn.dropout import dropout
 from bertc.nn.norm import Norm, build_norm, norm_if_any
-from bertc.nn.weights import Linear, Table, fused_linear
+from bertc.nn.weights import Linear, Table, joined_linear
 
 
 def activate(kind: Activation, x: torch.Tensor) -> torch.Tensor:
@@ -67,6 +67,36 @@ class _Gelu(torch.autograd.Function):
         return *ctx.kernels.gelu_backward(*ctx.saved_tensors, upstream.contiguous()), None
 
 
+GATES: dict[Activation, int] = {"gelu": 0, "gelu-tanh": 1, "silu": 2}
+"""Activations with a kernel for gated parts, by their numbers there (kernels.c, share)."""
+
+
+def gate_activated(kind: Activation, x: torch.Tensor) -> torch.Tensor:
+    """The activation of the first half of the last axis, times the second."""
+    kernels = kernels_for(x) if kind in GATES else None
+    if kernels is None:
+        gate, inner = x.chunk(2, dim=-1)
+        return activate(kind, gate) * inner
+    y: torch.Tensor = _Gated.apply(x, GATES[kind], kernels)  # type: ignore[no-untyped-call]
+    return y
+
+
+class _Gated(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, kind: int, kernels: Kernels) -> torch.Tensor:
+        x = x.contiguous()
+        ctx.save_for_backward(x)
+        ctx.how = kind, kernels
+        return kernels.gated(x, kind)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        kind, kernels = ctx.how
+        (x,) = ctx.saved_tensors
+        return kernels.gated_backward(x, upstream.contiguous(), kind), None, None
+
+
 class FeedForward(nn.Module):
     """A function of each state (b, s, h) by itself; ``build_ffn`` adds its norms."""
 
@@ -105,8 +135,7 @@ class Glu(FeedForward):
 
     def forward(self, x_bsh: Float[torch.Tensor, "b s h"]) -> torch.Tensor:
         """Hidden states (b, s, h) to (b, s, h)."""
-        gate_bsf, inner_bsf = fused_linear((self.gate, self.inner), x_bsh)
-        gated_bsf = activate(self.activation, gate_bsf) * inner_bsf
+        gated_bsf = gate_activated(self.activation, joined_linear((self.gate, self.inner), x_bsh))
         y_bsh: torch.Tensor = self.outer(dropout(gated_bsf, self.dropout, self.training))
         return y_bsh
 

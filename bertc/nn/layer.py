@@ -17,7 +17,7 @@ from bertc.nn.body import Projected
 from bertc.nn.dropout import dropout
 from bertc.nn.ffn import FeedForward
 from bertc.nn.inputs import EncoderInputs
-from bertc.nn.norm import norm_if_any, norm_of_sum
+from bertc.nn.norm import Norm, norm_if_any, sum_and_norm
 from bertc.nn.weights import Linear, Table, fused_linear
 
 
@@ -46,14 +46,25 @@ class Residual(NamedTuple):
     dropout: float
 
     def joined(
-        self, part: "AttentionPart[Any, Any] | FeedForward", x: torch.Tensor, y: torch.Tensor
-    ) -> torch.Tensor:
-        """The stream ``x`` with what a part made of it."""
+        self,
+        part: "AttentionPart[Any, Any] | FeedForward",
+        x: torch.Tensor,
+        y: torch.Tensor,
+        following: Norm | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The stream ``x`` with the output of a part, and what the part after it reads.
+
+        ``following`` is the norm before that part, where the stream is free.
+        """
         if not self.free:
             assert part.norm is not None, "post-norm has one in every layer"
-            return norm_of_sum(part.norm, x, y, self.dropout, part.training)
+            _, normed = sum_and_norm(part.norm, x, y, self.dropout, part.training)
+            return normed, normed
+        if part.output_norm is None and following is not None:
+            return sum_and_norm(following, x, y, self.dropout, part.training)
         y = dropout(y, self.dropout, part.training)
-        return x + (y if part.output_norm is None else part.output_norm(y))
+        x = x + (y if part.output_norm is None else part.output_norm(y))
+        return x, x if following is None else following(x)
 
 
 class AttentionPart(nn.Module, ABC, Generic[Kind, ContextOfKind]):
@@ -170,12 +181,12 @@ def compute_layer(
     assert isinstance(ffn, FeedForward), "as built by build_ffn"
     residual = attention.residual
     with profiled_as("attention"):
-        x, projected = _attend(attention, x, keys, context, projects)
-    if projects == "alone":
-        return x, projected
+        y, projected = _attend(attention, x, keys, context, projects)
+        if projects == "alone":
+            return x, projected
+        x, read = residual.joined(attention, x, y, ffn.norm)
     with profiled_as("ffn"):
-        read = ffn.norm(x) if residual.free else x
-        return residual.joined(ffn, x, ffn(read)), projected
+        return residual.joined(ffn, x, ffn(read))[0], projected
 
 
 def _attend(
@@ -185,13 +196,14 @@ def _attend(
     context: Context,
     projects: Projects,
 ) -> Computed:
+    """The output of the part; ``x`` where only its projections are wanted."""
     read = x
     if part.residual.free and part.norm is not None:
         read, keys = part.norm(x), None if keys is None else part.norm(keys)
     if projects == "no":
-        return part.residual.joined(part, x, part(read, keys, context)), None
+        return part(read, keys, context), None
     assert isinstance(part, ProjectedAttention), "the checks see to such attention"
     projected = part.project(read, keys, context)
     if projects == "alone":
         return x, projected
-    return part.residual.joined(part, x, part.mix(projected, context)), projected
+    return part.mix(projected, context), projected

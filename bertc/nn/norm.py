@@ -1,6 +1,6 @@
-"""Norm functions, and the norm of the sum of states and a part's output."""
+"""Norm functions, and the sum of states and a part's output with its norm."""
 
-from typing import Any, assert_never
+from typing import Any, ClassVar, assert_never
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +25,8 @@ class LayerNorm(nn.Module):
     Without ``affine`` it has no scale and shift, without ``bias`` no shift.
     """
 
+    centred: ClassVar[bool] = True
+
     def __init__(self, table: Table, name: str, node: LayerNormNode) -> None:
         super().__init__()
         shifts = node.affine and node.bias
@@ -34,6 +36,9 @@ class LayerNorm(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(..., width) to (..., width)."""
+        kernels = _kernels(self, x)
+        if kernels is not None and x.is_contiguous():  # of others a copy would be saved
+            return _fused(self, kernels, x)[0]
         weight = None if self.weight is None else self.weight.to(x.dtype)
         bias = None if self.bias is None else self.bias.to(x.dtype)
         return F.layer_norm(x, x.shape[-1:], weight, bias, self.eps)
@@ -46,6 +51,7 @@ class LayerNorm(nn.Module):
 class RmsNorm(nn.Module):
     """RMS norm over the last axis, in the dtype of ``x``, with means in fp32."""
 
+    centred: ClassVar[bool] = False
     bias: None = None
 
     def __init__(self, table: Table, name: str, node: RmsNormNode) -> None:
@@ -55,11 +61,11 @@ class RmsNorm(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(..., width) to (..., width)."""
-        if x.device.type == "cuda" or torch.compiler.is_compiling():
-            weight = None if self.weight is None else self.weight.to(x.dtype)
-            return F.rms_norm(x, x.shape[-1:], weight, self.eps)
-        y: torch.Tensor = _Rms.apply(x, self.weight, self.eps)  # type: ignore[no-untyped-call]
-        return y
+        kernels = _kernels(self, x)
+        if kernels is not None and x.is_contiguous():  # of others a copy would be saved
+            return _fused(self, kernels, x)[0]
+        weight = None if self.weight is None else self.weight.to(x.dtype)
+        return F.rms_norm(x, x.shape[-1:], weight, self.eps)
 
     def extra_repr(self) -> str:
         """Width, for printing."""
@@ -103,69 +109,69 @@ def norm_if_any(table: Table, name: str, node: NormFunction | None) -> Norm | No
     return None if node is None else build_norm(table, name, node)
 
 
-def norm_of_sum(
+def sum_and_norm(
     norm: Norm, x: torch.Tensor, y: torch.Tensor, rate: float, training: bool
-) -> torch.Tensor:
-    """norm(x + dropout(y)) of two tensors (..., width)."""
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """x + dropout(y) of two tensors (..., width), and its norm."""
     rate = rate if training else 0.0
-    own = [weight for weight in (norm.weight, norm.bias) if weight is not None]
-    kernels = kernels_for(x, *own, width=x.shape[-1])
+    kernels = _kernels(norm, x)
     like = x.dtype == y.dtype and x.shape == y.shape
-    if kernels is None or not like or len(own) < 2 or rate == 1:
-        plain: torch.Tensor = norm(x + dropout(y, rate, training))
-        return plain
-    normed: torch.Tensor = _NormOfSum.apply(  # type: ignore[no-untyped-call]
-        x, y, *own, norm.eps, drop(rate), kernels
+    if kernels is None or not like or rate == 1:
+        total = x + dropout(y, rate, training)
+        return total, norm(total)
+    normed, total = _fused(norm, kernels, x, y, rate)
+    return total, normed
+
+
+def _kernels(norm: Norm, x: torch.Tensor) -> Kernels | None:
+    weights = [weight for weight in (norm.weight, norm.bias) if weight is not None]
+    return kernels_for(x, *weights, width=x.shape[-1])
+
+
+def _fused(
+    norm: Norm, kernels: Kernels, x: torch.Tensor, y: torch.Tensor | None = None, rate: float = 0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The norm of x + dropout(y), and that sum."""
+    how = norm.eps, norm.centred, drop(rate), kernels
+    fused: tuple[torch.Tensor, torch.Tensor] = _Normed.apply(  # type: ignore[no-untyped-call]
+        x, y, norm.weight, norm.bias, *how
     )
-    return normed
+    return fused
 
 
-class _NormOfSum(torch.autograd.Function):
+class _Normed(torch.autograd.Function):
     """One fused kernel each for forward and backward."""
 
     @staticmethod
     def forward(
         ctx: Any,
         x: torch.Tensor,
-        y: torch.Tensor,
-        weight: torch.Tensor,
-        bias: torch.Tensor,
+        y: torch.Tensor | None,
+        weight: torch.Tensor | None,
+        bias: torch.Tensor | None,
         eps: float,
+        centred: bool,
         dropped: Dropped,
         kernels: Kernels,
-    ) -> torch.Tensor:
-        weight, bias = weight.float(), bias.float()
-        out, *kept = kernels.norm(x.contiguous(), y.contiguous(), weight, bias, eps, dropped)
-        ctx.save_for_backward(*kept, weight)
-        ctx.how = dropped, kernels
-        return out
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        scale = torch.ones(x.shape[-1]) if weight is None else weight.float()
+        shift = torch.zeros(x.shape[-1]) if bias is None else bias.float()
+        x, y = x.contiguous(), None if y is None else y.contiguous()
+        out, sums, *rest = kernels.norm(x, y, scale, shift, eps, centred, dropped)
+        ctx.save_for_backward(sums, *rest, scale)
+        ctx.how = centred, dropped, kernels
+        ctx.set_materialize_grads(False)
+        return out, None if y is None else sums
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        dropped, kernels = ctx.how
-        grads = kernels.norm_backward(upstream.contiguous(), *ctx.saved_tensors, dropped)
-        return (*grads, None, None, None)
-
-
-class _Rms(torch.autograd.Function):
-    """x / sqrt(mean of x^2 + eps) * weight; torch's keeps x twice on a CPU."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor | None, eps: float) -> torch.Tensor:
-        wide = x.float()
-        rate = torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
-        ctx.save_for_backward(x, rate, weight)
-        normed = wide * rate
-        return (normed if weight is None else normed * weight).to(x.dtype)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        x, rate, weight = ctx.saved_tensors
-        normed, slope, weight_grad = x.float() * rate, upstream.float(), None
-        if weight is not None:
-            weight_grad = (slope * normed).flatten(0, -2).sum(0).to(weight.dtype)
-            slope = slope * weight
-        along = (slope * normed).mean(-1, keepdim=True)
-        return ((slope - normed * along) * rate).to(x.dtype), weight_grad, None
+    def backward(
+        ctx: Any, upstream: torch.Tensor | None, beside: torch.Tensor | None
+    ) -> tuple[torch.Tensor | None, ...]:
+        *how, kernels = ctx.how
+        saved = ctx.saved_tensors  # read once: recomputed layers allow no more
+        upstream = torch.zeros_like(saved[0]) if upstream is None else upstream.contiguous()
+        beside = None if beside is None else beside.contiguous()
+        grads = kernels.norm_backward(upstream, beside, *saved, *how)
+        wanted = zip(grads, ctx.needs_input_grad, strict=False)
+        return *(grad if needed else None for grad, needed in wanted), None, None, None, None

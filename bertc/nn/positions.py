@@ -4,12 +4,13 @@ Axes: b batch, s sequence, e embedding, l positions or distances, q queries, k k
 n heads, d head_dim, p pairs of numbers of a head.
 """
 
-from typing import NamedTuple, assert_never, cast
+from typing import Any, NamedTuple, assert_never, cast
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import nn
+from torch.autograd.function import once_differentiable
 
 from bertc.ir.network.positions import AlibiPositions as AlibiNode
 from bertc.ir.network.positions import LearnedPositions as LearnedNode
@@ -17,6 +18,7 @@ from bertc.ir.network.positions import NoPositions as NoneNode
 from bertc.ir.network.positions import Positions
 from bertc.ir.network.positions import RotaryPositions as RotaryNode
 from bertc.ir.network.positions import SinusoidalPositions as SinusoidalNode
+from bertc.native import Kernels, kernels_for
 from bertc.nn.inputs import EncoderInputs
 from bertc.nn.masks import Blocks, Mask
 from bertc.nn.weights import Embedding, Table
@@ -92,6 +94,12 @@ class Rotation(NamedTuple):
         self, x_blnd: Float[torch.Tensor, "b l n d"], angles: Angles
     ) -> Float[torch.Tensor, "b l n d"]:
         """Heads of queries or keys after their turns."""
+        kernels = kernels_for(x_blnd)
+        if kernels is not None:
+            y_blnd: torch.Tensor = _Turned.apply(  # type: ignore[no-untyped-call]
+                x_blnd, *angles, self.interleaved, kernels
+            )
+            return y_blnd
         cosines, sines = (x.to(x_blnd.dtype) for x in angles)
         pairs = cosines.shape[-1]
         turning, still = x_blnd[..., : 2 * pairs], x_blnd[..., 2 * pairs :]
@@ -103,6 +111,31 @@ class Rotation(NamedTuple):
         if self.interleaved:
             return torch.cat([torch.stack(both, dim=-1).flatten(-2), still], dim=-1)
         return torch.cat([*both, still], dim=-1)
+
+
+class _Turned(torch.autograd.Function):
+    """One kernel for both ways: gradients turn back."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x_blnd: Float[torch.Tensor, "b l n d"],
+        cosines: Float[torch.Tensor, "#b l 1 p"],
+        sines: Float[torch.Tensor, "#b l 1 p"],
+        interleaved: bool,
+        kernels: Kernels,
+    ) -> torch.Tensor:
+        ctx.save_for_backward(cosines, sines)
+        ctx.how = interleaved, kernels
+        x_blnd = x_blnd if x_blnd.stride(3) == 1 else x_blnd.contiguous()
+        return kernels.turn(x_blnd, cosines, sines, interleaved, 1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream_blnd: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        interleaved, kernels = ctx.how
+        upstream_blnd = upstream_blnd.contiguous()
+        return kernels.turn(upstream_blnd, *ctx.saved_tensors, interleaved, -1), *[None] * 4
 
 
 class Distances(NamedTuple):

@@ -126,10 +126,15 @@ def fused_linear(
     maps: Sequence[Linear], x_bsh: Float[torch.Tensor, "b s h"]
 ) -> tuple[torch.Tensor, ...]:
     """Several projections of the same states as one product: narrow ones underuse hardware."""
+    return torch.split(joined_linear(maps, x_bsh), [len(m.weight) for m in maps], dim=-1)
+
+
+def joined_linear(maps: Sequence[Linear], x_bsh: Float[torch.Tensor, "b s h"]) -> torch.Tensor:
+    """The same projections side by side."""
     weight = torch.cat([m.weight for m in maps]).to(x_bsh.dtype)
     biases: list[torch.Tensor] = [m.bias for m in maps if m.bias is not None]
     bias = torch.cat(biases).to(x_bsh.dtype) if biases else None
-    return torch.split(F.linear(x_bsh, weight, bias), [len(m.weight) for m in maps], dim=-1)
+    return F.linear(x_bsh, weight, bias)
 
 
 def add_parameters(module: nn.Module, weights: Iterable[Weight]) -> None:

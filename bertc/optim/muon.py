@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bertc.distributed.engines import local_shard, shard_like, whole
-from bertc.ir.learning.optimizer import Muon
+from bertc.ir.learning.optimizer import MUON_AT_ONCE, Muon
 from bertc.optim.by_tensor import Moments
 
 QUINTIC = (3.4445, -4.7750, 2.0315)
@@ -18,8 +18,8 @@ SMALLEST_NORM = 1e-7
 class MuonRule:
     """The momentum of matrices, made orthogonal; ``others`` updates all other weights at a rate.
 
-    The bits are those of torch.optim.Muon. Of sharded matrices each process gathers the whole, one
-    after the other.
+    The bits are those of torch.optim.Muon where products are in bf16. Matrices of one shape are
+    multiplied together; of sharded ones each process gathers the whole, one after the other.
     """
 
     takes_guard = False
@@ -30,8 +30,9 @@ class MuonRule:
         matrices: Mapping[str, Tensor],
         moments: Moments,
         others: Callable[[float], None],
+        dtype: torch.dtype,
     ) -> None:
-        self._rule, self._others = optimizer, others
+        self._rule, self._others, self._dtype = optimizer, others, dtype
         self._matrices = [(matrix, moments[f"m.{name}"]) for name, matrix in matrices.items()]
         self._share = optimizer.adamw_lr / optimizer.lr if optimizer.adamw_lr else 1.0
 
@@ -39,19 +40,35 @@ class MuonRule:
     def update(self, rate: float, guard: object = None) -> None:
         """Update every weight that has a gradient."""
         assert guard is None, "its operations cannot be skipped on the device"
+        alike: dict[tuple[int, ...], list[tuple[Tensor, Tensor]]] = {}
         for matrix, momentum in self._matrices:
             if matrix.grad is not None:
-                self._move(matrix, matrix.grad, momentum, rate)
+                alike.setdefault(tuple(matrix.shape), []).append((matrix, momentum))
+        for shape, group in alike.items():
+            sharded = local_shard(group[0][0]) is not group[0][0]
+            size = 1 if sharded else max(1, MUON_AT_ONCE // math.prod(shape))
+            for first in range(0, len(group), size):
+                self._move(group[first : first + size], rate)
         self._others(rate * self._share)
 
-    def _move(self, matrix: Tensor, gradient: Tensor, momentum: Tensor, rate: float) -> None:
+    def _move(self, group: list[tuple[Tensor, Tensor]], rate: float) -> None:
+        """Update matrices of one shape, each with its momentum."""
         rule = self._rule
+        steps = orthogonal(torch.stack([self._ahead(*each) for each in group]), rule.ns_steps)
+        for (matrix, _), step in zip(group, steps.unbind(), strict=True):
+            weights = local_shard(matrix)
+            weights.mul_(1 - rate * rule.decay)
+            weights.add_(
+                local_shard(shard_like(step, matrix)), alpha=-rate * self._factor(*matrix.shape)
+            )
+
+    def _ahead(self, matrix: Tensor, momentum: Tensor) -> Tensor:
+        """The momentum after its update, or a step ahead of it."""
+        rule, gradient = self._rule, matrix.grad
+        assert gradient is not None, "the group has those with gradients"
         momentum.lerp_(gradient, 1 - rule.momentum)
         ahead = gradient.lerp(momentum, rule.momentum) if rule.nesterov else momentum
-        step = shard_like(orthogonal(whole(ahead), rule.ns_steps), matrix)
-        weights = local_shard(matrix)
-        weights.mul_(1 - rate * rule.decay)
-        weights.add_(local_shard(step), alpha=-rate * self._factor(*matrix.shape))
+        return whole(ahead).to(self._dtype)
 
     def _factor(self, rows: int, columns: int) -> float:
         """The factor on the rate of a matrix."""
@@ -60,13 +77,15 @@ class MuonRule:
         return 0.2 * math.sqrt(max(rows, columns))
 
 
-def orthogonal(matrix: Tensor, iterations: int) -> Tensor:
-    """The matrix with its singular values brought near 1, in bf16, by Newton-Schulz iterations."""
+def orthogonal(matrices: Tensor, iterations: int) -> Tensor:
+    """Matrices (n, rows, columns) with singular values near 1, by Newton-Schulz iterations."""
     linear, cubic, quintic = QUINTIC
-    x = matrix.bfloat16()
-    x = x.T if matrix.shape[0] > matrix.shape[1] else x
-    x = x / x.norm().clamp(min=SMALLEST_NORM)  # the largest singular value is at most 1
+    is_tall = matrices.shape[1] > matrices.shape[2]
+    x = matrices.mT if is_tall else matrices
+    norms = torch.stack([matrix.norm() for matrix in x])
+    x = x / norms.clamp(min=SMALLEST_NORM)[:, None, None]  # the largest singular value is at most 1
     for _ in range(iterations):
-        gram = x @ x.T
-        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=cubic, alpha=quintic), x, beta=linear)
-    return x.T if matrix.shape[0] > matrix.shape[1] else x
+        gram = x @ x.mT
+        square = torch.baddbmm(gram, gram, gram, beta=cubic, alpha=quintic)
+        x = torch.baddbmm(x, square, x, beta=linear)
+    return x.mT if is_tall else x

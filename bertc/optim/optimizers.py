@@ -7,7 +7,7 @@ A rule keeps one or two moments for each weight, in a flat dict of tensors ``m.<
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, assert_never
+from typing import Literal, NamedTuple, Protocol, assert_never
 
 import torch
 from torch import Tensor
@@ -60,10 +60,12 @@ def make_rule(
     updates: int,
     compiled: bool = False,
     add: Add | None = None,
+    precision: Literal["fp32", "bf16"] = "bf16",
 ) -> Rule:
     """The update rule of a stage, ``updates`` updates into the run.
 
     For sharded weights, ``add`` sums a vector over the processes that hold the shards.
+    ``precision`` is that of the step's products.
     """
     exempt = {weight.name for weight in table if weight.role in ("bias", "norm")}
     match optimizer:
@@ -77,7 +79,9 @@ def make_rule(
             matrices = {name: p for name, p in parameters.items() if name in taken}
             rest = {name: p for name, p in parameters.items() if name not in taken}
             others = AdamRule(optimizer.of_others, exempt, rest, moments, updates)
-            return MuonRule(optimizer, matrices, moments, others.update)
+            on_cpu = all(p.device.type == "cpu" for p in matrices.values())
+            dtype = torch.float32 if on_cpu and precision == "fp32" else torch.bfloat16
+            return MuonRule(optimizer, matrices, moments, others.update, dtype)
         case unreachable:
             assert_never(unreachable)
 

@@ -41,7 +41,9 @@ def first_step(resolved: Resolved, model: Model, plan: Plan) -> TrainStep:
         network.recompute = plan.recompute[0]
     table = model_weights(resolved)
     moments = zero_moments(stage.optimizer, table, weights)
-    rule = make_rule(stage.optimizer, table, weights, moments, 0, plan.compile)
+    rule = make_rule(
+        stage.optimizer, table, weights, moments, 0, plan.compile, None, plan.precision
+    )
     microbatch, seed = plan.microbatches[0], resolved.run.seed
     frozen = frozen_networks(stage, torch.device(plan.device), model.compute_dtype, seed)
     objective = make_objective(model, stage, plan.compile, frozen)

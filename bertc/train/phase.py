@@ -213,4 +213,5 @@ def update_rule(
     table = model_weights(session.resolved.as_in(stage))
     done = session.progress.step - stage.counted_from
     add = session.ranks.add if session.copies < session.ranks.world.size else None
-    return make_rule(stage.optimizer, table, parameters, moments, done, session.plan.compile, add)
+    how = session.plan.compile, add, session.plan.precision
+    return make_rule(stage.optimizer, table, parameters, moments, done, *how)

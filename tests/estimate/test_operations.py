@@ -22,7 +22,7 @@ from bertc.ir.network.norm import LayerNorm
 from bertc.nn import EncoderInputs
 from bertc.nn.attend import attend
 from bertc.nn.masks import Mask, kernel_mask
-from bertc.nn.norm import Norm, build_norm, norm_of_sum
+from bertc.nn.norm import Norm, build_norm, sum_and_norm
 from tests.kinds import OBJECTIVES
 
 EAGER = Execution("cpu", "fp32", compiled=False)
@@ -71,7 +71,7 @@ def kept_by_kind() -> dict[str, tuple[op.Operation, int]]:
         "norm": (op.Norm(ROWS, WIDTH), saved_bytes(lambda: norm(x), *norm.parameters())),
         "norm of a sum": (
             op.Norm(ROWS, WIDTH, residual=True),
-            saved_bytes(lambda: norm_of_sum(norm, x, y, 0.0, True), *norm.parameters()),
+            saved_bytes(lambda: sum_and_norm(norm, x, y, 0.0, True), *norm.parameters()),
         ),
         "fused attention": (
             op.Attention(2, 5, 5, 3, 4, dropout=False),

@@ -90,7 +90,7 @@ def test_sandwich_norms_read_and_output() -> None:
     y = F.linear(inner, w["encoder.ffn.1.outer.weight"], w["encoder.ffn.1.outer.bias"])
     expected = x + rms(y, w["encoder.ffn.1.output_norm.weight"])
     residual = model.encoder.attention["1"].residual  # type: ignore[index]
-    found = residual.joined(part, x, part(part.norm(x)))
+    found, _ = residual.joined(part, x, part(part.norm(x)))
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)  # sums in fp32
 
 

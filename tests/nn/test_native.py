@@ -8,14 +8,18 @@ import torch
 import torch.nn.functional as F
 
 from bertc.ir.base import ZEROS, Weight
+from bertc.ir.network.ffn import Activation
 from bertc.ir.network.norm import LayerNorm as LayerNormNode
+from bertc.ir.network.norm import NormFunction
+from bertc.ir.network.norm import RmsNorm as RmsNormNode
 from bertc.native import Kernels, drop, kernels_for, library, missing
 from bertc.native import kernels as tensors
 from bertc.nn.attend import attend
 from bertc.nn.dropout import dropout
-from bertc.nn.ffn import activated
+from bertc.nn.ffn import activate, activated, gate_activated
 from bertc.nn.masks import Mask
-from bertc.nn.norm import LayerNorm, norm_of_sum
+from bertc.nn.norm import build_norm, sum_and_norm
+from bertc.nn.positions import Angles, Rotation
 from bertc.nn.weights import Linear
 from bertc.objectives.softmax import cross_entropy
 
@@ -76,26 +80,81 @@ def test_gelu(dtype: torch.dtype, close: float) -> None:
 
 
 @TYPES
-@pytest.mark.parametrize("rate", [0.0, RATE])
-def test_norm_of_a_sum(dtype: torch.dtype, close: float, rate: float) -> None:
+@pytest.mark.parametrize("kind", ["gelu", "gelu-tanh", "silu"])
+def test_gated_parts(dtype: torch.dtype, close: float, kind: Activation) -> None:
     kernels(dtype)
-    weights = (
-        Weight(f"n.{end}", (53,), ("hidden",), ZEROS, "ffn", "norm") for end in ("weight", "bias")
-    )
-    norm = LayerNorm({weight.name: weight for weight in weights}, "n", LayerNormNode(eps=1e-5))
-    assert norm.weight is not None
-    assert norm.bias is not None
     torch.manual_seed(0)
-    for weight in (norm.weight, norm.bias):
+    x = (10 * torch.randn(3, 7, 2 * 77)).to(dtype).requires_grad_()
+    (exact,) = leaves(x)
+    gate, inner = exact.chunk(2, dim=-1)
+    made = gate_activated(kind, x)
+    assert made.grad_fn is not None
+    assert made.grad_fn.name() == "_GatedBackward"
+    agree(made, (x,), activate(kind, gate) * inner, (exact,), 10 * close)
+
+
+@TYPES
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_turns(
+    dtype: torch.dtype, close: float, interleaved: bool, lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a part of a wider product, with numbers that do not turn, as without kernels."""
+    kernels(dtype)
+    torch.manual_seed(0)
+    wide = torch.randn(3, 5, 2, 3 * 22).to(dtype).requires_grad_()
+    (exact,) = leaves(wide)
+    angles = Angles(*torch.randn(2, lanes, 5, 1, 8).unbind())
+    turning = Rotation(angles, angles, interleaved)
+    made = turning.turned(wide[..., 22:44], angles)
+    assert made.is_contiguous()
+    expected = turning.turned(exact[..., 22:44], Angles(*(x.double() for x in angles)))
+    agree(made, (wide,), expected, (exact,), close)
+
+
+NORMS: dict[str, NormFunction] = {
+    "layer": LayerNormNode(eps=1e-5),
+    "layer, scale": LayerNormNode(eps=1e-5, bias=False),
+    "layer, bare": LayerNormNode(eps=1e-5, affine=False),
+    "rms": RmsNormNode(eps=1e-5),
+    "rms, bare": RmsNormNode(eps=1e-5, affine=False),
+}
+
+
+def exact_norm(node: NormFunction, x: torch.Tensor, weights: Tensors) -> torch.Tensor:
+    if isinstance(node, LayerNormNode):
+        return F.layer_norm(x, x.shape[-1:], *weights, eps=node.eps)
+    return F.rms_norm(x, x.shape[-1:], *weights, eps=node.eps)
+
+
+@TYPES
+@pytest.mark.parametrize("rate", [0.0, RATE])
+@pytest.mark.parametrize("node", NORMS.values(), ids=NORMS)
+def test_norm_of_a_sum_and_alone(
+    dtype: torch.dtype, close: float, rate: float, node: NormFunction
+) -> None:
+    kernels(dtype)
+    norm = build_norm({w.name: w for w in node.weights("n", "hidden", 53)}, "n", node)
+    weights = tuple(norm.parameters())
+    torch.manual_seed(0)
+    for weight in weights:
         torch.nn.init.normal_(weight)
     x, y = (torch.randn(7, 11, 53).to(dtype).requires_grad_() for _ in range(2))
-    exact = leaves(x, y, norm.weight, norm.bias)
+    exact = leaves(x, y, *weights)
     kept = mask((77, 53), dtype, 5, rate).view(7, 11, 53)
-    expected = F.layer_norm(exact[0] + exact[1] * kept, (53,), exact[2], exact[3], 1e-5)
-    torch.manual_seed(5)
-    made = norm_of_sum(norm, x, y, rate, training=True)
-    # Gradients of weights are sums over all rows.
-    agree(made, (x, y, norm.weight, norm.bias), expected, exact, 10 * close)
+    # The stream goes on beside its norm, or nothing but the norm is read.
+    for share in (0, 1):
+        torch.manual_seed(5)
+        sums, normed = sum_and_norm(norm, x, y, rate, training=True)
+        assert normed.grad_fn is not None
+        assert normed.grad_fn.name() == "_NormedBackward"
+        total = exact[0] + exact[1] * kept
+        expected = exact_norm(node, total, exact[2:]) + share * total
+        # Gradients of weights are sums over all rows.
+        made = normed + sums if share else normed
+        agree(made, (x, y, *weights), expected, exact, 10 * close)
+    alone = exact_norm(node, exact[0], exact[2:])
+    agree(norm(x), (x, *weights), alone, (exact[0], *exact[2:]), 10 * close)
 
 
 @TYPES
@@ -177,7 +236,7 @@ def test_masks_of_rows_and_of_seeds_are_unlike() -> None:
 def test_threads_change_no_bit() -> None:
     native = kernels(torch.float32)
     x, weight = torch.randn(700, 64, requires_grad=True), torch.rand(64)
-    how = (weight, weight, 1e-5)
+    how = (weight, weight, 1e-5, True)
     threads = torch.get_num_threads()
     found = []
     try:
@@ -185,7 +244,7 @@ def test_threads_change_no_bit() -> None:
             torch.set_num_threads(many)
             torch.manual_seed(0)
             out, *kept = native.norm(x, x, *how, drop(RATE))
-            found.append((out, *kept, *native.norm_backward(x, *kept, weight, drop(RATE))))
+            found.append((out, *kept, *native.norm_backward(x, x, *kept, weight, True, drop(RATE))))
     finally:
         torch.set_num_threads(threads)
     assert all(map(torch.equal, *found))

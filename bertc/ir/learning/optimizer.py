@@ -207,14 +207,19 @@ class StableAdam(_Decoupled):
     decoupled: bool = True
 
 
+MUON_AT_ONCE = 1 << 22
+"""Elements of matrices of one shape that Muon multiplies together: what caches hold."""
+
+
 class Muon(_Rule):
     """Momentum of matrices, made orthogonal; AdamW for tables, heads, norms and biases.
 
-    ``ns_steps`` Newton-Schulz iterations in bf16 bring the singular values of a matrix's momentum
-    near 1 (Jordan et al. 2024). ``adjust`` is the factor on its rate: ``match_rms_adamw`` gives the
-    update the size of AdamW's, .2 sqrt(max(rows, columns)) (Liu et al. 2025, section 2.2), so that
-    both have one rate; ``original`` is sqrt(max(1, rows / columns)). Other weights learn at
-    ``adamw_lr``, 0: at ``lr``. Defaults are those of torch.optim.Muon.
+    ``ns_steps`` Newton-Schulz iterations in bf16, on a CPU in the step's precision, bring the
+    singular values of a matrix's momentum near 1 (Jordan et al. 2024). ``adjust`` is the factor on
+    its rate: ``match_rms_adamw`` gives the update the size of AdamW's, .2 sqrt(max(rows, columns))
+    (Liu et al. 2025, section 2.2), so that both have one rate; ``original`` is
+    sqrt(max(1, rows / columns)). Other weights learn at ``adamw_lr``, 0: at ``lr``. Defaults are
+    those of torch.optim.Muon.
     """
 
     kind: Literal["muon"] = "muon"
