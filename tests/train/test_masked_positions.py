@@ -19,7 +19,8 @@ from bertc.ir.terms.rtd import Rtd
 from bertc.objectives.mlm import MaskedTensors
 from bertc.objectives.term import Predicted
 from bertc.runs.figures import values_of
-from bertc.runs.results import read_run
+from bertc.runs.folder import RunFolder
+from bertc.runs.results import read_run, run_of
 from bertc.train.loop import train
 
 PARTS = by_kind("mlm")
@@ -154,17 +155,14 @@ OLD = {
 
 
 def test_an_older_run_keeps_its_figures_under_their_name(go, tmp_path):
-    go()
-    path = tmp_path / "run" / "metrics.jsonl"
-    new = path.read_text()
-    path.write_text(json.dumps(OLD) + "\n")
-    run = read_run(tmp_path / "run")
+    _, new = go()
+    folder = RunFolder(tmp_path / "run")
+    run = run_of(folder, folder.read_resolved(), [OLD])
     assert run.last.values == {("mlm",): 2.0}
     assert run.ranked(run.last) == ("held-out loss, all predicted", 2.0)
     assert values_of(OLD)["eval/loss/mlm"] == 2.0
     # One that went on: losses of masked positions are not held against those of all.
-    path.write_text(json.dumps(OLD) + "\n" + new)
-    run = read_run(tmp_path / "run")
+    run = run_of(folder, folder.read_resolved(), [OLD, *new])
     assert run.best == run.last
     assert [*run.last.values] == [("mlm_masked",)]
     assert run.ranked(run.last)[0] == "held-out loss, masked"
