@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, pre_tokenizers, processors
 
 from bertc.diagnostics import DataError, escaped
+from bertc.tokenizer_files.by_transformers import ANOTHER, checked_size
 
 TokenizerFamily = Literal["bert", "roberta", "albert"]
 
@@ -26,11 +27,15 @@ ROLES: Mapping[str, tuple[str, ...]] = {
 
 XLNet's has ``<s>`` and ``</s>`` too, and puts neither around a text."""
 
+STAND_INS = {"cls": "bos", "sep": "eos", "unk": "pad"}
+"""Stand-ins for roles that nothing names, as in EuroBERT's, whose bytes leave none unknown."""
 BEGINS = "\u0120"  # a space, in byte-level vocabularies
 BLANK = "\u2581"  # a space, in SentencePiece vocabularies
 PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~\u20ac\u00a3')
 LONGEST_ROW = "model_max_length"
 """The setting of tokenizer_config.json at which transformers cuts rows that are to be cut."""
+FAILS = ("the tokenizer fails on a text: a rule of its tokenizer.json comes to no end", ANOTHER)
+"""The error, and its help, where the library gives up. Folders of others were tried before."""
 ENGLISH = frozenset("abcdefghijklmnopqrstuvwxyz")
 
 
@@ -166,16 +171,16 @@ def from_tokenizer(
     """The vocabulary of a tokenizer; ``named`` has special tokens by role.
 
     Raises:
-        DataError: a special token is missing, or its ids have gaps.
+        DataError: a special token is missing, or an id is too large.
     """
     ids = tokenizer.get_vocab(with_added_tokens=True)
-    size = max(ids.values(), default=-1) + 1
+    size = checked_size(ids, name)
     known = {role: ids[token] for role, token in (named or {}).items() if token in ids}
-    roles = {role: known[role] if role in known else _role(role, ids, name) for role in ROLES}
+    model = str(json.loads(tokenizer.to_str())["model"]["type"])
+    roles = {role: _role(role, known, ids, name, model) for role in ROLES}
     special = np.zeros(size, dtype=np.bool_)
     special[list(roles.values())] = True
     special[[i for i, token in tokenizer.get_added_tokens_decoder().items() if token.special]] = 1
-    model = str(json.loads(tokenizer.to_str())["model"]["type"])
     starts = np.ones(size, dtype=np.bool_)
     for token, token_id in ids.items():
         starts[token_id] = special[token_id] or _starts_word(token, model)
@@ -197,10 +202,15 @@ def from_tokenizer(
     )
 
 
-def _role(role: str, ids: Mapping[str, int], name: str) -> int:
-    for token in ROLES[role]:
-        if token in ids:
-            return ids[token]
+def _role(
+    role: str, known: Mapping[str, int], ids: Mapping[str, int], name: str, model: str
+) -> int:
+    """The id of a special token: as named, as spelled in published ones, or of its stand-in."""
+    spelled = (ids[token] for token in ROLES[role] if token in ids)
+    stand_in = STAND_INS.get(role, role) if role != "unk" or model == "BPE" else role
+    number = known.get(role, next(spelled, known.get(stand_in)))
+    if number is not None:
+        return number
     raise DataError(
         f"{name}: no token for {role}", f"add one of {' '.join(ROLES[role])} to the vocabulary"
     )
