@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from bertc import resolve
 from bertc.data.vocab.existing import load_vocabulary
-from bertc.data.vocab.learned import _alphabet, learn
+from bertc.data.vocab.learned import ALBERT_SPECIALS, _alphabet, learn
 from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.ir.vocabulary import ByteBpe, TokenizerFile, Unigram, WordPiece
@@ -259,6 +259,19 @@ def test_unigrams_are_not_learned_from_words_without_end() -> None:
     plain, beside = (learn(Unigram(size=60), texts) for texts in (text, [*text, endless]))
     pieces = {piece for piece in beside.get_vocab() if len(piece) > 1}
     assert pieces == {piece for piece in plain.get_vocab() if len(piece) > 1}
+
+
+def test_unigram_pieces_are_of_letters_of_digits_or_of_marks() -> None:
+    rng = random.Random(0)
+    words = ["".join(rng.choices("abcdefgh", k=rng.randint(2, 7))) for _ in range(200)]
+    lines = [
+        f"{rng.choice(words)} and {rng.choice(words)}'s ({rng.choice(words)}.x{n}), {n}% of нет{n}."
+        for n in range(1000)
+    ]
+    tokenizer = learn(Unigram(size=400), lines)
+    for piece in tokenizer.get_vocab().keys() - {*ALBERT_SPECIALS}:
+        read = piece.removeprefix("\u2581")
+        assert len({(c.isalpha(), c.isdigit()) for c in read}) <= 1, piece
 
 
 def test_a_run_is_named_for_its_vocabulary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
