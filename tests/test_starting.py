@@ -122,6 +122,21 @@ def test_columns_of_texts_alike_are_found(data: Path, head: str, row: str, colum
     check(spec)
 
 
+def test_all_files_of_tags_are_counted_and_the_one_that_judges_is_named(data: Path) -> None:
+    words = "EU B-ORG\nrejects O\n\nit O\nGermany B-LOC\n\n" * 8
+    (data / "ner").mkdir()
+    for name in ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated", "other"):
+        (data / "ner" / name).write_text(words)
+    for name in ("ner", "ner/wnut17train.conll"):
+        spec = start(survey(name), Answers())
+        assert "ner: tags, 3 files" in spec
+        assert "ner/emerging.dev.conll judges" in spec
+        assert 'tagging("ner", ner)' in spec
+    alone = start(survey("ner/other"), Answers())
+    assert 'task = tag("ner/other")' in alone
+    assert check(alone) == 1
+
+
 def test_texts_alone_are_embedded_from_one_file_with_a_text_a_line(data: Path) -> None:
     spec = start(survey("text/[[]a]/farm.txt"), Answers(budget=SMALL.budget, purpose="embed"))
     assert 'task = embed("text/[a]/farm.txt")' in spec

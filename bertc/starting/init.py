@@ -19,6 +19,7 @@ from bertc.estimate import Estimate, estimate
 from bertc.estimate.units import bytes_text, count_text, duration_text, flops_text
 from bertc.external import row_lengths
 from bertc.storage.endings import suffix
+from bertc.storage.paths import is_folder, user_path
 from bertc.syntax.write.format import format_text
 from bertc.syntax.write.show import quoted
 
@@ -162,7 +163,8 @@ def _task(seen: Survey, purpose: Purpose, judge: str) -> str:
     """The task as a spec writes it."""
     name, dev = quoted(seen.name), f", {quoted(judge)}" * bool(judge)
     if purpose == "tag":
-        return f"tagging({name}, {seen.tag_column})"
+        folder = is_folder(user_path(seen.name))
+        return f"tagging({name}, {seen.tag_column})" if folder else f"tag({name}{dev})"
     if purpose == "squad":
         return f"squad({name}{dev}{f', version={seen.version}' * (seen.version > 1)})"
     if purpose == "embed":
@@ -211,6 +213,10 @@ def _notes(seen: Survey, purpose: Purpose, language: str, guessed: bool) -> list
         notes.append(f"Columns {columns}; the text is {escaped(text.name)}.")
     if purpose == "embed":
         notes.append(_alike(related_of(seen.columns) if seen.columns else None))
+    if purpose == "tag":
+        alone = "nothing judges it: no name has dev or testa" if seen.files[1:] else NO_DEV
+        judge = f"{escaped(seen.dev)} judges" if seen.dev else alone
+        notes.append(f"Files {escaped(listed([f.name for f in seen.files]))}; {judge}.")
     if purpose == "classify" and label:
         values = several(len(label.labels), "label")
         kinds = "numbers" if label.is_score else f"{values} ({_listed(label.labels)})"

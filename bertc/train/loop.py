@@ -105,7 +105,8 @@ def _look_at(
     folder: RunFolder, resolved: Resolved, resume: bool, dry_run: bool, display: Display
 ) -> None:
     """Refuse a run folder that the run cannot use."""
-    admit(folder, resolved, resume)
+    if resume or not dry_run:
+        admit(folder, resolved, resume)
     refuse_missing(resolved.run.trackers)
     if resume and not folder.holds_a_run:
         display.note(f"{folder.path} holds no run yet: one begins")

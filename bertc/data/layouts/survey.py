@@ -20,12 +20,14 @@ from bertc.data.layouts.columns import (
     text_of,
     usual_column,
 )
+from bertc.data.layouts.conll import tagging_parts
 from bertc.data.layouts.documents import read_document
 from bertc.data.layouts.languages import language_of
 from bertc.data.sources.files import begin_as_text, has_columns, matching_files
 from bertc.data.sources.streams import opened_stream
 from bertc.data.sources.tables import ColumnSelection, TableRow, column_names, records
 from bertc.diagnostics import DataError
+from bertc.ir.learning.task import Tagging
 from bertc.storage.endings import FORMATS, NO_TEXT, PACKED, suffix
 from bertc.storage.paths import is_file, is_folder, user_path
 from bertc.storage.tagged import SAMPLE_BYTES as TAGGED_BYTES
@@ -118,7 +120,7 @@ def survey(name: str) -> Survey:
     if is_file(path) and suffix(path) == ".json":
         return _questions(name, path)
     if is_file(path) and _is_tagged(path):
-        return _tags(str(Path(name).parent), [path])
+        return _tags(name, path)
     files = matching_files(name)
     begin_as_text(files)
     if has_columns(files[0]):
@@ -138,7 +140,7 @@ def _folder(name: str, path: Path) -> Survey:
         return _questions(where, path / last[0], 2 if last[2] == "2.0" else 1)
     train = [each for each in here if _TRAIN.search(each.name.lower())]
     if train and _is_tagged(train[0]):
-        return _tags(name, train)
+        return _tags(f"{name}/{train[0].name}", train[0])
     if train and has_columns(train[0]):
         return _table(f"{name}/{train[0].name}", train[:1])
     sizes = Counter[str]()
@@ -220,8 +222,18 @@ def _dev_of(name: str, files: Sequence[Path]) -> str:
     return ""
 
 
-def _tags(name: str, files: Sequence[Path]) -> Survey:
-    return Survey("tags", name, tuple(files), _bytes(files), _beginning(files))
+def _tags(name: str, file: Path) -> Survey:
+    """The folder of a file of tags if names tell its parts, else that file alone."""
+    folder = str(Path(name).parent)
+    try:
+        parts = {n: p.source for n, p in tagging_parts(Tagging(data=folder)).items()}
+    except DataError:  # several files could each be one part
+        parts = {}
+    files = [source for source in parts.values() if isinstance(source, Path)]
+    if file not in files or "train" not in parts:
+        return Survey("tags", name, (file,), _bytes([file]), _beginning([file]))
+    dev = str(parts.get("dev", ""))
+    return Survey("tags", folder, tuple(files), _bytes(files), _beginning([file]), dev=dev)
 
 
 def _questions(name: str, file: Path, version: int = 0) -> Survey:
