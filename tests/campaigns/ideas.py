@@ -19,6 +19,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
         "positions=rotary",
         "positions=rotary(500,pairs=interleaved,share=0.5,scale=2)",
         "positions=alibi",
+        "positions=bucketed(64)",
         "positions=none",
     ),
     "attention": (
