@@ -21,7 +21,7 @@ from bertc.ir.program.complete import Complete
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.run import HfLayout
+from bertc.ir.program.run import HfLayout, layout_of
 from bertc.ir.program.stage import TaskStage
 from bertc.ir.program.teacher import NOBODY, FromFolder
 from bertc.ir.program.written import Given, Program
@@ -110,11 +110,11 @@ def _of_config(folder: Path) -> dict[str, Any]:
 def _of_run(resolved: Resolved) -> dict[str, Any]:
     encoder = resolved.encoder
     settings = {**encoder.settings(), "recipe": _system(resolved)}
+    if resolved.run.layout != layout_of(resolved.run.recipe):  # several are of such a network
+        settings["layout"] = resolved.run.layout
     if resolved.languages:
-        settings |= {
-            "languages": resolved.languages,
-            "language_embeddings": bool(encoder.languages),
-        }
+        embedded = bool(encoder.languages)
+        settings |= {"languages": resolved.languages, "language_embeddings": embedded}
     return settings
 
 

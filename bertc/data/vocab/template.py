@@ -45,8 +45,7 @@ def template_of(vocabulary: Vocabulary) -> Template:
     length = len(rest[0]) - len(behind[0]) - pair.sequence_ids.count(1)
     between = (rest[0][:length], rest[1][:length])
     second = pair.type_ids[pair.sequence_ids.index(1)]
-    last = bool(behind[0]) and behind[0][-1] == vocabulary.cls != vocabulary.sep
-    return Template(before, after, between, behind, second, last)
+    return Template(before, after, between, behind, second, vocabulary.cls_last)
 
 
 def _around(

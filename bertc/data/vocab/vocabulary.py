@@ -32,6 +32,9 @@ STAND_INS = {"cls": "bos", "sep": "eos", "unk": "pad"}
 BEGINS = "\u0120"  # a space, in byte-level vocabularies
 BLANK = "\u2581"  # a space, in SentencePiece vocabularies
 PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~\u20ac\u00a3')
+Segments = Literal["needed", "unread", "as-it-came"]
+"""The use of token types in a network: ``needed`` by pairs that it learned."""
+INPUTS = "model_input_names"
 LONGEST_ROW = "model_max_length"
 """The setting of tokenizer_config.json at which transformers cuts rows that are to be cut."""
 FAILS = ("the tokenizer fails on a text: a rule of its tokenizer.json comes to no end", ANOTHER)
@@ -67,11 +70,18 @@ class Vocabulary:
     """Settings of tokenizer_config.json that change no token."""
     extra_files: Mapping[str, bytes] = field(default_factory=dict)
 
-    def save(self, folder: Path, seq: int = 0, room: int | None = None) -> None:
+    def save(
+        self,
+        folder: Path,
+        seq: int = 0,
+        room: int | None = None,
+        segments: Segments = "as-it-came",
+    ) -> None:
         """Write the files that ``AutoTokenizer`` reads, and the older files of the family.
 
         ``model_max_length`` is at most ``room``, the longest row that its network reads. Where that
         has no bound it is what the tokenizer came with, else ``seq``, the longest row of training.
+        Whether it puts out token_type_ids follows from ``segments``.
         """
         folder.mkdir(parents=True, exist_ok=True)
         tokenizer = Tokenizer.from_str(self.tokenizer.to_str())
@@ -82,13 +92,14 @@ class Vocabulary:
         names = {f"{role}_token": token for role, token in self.named.items()}
         config = {
             "tokenizer_class": "PreTrainedTokenizerFast",
-            "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+            INPUTS: ["input_ids", "token_type_ids", "attention_mask"],
             "clean_up_tokenization_spaces": False,
             **names,
+            **self.passed_on,
         }
-        if self.family == "roberta":
-            config["model_input_names"] = ["input_ids", "attention_mask"]
-        config |= self.passed_on
+        if segments in ("needed", "unread"):
+            types = ["token_type_ids"] if segments == "needed" else []
+            config[INPUTS] = ["input_ids", *types, "attention_mask"]
         came = self.passed_on.get(LONGEST_ROW)
         stated = came if isinstance(came, int | float) and came > 0 else 0
         if longest := stated or room or seq:
@@ -127,6 +138,12 @@ class Vocabulary:
         """The byte of each sign of a byte-level vocabulary; empty for others."""
         signs = byte_signs() if is_byte_level(self.tokenizer) else {}
         return {sign: byte for byte, sign in signs.items()}
+
+    @property
+    def cls_last(self) -> bool:
+        """True if [CLS] is the last token of a row, as in XLNet."""
+        ids = self.tokenizer.encode("a", "a").ids if self.tokenizer.post_processor else []
+        return self.cls != self.sep and ids[-1:] == [self.cls]
 
     @property
     def named(self) -> dict[str, str]:
