@@ -336,7 +336,8 @@ def test_check_holds_a_network_against_that_of_init(
         **{"num_attention_heads": 2, "intermediate_size": 128, "max_position_embeddings": 64},
     }
     (tmp_path / "config.json").write_text(json.dumps(config))
-    (tmp_path / "vocab.txt").write_text("\n".join(f"w{n}" for n in range(100)))
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(95))]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
     code = call(monkeypatch, "check", f"init='{tmp_path}' seq=32 steps=10 {settings}")
     assert code == (1 if said else 0)
     out = capsys.readouterr().out

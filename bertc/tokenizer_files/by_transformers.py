@@ -146,9 +146,14 @@ def _read(folder: Path, lower: bool, trying: Callable[[str], None]) -> dict[str,
     named = {
         role: str(token) for role in TOKEN_ROLES if (token := getattr(theirs, f"{role}_token"))
     }
+    saved = json.loads(written)
+    model = saved["model"]
+    if model.get("type") == "WordPiece" and model["unk_token"] not in model["vocab"]:
+        unknown = shown(model["unk_token"])
+        raise DataError(f"its vocabulary lacks the unknown token {unknown}", ANOTHER)
     _try(theirs, written, trying)
     if backend.num_special_tokens_to_add(is_pair=False) == 0:
-        written = json.dumps({**json.loads(written), "post_processor": None}, ensure_ascii=False)
+        written = json.dumps({**saved, "post_processor": None}, ensure_ascii=False)
     settings = _passed_on(theirs)
     generic = type(theirs).__name__ in GENERIC_CLASSES  # which lower what tokenizer.json says
     lower = settings.get("do_lower_case", generic) is True

@@ -2,8 +2,11 @@
 
 import contextlib
 import json
+import os
 import random
 import struct
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -418,8 +421,16 @@ def test_a_sound_tokenizer_is_read_aside_once(
     monkeypatch.setattr(reading, "in_process", in_process)
     aside = reading.read_tokenizer(tmp_path / "one")
     assert aside == here
-    monkeypatch.delattr(reading, "in_process")
-    assert reading.read_tokenizer(tmp_path / "two").written == here.written
+    code = (
+        "import sys; from bertc.api import resolve; from bertc.tokenizer_files import reading;"
+        f"del reading.in_process; print(resolve('vocab=\"{tmp_path / 'two'}\"').vocabulary.size);"
+        "bad = {'torch', 'transformers'} & {*sys.modules}; assert not bad, bad"
+    )
+    elsewhere = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "BERTC_CACHE": str(tmp_path)}, check=True, capture_output=True,
+    )  # fmt: skip
+    assert elsewhere.stdout == b"6\n"
 
 
 def test_damaged_tokenizers_of_runs_are_named(tmp_path: Path) -> None:

@@ -226,6 +226,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+def test_a_text_that_is_no_vocabulary_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("A text about hens.\nAnd ducks.\n")
+    with pytest.raises(DataError, match=r'lacks the unknown token "\[UNK\]"'):
+        vocabulary_of(tmp_path, 0)
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_read_otherwise_is_refused_by_name(name: str, words: Words, tmp_path: Path) -> None:
     config, message = REFUSED[name]
