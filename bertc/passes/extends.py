@@ -38,6 +38,8 @@ def extends(program: Program, diagnostics: Diagnostics) -> Program:
     if base is not None and _learns_task(program.settings) and _learns_text(base):
         base = _network_of(base)
     inherited = {} if base is None else _from(base)
+    if program.stages and _have_steps(program.stages):
+        inherited.pop("steps", None)  # it was the length of other stages
     written = {
         name: given.instead_of(inherited[name]) if name in inherited else given
         for name, given in program.settings.items()

@@ -7,9 +7,11 @@ import pytest
 
 from bertc.api import resolve
 from bertc.diagnostics import SpecError
+from bertc.emit import emit
 from bertc.ir.learning.average import Ema
 from bertc.ir.learning.optimizer import Adam, WarmupStableDecay
 from bertc.planning.schedules import rate
+from bertc.syntax import load
 from bertc.syntax.read.shapes import setting_shape
 from bertc.syntax.write.show import show_value
 
@@ -232,6 +234,12 @@ def test_steps_outside_stages_are_those_of_the_whole_run(
     overrides = [set] if set else []
     for spec in (f"{written} {base}", f"extends './base.bertc' {written}"):
         assert [stage.steps for stage in resolve(spec, overrides).stages] == steps, spec
+    again = f"extends './base.bertc' {written} stage 'c' {{ seq=16 steps=5 }}"
+    assert [stage.steps for stage in resolve(again).stages] == [int(written[6:] or 5)]
+    Path("again.bertc").write_text(again)
+    (program,) = load("extends './again.bertc'")
+    assert [stage.steps for stage in resolve(program).stages] == [int(written[6:] or 5)]
+    assert emit("extends './again.bertc'", (), "program").count("steps = ") <= 2
     short = resolve("extends bert-base", ["steps=2"])
     assert [stage.steps for stage in short.stages] == [1, 1]
     assert [stage.steps for stage in resolve("extends bert-base steps=2").stages] == [1, 1]

@@ -60,11 +60,11 @@ def language_named(text: str) -> str:
 
 def languages_of(samples: Iterable[str]) -> tuple[str, ...]:
     """The languages of samples of one text; one alone where nine of ten samples are of it."""
-    found = Counter(filter(None, map(language_of, samples)))
-    most = found.most_common(1)
-    if most and most[0][1] >= MOST_OF_ONE * found.total():
+    counts = Counter(filter(None, map(language_of, samples)))
+    most = counts.most_common(1)
+    if most and most[0][1] >= MOST_OF_ONE * counts.total():
         return (most[0][0],)
-    return tuple(sorted(found))
+    return tuple(sorted(counts))
 
 
 def language_of(text: str) -> str:
