@@ -344,6 +344,15 @@ def test_check_holds_a_network_against_that_of_init(
     assert all(line in out for line in said.split("\n"))
 
 
+def test_more_processes_than_cores_are_remarked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("bertc.planning.cores.available_cores", lambda: 2)
+    monkeypatch.setattr("bertc.distributed.launch.launch", lambda *_: 0)
+    assert call(monkeypatch, "train", "layers=1 batch=8 device=cpu", "--nproc", "8") == 0
+    assert "8 processes share 2 cores" in capsys.readouterr().err
+
+
 def test_arguments_that_are_no_text_are_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
