@@ -20,15 +20,8 @@ from bertc.ir.learning.objective import Term
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.positions import by_kind, shown_figures
 from bertc.nn import Memory, Model
-from bertc.objectives import (
-    Inputs,
-    MicroBatch,
-    VocabTensors,
-    corrupt,
-    mask_key,
-    tensors_of,
-    with_kinds,
-)
+from bertc.objectives import Inputs, MicroBatch, VocabTensors, tensors_of
+from bertc.objectives.corruption import corrupt, mask_key, with_kinds
 from bertc.step.feed import on_device, split, to_inputs
 from bertc.step.memory import beginning
 from bertc.step.objective import remembering

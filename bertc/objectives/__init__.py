@@ -1,6 +1,6 @@
 """Tensor functions of each objective: corruption, targets and loss."""
 
-from bertc.objectives.corruption import corrupt, mask_key, with_guesses, with_kinds
+from bertc.objectives.corruption import corrupt, mask_key, with_guesses
 from bertc.objectives.loss import Losses, Teaching
 from bertc.objectives.targets import (
     Boundaries,
@@ -40,6 +40,5 @@ __all__ = [
     "tensors_of",
     "token_logits",
     "with_guesses",
-    "with_kinds",
     "with_output_positions",
 ]

@@ -65,7 +65,7 @@ class RunView:
         if self.evaluation is None:
             return ""
         values = self.evaluation.values
-        names = shown_figures(values)
+        names = [name for name in shown_figures(values) if name != "eval/unigram_loss"]
         figures = (f"{escaped(n.removeprefix('eval/'))} {values[n]:.4g}" for n in names)
         return f"evaluation at step {self.evaluation.step:,}: {', '.join(figures)}"
 
