@@ -14,8 +14,6 @@ from tokenizers import Tokenizer, pre_tokenizers, processors
 from bertc.diagnostics import DataError, escaped
 from bertc.tokenizer_files.by_transformers import ANOTHER, checked_size
 
-TokenizerFamily = Literal["bert", "roberta", "albert"]
-
 ROLES: Mapping[str, tuple[str, ...]] = {
     "pad": ("[PAD]", "<pad>"),
     "unk": ("[UNK]", "<unk>"),
@@ -53,7 +51,6 @@ class Vocabulary:
     """
 
     tokenizer: Tokenizer
-    family: TokenizerFamily
     size: int
     pad: int
     unk: int
@@ -77,7 +74,7 @@ class Vocabulary:
         room: int | None = None,
         segments: Segments = "as-it-came",
     ) -> None:
-        """Write the files that ``AutoTokenizer`` reads, and the older files of the family.
+        """Write the files that ``AutoTokenizer`` reads, and the older files of its kind.
 
         ``model_max_length`` is at most ``room``, the longest row that its network reads. Where that
         has no bound it is what the tokenizer came with, else ``seq``, the longest row of training.
@@ -205,7 +202,6 @@ def from_tokenizer(
         special[roles["unk"]] = False  # it stands for text that no other token spells
     return Vocabulary(
         tokenizer=tokenizer,
-        family=_family(model, ids),
         size=size,
         word_start=starts,
         special=special,
@@ -231,12 +227,6 @@ def _role(
     raise DataError(
         f"{name}: no token for {role}", f"add one of {' '.join(ROLES[role])} to the vocabulary"
     )
-
-
-def _family(model: str, ids: Mapping[str, int]) -> TokenizerFamily:
-    if model == "BPE" or (model == "Unigram" and not {"[CLS]", "<cls>"} & ids.keys()):
-        return "roberta"
-    return "bert" if model == "WordPiece" else "albert"
 
 
 def _starts_word(token: str, model: str) -> bool:
