@@ -89,7 +89,7 @@ def serve_tokenizer() -> None:
     folder, lower, *limits = sys.argv[1:]
     memory_bytes, loading_seconds, trial_seconds = map(int, limits)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    limit(resource.RLIMIT_AS, memory_bytes)
     _allow(loading_seconds)
 
     def trying(text: str) -> None:
@@ -104,8 +104,13 @@ def serve_tokenizer() -> None:
 
 def _allow(seconds: int) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
-    soft = int(used.ru_utime + used.ru_stime) + 1 + seconds
-    resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
+    limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + 1 + seconds)
+
+
+def limit(kind: int, most: int) -> None:
+    """Limit what this process may take, within a limit that the machine has set already."""
+    _, hard = resource.getrlimit(kind)
+    resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
 def read_or_refuse(folder: Path, lower: bool, trying: Callable[[str], None]) -> dict[str, Any]:

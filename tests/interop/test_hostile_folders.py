@@ -447,3 +447,14 @@ def test_damaged_tokenizers_of_runs_are_named(tmp_path: Path) -> None:
     task = Classify(train="-", labels=("x", "y"))
     with pytest.raises(DataError, match="the tokenizer fails on a text"):
         encode(task, [LabelledExample("0", ("a" * 40 + "!",), "x")], words, 512, 2)
+
+
+def test_a_machine_that_limits_processes_itself_reads_tokenizers_too() -> None:
+    """As ``ulimit -t`` does: a process may not raise what is set."""
+    code = (
+        "import resource as r; r.setrlimit(r.RLIMIT_CPU, (500, 500));"
+        "from bertc.tokenizer_files.by_transformers import limit;"
+        "limit(r.RLIMIT_CPU, 900); assert r.getrlimit(r.RLIMIT_CPU) == (500, 500);"
+        "limit(r.RLIMIT_CPU, 90); assert r.getrlimit(r.RLIMIT_CPU) == (90, 500)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
