@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -37,27 +38,25 @@ def main() -> None:
         from bertc.failures import exit_code
 
         # Libraries turn the interruption of their import into errors of their own.
-        cause = KeyboardInterrupt() if signals.interrupted else error
-        code = exit_code(cause, color=in_color(sys.stderr))
+        code = exit_code(signals.cause or error, color=in_color(sys.stderr))
     finally:
         signals.restore()
     sys.exit(code)
 
 
 class _Signals:
-    """Handlers of Ctrl-C and SIGTERM for everything but runs, which save and stop."""
+    """Handlers of Ctrl-C, SIGTERM and hang-ups for everything but runs, which save and stop."""
 
     def __init__(self) -> None:
-        self.interrupted = False
+        self.cause: KeyboardInterrupt | SystemExit | None = None
         self._before: dict[int, Any] = {}
 
     def answer(self) -> None:
         """Raise an exception on signals from now on."""
         try:
-            self._before = {
-                signal.SIGINT: signal.signal(signal.SIGINT, self._interrupt),
-                signal.SIGTERM: signal.signal(signal.SIGTERM, _terminate),
-            }
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+                    self._before[number] = signal.signal(number, self._end)
         except ValueError:
             return  # another thread than the main one: signals are the host program's
         sys.unraisablehook = self._unraisable
@@ -74,22 +73,22 @@ class _Signals:
         sys.unraisablehook = sys.__unraisablehook__
 
     def raise_if_swallowed(self) -> None:
-        """Raise an interruption that came in a callback from C, which cannot pass errors on."""
-        if self.interrupted:
-            raise KeyboardInterrupt
+        """Raise what a signal raised in a callback from C, which cannot pass errors on."""
+        if self.cause:
+            raise self.cause
 
-    def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        self.interrupted = True
-        raise KeyboardInterrupt
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT:
+            self.cause = KeyboardInterrupt()
+        else:
+            self.cause = SystemExit(128 + number)
+            with suppress(OSError):  # the terminal may be gone
+                os.write(2, f"error: stopped by {signal.Signals(number).name}\n".encode())
+        raise self.cause
 
     def _unraisable(self, ignored: Any) -> None:
-        if not issubclass(ignored.exc_type, KeyboardInterrupt):
+        if ignored.exc_value is not self.cause:
             sys.__unraisablehook__(ignored)
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    os.write(2, b"error: stopped by SIGTERM\n")
-    raise SystemExit(128 + number)
 
 
 def _refuse_bytes(words: list[str]) -> None:

@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -142,4 +143,5 @@ def _complain(message: str, help: str = "") -> None:
 
 
 def _say(text: str) -> None:
-    print(for_terminal(text), file=sys.stderr)
+    with suppress(OSError):  # the terminal may be gone
+        print(for_terminal(text), file=sys.stderr, flush=True)

@@ -375,19 +375,22 @@ def test_a_signal_before_or_inside_a_command_ends_it(
 
 
 @pytest.mark.parametrize("instead", [None, ImportError("numpy was interrupted")])
-def test_a_swallowed_interruption_is_one_all_the_same(
-    monkeypatch: pytest.MonkeyPatch, instead: Exception | None
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_swallowed_signal_is_one_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, number: int, code: int, instead: Exception | None
 ) -> None:
     """Callbacks from C cannot pass an error on, and libraries make it one of their own."""
 
     def app(standalone_mode: bool) -> None:
-        with contextlib.suppress(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
+        with contextlib.suppress(KeyboardInterrupt, SystemExit):
+            signal.raise_signal(number)
         if instead:
             raise instead
 
     monkeypatch.setattr(commands, "app_for", lambda words: app)
-    assert call(monkeypatch, "check", "layers=2") == 130
+    assert call(monkeypatch, "check", "layers=2") == code
 
 
 def test_importing_the_package_loads_nothing_yet_and_functions_keep_their_names() -> None:

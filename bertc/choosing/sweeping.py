@@ -12,7 +12,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program
 from bertc.search.goal import goal_of
 from bertc.search.outcome import Outcome, best_spec, outcome_of
-from bertc.search.store import open_store
+from bertc.search.store import DAMAGE, open_store, reading_store
 from bertc.search.trials import Search, search
 from bertc.syntax.files import find, spec_text
 from bertc.syntax.space import Dimension, Interval, space
@@ -61,9 +61,11 @@ def sweep(
     facts = {"spec": text, "score": goal.name, "prune": prune or ""}
     store = open_store(folder, goal, facts, prune == HALVING)
     task = Search(where, goal, _resolved, text, trials, prune == HALVING, limits)
-    search(task, store, say)
-    outcome = outcome_of(store, goal)
-    return Found(outcome, best_spec(outcome, where, title if title != "spec" else ""))
+    with reading_store(folder):
+        search(task, store, say)
+    with reading_store(folder, DAMAGE):
+        outcome = outcome_of(store, goal)
+        return Found(outcome, best_spec(outcome, where, title if title != "spec" else ""))
 
 
 def _resolved(program: Program) -> Resolved:

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C, as a flag that the run checks between steps."""
+"""SIGTERM, Ctrl-C and hang-ups, as a flag that the run checks between steps."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ class InterruptedRunError(StoppedError):
 
 
 class TerminatedRunError(StoppedError):
-    """The run was stopped by SIGTERM and can be resumed."""
+    """The run was stopped by SIGTERM, or its terminal was closed; it can be resumed."""
 
     exit_code: ClassVar[int] = 128 + signal.SIGTERM
 
@@ -29,26 +29,29 @@ class _LeaveNow(BaseException):
 
 
 class Stop:
-    """Handlers for SIGTERM and SIGINT inside this block: the first sets a flag, a second one exits.
+    """Handlers for signals that end processes: the first sets a flag, a second one exits.
 
     With ``shared``, for one of several processes, the flag counts when all have agreed on it, and a
     second signal is ignored: the launcher repeats the first. Unless ``quiet``, the first is
     acknowledged on stderr.
     """
 
-    SIGNALS: ClassVar[tuple[int, ...]] = (signal.SIGTERM, signal.SIGINT)
+    SIGNALS: ClassVar[tuple[int, ...]] = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
     def __init__(self, shared: bool = False, quiet: bool = True) -> None:
         self.received = 0
         self._shared, self._quiet, self._agreed = shared, quiet, 0
         self._leaving_is_safe = False
         self._previous: dict[int, Any] = {}
+        self._terminals = [descriptor for descriptor in (0, 1, 2) if os.isatty(descriptor)]
         self._stuck: Stuck | None = None
 
     def __enter__(self) -> Self:
         # Only the main thread may install handlers; elsewhere signals are the host program's.
         if threading.current_thread() is threading.main_thread():
-            self._previous = {s: signal.signal(s, self._handle) for s in self.SIGNALS}
+            for number in self.SIGNALS:
+                if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+                    self._previous[number] = signal.signal(number, self._handle)
             self._stuck = Stuck() if self._shared else None
         return self
 
@@ -113,6 +116,10 @@ class Stop:
             self._leaving_is_safe = False
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:  # what is written to a closed terminal fails
+            with open(os.devnull, "r+b") as nowhere:
+                for descriptor in self._terminals:
+                    os.dup2(nowhere.fileno(), descriptor)
         if self.received and not self._shared:
             os._exit(128 + number)
         if not self._quiet and not self.received:

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,7 +134,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
         path.touch()
         mode = path.stat().st_mode
         save_file(ready, path, metadata={"format": "pt"})
-        path.chmod(mode)  # safetensors creates files that only the owner can read
+        with suppress(OSError):  # CIFS and FAT have no modes
+            path.chmod(mode)  # safetensors creates files that only the owner can read
 
 
 def _shape(shape: tuple[int, ...]) -> str:

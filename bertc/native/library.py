@@ -5,6 +5,7 @@ import hashlib
 import os
 import platform
 import shutil
+import stat
 import subprocess
 import tempfile
 from functools import cache
@@ -52,11 +53,13 @@ def load_library(value: ValueType) -> Loaded:
         content = SOURCE.read_bytes()
         target = " ".join((platform.machine(), *command)).encode()
         name = f"{value}-{hashlib.sha256(content + target).hexdigest()[:16]}.so"
-        path = cache_folder() / "kernels" / name
+        path = cache_folder() / f"kernels-{os.geteuid()}" / name
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_own(path.parent):
+            return Loaded(None, f"{path.parent} can be written by other users")
         if not _is_whole(path):
             if compiler is None:
                 return Loaded(None, "no C compiler (cc) is installed")
-            path.parent.mkdir(parents=True, exist_ok=True)
             _compile([compiler, *command], path)
         # OpenMP is left to resolve to torch's own: a second one would start threads of its own.
         return Loaded(ctypes.CDLL(str(path)), "")
@@ -64,6 +67,13 @@ def load_library(value: ValueType) -> Loaded:
         return Loaded(None, f"{compiler} cannot compile them")
     except OSError as error:
         return Loaded(None, f"they cannot be kept or loaded ({error.strerror or 'wrong system'})")
+
+
+def _is_own(folder: Path) -> bool:
+    """True if this user alone can put a library there: in a shared cache others may plant one."""
+    there = folder.stat()
+    owned = stat.S_ISDIR(there.st_mode) and there.st_uid == os.geteuid()
+    return owned and not there.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _is_whole(path: Path) -> bool:

@@ -153,11 +153,15 @@ def _prune(parent: Path, newest: Checkpoint, keep: int | Literal["all"]) -> None
 
 
 def _remove(folder: Path) -> None:
-    """Rename, then remove: a kill in between leaves nothing that looks like a checkpoint."""
+    """Rename, then remove: a kill in between leaves nothing that looks like a checkpoint.
+
+    What NFS does not let go, since another machine reads it, stays until the run is resumed.
+    """
     doomed = folder.with_name(f"{_TEMPORARY}old-{folder.name}")
-    durable.remove(doomed)
-    folder.rename(doomed)
-    durable.remove(doomed)
+    with suppress(OSError):
+        durable.remove(doomed)
+        folder.rename(doomed)
+        durable.remove(doomed)
 
 
 def how_to_resume(parent: Path) -> str:

@@ -43,6 +43,7 @@ from bertc.runs.changes import refuse_another_program
 from bertc.runs.following import FollowedFiles
 from bertc.runs.lock import Lock
 from bertc.storage import durable
+from bertc.storage.claims import lock
 from bertc.storage.paths import is_file, is_folder, is_taken
 from bertc.storage.plain_file import read_text
 from bertc.syntax.read.scan import LARGEST_TEXT
@@ -87,7 +88,7 @@ class RunFolder(FollowedFiles):
         """True if a process on this machine is training the run now."""
         try:
             with open(self.path / ".lock") as file:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                lock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
         except OSError:
@@ -219,9 +220,9 @@ def _lock(descriptor: int) -> None:
     """
     for _ in range(GLANCES):
         with suppress(BlockingIOError):
-            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         time.sleep(GLANCE_SECONDS)
-    return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def admit(folder: RunFolder, resolved: Resolved, resume: bool) -> None:

@@ -11,7 +11,7 @@ from bertc.diagnostics import UsageError, several
 from bertc.runs.plot import save
 from bertc.search.cost import cost_of
 from bertc.search.goal import Goal
-from bertc.search.store import Store, read_store, run_folder
+from bertc.search.store import DAMAGE, Store, read_store, reading_store, run_folder
 from bertc.syntax import show
 from bertc.syntax.space import Space
 
@@ -162,8 +162,9 @@ def read_outcome(folder: Path) -> Outcome:
         MissingInputError: if there is none, or Optuna is not installed.
     """
     store, facts = read_store(folder)
-    more_is_better = store.study.direction.name == "MAXIMIZE"
-    return outcome_of(store, Goal(facts["score"], more_is_better))
+    with reading_store(folder, DAMAGE):
+        more_is_better = store.study.direction.name == "MAXIMIZE"
+        return outcome_of(store, Goal(facts["score"], more_is_better))
 
 
 def best_spec(outcome: Outcome, space: Space, source: str) -> str:
@@ -187,6 +188,8 @@ def _tried(store: Store, trial: Any) -> Tried:
     score = trial.value
     if score is None and trial.intermediate_values:
         score = trial.intermediate_values[max(trial.intermediate_values)]
+    if trial.state.name == "COMPLETE" and (score is None or not trial.params):
+        raise ValueError(f"trial {trial.number + 1} has ended without values or a score")
     values = {n: float(v) if isinstance(v, int) else v for n, v in trial.params.items()}
     folder = run_folder(store.folder, trial.user_attrs.get("same_as", trial.number))
     settings = tuple(trial.user_attrs.get("settings", ()))

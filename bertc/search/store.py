@@ -4,20 +4,27 @@ sweep.db      what was tried, and what came out     trial-0007/   the run folder
 .sweep.lock   held while a trial is taken           .claims/      a locked file for each trial
 """
 
-import fcntl
 import json
 import os
+import sqlite3
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bertc.diagnostics import CannotWriteError, MissingInputError, UsageError
+from bertc.diagnostics import (
+    BertcError,
+    CannotWriteError,
+    DataError,
+    MissingInputError,
+    UsageError,
+)
 from bertc.search.goal import Goal
 from bertc.storage import durable
-from bertc.storage.claims import claim
+from bertc.storage.claims import claim, lock
 from bertc.storage.paths import is_file
 
 DATABASE = "sweep.db"
@@ -27,6 +34,12 @@ BUSY_SECONDS = 120
 REDUCTION = 2
 """Halving: the share of trials that goes on at each evaluation 1, 2, 4, 8, ... is 1/2."""
 FACTS = "facts"
+LIBRARIES = ("optuna", "sqlalchemy", "sqlite3", "alembic")
+REFUSED = ("database or disk is full", "disk I/O error", "unable to open database file",
+           "attempt to write a readonly database", "database is locked")  # fmt: skip
+"""SQLite's words for what its place does not allow."""
+DAMAGE = (LookupError, ValueError, TypeError, AttributeError)
+"""Errors that follow from rows that no search writes."""
 
 
 def package() -> Any:
@@ -45,6 +58,36 @@ def package() -> Any:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
     return optuna
+
+
+@contextmanager
+def reading_store(folder: Path, damage: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Let the block use the store of a folder; ``damage`` are errors that strange content raises.
+
+    Raises:
+        CannotWriteError: if the file system refuses what SQLite does.
+        DataError: if the file is damaged.
+    """
+    path = folder / DATABASE
+    try:
+        yield
+    except BertcError:
+        raise
+    except Exception as error:
+        library = type(error).__module__.partition(".")[0] in LIBRARIES
+        if not library and not isinstance(error, damage):
+            raise
+        causes = f"{error} {error.__cause__ or ''}"
+        if reason := next((said for said in REFUSED if said in causes), ""):
+            raise CannotWriteError(
+                f"cannot use {path}: {reason}",
+                help="make room or give rights; then the same command goes on",
+            ) from error
+        raise DataError(
+            f"{path} is damaged: it is not what a search writes",
+            help="restore a copy; without it the finished trials are runs of their folders, "
+            "and another --out begins a new search",
+        ) from error
 
 
 def run_folder(folder: Path, number: int) -> Path:
@@ -113,7 +156,7 @@ def open_store(folder: Path, goal: Goal, facts: Mapping[str, Any], halving: bool
     optuna = package()
     durable.make_folder(folder)
     halve = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=REDUCTION)
-    with _locked(folder):
+    with _locked(folder), reading_store(folder, DAMAGE):
         study = optuna.create_study(
             study_name=STUDY,
             storage=_database(folder),
@@ -146,19 +189,27 @@ def read_store(folder: Path) -> tuple[Store, dict[str, Any]]:
     optuna = package()
     if not has_search(folder):
         raise MissingInputError(f"{folder} has no search", help="bertc sweep SPEC makes one")
-    try:
-        study = optuna.load_study(study_name=STUDY, storage=_database(folder))
-        return Store(folder, study), json.loads(study.user_attrs[FACTS])
-    except KeyError:  # a process is about to write it, or was killed there
-        raise MissingInputError(
-            f"{folder} has no search yet", help="the command that begins it goes on"
-        ) from None
+    with reading_store(folder, DAMAGE):
+        try:
+            study = optuna.load_study(study_name=STUDY, storage=_database(folder))
+            return Store(folder, study), json.loads(study.user_attrs[FACTS])
+        except KeyError:  # a process is about to write it, or was killed there
+            raise MissingInputError(
+                f"{folder} has no search yet", help="the command that begins it goes on"
+            ) from None
 
 
 def _database(folder: Path) -> Any:
-    path = (folder / DATABASE).absolute()
-    waiting = {"connect_args": {"timeout": BUSY_SECONDS}}
-    return package().storages.RDBStorage(f"sqlite:///{path}", engine_kwargs=waiting)
+    # Connected here, since in an address a folder's `?`, `#` and `%` mean something else.
+    connect = partial(
+        sqlite3.connect,
+        (folder / DATABASE).absolute(),
+        timeout=BUSY_SECONDS,
+        check_same_thread=False,
+    )
+    return package().storages.RDBStorage(
+        f"sqlite:///{DATABASE}", engine_kwargs={"creator": connect}
+    )
 
 
 def _differing(known: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
@@ -175,7 +226,7 @@ def _locked(folder: Path) -> Iterator[None]:
             f"cannot write in {folder}: {error.strerror}", help="choose another --out"
         ) from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        lock(descriptor)
         yield
     finally:
         os.close(descriptor)

@@ -20,7 +20,7 @@ from bertc.runs.curves import Curves, curves
 from bertc.runs.folder import RunFolder
 from bertc.search.cost import cost_of
 from bertc.search.goal import Goal
-from bertc.search.store import Store, run_folder
+from bertc.search.store import DAMAGE, Store, reading_store, run_folder
 from bertc.syntax.space import Dimension, Interval, Space, SpacePoint
 from bertc.train.loop import train
 
@@ -117,7 +117,8 @@ class _Trial:
     def _drawn(self) -> tuple[SpacePoint | None, Resolved | None]:
         """The point of the trial and its program; None if it is refused, which the store learns."""
         try:
-            point = self.task.space.point(self._draw)
+            with reading_store(self.store.folder, DAMAGE):
+                point = self.task.space.point(self._draw)
             resolved = self.task.resolve(point.program)
         except SpecError as error:
             _tell_failed(self.store, self.trial, error, self.say)

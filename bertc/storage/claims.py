@@ -1,5 +1,10 @@
-"""Claims: a locked file says that a process of any machine with this folder is at work."""
+"""Claims: a locked file says that a process of any machine with this folder is at work.
 
+File systems without locks (some mounts of Lustre and NFS) let every process in: there nothing
+keeps two commands from one folder.
+"""
+
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -7,6 +12,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bertc.storage import durable
+
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+def lock(descriptor: int, how: int = fcntl.LOCK_EX) -> None:
+    """Lock an open file until it is closed, as far as its file system has locks.
+
+    Raises:
+        BlockingIOError: with LOCK_NB, if another process has it.
+    """
+    try:
+        fcntl.flock(descriptor, how)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
 
 
 def claim(path: Path) -> int | None:
@@ -20,7 +40,7 @@ def claim(path: Path) -> int | None:
     durable.make_folder(path.parent)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
         return None

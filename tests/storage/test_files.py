@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from bertc.diagnostics import BertcError, CannotWriteError, DataError, MissingInputError
-from bertc.storage import durable, paths
+from bertc.runs.folder import RunFolder
+from bertc.storage import claims, durable, paths
 from bertc.storage.encodings import not_utf8
 from bertc.storage.foreign import as_data_error
 from bertc.storage.json_file import read_json
@@ -167,3 +168,27 @@ def test_a_disk_that_does_not_tell_its_size_is_written_to(
     monkeypatch.setattr(durable.shutil, "disk_usage", lambda _: nothing)
     durable.replace(tmp_path / "file", b"x" * 10)
     assert (tmp_path / "file").read_bytes() == b"x" * 10
+
+
+def test_a_disk_without_inodes_is_said_to_have_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durable, "_is_out_of_inodes", lambda path: True)
+    with (
+        pytest.raises(CannotWriteError, match="as many files as it can hold") as caught,
+        durable.writing(tmp_path / "x", elsewhere="name another folder"),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert caught.value.help == "remove files, or name another folder"
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_worked_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuses(descriptor: int, how: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(claims.fcntl, "flock", refuses)
+    with claims.claimed(tmp_path / "claim") as held, RunFolder(tmp_path / "run").claimed():
+        assert held

@@ -1,9 +1,13 @@
 """The grammar is LALR(1) without collisions, and its table is the grammar's."""
 
 import json
+import time
 
+import pytest
 from lark import Lark
 
+from bertc.diagnostics import Diagnostics
+from bertc.syntax import parse
 from bertc.syntax.read.build import Builder
 from bertc.syntax.read.grammar import grammar, source_path, table_path
 from bertc.syntax.read.table import compile_table
@@ -31,3 +35,21 @@ def test_every_rule_is_built() -> None:
 
 def test_no_kind_is_named() -> None:
     assert not {"mlm", "lamb", "wordpiece", "stage", "layers"} & set(SOURCE.split())
+
+
+TRAPS = ("1e", "e1", "1-", "1.", "1e+1", "e+", "a-", "a.", '\\"', '"', "\\'", "'", "%", "..", "1..",
+         "[", "{", "# ", "\t", "G ", "1 h ", "1 tokens ", "extends", "1,000 ", "~/",
+         "/")  # fmt: skip
+"""Beginnings that one terminal or another might match in many ways."""
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_reading_takes_time_in_proportion_to_the_text(trap: str) -> None:
+    """Seconds of processor time: milliseconds here, hours where a trap doubles it each time."""
+    for end in ("", "1", "..", "\n", "=", "\0"):
+        text = "seed=" + (trap * 10_000)[:10_000] + end
+        began = time.process_time()
+        grammar().pattern.match(text, 5)
+        assert time.process_time() - began < 0.05
+        parse(text, "spec", Diagnostics())
+        assert time.process_time() - began < 1

@@ -439,7 +439,8 @@ def test_the_command_starts_processes_and_ends_with_the_code_of_the_run(
     began, end = newest_step(run), time.monotonic() + SECONDS
     assert began == 4
     # Compiled already, where there is a compiler.
-    (cache / "kernels").symlink_to(cache_folder() / "kernels")
+    kernels = f"kernels-{os.geteuid()}"
+    (cache / kernels).symlink_to(cache_folder() / kernels)
     environment = {"BERTC_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
     launcher = processes.Process(target=command, args=(said, sys.executable), kwargs=environment)
     launcher.start()

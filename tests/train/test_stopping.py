@@ -9,7 +9,9 @@ from bertc.host.signals import Stop
 from bertc.train import loop, phase
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 143)]
+)
 def test_a_signal_is_read_when_it_suits(number, code):
     before = signal.getsignal(number)
     with Stop() as stop:
@@ -21,6 +23,16 @@ def test_a_signal_is_read_when_it_suits(number, code):
             stop.check()
     assert caught.value.exit_code == code
     assert signal.getsignal(number) == before
+
+
+def test_a_run_under_nohup_does_not_hear_of_a_closed_terminal():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Stop() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert not stop.requested
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_second_signal_leaves_at_once(monkeypatch):

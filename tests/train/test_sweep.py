@@ -1,17 +1,19 @@
 """``bertc sweep``: trials in run folders, one store for several processes, stopped and gone on."""
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 
 from bertc import cli
-from bertc.diagnostics import MissingInputError, UsageError
+from bertc.diagnostics import CannotWriteError, DataError, MissingInputError, UsageError
 from bertc.report.page import Section, document
 from bertc.report.search import search_section
 from bertc.runs.attempts import read
 from bertc.search.goal import Goal
 from bertc.search.outcome import read_outcome
-from bertc.search.store import DATABASE, open_store, read_store
+from bertc.search.store import DATABASE, open_store, read_store, reading_store
 from bertc.train import loop
 
 SPEC = """
@@ -137,3 +139,60 @@ def test_a_store_that_is_being_written_is_told_from_one_that_is_there(tmp_path):
     (tmp_path / DATABASE).touch()
     with pytest.raises(MissingInputError, match="has no search yet"):
         read_store(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a?x=1", "b%41c", "with space", "#c"])
+def test_a_search_stays_in_a_folder_of_any_name(tmp_path, name):
+    folder = tmp_path / name
+    store = open_store(folder, GOAL, {"spec": "x", "score": "mlm"}, False)
+    with store.taken(1) as trial:
+        trial.suggest_float("lr", 0.0, 1.0)
+        store.study.tell(trial, 0.5)
+    assert (folder / DATABASE).is_file()
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert [trial.score for trial in read_outcome(folder).trials] == [0.5]
+
+
+DAMAGE = [
+    "DROP TABLE trial_params",
+    "DROP TABLE trial_values",
+    "ALTER TABLE trials DROP COLUMN state",
+    "UPDATE trial_params SET distribution_json = 'x'",
+    "UPDATE trial_user_attributes SET value_json = '{'",
+    "UPDATE study_user_attributes SET value_json = '[]'",
+    "UPDATE trials SET state = 'NOWHERE'",
+]
+
+
+@pytest.mark.parametrize("damage", [*DAMAGE, "zeros", "short", "text"])
+def test_a_damaged_store_is_said_to_be_one(tmp_path, damage):
+    facts = {"spec": "x", "score": "mlm"}
+    store = open_store(tmp_path, GOAL, facts, False)
+    with store.taken(1) as trial:
+        trial.suggest_float("lr", 0.0, 1.0)
+        trial.set_user_attr("settings", [])
+        store.study.tell(trial, 0.5)
+    path = tmp_path / DATABASE
+    content = path.read_bytes()
+    if damage in DAMAGE:
+        with closing(sqlite3.connect(path)) as database:
+            database.execute(damage)
+            database.commit()
+    elif damage == "zeros":
+        path.write_bytes(content[:4096] + b"\0" * 8192 + content[12288:])
+    else:
+        path.write_bytes(content[:5000] if damage == "short" else b"what is this\n" * 999)
+    with pytest.raises(DataError, match=r"sweep.db is damaged"):
+        read_outcome(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "said", ["database or disk is full", "disk I/O error", "attempt to write a readonly database"]
+)
+def test_a_place_that_takes_no_more_is_said_to_be_one(tmp_path, said):
+    with (
+        pytest.raises(CannotWriteError, match=said) as caught,
+        reading_store(tmp_path),
+    ):
+        raise sqlite3.OperationalError(said)
+    assert "the same command goes on" in caught.value.help

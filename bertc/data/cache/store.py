@@ -14,6 +14,7 @@ from typing import IO, Any
 from bertc.data.cache.progress import Progress
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.storage import durable
+from bertc.storage.claims import lock
 from bertc.storage.paths import is_file, is_taken
 from bertc.storage.plain_file import read_text, size_bytes
 
@@ -138,7 +139,7 @@ def _lock(folder: Path, progress: Progress) -> Iterator[None]:
 
 def _locked(file: IO[str]) -> bool:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
