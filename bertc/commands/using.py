@@ -280,9 +280,9 @@ def export_(
     if pooling and to is None:
         raise UsageError("--pooling is of a Hugging Face folder", help="--to FOLDER")
     if to is not None:
-        from bertc.interop.runs import export_run
+        from bertc.inference.card import export_with_card
 
-        say(export_run(run, to, pooling).summary())
+        say(export_with_card(run, to, pooling).summary())
     if onnx is not None:
         from bertc.onnx.folder import export_onnx
 

@@ -153,6 +153,16 @@ def _newest_checkpoint(parent: Path) -> tuple[int, Path] | None:
     return None
 
 
+def newest_step(run: Path) -> int:
+    """The step of the newest undamaged checkpoint; 0 without checkpoints.
+
+    Raises:
+        DataError: if all are damaged.
+    """
+    newest = _newest_checkpoint(run / "checkpoints")
+    return newest[0] if newest else 0
+
+
 def has_average(run: Path, step: int) -> bool:
     """True if a run's checkpoint of a step has averages of weights, which stand for the weights."""
     checkpoint = run / "checkpoints" / checkpoint_name(step)

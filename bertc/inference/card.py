@@ -1,0 +1,124 @@
+"""The model card of an exported folder, README.md: what the run there says of itself, in lines."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from bertc.diagnostics import escaped, several
+from bertc.interop.exporting import Exported
+from bertc.interop.loading import newest_step
+from bertc.interop.runs import export_run
+from bertc.interop.sentences import MODULES
+from bertc.ir.changing.growth import FromOther
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import TaskStage
+from bertc.runs.figures import values_of
+from bertc.runs.folder import RunFolder
+from bertc.storage import durable
+from bertc.storage.paths import is_file, is_taken
+from bertc.storage.plain_file import read_text
+
+_SPEC_LINES, _TEXTS, _SCORES, _MOST_BYTES = 16, 6, 10, 2**20
+_PIPELINES = {
+    "ForMaskedLM": "fill-mask",
+    "ForSequenceClassification": "text-classification",
+    "ForTokenClassification": "token-classification",
+    "ForQuestionAnswering": "question-answering",
+    "ForMultipleChoice": "multiple-choice",
+}
+
+
+def export_with_card(run: Path, to: Path, pooling: str = "") -> Exported:
+    """Export a run, with a card of at most 60 lines; a model folder has none.
+
+    Raises:
+        MissingInputError, DataError, UsageError, CannotWriteError: as ``export_run``.
+    """
+    exported, folder = export_run(run, to, pooling), RunFolder(run)
+    if not is_taken(folder.resolved):
+        return exported
+    resolved = folder.read_resolved()
+    lines = [*_front(resolved, exported), "", *_body(folder, resolved, exported)]
+    text = "\n".join(escaped(line) for line in lines)
+    durable.replace(exported.folder / "README.md", f"{text}\n".encode())
+    return exported
+
+
+def _front(resolved: Resolved, exported: Exported) -> Iterator[str]:
+    """The lines of YAML that the hub reads."""
+    pools = is_file(exported.folder / MODULES)
+    architecture = exported.architecture
+    yield "---"
+    yield "# license: to fill in, as apache-2.0; it has to fit the texts and the base model"
+    texts = [s.data for s in resolved.stages if not isinstance(s, TaskStage)]
+    spoken = {name for data in texts for share in data for name in share.corpus.languages}
+    if languages := sorted({*resolved.languages, *spoken} - {""}):
+        yield f"language: {json.dumps(languages)}"
+    library = "sentence-transformers" if pools else "transformers" if architecture else "bertc"
+    yield f"library_name: {library}"
+    if isinstance(init := resolved.run.init, FromOther):
+        name = Path(init.path).absolute().name
+        yield f"base_model: {json.dumps(name)} # the folder it began with; its name on the hub?"
+    ways = [task for end, task in _PIPELINES.items() if architecture.endswith(end)]
+    if way := "sentence-similarity" if pools else next(iter(ways), ""):
+        yield f"pipeline_tag: {way}"
+    layout = [exported.layout] if exported.layout != "bertc" else []
+    yield f"tags: {json.dumps(['bertc', *layout])}"
+    yield "---"
+
+
+def _body(folder: RunFolder, resolved: Resolved, exported: Exported) -> Iterator[str]:
+    encoder, last = resolved.encoder, resolved.stages[-1]
+    count = sum(weight.numel for weight in model_weights(resolved) if "heads." not in weight.name)
+    yield from (f"# {resolved.name}", "")
+    size = f"{several(encoder.depth, 'layer')} of {encoder.hidden:,}, {count:,} parameters"
+    spec = read_text(folder.spec, _MOST_BYTES).splitlines() if is_file(folder.spec) else []
+    of_spec = " of this spec:" if spec else "."
+    yield from (f"An encoder of {size} without heads, made by bertc{of_spec}", "")
+    yield from _shown([line for line in spec if line.strip()], _SPEC_LINES, "lines")
+    if lock := folder.read_lock():
+        step = newest_step(folder.path) or resolved.steps
+        yield from _training(folder, resolved, step, [*lock.contents])
+    else:
+        yield "Imported: what it was trained on is not known here."
+    yield from ("", "## Use", "")
+    if is_file(exported.folder / MODULES):
+        yield "    from sentence_transformers import SentenceTransformer"
+        yield '    SentenceTransformer("FOLDER").encode(["a text"])'
+    elif name := exported.architecture:
+        yield f"    from transformers import AutoTokenizer, {name}"
+        yield f'    {name}.from_pretrained("FOLDER"), AutoTokenizer.from_pretrained("FOLDER")'
+    else:
+        yield from ("    import bertc", '    bertc.load("FOLDER")')
+    yield ""
+    yield f"Rows have at most {encoder.room or last.seq:,} tokens."
+
+
+def _training(folder: RunFolder, resolved: Resolved, step: int, texts: list[str]) -> Iterator[str]:
+    """The text, the settings and the scores of the weights after a step."""
+    lines = [line for line in folder.read_metrics() if line["step"] <= step]
+    tokens = max((line.get("tokens", 0) for line in lines), default=0)
+    yield f"## Training, {step:,} of {several(resolved.steps, 'step')}"
+    yield from ("", f"It read {tokens:,} tokens of:", "")
+    yield from _shown(texts, _TEXTS, "texts")
+    for stage in resolved.stages:
+        learns = " + ".join(term.name for term in stage.objective)
+        rows = f"{several(stage.steps, 'step')} of {stage.batch:,} x {stage.seq:,} tokens"
+        with_ = f"{stage.optimizer.kind}, seed {resolved.run.seed}"
+        yield f"- {stage.name or 'main'}: {learns}, {rows}, {with_}"
+    scored = [line for line in lines if line["kind"] == "eval" and line["step"] == step]
+    if not scored:
+        return
+    yield from ("", "Scores of these weights on held-out text, or on the part that is named:", "")
+    values = values_of(scored[-1]).items()
+    scores = [f"{name.removeprefix('eval/').replace('/', ' ')}: {v:.4f}" for name, v in values]
+    yield from _shown(scores, _SCORES, "scores")
+
+
+def _shown(lines: list[str], most: int, what: str) -> Iterator[str]:
+    """The first lines as they are, and an empty one."""
+    yield from (f"    {line}" for line in lines[:most])
+    if len(lines) > most:
+        yield f"    ... and {len(lines) - most:,} more {what}"
+    yield ""

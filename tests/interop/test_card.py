@@ -1,0 +1,85 @@
+"""Model cards of exported folders: what the run says of itself, and nothing else."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import bertc
+from bertc import cli
+from bertc.inference.card import export_with_card
+from bertc.interop.runs import import_run
+
+SPEC = (
+    "layers=1 hidden=16 heads=2 ffn=32 vocab=wordpiece(64) seq=16 batch=2 steps=4 eval_every=2 "
+    "save_every=2 keep=all device=cpu precision=fp32 objective=mlm holdout=20% "
+)
+NAME = "odd\x1b[31m\u202e`name`.txt"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("card")
+    (folder / NAME).write_text("\n\n".join(f"w{n % 9} w{n % 7} w{n % 5} w{n}" for n in range(99)))
+    bertc.train(f"{SPEC} data=files('{folder}/odd*.txt', language=en)", folder / "run")
+    return folder / "run"
+
+
+def card_of(run: Path, to: Path, pooling: str = "") -> list[str]:
+    export_with_card(run, to, pooling)
+    return (to / "README.md").read_text().splitlines()
+
+
+def test_the_command_writes_a_card_of_the_run(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["bertc", "export", str(run), "--to", str(tmp_path / "left")])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert not end.value.code
+    lines = (tmp_path / "left" / "README.md").read_text().splitlines()
+    assert len(lines) <= 60
+    assert all(line.isprintable() for line in lines)
+    assert lines.count("---") == 2
+    assert lines[0] == "---"
+    for expected in (
+        'language: ["en"]', "library_name: transformers", "pipeline_tag: fill-mask",
+        'tags: ["bertc", "bert"]', "## Training, 4 of 4 steps",
+        "    from transformers import AutoTokenizer, BertForMaskedLM",
+    ):  # fmt: skip
+        assert expected in lines
+    assert any(line.startswith("# license: to fill in") for line in lines)
+    assert any("layers=1 hidden=16" in line for line in lines)
+    assert any("mlm, 4 steps of 2 x 16 tokens" in line for line in lines)
+    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    last = [line for line in metrics if line["kind"] == "eval"][-1]
+    assert f"It read {last['tokens']:,} tokens of:" in lines
+    assert f"    loss: {last['loss']:.4f}" in lines
+
+
+def test_scores_are_of_the_weights_that_are_exported(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    weights = tmp_path / "run" / "checkpoints" / "step-00000004" / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"!")
+    lines = card_of(tmp_path / "run", tmp_path / "left")
+    assert "## Training, 2 of 4 steps" in lines
+    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    scored = {line["step"]: line["loss"] for line in metrics if line["kind"] == "eval"}
+    assert f"    loss: {scored[2]:.4f}" in lines
+    assert f"    loss: {scored[4]:.4f}" not in lines
+
+
+def test_a_run_that_begins_elsewhere_and_an_imported_one_say_so(run: Path, tmp_path: Path) -> None:
+    lines = card_of(run, tmp_path / "left", "mean")
+    assert {"library_name: sentence-transformers", "pipeline_tag: sentence-similarity"} <= {*lines}
+    import_run(tmp_path / "left", tmp_path / "imported")
+    lines = card_of(tmp_path / "imported", tmp_path / "again")
+    assert "Imported: what it was trained on is not known here." in lines
+    assert not [line for line in lines if "tokens of:" in line]
+    text = next(run.parent.glob("odd*"))
+    assert text
+    spec = f"init='{run}' {SPEC} data=files('{run.parent}/odd*.txt')"
+    bertc.train(spec, tmp_path / "next")
+    lines = card_of(tmp_path / "next", tmp_path / "left")
+    assert [line for line in lines if line.startswith('base_model: "run"')]
