@@ -27,7 +27,7 @@ SHAPES = (
 )  # fmt: skip
 """Layers, hidden and ffn: from the third on Ettin's, 17m to 400m, before it smaller ones."""
 RATES = ((256, "1.2e-3"), (768, "8e-4"), (4096, "5e-4"))
-"""Peak rates by width: those of the quickstart, ettin-150m and ettin-400m."""
+"""Peak rates by width: those of quickstart-bert, ettin-150m and ettin-400m."""
 TOKENS_PER_PARAMETER = 20
 """Hoffmann et al. 2022, table 3: about as many are best for a given number of FLOPs."""
 MOST_PASSES = 40

@@ -12,7 +12,6 @@ from bertc.diagnostics import MissingInputError
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TextStage
 from bertc.ir.program.taggers import taggers
-from bertc.passes.vocabulary import tokenizer_folder
 
 SENTENCES = 50_000
 """Sentences of each text that are looked at, at most."""
@@ -37,10 +36,8 @@ class _NothingNew:
         """Ignore it."""
 
 
-def prepared_text(resolved: Resolved, run: Path, cache: Path) -> PreparedCorpus | None:
+def prepared_text(resolved: Resolved, cache: Path) -> PreparedCorpus | None:
     """The text of a run from the cache; None for a run on tasks alone.
-
-    ``run`` is its folder, whose vocabulary it was read by.
 
     Raises:
         MissingInputError: if it is not there as prepared.
@@ -54,8 +51,7 @@ def prepared_text(resolved: Resolved, run: Path, cache: Path) -> PreparedCorpus 
         from bertc.evaluation.word_networks import TrainedNetworks
 
         networks = TrainedNetworks(resolved.run.device)  # knows the digests of taggers
-    on_text = resolved.model_copy(update={"stages": stages})
-    return prepare(on_text, cache, _NothingNew(), networks, tokenizer_folder(run))
+    return prepare(resolved.model_copy(update={"stages": stages}), cache, _NothingNew(), networks)
 
 
 def sentences(tokens: Tokens, most: int) -> Iterator[list[int]]:

@@ -25,10 +25,7 @@ class Ended(TypedDict):
 
 
 class Line(TypedDict, total=False):
-    """A line of means over training steps, or of an evaluation (see ``evaluation.Evaluation``).
-
-    Evaluations of older runs have ``mlm`` of all predicted positions, and no ``mlm_masked``.
-    """
+    """A line of means over training steps, or of an evaluation (see ``evaluation.Evaluation``)."""
 
     __pydantic_config__ = FINITE  # type: ignore[misc]
 
@@ -43,8 +40,6 @@ class Line(TypedDict, total=False):
     lr: float
     accuracy: dict[str, float]
     examples: Count
-    loss_masked: float
-    positions: dict[str, Count]
     unigram_loss: float
     unigram_losses: dict[str, float]
     base_rate: dict[str, float]

@@ -70,12 +70,11 @@ def make_objective(
                 )
             if guesses_bk is not None:
                 micro_batch = with_guesses(stage, micro_batch, guesses_bk)
-            of_network = micro_batch.named(term.name for term in network.terms)
+            of_network = (term.name for term in network.terms)
             statistics_by_term |= dict(zip(of_network, statistics.unbind(1), strict=True))
             losses_n.append(loss)
             memory = outputs.memory
-        named = micro_batch.named(names)
-        statistics = torch.stack([statistics_by_term[name] for name in named], dim=1)
+        statistics = torch.stack([statistics_by_term[name] for name in names], dim=1)
         return sum(losses_n[1:], losses_n[0]), statistics, memory
 
     return objective
@@ -114,7 +113,7 @@ Scoring = Callable[[MicroBatch, Tensor, Outputs], tuple[Tensor, Tensor, Tensor |
 """From batch, factors (t,) and outputs to loss, statistics of the terms, and guesses.
 
 Statistics (3, terms of the network): loss sums, hits, and for binary terms the number of positive
-answers; in evaluations then those of predictions of one kind."""
+answers."""
 
 
 def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Scoring:
@@ -131,15 +130,13 @@ def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Sc
         guesses_bk = next((each for each in guesses if each is not None), None)
         if not names:
             return hidden_bsh.new_zeros(()), hidden_bsh.new_zeros(3, 0), guesses_bk
-        every = list(terms.values())  # those of names first
-        sums_t = torch.stack([term.sum.float() for term in every])
-        hits_t = torch.stack([term.correct.float() for term in every])
+        sums_t = torch.stack([terms[name].sum.float() for name in names])
+        hits_t = torch.stack([terms[name].correct.float() for name in names])
         yes_t = torch.stack(
-            [sums_t.new_zeros(()) if (yes := term.yes) is None else yes.float() for term in every]
+            [sums_t.new_zeros(()) if (yes := terms[n].yes) is None else yes.float() for n in names]
         )
         own_t = torch.stack([factors_t[place] for place in places])
-        statistics = torch.stack([sums_t.detach(), hits_t, yes_t])
-        return (sums_t[: len(names)] * own_t).sum(), statistics, guesses_bk
+        return (sums_t * own_t).sum(), torch.stack([sums_t.detach(), hits_t, yes_t]), guesses_bk
 
     if not compiled:
         return loss

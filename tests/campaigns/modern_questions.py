@@ -2,8 +2,8 @@
 
 from tests.campaigns.question import Question, arms
 
-SIZES = "extends quickstart layers=4 hidden=128 heads=2 batch=16 initializer=normal(0.088)"
-"""The quickstart, narrower, and with a layer more: two of the four see windows."""
+SIZES = "extends quickstart-bert layers=4 hidden=128 heads=2 batch=16 initializer=normal(0.088)"
+"""BERT's quickstart, narrower, and with a layer more: two of the four see windows."""
 FLOPS = 4e12
 RATE = "1.5e-3, warmup=15%, betas=[0.9, 0.98]"
 BLOCKS = {

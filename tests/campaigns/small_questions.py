@@ -139,8 +139,8 @@ def gradual(places: Places) -> Question:
 
 
 def pretrained() -> Question:
-    """The teacher of ``distilbert``: the quickstart, shorter."""
-    spec = f"{ONCE} extends quickstart steps=400"
+    """The teacher of ``distilbert``: quickstart-bert, shorter."""
+    spec = f"{ONCE} extends quickstart-bert steps=400"
     return Question(
         "quickstart", "A masked language model of docstrings", (Arm("mlm", spec, kept=True),),
         seeds=(1,),

@@ -4,7 +4,8 @@
 
 Folders of every kind are made with vocabularies learned from the lines of the files (text, or text
 in .gz), drawn evenly from all of them; ``--own`` adds folders that are there. Each line is read
-alone, and in a pair with another: token ids, and whole rows with their segments.
+alone, and in a pair with another: token ids, and whole rows with their segments. Where the
+sentencepiece package is not there, a spiece.model is read for transformers by other means.
 """
 
 import argparse

@@ -53,9 +53,8 @@ class Wordless:
     sep: int | None = None
     bos: int | None = None
     eos: int | None = None
-    cls_last: bool = False
 
-    def save(self, folder: Path, *_: object) -> None:
+    def save(self, folder: Path, seq: int = 0, room: int | None = None) -> None:
         """Write nothing."""
 
 

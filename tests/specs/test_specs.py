@@ -5,6 +5,8 @@ import re
 import pytest
 
 from bertc.api import points, resolve
+from bertc.interop.families import family_for
+from bertc.interop.families.family import Family
 from bertc.ir.base import Normal
 from bertc.ir.learning.objective import Mlm, Plm, Sbo
 from bertc.ir.program.model import model_weights
@@ -15,7 +17,7 @@ from tests.shipped import PROGRAMS
 
 SPECS = shipped_specs()
 SETTING = re.compile(r"(?:^|[{ ])([a-z_]+) ?= ?(?![=])")
-MOST_SETTINGS = 13
+MOST_SETTINGS = 14
 ETTIN = {  # ModernBertDecoderForCausalLM, as many weights as the encoder with its head
     "17m": 16_913_600, "32m": 32_081_344, "68m": 68_457_664, "150m": 149_655_232,
     "400m": 395_881_664, "1b": 1_031_314_112,
@@ -62,6 +64,7 @@ def test_every_promised_system_is_there() -> None:
     promised += [
         "gpt-small",
         "quickstart",
+        "quickstart-bert",
         "albert-sharing-grid",
         "albert-groups-grid",
         "albert-sentence-grid",
@@ -265,10 +268,21 @@ def test_the_sentence_grid_changes_the_question_and_not_the_rows() -> None:
     assert {point.stages[0].format.kind for point in found} == {"segment-pair"}
 
 
-def test_the_quickstart_is_small() -> None:
-    resolved = resolve("quickstart")
-    assert sum(weight.numel for weight in model_weights(resolved)) < 10_000_000
-    assert resolved.stages[0].data[0].corpus.kind == "docstrings"
+def test_the_quickstart_is_small_and_compared_on_the_same_text() -> None:
+    for name in ("quickstart", "quickstart-bert"):
+        resolved = resolve(name)
+        assert sum(weight.numel for weight in model_weights(resolved)) < 10_000_000
+        (stage,) = resolved.stages
+        assert stage.data[0].corpus.kind == "docstrings"
+        rows = stage.seq, stage.format.kind, resolved.encoder.vocab_size
+        assert rows == (128, "blocks", 8000)
+
+
+def test_the_quickstart_leaves_as_modernbert() -> None:
+    """What it learned is read by AutoModelForMaskedLM."""
+    family = family_for(resolve("quickstart"), pad=0)
+    assert isinstance(family, Family)
+    assert family.model_type == "modernbert"
 
 
 @pytest.mark.parametrize("name", SPECS)

@@ -8,6 +8,8 @@ from torch.distributed.tensor import Shard, distribute_tensor
 from bertc.distributed.engines import shard_like
 from bertc.ir.base import ONES, ZEROS, Normal, Weight
 from bertc.ir.learning.optimizer import Adam, Lamb, Muon, Polynomial, StableAdam, moments_of
+from bertc.optim import muon
+from bertc.optim.muon import orthogonal
 from bertc.optim.optimizers import clip, gradient_norm, guard, make_rule, zero_moments
 
 TABLE = (
@@ -174,6 +176,7 @@ def test_adam_with_bias_correction_is_torch_adamw_to_the_bit():
 MATRICES = (
     Weight("wide.weight", (3, 7), ("ffn", "hidden"), Normal(), "ffn", "matrix"),
     Weight("tall.weight", (7, 3), ("hidden", "ffn"), Normal(), "ffn", "matrix"),
+    Weight("alike.weight", (3, 7), ("ffn", "hidden"), Normal(), "ffn", "matrix"),
     Weight("head.weight", (4, 3), ("hidden", "hidden"), Normal(), "head", "matrix"),
     Weight("words.weight", (5, 3), ("vocab", "hidden"), Normal(), "embeddings", "table"),
     Weight("norm.weight", (3,), ("hidden",), ONES, "norm", "norm"),
@@ -188,10 +191,11 @@ def drawn(seed):
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="newer than the oldest torch")
 @pytest.mark.parametrize("settings", [{}, {"adjust": "original", "nesterov": False}])
 def test_muon_is_that_of_torch_to_the_bit(settings):
-    """Wide and tall matrices by torch.optim.Muon, all others by its AdamW at their own rate."""
+    """Matrices by torch.optim.Muon, alike or not, all others by its AdamW at their own rate."""
     muon = Muon(lr=0.1, adamw_lr=0.05, decay=0.1, decay_exempt="none", momentum=0.9, **settings)
     own, theirs = ({n: torch.nn.Parameter(w) for n, w in drawn(0).items()} for _ in range(2))
-    rule, matrices = first_rule(muon, own, MATRICES), ("wide.weight", "tall.weight")
+    rule = first_rule(muon, own, MATRICES)
+    matrices = ("wide.weight", "tall.weight", "alike.weight")
     orthogonal = torch.optim.Muon(
         [theirs[name] for name in matrices],
         momentum=0.9,
@@ -210,6 +214,42 @@ def test_muon_is_that_of_torch_to_the_bit(settings):
         adamw.step()
         for name, weight in own.items():
             assert torch.equal(weight, theirs[name]), name
+
+
+def test_muon_in_fp32_brings_singular_values_near_1():
+    """As in bf16 to its rounding, and closer to one matrix at a time."""
+    draw = torch.Generator().manual_seed(0)
+    matrices = torch.randn(3, 24, 40, generator=draw)
+    together = orthogonal(matrices, 5)
+    assert together.dtype == torch.float32
+    for matrix, step in zip(matrices, together, strict=True):
+        torch.testing.assert_close(step, orthogonal(matrix[None], 5)[0])
+        torch.testing.assert_close(step.T, orthogonal(matrix.T[None], 5)[0])
+        rounded = orthogonal(matrix.bfloat16()[None], 5)[0]
+        torch.testing.assert_close(step, rounded.float(), atol=0.05, rtol=0.05)
+        values = torch.linalg.svdvals(step)
+        assert values.min() > 0.5
+        assert values.max() < 1.3
+
+
+@pytest.mark.parametrize(
+    ("precision", "products"), [("fp32", torch.float32), ("bf16", torch.bfloat16)]
+)
+def test_muon_multiplies_on_a_cpu_in_the_precision_of_the_step(precision, products, monkeypatch):
+    seen = set()
+
+    def noted(matrices, iterations):
+        seen.add(matrices.dtype)
+        return orthogonal(matrices, iterations)
+
+    monkeypatch.setattr(muon, "orthogonal", noted)
+    weights = {name: torch.nn.Parameter(weight) for name, weight in drawn(0).items()}
+    moments = zero_moments(Muon(), MATRICES, weights)
+    rule = make_rule(Muon(), MATRICES, weights, moments, 0, precision=precision)
+    for name, gradient in drawn(1).items():
+        weights[name].grad = gradient
+    rule.update(0.1)
+    assert seen == {products}
 
 
 @pytest.fixture
