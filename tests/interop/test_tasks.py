@@ -542,6 +542,19 @@ def add_pooler(folder: Path, prefix: str) -> None:
     save_file(held, folder / "model.safetensors", metadata={"format": "pt"})
 
 
+@pytest.mark.parametrize("told", [{}, {"id2label": None, "label2id": None}])
+def test_labels_that_nobody_named_keep_their_names(told: dict[str, Any], tmp_path: Path) -> None:
+    case("BertForSequenceClassification", SMALL).save(tmp_path / "in")
+    set_config(tmp_path / "in", told)
+    imported = import_model(tmp_path / "in")
+    (task,) = imported.resolved.stages[-1].tasks
+    assert isinstance(task, Classify)
+    assert task.labels == ("LABEL_0", "LABEL_1")
+    export_model(imported.resolved, imported.tensors, Wordless(0), tmp_path / "out", strict=True)
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["id2label"] == {"0": "LABEL_0", "1": "LABEL_1"}
+
+
 def test_notes_say_what_a_head_became(tmp_path: Path) -> None:
     case("BertForSequenceClassification", SMALL, **THREE, finetuning_task="mrpc").save(tmp_path)
     (note,) = import_model(tmp_path).notes
