@@ -133,7 +133,7 @@ def compile_spec(
     """Every program of a spec with all its settings, each with its origin.
 
     Facts from other files are filled in first: the network of ``init``, labels and examples of
-    tasks; then how much is pruned to reach a target, and how many steps a budget has room for.
+    tasks; then how many steps a budget has room for.
     Then every pass runs. Errors go to ``diagnostics``.
     ``searched``: as ``syntax.load``.
 
@@ -142,19 +142,18 @@ def compile_spec(
         MissingInputError, DataError: if a file that decides a setting cannot be read.
     """
     from bertc import syntax
-    from bertc.choosing.aims import aimed
     from bertc.choosing.equal import equalled
     from bertc.external import filled_in
 
     if isinstance(spec, Program):
         programs = equalled([spec], diagnostics)
-        programs = [aimed(filled_in(program, diagnostics), diagnostics) for program in programs]
+        programs = [filled_in(program, diagnostics) for program in programs]
         return _completed(programs, diagnostics)
     _refuse_empty(spec)
     programs = syntax.load(spec, overrides, diagnostics, searched=searched)
     if not diagnostics.found:
         programs = equalled(programs, diagnostics)
-        programs = [aimed(filled_in(program, diagnostics), diagnostics) for program in programs]
+        programs = [filled_in(program, diagnostics) for program in programs]
     return _completed(programs, diagnostics)
 
 

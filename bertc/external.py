@@ -11,7 +11,7 @@ from typing import Any, get_args
 from bertc.begun import embedding_as_there, taken
 from bertc.diagnostics import Diagnostics, MissingInputError
 from bertc.interop.folders import checkpoint_of, read_network
-from bertc.ir.changing.growth import TEACHER, FromOther, FromRun, LowRank
+from bertc.ir.changing.growth import TEACHER, FromOther, FromRun
 from bertc.ir.learning.custom_task import Choose, Classify, Embed, Read, Regress, Tag
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Tagging, Task
@@ -21,7 +21,7 @@ from bertc.ir.program.complete import Complete
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.run import HfLayout
+from bertc.ir.program.run import HfLayout, layout_of
 from bertc.ir.program.stage import TaskStage
 from bertc.ir.program.teacher import NOBODY, FromFolder
 from bertc.ir.program.written import Given, Program
@@ -110,11 +110,11 @@ def _of_config(folder: Path) -> dict[str, Any]:
 def _of_run(resolved: Resolved) -> dict[str, Any]:
     encoder = resolved.encoder
     settings = {**encoder.settings(), "recipe": _system(resolved)}
+    if resolved.run.layout != layout_of(resolved.run.recipe):  # several are of such a network
+        settings["layout"] = resolved.run.layout
     if resolved.languages:
-        settings |= {
-            "languages": resolved.languages,
-            "language_embeddings": bool(encoder.languages),
-        }
+        embedded = bool(encoder.languages)
+        settings |= {"languages": resolved.languages, "language_embeddings": embedded}
     return settings
 
 
@@ -250,7 +250,6 @@ def begun_from(resolved: Resolved) -> None:
         DataError: if its weights would not fit.
     """
     from bertc.compress import begins_as, fit, refusal
-    from bertc.compress.prune import with_table
 
     init = resolved.run.init
     if not isinstance(init, FromOther) or init.path == TEACHER:
@@ -261,8 +260,6 @@ def begun_from(resolved: Resolved) -> None:
     if isinstance(init, FromRun) and is_folder(Path(init.path) / "checkpoints"):
         checkpoint_of(Path(init.path), init.step)
     new = resolved.as_in(resolved.stages[0])
-    if isinstance(resolved.stages[0].grow, LowRank):
-        old = with_table(old, new.encoder.table)
     # Which heads are there, and whether there is a pooler, only its weights say.
     names = (weight.name for weight in model_weights(old))
     body = [n for n in names if n.startswith("encoder.") and not n.startswith("encoder.pooler.")]

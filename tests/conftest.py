@@ -6,11 +6,15 @@ import multiprocessing
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
+
+from bertc.tokenizer_files import reading
+from bertc.tokenizer_files.by_transformers import read_or_refuse
 
 # Each of the workers that share the cores gets one; before torch is imported.
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -37,6 +41,16 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(10_000)
     gc.enable()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def tokenizers_of_others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let this process read them, once in a session: another takes a second for each."""
+    kept = tmp_path_factory.mktemp("tokenizers")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "cache_folder", lambda: kept)
+        patch.setattr(reading, "in_process", lambda *read: read_or_refuse(*read, lambda text: None))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -237,6 +237,9 @@ def test_a_remark_that_several_stages_have_is_one(
         (["check", "layers=2", "hidden=64"], 'quotes around one spec? "layers=2 hidden=64"'),
         (["check", "layers", "=", "2"], 'quotes around one spec? "layers = 2"'),
         (["train", "layers=2", "hidden=64"], "a spec of several settings stands in quotes"),
+        (["train", "layers=2", "--set", "seed", "=", "3"], 'help: --set "seed=3"'),
+        (["check", "--set", "seed", "=", "3"], 'a setting is one word: --set "NAME=3"'),
+        (["check", "data=files('s3://bucket/*.txt')"], "copy or mount what s3:// names"),
         (["check", "empty.bertc"], "the spec empty.bertc is empty"),
         (["check", "comments.bertc"], "the spec comments.bertc is empty"),
         (["check", "mine.bretc"], "did you mean mine.bertc?"),
@@ -333,11 +336,21 @@ def test_check_holds_a_network_against_that_of_init(
         **{"num_attention_heads": 2, "intermediate_size": 128, "max_position_embeddings": 64},
     }
     (tmp_path / "config.json").write_text(json.dumps(config))
-    (tmp_path / "vocab.txt").write_text("\n".join(f"w{n}" for n in range(100)))
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(95))]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
     code = call(monkeypatch, "check", f"init='{tmp_path}' seq=32 steps=10 {settings}")
     assert code == (1 if said else 0)
     out = capsys.readouterr().out
     assert all(line in out for line in said.split("\n"))
+
+
+def test_more_processes_than_cores_are_remarked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("bertc.planning.cores.available_cores", lambda: 2)
+    monkeypatch.setattr("bertc.distributed.launch.launch", lambda *_: 0)
+    assert call(monkeypatch, "train", "layers=1 batch=8 device=cpu", "--nproc", "8") == 0
+    assert "8 processes share 2 cores" in capsys.readouterr().err
 
 
 def test_arguments_that_are_no_text_are_refused(

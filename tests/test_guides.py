@@ -43,7 +43,7 @@ def commands(page: Path) -> list[list[str]]:
     blocks = re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     lines = [line.strip() for block in blocks for line in block.splitlines()]
     words = (line.partition(" > ")[0] for line in lines if line.startswith("bertc "))
-    return [shlex.split(line)[1:] for line in words]
+    return [shlex.split(line, comments=True)[1:] for line in words]
 
 
 def blocks(page: Path, language: str) -> list[str]:

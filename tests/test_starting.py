@@ -14,6 +14,7 @@ from bertc.choosing.budget import Budget
 from bertc.choosing.sizing import Machine, budget_named, machine_named
 from bertc.cli import main
 from bertc.commands import starting as commands
+from bertc.data.layouts.columns import label_of
 from bertc.data.layouts.languages import language_named, language_of
 from bertc.data.layouts.survey import Survey, survey
 from bertc.diagnostics import DataError, Diagnostics, MissingInputError, UsageError
@@ -122,6 +123,72 @@ def test_columns_of_texts_alike_are_found(data: Path, head: str, row: str, colum
     check(spec)
 
 
+def test_all_files_of_tags_are_counted_and_the_one_that_judges_is_named(data: Path) -> None:
+    words = "EU B-ORG\nrejects O\n\nit O\nGermany B-LOC\n\n" * 8
+    (data / "ner").mkdir()
+    for name in ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated", "other"):
+        (data / "ner" / name).write_text(words)
+    for name in ("ner", "ner/wnut17train.conll"):
+        spec = start(survey(name), Answers())
+        assert "ner: tags, 3 files" in spec
+        assert "ner/emerging.dev.conll judges" in spec
+        assert 'tagging("ner", ner)' in spec
+    alone = start(survey("ner/other"), Answers())
+    assert 'task = tag("ner/other")' in alone
+    assert check(alone) == 1
+
+
+WORDS = ("reed", "frog", "bird", "boat", "duck", "pond")
+PAIRS = [
+    ("sentence_A\tsentence_B\tscore\tjudged", "A {w} of {n}.\tNo {w} is {n} here.\t{n}.5\t{y}",
+     'text="sentence_A", pair="sentence_B", label="score"', ""),
+    ("no\tone\tother\tverdict", "{n}\tA {w} by {n}.\tThe {n} {w} of it.\t{y}",
+     'text="one", pair="other", label="verdict"', ""),
+    ("label\tquestion1\tquestion2", "{y}\tIs {n} a {w}?\tIs a {w} of {n}?",
+     'text="question1", pair="question2", label="label"', ""),
+    ("q\ta\tc\tlabel", "Is {n} a {w}?\tIt is a {w} {n}.\tThe {w} is by {n} ponds.\t{y}",
+     'text="c", label="label"', "q, a hold text too"),
+    ("text\tkind\tlabel", "A {w} of {n}.\tof a farm\t{y}", 'text="text", label="label"', ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("head", "row", "columns", "remark"), PAIRS)
+def test_no_column_of_text_is_dropped_in_silence(
+    data: Path, head: str, row: str, columns: str, remark: str
+) -> None:
+    rows = (row.format(n=n, w=WORDS[n % 6], y=("yes", "no")[n % 2]) for n in range(48))
+    (data / "train.tsv").write_text("\n".join([head, *rows]) + "\n")
+    for purpose in ("classify", "pretrain"):
+        spec = start(survey("train.tsv"), Answers(budget=SMALL.budget, purpose=purpose))
+        comments = " ".join(spec.split("\n\n")[0].replace("#", "").split())
+        if purpose == "classify":
+            assert columns in " ".join(spec.split())
+            assert remark in comments
+            assert ("text too" in comments) == bool(remark)
+        else:
+            assert ("text too" in comments) == ("pair=" in columns or bool(remark))
+        check(spec)
+
+
+def test_a_mix_of_languages_is_written_as_none(data: Path) -> None:
+    texts = {"de": "Das ist nicht der Hund, und die Katze ist mit ihm. ",
+             "en": "The hen of the pond and the duck is not with that. "}  # fmt: skip
+    (data / "mix").mkdir()
+    for name, text in texts.items():
+        (data / "mix" / f"{name}.txt").write_text(text * 40)
+    (data / "both.txt").write_text(texts["de"] * 400 + texts["en"] * 900)
+    (data / "rows.csv").write_text("\n".join(["text", *(f'"{t}"' for t in
+                                   [texts["de"]] * 60 + [texts["en"]] * 60)]) + "\n")  # fmt: skip
+    for name in ("mix", "both.txt", "rows.csv"):
+        seen = survey(name)
+        assert (seen.languages, seen.language) == (("de", "en"), ""), name
+        spec = start(seen, Answers(budget=SMALL.budget, purpose="pretrain"))
+        assert "language=" not in spec
+        assert "# Languages: de, en, by their commonest words; of a mix none" in spec
+    spec = start(survey("mix"), Answers(language="de", budget=SMALL.budget))
+    assert 'language="de"' in spec
+
+
 def test_texts_alone_are_embedded_from_one_file_with_a_text_a_line(data: Path) -> None:
     spec = start(survey("text/[[]a]/farm.txt"), Answers(budget=SMALL.budget, purpose="embed"))
     assert 'task = embed("text/[a]/farm.txt")' in spec
@@ -161,12 +228,12 @@ def test_what_is_seen_of_text_and_tables(data: Path) -> None:
     (data / "bare.tsv").write_text("a hen and a duck.\t0.25\nthe pond of that.\t1.5\n")
     bare = survey("bare.tsv")
     assert [each.name for each in bare.columns] == ["0", "1"], "no line of names"
-    label = bare.label_column()
+    label = label_of(bare.columns)
     assert label is not None
     assert label.is_score
     rows = [{"text": "a hen", "kind": "farm"}, {"text": "a reed", "kind": "lake"}] * 3
     (data / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    label = survey("rows.jsonl").label_column()
+    label = label_of(survey("rows.jsonl").columns)
     assert label is not None
     assert label.labels == ("farm", "lake")
 

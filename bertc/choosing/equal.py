@@ -6,7 +6,6 @@ The points of a grid get the same budget, that of the first one or a stated one.
 import math
 from collections.abc import Callable, Sequence
 
-from bertc.choosing.aims import aimed
 from bertc.diagnostics import Diagnostics
 from bertc.estimate import estimate
 from bertc.estimate.units import duration_text, flops_text
@@ -69,7 +68,7 @@ def _equalled(program: Program, first: dict[Equal, float], diagnostics: Diagnost
 def _resolved(program: Program) -> Resolved | None:
     """The program with nothing left open; None if it has mistakes."""
     findings = Diagnostics()
-    finished = complete(aimed(filled_in(program, findings), findings), findings)
+    finished = complete(filled_in(program, findings), findings)
     return None if findings.found else assemble(finished)
 
 

@@ -58,7 +58,7 @@ def sweep(
     goal = goal_of(score, _resolved(first.program))
     text, title = spec_text(spec, overrides), find(spec).title
     folder = out or Path("runs") / title
-    facts = {"spec": text, "score": score, "prune": prune or ""}
+    facts = {"spec": text, "score": goal.name, "prune": prune or ""}
     store = open_store(folder, goal, facts, prune == HALVING)
     task = Search(where, goal, _resolved, text, trials, prune == HALVING, limits)
     with reading_store(folder):

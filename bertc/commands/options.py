@@ -82,6 +82,9 @@ def _quoted(specs: list[str]) -> list[str]:
 
     Two values of one setting are two specs.
     """
+    if specs[0] == "=":
+        value = specs[1] if specs[1:] else "VALUE"
+        raise typer.BadParameter(f'a setting is one word: --set "NAME={value}"')
     lone = [re.fullmatch(r"(\w+)=[^\s=]+", spec) for spec in specs]
     names = {match.group(1) for match in lone if match}
     if len(specs) > 1 and ("=" in specs or len(names) == len(specs)):

@@ -91,10 +91,13 @@ def _launch(command: Sequence[str], resolved: "Resolved", nproc: int, folder: Pa
     """Train in several processes; returns the exit code."""
     from bertc.distributed.launch import launch
     from bertc.host.machine import refuse_too_few_devices
+    from bertc.planning.cores import available_cores
     from bertc.planning.world import World, refuse_too_many
 
     refuse_too_few_devices(resolved.run.device, nproc)
     refuse_too_many(resolved, World(nproc, nproc))
+    if nproc > (cores := available_cores()):
+        say(f"{nproc} processes share {cores} cores: they wait for each other", err=True)
     return launch(command, nproc, folder)
 
 

@@ -164,7 +164,7 @@ def predict(
     if official:
         write_files(predictions.files(), official)
     else:
-        for line in predictions.lines():
+        for line in predictions.lines(file):
             say(line)
     say(predictions.summary(), err=True)
 

@@ -15,7 +15,6 @@ from bertc.ir.changing.growth import (
     Identity,
     Interleave,
     Kept,
-    LowRank,
     Stack,
     Tile,
     Turned,
@@ -107,7 +106,7 @@ def _is_zero_output(name: str, growth: Beginning) -> bool:
             return name.split(".")[-2] in OUTPUTS.values()
         case Stack() | Interleave() | Tile() | FromGenerator():
             return False
-        case Kept() | LowRank() | Turned() | FromLayers() | FromEmbeddings():
+        case Kept() | Turned() | FromLayers() | FromEmbeddings():
             return False
         case unreachable:
             assert_never(unreachable)

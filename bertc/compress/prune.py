@@ -10,7 +10,6 @@ from typing import NamedTuple, get_args
 from bertc.ir.changing.pruning import AXES, NOTHING, Units, number_to_remove, units
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import SharedPart, owners_left
-from bertc.ir.network.table import TokenTable
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 
@@ -81,13 +80,6 @@ def cut_to_layers(resolved: Resolved, left: tuple[int, ...]) -> Resolved:
     return _with_encoder(resolved, with_layers(encoder, left))
 
 
-def with_table(resolved: Resolved, table: TokenTable) -> Resolved:
-    """The program as if every stage trained the last network with another token table."""
-    encoder = resolved.encoder
-    assert isinstance(encoder, Encoder), "the checks allow pruning of transformers alone"
-    return _with_encoder(resolved, encoder.model_copy(update={"table": table}))
-
-
 def _with_encoder(resolved: Resolved, encoder: Encoder) -> Resolved:
     left = {"encoder": encoder, "grow": None, "prune": NOTHING}
     stages = tuple(stage.model_copy(update=left) for stage in resolved.stages)
@@ -139,5 +131,5 @@ def expected(resolved: Resolved) -> Resolved | None:
         if not isinstance(kind, Units) or not isinstance(encoder, Encoder):
             continue
         alike = {layer: [0.0] * number for layer, number in units(encoder, kind.part).items()}
-        removed[kind.part] = chosen_by_score(kind, alike, removed.get(kind.part, {}), kind.amount)
+        removed[kind.part] = chosen_by_score(kind, alike, removed.get(kind.part, {}), kind.share)
     return pruned(resolved, removed) if removed else None

@@ -32,7 +32,8 @@ from bertc.ir.data import Parallel
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
 from bertc.ir.program.taggers import taggers
-from bertc.ir.vocabulary import TokenizerFile
+from bertc.ir.vocabulary import TokenizerFile, Unigram
+from bertc.storage.paths import is_file
 
 AnyData = TextData | TaskData
 """The batches of a stage."""
@@ -63,11 +64,16 @@ class PreparedCorpus:
 
 
 def prepare(
-    resolved: Resolved, cache: Path, progress: Progress, networks: WordNetworks = NO_NETWORKS
+    resolved: Resolved,
+    cache: Path,
+    progress: Progress,
+    networks: WordNetworks = NO_NETWORKS,
+    learned: Path | None = None,
 ) -> PreparedCorpus:
     """Read, tokenise and arrange the data of a program, or open it from the cache.
 
     ``networks`` are asked where examples are copied with changed words, and where text is tagged.
+    ``learned`` is the folder of the vocabulary that a run learned, if there is one.
 
     Raises:
         MissingInputError: a source is not there.
@@ -76,7 +82,7 @@ def prepare(
     """
     texts = dict.fromkeys(text for stage in resolved.stages for _, text in texts_of(stage))
     sources = {text: spooled(open_source(*text), cache, progress) for text in texts}
-    vocabulary = _vocabulary(resolved, sources, cache, progress)
+    vocabulary = _vocabulary(resolved, sources, cache, progress, learned)
     holdout = resolved.run.holdout
     tokenised = {
         text: _tokenised(source, vocabulary, holdout, cache, progress)
@@ -146,11 +152,19 @@ def _spelling(vocabulary: Vocabulary) -> str:
 
 
 def _vocabulary(
-    resolved: Resolved, sources: dict[CorpusText, TextSource], cache: Path, progress: Progress
+    resolved: Resolved,
+    sources: dict[CorpusText, TextSource],
+    cache: Path,
+    progress: Progress,
+    learned: Path | None,
 ) -> Vocabulary:
     node = resolved.vocabulary
     if isinstance(node, TokenizerFile):
         return load_vocabulary(node, rows=resolved.encoder.vocab_size)
+    by_sentencepiece = isinstance(node, Unigram)
+    # Runs made before pieces were learned by sentencepiece go on with the pieces that they have.
+    if by_sentencepiece and learned and is_file(learned / "tokenizer.json"):
+        return load_vocabulary(TokenizerFile(path=str(learned)))
 
     monolingual = _monolingual(sources or _named_sources(resolved))
 
@@ -166,7 +180,8 @@ def _vocabulary(
         return {"size": size}
 
     read = [(language, source.identity) for language, source in monolingual]
-    name = fingerprint(VERSION, node.model_dump(mode="json"), read)
+    trainer = ["sentencepiece"] if by_sentencepiece else []
+    name = fingerprint(VERSION, node.model_dump(mode="json"), read, *trainer)
     folder = cache / "vocabularies" / name
     obtain(folder, make, progress)
     return from_tokenizer(Tokenizer.from_file(str(folder / "tokenizer.json")), str(folder))

@@ -4,7 +4,7 @@ Axes: t terms of the objective, v vocabulary.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -18,17 +18,23 @@ from bertc.host.exact import WITHOUT_FP64, exact, preparing
 from bertc.ir.data import RUNNING
 from bertc.ir.learning.objective import Term
 from bertc.ir.program.stage import Stage
+from bertc.ir.terms.positions import by_kind, shown_figures
 from bertc.nn import Memory, Model
-from bertc.objectives import Inputs, MicroBatch, VocabTensors, corrupt, mask_key, tensors_of
+from bertc.objectives import Inputs, MicroBatch, VocabTensors, tensors_of
+from bertc.objectives.corruption import corrupt, mask_key, with_kinds
 from bertc.step.feed import on_device, split, to_inputs
 from bertc.step.memory import beginning
-from bertc.step.objective import counts, divisors, kinds, remembering, term_weights
+from bertc.step.objective import remembering
 from bertc.tasks.by_class import ByClass
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """Means over the held-out predictions: losses in nats, accuracies as fractions of 1.
+
+    Those of ``mlm`` are of all predicted positions, as training has them; ``mlm_masked`` and the
+    like of one kind alone (``ir.terms.positions``), as far as there are any. ``loss_masked`` is the
+    loss with those of masked positions in place.
 
     ``unigram_loss`` is the cross-entropy of the predicted tokens under the training text's token
     frequencies: the loss of a model that has learned only those. None without language modelling;
@@ -40,6 +46,9 @@ class Evaluation:
     losses: dict[str, float]
     accuracy: dict[str, float]
     examples: int
+    loss_masked: float | None = None
+    positions: dict[str, int] = field(default_factory=dict)
+    """Numbers of predicted positions of each kind."""
     unigram_loss: float | None = None
     unigram_losses: dict[str, float] = field(default_factory=dict)
     base_rate: dict[str, float] = field(default_factory=dict)
@@ -64,27 +73,6 @@ class Evaluation:
         every, sizes = ("loss", "losses", "accuracy"), ("predictions", "characters", "classes")
         items = {n: v for n, v in asdict(self).items() if n not in sizes}.items()
         return {name: value for name, value in items if name in every or value not in (None, {})}
-
-
-def score_lines(evaluation: Evaluation) -> list[str]:
-    """The scores of tasks, one line per part."""
-    same = always_lines(evaluation)
-    return [
-        f"{task} {part}: "
-        + ", ".join(f"{metric} {value:.4f}" for metric, value in values.items())
-        + (f" ({same[task, part]})" if (task, part) in same else "")
-        for task, parts in evaluation.scores.items()
-        for part, values in parts.items()
-    ]
-
-
-def always_lines(evaluation: Evaluation) -> dict[tuple[str, str], str]:
-    """A remark by task and part where all examples got the same answer."""
-    return {
-        (task, part): f"every example got {f'the answer `{said}`' if said else 'no answer'}"
-        for task, parts in evaluation.always.items()
-        for part, said in parts.items()
-    }
 
 
 def unigram_nats(vocabulary: Vocabulary, training_tokens: int, device: torch.device) -> Tensor:
@@ -137,7 +125,8 @@ def evaluate(
         StoppedError: if a stop was requested meanwhile.
     """
     stage = stage.held_out
-    # Per language (5 or 6, t): loss sums, correct, positives, counts, unigram losses, characters.
+    # Per language (5 or 6, c): loss sums, correct, positives, counts, unigram losses, characters;
+    # a column a term, then one for each kind of position.
     totals: dict[str, Tensor] = {}
     memories: dict[str, list[Memory | None]] = {}
     examples, device, prepared = 0, costs[0].device, preparing(costs[0].device)
@@ -147,17 +136,16 @@ def evaluate(
             ranks.stop.check()
             inputs = to_inputs(batch, prepared)
             local = Inputs(*(tensor[ranks.rows(len(batch.lengths))] for tensor in inputs))
-            micro_batch = on_device(corrupt(stage, local, vocab, mask_key(seed)), device)
-            counts_t = counts(stage, [micro_batch])
+            corrupted = corrupt(stage, local, vocab, mask_key(seed))
+            micro_batch = on_device(with_kinds(stage, corrupted, vocab.mask), device)
             # Each of several processes evaluates its rows at once, so that all make as many calls.
             parts = [micro_batch] if ranks.is_distributed else split(micro_batch, microbatch)
             language = named(model.resolved.languages, *batch.languages[0].tolist())
             if language not in memories:
                 rows = (len(part.originals) for part in parts)
                 memories[language] = [beginning(model, stage, n, device) for n in rows]
-            statistics = _scored(objective, parts, memories[language], torch.ones_like(counts_t))
-            guessed = [_guesses(stage, micro_batch, cost_v) for cost_v in costs]
-            sums = torch.stack([*exact(statistics), exact(counts_t), *guessed])
+            statistics = _scored(stage, objective, parts, memories[language])
+            sums = torch.stack([*exact(statistics), *_targets(stage, micro_batch, costs)])
             totals[language] = totals.get(language, 0) + sums
             examples += len(batch.lengths)
     finally:
@@ -168,23 +156,37 @@ def evaluate(
     return _evaluation(stage, dict(zip(totals, every, strict=True)), examples)
 
 
+def _columns(stage: Stage) -> dict[str, Term]:
+    """Terms by name, then those that mask tokens by the name of each kind of position."""
+    masks = [term for term in stage.objective if term.objective.masks]
+    by_name = {term.name: term for term in stage.objective}
+    return by_name | {part: term for term in masks for part in by_kind(term.name)}
+
+
 def _evaluation(stage: Stage, by_language: dict[str, Tensor], examples: int) -> Evaluation:
-    whole = torch.stack(list(by_language.values())).sum(0)
-    losses = _means(stage, whole)
-    weights = dict(zip(kinds(stage), term_weights(stage), strict=True))
+    whole, columns = torch.stack(list(by_language.values())).sum(0), _columns(stage)
+    losses = _means(columns, whole)
     hits, yes, guessed = (
-        dict(zip(kinds(stage), (whole[row] / whole[3].clamp(min=1)).tolist(), strict=True))
+        dict(zip(columns, (whole[row] / whole[3].clamp(min=1)).tolist(), strict=True))
         for row in (1, 2, 4)
     )
-    scored = {term.name: term.objective.scored for term in stage.objective}
-    of_tokens = [scored[name] == "tokens" for name in kinds(stage)]
+    counted = dict(zip(columns, map(round, whole[3].tolist()), strict=True))
+    scored = {name: columns[name].objective.scored for name in losses}
+    each = {name: _means(columns, total) for name, total in sorted(by_language.items())}
+    names = {term.name for term in stage.objective}
+    of_tokens = [n in names and t.objective.scored == "tokens" for n, t in columns.items()]
     predicted = whole[3][of_tokens].sum().item()
-    each = {name: _means(stage, total) for name, total in sorted(by_language.items())}
+
+    def weighted(names: Iterable[str]) -> float:
+        return math.fsum(columns[name].weight * losses[name] for name in names)
+
     return Evaluation(
-        loss=math.fsum(weights[name] * value for name, value in losses.items()),
+        loss=weighted(name for name in losses if name in names),
         losses=losses,
         accuracy={name: hits[name] for name in losses if scored[name] != "likeness"},
         examples=examples,
+        loss_masked=weighted(shown_figures(losses)) if {*shown_figures(losses)} - names else None,
+        positions={name: counted[name] for name in losses if name not in names},
         unigram_loss=whole[4][of_tokens].sum().item() / predicted if predicted else None,
         unigram_losses={name: guessed[name] for name in losses if scored[name] == "tokens"},
         base_rate={n: max(yes[n], 1 - yes[n]) for n in losses if scored[n] == "binary"},
@@ -195,13 +197,12 @@ def _evaluation(stage: Stage, by_language: dict[str, Tensor], examples: int) -> 
 
 
 def _scored(
-    objective: Objective,
-    parts: list[MicroBatch],
-    memories: list[Memory | None],
-    factors_t: Tensor,
+    stage: Stage, objective: Objective, parts: list[MicroBatch], memories: list[Memory | None]
 ) -> Tensor:
-    """Loss sums, correct answers and positives (3, t) of a batch; updates ``memories`` in place."""
-    total = torch.zeros(3, len(factors_t), device=factors_t.device)
+    """Loss sums, correct answers and positives (3, c) of a batch; updates ``memories`` in place."""
+    device = parts[0].originals.device
+    total = torch.zeros(3, len(_columns(stage)), device=device)
+    factors_t = torch.ones(len(stage.objective), device=device)
     for index, part in enumerate(parts):
         _, statistics, memories[index] = objective(remembering(part, memories[index]), factors_t)
         total = total + statistics
@@ -214,20 +215,22 @@ def named(languages: tuple[str, ...], first: int, second: int) -> str:
     return source if first == second else f"{source}-{target}"
 
 
-def _means(stage: Stage, total: Tensor) -> dict[str, float]:
-    """Mean loss of every term that has predictions, from its ``totals``."""
+def _means(columns: Mapping[str, Term], total: Tensor) -> dict[str, float]:
+    """Mean loss of every column that has predictions, from its ``totals``."""
     sums, _, _, counted, *_ = total.tolist()
-    divided_by = divisors(stage, total[3]).tolist()
-    terms = zip(kinds(stage), sums, divided_by, counted, strict=True)
-    return {name: value / part for name, value, part, count in terms if count}
+    return {
+        name: value / max(1, count + term.objective.divisor_extra)
+        for (name, term), value, count in zip(columns.items(), sums, counted, strict=True)
+        if count
+    }
 
 
-def _guesses(stage: Stage, micro_batch: MicroBatch, cost_v: Tensor) -> Tensor:
-    """Summed cost (t,) of the tokens that each term predicts."""
-    return torch.stack([_guess(term, micro_batch, cost_v) for term in stage.objective])
-
-
-def _guess(term: Term, micro_batch: MicroBatch, cost_v: Tensor) -> Tensor:
-    """Summed cost, in nats or characters, of the tokens that a term predicts; else 0."""
-    cost = tensors_of(term.objective).baseline(micro_batch.terms[term.name], cost_v)
-    return cost_v.new_zeros(()) if cost is None else cost
+def _targets(stage: Stage, micro_batch: MicroBatch, costs: Sequence[Tensor]) -> list[Tensor]:
+    """Counts (c,) of predictions, and their summed ``costs``, in nats or characters; else 0."""
+    terms = [(tensors_of(t.objective), micro_batch.terms[n]) for n, t in _columns(stage).items()]
+    sums = [exact(torch.stack([tensors.count(targets) for tensors, targets in terms]))]
+    for cost_v in costs:
+        by_term = [tensors.baseline(targets, cost_v) for tensors, targets in terms]
+        nothing = cost_v.new_zeros(())
+        sums.append(torch.stack([nothing if cost is None else cost for cost in by_term]))
+    return sums

@@ -8,12 +8,14 @@ from pathlib import Path
 import torch
 
 from bertc.data import Vocabulary, vocabulary_of
+from bertc.data.vocab.vocabulary import FAILS
 from bertc.diagnostics import DataError, UsageError
 from bertc.inference.filled import Candidate, Filled, Verdict
 from bertc.interop.loading import load
 from bertc.ir.learning.objective import PRETRAINING, Objective, Pretraining
 from bertc.nn import EncoderInputs, Model
 from bertc.objectives import tensors_of, token_logits
+from bertc.storage.foreign import as_data_error
 
 MASK = "[MASK]"
 """Spelling of the mask in a text, accepted beside the vocabulary's own."""
@@ -169,7 +171,8 @@ def _beginning(vocabulary: Vocabulary, text: str) -> list[int]:
 def _ids(vocabulary: Vocabulary, text: str) -> list[int]:
     tokenizer = vocabulary.tokenizer
     tokenizer.encode_special_tokens = False
-    ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+    with as_data_error(*FAILS):
+        ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
     return ids
 
 

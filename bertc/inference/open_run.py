@@ -73,7 +73,7 @@ def open_run(
             if not lock:
                 kinds = {share.corpus.kind for each in resolved.stages for share in each.data}
                 display.note(f"an imported model names no text; evaluating on {', '.join(kinds)}")
-            corpus = prepare(resolved, where, watched, networks)
+            corpus = prepare(resolved, where, watched, networks, folder.tokenizer)
             if lock and lock.data != corpus.fingerprint:
                 raise DataError(
                     "the text files have changed since this run was trained",

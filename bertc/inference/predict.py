@@ -10,7 +10,7 @@ from typing import Any, assert_never
 
 from bertc.data import Progress, Silent, TaskSet, Vocabulary, encode, vocabulary_of
 from bertc.data.examples.task_sets import notes_on_cuts
-from bertc.data.layouts import read_examples
+from bertc.data.layouts import columns_of, read_examples
 from bertc.data.layouts.example import Example
 from bertc.diagnostics import DataError, UsageError, several
 from bertc.evaluation.device import placed
@@ -39,10 +39,16 @@ class Predicted:
     notes: tuple[str, ...]
     seconds: float
 
-    def lines(self) -> Iterator[str]:
-        """A JSON object per row."""
-        for example, said in zip(self.examples, self.each(), strict=True):
-            yield json.dumps({"id": example.key, **said}, ensure_ascii=False)
+    def lines(self, file: Path) -> Iterator[str]:
+        """A JSON object per row of the file: its columns, and the answer.
+
+        A column that has the name of a part of the answer is ``NAME_in_file``.
+        """
+        columns = columns_of(self.task, file, self.examples)
+        for example, cells, said in zip(self.examples, columns, self.each(), strict=True):
+            answer = {"id": example.key, **said}
+            row = {f"{n}_in_file" if n in said else n: cell for n, cell in cells.items()}
+            yield json.dumps({**row, **answer}, ensure_ascii=False)
 
     def each(self) -> Iterator[dict[str, Any]]:
         """The answer to each row, with probabilities and other details."""

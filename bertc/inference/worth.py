@@ -124,6 +124,8 @@ def _figure(evaluation: Evaluation) -> tuple[str, float]:
         for metrics in parts.values()
     ]
     if not firsts:
+        if evaluation.loss_masked is not None:
+            return "held-out loss, masked", evaluation.loss_masked
         return "held-out loss", evaluation.loss
     names = dict.fromkeys(name for name, _ in firsts)
     return " and ".join(names), sum(value for _, value in firsts) / len(firsts)

@@ -52,7 +52,7 @@ IGNORED = {
 }  # fmt: skip
 """Settings that classes of all families may read, without effect on an import, and why."""
 
-KEPT = frozenset({*TOKENS, *OF_TASKS, *OF_SPANS, "hidden_act", "use_cache"})
+KEPT = frozenset({"architectures", *TOKENS, *OF_TASKS, *OF_SPANS, "hidden_act", "use_cache"})
 """Ignored settings that an export copies: all but those on origin and return format."""
 
 ONLY: Mapping[str, Single] = {

@@ -4,14 +4,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from bertc.diagnostics import DataError, listed
 from bertc.interop.config import as_it_came, hf_config
-from bertc.interop.families.family import Tokens, transformer
+from bertc.interop.families.family import Family, HfClass, Tokens, transformer
 from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.folder import replacing
 from bertc.interop.keys import by_key, keys, part_of, parts_of, prefixed
@@ -26,6 +26,9 @@ from bertc.ir.vocabulary import ByteBpe
 
 BESIDE = "bertc_heads.safetensors"
 """Weights that the folder's class cannot hold, by their bertc names."""
+
+TRANSFORMERS = "5.23.0"
+"""The version of transformers whose layouts are written."""
 
 JOINED = (
     "give its tokenizer the words of a sentence joined by spaces: with is_split_into_words "
@@ -139,9 +142,15 @@ def _with_sentences(
     return replace(written, notes=(*written.notes, note))
 
 
-def _longest_seq(resolved: Resolved) -> int:
-    """Tokens of the longest row that it was trained on."""
-    return max(stage.seq for stage in resolved.stages)
+def save_tokenizer(vocabulary: Tokens, folder: Path, resolved: Resolved) -> None:
+    """Write the tokenizer with what the network reads; segments where it learned of pairs."""
+    encoder = resolved.encoder
+    of_pairs = any(len(task.reads) > 1 and task.examples for task in resolved.stages[-1].tasks)
+    longest = max(stage.seq for stage in resolved.stages)  # that it was trained on
+    segments: Literal["needed", "unread", "as-it-came"] = "needed" if of_pairs else "as-it-came"
+    if encoder.kinds_of_segments < 2:
+        segments = "unread"
+    vocabulary.save(folder, longest, encoder.room, segments)
 
 
 def _turned(resolved: Resolved) -> tuple[str, ...]:
@@ -164,7 +173,7 @@ def _write_own(
     write_tensors(fresh / "model.safetensors", tensors)
     (fresh / "resolved.json").write_text(resolved.model_dump_json(indent=1), encoding="utf-8")
     (fresh / "note.txt").write_text(note + "\n", encoding="utf-8")
-    vocabulary.save(fresh, _longest_seq(resolved), resolved.encoder.room)
+    save_tokenizer(vocabulary, fresh, resolved)
     return Exported(fresh, "bertc", "", (note,))
 
 
@@ -200,11 +209,20 @@ def _write_hf(
     for key, shape in family.unused(encoder).items():
         ready[f"{family.prefix}.{key}"] = torch.zeros(shape)
     write_tensors(fresh / "model.safetensors", ready)
-    config = {**kept, **hf_config(family, encoder, vocabulary, chosen), **as_it_came(kept)}
+    name = _class_that_came(family, chosen, kept, parts_of(held))
+    config = {
+        **kept,
+        **hf_config(family, encoder, vocabulary, chosen),
+        "architectures": [name],
+        "transformers_version": TRANSFORMERS,
+        **as_it_came(kept),
+    }
+    if "summary_type" in chosen.settings:
+        config["summary_type"] = "last" if vocabulary.cls_last else "first"
     (fresh / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     if beside:
         write_tensors(fresh / BESIDE, beside)
-    vocabulary.save(fresh, _longest_seq(resolved), encoder.room)
+    save_tokenizer(vocabulary, fresh, resolved)
     others = ", ".join(sorted(parts_of(beside)))
     notes = [f"{chosen.name} cannot hold {others}: written to {BESIDE}, for bertc alone"]
     notes = notes if beside else []
@@ -214,4 +232,17 @@ def _write_hf(
         notes.append(JOINED)
     plain = family.class_for(frozenset({"pooler"}))
     lacks = plain is not None and plain.parts == {"pooler"} and "pooler" not in parts_of(held)
-    return Exported(fresh, family.model_type, chosen.name, tuple(notes), lacks)
+    return Exported(fresh, family.model_type, name, tuple(notes), lacks)
+
+
+def _class_that_came(
+    family: Family[Any], chosen: HfClass, kept: Mapping[str, Any], parts: frozenset[str]
+) -> str:
+    """The class that a folder came with, if it holds parts of these, else the one chosen."""
+    came = (one.name for one in family.classes if [one.name] == kept.get("architectures"))
+    fits = (one.name for one in family.classes if one.parts <= parts)
+    return (
+        next((name for name in came if name in fits), chosen.name)
+        if (chosen in family.classes)
+        else chosen.name
+    )

@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from bertc.diagnostics import DataError, MissingInputError, listed, several
-from bertc.ir.changing.pruning import Layers, Rank
+from bertc.ir.changing.pruning import Layers
 from bertc.ir.program.resolved import Resolved
 from bertc.storage.json_file import read_json
 from bertc.storage.paths import is_file, is_folder, is_taken
@@ -55,7 +55,7 @@ def read_reached(run: Path, checkpoint: Path) -> Resolved:
         MissingInputError, DataError: as ``read_resolved``.
     """
     resolved = read_resolved(run / RESOLVED)
-    if not any(isinstance(s.prune, Layers | Rank) and s.prune.floor for s in resolved.stages):
+    if not any(isinstance(s.prune, Layers) and s.prune.floor for s in resolved.stages):
         return resolved
     progress = read_json(checkpoint / PROGRESS, MAX_JSON_BYTES)
     held = progress.get("held") if isinstance(progress, dict) else None

@@ -19,8 +19,8 @@ from bertc.ir.program.written import Given, Origin, Program, StageGiven
 from bertc.ir.terms.masking import SpanUnit
 from bertc.ir.vocabulary import TokenizerFile, Vocabulary
 from bertc.storage.paths import is_file
-from bertc.tokenizer_files.classes import FILE_NAMES
-from bertc.tokenizer_files.facts import read_facts
+from bertc.tokenizer_files.by_transformers import FILE_NAMES
+from bertc.tokenizer_files.reading import read_tokenizer
 
 SHORTEST_ROW, LONGEST_ROW, STEPS = 8, 512, 1000
 
@@ -145,5 +145,5 @@ def _vocabulary(family: Family[Any], size: int, folder: Path, tokenizer: Path) -
         return family.vocabulary(size=size)
     lower = True
     with suppress(BertcError):  # weights are read even if the vocabulary is refused
-        lower = read_facts(folder).lower
+        lower = read_tokenizer(folder).lower
     return TokenizerFile(path=str(tokenizer), lower=lower, size=size)

@@ -1,13 +1,15 @@
 """The task of a Hugging Face folder, from its ``config.json``."""
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from bertc.diagnostics import DataError
+from bertc.data.vocab.existing import vocabulary_of
+from bertc.diagnostics import BertcError, DataError
 from bertc.interop.config import MAX_BYTES
 from bertc.interop.families.config import HfConfig
 from bertc.interop.families.family import Family, HfClass, TaskClass, TaskHeads
@@ -126,7 +128,8 @@ def read_task(
             raise _NoTask(SUMMED, getattr(config, SUMMED))
         for name, value in found.summary(pooled).items():
             default = {**SUMMARY, **heads.summary}.get(name)
-            if (given.get(name, default) or None) != (value or None):
+            unlike = (given.get(name, default) or None) != (value or None)
+            if unlike and not (name == "summary_type" and given.get(name) == _cls(path.parent)):
                 raise _NoTask(name, given.get(name, default))
         task = _task(found, told, _dropout(found, heads, config, told))
     except _NoTask as error:
@@ -134,6 +137,13 @@ def read_task(
         several = " (several labels at once are not there yet)" if said == SEVERAL else ""
         return LeftHead(found.name, f"{setting} = {shown(said)}{several}")
     return TaskOfFolder(task, found.holding(task.title, pooled), found.always)
+
+
+def _cls(folder: Path) -> str:
+    """The place of [CLS] in rows of a folder's tokenizer, first or last; empty if unknown."""
+    with suppress(BertcError):
+        return "last" if vocabulary_of(folder, 0).cls_last else "first"
+    return ""
 
 
 def _dropout(found: TaskClass, heads: TaskHeads, config: HfConfig, told: _HfTask) -> float:

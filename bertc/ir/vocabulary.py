@@ -91,7 +91,7 @@ class Bytes(Node):
 class TokenizerFile(Node):
     """An existing vocabulary: a folder of a tokenizer's files, or one of them.
 
-    The files are ``tokenizer.json``, ``vocab.txt``, ``spiece.model``, or ``vocab.json`` with
+    The files are ``tokenizer.json``, ``vocab.txt``, a SentencePiece model, or ``vocab.json`` with
     ``merges.txt``. ``lower=false`` keeps capitals if the files do not say. ``size`` 0 means the
     number of tokens in the file, which a pass fills in.
     """

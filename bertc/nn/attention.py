@@ -88,7 +88,7 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
     ) -> ContentContext:
         """The mask, in the form that the fastest kernel takes, and angles or distances."""
         windowed = kind.reach is not None
-        related = related_by(self.positions, self.head_dim, windowed, inputs)
+        related = related_by(self.positions, self.head_dim, windowed, inputs, shared)
         if isinstance(related, Distances) and not windowed:
             return ContentContext(mask_of(inputs, self.causal), related)
         # The kernel for packed sequences has no dropout and no biases.

@@ -4,6 +4,7 @@ Axes: b batch, s sequence, e embedding, l positions or distances, q queries, k k
 n heads, d head_dim, p pairs of numbers of a head.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, assert_never, cast
 
 import torch
@@ -13,9 +14,10 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 from bertc.ir.network.positions import AlibiPositions as AlibiNode
+from bertc.ir.network.positions import BucketedPositions as BucketedNode
 from bertc.ir.network.positions import LearnedPositions as LearnedNode
 from bertc.ir.network.positions import NoPositions as NoneNode
-from bertc.ir.network.positions import Positions
+from bertc.ir.network.positions import Positions, TablePositions
 from bertc.ir.network.positions import RotaryPositions as RotaryNode
 from bertc.ir.network.positions import SinusoidalPositions as SinusoidalNode
 from bertc.native import Kernels, kernels_for
@@ -27,7 +29,7 @@ from bertc.nn.weights import Embedding, Table
 class LearnedPositions(Embedding):
     """Rows of a table, starting at ``offset``."""
 
-    def __init__(self, table: Table, name: str, node: LearnedNode) -> None:
+    def __init__(self, table: Table, name: str, node: TablePositions) -> None:
         super().__init__(table, name)
         self.offset = node.offset
 
@@ -55,7 +57,7 @@ def build_positions(
 ) -> LearnedPositions | SinusoidalPositions | None:
     """Build the positions of this name by their kind; None if embeddings have none."""
     match node:
-        case LearnedNode():
+        case LearnedNode() | BucketedNode():
             return LearnedPositions(table, name, node)
         case SinusoidalNode():
             return SinusoidalPositions()
@@ -141,11 +143,13 @@ class _Turned(torch.autograd.Function):
 class Distances(NamedTuple):
     """Positions of queries and keys, of whose distance each head takes a multiple off its scores.
 
-    Press et al. 2022, section 3.
+    Press et al. 2022, section 3. With ``biases``, by distance from the farthest key ahead to the
+    farthest behind, it adds its own instead.
     """
 
     queries: Int[torch.Tensor, "#b q"]
     keys: Int[torch.Tensor, "#b k"]
+    biases: Float[torch.Tensor, "l n"] | None = None
 
     def select_queries(self, inputs: EncoderInputs) -> "Distances":
         """The same of the output positions."""
@@ -161,19 +165,29 @@ class Distances(NamedTuple):
             apart_bnqk = mask.queries(own_bs11) - mask.keys(own_bs11).mT
         else:
             apart_bnqk = (self.queries[:, :, None] - self.keys[:, None, :])[:, None]
-        far_bnqk = apart_bnqk.abs().float()
-        scores_bnqk = far_bnqk * -slopes(heads, far_bnqk)[:, None, None]
+        if self.biases is None:
+            far_bnqk = apart_bnqk.abs().float()
+            scores_bnqk = far_bnqk * -slopes(heads, far_bnqk)[:, None, None]
+        else:
+            farthest = len(self.biases) // 2
+            row_bqk = apart_bnqk[:, 0].clamp(-farthest, farthest) + farthest
+            scores_bnqk = F.embedding(row_bqk, self.biases).movedim(3, 1)
         if mask.allowed is not None:
             scores_bnqk = scores_bnqk.masked_fill(~mask.allowed, -torch.inf)
         return mask._replace(allowed=scores_bnqk.to(dtype))
 
 
 def related_by(
-    node: Positions, width: int, windowed: bool, inputs: EncoderInputs
+    node: Positions,
+    width: int,
+    windowed: bool,
+    inputs: EncoderInputs,
+    shared: Mapping[str, torch.Tensor],
 ) -> Rotation | Distances | None:
     """The turns or distances that attention with heads of ``width`` reads; None if neither.
 
-    ``windowed``: of layers in which queries attend to near keys only.
+    ``windowed``: of layers in which queries attend to near keys only. ``shared``: weights that all
+    layers use.
     """
     if not node.in_attention:
         return None
@@ -189,6 +203,10 @@ def related_by(
             return Rotation(queries, keys, node.pairs == "interleaved")
         case AlibiNode():
             return Distances(at_bq, at_bs)
+        case BucketedNode(distance=far):
+            rows = torch.tensor([node.row_of(n) for n in range(-far, far + 1)], device=at_bs.device)
+            biases_ln = F.embedding(rows, shared["relative.distance.weight"])
+            return Distances(at_bq, at_bs, biases_ln)
         case LearnedNode() | SinusoidalNode() | NoneNode():
             return None
         case _:

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Int, Shaped
 
 from bertc.ir import address
 from bertc.ir.program.stage import Stage
+from bertc.ir.terms.positions import by_kind
 from bertc.nn import EncoderInputs, restarting_positions
 from bertc.objectives.mlm import mask_tokens
 from bertc.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
@@ -45,6 +46,24 @@ def corrupt(stage: Stage, inputs: Inputs, vocab: VocabTensors, key: int) -> Micr
         original = reading._replace(token_ids=inputs.token_ids)
         batch = batch._replace(reading=original, masked=reading)
     return with_output_positions(stage, batch)
+
+
+def with_kinds(stage: Stage, batch: MicroBatch, mask: int) -> MicroBatch:
+    """The same with the predictions of masked tokens by kind too; ``mask`` is the id of [MASK].
+
+    A random token may be [MASK], which is another token where nothing is masked otherwise.
+    """
+    token_ids_bs, terms = (batch.masked or batch.reading).token_ids, dict(batch.terms)
+    for term in stage.objective:
+        if masks := term.objective.masks:
+            own: Predictions = terms[term.name]
+            inputs_bk = token_ids_bs.gather(1, own.positions)
+            masked_bk = (inputs_bk == mask) & bool(masks.replace.mask)
+            same_bk = ~masked_bk & (inputs_bk == own.targets)
+            kinds = (masked_bk, ~masked_bk & ~same_bk, same_bk)
+            for name, of_bk in zip(by_kind(term.name), kinds, strict=True):
+                terms[name] = own._replace(weights=own.weights * of_bk)
+    return batch._replace(terms=terms)
 
 
 def with_guesses(

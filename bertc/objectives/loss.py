@@ -30,7 +30,7 @@ class Losses:
         self._others = joined(others) if network.role == "sampled" else ()
 
     def __call__(self, batch: MicroBatch, outputs: Outputs) -> dict[str, TermLoss]:
-        """The loss of every term by name, before weighting.
+        """The loss of every term by name, before weighting, then of predictions of one kind.
 
         The network's last states (b, s or k, h) are at all positions or at the output positions. A
         sampled network also returns its guesses, even without training.
@@ -47,12 +47,16 @@ class Losses:
                 predicted[one.scores] = one.tensors.score(
                     read, own, batch, head, self._network, chances
                 )
-        return {
+        found = {
             one.name: one.tensors.loss(predicted[one.scores], batch.terms[one.name])
             if one.name in batch.terms
             else nothing(self._heads[one.head], outputs.last)
             for one in self._learned
         }
+        for one in self._learned:
+            for name in batch.named([one.name])[1:]:
+                found[name] = one.tensors.loss(predicted[one.scores], batch.terms[name])
+        return found
 
     def _chances(self, batch: MicroBatch) -> torch.Tensor | None:
         for one in self._others:

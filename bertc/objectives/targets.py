@@ -4,6 +4,7 @@ Axes: b rows, s positions of a row, m examples of a row, k predictions of a row,
 holds one example, or several if rows are packed.
 """
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple, assert_never
 
 import torch
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 
 from bertc.ir.program.network import Network
+from bertc.ir.terms.positions import by_kind
 from bertc.nn import EncoderInputs
 
 
@@ -136,7 +138,8 @@ class MicroBatch(NamedTuple):
 
     ``reading`` holds the corrupted token ids. A sampled network has its own inputs in ``masked``;
     ``reading`` then holds the originals until the guesses are there. ``terms`` maps each term's
-    name to its targets; a batch of tasks has those of one task. Frozen networks read the inputs of
+    name to its targets; a batch of tasks has those of one task, one for an evaluation also those
+    of each kind of masked position (``with_kinds``). Frozen networks read the inputs of
     the main one and compute states at ``frozen_positions`` and, of a mask decoder, at
     ``frozen_decoded``, or at all; ``taught`` maps a term's name to what each of them hands to it.
     ``whole`` is there if a term compares its examples with those of other micro-batches.
@@ -185,6 +188,11 @@ class MicroBatch(NamedTuple):
                 return self._replace(frozen_positions=asked_bo, frozen_decoded=decoded_bm)
             case unreachable:
                 assert_never(unreachable)
+
+    def named(self, names: Iterable[str]) -> list[str]:
+        """Names of terms, then those of their predictions of one kind if they are there apart."""
+        names = [*names]
+        return names + [part for name in names for part in by_kind(name) if part in self.terms]
 
     def with_lessons(self, found: dict[str, Lesson]) -> "MicroBatch":
         """The same with what one more frozen network hands to each term."""

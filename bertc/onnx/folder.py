@@ -13,6 +13,7 @@ from bertc.data.vocab.template import template_of
 from bertc.diagnostics import UsageError
 from bertc.estimate.units import bytes_text
 from bertc.host.display import choose
+from bertc.interop.exporting import save_tokenizer
 from bertc.interop.folder import replacing
 from bertc.interop.loading import load
 from bertc.onnx.graph import Graph, Output, graph_of, left_out, refuse_unsayable
@@ -117,9 +118,7 @@ def _file(to: Path) -> Path:
 
 def _write(path: Path, graph: Graph, words: Vocabulary, checked: Check, files: Files) -> None:
     with replacing(path.parent) as fresh:
-        resolved = graph.model.resolved
-        longest = max(stage.seq for stage in resolved.stages)
-        words.save(fresh, longest, resolved.encoder.room)
+        save_tokenizer(words, fresh, graph.model.resolved)
         described = json.dumps(_described(graph, words, checked), indent=1, ensure_ascii=False)
         (fresh / DESCRIPTION).write_text(described + "\n", encoding="utf-8")
         for name, content in files.items():

@@ -1,7 +1,7 @@
 """From a complete, checked program to a ``Resolved``."""
 
-from bertc.ir.changing.growth import FromRun, Kept, LowRank, NetworkChange, Turned
-from bertc.ir.changing.pruning import Layers, Rank
+from bertc.ir.changing.growth import FromRun, Kept, NetworkChange, Turned
+from bertc.ir.changing.pruning import Layers
 from bertc.ir.data import FULL, PAIRED
 from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.objective import Term
@@ -226,10 +226,8 @@ def _reading(terms: tuple[Term, ...], stage: StageSettings) -> tuple[Term, ...]:
 
 def _change(stage: StageSettings) -> NetworkChange:
     """The way in which the network of a stage comes from the one before."""
-    if isinstance(stage.prune, Layers) and not stage.prune.open:
+    if isinstance(stage.prune, Layers):
         return Kept(layers=stage.prune.kept)
-    if isinstance(stage.prune, Rank):
-        return LowRank()
     return stage.grow
 
 

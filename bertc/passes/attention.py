@@ -86,15 +86,16 @@ def _heads_share_keys(
 
 
 def _ranges_left(program: Complete, diagnostics: Diagnostics) -> None:
-    if (problem := program.attention.distance_problem) is None:
-        return
-    reason, least = problem
-    diagnostics.error(
-        "E350",
-        reason,
-        program.span("attention"),
-        **argument("attention", program.origins["attention"], "distance", str(least)),
-    )
+    for setting, node in (("attention", program.attention), ("positions", program.positions)):
+        if (problem := node.distance_problem) is None:
+            continue
+        reason, least = problem
+        diagnostics.error(
+            "E350",
+            reason,
+            program.span(setting),
+            **argument(setting, program.origins[setting], "distance", str(least)),
+        )
 
 
 def _layers_there(program: Complete, diagnostics: Diagnostics) -> None:

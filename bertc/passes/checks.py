@@ -75,7 +75,19 @@ def _each(value: int | tuple[int, ...]) -> tuple[int, ...]:
 def _biases_fit(program: Complete, diagnostics: Diagnostics) -> None:
     """Check that biases shared by all layers fit the query width of each."""
     attention, written = program.attention, program.origins["attention"]
-    if attention.ties_biases and len(set(_each(program.heads))) > 1:
+    if len(set(_each(program.heads))) == 1:
+        return
+    if program.positions.ties_biases:
+        diagnostics.error(
+            "E223",
+            f"layers differ in heads, but positions = {program.positions.kind} shares its biases "
+            "between all layers",
+            program.span("heads"),
+            notes=note("positions are set here", program.span("positions")),
+            help="positions=alibi",
+            fix=fix(program.origins["positions"], "positions=alibi"),
+        )
+    if attention.ties_biases:
         diagnostics.error(
             "E223",
             f"layers differ in heads, but attention = {attention.kind} shares its biases between "

@@ -1,6 +1,6 @@
 """Merging of the base that a spec extends, and precedence of ``--set``."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bertc.diagnostics import Diagnostics
@@ -23,7 +23,8 @@ def extends(program: Program, diagnostics: Diagnostics) -> Program:
     ``extends bert-base  layers=6`` becomes ``layers=6 hidden=768 ...``. Settings outside stages
     also override the base's stages, and ``--set`` overrides every stage: ``extends bert-base
     seq=64`` has two stages with rows of 64 tokens. ``steps`` is the length of the run: ``extends
-    bert-base  steps=1000`` has stages of 900 and 100 steps, in the base's ratio of 9 : 1.
+    bert-base  steps=1000`` has stages of 900 and 100 steps, in the base's ratio of 9 : 1. So it is
+    outside the program's own stages, if all of them have steps.
 
     A task takes the network of a base that learns from text, and not how that is trained: ``extends
     roberta-base  task=...`` has no batches of 8,192 rows and no 500,000 steps.
@@ -37,12 +38,15 @@ def extends(program: Program, diagnostics: Diagnostics) -> Program:
     if base is not None and _learns_task(program.settings) and _learns_text(base):
         base = _network_of(base)
     inherited = {} if base is None else _from(base)
+    if program.stages and _have_steps(program.stages):
+        inherited.pop("steps", None)  # it was the length of other stages
     written = {
         name: given.instead_of(inherited[name]) if name in inherited else given
         for name, given in program.settings.items()
     }
     settings = {**inherited, **written}
-    stages = _overruled(program.stages, settings, from_command_line)
+    whole = {"steps": program.settings["steps"]} if _lasts(program) else {}
+    stages = _overruled(program.stages, settings, {**whole, **from_command_line})
     if base is None:
         return replace(program, stages=stages)
     stages = stages or _overruled(base.stages, base.settings, program.settings)
@@ -114,13 +118,22 @@ def _overruled(
     ``run`` are the settings of the run that the stages belong to.
     """
     overruled = set(settings)
-    if "steps" in settings and all("steps" in stage.settings for stage in stages):
+    if "steps" in settings and _have_steps(stages):
         stages = _shared_out(stages, run, settings["steps"])
         overruled -= {"steps"}
     return tuple(
         replace(stage, settings={n: g for n, g in stage.settings.items() if n not in overruled})
         for stage in stages
     )
+
+
+def _lasts(program: Program) -> bool:
+    """True if the program says how long it lasts in all, and its stages how much each of that."""
+    return "steps" in program.settings and _have_steps(program.stages)
+
+
+def _have_steps(stages: Sequence[StageGiven]) -> bool:
+    return all("steps" in stage.settings for stage in stages)
 
 
 def _shared_out(
@@ -131,9 +144,9 @@ def _shared_out(
     amount = whole.tokens if in_tokens else whole
     before = shares(stages, run, in_tokens)
     first, reached, shared = 0, 0, []
-    for stage, share in zip(stages, before, strict=True):
+    for following, stage, share in zip(range(len(stages) - 1, -1, -1), stages, before, strict=True):
         reached += share
-        end = max(first + 1, round(amount * reached / sum(before)))
+        end = max(first + 1, min(amount - following, round(amount * reached / sum(before))))
         part = Tokens(tokens=end - first) if in_tokens else end - first
         settings = {**stage.settings, "steps": Given(part, steps.origin)}
         shared.append(replace(stage, settings=settings))

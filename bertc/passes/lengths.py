@@ -46,6 +46,10 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
     if not program.stages:
         return replace(program, settings={**whole, **blocks[0].settings})
     of_tokens = {n: given for n, given in counted.items() if _in_tokens(whole[n].value)}
+    if all("steps" in block.settings for block in blocks):
+        total = sum(block.settings["steps"].value for block in blocks)
+        if total != whole["steps"].value:
+            of_tokens["steps"] = Given(total, Origin("default", source="the sum of its stages"))
     return replace(program, settings={**whole, **of_tokens}, stages=blocks)
 
 

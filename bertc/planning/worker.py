@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import IO, Any, cast
 
-from bertc.diagnostics import MachineError
+from bertc.diagnostics import BertcError, MachineError
 
 
 class Worker:
@@ -42,12 +42,16 @@ class Worker:
 
         Raises:
             MachineError: the process was killed, as systems short of memory do.
+            BertcError: the job raised it.
         """
         self._send(argument)
         try:
-            return pickle.load(self._results)
+            result = pickle.load(self._results)
         except (EOFError, pickle.UnpicklingError):
             raise self._ended() from None
+        if isinstance(result, BertcError):
+            raise result
+        return result
 
     def end(self) -> None:
         """End the process, whatever it does."""
@@ -88,7 +92,11 @@ def serve() -> None:
         except EOFError:
             return
         try:
-            pickle.dump(work(argument), results, pickle.HIGHEST_PROTOCOL)
+            try:
+                result = work(argument)
+            except BertcError as error:
+                result = error
+            pickle.dump(result, results, pickle.HIGHEST_PROTOCOL)
             results.flush()
         except BrokenPipeError:  # the parent was killed
             os._exit(1)

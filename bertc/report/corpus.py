@@ -32,7 +32,7 @@ def corpus_section(resolved: Resolved, run: Path, cache: Path) -> Sequence[Conte
         DataError: if they cannot be read, or there is nothing.
     """
     body: list[Content | Picture] = []
-    if corpus := prepared_text(resolved, cache):
+    if corpus := prepared_text(resolved, run, cache):
         body += _of_text(corpus)
     stage = resolved.stages[-1]
     for task in stage.tasks:

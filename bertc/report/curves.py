@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bertc.diagnostics import DataError
+from bertc.ir.learning.objective import titled
+from bertc.ir.terms.positions import shown_figures
 from bertc.report.axes import Axis, axes, marks
 from bertc.report.markup import Content, element, in_picture, note_below
 from bertc.report.page import Picture
@@ -42,20 +44,23 @@ class Panel:
 
 def panels(names: Sequence[str]) -> list[Panel]:
     """The pictures of figures by name (``runs.figures.values_of``), those there are."""
+    there = shown_figures(names)
 
     def named(*beginnings: str, parts: int) -> tuple[str, ...]:
-        return tuple(n for n in names if n.startswith(beginnings) and n.count("/") == parts - 1)
+        return tuple(n for n in there if n.startswith(beginnings) and n.count("/") == parts - 1)
 
     tasks = dict.fromkeys("/".join(n.split("/")[:2]) for n in names if n.count("/") == 3)
-    of_languages = tuple(
-        n for n in named("eval/", parts=3) if not n.startswith(("eval/loss/", "eval/accuracy/"))
-    )
+    of_languages = tuple(n for n in named("eval/", parts=3) if not n.startswith(OF_TERMS))
     terms = named("train/loss/", "eval/loss/", parts=3)
+    masked = "eval/loss_masked" in there
+    if len(terms) > 2 or masked:
+        terms += named(GUESS, parts=3)
+    loss = "Loss, all predicted positions" if masked else "Loss"
     found = [
-        Panel("Loss", tuple(n for n in names if n in LOSSES), scales=True),
+        Panel("Loss of each objective", terms if len(terms) > 2 else (), scales=True),
+        Panel(loss, tuple(n for n in names if n in LOSSES), scales=True),
         *(Panel(f"Scores of {t.partition('/')[2]}", named(f"{t}/", parts=4)) for t in tasks),
         Panel("Accuracy", named("train/accuracy/", "eval/accuracy/", parts=3)),
-        Panel("Loss of each objective", terms if len(terms) > 2 else (), scales=True),
         Panel("Loss by language", of_languages, scales=True),
         Panel("Learning rate", tuple(n for n in names if n == "train/lr"), scales=True),
         Panel("Gradient norm", tuple(n for n in names if n == "train/grad_norm"), scales=True),
@@ -68,7 +73,9 @@ def panels(names: Sequence[str]) -> list[Panel]:
     return [panel for panel in found if panel.names]
 
 
-LOSSES = ("train/loss", "eval/loss", "eval/unigram_loss")
+GUESS = "eval/unigram_loss"
+LOSSES = ("train/loss", "eval/loss", GUESS)
+OF_TERMS = ("eval/loss/", "eval/accuracy/", GUESS)
 
 
 def curves_section(
@@ -185,7 +192,8 @@ def _lines(
     for nth, name in enumerate(panel.names):
         points = [point for point in run.curves.points if name in point.values]
         # Guessing by frequency has nearly the same loss in all runs, far below that of young ones.
-        if not points or not alone and name.endswith("unigram_loss"):
+        guess = name.startswith(GUESS)
+        if not points or not alone and guess:
             continue
         values = [point.values[name] for point in points]
         kept = thinned([point.step for point in points], values, most).tolist()
@@ -195,7 +203,7 @@ def _lines(
             names=[(in_picture(run.name), len(kept) + 1)],
             colour=nth if alone else run.colour,
             nth=nth,
-            dotted=name.endswith("unigram_loss") or both and not alone and name.startswith("train"),
+            dotted=guess or both and not alone and name.startswith("train"),
             along={axis.title: rounded([axis.place(points[at]) for at in kept]) for axis in along},
             raw=rounded([values[at] for at in kept]),
             smooth=rounded([means[at] for at in kept]),
@@ -248,11 +256,11 @@ def _trace(line: _Line, along: Axis, many: bool) -> Any:
 def _short(name: str) -> str:
     """A figure's name in words: "training, mlm", "held out", "dev accuracy"."""
     kind, *rest = name.split("/")
-    if rest == ["unigram_loss"]:
-        return "by token frequency"
+    if name.startswith(GUESS):
+        return ", ".join(["by token frequency", *map(titled, rest[1:])])
     if len(rest) == 3:  # a task's part and metric
         return " ".join(rest[1:])
     if len(rest) == 1 and rest[0] != "loss":
         return rest[0].replace("_", " ")
-    words = [each for each in rest if each not in ("loss", "accuracy")]
+    words = [titled(each) for each in rest if each not in ("loss", "accuracy")]
     return ", ".join(["training" if kind == "train" else "held out", *words])

@@ -50,7 +50,7 @@ def examples_section(
         return [
             part for task in stage.tasks for part in _of_task(model, stage, task, vocabulary, count)
         ]
-    return _of_text(model, resolved, vocabulary, cache, count)
+    return _of_text(model, resolved, run, vocabulary, cache, count)
 
 
 def first_text(resolved: Resolved, run: Path, cache: Path) -> tuple[str, str]:
@@ -66,7 +66,7 @@ def first_text(resolved: Resolved, run: Path, cache: Path) -> tuple[str, str]:
             texts = list(_texts(example))
             return texts[0], texts[1] if len(texts) > 1 else ""
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
-    if corpus := prepared_text(resolved, cache):
+    if corpus := prepared_text(resolved, run, cache):
         for text in corpus.texts:
             for ids in sentences(text.heldout, MOST_ASKED):
                 if len(ids) >= SHORTEST:
@@ -75,9 +75,9 @@ def first_text(resolved: Resolved, run: Path, cache: Path) -> tuple[str, str]:
 
 
 def _of_text(
-    model: Model, resolved: Resolved, vocabulary: Vocabulary, cache: Path, count: int
+    model: Model, resolved: Resolved, run: Path, vocabulary: Vocabulary, cache: Path, count: int
 ) -> Sequence[Content]:
-    corpus = prepared_text(resolved, cache)
+    corpus = prepared_text(resolved, run, cache)
     assert corpus is not None, "its stages are of text"
     read = (ids for text in corpus.texts for ids in sentences(text.heldout, 40 * count))
     asked = (each for ids in read if (each := _masked(ids, vocabulary, _ends(resolved))))

@@ -12,6 +12,7 @@ from bertc.diagnostics import MissingInputError
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TextStage
 from bertc.ir.program.taggers import taggers
+from bertc.passes.vocabulary import tokenizer_folder
 
 SENTENCES = 50_000
 """Sentences of each text that are looked at, at most."""
@@ -36,8 +37,10 @@ class _NothingNew:
         """Ignore it."""
 
 
-def prepared_text(resolved: Resolved, cache: Path) -> PreparedCorpus | None:
+def prepared_text(resolved: Resolved, run: Path, cache: Path) -> PreparedCorpus | None:
     """The text of a run from the cache; None for a run on tasks alone.
+
+    ``run`` is its folder, whose vocabulary it was read by.
 
     Raises:
         MissingInputError: if it is not there as prepared.
@@ -51,7 +54,8 @@ def prepared_text(resolved: Resolved, cache: Path) -> PreparedCorpus | None:
         from bertc.evaluation.word_networks import TrainedNetworks
 
         networks = TrainedNetworks(resolved.run.device)  # knows the digests of taggers
-    return prepare(resolved.model_copy(update={"stages": stages}), cache, _NothingNew(), networks)
+    on_text = resolved.model_copy(update={"stages": stages})
+    return prepare(on_text, cache, _NothingNew(), networks, tokenizer_folder(run))
 
 
 def sentences(tokens: Tokens, most: int) -> Iterator[list[int]]:

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from bertc.ir.learning.objective import titled
 from bertc.runs.groups import Group, Summary, grouped
 from bertc.runs.plot import save
 from bertc.runs.results import Run, Score, Seen, find_runs
@@ -180,7 +181,7 @@ def results(folders: Sequence[Path]) -> Results:
 def heading(score: Score) -> str:
     """The heading of a score's column."""
     if len(score) == 1:
-        return f"{score[0]}\nheld-out loss"
+        return f"{titled(score[0])}\nheld-out loss"
     task, part, metric = score
     return f"{task} {part}\n{metric}"
 

@@ -29,7 +29,7 @@ def values_of(line: metrics.Line) -> Values:
     """The figures of a line by flat names, as trackers and pictures have them.
 
     ``train/loss``, ``train/loss/mlm``, ``train/grad_norm``, ``train/lr``; ``eval/loss``,
-    ``eval/accuracy/mlm``, ``eval/sst2/dev/accuracy``, ``eval/de/mlm``.
+    ``eval/accuracy/mlm_masked``, ``eval/sst2/dev/accuracy``, ``eval/de/mlm``.
     """
     kind = line["kind"]
     values: Values = {f"{kind}/loss": line["loss"]}
@@ -41,8 +41,12 @@ def values_of(line: metrics.Line) -> Values:
         values[f"{kind}/loss/{name}"] = value
     for name, value in line.get("accuracy", {}).items():
         values[f"{kind}/accuracy/{name}"] = value
+    if "loss_masked" in line:
+        values[f"{kind}/loss_masked"] = line["loss_masked"]
     if "unigram_loss" in line:
         values[f"{kind}/unigram_loss"] = line["unigram_loss"]
+    for name, value in line.get("unigram_losses", {}).items():
+        values[f"{kind}/unigram_loss/{name}"] = value
     for language, figures in line.get("languages", {}).items():
         values |= {f"{kind}/{language}/{name}": value for name, value in figures.items()}
     for task, parts in line.get("scores", {}).items():

@@ -25,7 +25,10 @@ class Ended(TypedDict):
 
 
 class Line(TypedDict, total=False):
-    """A line of means over training steps, or of an evaluation (see ``evaluation.Evaluation``)."""
+    """A line of means over training steps, or of an evaluation (see ``evaluation.Evaluation``).
+
+    Evaluations of older runs have ``mlm`` of all predicted positions, and no ``mlm_masked``.
+    """
 
     __pydantic_config__ = FINITE  # type: ignore[misc]
 
@@ -40,6 +43,8 @@ class Line(TypedDict, total=False):
     lr: float
     accuracy: dict[str, float]
     examples: Count
+    loss_masked: float
+    positions: dict[str, Count]
     unigram_loss: float
     unigram_losses: dict[str, float]
     base_rate: dict[str, float]

@@ -7,6 +7,8 @@ from typing import Any
 
 from bertc.diagnostics import UsageError
 from bertc.estimate.latency.table import Point
+from bertc.ir.learning.objective import titled
+from bertc.ir.terms.positions import of_all_positions, shown_figure
 from bertc.runs.metrics import Line
 from bertc.storage import durable
 
@@ -28,20 +30,19 @@ def plot(lines: list[Line], path: Path) -> None:
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
     names = dict.fromkeys(name for line in lines for name in line["losses"])
-    for index, name in enumerate(names):
-        for kind, style, label in (("train", "-", "training"), ("eval", "o--", "held out")):
-            points = [
-                (line["step"], line["losses"][name])
-                for line in lines
-                if line["kind"] == kind and name in line["losses"]
-            ]
+    for index, term in enumerate(of_all_positions(names)):
+        held_out = shown_figure(term, names)
+        for kind, name, figures, style, label in (
+            ("train", term, "losses", "-", "training"),
+            ("eval", held_out, "losses", "o--", "held out"),
+            ("eval", held_out, "unigram_losses", ":", "unigram frequencies"),
+        ):
+            there: list[Any] = [line for line in lines if line["kind"] == kind]
+            there = [line for line in there if name in line.get(figures, {})]
+            points = [(line["step"], line[figures][name]) for line in there]
             if points:
-                axes.plot(
-                    *zip(*points, strict=True), style, color=f"C{index}", label=f"{name}, {label}"
-                )
-    unigram = [(line["step"], line["unigram_loss"]) for line in lines if "unigram_loss" in line]
-    if unigram:
-        axes.plot(*zip(*unigram, strict=True), ":", color="grey", label="unigram frequencies")
+                title = f"{titled(name)}, {label}"
+                axes.plot(*zip(*points, strict=True), style, color=f"C{index}", label=title)
     axes.set(xlabel="step", ylabel="loss (nats)")
     axes.grid(alpha=0.3)
     if axes.lines:

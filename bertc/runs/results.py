@@ -8,15 +8,20 @@ from statistics import fmean
 
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.interop.folders import read_network
+from bertc.ir.learning.objective import titled
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
+from bertc.ir.terms.positions import shown_figures
 from bertc.runs import metrics
 from bertc.runs.folder import RunFolder
 from bertc.storage.paths import check_path, is_file, is_folder, is_taken, real_path
 
 Score = tuple[str, ...]
-"""The name of a column: task, part and metric; or an objective, for its held-out loss."""
+"""The name of a column: task, part and metric; or an objective, for its held-out loss.
+
+Of masked language modelling it says of which positions (``ir.terms.positions``).
+"""
 Scores = Mapping[str, Mapping[str, Mapping[str, float]]]
 """Values by task, part and metric."""
 
@@ -64,7 +69,8 @@ class Run:
         scored = {score[0] for score in seen.values}
         tasks = [task for task in self.resolved.stages[-1].tasks if task.title in scored]
         if not tasks or len(next(iter(seen.values))) == 1:
-            return "held-out loss", -seen.rank
+            of = dict.fromkeys(titled(name).partition(", ")[2] for (name,) in seen.values)
+            return ", ".join(filter(None, ("held-out loss", *of))), -seen.rank
         return " + ".join(f"{task.title} {task.metrics[0]}" for task in tasks), seen.rank
 
 
@@ -144,7 +150,9 @@ def run_of(folder: RunFolder, resolved: Resolved, lines: Sequence[metrics.Line])
         DataError: if an evaluation is not of its program.
     """
     seen = [line for line in lines if line["kind"] == "eval"]
-    of_last_stage = [line for line in seen if line["stage"] == seen[-1]["stage"]]
+    # Losses of masked positions do not compare with those of all, which older versions wrote.
+    alike = [line for line in seen if ("loss_masked" in line) == ("loss_masked" in seen[-1])]
+    of_last_stage = [line for line in alike if line["stage"] == seen[-1]["stage"]]
     ranks = [_rank(line, resolved, folder.metrics) for line in of_last_stage]
     ends = {line["stage"]: line for line in seen}
     return Run(
@@ -180,7 +188,8 @@ def values_of(scores: Scores, losses: Mapping[str, float]) -> dict[Score, float]
         for part, metrics_of_part in parts.items()
         for metric, value in metrics_of_part.items()
     }
-    return values | {(name,): loss for name, loss in losses.items() if name not in scores}
+    shown = {(name,): losses[name] for name in shown_figures(losses) if name not in scores}
+    return values | shown
 
 
 def _rank(line: metrics.Line, resolved: Resolved, place: Path) -> float:
@@ -197,7 +206,7 @@ def _rank(line: metrics.Line, resolved: Resolved, place: Path) -> float:
             f"{line['stage'][:60]!r} has other scores than its program",
             help="restore a copy of the run",
         )
-    return mean_score(stage, scores) if scores else -line["loss"]
+    return mean_score(stage, scores) if scores else -line.get("loss_masked", line["loss"])
 
 
 def _judges(stage: Stage, scores: Scores) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from bertc.diagnostics import UsageError
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.terms.positions import by_kind
 from bertc.runs.curves import Curves
 
 LOSS = "loss"
@@ -57,11 +58,15 @@ class Goal:
 def goal_of(name: str, resolved: Resolved) -> Goal:
     """The goal of a name, checked against the evaluations that a program will have.
 
+    Of masked language modelling it is the score of masked positions.
+
     Raises:
         UsageError: if the last stage has no such loss or metric.
     """
     stage = resolved.stages[-1]
-    losses = [LOSS, *(term.name for term in stage.objective)]
+    masks = [term for term in stage.objective if (own := term.objective.masks) and own.replace.mask]
+    parts = [part for term in masks for part in by_kind(term.name)]
+    losses = [LOSS, *(term.name for term in stage.objective), *parts]
     metrics = list(dict.fromkeys(metric for task in stage.tasks for metric in task.metrics))
     first, last = name.split(".")[0], name.split(".")[-1]
     # Of a task and one of its parts, as sst2.dev.accuracy.
@@ -71,4 +76,7 @@ def goal_of(name: str, resolved: Resolved) -> Goal:
         parts = [f"{task.title}.dev.{metric}" for task in stage.tasks for metric in task.metrics]
         known = ", ".join([*metrics, *losses, *parts])
         raise UsageError(f"no evaluation has the score {name}", help=f"--for one of: {known}")
-    return Goal(name, last in metrics or (first == ACCURACY and last != ACCURACY))
+    more = last in metrics or (first == ACCURACY and last != ACCURACY)
+    masked = by_kind(name)[0]
+    is_masked = masked.split(".")[-1] in parts or (masks and last == LOSS)
+    return Goal(masked if is_masked else name, more)

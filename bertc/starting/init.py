@@ -11,7 +11,7 @@ from bertc.api import check, points
 from bertc.choosing.budget import Budget, budget
 from bertc.choosing.choice import SPENT
 from bertc.choosing.sizing import Machine, Parts, Sized, shapes, sized
-from bertc.data.layouts.columns import RelatedColumns, related_of
+from bertc.data.layouts.columns import RelatedColumns, label_of, pair_of, related_of, text_of
 from bertc.data.layouts.related import LINES
 from bertc.data.layouts.survey import Survey
 from bertc.diagnostics import Diagnostics, UsageError, escaped, listed, several
@@ -19,6 +19,7 @@ from bertc.estimate import Estimate, estimate
 from bertc.estimate.units import bytes_text, count_text, duration_text, flops_text
 from bertc.external import row_lengths
 from bertc.storage.endings import suffix
+from bertc.storage.paths import is_folder, user_path
 from bertc.syntax.write.format import format_text
 from bertc.syntax.write.show import quoted
 
@@ -64,12 +65,12 @@ def purposes(seen: Survey) -> tuple[Purpose, ...]:
     serves = SERVES[seen.kind]
     if seen.kind == "text" and not _has_line_texts(seen):
         return serves[:1]
-    return serves if seen.kind != "table" or seen.label_column() else serves[1:]
+    return serves if seen.kind != "table" or label_of(seen.columns) else serves[1:]
 
 
 def _held(seen: Survey) -> str:
     """Contents of the data, in a word or two."""
-    columns = "columns" if seen.label_column() else "columns, none of labels"
+    columns = "columns" if label_of(seen.columns) else "columns, none of labels"
     return {"text": "text", "table": columns, "tags": "tags", "questions": "questions"}[seen.kind]
 
 
@@ -96,7 +97,8 @@ def start(seen: Survey, answers: Answers) -> str:
     found = _spec(answers, seen, purpose, language)
     spec = found.spec
     check(spec, diagnostics=Diagnostics())
-    notes = [*_notes(seen, purpose, language, not answers.language), *_cost(spec, answers.machine)]
+    notes = [*_notes(seen, purpose, language, not answers.language), *_unread(seen, spec)]
+    notes += _cost(spec, answers.machine)
     notes += [found.why] * bool(found.why)
     head = "\n".join(f"# {note}" for note in notes)
     return format_text(f"{head}\n\n{spec}")
@@ -137,7 +139,7 @@ def _init(answers: Answers) -> tuple[str, ...]:
 
 def _data(seen: Survey, purpose: Purpose, language: str) -> tuple[str, ...]:
     """The text as a spec writes it; the lines that are embedded are its sentences."""
-    column = seen.text_column()
+    column = text_of(seen.columns)
     arguments = [quoted(seen.name)]
     if column and column.name != "text":
         arguments.append(f"column={quoted(column.name)}")
@@ -162,16 +164,17 @@ def _task(seen: Survey, purpose: Purpose, judge: str) -> str:
     """The task as a spec writes it."""
     name, dev = quoted(seen.name), f", {quoted(judge)}" * bool(judge)
     if purpose == "tag":
-        return f"tagging({name}, {seen.tag_column})"
+        folder = is_folder(user_path(seen.name))
+        return f"tagging({name}, {seen.tag_column})" if folder else f"tag({name}{dev})"
     if purpose == "squad":
         return f"squad({name}{dev}{f', version={seen.version}' * (seen.version > 1)})"
     if purpose == "embed":
         return _embed(seen, dev)
-    text, label, pair = seen.text_column(), seen.label_column(), seen.pair_column()
+    text, label, pair = text_of(seen.columns), label_of(seen.columns), pair_of(seen.columns)
     assert text, "a table has columns"
     assert label, "a purpose with labels is offered where there are some"
     kind = "regress" if label.is_score else "classify"
-    second = f", pair={quoted(pair.name)}" if pair and pair is not text else ""
+    second = f", pair={quoted(pair.name)}" if pair else ""
     columns = f"text={quoted(text.name)}{second}, label={quoted(label.name)}"
     return f"{kind}({name}{dev}, {columns})"
 
@@ -203,20 +206,37 @@ def _notes(seen: Survey, purpose: Purpose, language: str, guessed: bool) -> list
     notes = [f"{escaped(seen.name)}: {seen.kind}, {files}, about {bytes_text(seen.text_bytes)}."]
     if language and seen.kind in ("text", "table"):
         notes.append(f"Language: {escaped(language)}{', by its commonest words' * guessed}.")
+    if not language and len(seen.languages) > 1:
+        mixed = listed(seen.languages)
+        notes.append(f"Languages: {mixed}, by their commonest words; of a mix none is written.")
     if seen.has_line_sentences:
         notes.append("A sentence a line, blank lines between documents.")
-    text, label = seen.text_column(), seen.label_column()
+    text, label = text_of(seen.columns), label_of(seen.columns)
     if text:
         columns = escaped(listed([each.name for each in seen.columns], limit=60))
         notes.append(f"Columns {columns}; the text is {escaped(text.name)}.")
     if purpose == "embed":
         notes.append(_alike(related_of(seen.columns) if seen.columns else None))
+    if purpose == "tag":
+        alone = "nothing judges it: no name has dev or testa" if seen.files[1:] else NO_DEV
+        judge = f"{escaped(seen.dev)} judges" if seen.dev else alone
+        notes.append(f"Files {escaped(listed([f.name for f in seen.files]))}; {judge}.")
     if purpose == "classify" and label:
         values = several(len(label.labels), "label")
         kinds = "numbers" if label.is_score else f"{values} ({_listed(label.labels)})"
         judge = f"{escaped(seen.dev)} judges" if seen.dev else NO_DEV
         notes.append(f"The answer is {escaped(label.name)}, {kinds}; {judge}.")
     return notes
+
+
+def _unread(seen: Survey, spec: str) -> list[str]:
+    """A sentence on columns of text that the settings do not name."""
+    others = [each for each in seen.columns if each.is_text and each is not text_of(seen.columns)]
+    names = [each.name for each in others if quoted(each.name) not in spec]
+    if not names:
+        return []
+    holds = "hold" if len(names) > 1 else "holds"
+    return [f"{_listed(tuple(names))} {holds} text too, and the spec reads none of it."]
 
 
 def _listed(names: tuple[str, ...]) -> str:

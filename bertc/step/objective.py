@@ -70,11 +70,12 @@ def make_objective(
                 )
             if guesses_bk is not None:
                 micro_batch = with_guesses(stage, micro_batch, guesses_bk)
-            of_network = (term.name for term in network.terms)
+            of_network = micro_batch.named(term.name for term in network.terms)
             statistics_by_term |= dict(zip(of_network, statistics.unbind(1), strict=True))
             losses_n.append(loss)
             memory = outputs.memory
-        statistics = torch.stack([statistics_by_term[name] for name in names], dim=1)
+        named = micro_batch.named(names)
+        statistics = torch.stack([statistics_by_term[name] for name in named], dim=1)
         return sum(losses_n[1:], losses_n[0]), statistics, memory
 
     return objective
@@ -113,7 +114,7 @@ Scoring = Callable[[MicroBatch, Tensor, Outputs], tuple[Tensor, Tensor, Tensor |
 """From batch, factors (t,) and outputs to loss, statistics of the terms, and guesses.
 
 Statistics (3, terms of the network): loss sums, hits, and for binary terms the number of positive
-answers."""
+answers; in evaluations then those of predictions of one kind."""
 
 
 def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Scoring:
@@ -130,13 +131,15 @@ def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Sc
         guesses_bk = next((each for each in guesses if each is not None), None)
         if not names:
             return hidden_bsh.new_zeros(()), hidden_bsh.new_zeros(3, 0), guesses_bk
-        sums_t = torch.stack([terms[name].sum.float() for name in names])
-        hits_t = torch.stack([terms[name].correct.float() for name in names])
+        every = list(terms.values())  # those of names first
+        sums_t = torch.stack([term.sum.float() for term in every])
+        hits_t = torch.stack([term.correct.float() for term in every])
         yes_t = torch.stack(
-            [sums_t.new_zeros(()) if (yes := terms[n].yes) is None else yes.float() for n in names]
+            [sums_t.new_zeros(()) if (yes := term.yes) is None else yes.float() for term in every]
         )
         own_t = torch.stack([factors_t[place] for place in places])
-        return (sums_t * own_t).sum(), torch.stack([sums_t.detach(), hits_t, yes_t]), guesses_bk
+        statistics = torch.stack([sums_t.detach(), hits_t, yes_t])
+        return (sums_t[: len(names)] * own_t).sum(), statistics, guesses_bk
 
     if not compiled:
         return loss

@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -62,6 +63,8 @@ def existing_folder(path: StrPath) -> Path:
 def check_path(path: StrPath) -> str:
     """The help for a path with nothing there: a name like it, or what its last folder has."""
     missing = user_path(path)
+    if server := re.match(r"[a-z][a-z0-9]+:/", str(missing)):
+        return f"files are local here: copy or mount what {server[0]}/ names"
     if "\0" in str(missing) or str(missing).startswith("~"):  # a user nobody knows
         return "check the path"
     while not is_folder(missing.parent) and missing.parent != missing:

@@ -49,6 +49,15 @@ def are_tagged_words(sample: bytes) -> bool:
     return tabs and one_word_each and 2 * len(set(tags)) <= len(tags)
 
 
+def is_tagged_file(path: Path) -> bool:
+    """True by the ending of its name, or by what it holds.
+
+    Raises:
+        MissingInputError: it cannot be read.
+    """
+    return suffix(path) in (".conll", ".conllu", ".iob", ".iob2", ".bio") or has_tagged_words(path)
+
+
 def tagging_help(path: Path) -> str:
     """The remedy where such a file is given to another task, or as text."""
-    return f'words and tags a line are read of a folder, by task=tagging("{path.parent}")'
+    return f'words and tags a line are read by task=tag("{path}")'

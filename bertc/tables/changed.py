@@ -9,8 +9,7 @@ from bertc.runs import attempts
 from bertc.runs.changes import changed, follows, refuse_another_program
 from bertc.runs.folder import RunFolder
 from bertc.storage.paths import is_taken
-from bertc.tables.job import Job
-from bertc.tables.results import is_finished
+from bertc.tables.job import Job, is_finished
 
 
 def refuse_changed(every: Sequence[Job]) -> None:

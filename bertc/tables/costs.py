@@ -11,9 +11,8 @@ from bertc.estimate.units import bytes_text, count_text, duration_text, flops_te
 from bertc.external import full_rows
 from bertc.tables.disk import DiskUse
 from bertc.tables.drawing import drawn
-from bertc.tables.job import Job
+from bertc.tables.job import Job, is_finished
 from bertc.tables.programs import Jobs, estimated
-from bertc.tables.results import is_finished
 
 
 @dataclass(frozen=True)

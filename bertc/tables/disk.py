@@ -7,8 +7,7 @@ from bertc.diagnostics import several
 from bertc.estimate.units import bytes_text
 from bertc.ir.program.resolved import Resolved
 from bertc.planning.disk import finished_bytes
-from bertc.tables.job import Job
-from bertc.tables.results import is_finished
+from bertc.tables.job import Job, is_finished
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ from bertc.diagnostics import (
 )
 from bertc.evaluation.manner import Manner
 from bertc.ir.program.resolved import Resolved
+from bertc.runs.folder import RunFolder
+from bertc.storage.paths import is_file
 from bertc.syntax import load
 from bertc.syntax.read.parse import OVERRIDE
 from bertc.syntax.write.show import quoted
@@ -27,6 +29,10 @@ from bertc.tables.table import PRETRAINING
 
 OPTIONAL = "files named by [needs.NAME] may be missing: runs without them are left out"
 """Help of a table where a text names files that are not there."""
+EVALUATION = "evaluation.json"
+"""In the folder of a job that evaluates: the figures by name, as ``values_of`` has them."""
+SAME = "same answer"
+"""Beside them, if every example of a part got one."""
 
 
 class TableText(NamedTuple):
@@ -155,6 +161,17 @@ class Job:
         names = ["<spec>", *(f"{OVERRIDE} #{i}" for i in range(1, len(self.places)))]
         places = dict(zip(names, self.places, strict=False))
         return f"{self.file}, {places[source]}" if source in places else source
+
+
+def is_finished(job: Job, out: Path) -> bool:
+    """True if the run or the evaluation of a job is finished."""
+    if job.eval is not None:
+        return is_file(out / job.name / EVALUATION)
+    folder = RunFolder(out / job.name)
+    try:
+        return folder.holds_a_run and folder.is_finished(folder.read_resolved())
+    except (BertcError, SpecError):
+        return False
 
 
 def _with_need(told: Diagnostic) -> Diagnostic:

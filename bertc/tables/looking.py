@@ -10,9 +10,9 @@ from bertc.interop.folders import RESOLVED
 from bertc.ir.program.resolved import Resolved
 from bertc.runs.folder import RunFolder
 from bertc.search.goal import ACCURACY, EVALUATED, LOSS, Goal, goal_of
-from bertc.tables.job import Job
+from bertc.tables.job import Job, is_finished
 from bertc.tables.programs import Jobs
-from bertc.tables.results import is_finished, measures_of
+from bertc.tables.results import measures_of
 from bertc.tables.shrinking import sets_seed
 from bertc.tables.table import PRETRAINING, Measure
 

@@ -190,7 +190,7 @@ class Jobs:
         """Settings of the scale for a spec that pretrains; the usual scales make nothing larger."""
         own = self.name in self.table.own_scales
         spec = self.scale.spec if own else no_larger(self.scale.spec, self._sizes(text))
-        return TableText(spec, f"scales.{self.name}.spec")
+        return TableText(f"{spec} {self.scale.arrangement}", f"scales.{self.name}.spec")
 
     def _of_tasks(self) -> TableText:
         return TableText(self.scale.tasks, f"scales.{self.name}.tasks")

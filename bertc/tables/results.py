@@ -8,8 +8,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Literal
 
-from bertc.diagnostics import BertcError, DataError, SpecError, several
+from bertc.diagnostics import DataError, several
 from bertc.ir.program.model import model_weights
+from bertc.ir.terms.positions import shown_figure
 from bertc.runs.curves import FlopsUntil, curves
 from bertc.runs.folder import RunFolder
 from bertc.runs.groups import Summary
@@ -17,8 +18,7 @@ from bertc.runs.intervals import interval_of_difference
 from bertc.runs.metrics import read, tokens_read
 from bertc.search.goal import Goal
 from bertc.storage.json_file import read_json
-from bertc.storage.paths import is_file
-from bertc.tables.job import Job
+from bertc.tables.job import EVALUATION, SAME, Job, is_finished
 from bertc.tables.programs import Jobs
 from bertc.tables.table import Claim, Measure, Table
 
@@ -89,6 +89,10 @@ class TableResults:
     """Seconds of the runs before rows."""
     machine: str = ""
     """Processor, cores and version of torch of its first run."""
+    masked: tuple[str, ...] = ()
+    """Measures of masked positions; other scores of masked tokens are of all predicted ones."""
+    arrangement: str = ""
+    """Settings that the scale gave to all rows."""
 
     def row(self, name: str) -> RowResult:
         """The result of a row, empty if there is none."""
@@ -113,7 +117,8 @@ class TableResults:
             seeds, before = tuple(found.get("seeds", ())), float(found.get("before", 0))
             return TableResults(
                 found["table"], found["scale"], rows, found["runs"], found["missing"], seeds,
-                before, str(found["machine"]),
+                before, str(found["machine"]), tuple(found.get("masked", ())),
+                str(found.get("arrangement", "")),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError, AttributeError):
             raise DataError(
@@ -153,6 +158,12 @@ def results_of(jobs: Jobs, seeds: Sequence[int], left_out: Collection[str] = ())
     table, rows = jobs.table, []
     every = [job for job in jobs.all(seeds) if job.name not in left_out]
     finished = {job.name for job in every if is_finished(job, jobs.out)}
+    scored = [job for job in every if job.row and job.name in finished]
+    known = {job.name: _values(job, jobs.out) for job in scored}
+    figures = {
+        each.name: _figure(each, [known[j.name] for j in scored if each in measures_of(table, j)])
+        for each in table.measures
+    }
     for row in table.rows:
         scores: dict[str, dict[int, float]] = {each.name: {} for each in table.measures}
         seconds, parameters, flops = 0.0, None, None
@@ -164,7 +175,8 @@ def results_of(jobs: Jobs, seeds: Sequence[int], left_out: Collection[str] = ())
                 if not job.eval:
                     seconds += _seconds(jobs.out / job.name)
                 for measure in measures_of(table, job):
-                    scores[measure.name][seed] = _score(measure, job, jobs.out)
+                    value = known[job.name][figures[measure.name]]
+                    scores[measure.name][seed] = _shown_as(measure, value)
                     if job.measure and _all_the_same(job, jobs.out):
                         same.setdefault(measure.name, []).append(seed)
             (main, *_) = jobs.of(row, seed)
@@ -177,26 +189,11 @@ def results_of(jobs: Jobs, seeds: Sequence[int], left_out: Collection[str] = ())
     before = [job.name for job in every if not job.row and job.name in finished]
     seconds = round(sum(_seconds(jobs.out / name) for name in before), 1)
     missing, machine = len(every) - len(finished), _machine(jobs.out)
+    masked = tuple(name for name, figure in figures.items() if figure.endswith("_masked"))
     return TableResults(
-        table.name, jobs.name, tuple(rows), len(every), missing, (*seeds,), seconds, machine
-    )
-
-
-def is_finished(job: Job, out: Path) -> bool:
-    """True if the run or the evaluation of a job is finished."""
-    if job.eval is not None:
-        return is_file(out / job.name / EVALUATION)
-    folder = RunFolder(out / job.name)
-    try:
-        return folder.holds_a_run and folder.is_finished(folder.read_resolved())
-    except (BertcError, SpecError):
-        return False
-
-
-EVALUATION = "evaluation.json"
-"""In the folder of a job that evaluates: the figures by name, as ``values_of`` has them."""
-SAME = "same answer"
-"""Beside them, if every example of a part got one."""
+        table.name, jobs.name, tuple(rows), len(every), missing, (*seeds,), seconds, machine,
+        masked, jobs.scale.arrangement,
+    )  # fmt: skip
 
 
 def measures_of(table: Table, job: Job) -> list[Measure]:
@@ -206,22 +203,31 @@ def measures_of(table: Table, job: Job) -> list[Measure]:
     return [each for each in table.measures if each.score and not (each.spec or each.eval)]
 
 
-def _score(measure: Measure, job: Job, out: Path) -> float:
-    goal = Goal(measure.score, measure.better == "more")
+def _values(job: Job, out: Path) -> Mapping[str, float]:
+    """The last figures of a run by name."""
     if job.eval is not None:
-        values = read_json(out / job.name / EVALUATION, _LARGEST_BYTES)
-        found = float(values[goal.figure(values)])
-    else:
-        found = goal.values(curves(out / job.name))[-1]
+        found: Mapping[str, float] = read_json(out / job.name / EVALUATION, _LARGEST_BYTES)
+        return found
+    seen = curves(out / job.name)
+    return {name: seen.of(name, "step")[1][-1] for name in seen.names}
+
+
+def _figure(measure: Measure, runs: Sequence[Mapping[str, float]]) -> str:
+    """The figure that runs are scored by: of masked positions if none is of an older version."""
+    names = [name for name in runs[0] if all(name in run for run in runs)] if runs else []
+    return shown_figure(Goal(measure.score, measure.better == "more").figure(names), names)
+
+
+def _shown_as(measure: Measure, value: float) -> float:
     match measure.shown:
         case "percent":
-            return 100 * found
+            return 100 * value
         case "perplexity":
-            return math.exp(min(found, 700.0))
+            return math.exp(min(value, 700.0))
         case "bits":
-            return found / math.log(2)
+            return value / math.log(2)
         case _:
-            return found
+            return value
 
 
 def _all_the_same(job: Job, out: Path) -> bool:

@@ -1,17 +1,20 @@
 """A table's results beside the published figures: columns, claims, a picture."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from bertc.diagnostics import UsageError, listed, several
 from bertc.estimate.units import count_text, duration_text, flops_text
+from bertc.ir.learning.objective import MASKED_LM, titled
+from bertc.ir.terms.positions import by_kind
 from bertc.runs.groups import Summary
 from bertc.runs.intervals import interval
 from bertc.tables.drawing import drawn, markdown
 from bertc.tables.results import ClaimedPair, RowResult, TableResults
-from bertc.tables.table import FIGURES, PAPERS, Measure, Table
+from bertc.tables.table import FIGURES, PAPERS, Measure, Scale, Table
 
 CLAIM_COLUMNS = ["claim", "measure", "better > worse", "difference", "published", "seen"]
 
@@ -122,6 +125,15 @@ class Shown:
             rows = [f"{row} (seed {', '.join(map(str, of))})" for row, of in same if of]
             if rows:
                 notes.append(f"{measure.name}: all examples got one answer in {', '.join(rows)}")
+        for measure in filter(self._is_measured, self.table.measures):
+            if (name := measure.score.split(".")[-1]) in MASKED_LM:
+                name = by_kind(name)[0] if measure.name in self.results.masked else name
+                notes.append(f"{measure.name}: of {titled(name).partition(', ')[2]} positions")
+        scales: Mapping[Any, Scale] = self.table.scales
+        had, has = self.results.arrangement, scales[self.results.scale].arrangement
+        notes += [f"all rows at this scale: {has}"] * bool(has)
+        if seeds and had != has:
+            notes.append(f"the runs above had {had or 'the arrangement of the paper'}")
         return [*notes, *self.changed]
 
     def claims(self) -> list[list[str]]:

@@ -155,11 +155,13 @@ class Claim(_Part):
 class Scale(_Part):
     """A scale: settings of all runs, and factors of numbers that rows set.
 
-    ``tasks`` are settings of runs of tasks. A factor that is not told is that between ``spec`` and
+    ``tasks`` are settings of runs of tasks. ``arrangement`` are settings after ``spec``, of a
+    network that learns more in few steps. A factor that is not told is that between ``spec`` and
     the spec of all rows; ``rates`` multiplies learning rates.
     """
 
     spec: str = ""
+    arrangement: str = ""
     tasks: str = ""
     widths: Factor | None = None
     layers: Factor | None = None

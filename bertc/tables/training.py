@@ -12,8 +12,7 @@ from bertc.runs.figures import values_of
 from bertc.storage import durable
 from bertc.storage.claims import claimed
 from bertc.syntax.files import spec_text
-from bertc.tables.job import Job
-from bertc.tables.results import EVALUATION, SAME, is_finished
+from bertc.tables.job import EVALUATION, SAME, Job, is_finished
 from bertc.train.loop import train
 
 LOOK_SECONDS = 5.0

@@ -13,10 +13,8 @@ from torch import nn
 from bertc.data import Silent
 from bertc.diagnostics import DataError, GivenUpError, StoppedError
 from bertc.distributed.process_group import ProcessGroup, join_group, world_here
-from bertc.evaluation.held_out import (
-    Evaluation,
-    score_lines,
-)
+from bertc.evaluation.held_out import Evaluation
+from bertc.evaluation.remarks import loss_line, plateau_lines, score_lines
 from bertc.host.display import Display, choose
 from bertc.host.heap import keep_freed_memory
 from bertc.host.machine import kernels
@@ -107,7 +105,8 @@ def _look_at(
     folder: RunFolder, resolved: Resolved, resume: bool, dry_run: bool, display: Display
 ) -> None:
     """Refuse a run folder that the run cannot use."""
-    admit(folder, resolved, resume)
+    if resume or not dry_run:
+        admit(folder, resolved, resume)
     refuse_missing(resolved.run.trackers)
     if resume and not folder.holds_a_run:
         display.note(f"{folder.path} holds no run yet: one begins")
@@ -233,10 +232,10 @@ def _evaluate(session: Session, phase: Phase) -> Evaluation:
             )
     session.metrics.write({**session.address(stage, "eval"), **evaluation.fields()})
     progress.evaluated = progress.step
-    losses = ", ".join(f"{name} {value:.3f}" for name, value in evaluation.losses.items())
-    guess = "" if evaluation.unigram_loss is None else f" (unigram {evaluation.unigram_loss:.3f})"
-    guess += "".join(f"; {line}" for line in score_lines(evaluation))
-    session.display.note(f"step {progress.step:,}: held-out {losses}{guess}")
+    said = "; ".join([loss_line(evaluation), *score_lines(evaluation)])
+    session.display.note(f"step {progress.step:,}: held-out {said}")
+    for line in plateau_lines(evaluation) if phase.may_be_judged(session) else ():
+        session.display.note(line)
     return evaluation
 
 

@@ -77,6 +77,13 @@ class Phase(ABC):
     def evaluate(self, session: Session, examples: int, progress: Progress) -> Evaluation:
         """Evaluate on the held-out data, of text on about the first ``examples`` of it."""
 
+    def may_be_judged(self, session: Session) -> bool:
+        """True in one evaluation of a run: the first after warm-up and a quarter of the steps."""
+        run, step, first = session.resolved.run, session.progress.step, session.resolved.stages[0]
+        young = max(first.schedule_start + first.warmup_steps, session.resolved.steps // 4)
+        before = max((step - 1) // run.eval_every * run.eval_every, self.stage.first_step)
+        return before < young <= step
+
     @abstractmethod
     def evaluated_tokens(self, examples: int) -> int:
         """Tokens that such an evaluation reads, of text at most."""

@@ -14,7 +14,7 @@ from bertc.diagnostics import DataError
 from bertc.distributed.engines import local_shard
 from bertc.interop.pruned import entries_of, norms, removed_units
 from bertc.ir.address import key
-from bertc.ir.changing.pruning import Layers, Rank, Removal, Units, units
+from bertc.ir.changing.pruning import Layers, Removal, Units, units
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.stage import Stage
 from bertc.runs.results import mean_score
@@ -76,9 +76,9 @@ def hold(session: Session, stage: Stage, score: float | None) -> None:
         return
     following = session.resolved.stage_at(step)
     kind = following.prune
-    if following is stage or not isinstance(kind, Layers | Rank) or score >= kind.floor:
+    if following is stage or not isinstance(kind, Layers) or score >= kind.floor:
         return
-    if not isinstance(stage.prune, Layers | Rank):
+    if not isinstance(stage.prune, Layers):
         _refuse_floor(session, following, kind, score)
     session.progress.held, session.resolved = step, session.resolved.held(step)
     session.display.note(

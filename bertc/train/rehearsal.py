@@ -9,6 +9,7 @@ from bertc.estimate.units import bytes_text, duration_text
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import build
 from bertc.planning.disk import checkpoint_bytes, checkpoints_kept
+from bertc.runs.folder import RunFolder
 from bertc.storage import durable
 from bertc.storage.paths import existing_folder
 from bertc.train.report import Report
@@ -38,9 +39,11 @@ def rehearsed(start: Start, out: Path) -> Report:
     """Read a batch of each stage; the report of a run that ends where it would begin."""
     resolved, plan, outside = start.resolved, start.plan, start.outside
     notes = []
+    if outside and RunFolder(out).holds_a_run:
+        notes.append(f"{out} holds a run already: to train, another --out, or --resume")
     if outside:
         cost, source = outside.cost, outside.source
-        notes = [
+        notes += [
             f"{resolved.name}: {cost.parameters.total:,} parameters, about "
             f"{bytes_text(cost.memory.peak_bytes)} at the peak and "
             f"{duration_text(cost.time.seconds_total)} on {cost.time.device}",

@@ -11,10 +11,12 @@ from rich.table import Table
 
 from bertc.diagnostics import html_lines, html_table, several
 from bertc.estimate.beside import PartBeside, beside_table
-from bertc.evaluation.held_out import Evaluation, always_lines
+from bertc.evaluation.held_out import Evaluation
 from bertc.evaluation.reading import NextTokenCost, as_told
+from bertc.evaluation.remarks import always_lines, plateau_lines
 from bertc.host.display import clock
-from bertc.ir.learning.objective import PRETRAINING
+from bertc.ir.learning.objective import PRETRAINING, titled
+from bertc.ir.terms.positions import shown_figures
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class Report:
             if self.evaluation is not None:
                 for lines in _tables(self.evaluation):
                     console.print(_drawn(lines))
+                for line in plateau_lines(self.evaluation) if evaluated_only else ():
+                    console.print(line, markup=False, soft_wrap=True)
                 for (task, part), same in always_lines(self.evaluation).items():
                     console.print(f"{task} {part}: {same}", soft_wrap=True)
                 for name, loss in self.evaluation.losses.items():
@@ -110,10 +114,11 @@ def _tables(evaluation: Evaluation) -> list[Lines]:
 
 def _losses(evaluation: Evaluation) -> Lines:
     rows = []
-    for name, loss in evaluation.losses.items():
+    for name in dict.fromkeys((*shown_figures(evaluation.losses), *evaluation.positions)):
+        loss = evaluation.losses[name]
         unigram, base = evaluation.unigram_losses.get(name), evaluation.base_rate.get(name)
         cells = (
-            name,
+            titled(name),
             f"{loss:.3f}",
             "" if unigram is None else f"{unigram:.3f}",
             "" if unigram is None else f"{unigram - loss:.3f}",
@@ -158,8 +163,9 @@ def _by_class(evaluation: Evaluation) -> Iterator[Lines]:
 
 
 def _by_language(evaluation: Evaluation) -> Lines:
+    names = shown_figures(evaluation.losses)
     rows = tuple(
-        (language, *(f"{losses[n]:.3f}" if n in losses else "" for n in evaluation.losses))
+        (language, *(f"{losses[n]:.3f}" if n in losses else "" for n in names))
         for language, losses in evaluation.languages.items()
     )
-    return Lines("loss by language", ("language", *evaluation.losses), rows)
+    return Lines("loss by language", ("language", *map(titled, names)), rows)

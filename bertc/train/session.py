@@ -82,7 +82,7 @@ class Session:
             old = self.engine.parameters if stage.grow.moments == "carry" else self.evaluated
             weights, moments = gathered(old), gathered(self.moments)
             model, moments = grown(self.resolved, self.stage, stage, weights, moments)
-            self.display.note(described(self.stage, stage, weights, model))
+            self.display.note(described(self.stage, stage))
             self.model, self.engine, self.moments = laid_out(
                 model, moments, self.plan, self.ranks.world
             )

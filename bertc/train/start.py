@@ -108,7 +108,7 @@ def settle(
             require_readable(resolved.run.init, resolved.stages[0].optimizer)
         plan = plan_of(resolved, machine, lock, display, ranks.world)
         refuse_what_cannot_fit(resolved, plan, machine, ranks.world)
-    corpus = _prepared(resolved, cache, display, ranks)
+    corpus = _prepared(resolved, folder.tokenizer, cache, display, ranks)
     outside = None
     if ranks.is_main:
         source = None if checkpoint else source_of(resolved, corpus.vocabulary)
@@ -120,7 +120,7 @@ def settle(
 
 
 def _prepared(
-    resolved: Resolved, cache: Path, display: Display, ranks: ProcessGroup
+    resolved: Resolved, learned: Path, cache: Path, display: Display, ranks: ProcessGroup
 ) -> PreparedCorpus:
     """Prepare the data in the first process; the others open them from the cache.
 
@@ -129,9 +129,8 @@ def _prepared(
     corpus = None
     for turn in (0, ranks.world.per_host, 1):
         if corpus is None and ranks.rank % (turn or ranks.world.size) == 0:
-            corpus = prepare(
-                resolved, cache, Watched(display, ranks.stop), TrainedNetworks(resolved.run.device)
-            )
+            networks = TrainedNetworks(resolved.run.device)
+            corpus = prepare(resolved, cache, Watched(display, ranks.stop), networks, learned)
         ranks.wait()
     assert corpus is not None, "each had its turn"
     return corpus

@@ -46,7 +46,7 @@ class Progress:
 
     ``evaluated`` is the last step with an evaluation, ``sums`` what the next line of metrics
     averages, ``metrics_bytes`` the length of the metrics file. ``best`` is set in a stage with
-    patience, from its first evaluation to its end. From step ``held`` on no layers or ranks are
+    patience, from its first evaluation to its end. From step ``held`` on no layers are
     removed, as the score was below a floor; 0: they are.
     """
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from bertc.diagnostics import escaped
 from bertc.estimate.units import duration_text
+from bertc.ir.terms.positions import shown_figure, shown_figures
 from bertc.runs.curves import FlopsUntil
 from bertc.runs.figures import LineFigures
 from bertc.runs.folder import RunFolder
@@ -63,17 +64,20 @@ class RunView:
         """The last evaluation in one line; "" before the first."""
         if self.evaluation is None:
             return ""
-        values = self.evaluation.values.items()
-        figures = (f"{escaped(name.removeprefix('eval/'))} {value:.4g}" for name, value in values)
+        values = self.evaluation.values
+        names = [name for name in shown_figures(values) if name != "eval/unigram_loss"]
+        figures = (f"{escaped(n.removeprefix('eval/'))} {values[n]:.4g}" for n in names)
         return f"evaluation at step {self.evaluation.step:,}: {', '.join(figures)}"
 
     def picture(self, width: int) -> RenderableType:
         """The run as a screen of ``width`` characters."""
         half = max(20, (width - 2) // 2)
-        curves = (("train/loss", "cyan"), ("eval/loss", "yellow"))
+        held_out = shown_figure("eval/loss", self.evaluation.values if self.evaluation else ())
+        curves = (("train/loss", "cyan"), (held_out, "yellow"))
         loss = [self._series(*each) for each in curves if self._has(each[0])]
         title = Text("loss  ", style="bold")
         title.append("training ", "cyan").append("held out", "yellow")
+        title.append(" on masked positions" * (held_out != "eval/loss"))
         side = [
             Group(Text(text, style="bold"), *chart([self._series(name, style)], half, SIDE_LINES))
             for text, name, style in (

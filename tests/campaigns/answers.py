@@ -26,6 +26,8 @@ ASKED = questions(Places(Path("data"), Path("encoder"), Path("runs")))
 KEPT = Path(__file__).parent / "results" / "small.json"
 HEAD = "| arm | median | spread | each seed | beside the first | processor seconds |"
 TIMED = "latency"
+MASKED = ("mlm_masked", "mlm")
+"""Losses of masked tokens: of masked positions; in older answers of all predicted ones."""
 
 Answer = dict[str, Any]
 """Scores and seconds of an arm."""
@@ -51,7 +53,7 @@ def _answer(path: Path) -> Answer:
     """The last scores of an arm, one a seed: held-out loss of masked tokens, or a task's metric."""
     read = json.loads(path.read_text(encoding="utf-8"))
     each = [run["last"]["values"] for run in read["runs"]]
-    masked = [[value for value in seen if value.get("loss") == "mlm"] for seen in each]
+    masked = [[value for value in seen if value.get("loss") in MASKED] for seen in each]
     scores = [round((own or seen)[0]["value"], 8) for own, seen in zip(masked, each, strict=True)]
     return {"scores": scores, "processor_seconds": round(read["processor_seconds"])}
 

@@ -70,6 +70,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
         "relative(untie=true,segments=true)",
         "local(8,global_every=2,kv_heads=1,qk_norm=true) positions=rotary",
         "full positions=alibi",
+        "full positions=bucketed(64)",
         "disentangled(8,16)",
     ),
     "activation": ("gelu", "geglu", "swiglu(bias=false)"),

@@ -26,6 +26,7 @@ NETWORKS = (
     "attention=local(4, global_every=2, kv_heads=1) positions=rotary",
     "attention=full(qk_norm=true, bias=false) positions=rotary(pairs=interleaved)",
     "positions=alibi",
+    "positions=bucketed(64)",
     "positions=sinusoidal",
     "attention=disentangled(8, 12)",
     "share=groups(1) norm=post activation=geglu",

@@ -19,6 +19,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
         "positions=rotary",
         "positions=rotary(500,pairs=interleaved,share=0.5,scale=2)",
         "positions=alibi",
+        "positions=bucketed(64)",
         "positions=none",
     ),
     "attention": (
@@ -113,7 +114,6 @@ AXES: Mapping[str, tuple[str, ...]] = {
         PRUNING.format("heads(50%,every=25%,examples=8)"),
         PRUNING.format("neurons(25%,by=magnitude)"),
         PRUNING.format("layers([1])"),
-        PRUNING.format("rank(8)"),
         "seq= steps= stage 'short' { seq=16 steps=2 } stage 'long' { seq=32 steps=2 }",
         "objective= steps= stage 'a' { objective=clm steps=2 } stage 'b' { objective=mlm steps=2 }",
     ),

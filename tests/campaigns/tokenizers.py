@@ -4,8 +4,7 @@
 
 Folders of every kind are made with vocabularies learned from the lines of the files (text, or text
 in .gz), drawn evenly from all of them; ``--own`` adds folders that are there. Each line is read
-alone, and in a pair with another: token ids, and whole rows with their segments. Where the
-sentencepiece package is not there, a spiece.model is read for transformers by other means.
+alone, and in a pair with another: token ids, and whole rows with their segments.
 """
 
 import argparse

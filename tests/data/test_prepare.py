@@ -68,6 +68,18 @@ def test_tokens_are_those_of_the_sentences(made: Make, farm: Path, vocab: str) -
     assert np.allclose(corpus.vocabulary.unigram, counts / counts.sum())
 
 
+def test_a_run_goes_on_with_the_unigrams_that_it_learned(farm: Path, tmp_path: Path) -> None:
+    """Those of runs made before were learned otherwise; new runs take none from their cache."""
+    spec = f'layers=1 hidden=8 heads=1 seq=16 batch=2 steps=2 data=files("{farm}")'
+    program = resolve(f"{spec} vocab=unigram(200)")
+    before = prepare(resolve(f"{spec} vocab=unigram(40)"), tmp_path, Silent()).vocabulary
+    before.save(tmp_path / "run")
+    again = prepare(program, tmp_path, Silent(), learned=tmp_path / "run").vocabulary
+    assert again.tokenizer.to_str() == before.tokenizer.to_str()
+    anew = prepare(program, tmp_path, Silent(), learned=tmp_path / "none").vocabulary
+    assert anew.size > before.size
+
+
 def test_tokens_that_the_text_does_not_give_are_told_of_once(farm: Path, tmp_path: Path) -> None:
     spec = "layers=1 hidden=8 heads=1 seq=16 batch=2 steps=2 vocab=wordpiece(9999)"
     resolved, notes = resolve(f'{spec} data=files("{farm}")'), Notes()

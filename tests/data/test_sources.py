@@ -17,7 +17,7 @@ from pyarrow import parquet
 
 from bertc.api import check
 from bertc.data.layouts.survey import survey
-from bertc.data.sources import docstrings, source, streams
+from bertc.data.sources import docstrings, hub, source, streams
 from bertc.data.sources.sentences import split_sentences
 from bertc.data.sources.source import open_source
 from bertc.diagnostics import BertcError, DataError, MissingInputError
@@ -191,6 +191,26 @@ def test_text_that_is_not_utf8_is_told_before_any_is_read(
             look()
     (tmp_path / "b.txt.gz").unlink()
     assert check("data=files('*.txt*')") == 1
+
+
+def test_a_hub_that_does_not_answer_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    asked, before = [], datasets.config.HF_HUB_OFFLINE
+
+    def refuse(*at: object) -> None:
+        raise OSError
+
+    def load(*names: object, **others: object) -> None:
+        asked.append(datasets.config.HF_HUB_OFFLINE)
+        raise ConnectionError
+
+    monkeypatch.setattr(hub, "getproxies", dict)
+    monkeypatch.setattr(hub.socket, "create_connection", refuse)
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    with pytest.raises(MissingInputError, match="cannot be found"):
+        open_source(Hf(name="imdb"))
+    assert (asked, datasets.config.HF_HUB_OFFLINE) == ([True], before)
 
 
 @pytest.mark.parametrize("path", ["none/*.txt", "."])

@@ -2,21 +2,20 @@
 
 import json
 import random
-import struct
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sentencepiece import sentencepiece_model_pb2
 from tokenizers import Tokenizer
 
 from bertc import resolve
 from bertc.data.vocab.existing import load_vocabulary
-from bertc.data.vocab.learned import _alphabet, learn
+from bertc.data.vocab.learned import ALBERT_SPECIALS, _alphabet, learn
 from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.ir.vocabulary import ByteBpe, TokenizerFile, Unigram, WordPiece
-from bertc.tokenizer_files.sentencepiece import read_sentencepiece
 
 Learned = WordPiece | ByteBpe | Unigram
 KINDS: list[Learned] = [
@@ -150,34 +149,23 @@ def test_vocab_txt(tmp_path: Path) -> None:
         assert again.tokenizer.encode("Kalo!").ids == vocabulary.tokenizer.encode("Kalo!").ids
 
 
-def _field(number: int, value: bytes | int | float) -> bytes:
-    if isinstance(value, bytes):
-        assert len(value) < 128
-        return bytes([number << 3 | 2, len(value)]) + value
-    if isinstance(value, float):
-        return bytes([number << 3 | 5]) + struct.pack("<f", value)
-    return bytes([number << 3, value])
-
-
-def sentencepiece(model_type: int = 1) -> bytes:
-    """A ModelProto of ALBERT's kind, written by hand."""
-    control, unknown, normal = 3, 2, 1
-    pieces = [("<pad>", 0.0, control), ("<unk>", 0.0, unknown)]
-    pieces += [(name, 0.0, control) for name in ("[CLS]", "[SEP]", "[MASK]")]
-    pieces += [("\u2581", -3.0, normal), ("\u2581hen", -1.0, normal), ("s", -2.0, normal)]
-    pieces += [(c, -5.0, normal) for c in "hen"]
-    body = b"".join(
-        _field(1, _field(1, text.encode()) + _field(2, score) + _field(3, kind))
-        for text, score, kind in pieces
-    )
-    return body + _field(2, _field(3, model_type)) + _field(3, _field(1, b"identity"))
+def sentencepiece() -> bytes:
+    """A model of ALBERT's kind."""
+    model = sentencepiece_model_pb2.ModelProto()
+    kinds = model.SentencePiece
+    special = [("<pad>", kinds.CONTROL), ("<unk>", kinds.UNKNOWN)]
+    special += [(name, kinds.CONTROL) for name in ("[CLS]", "[SEP]", "[MASK]")]
+    scored = [("\u2581", -3.0), ("\u2581hen", -1.0), ("s", -2.0), *((c, -5.0) for c in "hen")]
+    pieces = [(piece, 0.0, kind) for piece, kind in special]
+    for piece, score, kind in (*pieces, *((*one, kinds.NORMAL) for one in scored)):
+        model.pieces.add(piece=piece, score=score, type=kind)
+    model.trainer_spec.unk_id = 1
+    return bytes(model.SerializeToString())
 
 
 def test_sentencepiece_model(tmp_path: Path) -> None:
     path = tmp_path / "spiece.model"
     path.write_bytes(sentencepiece())
-    model = read_sentencepiece(path.read_bytes())
-    assert model.pieces[6] == ("\u2581hen", -1.0)
     vocabulary = load_vocabulary(TokenizerFile(path=str(path)))
     assert (vocabulary.size, vocabulary.pad, vocabulary.mask) == (11, 0, 4)
     assert vocabulary.tokenizer.encode("Hens hen").tokens == [
@@ -190,12 +178,9 @@ def test_sentencepiece_model(tmp_path: Path) -> None:
 WRONG = {
     "cut.model": sentencepiece()[:-3],
     "noise.model": bytes(range(200)),
-    "bpe.model": sentencepiece(model_type=2),
     "a.json": b"{}",
     "b.json": b"\xff",
     "a.txt": b"hen\nduck\n",
-    "twice.txt": b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhen\nhen\n",
-    "nomask.txt": b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nhen\n",
     "a.bin": b"",
 }
 
@@ -274,6 +259,19 @@ def test_unigrams_are_not_learned_from_words_without_end() -> None:
     plain, beside = (learn(Unigram(size=60), texts) for texts in (text, [*text, endless]))
     pieces = {piece for piece in beside.get_vocab() if len(piece) > 1}
     assert pieces == {piece for piece in plain.get_vocab() if len(piece) > 1}
+
+
+def test_unigram_pieces_are_of_letters_of_digits_or_of_marks() -> None:
+    rng = random.Random(0)
+    words = ["".join(rng.choices("abcdefgh", k=rng.randint(2, 7))) for _ in range(200)]
+    lines = [
+        f"{rng.choice(words)} and {rng.choice(words)}'s ({rng.choice(words)}.x{n}), {n}% of нет{n}."
+        for n in range(1000)
+    ]
+    tokenizer = learn(Unigram(size=400), lines)
+    for piece in tokenizer.get_vocab().keys() - {*ALBERT_SPECIALS}:
+        read = piece.removeprefix("\u2581")
+        assert len({(c.isalpha(), c.isdigit()) for c in read}) <= 1, piece
 
 
 def test_a_run_is_named_for_its_vocabulary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

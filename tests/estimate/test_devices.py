@@ -8,7 +8,9 @@ import pytest
 from bertc.api import resolve
 from bertc.diagnostics import BertcError, UsageError
 from bertc.estimate import Device, device_named, estimate
+from bertc.estimate.machines import calibration
 from bertc.estimate.machines.accelerators import ACCELERATORS, GIB, accelerator_called
+from bertc.estimate.machines.devices import this_cpu
 
 MINI = "layers=4 hidden=256 heads=4 vocab=30522 seq=128 batch=512"
 LARGE = "layers=24 hidden=1024 heads=16 vocab=30522 seq=128 batch=96"
@@ -146,3 +148,23 @@ def test_the_page_shows_a_whole_device_file() -> None:
     shown = page.partition("```json\n")[2].partition("```")[0]
     device = Device.model_validate_json(shown)
     assert set(json.loads(device.as_json())) == set(json.loads(shown))
+
+
+@pytest.mark.parametrize(
+    ("limit", "fast_bf16", "loops_bf16"),
+    [
+        ("", True, False),
+        ("AVX512_CORE", False, False),
+        ("AVX2", False, True),
+        ("sse41", False, True),
+    ],
+)
+def test_a_processor_held_to_fewer_instructions_is_one_that_has_no_more(
+    limit: str, fast_bf16: bool, loops_bf16: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "cpuinfo"
+    info.write_text("flags : fma avx2 avx512f avx512_bf16 amx_tile amx_bf16\n")
+    monkeypatch.setattr(calibration, "CPU_INFO", info)
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+    here = this_cpu()
+    assert (here.bf16_flops > 0, here.loops_bf16) == (fast_bf16, loops_bf16)

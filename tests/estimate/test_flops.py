@@ -257,6 +257,7 @@ def test_weights_of_uncomputed_layers_have_no_gradient(name: str, recompute: boo
         "freeze=2 attention=relative",
         "freeze=1 attention=relative(untie=true,segments=true) share=attention",
         "freeze=2 attention=disentangled(8,16)",
+        "freeze=2 positions=bucketed(64)",
         "freeze=1 attention=disentangled(8,16) share=attention",
         "freeze=2 head=transform(decoder=32)",
         "freeze=2 head=transform(decoder=32) norm=pre attention=disentangled(8,16)",

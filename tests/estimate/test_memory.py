@@ -161,6 +161,8 @@ KEPT = [
     "dropout=0 attention=relative objective=mlm(p=100%)",
     "dropout=0 attention=disentangled(16, 32)",
     "dropout=0.1 attention=disentangled(16, 32)",
+    "dropout=0 positions=bucketed(64)",
+    "dropout=0.1 positions=bucketed(64)",
     "dropout=dropout(0, 0, 0.1)",
     "dropout=0 objective=plm",
     "dropout=0.1 objective=plm+sop norm=pre E=16",

@@ -49,6 +49,7 @@ MODERN = {
     "intermediate_size": 40,
     "pad_token_id": 0,
 }
+MPNET = {**SMALL, "max_position_embeddings": 34}
 DEBERTA = {
     "vocab_size": 97,
     "hidden_size": 24,
@@ -152,6 +153,9 @@ CASES = [
     case("NomicBertForMaskedLM", MODERN, type_vocab_size=1, hidden_act="gelu", head_dim=6,
          rope_parameters={"rope_type": "default", "rope_theta": 20.0}),
     case("NomicBertModel", MODERN, num_hidden_layers=1, hidden_size=32, num_attention_heads=2),
+    case("MPNetForMaskedLM", MPNET),
+    case("MPNetModel", MPNET, hidden_size=32, num_attention_heads=2,
+         hidden_act="relu"),
     case("DebertaV2ForMaskedLM", DEBERTA, legacy=False),
     case("DebertaV2Model", DEBERTA, hidden_size=32, num_attention_heads=2, hidden_act="relu",
          max_relative_positions=20, position_buckets=6, pos_att_type=["c2p", "p2c"]),

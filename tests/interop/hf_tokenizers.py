@@ -1,95 +1,81 @@
-"""Folders of tokenizers of every kind that bertc reads, and how transformers reads them."""
+"""Folders of tokenizers of every kind that families come with, as downloaded and as saved."""
 
+import io
 import json
-import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import sentencepiece
 import transformers
-from tokenizers import AddedToken
 
 from bertc.data.vocab.learned import learn
-from bertc.ir.vocabulary import ByteBpe, Unigram, WordPiece
-from bertc.tokenizer_files.sentencepiece import (
-    PIECE_CONTROL,
-    PIECE_NORMAL,
-    PIECE_UNKNOWN,
-    PIECE_USER_DEFINED,
-)
+from bertc.ir.vocabulary import ByteBpe, WordPiece
 
+Special = dict[str, Any]
+"""Settings of a SentencePiece trainer: which special pieces there are, and their ids."""
+FAIRSEQ: Special = {"unk_id": 0, "bos_id": 1, "eos_id": 2, "pad_id": -1}
+ALBERT_PIECES: Special = {
+    "pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1,
+    "control_symbols": ["[CLS]", "[SEP]", "[MASK]"], "user_defined_symbols": ["(", ")", "£"],
+}  # fmt: skip
+XLNET_PIECES: Special = {
+    **FAIRSEQ,
+    "control_symbols": ["<cls>", "<sep>", "<pad>", "<mask>", "<eod>"],
+    "user_defined_symbols": ["<eop>", ".", "(", ")"],
+}
+DEBERTA_PIECES: Special = {
+    "pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3,
+    "pad_piece": "[PAD]", "bos_piece": "[CLS]", "eos_piece": "[SEP]", "unk_piece": "[UNK]",
+}  # fmt: skip
+PIECES: dict[str, tuple[str, Special]] = {
+    "AlbertTokenizer": ("spiece.model", ALBERT_PIECES),
+    "XLNetTokenizer": ("spiece.model", XLNET_PIECES),
+    "XLMRobertaTokenizer": ("sentencepiece.bpe.model", FAIRSEQ),
+    "CamembertTokenizer": ("sentencepiece.bpe.model", FAIRSEQ),
+    "DebertaV2Tokenizer": ("spm.model", DEBERTA_PIECES),
+}
+"""The file of each class with a SentencePiece model, and how its authors trained theirs."""
 LAYOUTS = {
     "BertTokenizer": "bert",
+    "DistilBertTokenizer": "distilbert",
+    "MPNetTokenizer": "mpnet",
     "RobertaTokenizer": "roberta",
     "AlbertTokenizer": "albert",
     "XLNetTokenizer": "xlnet",
-    "XLMRobertaTokenizer": "bert",
-    "CamembertTokenizer": "bert",
+    "XLMRobertaTokenizer": "xlm-roberta",
+    "CamembertTokenizer": "camembert",
+    "DebertaV2Tokenizer": "deberta-v2",
+    "PreTrainedTokenizerFast": "modernbert",
 }
-ALBERT_FIRST = [("<pad>", PIECE_CONTROL), ("<unk>", PIECE_UNKNOWN)]
-ALBERT_FIRST += [(name, PIECE_CONTROL) for name in ("[CLS]", "[SEP]", "[MASK]")]
-XLNET_FIRST = [
-    ("<unk>", PIECE_UNKNOWN),
-    ("<s>", PIECE_CONTROL),
-    ("</s>", PIECE_CONTROL),
-    ("<cls>", PIECE_CONTROL),
-]
-XLNET_FIRST += [("<sep>", PIECE_CONTROL), ("<pad>", PIECE_CONTROL), ("<mask>", PIECE_CONTROL)]
-XLNET_FIRST += [("<eod>", PIECE_USER_DEFINED), ("<eop>", PIECE_USER_DEFINED)]
-
-Piece = tuple[str, float, int]
-
-
-def _varint(number: int) -> bytes:
-    low, rest = number & 0x7F, number >> 7
-    return bytes([low | 0x80]) + _varint(rest) if rest else bytes([low])
-
-
-def _field(number: int, value: bytes | int | float) -> bytes:
-    if isinstance(value, bytes):
-        return _varint(number << 3 | 2) + _varint(len(value)) + value
-    if isinstance(value, float):
-        return _varint(number << 3 | 5) + struct.pack("<f", value)
-    return _varint(number << 3) + _varint(value)
-
-
-def sentencepiece(pieces: Iterable[Piece], unknown: int, charsmap: bytes = b"") -> bytes:
-    """A ModelProto, written by hand."""
-    body = b"".join(
-        _field(1, _field(1, text.encode()) + _field(2, score) + _field(3, kind))
-        for text, score, kind in pieces
-    )
-    trainer = _field(2, _field(3, 1) + _field(40, unknown))
-    return body + trainer + _field(3, _field(1, b"nmt_nfkc") + _field(2, charsmap))
 
 
 @dataclass(frozen=True)
 class Words:
     """Vocabularies of some text, of each kind."""
 
-    pieces: tuple[str, ...]
-    bpe: Any
-    unigram: tuple[tuple[str, float], ...]
+    pieces: tuple[str, ...] = field(repr=False)
+    bpe: Any = field(repr=False)
+    models: dict[str, bytes] = field(repr=False)
 
     @classmethod
     def of(cls, lines: Sequence[str], size: int) -> "Words":
         """Learn them, cased, so that lower-casing shows."""
         learned = learn(WordPiece(size=size, lower=False), lines).get_vocab()
-        bpe = json.loads(learn(ByteBpe(size=max(size, 300)), lines).to_str())["model"]
-        unigram = json.loads(learn(Unigram(size=size, lower=False), lines).to_str())["model"]
-        scored = tuple((piece, score) for piece, score in unigram["vocab"][5:])
-        return cls(tuple(sorted(learned, key=lambda w: learned[w])), bpe, scored)
+        bpe = json.loads(learn(ByteBpe(size=max(size, 300)), lines).to_str())
+        models = {name: trained(lines, size, special) for name, (_, special) in PIECES.items()}
+        return cls(tuple(sorted(learned, key=lambda w: learned[w])), bpe, models)
 
-    def sentencepiece(self, first: Sequence[tuple[str, int]]) -> bytes:
-        """A spiece.model that begins with some tokens."""
-        taken = {piece for piece, _ in first}
-        pieces = [(piece, 0.0, kind) for piece, kind in first]
-        pieces += [(p, score, PIECE_NORMAL) for p, score in self.unigram if p not in taken]
-        unknown = next(n for n, (_, kind) in enumerate(first) if kind == PIECE_UNKNOWN)
-        # Any map of characters will do; this one is empty.
-        return sentencepiece(pieces, unknown)
+
+def trained(lines: Sequence[str], size: int, special: Special) -> bytes:
+    """A SentencePiece model by its own trainer, with the map of characters that releases have."""
+    made = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=made, vocab_size=size, model_type="unigram",
+        hard_vocab_limit=False, minloglevel=2, num_threads=1, **special,
+    )  # fmt: skip
+    return made.getvalue()
 
 
 @dataclass(frozen=True)
@@ -110,9 +96,11 @@ class Folder:
     def __str__(self) -> str:
         told, changed = (
             " ".join(
-                f"{name}={'{...}' if isinstance(value, dict) else value}" for name, value in given
+                f"{name}={'{...}' if isinstance(value, dict) else value}"
+                for name, value in given.items()
+                if not name.endswith("_token")
             )
-            for given in (self.config.items(), self.changed.items())
+            for given in (self.config, self.changed)
         )
         then = f"then {changed}" if changed else ""
         parts = [self.model_type or self.cls, told, "saved" if self.saved else "", then]
@@ -124,28 +112,19 @@ class Folder:
         layout = self.model_type or LAYOUTS[self.cls]
         _write(folder / "config.json", {"model_type": layout})
         match self.cls:
-            case "BertTokenizer":
+            case "BertTokenizer" | "DistilBertTokenizer":
                 (folder / "vocab.txt").write_text("\n".join(words.pieces) + "\n")
+            case "MPNetTokenizer":
+                tokens = ["<s>", "<pad>", "</s>", *words.pieces[5:], "[UNK]", "<mask>"]
+                (folder / "vocab.txt").write_text("\n".join(tokens) + "\n")
             case "RobertaTokenizer":
-                _write(folder / "vocab.json", words.bpe["vocab"])
-                lines = [" ".join(merge) for merge in words.bpe["merges"]]
+                _write(folder / "vocab.json", words.bpe["model"]["vocab"])
+                lines = [" ".join(merge) for merge in words.bpe["model"]["merges"]]
                 (folder / "merges.txt").write_text("\n".join(["#version: 0.2", *lines, ""]))
-            case "AlbertTokenizer":
-                (folder / "spiece.model").write_bytes(words.sentencepiece(ALBERT_FIRST))
-            case "XLNetTokenizer":
-                (folder / "spiece.model").write_bytes(words.sentencepiece(XLNET_FIRST))
-            case "XLMRobertaTokenizer":
-                first = [(token, 0.0) for token in ("<s>", "<pad>", "</s>", "<unk>")]
-                vocabulary = [*first, *words.unigram, ("<mask>", 0.0)]
-                made = transformers.XLMRobertaTokenizer(vocab=vocabulary, **self.config)
-                made.save_pretrained(folder)
-                return
-            case "CamembertTokenizer":
-                names = ("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED")
-                vocabulary = [*((name, 0.0) for name in names), *words.unigram, ("<mask>", 0.0)]
-                made = transformers.CamembertTokenizer(vocab=vocabulary, **self.config)
-                made.save_pretrained(folder)
-                return
+            case "PreTrainedTokenizerFast":
+                _write(folder / "tokenizer.json", words.bpe)
+            case _:
+                (folder / PIECES[self.cls][0]).write_bytes(words.models[self.cls])
         if self.config:
             _write(folder / "tokenizer_config.json", self.config)
         for name, content in self.files.items():
@@ -163,56 +142,42 @@ class Folder:
         _write(path, {**json.loads(path.read_text()), **self.changed})
 
     def theirs(self, folder: Path) -> Any:
-        """The tokenizer of transformers; of a spiece.model without what only reads such files."""
-        alone = not (folder / "tokenizer.json").is_file() and (folder / "spiece.model").is_file()
-        if not alone or find_spec("sentencepiece"):
-            return transformers.AutoTokenizer.from_pretrained(folder)
-        from bertc.tokenizer_files.sentencepiece import read_sentencepiece
-
-        model = read_sentencepiece((folder / "spiece.model").read_bytes())
-        added = [
-            AddedToken(piece, normalized=False, special=kind == PIECE_CONTROL)
-            for (piece, _), kind in zip(model.pieces, model.types, strict=True)
-            if kind in (PIECE_CONTROL, PIECE_USER_DEFINED)
-        ]
-        return getattr(transformers, self.cls)(
-            vocab=model.pieces,
-            unk_id=model.unknown,
-            _spm_precompiled_charsmap=model.charsmap or None,
-            additional_special_tokens=added,
-            **self.config,
-        )
+        """The tokenizer of transformers."""
+        return transformers.AutoTokenizer.from_pretrained(folder)
 
 
 def _write(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
 
 
-BERT, ROBERTA, ALBERT, XLNET, XLMR, CAMEMBERT = LAYOUTS
+BERT, DISTILBERT, MPNET, ROBERTA, ALBERT, XLNET, XLMR, CAMEMBERT, DEBERTA, WRITTEN = LAYOUTS
+BEGUN = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "mask_token": "<mask>"}
+WHOLE = {**BEGUN, "cls_token": "<s>", "sep_token": "</s>", "unk_token": "<unk>"}
 PLAIN = [
     Folder(BERT),
-    Folder(BERT, model_type="electra"),
+    *(Folder(BERT, model_type=name) for name in ("electra", "distilbert", "nomic_bert")),
     Folder(BERT, {"do_lower_case": False}),
     Folder(BERT, {"strip_accents": False}),
     Folder(BERT, {"do_lower_case": False, "strip_accents": True}),
     Folder(BERT, {"tokenize_chinese_chars": False, "tokenizer_class": "BertTokenizerFast"}),
+    Folder(DISTILBERT, {"tokenizer_class": DISTILBERT, "do_lower_case": False}),
+    Folder(MPNET),
     Folder(ROBERTA),
     Folder(ROBERTA, {"add_prefix_space": True}),
+    Folder(ROBERTA, model_type="deberta"),
     Folder(ALBERT),
     Folder(ALBERT, {"do_lower_case": False}),
     Folder(ALBERT, {"keep_accents": True}),
     Folder(XLNET),
     Folder(XLNET, {"do_lower_case": True}),
     Folder(XLMR),
-    Folder(XLMR, {"add_prefix_space": False}),
+    Folder(XLMR, {"tokenizer_class": XLMR}, model_type="bert"),
     Folder(CAMEMBERT),
-    Folder(CAMEMBERT, {"add_prefix_space": False}),
+    Folder(DEBERTA, {"do_lower_case": False, "vocab_type": "spm"}),
+    Folder(DEBERTA, {"do_lower_case": True, "split_by_punct": True}),
+    Folder(WRITTEN, {"tokenizer_class": WRITTEN, **WHOLE}),
 ]
-SAVED = [
-    Folder(f.cls, f.config, saved=True, model_type=f.model_type)
-    for f in PLAIN
-    if f.cls not in (XLMR, CAMEMBERT)
-]
+SAVED = [Folder(f.cls, f.config, saved=True, model_type=f.model_type) for f in PLAIN]
 OTHERWISE = [
     Folder(BERT, saved=True, changed={"do_lower_case": False}),
     Folder(BERT, saved=True, changed={"strip_accents": False}),
@@ -221,6 +186,7 @@ OTHERWISE = [
     Folder(ALBERT, saved=True, changed={"keep_accents": True}),
     Folder(BERT, saved=True, changed={"tokenizer_class": "PreTrainedTokenizerFast"}),
     Folder(XLNET, saved=True, changed={"tokenizer_class": "TokenizersBackend"}),
+    Folder(DEBERTA, saved=True, changed={"tokenizer_class": "NobodyKnowsTokenizer"}),
 ]
 """Folders whose tokenizer_config.json tells something else than their tokenizer.json."""
 

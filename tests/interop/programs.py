@@ -53,8 +53,9 @@ class Wordless:
     sep: int | None = None
     bos: int | None = None
     eos: int | None = None
+    cls_last: bool = False
 
-    def save(self, folder: Path, seq: int = 0, room: int | None = None) -> None:
+    def save(self, folder: Path, *_: object) -> None:
         """Write nothing."""
 
 

@@ -67,13 +67,14 @@ def test_the_class_that_fits_loads_without_a_word(
     settings: dict[str, Any], pad: int, cls: str, beside: tuple[str, ...], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    rows = list[tuple[int, int | None]]()
+    rows = list[tuple[Any, ...]]()
     monkeypatch.setattr(Wordless, "save", lambda self, folder, *lengths: rows.append(lengths))
     resolved = program(**settings)
     weights = tensors(resolved)
     exported = export_model(resolved, weights, words(pad), tmp_path / "m", strict=True)
     assert exported.architecture == cls
-    assert set(rows) == {(resolved.stages[0].seq, resolved.encoder.room)}
+    segments = "as-it-came" if resolved.encoder.segments > 1 else "unread"
+    assert set(rows) == {(resolved.stages[0].seq, resolved.encoder.room, segments)}
     told = [f"{cls} cannot hold {', '.join(beside)}"] if beside else []
     assert [note.split(":")[0] for note in exported.notes] == told
     assert "m: " in exported.summary()

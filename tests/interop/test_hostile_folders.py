@@ -2,8 +2,11 @@
 
 import contextlib
 import json
+import os
 import random
 import struct
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +15,21 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
+from bertc.data import encode, vocabulary_of
+from bertc.data.layouts.example import LabelledExample
 from bertc.diagnostics import BertcError, DataError, MissingInputError, UnsafeError
 from bertc.interop import families
 from bertc.interop.config import IGNORED, ONLY
 from bertc.interop.importing import import_model
 from bertc.interop.loading import load
+from bertc.ir.learning.custom_task import Classify
+from bertc.tokenizer_files import reading
 from tests.interop.hf_models import SMALL, XLM, case
+
+in_process = reading.in_process
+"""What commands use; other tests read in this process."""
 
 
 @pytest.fixture(scope="module")
@@ -352,3 +363,98 @@ def test_random_damage_never_escapes(name: str, folder: Path) -> None:
         except BertcError as error:
             codes.add(error.exit_code)
     assert codes <= {65, 66, 77}
+
+
+TOKENS = {token: n for n, token in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"])}
+GROWING = normalizers.Sequence([normalizers.Replace("a", "a" * 100_000)] * 6)
+ENDLESS = pre_tokenizers.Split(Regex("(a+)+$"), "isolated")
+DAMAGED_MAP = {"type": "Precompiled", "precompiled_charsmap": "AAAA/////w=="}
+"""It says that a table of 4 GiB follows."""
+TRAPS: dict[str, tuple[dict[str, Any], str]] = {
+    "growth": ({"normalizer": GROWING}, "takes more than .* of memory for the text"),
+    "pattern": ({"pre_tokenizer": ENDLESS}, "fails on the text .*aaaa"),
+    "map": ({"normalizer": DAMAGED_MAP}, "its tokenizer (takes|ends)|cannot read"),
+    "id": ({}, "id 2,147,483,648"),
+}
+
+
+def write_trap(folder: Path, parts: dict[str, Any]) -> None:
+    """A tokenizer.json with some parts; without any, with the largest id that the library reads."""
+    folder.mkdir(exist_ok=True)
+    tokenizer = Tokenizer(models.WordPiece(TOKENS))
+    objects = {name: part for name, part in parts.items() if not isinstance(part, dict)}
+    for name, part in objects.items():
+        setattr(tokenizer, name, part)
+    written = json.loads(tokenizer.to_str()) | {k: v for k, v in parts.items() if k not in objects}
+    written["model"]["unk_token"] = "[UNK]"
+    if not parts:
+        written["model"]["vocab"]["b"] = 2**31
+    (folder / "tokenizer.json").write_text(json.dumps(written))
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_a_tokenizer_that_explodes_does_so_aside(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "in_process", in_process)
+    monkeypatch.setattr(reading, "MOST_MEMORY_BYTES", 600 * 2**20)
+    parts, message = TRAPS[name]
+    write_trap(tmp_path, parts)
+    with pytest.raises(DataError, match=message) as refused:
+        vocabulary_of(tmp_path, 100)
+    assert str(tmp_path) in refused.value.message
+    assert refused.value.help
+
+
+def test_a_sound_tokenizer_is_read_aside_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_trap(tmp_path / "one", {"normalizer": normalizers.Lowercase()})
+    write_trap(tmp_path / "two", {"normalizer": normalizers.NFC(), "pre_tokenizer": None})
+    (tmp_path / "two" / "tokenizer.json").write_bytes(
+        (tmp_path / "one/tokenizer.json").read_bytes()
+    )
+    monkeypatch.setattr(reading, "cache_folder", lambda: tmp_path)
+    here = reading.read_tokenizer(tmp_path / "one")
+    (kept,) = (tmp_path / "tokenizers").iterdir()
+    kept.write_bytes(kept.read_bytes().replace(b"lower", b"upper"))  # damaged: it is read again
+    monkeypatch.setattr(reading, "in_process", in_process)
+    aside = reading.read_tokenizer(tmp_path / "one")
+    assert aside == here
+    code = (
+        "import sys; from bertc.api import resolve; from bertc.tokenizer_files import reading;"
+        f"del reading.in_process; print(resolve('vocab=\"{tmp_path / 'two'}\"').vocabulary.size);"
+        "bad = {'torch', 'transformers'} & {*sys.modules}; assert not bad, bad"
+    )
+    elsewhere = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "BERTC_CACHE": str(tmp_path)}, check=True, capture_output=True,
+    )  # fmt: skip
+    assert elsewhere.stdout == b"6\n"
+
+
+def test_damaged_tokenizers_of_runs_are_named(tmp_path: Path) -> None:
+    """They are read without a trial: what they do while they are used is told then."""
+    (tmp_path / "resolved.json").write_text("{}")
+    write_trap(tmp_path / "tokenizer", {})
+    with pytest.raises(DataError, match=r'the token "b" has id 2,147,483,648'):
+        vocabulary_of(tmp_path, 100)
+    write_trap(tmp_path / "tokenizer", {"normalizer": DAMAGED_MAP})
+    with pytest.raises(DataError, match=r"tokenizer\.json: not a tokenizer\.json"):
+        vocabulary_of(tmp_path, 100)
+    write_trap(tmp_path / "tokenizer", {"pre_tokenizer": ENDLESS})
+    words = vocabulary_of(tmp_path, 100)
+    task = Classify(train="-", labels=("x", "y"))
+    with pytest.raises(DataError, match="the tokenizer fails on a text"):
+        encode(task, [LabelledExample("0", ("a" * 40 + "!",), "x")], words, 512, 2)
+
+
+def test_a_machine_that_limits_processes_itself_reads_tokenizers_too() -> None:
+    """As ``ulimit -t`` does: a process may not raise what is set."""
+    code = (
+        "import resource as r; r.setrlimit(r.RLIMIT_CPU, (500, 500));"
+        "from bertc.tokenizer_files.by_transformers import limit;"
+        "limit(r.RLIMIT_CPU, 900); assert r.getrlimit(r.RLIMIT_CPU) == (500, 500);"
+        "limit(r.RLIMIT_CPU, 90); assert r.getrlimit(r.RLIMIT_CPU) == (90, 500)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -30,7 +30,7 @@ def inputs(model: Any, seq: int) -> dict[str, torch.Tensor]:
     if config.model_type == "xlm":
         found["langs"] = torch.randint(0, config.n_langs, (3, seq), generator=generator)
         found["position_ids"] = (torch.arange(seq) % max(1, seq // 2)).expand(3, seq)
-    elif config.model_type not in ("distilbert", "modernbert", "eurobert", "deberta-v2"):
+    elif config.model_type not in ("distilbert", "mpnet", "modernbert", "eurobert", "deberta-v2"):
         kinds = torch.randint(
             0, getattr(config, "type_vocab_size", 3), (3, seq), generator=generator
         )

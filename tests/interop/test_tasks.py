@@ -24,14 +24,19 @@ from bertc.ir.network.encoder import Dropout
 from bertc.ir.network.ffn import Glu
 from bertc.ir.network.head import LinearHead, TransformHead
 from bertc.ir.network.norm import PostNorm, PreNorm
-from bertc.ir.network.positions import LearnedPositions, NoPositions, RotaryPositions
+from bertc.ir.network.positions import (
+    BucketedPositions,
+    LearnedPositions,
+    NoPositions,
+    RotaryPositions,
+)
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.vocabulary import ByteBpe
 from bertc.nn import Model
 from bertc.objectives import TaskTargets
 from bertc.objectives.answers import answer_scores, span_scores
-from tests.interop.hf_models import DEBERTA, DISTIL, MODERN, SMALL, XLM, XLNET, Case, case
+from tests.interop.hf_models import DEBERTA, DISTIL, MODERN, MPNET, SMALL, XLM, XLNET, Case, case
 from tests.interop.programs import Wordless, program, tensors, words
 from tests.interop.test_round_trip import close, encoded, inputs
 
@@ -127,6 +132,11 @@ CASES = [
     case("ModernBertForQuestionAnswering", MODERN),
     case("NomicBertForSequenceClassification", MODERN, **THREE),
     case("NomicBertForTokenClassification", MODERN, **THREE),
+    case("MPNetForSequenceClassification", MPNET, **THREE),
+    case("MPNetForSequenceClassification", MPNET, **ONE),
+    case("MPNetForMultipleChoice", MPNET),
+    case("MPNetForTokenClassification", MPNET, **THREE),
+    case("MPNetForQuestionAnswering", MPNET),
     case("DebertaV2ForSequenceClassification", DEBERTA, **THREE, cls_dropout=0.2),
     case("DebertaV2ForSequenceClassification", DEBERTA, **ONE, pooler_hidden_act="tanh"),
     case("DebertaV2ForMultipleChoice", DEBERTA),
@@ -200,7 +210,7 @@ def test_heads_come_in_and_go_out(chosen: Case, tmp_path: Path) -> None:
     ours = load(tmp_path / "in")
     assert_says_the_same(ours, theirs)
     imported = import_model(tmp_path / "in")
-    wordless = Wordless(theirs.config.pad_token_id)
+    wordless = Wordless(theirs.config.pad_token_id, cls_last=chosen.cls.startswith("XLNet"))
     exported = export_model(
         imported.resolved, imported.tensors, wordless, tmp_path / "out",
         strict=True, prefer=imported.config.model_type,
@@ -309,6 +319,8 @@ OWN: list[tuple[dict[str, Any], AnyTask, str, str]] = [
      "DebertaV2ForSequenceClassification", ""),
     (DISENTANGLED | {"pooler": True}, Choose(), "DebertaV2ForMultipleChoice", ""),
     (DISENTANGLED | {"pooler": "gelu-mean"}, Regress(), "", "pooler=gelu-mean stands in the way"),
+    ({"positions": BucketedPositions(rows=18, offset=2), "segments": 0}, Regress(), "",
+     "vocab stands in the way: the MPNet layout has the padding token at 1"),
     ({}, Squad(data="x", head=Conditioned()), "", "head=conditioned stands in the way"),
 ]  # fmt: skip
 
@@ -327,7 +339,8 @@ def test_what_was_learned_here_goes_out(
 ) -> None:
     resolved = tuned(task, **settings)
     weights = tensors(resolved)
-    exported = export_model(resolved, weights, words(), tmp_path)
+    vocabulary = Wordless(0, cls_last=cls.startswith("XLNet"))
+    exported = export_model(resolved, weights, vocabulary, tmp_path)
     assert exported.architecture == cls
     ours = load(tmp_path)
     assert ours.state_dict().keys() == weights.keys()
@@ -436,7 +449,7 @@ def test_a_permuted_xlnet_keeps_its_unseen_vector(tmp_path: Path) -> None:
     }
     resolved = staged(stages, **RELATIVE)
     weights = tensors(resolved)
-    exported = export_model(resolved, weights, words(), tmp_path)
+    exported = export_model(resolved, weights, Wordless(0, cls_last=True), tmp_path)
     assert exported.architecture == "XLNetForSequenceClassification"
     back = import_model(tmp_path)
     assert back.tensors.keys() == weights.keys()

@@ -133,8 +133,7 @@ PROGRAMS: dict[str, dict[str, str]] = {
                       "steps": "",
                       "blocks": 'stage "whole" { steps=2 } '
                                 'stage "prune" { prune=layers([1]) steps=2 }'},
-    "pruned rank": {"objective": "mlm", "steps": "", "embedding": "24",
-                    "blocks": 'stage "whole" { steps=2 } stage "prune" { prune=rank(8) steps=2 }'},
+    "factorised": {"objective": "mlm", "embedding": "24", "table": "factorised(8)"},
     # with dropout, whose draws differ where there are no C kernels
     "dropout": {"objective": "mlm + nsp", "dropout": "0.1", "format": "segment-pair"},
     "dropout relative": {**XLNET, "dropout": "0.1"},

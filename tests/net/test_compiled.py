@@ -26,8 +26,6 @@ UNTRIED = {
     ("average", "checkpoints"),  # tests/train/test_average.py
     ("grow", "turned"),  # tests/train/test_turning.py
     ("init", "vectors"), ("init", "bag-of"),  # begin with other files: tests/nn/test_bag.py
-    ("to", "share"), ("to", "params"), ("to", "flops"),
-    ("to", "latency"),  # shares follow from them: tests/passes/test_aims.py
     ("copies", "none"), ("copies", "edit"), ("copies", "replace"),  # tests/train/test_copies.py
 }  # fmt: skip
 BESIDE = ("schema", "properties", "anyOf", "oneOf", "items", "prefixItems", "$defs")

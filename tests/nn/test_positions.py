@@ -9,6 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from bertc.api import resolve
 from bertc.estimate import estimate
 from bertc.ir import operation as op
+from bertc.ir.network.positions import BucketedPositions
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import EncoderInputs, Model, build, gather_positions
 from bertc.nn.attend import attend
@@ -25,6 +26,8 @@ KINDS = [
     f"{TURNED}, pairs=interleaved, share=0.5, scale=2) attention=full(bias=false)",
     "positions=alibi",
     "positions=alibi heads=3 head_dim=8",
+    "positions=bucketed(402,offset=2,buckets=16,distance=40)",
+    f"{NEAR}) positions=bucketed(400,buckets=16,distance=12)",
     f"{TURNED}) attention=full(kv_heads=2, qk_norm=true)",
     f"positions=none {NEAR})",
     f"{NEAR}, kv_heads=1, bias=false) {TURNED})",
@@ -39,6 +42,15 @@ def program(extra: str, *sets: str) -> Resolved:
     own = {setting.partition("=")[0] for setting in extra.split()}
     kept = (setting for setting in BASE.split() if setting.partition("=")[0] not in own)
     return resolve(" ".join([*kept, extra]), sets)
+
+
+def bucket(apart: int, node: BucketedPositions) -> int:
+    """T5's bucket of a distance, by the thresholds of its ranges."""
+    half, near = node.buckets // 2, node.buckets // 4
+    steps = (near * (node.distance / near) ** (n / (half - near)) for n in range(1, half - near))
+    far = abs(apart)
+    within = far if far < near else near + sum(far >= step - 1e-9 for step in steps)
+    return within + (half if apart < 0 else 0)
 
 
 def made(extra: str, *sets: str) -> Model:
@@ -106,6 +118,12 @@ def attended(model: Model, layer: int, x: torch.Tensor, places: list[int]) -> to
             if node.positions.kind == "alibi":
                 pairs = zip(near, scores, strict=True)
                 scores = [score - slope(head, heads) * abs(i - j) for j, score in pairs]
+            if node.positions.kind == "bucketed":
+                table = model.encoder.get_parameter("relative.distance.weight")
+                pairs = zip(near, scores, strict=True)
+                scores = [
+                    score + float(table[bucket(i - j, node.positions), head]) for j, score in pairs
+                ]
             values = made_of["value"][near, shared * D : (shared + 1) * D]
             result[at, head * D : (head + 1) * D] = torch.tensor(scores).softmax(0) @ values
     return result @ w["output.weight"].T + w.get("output.bias", 0.0)

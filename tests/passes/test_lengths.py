@@ -7,9 +7,11 @@ import pytest
 
 from bertc.api import resolve
 from bertc.diagnostics import SpecError
+from bertc.emit import emit
 from bertc.ir.learning.average import Ema
 from bertc.ir.learning.optimizer import Adam, WarmupStableDecay
 from bertc.planning.schedules import rate
+from bertc.syntax import load
 from bertc.syntax.read.shapes import setting_shape
 from bertc.syntax.write.show import show_value
 
@@ -208,3 +210,36 @@ def test_a_task_after_text_has_its_own_batches() -> None:
         'stage "b" { objective=glue(rte, "RTE", examples=99) batch=8 }'
     ).stages
     assert [stage.batch for stage in (*text, task)] == [16, 32, 8]
+
+
+@pytest.mark.parametrize(
+    ("written", "set", "steps"),
+    [
+        ("steps=10", "", [6, 4]),
+        ("", "steps=10", [6, 4]),
+        ("steps=7", "steps=10", [6, 4]),
+        ("steps=2", "", [1, 1]),
+        ("", "steps=2", [1, 1]),
+        ("steps=1", "", [1, 1]),
+        ("", "", [60, 40]),
+    ],
+)
+def test_steps_outside_stages_are_those_of_the_whole_run(
+    written: str, set: str, steps: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the text of stages, on the command line, and above a base alike."""
+    base = "vocab=1k stage 'a' { seq=16 steps=60 } stage 'b' { seq=32 steps=40 }"
+    monkeypatch.chdir(tmp_path)
+    Path("base.bertc").write_text(base)
+    overrides = [set] if set else []
+    for spec in (f"{written} {base}", f"extends './base.bertc' {written}"):
+        assert [stage.steps for stage in resolve(spec, overrides).stages] == steps, spec
+    again = f"extends './base.bertc' {written} stage 'c' {{ seq=16 steps=5 }}"
+    assert [stage.steps for stage in resolve(again).stages] == [int(written[6:] or 5)]
+    Path("again.bertc").write_text(again)
+    (program,) = load("extends './again.bertc'")
+    assert [stage.steps for stage in resolve(program).stages] == [int(written[6:] or 5)]
+    assert emit("extends './again.bertc'", (), "program").count("steps = ") <= 2
+    short = resolve("extends bert-base", ["steps=2"])
+    assert [stage.steps for stage in short.stages] == [1, 1]
+    assert [stage.steps for stage in resolve("extends bert-base steps=2").stages] == [1, 1]

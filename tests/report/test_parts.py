@@ -100,6 +100,24 @@ def test_figures_stand_in_the_picture_of_their_kind() -> None:
     assert {name for group in found.values() for name in group} == {*names}
 
 
+def test_masked_positions_stand_in_pictures_in_place_of_all_predicted_ones() -> None:
+    names = [
+        "train/loss", "eval/loss", "eval/loss_masked", "train/loss/mlm", "eval/loss/mlm",
+        "eval/loss/mlm_masked", "eval/loss/mlm_visible", "eval/accuracy/mlm",
+        "eval/accuracy/mlm_masked", "eval/unigram_loss", "eval/unigram_loss/mlm",
+        "eval/unigram_loss/mlm_masked", "eval/de/mlm", "eval/de/mlm_masked",
+    ]  # fmt: skip
+    found = {panel.title: panel.names for panel in panels(names)}
+    assert found == {
+        "Loss of each objective": (
+            "train/loss/mlm", "eval/loss/mlm_masked", "eval/unigram_loss/mlm_masked",
+        ),
+        "Loss, all predicted positions": ("train/loss", "eval/loss", "eval/unigram_loss"),
+        "Accuracy": ("eval/accuracy/mlm_masked",),
+        "Loss by language": ("eval/de/mlm_masked",),
+    }  # fmt: skip
+
+
 def test_axes_have_units_that_fit_and_show_what_is_constant() -> None:
     assert time_unit(7 * 3600) == ("hours", 3600)
     assert time_unit(119) == ("seconds", 1)

@@ -7,7 +7,6 @@ import pytest
 
 from bertc import passes, syntax
 from bertc.begun import vectors_fit
-from bertc.choosing.aims import aimed
 from bertc.choosing.equal import equalled
 from bertc.diagnostics import Diagnostics, UsageError, codes, explain
 from bertc.external import filled_in
@@ -20,8 +19,6 @@ LOOKS_FOR_FILES = ("E307", "E308")
 """Codes of ``bertc check`` alone: the other examples name files that are not there."""
 OF_TEACHERS = ("E268", "E283", "E284", "E285", "E286", "E287")
 """Codes that compare a network with that of another spec."""
-OF_TARGETS = ("E337", "R115")
-"""Codes of estimates that programs are aimed by."""
 OF_BUDGETS = ("E119",)
 """Codes of numbers of steps that follow from a budget."""
 OF_VECTORS = ("E400", "E401")
@@ -39,7 +36,6 @@ def found(folder: Path, code: str, text: str, monkeypatch: pytest.MonkeyPatch) -
     programs = syntax.load("example.bertc", (), diagnostics)[:1]
     for program in equalled(programs, diagnostics) if code in OF_BUDGETS else programs:
         known = filled_in(program, diagnostics) if code in OF_TEACHERS else program
-        known = aimed(known, diagnostics) if code in OF_TARGETS else known
         complete = passes.complete(known, diagnostics)
         if code in OF_VECTORS:
             vectors_fit(complete, diagnostics)

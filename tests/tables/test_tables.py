@@ -15,6 +15,8 @@ from bertc.tables.files import Files
 from bertc.tables.job import Job
 from bertc.tables.programs import Jobs
 from bertc.tables.reading import read_table, shipped_tables
+from bertc.tables.results import RowResult, TableResults
+from bertc.tables.showing import Shown
 from bertc.tables.table import Row, Table
 
 TOLERANCE = 0.03
@@ -139,3 +141,29 @@ def test_helps_name_runs_before_as_the_table_does(tmp_path: Path) -> None:
     with pytest.raises(DataError) as told, job.told():
         raise DataError("no", help=f"init=layers({run}, first), or init={own}")
     assert told.value.help == "init=layers($warm, first), or init=$run"
+
+
+def test_a_scale_arranges_all_rows_but_for_what_they_set(tmp_path: Path) -> None:
+    path = tmp_path / "small.toml"
+    path.write_text(f'{SMALL}\n[scales.tiny]\narrangement = "positions=rotary layers=3 norm=pre"\n')
+    table = read_table(str(path))
+    jobs = Jobs(table, "tiny", Files(None, {}), tmp_path)
+    programs = {job.row: job.program() for job in jobs.all([1])}
+    encoders = {row: program.encoder.settings() for row, program in programs.items()}
+    assert {str(each["positions"].kind) for each in encoders.values()} == {"rotary"}
+    assert {str(each["norm"].kind) for each in encoders.values()} == {"pre"}
+    assert {row: each["layers"] for row, each in encoders.items()} == {
+        "": 3, "short": 3, "long": 2, "wide": 3,
+    }  # fmt: skip
+    assert programs["short"].steps == 200, "the usual settings of the scale are there too"
+    row = RowResult("short", {"loss": {1: 2.0}}, None, None, 1.0)
+    older = Shown(table, TableResults("small", "tiny", (row,), 4, 3)).as_text()
+    assert "all rows at this scale: positions=rotary layers=3 norm=pre" in older
+    assert "the runs above had the arrangement of the paper" in older
+    assert "loss: of all predicted positions" in older
+    had = table.scales["tiny"].arrangement
+    results = TableResults("small", "tiny", (row,), 4, 3, masked=("loss",), arrangement=had)
+    (tmp_path / "results.json").write_text(results.as_json())
+    now = Shown(table, TableResults.read(tmp_path / "results.json")).as_text()
+    assert "loss: of masked positions" in now
+    assert "the runs above" not in now

@@ -6,6 +6,7 @@ from bertc.diagnostics import DataError, MissingInputError, StoppedError
 from bertc.external import begun_from
 from bertc.ir.changing.growth import FromRun
 from bertc.ir.learning.optimizer import ConstantRate, Muon, StableAdam, WarmupStableDecay
+from bertc.ir.vocabulary import WordPiece
 from bertc.train.loop import train
 from tests.train.test_training import stop_after
 
@@ -68,5 +69,8 @@ def test_weights_alone_of_a_step_begin_with_a_new_optimiser(tiny, go, tmp_path):
         go(tiny(steps=2, init=FromRun(path=str(tmp_path / "run"), step=3)), "never")
     assert missing.value.help == "name one of steps 2, 4"
     begun_from(tiny(steps=2, init=FromRun(path=str(tmp_path / "run"), step=2)))
+    with pytest.raises(DataError, match="do not fit") as refused:
+        begun_from(tiny(vocab=WordPiece(size=130), init=FromRun(path=str(tmp_path / "run"))))
+    assert refused.value.help.startswith("leave vocab out, init has its own")
     with pytest.raises(MissingInputError, match="no checkpoint of step 3"):  # by check too
         begun_from(tiny(steps=2, init=FromRun(path=str(tmp_path / "run"), step=3)))

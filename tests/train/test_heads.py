@@ -24,7 +24,12 @@ from bertc.ir.network.attention import (
     RelativeAttention,
 )
 from bertc.ir.network.norm import PreNorm
-from bertc.ir.network.positions import AlibiPositions, NoPositions, RotaryPositions
+from bertc.ir.network.positions import (
+    AlibiPositions,
+    BucketedPositions,
+    NoPositions,
+    RotaryPositions,
+)
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.terms.plm import Plm
 from bertc.nn import EncoderInputs, Model, build
@@ -45,6 +50,7 @@ RELATIVE = RelativeAttention(untie=True, segments=True)
         {"share": ShareAll()},
         {"attention": LocalAttention(window=4), "positions": RotaryPositions()},
         {"positions": AlibiPositions()},
+        {"positions": BucketedPositions(rows=32)},
         {"attention": RELATIVE, "positions": NoPositions()},
         {"attention": DisentangledAttention(), "positions": NoPositions()},
     ],

@@ -3,7 +3,8 @@
 import pytest
 
 import bertc
-from bertc.evaluation.held_out import Evaluation, score_lines
+from bertc.evaluation.held_out import Evaluation
+from bertc.evaluation.remarks import score_lines
 from bertc.evaluation.tasks import evaluate_files
 from bertc.train.loop import train
 

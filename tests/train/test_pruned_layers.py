@@ -20,7 +20,7 @@ from bertc.inference.worth import worth_of_layers
 from bertc.interop.folders import read_network
 from bertc.interop.loading import load, read_model
 from bertc.ir.changing.growth import FromRun
-from bertc.ir.changing.pruning import Heads, Layers, Rank
+from bertc.ir.changing.pruning import Heads, Layers
 from bertc.ir.learning.objective import Term
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.sharing import ShareAttention, ShareGroups
@@ -94,14 +94,12 @@ def test_a_run_that_loses_layers_resumes_to_the_same_bits(
     same_run(tmp_path / "one", tmp_path / "two")
 
 
-@pytest.mark.parametrize("kind", [Layers(which=0.5, every=0.25, floor=0.5),
-                                  Rank(width=8, every=0.25, floor=0.5)])  # fmt: skip
 def test_no_more_goes_below_a_floor(
-    kind: Any, shortened: Any, barn: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    shortened: Any, barn: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     same_run: Any, cache: Path,
 ) -> None:  # fmt: skip
+    kind = Layers(which=0.5, every=0.25, floor=0.5)
     resolved = shortened(kind, save_every=20, objective=(Term(objective=barn),))
-    left = {"layers": 3, "rank": 24}[kind.kind]
 
     def scores(resolved: Any, name: str, **options: Any) -> Path:
         told = {"whole": 0.9}  # 0.1 at the end of the first round
@@ -111,8 +109,7 @@ def test_no_more_goes_below_a_floor(
 
     one = scores(resolved, "one")
     program, _ = read_model(one)
-    size = program.encoder.depth if kind.kind == "layers" else program.encoder.table.rank
-    assert size == left
+    assert program.encoder.depth == 3
     assert read_network(one).encoder == program.encoder == of_folder(one).resolved.encoder
     with pytest.raises(StoppedError):
         stop_after(monkeypatch, 8, lambda: scores(resolved, "two"))

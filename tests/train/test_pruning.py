@@ -19,7 +19,6 @@ from bertc.interop.loading import load
 from bertc.interop.pruned import removed_units
 from bertc.ir.changing.growth import FromRun
 from bertc.ir.changing.pruning import Heads, Neurons
-from bertc.ir.changing.targets import ToFlops
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.learning.objective import Mlm, Sop, Term
 from bertc.ir.learning.optimizer import Lamb
@@ -69,10 +68,6 @@ KINDS: dict[str, tuple[Any, dict[str, object]]] = {
     "gated neurons": (Neurons(share=0.5), {"activation": Glu(bias="outer")}),
     "neurons of any layer": (Neurons(share=0.3, within="network"), {"norm": PreNorm()}),
     "neurons of a shared layer": (Neurons(share=0.5), {"share": ShareAll()}),
-    "heads to a target": (
-        Heads(to=ToFlops(most=0.9), aimed=0.5, every=0.25, examples=16),
-        {"norm": PreNorm()},
-    ),
     "heads by distance": (
         STEPWISE,
         {"attention": RelativeAttention(untie=True, segments=True), "positions": NoPositions()},

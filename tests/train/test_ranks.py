@@ -112,6 +112,7 @@ def losses(run):
     found = []
     for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()):
         found += [line["step"], line["loss"], *line["losses"].values()]
+        found += line.get("positions", {}).values()
         found += [line["grad_norm"]] if line["kind"] == "train" else line["accuracy"].values()
     return found
 

@@ -148,6 +148,20 @@ def go(tmp_path, cache):
     return run
 
 
+ANSWERED = {
+    "glue": "text pair label probabilities",
+    "xnli": "text pair label probabilities",
+    "squad": "question answer null_odds best",
+    "race": "question choices choice probabilities",
+    "tagging": "words tags probabilities",
+    "classify": "text label_in_file label probabilities",
+    "regress": "text label score",
+    "choose": "question a b c label choice probabilities",
+    "tag": "words tags_in_file tags probabilities",
+    "read": "context question answer_in_file start answer null_odds best",
+    "embed": "text label similarity",
+}
+"""Members of a row of ``bertc predict`` by task: columns of the file, then the answer."""
 KINDS = [node.model_fields["kind"].default for node in get_args(get_args(AnyTask)[0])]
 
 
@@ -168,7 +182,9 @@ def test_every_kind_is_learned_judged_and_predicted(go, farm, tmp_path, kind, ca
     task = bertc.resolve(spec).stages[0].tasks[0]
     assert bool(again.evaluation.classes) == isinstance(task.answer, Labels | Tags)
     answered = predict(tmp_path / "run", _a_file(tmp_path, kind), device="cpu")
-    assert len(list(answered.lines())) == len(answered.examples) > 0
+    rows = [json.loads(line) for line in answered.lines(_a_file(tmp_path, kind))]
+    assert len(rows) == len(answered.examples) > 0
+    assert rows[0].keys() == {"id", *ANSWERED[kind].split()}
     assert answered.task.title == task.title
 
 

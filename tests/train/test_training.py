@@ -10,11 +10,13 @@ import torch
 from torch._dynamo.utils import counters
 
 from bertc.diagnostics import DataError, ResumeRefusedError, StoppedError, UsageError
+from bertc.inference.evaluate import evaluate_run
 from bertc.ir.data import StreamPair
 from bertc.ir.learning.batch_warmup import RisingBatch
 from bertc.ir.learning.objective import Clm, Mlm, Plm, Sop, Term
 from bertc.ir.learning.optimizer import Adam, Lamb, Muon, StableAdam
 from bertc.ir.network.attention import RelativeAttention
+from bertc.ir.terms.positions import of_all_positions
 from bertc.runs.checkpoints import newest
 from bertc.runs.folder import RunFolder, identity
 from bertc.runs.plot import plot
@@ -96,7 +98,7 @@ def test_metrics_are_means_between_lines_and_evaluations_at_their_step(go, tiny,
         assert line["stage"] == "main"
     held_out = [line for line in few if line["kind"] == "eval"]
     assert [line["step"] for line in held_out] == [6, 12]
-    assert held_out[0]["accuracy"].keys() == {"mlm", "sop"}
+    assert of_all_positions(held_out[0]["accuracy"]) == ["mlm", "sop"]
     assert held_out[0]["unigram_loss"] == held_out[1]["unigram_loss"] > 1
 
 
@@ -153,7 +155,7 @@ def test_an_evaluation_masks_its_own_share(go, tiny):
 
 @pytest.mark.filterwarnings("ignore")  # The compiler's own.
 def test_a_compiled_run_compiles_a_layer_once_and_resumes_to_the_same_bits(
-    go, tiny, monkeypatch, straight_and_broken_agree
+    go, tiny, tmp_path, cache, monkeypatch, straight_and_broken_agree
 ):
     # Kernels of the compiler's take as long again, and test_compiled.py holds them.
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
@@ -166,6 +168,10 @@ def test_a_compiled_run_compiles_a_layer_once_and_resumes_to_the_same_bits(
     # with and without its ratio.
     assert counters["stats"]["unique_graphs"] == 2 * 4 + 2
     assert not counters["graph_break"]
+    eager = evaluate_run(tmp_path / "straight", cache=cache, quiet=True).evaluation
+    last = lines(tmp_path / "straight")[-1]
+    assert eager.losses == pytest.approx(last["losses"], rel=1e-5)
+    assert (eager.positions, eager.accuracy) == (last["positions"], last["accuracy"])
     with pytest.raises(StoppedError):
         stop_after(monkeypatch, 3, lambda: go(resolved, "broken"))
     go(resolved, "broken", resume=True)
@@ -354,7 +360,7 @@ def test_stages_change_what_is_trained_and_share_the_state(
     ]
     assert found[-1]["tokens"] == 5 * 8 * 16 + 4 * 4 * 24
     assert found[0]["losses"].keys() == {"mlm", "sop"}
-    assert found[-1]["losses"].keys() == {"mlm"}
+    assert of_all_positions(found[-1]["losses"]) == ["mlm"]
     for step in (5, 6):
         with pytest.raises(StoppedError):
             stop_after(monkeypatch, step, lambda: go(resolved, "broken", resume=True))
@@ -426,8 +432,7 @@ def test_a_dry_run_fails_where_the_run_would(go, tiny, tmp_path, monkeypatch):
     from bertc.storage import durable
 
     go(tiny(), "taken")
-    with pytest.raises(UsageError, match="holds a run already"):
-        go(tiny(), "taken", dry_run=True)
+    assert "taken holds a run already" in go(tiny(), "taken", dry_run=True).summary()
     monkeypatch.setattr(durable, "free_bytes", lambda path: 10)
     with pytest.raises(CannotWriteError, match="10 free"):
         go(tiny(), dry_run=True)

@@ -18,10 +18,11 @@ from bertc.data.layouts.example import (
     TaggedExample,
 )
 from bertc.data.vocab.template import fill_template
-from bertc.data.vocab.vocabulary import Vocabulary
+from bertc.data.vocab.vocabulary import FAILS, Vocabulary
 from bertc.ir.learning.answer import Choice, Labels, Tags
 from bertc.ir.learning.custom_task import AnyTask, Choose, Embed, Read
 from bertc.ir.learning.task import Race, Squad
+from bertc.storage.foreign import as_data_error
 
 TEXTS_AT_ONCE = 4096
 """Texts in a batch of the tokenizer."""
@@ -132,11 +133,11 @@ def _tagged(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> Non
     spaced = _keeps_spaces(rows.vocabulary)
     for at in range(0, len(sentences), TEXTS_AT_ONCE):
         part = sentences[at : at + TEXTS_AT_ONCE]
-        encodings = rows.vocabulary.tokenizer.encode_batch(
-            [_as_in_text(example.words, spaced) for example in part],
-            is_pretokenized=True,
-            add_special_tokens=False,
-        )
+        texts = [_as_in_text(example.words, spaced) for example in part]
+        with as_data_error(*FAILS):
+            encodings = rows.vocabulary.tokenizer.encode_batch(
+                texts, is_pretokenized=True, add_special_tokens=False
+            )
         for number, (example, encoding) in enumerate(zip(part, encodings, strict=True), at):
             of_word = np.array(encoding.word_ids, dtype=np.int64)
             firsts = np.flatnonzero(np.diff(of_word[:max_tokens], prepend=-1))
@@ -244,11 +245,13 @@ def _ids(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:
     ids_by_text: dict[str, list[int]] = {}
     for at in range(0, len(unique), TEXTS_AT_ONCE):
         part = unique[at : at + TEXTS_AT_ONCE]
-        encodings = vocabulary.tokenizer.encode_batch_fast(part, add_special_tokens=False)
+        with as_data_error(*FAILS):
+            encodings = vocabulary.tokenizer.encode_batch_fast(part, add_special_tokens=False)
         ids_by_text.update(zip(part, (encoding.ids for encoding in encodings), strict=True))
     return [ids_by_text[text] for text in texts]
 
 
+@as_data_error(*FAILS)
 def _encodings(vocabulary: Vocabulary, texts: Sequence[str]) -> list[Encoding]:
     return [
         encoding

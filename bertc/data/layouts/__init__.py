@@ -11,10 +11,12 @@ from bertc.data.layouts.parts import (
     scored_parts,
     training_examples,
 )
+from bertc.data.layouts.row_columns import columns_of
 from bertc.data.layouts.table import source_name
 
 __all__ = [
     "found_labels",
+    "columns_of",
     "dev_parts",
     "source_name",
     "part_examples",

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 MOST_CLASSES = 50
 TEXT_COLUMNS = (
     "text",
+    "question",
     "sentence",
     "sentence1",
+    "sentence_a",
     "premise",
     "anchor",
     "query",
-    "question",
     "sent0",
     "review",
     "content",
@@ -21,6 +22,7 @@ PAIR_COLUMNS = (
     "pair",
     "positive",
     "sentence2",
+    "sentence_b",
     "sent1",
     "hypothesis",
     "text2",
@@ -60,6 +62,12 @@ class Column:
         return sum(map(len, self.cells)) / max(1, len(self.cells))
 
     @property
+    def is_text(self) -> bool:
+        """True of running text: words apart, or of a script without spaces, in different cells."""
+        words = sum(len(each.split()) + sum(map("\u2e80".__le__, each)) for each in self.cells)
+        return words >= 2 * len(self.cells) <= 10 * len(self.labels)
+
+    @property
     def is_numbers(self) -> bool:
         """True if each cell is a number."""
         return all(number_of(cell) is not None for cell in self.cells)
@@ -73,9 +81,20 @@ class Column:
 
 
 def text_of(columns: Sequence[Column]) -> Column | None:
-    """The column of the text: a usual name, else the longest cells."""
-    longest = max(columns, key=lambda each: each.mean_length, default=None)
+    """The column of the text: a usual name, else the first of two texts, or the longest cells."""
+    texts = [each for each in columns if each.is_text]
+    likely = texts[:1] if len(texts) == 2 else texts or columns
+    longest = max(likely, key=lambda each: each.mean_length, default=None)
     return usual_column(columns, TEXT_COLUMNS) or longest
+
+
+def pair_of(columns: Sequence[Column]) -> Column | None:
+    """The column of a second text: a usual name, else what is the only other text."""
+    taken = (text_of(columns), label_of(columns))
+    others = [each for each in columns if each not in taken]
+    if len(columns) > 2 or any(each.is_text for each in columns):
+        others = [each for each in others if each.is_text]
+    return usual_column(columns, PAIR_COLUMNS) or (others[0] if len(others) == 1 else None)
 
 
 def label_of(columns: Sequence[Column]) -> Column | None:
@@ -105,14 +124,12 @@ class RelatedColumns:
 
 
 def related_of(columns: Sequence[Column]) -> RelatedColumns:
-    """Pairs, triplets or scored pairs by usual names; of two columns of text both are a pair.
+    """Pairs, triplets or scored pairs, by ``pair_of``.
 
     Pairs with labels that are no numbers need not be alike: of those only the text is taken.
     """
-    text, pair, label = text_of(columns), usual_column(columns, PAIR_COLUMNS), label_of(columns)
+    text, pair, label = text_of(columns), pair_of(columns), label_of(columns)
     assert text, "a table has columns"
-    if not pair and len(columns) == 2 and not label:
-        text, pair = columns
     if not pair or pair is text:
         return RelatedColumns(text)
     if negative := usual_column(columns, NEGATIVE_COLUMNS):

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from bertc.data.layouts.example import TaggedExample
 from bertc.data.layouts.find import DataPart, DataParts, files_of, only
@@ -11,7 +11,8 @@ from bertc.data.layouts.table import opened_file
 from bertc.data.sources.cells import known_label
 from bertc.data.sources.streams import lines
 from bertc.diagnostics import DataError
-from bertc.ir.learning.task import Tagging
+from bertc.ir.learning.custom_task import Tag
+from bertc.ir.learning.task import TagColumn, Tagging
 
 CONLL_2003 = {"pos": 1, "chunk": 2, "ner": -1}
 """Columns of CoNLL-2003, from 0; name tags are in the last one."""
@@ -49,6 +50,17 @@ def tagging_parts(task: Tagging) -> DataParts:
         if path := only(files, rf"(?<![a-z])({names})(?![a-z])", task.data):
             parts[part] = DataPart(path)
     return parts
+
+
+def in_columns(task: Tag, path: Path) -> Tagging:
+    """The task that reads a file of words and tags in columns: by ``tags``, or its usual column."""
+    known: tuple[TagColumn, ...] = get_args(TagColumn)
+    column = next((name for name in known if name == task.tags), None)
+    if column is None:
+        with opened_file(path) as file:
+            full = (line for _, line in lines(file) if line.strip() and line[0] != "#")
+            column = "upos" if next(full, "").count("\t") + 1 == CONLL_U_COLUMNS else "ner"
+    return Tagging(data=str(path), column=column, labels=task.labels)
 
 
 def read_tagging(task: Tagging, path: Path, labelled: bool) -> list[TaggedExample]:

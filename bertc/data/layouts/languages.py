@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Iterable
 
 from bertc.diagnostics import UsageError
 
@@ -34,6 +35,8 @@ FUNCTION_WORDS = {
     "tr": "ve bir bu için ile da de olarak çok gibi",
     "vi": "và của là có được trong cho không một các",
 }
+MOST_OF_ONE = 0.9
+"""Share of samples in its language from which a text is of one."""
 FEWEST = 0.05
 """Least share of words that are function words, or of letters in a script, of a known language."""
 
@@ -53,6 +56,15 @@ def language_named(text: str) -> str:
     raise UsageError(
         f"--language {code[:40]}: no language has this code", help="--language en, de, sw, zh, ..."
     )
+
+
+def languages_of(samples: Iterable[str]) -> tuple[str, ...]:
+    """The languages of samples of one text; one alone where nine of ten samples are of it."""
+    counts = Counter(filter(None, map(language_of, samples)))
+    most = counts.most_common(1)
+    if most and most[0][1] >= MOST_OF_ONE * counts.total():
+        return (most[0][0],)
+    return tuple(sorted(counts))
 
 
 def language_of(text: str) -> str:

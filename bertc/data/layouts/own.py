@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from bertc.data.layouts.conll import bio
+from bertc.data.layouts.conll import bio, in_columns, read_tagging
 from bertc.data.layouts.documents import member
 from bertc.data.layouts.example import (
     ChoiceExample,
@@ -24,6 +25,7 @@ from bertc.ir.data import Hf
 from bertc.ir.learning.answer import names_spans
 from bertc.ir.learning.custom_task import Choose, Classify, Embed, Read, Regress, Tag
 from bertc.storage.paths import user_path
+from bertc.storage.tagged import is_tagged_file
 
 Own = Classify | Regress | Choose | Tag | Read
 
@@ -142,6 +144,9 @@ def _letter(name: str) -> int:
 
 
 def _tagged(task: Tag, source: ExampleSource, labelled: bool) -> Iterator[TaggedExample]:
+    if isinstance(source, Path) and is_tagged_file(source):
+        yield from read_tagging(in_columns(task, source), source, labelled)
+        return
     rows = rows_of(source, (task.words,), (task.tags,), labelled)
     for key, place, (cell, tags_cell) in rows:
         sentence = words(cell, place, task.words)

@@ -13,19 +13,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bertc.data.layouts.columns import (
-    PAIR_COLUMNS,
     Column,
-    label_of,
     number_of,
     text_of,
-    usual_column,
 )
+from bertc.data.layouts.conll import tagging_parts
 from bertc.data.layouts.documents import read_document
-from bertc.data.layouts.languages import language_of
+from bertc.data.layouts.languages import languages_of
 from bertc.data.sources.files import begin_as_text, has_columns, matching_files
 from bertc.data.sources.streams import opened_stream
 from bertc.data.sources.tables import ColumnSelection, TableRow, column_names, records
 from bertc.diagnostics import DataError
+from bertc.ir.learning.task import Tagging
 from bertc.storage.endings import FORMATS, NO_TEXT, PACKED, suffix
 from bertc.storage.paths import is_file, is_folder, user_path
 from bertc.storage.tagged import SAMPLE_BYTES as TAGGED_BYTES
@@ -35,6 +34,8 @@ DataKind = Literal["text", "table", "tags", "questions"]
 
 SURVEYED_ROWS = 1000
 SURVEYED_BYTES = 1 << 18
+SAMPLED_FILES, PLACES, PLACE_BYTES, FEWEST_CELLS = 32, 8, 1 << 13, 50
+"""Files, places in one, bytes there and cells of a table whose languages are compared."""
 PACKED_BYTES = 3
 """Bytes of text in a byte of a compressed file, about; as prepared text assumes."""
 LONGEST_COLUMN_NAME, MOST_NAME_WORDS = 40, 3
@@ -59,14 +60,15 @@ class Survey:
     files: tuple[Path, ...]
     text_bytes: int
     sample: str
+    languages: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     dev: str = ""
     version: int = 1
 
     @property
     def language(self) -> str:
-        """The code of its language by its commonest words, "" if they are of none that is known."""
-        return language_of(self.sample)
+        """The code of its language by its commonest words, "" of none that is known, or several."""
+        return self.languages[0] if len(self.languages) == 1 else ""
 
     @property
     def has_line_sentences(self) -> bool:
@@ -77,26 +79,6 @@ class Survey:
             return False
         ended = sum(1 for line in full if _SENTENCE_END.search(line))
         return ended > 0.8 * len(full) and len(lines) - len(full) < 0.5 * len(full)
-
-    @property
-    def document_bytes(self) -> float:
-        """Mean bytes of a document: of a cell, a file, or what stands between blank lines."""
-        if self.kind == "table" and (column := self.text_column()):
-            return column.mean_length
-        blocks = self.sample.count("\n\n") + 1 if self.has_line_sentences else 1
-        return max(len(self.sample) / blocks, self.text_bytes / max(1, len(self.files)) / blocks)
-
-    def text_column(self) -> Column | None:
-        """The column of the text, by ``text_of``."""
-        return text_of(self.columns)
-
-    def pair_column(self) -> Column | None:
-        """The column of a second text, by a usual name."""
-        return usual_column(self.columns, PAIR_COLUMNS)
-
-    def label_column(self) -> Column | None:
-        """The column of the label, by ``label_of``."""
-        return label_of(self.columns)
 
     @property
     def tag_column(self) -> str:
@@ -118,12 +100,13 @@ def survey(name: str) -> Survey:
     if is_file(path) and suffix(path) == ".json":
         return _questions(name, path)
     if is_file(path) and _is_tagged(path):
-        return _tags(str(Path(name).parent), [path])
+        return _tags(name, path)
     files = matching_files(name)
     begin_as_text(files)
     if has_columns(files[0]):
         return _table(name, files)
-    return Survey("text", name, tuple(files), _bytes(files), _beginning(files))
+    languages = languages_of(_samples(files))
+    return Survey("text", name, tuple(files), _bytes(files), _beginning(files), languages)
 
 
 def _folder(name: str, path: Path) -> Survey:
@@ -138,7 +121,7 @@ def _folder(name: str, path: Path) -> Survey:
         return _questions(where, path / last[0], 2 if last[2] == "2.0" else 1)
     train = [each for each in here if _TRAIN.search(each.name.lower())]
     if train and _is_tagged(train[0]):
-        return _tags(name, train)
+        return _tags(f"{name}/{train[0].name}", train[0])
     if train and has_columns(train[0]):
         return _table(f"{name}/{train[0].name}", train[:1])
     sizes = Counter[str]()
@@ -180,10 +163,12 @@ def _table(name: str, files: Sequence[Path]) -> Survey:
         Column(column, tuple("" if row[i] is None else str(row[i]) for row in cells))
         for i, column in enumerate(names)
     )
-    seen = Survey("table", name, tuple(files), _bytes(files), "", columns, _dev_of(name, files))
-    column = seen.text_column()
-    sample = "\n".join(column.cells)[:SURVEYED_BYTES] if column else ""
-    return Survey("table", name, seen.files, seen.text_bytes, sample, columns, seen.dev)
+    texts = text.cells if (text := text_of(columns)) else ()
+    size = max(FEWEST_CELLS, -(-len(texts) // PLACES))
+    parts = ("\n".join(texts[at : at + size]) for at in range(0, len(texts), size))
+    known = languages_of(parts)
+    dev = _dev_of(name, files)
+    return Survey("table", name, tuple(files), _bytes(files), "", known, columns, dev)
 
 
 def _is_name(cell: str) -> bool:
@@ -220,8 +205,18 @@ def _dev_of(name: str, files: Sequence[Path]) -> str:
     return ""
 
 
-def _tags(name: str, files: Sequence[Path]) -> Survey:
-    return Survey("tags", name, tuple(files), _bytes(files), _beginning(files))
+def _tags(name: str, file: Path) -> Survey:
+    """The folder of a file of tags if names tell its parts, else that file alone."""
+    folder = str(Path(name).parent)
+    try:
+        parts = {n: p.source for n, p in tagging_parts(Tagging(data=folder)).items()}
+    except DataError:  # several files could each be one part
+        parts = {}
+    files = [source for source in parts.values() if isinstance(source, Path)]
+    if file not in files or "train" not in parts:
+        return Survey("tags", name, (file,), _bytes([file]), _beginning([file]))
+    dev = str(parts.get("dev", ""))
+    return Survey("tags", folder, tuple(files), _bytes(files), _beginning([file]), dev=dev)
 
 
 def _questions(name: str, file: Path, version: int = 0) -> Survey:
@@ -242,6 +237,16 @@ def _bytes(files: Sequence[Path]) -> int:
     return sum(
         each.stat().st_size * (PACKED_BYTES if each.suffix in packed else 1) for each in files
     )
+
+
+def _samples(files: Sequence[Path]) -> Iterator[str]:
+    """Text of some files, from several places of those that are not packed."""
+    for path in files[:: -(-len(files) // SAMPLED_FILES)]:
+        with opened_stream(path) as file:
+            places = 1 if path.suffix in PACKED else PLACES
+            for place in range(places):
+                file.stream.seek(path.stat().st_size * place // places)
+                yield file.stream.read(PLACE_BYTES).decode("utf-8", errors="ignore")
 
 
 def _beginning(files: Sequence[Path]) -> str:

@@ -12,13 +12,14 @@ from bertc.data.sources.tables import (
     ColumnSelection,
     TableRow,
     column_indices,
+    column_names,
     records,
 )
 from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
-from bertc.storage.endings import FORMATS, PACKED, suffix
+from bertc.storage.endings import FORMATS, NO_TEXT, PACKED, suffix
 from bertc.storage.paths import is_folder
-from bertc.storage.tagged import has_tagged_words, tagging_help
+from bertc.storage.tagged import SAMPLE_BYTES, is_tagged_file, tagging_help
 
 ExampleSource = Path | Hf
 
@@ -33,25 +34,43 @@ def table(source: ExampleSource, selection: ColumnSelection) -> Iterator[TableRo
     if isinstance(source, Hf):
         yield from _hf(source, selection)
         return
-    if suffix(source) not in FORMATS:
+    if not is_table(source):
+        read = f"bertc reads {', '.join(FORMATS)}, each also with {' or '.join(PACKED)}"
         raise DataError(
-            f"{source}: unknown format {suffix(source)!r} of a table",
-            _format_help(source),
+            f"{source}: unknown format {suffix(source)!r} of a table, and no tabs part columns",
+            tagging_help(source) if is_tagged_file(source) else read,
         )
     with opened_file(source) as file:
         yield from records(file, selection)
 
 
-def _format_help(source: Path) -> str:
-    """The help for a file that is no table by its ending.
+def is_table(path: Path) -> bool:
+    """True if a file has rows of columns: by its ending, or by equally many tabs in its lines.
 
     Raises:
         MissingInputError: it is not there.
     """
-    if suffix(source) in (".conll", ".conllu", ".iob", ".iob2", ".bio") or has_tagged_words(source):
-        return tagging_help(source)
-    read = f"bertc reads {', '.join(FORMATS)}, each also with {' or '.join(PACKED)}"
-    return f"{read}: name it {source.with_suffix('.tsv').name} if tabs part its columns"
+    if suffix(path) in FORMATS:
+        return True
+    if suffix(path) in NO_TEXT or is_folder(path) or is_tagged_file(path):
+        return False
+    with opened_file(path) as file:
+        begun, _, _ = file.stream.read(SAMPLE_BYTES).rpartition(b"\n")
+    tabs = {line.count(b"\t") for line in begun.split(b"\n") if line.strip()}
+    return len(tabs) == 1 and tabs != {0}
+
+
+def named_rows(path: Path, *, numbered: bool) -> Iterator[dict[str, Any]]:
+    """The rows of a table with all their columns by name, or by number from 0.
+
+    Raises:
+        MissingInputError, DataError: as ``table``.
+    """
+    with opened_file(path) as file:
+        names = column_names(file)
+    names = [str(number) for number in range(len(names))] if numbered else names
+    for row in table(path, ColumnSelection((), tuple(dict.fromkeys(names)))):
+        yield dict(zip(dict.fromkeys(names), row.cells, strict=True))
 
 
 def source_name(source: ExampleSource) -> str:

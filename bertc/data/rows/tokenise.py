@@ -20,9 +20,10 @@ from bertc.data.rows.holdout import ensure_both_parts
 from bertc.data.rows.tokens import SPLITS, DType, TokenWriter, open_tokens, token_dtype
 from bertc.data.sources.sentences import split_sentences
 from bertc.data.sources.source import TextSource
-from bertc.data.vocab.vocabulary import Vocabulary
+from bertc.data.vocab.vocabulary import FAILS, Vocabulary
 from bertc.diagnostics import DataError
 from bertc.ir.data import Sentences
+from bertc.storage.foreign import as_data_error
 
 BATCH_CHARACTERS = 1 << 19
 TEXT_BYTES_PER_PROCESS = 4 << 20
@@ -181,7 +182,8 @@ class Encode:
         """Token ids of some pieces."""
         split_pieces = self.split(pieces)
         sentences = self.spelled(pieces, split_pieces)
-        encodings = self.tokenizer.encode_batch_fast(sentences, add_special_tokens=False)
+        with as_data_error(*FAILS):
+            encodings = self.tokenizer.encode_batch_fast(sentences, add_special_tokens=False)
         ids = [encoding.ids for encoding in encodings]
         lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
         flat = np.fromiter(itertools.chain.from_iterable(ids), np.uint32, int(lengths.sum()))

@@ -58,12 +58,22 @@ def known_label(
     choices = listed([repr(label) for label in labels])
     if not name:
         raise DataError(f"{place}: no {what}", f"one of {choices}" if labels else "")
-    near = nearest(name, labels)
+    if _is_number(name) and all(map(_is_number, labels)):
+        near, layout = "", f"regress(...) learns numbers, classify only those {what}s it has seen"
+    else:
+        near = nearest(name, labels)
     raise DataError(
         f"{place}: unknown {what} {name[:60]!r}, one of {choices} expected",
         "; ".join(filter(None, [f"did you mean {near!r}?" if near else "", layout]))
         or f"name every {what}, or none: then they are read",
     )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def number(cell: Any, place: str, column: str, limits: tuple[float, float] | None = None) -> float:

@@ -1,11 +1,14 @@
 """Data sets of the ``datasets`` library: from the hub, its cache, or a local folder."""
 
 import re
+import socket
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from bertc.data.sources.source import Piece, TextSource, pieces_of_text
 from bertc.data.sources.streams import chunks, opened_stream
@@ -17,6 +20,8 @@ from bertc.storage.paths import is_folder, is_taken
 from bertc.storage.plain_file import read_bytes, size_bytes
 
 BATCH_ROWS = 256
+HUB_SECONDS = 10.0
+"""Seconds in which a hub answers."""
 DESCRIPTIONS = ("dataset_dict.json", "dataset_info.json", "state.json")
 """Files of a saved data set that say what it is, not its rows."""
 LARGEST_DESCRIPTION_BYTES = 2**26
@@ -95,7 +100,8 @@ def load_rows(corpus: Hf) -> Any:
         return saved[corpus.split]
     if is_folder(folder):
         _refuse_null_rows(folder)
-    with guarded(where), _quiet(datasets):
+    hub = nullcontext() if is_folder(folder) else _offline_if_no_hub()
+    with guarded(where), _quiet(datasets), hub:
         try:
             return datasets.load_dataset(corpus.name, corpus.config or None, split=corpus.split)
         except (FileNotFoundError, ConnectionError):
@@ -108,6 +114,29 @@ def load_rows(corpus: Hf) -> Any:
             if unknown := _UNKNOWN.search(str(error)):
                 raise _no_such(where, unknown[1], unknown[2]) from None
             raise
+
+
+@contextmanager
+def _offline_if_no_hub() -> Iterator[None]:
+    """A context that looks into the local cache alone where the hub does not answer.
+
+    Its library tries for half a minute otherwise.
+    """
+    import datasets
+    from huggingface_hub import constants
+
+    at = urlsplit(constants.ENDPOINT)
+    before = datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE
+    try:
+        if not getproxies() and not any(before):
+            port = at.port or (80 if at.scheme == "http" else 443)
+            socket.create_connection((at.hostname or "", port), HUB_SECONDS).close()
+    except OSError:
+        datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
 
 
 @contextmanager

@@ -48,20 +48,20 @@ class ColumnSelection:
 
 
 def records(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
-    """The rows of a .tsv, .csv, .jsonl or .parquet file; cells of .tsv and .csv are text.
+    """The rows of a .csv, .jsonl or .parquet file, else of tabs; cells of tabs and .csv are text.
 
     Raises:
         DataError: a column is missing, or the file is damaged; says where.
     """
     match suffix(file.path):
-        case ".tsv":
-            return _fields(_tabs(file), file.path, selection)
         case ".csv":
             return _fields(_commas(file), file.path, selection)
         case ".jsonl":
             return _jsonl(file, selection)
-        case _:
+        case ".parquet":
             return _parquet(file, selection)
+        case _:
+            return _fields(_tabs(file), file.path, selection)
 
 
 def column_names(file: OpenFile) -> list[str]:
@@ -71,15 +71,15 @@ def column_names(file: OpenFile) -> list[str]:
         DataError: the file is damaged.
     """
     match suffix(file.path):
-        case ".tsv" | ".csv":
-            read = _tabs if suffix(file.path) == ".tsv" else _commas
-            return next(read(file), (0, list[str]()))[1]
         case ".jsonl":
             first = next((line for _, line in lines(file) if line.strip()), "{}")
             return list(_json_row(first, str(file.path)))
-        case _:
+        case ".parquet":
             with _parquet_table(file) as table:
                 return list(table.schema_arrow.names)
+        case ending:
+            read = _commas if ending == ".csv" else _tabs
+            return next(read(file), (0, list[str]()))[1]
 
 
 def _tabs(file: OpenFile) -> Iterator[Record]:
@@ -157,9 +157,11 @@ def column_indices(names: Sequence[str], place: str, selection: ColumnSelection)
     for name in selection.required:
         if name and name not in spelled:
             near = nearest(name, spelled)
+            help = f"the nearest is {near!r}" if near else "name one of those"
+            if len(names) == 1 and "\t" in names[0]:
+                help = "tabs part its columns, not commas: a copy or a link that ends in .tsv"
             raise MissingColumnError(
-                f"{place}: no column {name!r}; there are {listed(names) or 'none'}",
-                f"the nearest is {near!r}" if near else "name one of those",
+                f"{place}: no column {name!r}; there are {listed(names) or 'none'}", help
             )
     columns = (*selection.required, *selection.optional)
     return [spelled.index(name) if name and name in spelled else -1 for name in columns]

@@ -1,18 +1,19 @@
 """Existing vocabularies, from a tokenizer's files or the folder of a run or model."""
 
-from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 
-from bertc.data.vocab.made import make_tokenizer
+from tokenizers import Tokenizer
+
 from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer, put_around
 from bertc.diagnostics import DataError
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.passes.vocabulary import tokenizer_folder
+from bertc.storage.foreign import as_data_error
 from bertc.storage.paths import is_file, user_path
 from bertc.storage.plain_file import read_bytes
-from bertc.tokenizer_files.classes import LARGEST_FILE_BYTES
-from bertc.tokenizer_files.facts import read_facts
+from bertc.tokenizer_files.by_transformers import ANOTHER, LARGEST_FILE_BYTES, SENTENCEPIECE_FILES
+from bertc.tokenizer_files.reading import read_tokenizer
 
 
 def differing_token(
@@ -42,21 +43,19 @@ def load_vocabulary(node: TokenizerFile, rows: int = 0) -> Vocabulary:
 
     Raises:
         MissingInputError: they are not there.
-        DataError: they cannot be read as their class reads them; a token has no row in the table.
+        DataError, UnsafeError: as ``read_tokenizer``; or a token has no row in the table.
     """
-    facts = read_facts(user_path(node.path))
-    if not node.lower and "do_lower_case" in facts.options:
-        facts = replace(facts, options={**facts.options, "do_lower_case": False})
-    tokenizer = make_tokenizer(facts)
-    named = {role: word.content for role, word in facts.named.items()}
-    spiece = facts.file.with_name("spiece.model")
-    files = {spiece.name: read_bytes(spiece, LARGEST_FILE_BYTES)} if is_file(spiece) else {}
+    read = read_tokenizer(user_path(node.path), node.lower)
+    with as_data_error(f"{read.file}: not a tokenizer.json", ANOTHER):
+        tokenizer = Tokenizer.from_str(read.written)
+    models = [path for name in SENTENCEPIECE_FILES if is_file(path := read.file.with_name(name))]
+    files = {path.name: read_bytes(path, LARGEST_FILE_BYTES) for path in models}
     vocabulary = from_tokenizer(
-        tokenizer, str(facts.file), named, facts.passed_on, extra_files=files
+        tokenizer, str(read.file), read.named, read.passed_on, extra_files=files
     )
     if rows and vocabulary.size > rows:
         raise DataError(
-            f"{facts.file} has {vocabulary.size:,} tokens, the model only {rows:,}: token "
+            f"{read.file} has {vocabulary.size:,} tokens, the model only {rows:,}: token "
             f"{vocabulary.token(rows)!r} has no row",
             "leave the size of the vocabulary out, so that it is read from the file; of a model "
             "folder take all files from one source",

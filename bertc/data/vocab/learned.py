@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from io import BytesIO
 
 from tokenizers import (
     AddedToken,
@@ -34,6 +35,8 @@ COVERAGE = 0.99995  # ALBERT README, spm --character_coverage
 SCORE_DECIMALS = 4
 OVERLONG_WORD = re.compile(r"\S{4193,}")
 """Words too long to learn from (SentencePiece's --max_sentence_length, 4192 bytes)."""
+RESERVED = "[\0\u2581\u2585]"
+"""Characters that SentencePiece has for itself: the end, a space, what is unknown."""
 
 
 def learn(node: WordPiece | ByteBpe | Unigram | Words | Bytes, texts: Sequence[str]) -> Tokenizer:
@@ -215,60 +218,52 @@ def _unigram(node: Unigram, texts: Sequence[str]) -> Tokenizer:
     bare = [] if node.accents else [normalizers.NFKD(), normalizers.StripAccents()]
     steps = [*bare, normalizers.NFKC(), *([normalizers.Lowercase()] if node.lower else [])]
     normalizer = normalizers.Sequence(steps)
-    counts = characters(texts, normalizer)
     first, last = (ALBERT_SPECIALS, ()) if node.specials == "albert" else (ROBERTA_SPECIALS, MASK)
     specials = (*first, *last)
-    max_characters = (node.size - len(specials)) // 2
-    alphabet = set(
-        _commonest(_covering(counts, COVERAGE), min(max_characters, max(128, node.size // 4)))
-    )
-    rare = {c for text in texts for c in set(text) if not c.isspace()}
-    replaced = {ord(c): " " for c in rare if not alphabet.issuperset(normalizer.normalize_str(c))}
-    draft = Tokenizer(models.Unigram())
-    draft.normalizer = normalizer
-    draft.pre_tokenizer = pre_tokenizers.Metaspace()
-    trainer = trainers.UnigramTrainer(
-        vocab_size=node.size,
-        unk_token="<unk>",
-        special_tokens=list(specials),
-        show_progress=False,
-    )
-    with as_data_error(
-        "no unigram vocabulary can be learned from this text: its likelihood is no number",
-        "vocab=wordpiece or vocab=bpe, or text without very long words",
-    ):
-        draft.train_from_iterator(
-            (OVERLONG_WORD.sub(" ", text.translate(replaced)) for text in texts), trainer
-        )
-    scores = _stable_scores(
-        {
-            piece: score
-            for piece, score in json.loads(draft.to_str())["model"]["vocab"]
-            if piece not in specials
-        }
-    )
-    ranked = sorted(scores, key=lambda p: (len(p) > 1, -scores[p], p))
-    chosen = ranked[: node.size - len(specials)]
-    chosen.sort(key=lambda p: (-scores[p], p))
+    most = min((node.size - len(specials)) // 2, max(128, node.size // 4))
+    alphabet = _commonest(_covering(characters(texts, normalizer), COVERAGE), most)
+    unread = re.compile(f"[^{re.escape(''.join(alphabet))}]+|{OVERLONG_WORD.pattern}|{RESERVED}")
+    lines = (" ".join(unread.sub(" ", normalizer.normalize_str(text)).split()) for text in texts)
+    learned = _by_sentencepiece(lines, node.size - len(specials))
+    chosen = [(p, score) for p, score in learned.items() if p not in specials]
+    chosen.sort(key=lambda piece: (-piece[1], piece[0]))
     pieces = [(special, 0.0) for special in first]
-    pieces += [(piece, scores[piece]) for piece in chosen] + [(special, 0.0) for special in last]
+    pieces += [*chosen, *((special, 0.0) for special in last)]
     return unigram_tokenizer(pieces, steps, unk=first.index("<unk>"))
 
 
-def _stable_scores(scores: dict[str, float]) -> dict[str, float]:
-    """Scores made independent of the order of the trainer's hash maps.
+def _by_sentencepiece(lines: Iterable[str], size: int) -> dict[str, float]:
+    """At most ``size`` pieces and their scores, as sentencepiece learns them by default.
 
-    Sums differ in their last digits, which are rounded away. Single characters that the trainer
-    would have dropped have scores just above the lowest, 0.0001 apart, in any order; here they get
-    the lowest.
+    So no piece mixes scripts, or letters with digits or marks (split_by_unicode_script,
+    split_by_number). Counts are summed in as many parts as there are threads, so their number
+    is set; last digits of scores, which depend on the machine, are rounded away.
     """
-    lowest = round(min(scores.values(), default=0.0), SCORE_DECIMALS)
-    singles = sum(len(piece) == 1 for piece in scores)
-    reach = lowest + 10**-SCORE_DECIMALS * (singles + 1)
-    return {
-        piece: lowest if len(piece) == 1 and score < reach else round(score, SCORE_DECIMALS)
-        for piece, score in scores.items()
-    }
+    from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+
+    model = BytesIO()
+    with as_data_error(
+        "no unigram vocabulary can be learned from this text",
+        "vocab=wordpiece or vocab=bpe, or a larger vocabulary",
+    ):
+        SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            vocab_size=size + 1,  # with its own <unk>
+            hard_vocab_limit=False,
+            character_coverage=1.0,
+            normalization_rule_name="identity",
+            max_sentence_length=2**30,
+            num_threads=16,
+            unk_id=0,
+            bos_id=-1,
+            eos_id=-1,
+            pad_id=-1,
+            minloglevel=3,
+        )
+    learned = SentencePieceProcessor(model_proto=model.getvalue())
+    ids = range(1, learned.get_piece_size())
+    return {learned.id_to_piece(n): round(learned.get_score(n), SCORE_DECIMALS) for n in ids}
 
 
 def unigram_tokenizer(

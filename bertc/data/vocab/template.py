@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bertc.data.vocab.vocabulary import Vocabulary
+from bertc.data.vocab.vocabulary import FAILS, Vocabulary
+from bertc.storage.foreign import as_data_error
 
 Ends = tuple[tuple[int, ...], tuple[int, ...]]
 """Token ids and segment ids of consecutive special tokens."""
@@ -36,15 +37,15 @@ def template_of(vocabulary: Vocabulary) -> Template:
     if tokenizer.post_processor is None:
         cls, sep = ((vocabulary.cls,), (0,)), ((vocabulary.sep,), (0,))
         return Template(cls, sep, sep, ((vocabulary.sep,), (1,)), 1, last=False)
-    single, pair = tokenizer.encode("a"), tokenizer.encode("a", "b")
+    with as_data_error(*FAILS):
+        single, pair = tokenizer.encode("a"), tokenizer.encode("a", "b")
     before, after = _around(single.ids, single.type_ids, single.sequence_ids, 0)
     _, rest = _around(pair.ids, pair.type_ids, pair.sequence_ids, 0)
     _, behind = _around(pair.ids, pair.type_ids, pair.sequence_ids, 1)
     length = len(rest[0]) - len(behind[0]) - pair.sequence_ids.count(1)
     between = (rest[0][:length], rest[1][:length])
     second = pair.type_ids[pair.sequence_ids.index(1)]
-    last = bool(behind[0]) and behind[0][-1] == vocabulary.cls != vocabulary.sep
-    return Template(before, after, between, behind, second, last)
+    return Template(before, after, between, behind, second, vocabulary.cls_last)
 
 
 def _around(

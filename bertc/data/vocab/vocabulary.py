@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, pre_tokenizers, processors
 
 from bertc.diagnostics import DataError, escaped
-
-TokenizerFamily = Literal["bert", "roberta", "albert"]
+from bertc.tokenizer_files.by_transformers import ANOTHER, checked_size
 
 ROLES: Mapping[str, tuple[str, ...]] = {
     "pad": ("[PAD]", "<pad>"),
@@ -26,11 +25,18 @@ ROLES: Mapping[str, tuple[str, ...]] = {
 
 XLNet's has ``<s>`` and ``</s>`` too, and puts neither around a text."""
 
+STAND_INS = {"cls": "bos", "sep": "eos", "unk": "pad"}
+"""Stand-ins for roles that nothing names, as in EuroBERT's, whose bytes leave none unknown."""
 BEGINS = "\u0120"  # a space, in byte-level vocabularies
 BLANK = "\u2581"  # a space, in SentencePiece vocabularies
 PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~\u20ac\u00a3')
+Segments = Literal["needed", "unread", "as-it-came"]
+"""The use of token types in a network: ``needed`` by pairs that it learned."""
+INPUTS = "model_input_names"
 LONGEST_ROW = "model_max_length"
 """The setting of tokenizer_config.json at which transformers cuts rows that are to be cut."""
+FAILS = ("the tokenizer fails on a text: a rule of its tokenizer.json comes to no end", ANOTHER)
+"""The error, and its help, where the library gives up. Folders of others were tried before."""
 ENGLISH = frozenset("abcdefghijklmnopqrstuvwxyz")
 
 
@@ -45,7 +51,6 @@ class Vocabulary:
     """
 
     tokenizer: Tokenizer
-    family: TokenizerFamily
     size: int
     pad: int
     unk: int
@@ -62,11 +67,18 @@ class Vocabulary:
     """Settings of tokenizer_config.json that change no token."""
     extra_files: Mapping[str, bytes] = field(default_factory=dict)
 
-    def save(self, folder: Path, seq: int = 0, room: int | None = None) -> None:
-        """Write the files that ``AutoTokenizer`` reads, and the older files of the family.
+    def save(
+        self,
+        folder: Path,
+        seq: int = 0,
+        room: int | None = None,
+        segments: Segments = "as-it-came",
+    ) -> None:
+        """Write the files that ``AutoTokenizer`` reads, and the older files of its kind.
 
         ``model_max_length`` is at most ``room``, the longest row that its network reads. Where that
         has no bound it is what the tokenizer came with, else ``seq``, the longest row of training.
+        Whether it puts out token_type_ids follows from ``segments``.
         """
         folder.mkdir(parents=True, exist_ok=True)
         tokenizer = Tokenizer.from_str(self.tokenizer.to_str())
@@ -77,13 +89,14 @@ class Vocabulary:
         names = {f"{role}_token": token for role, token in self.named.items()}
         config = {
             "tokenizer_class": "PreTrainedTokenizerFast",
-            "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+            INPUTS: ["input_ids", "token_type_ids", "attention_mask"],
             "clean_up_tokenization_spaces": False,
             **names,
+            **self.passed_on,
         }
-        if self.family == "roberta":
-            config["model_input_names"] = ["input_ids", "attention_mask"]
-        config |= self.passed_on
+        if segments in ("needed", "unread"):
+            types = ["token_type_ids"] if segments == "needed" else []
+            config[INPUTS] = ["input_ids", *types, "attention_mask"]
         came = self.passed_on.get(LONGEST_ROW)
         stated = came if isinstance(came, int | float) and came > 0 else 0
         if longest := stated or room or seq:
@@ -122,6 +135,12 @@ class Vocabulary:
         """The byte of each sign of a byte-level vocabulary; empty for others."""
         signs = byte_signs() if is_byte_level(self.tokenizer) else {}
         return {sign: byte for byte, sign in signs.items()}
+
+    @property
+    def cls_last(self) -> bool:
+        """True if [CLS] is the last token of a row, as in XLNet."""
+        ids = self.tokenizer.encode("a", "a").ids if self.tokenizer.post_processor else []
+        return self.cls != self.sep and ids[-1:] == [self.cls]
 
     @property
     def named(self) -> dict[str, str]:
@@ -166,16 +185,16 @@ def from_tokenizer(
     """The vocabulary of a tokenizer; ``named`` has special tokens by role.
 
     Raises:
-        DataError: a special token is missing, or its ids have gaps.
+        DataError: a special token is missing, or an id is too large.
     """
     ids = tokenizer.get_vocab(with_added_tokens=True)
-    size = max(ids.values(), default=-1) + 1
+    size = checked_size(ids, name)
     known = {role: ids[token] for role, token in (named or {}).items() if token in ids}
-    roles = {role: known[role] if role in known else _role(role, ids, name) for role in ROLES}
+    model = str(json.loads(tokenizer.to_str())["model"]["type"])
+    roles = {role: _role(role, known, ids, name, model) for role in ROLES}
     special = np.zeros(size, dtype=np.bool_)
     special[list(roles.values())] = True
     special[[i for i, token in tokenizer.get_added_tokens_decoder().items() if token.special]] = 1
-    model = str(json.loads(tokenizer.to_str())["model"]["type"])
     starts = np.ones(size, dtype=np.bool_)
     for token, token_id in ids.items():
         starts[token_id] = special[token_id] or _starts_word(token, model)
@@ -183,7 +202,6 @@ def from_tokenizer(
         special[roles["unk"]] = False  # it stands for text that no other token spells
     return Vocabulary(
         tokenizer=tokenizer,
-        family=_family(model, ids),
         size=size,
         word_start=starts,
         special=special,
@@ -197,19 +215,18 @@ def from_tokenizer(
     )
 
 
-def _role(role: str, ids: Mapping[str, int], name: str) -> int:
-    for token in ROLES[role]:
-        if token in ids:
-            return ids[token]
+def _role(
+    role: str, known: Mapping[str, int], ids: Mapping[str, int], name: str, model: str
+) -> int:
+    """The id of a special token: as named, as spelled in published ones, or of its stand-in."""
+    spelled = (ids[token] for token in ROLES[role] if token in ids)
+    stand_in = STAND_INS.get(role, role) if role != "unk" or model == "BPE" else role
+    number = known.get(role, next(spelled, known.get(stand_in)))
+    if number is not None:
+        return number
     raise DataError(
         f"{name}: no token for {role}", f"add one of {' '.join(ROLES[role])} to the vocabulary"
     )
-
-
-def _family(model: str, ids: Mapping[str, int]) -> TokenizerFamily:
-    if model == "BPE" or (model == "Unigram" and not {"[CLS]", "<cls>"} & ids.keys()):
-        return "roberta"
-    return "bert" if model == "WordPiece" else "albert"
 
 
 def _starts_word(token: str, model: str) -> bool:

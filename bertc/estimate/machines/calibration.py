@@ -58,6 +58,20 @@ def calibration_here() -> Calibration | None:
         return None
 
 
+def cpu_flags() -> frozenset[str]:
+    """The instructions of this processor that oneDNN may use: ONEDNN_MAX_CPU_ISA holds it to some.
+
+    A processor held to AVX2 is planned for as one that has no more.
+    """
+    flags = (cpu_info("flags") or cpu_info("Features")).split()
+    limit = os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper()
+    if limit.startswith(("SSE", "AVX2")) or limit == "AVX":
+        return frozenset(flag for flag in flags if not flag.startswith(("avx512", "amx")))
+    if limit in ("AVX512_CORE", "AVX512_CORE_VNNI"):
+        return frozenset(flag for flag in flags if flag != "avx512_bf16" and flag[:3] != "amx")
+    return frozenset(flags)
+
+
 def cpu_info(field: str) -> str:
     """A field of the first processor in /proc/cpuinfo; empty where there is none."""
     try:

@@ -16,7 +16,7 @@ from bertc.estimate.machines.accelerators import (
     TERA,
     accelerator_called,
 )
-from bertc.estimate.machines.calibration import calibration_here, cpu_info
+from bertc.estimate.machines.calibration import calibration_here, cpu_flags
 from bertc.estimate.machines.device import Device, device_in
 from bertc.estimate.machines.rates import Rates
 from bertc.estimate.machines.reference import reference
@@ -112,6 +112,7 @@ def _number(figure: str, text: str) -> float:
     return value
 
 
+BF16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16", "svebf16"}
 UNMEASURED = 0.92
 """Share of the reference's rates for an uncalibrated processor.
 
@@ -125,8 +126,8 @@ def this_cpu(processes: int = 1, threads: int = 0) -> Device:
     ``OMP_NUM_THREADS`` limits the cores, as it does for torch; ``threads`` (0: any) says how many
     are used whatever it is.
     """
-    flags = set((cpu_info("flags") or cpu_info("Features")).split())
-    fast_bf16 = bool({"avx512_bf16", "amx_bf16", "bf16", "svebf16"} & flags)
+    flags = cpu_flags()
+    fast_bf16 = bool(BF16_FLAGS & flags)
     wide = "avx512f" in flags
     cores, most = available_cores() / processes, os.environ.get("OMP_NUM_THREADS", "")
     if threads:

@@ -11,6 +11,7 @@ from bertc.interop.families.electra import ELECTRA
 from bertc.interop.families.eurobert import EUROBERT
 from bertc.interop.families.family import Candidate, Family
 from bertc.interop.families.modernbert import MODERNBERT
+from bertc.interop.families.mpnet import MPNET
 from bertc.interop.families.neobert import NEOBERT
 from bertc.interop.families.nomic import NOMIC
 from bertc.interop.families.obstacle import Obstacle, first_of
@@ -24,7 +25,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.run import layout_of
 
 FAMILIES: tuple[Family[Any], ...] = (
-    XLNET, DEBERTA, NEOBERT, MODERNBERT, EUROBERT, NOMIC, ELECTRA, DISTILBERT, XLM, ALBERT,
+    XLNET, DEBERTA, MPNET, NEOBERT, MODERNBERT, EUROBERT, NOMIC, ELECTRA, DISTILBERT, XLM, ALBERT,
     XLM_ROBERTA, CAMEMBERT, ROBERTA, BERT,
 )  # fmt: skip
 """Order in which families are tried for a program; the last accepts all that remain."""

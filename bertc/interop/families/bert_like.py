@@ -15,7 +15,7 @@ from bertc.ir.network.encoder import Dropout, Encoder, LayerWidths
 from bertc.ir.network.ffn import Mlp
 from bertc.ir.network.head import TransformHead
 from bertc.ir.network.norm import PostNorm
-from bertc.ir.network.positions import LearnedPositions
+from bertc.ir.network.positions import LearnedPositions, TablePositions
 from bertc.ir.network.sharing import ShareNone
 from bertc.ir.network.table import WholeTable
 
@@ -158,7 +158,7 @@ def unlike_encoders(encoder: Encoder) -> Obstacle | None:
 
 def _unlike_bert(encoder: Encoder, seq: int) -> Iterator[Obstacle]:
     """Settings that none of these layouts has, for rows of up to ``seq`` tokens."""
-    if encoder.positions.kind != "learned":
+    if not isinstance(encoder.positions, TablePositions):
         why = "no layout has such positions beside this attention"
         yield Obstacle(f"positions={encoder.positions.kind}", why, f"positions={seq}")
     if encoder.norm.kind != "post":

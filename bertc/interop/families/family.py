@@ -144,7 +144,19 @@ class Tokens(Protocol):
         """Id of the configured last token, if any."""
         ...
 
-    def save(self, folder: Path, seq: int = 0, room: int | None = None) -> object:
+    @property
+    def cls_last(self) -> bool:
+        """True if ``cls`` is the last token of a row."""
+        ...
+
+    def save(
+        self,
+        folder: Path,
+        seq: int = 0,
+        room: int | None = None,
+        segments: Literal["needed", "unread", "as-it-came"] = "as-it-came",
+        /,
+    ) -> object:
         """Write the tokenizer's files into a folder; rows have ``seq`` tokens, at most ``room``."""
         ...
 

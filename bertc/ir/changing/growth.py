@@ -94,18 +94,6 @@ class Kept(Node):
         return layer if before == after else self.layers[layer]
 
 
-class LowRank(Node):
-    """The same layers, where a stage factorises the token table; its optimiser starts anew."""
-
-    kind: Literal["low-rank"] = "low-rank"
-
-    moments: ClassVar[Literal["reset"]] = "reset"
-
-    def source(self, layer: int, before: int, after: int) -> int:
-        """The same layer."""
-        return layer
-
-
 class Turned(Node):
     """The same weights and moments, where a stage reads in another direction than that before."""
 
@@ -122,7 +110,7 @@ Growth = Annotated[
     Stack | Interleave | Tile | Identity | FromGenerator, Field(discriminator="kind")
 ]
 NetworkChange = Annotated[
-    Stack | Interleave | Tile | Identity | FromGenerator | Kept | LowRank | Turned,
+    Stack | Interleave | Tile | Identity | FromGenerator | Kept | Turned,
     Field(discriminator="kind"),
 ]
 """Ways in which a stage's network comes from the one before."""
@@ -280,7 +268,7 @@ Init = Annotated[
     Field(discriminator="kind"),
 ]
 Beginning = (
-    Stack | Interleave | Tile | Identity | FromGenerator | Kept | LowRank | Turned
+    Stack | Interleave | Tile | Identity | FromGenerator | Kept | Turned
     | FromLayers | FromEmbeddings
 )  # fmt: skip
 """Ways for a network to begin with the layers of another."""

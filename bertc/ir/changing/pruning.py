@@ -1,21 +1,18 @@
-"""Pruning: heads, neurons, layers and ranks that a stage removes from a trained network.
+"""Pruning: heads, neurons and layers that a stage removes from a trained network.
 
 Heads belong to attention, neurons to feed-forward parts. Layers that share a part share its heads
 or neurons, which then count once. What is removed has only weights of zero from then on: its
 gradients are zero too, so it stays so, and ``bertc.compress`` cuts it out when the run ends.
-Whole layers, and ranks of the token table, are gone from the first step of the stage, whose network
-is a smaller one.
+Whole layers are gone from the first step of the stage, whose network is a smaller one.
 """
 
 import math
-from abc import abstractmethod
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from bertc.diagnostics import several
-from bertc.ir.base import Axis, Node, Probability, Width
-from bertc.ir.changing.targets import ByShare, Target
+from bertc.ir.base import Axis, Node, Probability
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import SharedPart
 
@@ -30,36 +27,7 @@ class NoPruning(Node):
     kind: Literal["none"] = "none"
 
 
-class _Removal(Node):
-    """Removal of some, or of as many as it takes to reach a target.
-
-    ``aimed`` is the share that reaches ``to``, which the program as a whole decides.
-    """
-
-    to: Annotated[Target, Field(exclude_if=ByShare().__eq__)] = ByShare()
-    aimed: Annotated[float, Field(ge=0, le=1, exclude_if=(0.0).__eq__)] = 0.0
-    looked_up: ClassVar[tuple[str, ...]] = ("aimed",)
-
-    @property
-    @abstractmethod
-    def told(self) -> bool:
-        """True if it says itself how much goes."""
-
-    @property
-    def open(self) -> bool:
-        """True if it is not known yet how much goes."""
-        return not self.told and not self.aimed
-
-    @model_validator(mode="after")
-    def _one_of_two(self) -> Self:
-        if self.told and self.to != ByShare():
-            raise ValueError("a share and a target exclude each other")
-        if not self.told and self.to == ByShare():
-            raise ValueError("a share is missing, or a target that says how much is left")
-        return self
-
-
-class _Units(_Removal):
+class _Units(Node):
     """Removal of a share of all heads or neurons, those with the lowest scores.
 
     ``by``: |dL/dgate| of a gate of 1 that multiplies the output of one, its first-order effect on
@@ -70,7 +38,7 @@ class _Units(_Removal):
     before the first step. If the task's score on its dev part is below ``floor``, no more goes.
     """
 
-    share: Probability = 0.0
+    share: Annotated[Probability, Field(gt=0)]
     by: Literal["gradient", "magnitude", "random"] = "gradient"
     within: Within = "network"
     every: Probability = 0.0
@@ -82,19 +50,9 @@ class _Units(_Removal):
     part: ClassVar[SharedPart]
 
     @property
-    def told(self) -> bool:
-        """True with a share."""
-        return self.share > 0
-
-    @property
-    def amount(self) -> float:
-        """The share that goes."""
-        return self.aimed or self.share
-
-    @property
     def rounds(self) -> int:
         """Number of times that something is removed."""
-        return math.ceil(round(self.amount / self.every, 6)) if self.every else 1
+        return math.ceil(round(self.share / self.every, 6)) if self.every else 1
 
     def share_at(self, step: int, steps: int) -> float | None:
         """The share that is gone before step ``step`` of ``steps``; None if none goes just then.
@@ -104,7 +62,7 @@ class _Units(_Removal):
         for number in range(self.rounds):
             if step == number * steps // self.rounds and step < steps:
                 most = self.every * (number + 1)
-                return min(self.amount, most) if self.every else self.amount
+                return min(self.share, most) if self.every else self.share
         return None
 
 
@@ -125,62 +83,40 @@ class Neurons(_Units):
     part = "ffn"
 
 
-class _Smaller(Node):
-    """Removal that leaves a smaller network from the first step of a stage on.
+class Layers(Node):
+    """Whole layers, before the first step of the stage (Sajjad et al. 2023, section 3).
 
-    ``every``: so large a share of all at a time, in rounds with equally many steps of training
-    after each, every one a stage of its own; 0: all at once. If the task's score on its dev part is
-    below ``floor`` at the end of the stage or round before, no more goes.
+    ``which`` are their numbers, from 0, or a share of all ``depth``. Of a share ``by`` says which:
+    the highest, the lowest, or every other one from below the highest down.
+
+    ``every``: so large a share of all at a time, in this order, in rounds with equally many steps
+    of training after each, every one a stage; 0: all at once. If the task's score on its dev part
+    is below ``floor`` at the end of the stage or round before, no more goes.
     """
 
+    kind: Literal["layers"] = "layers"
+    which: (
+        Annotated[float, Field(gt=0, lt=1)]
+        | Annotated[tuple[Annotated[int, Field(ge=0, le=999)], ...], Field(min_length=1)]
+    )
+    by: Literal["top", "bottom", "alternate"] = "top"
+    depth: Annotated[int, Field(ge=0, le=1000)] = 0
     every: Annotated[Probability, Field(exclude_if=(0.0).__eq__)] = 0.0
     floor: Annotated[Probability, Field(exclude_if=(0.0).__eq__)] = 0.0
-
-    @property
-    @abstractmethod
-    def left(self) -> int:
-        """The number of layers that are left, or the width."""
-
-    @property
-    @abstractmethod
-    def in_rounds(self) -> "tuple[Self, ...]":
-        """The removal of each round, of the network that the one before left."""
+    positional = ("which",)
+    looked_up = ("depth",)
 
     @property
     def rounds(self) -> int:
         """Number of times that something is removed."""
         return len(self.in_rounds)
 
-
-class Layers(_Removal, _Smaller):
-    """Whole layers, before the first step of the stage (Sajjad et al. 2023, section 3).
-
-    ``which`` are their numbers, from 0, or a share of all ``depth``. Of a share ``by`` says which:
-    the highest, the lowest, or every other one from below the highest down. In rounds they go in
-    this order.
-    """
-
-    kind: Literal["layers"] = "layers"
-    which: (
-        Annotated[float, Field(ge=0, lt=1)]
-        | Annotated[tuple[Annotated[int, Field(ge=0, le=999)], ...], Field(min_length=1)]
-    ) = 0.0
-    by: Literal["top", "bottom", "alternate"] = "top"
-    depth: Annotated[int, Field(ge=0, le=1000)] = 0
-    positional = ("which",)
-    looked_up = ("aimed", "depth")
-
-    @property
-    def told(self) -> bool:
-        """True with numbers or a share."""
-        return self.which != 0.0
-
     @property
     def removed(self) -> tuple[int, ...]:
         """Numbers of the layers that go, of ``depth``, in the order in which they do."""
         if isinstance(self.which, tuple):
             return self.which
-        number = round((self.aimed or self.which) * self.depth)
+        number = round(self.which * self.depth)
         match self.by:
             case "top":
                 return tuple(range(self.depth - 1, self.depth - number - 1, -1))
@@ -234,37 +170,9 @@ class Layers(_Removal, _Smaller):
         return "" if self.kept else "no layer would be left"
 
 
-class Rank(_Smaller):
-    """The token table as a narrower one and a projection, closest to it (ALBERT 3.1).
-
-    The ``width`` largest singular values are left, from the first step of the stage. ``whole`` is
-    the width before.
-    """
-
-    kind: Literal["rank"] = "rank"
-    width: Width
-    whole: Annotated[int, Field(ge=0, exclude_if=(0).__eq__)] = 0
-    positional = ("width",)
-    looked_up = ("whole",)
-
-    @property
-    def left(self) -> int:
-        """Its width."""
-        return self.width
-
-    @property
-    def in_rounds(self) -> "tuple[Rank, ...]":
-        """Itself, or with ``every`` one that leaves less and less."""
-        if not self.every or self.whole <= self.width:
-            return (self,)
-        size = max(1, round(self.every * self.whole))
-        widths = (*range(self.whole - size, self.width, -size), self.width)
-        return tuple(Rank(width=width, floor=self.floor) for width in widths)
-
-
 Units = Heads | Neurons
-Removal = Units | Layers | Rank
-Pruning = Annotated[NoPruning | Heads | Neurons | Layers | Rank, Field(discriminator="kind")]
+Removal = Units | Layers
+Pruning = Annotated[NoPruning | Heads | Neurons | Layers, Field(discriminator="kind")]
 """The closed union of what a stage removes."""
 NOTHING = NoPruning()
 

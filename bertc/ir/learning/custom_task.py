@@ -143,7 +143,10 @@ class Choose(_Own, Headed):
 
 
 class Tag(_Own, Headed):
-    """A tag per word, from columns with lists, or with text separated by white space."""
+    """A tag per word, from columns with lists, or with text separated by white space.
+
+    Files of a word a line are read too, CoNLL-2003's and CoNLL-U; ``tags`` may name a column.
+    """
 
     kind: Literal["tag"] = "tag"
     name: Name = "tag"

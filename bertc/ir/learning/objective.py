@@ -12,15 +12,16 @@ from bertc.ir.terms.clm import Clm
 from bertc.ir.terms.kd import KdLogits
 from bertc.ir.terms.kd_relations import KdAttention, KdRelations
 from bertc.ir.terms.kd_states import KdCls, KdEmbeddings, KdHidden
-from bertc.ir.terms.masked import Mlm, Tlm
+from bertc.ir.terms.masked import Masked, Mlm, Tlm
 from bertc.ir.terms.pairs import Nsp, Sop
 from bertc.ir.terms.plm import Plm
+from bertc.ir.terms.positions import KINDS
 from bertc.ir.terms.rtd import Restore, Rtd
 from bertc.ir.terms.sbo import Sbo
 
 __all__ = [
-    "PRETRAINING", "Clm", "Mlm", "Nsp", "Objective", "Plm", "Pretraining", "Rtd", "Sbo", "Sop",
-    "Term", "Tlm",
+    "MASKED_LM", "PRETRAINING", "Clm", "Mlm", "Nsp", "Objective", "Plm", "Pretraining", "Rtd",
+    "Sbo", "Sop", "Term", "Tlm", "titled",
 ]  # fmt: skip
 Pretraining = Mlm | Tlm | Clm | Plm | Sbo | Nsp | Sop | Rtd | Restore
 """Objectives learned from text alone."""
@@ -28,6 +29,8 @@ PRETRAINING: Mapping[str, type[Pretraining]] = {
     str(each.model_fields["kind"].default): each for each in get_args(Pretraining)
 }
 """The classes of these objectives, by kind."""
+MASKED_LM = frozenset(name for name, kind in PRETRAINING.items() if issubclass(kind, Masked))
+"""The kinds that mask tokens and predict them."""
 Distillation = KdLogits | KdHidden | KdEmbeddings | KdCls | KdAttention | KdRelations
 """Objectives learned from teachers."""
 Objective = Annotated[
@@ -53,3 +56,11 @@ class Term(Node, defer_build=False):
     def name(self) -> str:
         """The name of its loss and scores."""
         return self.objective.title
+
+
+def titled(name: str) -> str:
+    """The name of a loss in words: of masked language modelling with the positions it is of."""
+    first, _, kind = name.rpartition("_")
+    if first in MASKED_LM and kind in KINDS:
+        return f"{first}, {kind}"
+    return f"{name}, all predicted" if name in MASKED_LM else name

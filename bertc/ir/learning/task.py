@@ -25,7 +25,8 @@ from bertc.ir.learning.states_task import StatesTask
 from bertc.ir.terms.task_head import LINEAR, BiLstmHead, TaskHead
 
 Path = Annotated[str, Field(min_length=1)]
-Name = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[a-z0-9][a-z0-9_-]*$")]
+NAME_PATTERN = r"^[a-z0-9][a-z0-9_-]*$"
+Name = Annotated[str, Field(min_length=1, max_length=40, pattern=NAME_PATTERN)]
 
 
 def _told_apart(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -240,6 +241,10 @@ class Race(Headed):
         return Choice(most=4)
 
 
+TagColumn = Literal["ner", "pos", "chunk", "upos", "xpos", "deprel"]
+"""Columns of tags, of CoNLL-2003 and of CoNLL-U."""
+
+
 class Tagging(Headed):
     """Tags of words in CoNLL-2003's columns or in CoNLL-U, ``tagging("conll2003/", "ner")``.
 
@@ -250,7 +255,7 @@ class Tagging(Headed):
 
     kind: Literal["tagging"] = "tagging"
     data: Path
-    column: Literal["ner", "pos", "chunk", "upos", "xpos", "deprel"] = "ner"
+    column: TagColumn = "ner"
     labels: Names = ()
     positional = ("data", "column")
 

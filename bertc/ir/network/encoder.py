@@ -249,7 +249,11 @@ class Encoder(BodyNode):
 
     def common_weights(self) -> tuple[Weight, ...]:
         """Weights that the attention of all layers uses, independent of sharing."""
-        return self.attention.common_weights(self.widths(0), self.initializer)
+        widths, init = self.widths(0), self.initializer
+        return (
+            *self.attention.common_weights(widths, init),
+            *self.positions.common_weights(widths.heads, init),
+        )
 
     def pooler_weights(self) -> tuple[Weight, ...]:
         """Weights of the pooler, if the encoder has one."""

@@ -37,11 +37,12 @@ class NoGenerator(Node):
 class GeneratorNetwork(Node):
     """A masked language model that samples replacements, trained by ``mlm`` (Clark et al. 2020, 3).
 
-    ``size`` is its width as a fraction of the encoder's. A width of 0 is derived from the encoder
-    by a pass; a depth of 0 means the encoder's, stage by stage. ``tie`` names what it shares with
-    the encoder: all embeddings with their norm, the token table, or nothing. With ``gdes`` the
-    encoder's token table is the generator's, without gradient, and a difference (DeBERTa-v3). Its
-    other settings are the encoder's.
+    ``size`` is its width as a fraction of the encoder's. A width of 0 is derived by a pass: that of
+    states from ``size``, heads of 64 numbers and a feed-forward part four times as wide as the
+    states, whatever the encoder has; a depth of 0 means the encoder's, stage by stage. ``tie``
+    names what it shares with the encoder: all embeddings with their norm, the token table, or
+    nothing. With ``gdes`` the encoder's token table is the generator's, without gradient, and a
+    difference (DeBERTa-v3). Its settings without an argument here are the encoder's.
     """
 
     kind: Literal["network"] = "network"

@@ -1,5 +1,6 @@
 """Position kinds with their settings, weights and operations; ``nn.positions`` builds them."""
 
+import math
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
@@ -16,29 +17,36 @@ class _Positions(Node):
 
     ``in_attention``: queries and keys, or their scores, depend on positions; embeddings do not.
     ``biases_scores``: a bias is added to scores, so that they are no products of queries and keys.
-    ``by_head``: heads differ in more than weights, so that none can be removed.
+    ``by_head``: heads differ in more than the weights of a layer, so that none can be removed.
+    ``ties_biases``: all layers add the same biases to their scores.
     """
 
     in_attention: ClassVar[bool] = False
     biases_scores: ClassVar[bool] = False
     by_head: ClassVar[bool] = False
+    ties_biases: ClassVar[bool] = False
+
+    @property
+    def distance_problem(self) -> tuple[str, int] | None:
+        """The reason why its ``distance`` is too short, and the shortest that is not, or None."""
+        return None
+
+    def common_weights(self, heads: int, init: Drawn) -> tuple[Weight, ...]:
+        """Weights that the attention of all layers uses: none."""
+        return ()
 
     def in_layer(self, found: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
         """The operations ``found`` of a layer's attention, with those of the positions."""
         return found
 
 
-class LearnedPositions(_Positions):
-    """A table of position embeddings: ``rows`` rows, of which the first ``offset`` are unused.
+class TablePositions(_Positions):
+    """The base of kinds with position embeddings."""
 
-    RoBERTa has 514 rows with offset 2 (fairseq LearnedPositionalEmbedding, padding_idx + 1).
-    """
-
-    kind: Literal["learned"] = "learned"
+    kind: str
     rows: Width
     offset: Annotated[int, Field(ge=0, le=1000)] = 0
     positional = ("rows", "offset")
-    bare_number = ("rows",)
 
     def weights(self, name: str, width: tuple[Axis, int], init: Drawn) -> tuple[Weight, ...]:
         """The table, initialised by ``initializer=normal(positions=...)`` if that is set."""
@@ -52,6 +60,61 @@ class LearnedPositions(_Positions):
     def room(self) -> int | None:
         """Maximum row length in tokens."""
         return self.rows - self.offset
+
+
+class LearnedPositions(TablePositions):
+    """A table of position embeddings: ``rows`` rows, of which the first ``offset`` are unused.
+
+    RoBERTa has 514 rows with offset 2 (fairseq LearnedPositionalEmbedding, padding_idx + 1).
+    """
+
+    kind: Literal["learned"] = "learned"
+    bare_number = ("rows",)
+
+
+class BucketedPositions(TablePositions):
+    """Position embeddings, and a bias of scores by distance, one for each head and range.
+
+    Raffel et al. 2020, 2.1; MPNet (modeling_mpnet.py, relative_position_bucket), whose layers share
+    the biases. Each direction has half of the ``buckets``: of those the nearest half is of single
+    distances, the others are logarithmic ranges up to ``distance``, the last is of all beyond.
+    """
+
+    kind: Literal["bucketed"] = "bucketed"
+    buckets: Annotated[int, Field(ge=4, le=10_000)] = 32  # MPNetConfig
+    distance: Annotated[int, Field(ge=2, le=1_000_000)] = 128  # relative_position_bucket
+    in_attention: ClassVar[bool] = True
+    biases_scores: ClassVar[bool] = True
+    by_head: ClassVar[bool] = True
+    ties_biases: ClassVar[bool] = True
+
+    @property
+    def distance_problem(self) -> tuple[str, int] | None:
+        """The reason why a short ``distance`` leaves no ranges, and the shortest that does."""
+        single = self.buckets // 4
+        if self.distance > single:
+            return None
+        reason = f"{self.buckets} buckets are of single distances up to {single}, and distance = "
+        return f"{reason}{self.distance} leaves nothing to the others", single + 1
+
+    def row_of(self, apart: int) -> int:
+        """The bucket of a key ``apart`` tokens before its query, behind it if negative."""
+        half, near, far = self.buckets // 2, self.buckets // 4, abs(apart)
+        if far > near:
+            share = math.log(far / near) / math.log(self.distance / near)
+            # What is a whole number stays one in spite of rounding.
+            far = min(half - 1, near + math.floor(share * (half - near) + 1e-9))
+        return min(far, half - 1) + (half if apart < 0 else 0)
+
+    def common_weights(self, heads: int, init: Drawn) -> tuple[Weight, ...]:
+        """The biases of all heads, by bucket."""
+        axes: tuple[Axis, Axis] = ("positions", "heads")
+        shape = (self.buckets, heads)
+        return (Weight("relative.distance.weight", shape, axes, init, "attention", "table"),)
+
+    def in_layer(self, found: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
+        """Attention with an added bias for each head, which every layer looks up."""
+        return _biased(found, widths, call)
 
 
 class _Unlearned(_Positions):
@@ -136,14 +199,23 @@ class AlibiPositions(_Unlearned):
 
     def in_layer(self, found: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
         """Attention with an added bias for each head, which every layer makes."""
-        scored = [
-            replace(each, mask="bias") if isinstance(each, op.Attention) else each for each in found
-        ]
-        return (*scored, op.Copy(widths.heads * call.queries * call.keys))
+        return _biased(found, widths, call)
+
+
+def _biased(found: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
+    scored = [
+        replace(each, mask="bias") if isinstance(each, op.Attention) else each for each in found
+    ]
+    return (*scored, op.Copy(widths.heads * call.queries * call.keys))
 
 
 Positions = Annotated[
-    LearnedPositions | SinusoidalPositions | RotaryPositions | AlibiPositions | NoPositions,
+    LearnedPositions
+    | BucketedPositions
+    | SinusoidalPositions
+    | RotaryPositions
+    | AlibiPositions
+    | NoPositions,
     Field(discriminator="kind"),
 ]
 """The closed union of position kinds."""

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from bertc.diagnostics import html_table
 from bertc.ir.base import Node
-from bertc.ir.changing.pruning import NOTHING, Layers, Rank, Units
+from bertc.ir.changing.pruning import NOTHING, Layers, Units
 from bertc.ir.learning.objective import Term
 from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
@@ -81,7 +81,7 @@ class Resolved(Node):
         return self.model_copy(update={"stages": tuple(stages)})
 
     def held(self, step: int) -> "Resolved":
-        """The program if no layers or ranks are removed from this step on; 0: as it is.
+        """The program if no layers are removed from this step on; 0: as it is.
 
         Rounds of removal go on as the stage before them; optimisers that began anew then do not.
         Terms of stages after them compare the layers of the network that stays.
@@ -94,7 +94,7 @@ class Resolved(Node):
         for stage in self.stages:
             if stage.first_step >= step:
                 update: dict[str, object] = dict(networks)
-                if isinstance(stage.prune, Layers | Rank):
+                if isinstance(stage.prune, Layers):
                     update |= {"grow": None, "prune": NOTHING, "objective": before.objective}
                 else:
                     update["objective"] = _of_depth(stage, before.layers)

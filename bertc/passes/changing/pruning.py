@@ -5,7 +5,7 @@ from math import floor
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.changing.growth import FromRun
-from bertc.ir.changing.pruning import Heads, Layers, Neurons, NoPruning, Rank, Removal, Units
+from bertc.ir.changing.pruning import Heads, Layers, Neurons, NoPruning, Removal, Units
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.passes.settings.fixes import argument, fix, note
 from bertc.passes.settings.layers import layer_values, owners
@@ -22,8 +22,8 @@ def pruning(program: Complete, diagnostics: Diagnostics) -> None:
     pruned: StageSettings | None = None
     for place, stage in enumerate(program.stages):
         kind = stage.prune
-        if isinstance(kind, Layers | Rank) and not place:
-            _is_there(program, kind, diagnostics)
+        if isinstance(kind, Layers) and not place:
+            _are_there(program, diagnostics)
         if not isinstance(kind, NoPruning) and not stage.since:
             _rounds_fit(stage, kind, diagnostics)
             _has_scores(stage, kind, diagnostics)
@@ -41,7 +41,7 @@ def pruning(program: Complete, diagnostics: Diagnostics) -> None:
 
 
 def _layers_go(stage: StageSettings, kind: Layers, diagnostics: Diagnostics) -> None:
-    if kind.open or not kind.misfit:
+    if not kind.misfit:
         return
     half = f"prune={kind.kind}(50%)" if kind.depth > 1 else ""
     diagnostics.error(
@@ -54,15 +54,14 @@ def _layers_go(stage: StageSettings, kind: Layers, diagnostics: Diagnostics) -> 
     )
 
 
-def _is_there(program: Complete, kind: Layers | Rank, diagnostics: Diagnostics) -> None:
-    """Check that the first stage has what it removes from somewhere."""
+def _are_there(program: Complete, diagnostics: Diagnostics) -> None:
+    """Check that the first stage has the layers that it removes from somewhere."""
     if not isinstance(program.init, FromRun):
-        what, setting = ("layers", "layers") if isinstance(kind, Layers) else ("ranks", "table")
         diagnostics.error(
             "E336",
-            f"the first stage removes {what}, but init = {program.init.kind} brings none with it",
+            f"the first stage removes layers, but init = {program.init.kind} brings none with it",
             program.stages[0].span("prune"),
-            label=f"less from the start is another {setting}",
+            label="less from the start is another number of layers",
             notes=note("init is set here", program.span("init")),
             help="prune in a stage after this one",
         )
@@ -79,13 +78,13 @@ def _something_stays(stage: StageSettings, kind: Units, diagnostics: Diagnostics
     groups = [counts] if kind.within == "network" else [[number] for number in counts]
     for group in groups:
         most = sum(group) - len(group)
-        if round(kind.amount * sum(group)) > most:
+        if round(kind.share * sum(group)) > most:
             percent = floor(100 * most / sum(group))
             instead = argument("prune", stage.origins["prune"], "share", f"{percent}%")
             diagnostics.error(
                 "E290",
-                f"{kind.amount:.0%} of {sum(group)} {kind.kind} are "
-                f"{round(kind.amount * sum(group))}, but every layer keeps one, so that "
+                f"{kind.share:.0%} of {sum(group)} {kind.kind} are "
+                f"{round(kind.share * sum(group))}, but every layer keeps one, so that "
                 f"{most} can go",
                 stage.span("prune"),
                 label="a layer without any has nothing to compute with",

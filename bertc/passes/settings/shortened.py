@@ -1,55 +1,43 @@
-"""Settings of the stages of a program after layers were removed, or the token table factorised."""
+"""Settings of the stages of a program after layers were removed."""
 
 from collections.abc import Sequence
 from typing import get_args
 
-from bertc.ir.changing.pruning import NOTHING, Layers, Rank
+from bertc.ir.changing.pruning import NOTHING, Layers
 from bertc.ir.network.sharing import SharedPart, ShareMap, ShareNone, Sharing, owners_left
-from bertc.ir.network.table import FactorisedTable, WholeTable
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.passes.settings.layers import layer_values, owners
 
 
 def shortened(program: Complete) -> Complete:
-    """Every stage with the depth, widths and sharing of what is left, and with its token table.
+    """Every stage with the depth, widths and sharing of what is left.
 
     ``layers=12 stage "a" { } stage "b" { prune=layers(50%) }`` has 6 layers in b. With ``every``
     each round is a stage. What a stage cannot remove stays, and is reported by a check.
     """
     left: tuple[int, ...] = ()
-    table = program.table
     stages = list[StageSettings]()
     for place, stage in enumerate(program.stages):
-        if isinstance(stage.prune, Layers | Rank) and place and "prune" not in stage.own:
+        if isinstance(stage.prune, Layers) and place and "prune" not in stage.own:
             stage = stage.model_copy(update={"prune": NOTHING})  # a run removes them once
-        is_whole = isinstance(table, WholeTable)
         for each in _rounds(stage, len(left) or stage.layers):
             prune = each.prune
-            if isinstance(prune, Layers) and not prune.open:
+            if isinstance(prune, Layers):
                 if prune.misfit:
                     rest = program.stages[place + 1 :]
                     return program.model_copy(update={"stages": (*stages, each, *rest)})
                 numbers = left or tuple(range(each.layers))
                 left = tuple(numbers[layer] for layer in prune.kept)
-            elif isinstance(prune, Rank) and is_whole:
-                table = FactorisedTable(rank=prune.width, scaled=program.table.scaled)
-            each = each.model_copy(update={"table": table})
             stages.append(_of_layers(each, left) if left else each)
     return program.model_copy(update={"stages": tuple(stages)})
 
 
 def _rounds(stage: StageSettings, depth: int) -> Sequence[StageSettings]:
     """A stage for each round of what it removes, named after what is left, as long as any other."""
-    match stage.prune:
-        case Layers() as prune if not prune.open:
-            prune = prune.model_copy(update={"depth": depth})
-            fits = not prune.misfit
-        case Rank(every=every) as prune if every:
-            prune = prune.model_copy(update={"whole": min(stage.embedding, stage.vocab.size)})
-            fits = True
-        case _:
-            return (stage,)
-    if not fits or not 1 < prune.rounds <= stage.steps:
+    if not isinstance(stage.prune, Layers):
+        return (stage,)
+    prune = stage.prune.model_copy(update={"depth": depth})
+    if prune.misfit or not 1 < prune.rounds <= stage.steps:
         return (stage.model_copy(update={"prune": prune}),)
     ends = [number * stage.steps // prune.rounds for number in range(prune.rounds + 1)]
     rounds = []

@@ -9,9 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from bertc.diagnostics import Diagnostics, Fix, Span
 from bertc.ir.base import Node
+from bertc.ir.learning.task import NAME_PATTERN
 from bertc.syntax.lowering import mistakes
 from bertc.syntax.lowering.options import option_of
 from bertc.syntax.lowering.scalars import BAD, Scalars, Slot, describe_value
@@ -45,6 +47,13 @@ from bertc.syntax.read.tree import (
 )
 
 ValuePath = tuple[str | int, ...]
+
+
+def _refused(error: ErrorDetails) -> tuple[str, str]:
+    """The fault of a value that breaks a rule of an argument, and the remedy."""
+    of_names = error.get("ctx", {}).get("pattern") == NAME_PATTERN
+    help = "small letters, digits, - and _, a letter or a digit first" if of_names else ""
+    return f"{str(error['input'])[:40]!r} is no {'name' if of_names else 'value of it'}", help
 
 
 def _unnamed(value: Value | None) -> bool:
@@ -213,9 +222,7 @@ class Converter:
         except ValidationError as error:
             first = error.errors()[0]
             details = getattr(first.get("ctx", {}).get("error"), "args", ())
-            cause, help = (
-                (*details, "leave out one of the two")[:2] if details else (first["msg"], "")
-            )
+            cause, help = (*details, "leave out one of the two")[:2] if details else _refused(first)
             at = self.parts.get((*place, *first["loc"][:1]), value.span)
             self.diagnostics.error("E110", f"`{self._slot(place).name}`: {cause}", at, help=help)
             return BAD

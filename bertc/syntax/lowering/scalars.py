@@ -3,7 +3,13 @@
 from typing import Any, Final, NamedTuple, assert_never
 
 from bertc.diagnostics import Diagnostics, Fix, Note, nearest
-from bertc.syntax.read.numbers import TOKENS_UNIT, counted_in, show_number
+from bertc.syntax.read.numbers import (
+    TOKENS_UNIT,
+    NotANumberError,
+    counted_in,
+    read_number,
+    show_number,
+)
 from bertc.syntax.read.shapes import (
     ChoiceShape,
     Limits,
@@ -106,14 +112,18 @@ class Scalars:
         return BAD
 
     def _of_tokens(self, value: Number, slot: Slot) -> Any:
-        """Report a number of tokens where something else is counted."""
-        number = value.text.removesuffix(counted_in(value.text)).rstrip()
+        """Report a number of tokens, FLOPs or hours where something else is counted."""
+        unit, instead = counted_in(value.text), ""
+        if slot.name == "steps" and not slot.of and unit != TOKENS_UNIT:
+            instead = f"equal({value.text})"
+        elif unit == TOKENS_UNIT:
+            instead = value.text.removesuffix(unit).rstrip()
         self.diagnostics.error(
             "E326",
-            f"`{slot.name}` is not counted in {counted_in(value.text)}",
+            f"`{slot.name}` is not counted in {unit}",
             value.span,
-            help=slot.prefix + number,
-            fix=Fix(value.span, number),
+            help=slot.prefix + instead if instead else "a number without a unit",
+            fix=Fix(value.span, instead) if instead else None,
         )
         return BAD
 
@@ -171,8 +181,8 @@ class Scalars:
         instead = ""
         if isinstance(value, Number):
             instead = f'"{value.text}"'
-        elif isinstance(value, String) and value.value[:1].isdigit() and value.value.isalnum():
-            instead = value.value
+        elif isinstance(value, String) and value.value[:1].isdigit():
+            instead = _number_in(value.value)
         elif isinstance(value, Series) and len(value.items) == 1:
             instead = value.items[0].span.text
         short = 0 < len(instead) <= 60
@@ -184,6 +194,15 @@ class Scalars:
             fix=Fix(value.span, instead) if short else None,
         )
         return BAD
+
+
+def _number_in(text: str) -> str:
+    """The number in quotes, corrected if that is obvious; empty if there is none."""
+    try:
+        read_number(text)
+    except NotANumberError as error:
+        return error.instead
+    return text
 
 
 def describe_value(value: Value) -> str:

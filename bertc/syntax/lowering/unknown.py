@@ -7,7 +7,7 @@ from bertc.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
 from bertc.ir.base import call_text
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.ir.program.written import Program
-from bertc.syntax.lowering.other_tools import OTHER_TOOLS
+from bertc.syntax.lowering.other_tools import NOT_HERE, OTHER_TOOLS
 from bertc.syntax.lowering.unknown_argument import rest_of_line
 from bertc.syntax.read.parse import parse
 from bertc.syntax.read.shapes import (
@@ -73,7 +73,8 @@ def unknown_setting(
     if usual_name not in known and _holders(argument, known):
         _report_argument(item, argument, known, context, diagnostics)
         return
-    near = usual_name if usual_name in known else nearest(name, known)
+    not_here = NOT_HERE.get(name.lower(), "")
+    near = usual_name if usual_name in known else "" if not_here else nearest(name, known)
     if not near and name.upper() in aliases():
         near = name.upper()
     diagnostics.error(
@@ -81,10 +82,15 @@ def unknown_setting(
         f"unknown setting `{name[:40]}`",
         item.name.span,
         label=f"did you mean `{near}`?" if near else "",
-        notes=(Note(f"settings: {listed(known, limit=400)}"),),
+        notes=_once(Note(not_here or f"settings: {listed(known, limit=400)}"), diagnostics),
         help=near + rest_of_line(item.name, item) if near else "remove it",
         fix=Fix(item.name.span, near) if near else Fix(item.span, ""),
     )
+
+
+def _once(note: Note, diagnostics: Diagnostics) -> tuple[Note, ...]:
+    """A note, unless another diagnostic has it."""
+    return () if any(note in each.notes for each in diagnostics.found) else (note,)
 
 
 def _report_argument(

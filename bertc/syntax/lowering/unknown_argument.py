@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from bertc.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
 from bertc.ir.program.settings import Settings
-from bertc.syntax.lowering.other_tools import OTHER_TOOLS
+from bertc.syntax.lowering.other_tools import NOT_HERE, NOT_OF_KIND, OTHER_TOOLS
 from bertc.syntax.read.shapes import KindShape, Shape, arguments, setting_shape
 from bertc.syntax.read.tree import Argument, Call, Placed, Value
 
@@ -22,9 +22,11 @@ def unknown_argument(
     names_given = [a.name.text for a in call.arguments if a.name] if isinstance(call, Call) else []
     usual_name = OTHER_TOOLS.get(name.lower(), "")
     known = f"its arguments: {listed(shapes)}" if shapes else "it has no arguments"
+    not_here = NOT_OF_KIND.get((kind, name)) or NOT_HERE.get(name.lower(), "")
     sibling = "" if usual_name in shapes else _sibling(kind, [name])
     free = [each for each in shapes if each not in names_given]
-    near = "" if sibling else usual_name if usual_name in free else nearest(name, free)
+    near = usual_name if usual_name in free else nearest(name, free)
+    near = "" if sibling or not_here else near
     label = f"did you mean `{near}`?" if near else f"`{sibling}` has it" if sibling else ""
     sibling = sibling and _sibling(kind, names_given)
     help, fix = "remove it", removal(argument, call)
@@ -38,7 +40,7 @@ def unknown_argument(
         f"`{kind}` has no argument `{name[:40]}`",
         argument.name.span,
         label=label,
-        notes=(Note(known),),
+        notes=(Note(not_here or known),),
         help=help,
         fix=fix,
     )

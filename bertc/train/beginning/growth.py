@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bertc.compress import WeightMap, weight_map
 from bertc.diagnostics import several
-from bertc.ir.changing.growth import FromGenerator, Kept, LowRank, Turned
+from bertc.ir.changing.growth import FromGenerator, Kept, Turned
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
@@ -17,7 +17,6 @@ from bertc.ir.terms.node import LanguageModel
 from bertc.nn import Model, build
 from bertc.optim.by_tensor import Moments
 from bertc.optim.optimizers import zero_moments
-from bertc.train.beginning.low_rank import TABLE, factorised, kept_share, whole_table
 
 
 def grown(
@@ -34,8 +33,6 @@ def grown(
     assert after.grow is not None, "only a stage whose network differs grows"
     target = resolved.as_in(after)
     source = resolved.as_in(before)
-    if isinstance(after.grow, LowRank):
-        source, weights = factorised(source, weights, target)
     places = weight_map(source, target, after.grow)
     if before.encoder.causal != after.encoder.causal:
         places = _with_head(places, before, after)
@@ -63,14 +60,10 @@ def _with_head(places: WeightMap, before: Stage, after: Stage) -> WeightMap:
     return replace(places, copies={**places.copies, **moved})
 
 
-def described(before: Stage, after: Stage, old: Mapping[str, Tensor], new: Model) -> str:
-    """A line on the origin of a stage's networks, from the old weights and the new network."""
+def described(before: Stage, after: Stage) -> str:
+    """A line on the origin of a stage's networks."""
     if isinstance(after.grow, FromGenerator):
         return "the encoder starts from its generator"
-    if isinstance(after.grow, LowRank):
-        narrow_vr = new.get_parameter(TABLE).detach()
-        share = kept_share(whole_table(old), narrow_vr)
-        return f"the token table has rank {narrow_vr.shape[1]}, and {share:.2%} of its squares"
     if isinstance(after.grow, Kept):
         left = ", ".join(map(str, after.grow.layers))
         return f"{after.layers} of {several(before.layers, 'layer')} left: {left}"

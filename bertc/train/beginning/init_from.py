@@ -22,7 +22,6 @@ from bertc.ir.changing.growth import (
     FromVectors,
     Init,
     Kept,
-    LowRank,
 )
 from bertc.ir.learning.answer import Answer, Labels, Tags
 from bertc.ir.learning.optimizer import Optimizer, moments_of
@@ -33,7 +32,6 @@ from bertc.runs import checkpoints
 from bertc.syntax.read.shapes import setting_shape
 from bertc.syntax.write.show import show_value
 from bertc.train.beginning.init_tables import TableStart, from_tokens, from_vectors
-from bertc.train.beginning.low_rank import factorised
 
 SHOWN_LABELS = 8
 
@@ -92,8 +90,6 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
     target, sha256 = resolved.as_in(first), digest_of(tensors)
     if not target.adds_tables:
         tensors = summed(old, tensors)
-    if isinstance(first.grow, LowRank):
-        old, tensors = factorised(old, tensors, target)
     places, mismatches = fit(old, tensors.keys(), target, begins_as(resolved))
     if mismatches:
         raise refusal(folder, mismatches, old, target)

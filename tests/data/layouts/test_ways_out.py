@@ -4,27 +4,56 @@ from pathlib import Path
 
 import pytest
 
+from bertc.data.layouts import columns_of, training_examples
+from bertc.data.layouts.example import TaggedExample
 from bertc.data.layouts.find import files_of
 from bertc.data.layouts.table import table
 from bertc.data.sources.cells import known_label, number
 from bertc.data.sources.tables import ColumnSelection
 from bertc.diagnostics import DataError, MissingInputError
+from bertc.ir.learning.custom_task import Classify, Tag
 from bertc.storage.tagged import has_tagged_words
 
 
-@pytest.mark.parametrize(
-    ("name", "help"),
-    [("tags/train.conll", 'task=tagging("tags")'), ("SICK_train.txt", "name it SICK_train.tsv if")],
-)
-def test_a_file_of_another_ending_is_not_just_renamed(
-    name: str, help: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("tags").mkdir()
-    Path(name).write_text("id\ttext\n1\tA man walks.\n\n")
+def test_a_table_of_tabs_may_have_any_ending(tmp_path: Path) -> None:
+    path = tmp_path / "SICK_train.txt"
+    path.write_text("pair_ID\ttext\tlabel\n1\tA man walks.\tyes\n\n2\tA hen.\tno\n")
+    task = Classify(train=str(path), labels=("yes", "no"))
+    examples = training_examples(task)
+    assert [(e.key, e.texts) for e in examples] == [("0", ("A man walks.",)), ("1", ("A hen.",))]
+    assert [*columns_of(task, path, examples)] == [
+        {"pair_ID": "1", "text": "A man walks.", "label": "yes"},
+        {"pair_ID": "2", "text": "A hen.", "label": "no"},
+    ]
+    for content in ("A man walks.\nA hen.\n", "a\tb\nc\n", ""):
+        path.write_text(content)
+        with pytest.raises(DataError, match="unknown format '.txt' of a table, and no tabs part"):
+            training_examples(task)
+    (tmp_path / "a.csv").write_text("text\tlabel\nA hen.\tno\n")
     with pytest.raises(DataError) as error:
-        next(table(Path(name), ColumnSelection(("text",))))
-    assert help in error.value.help
+        training_examples(Classify(train=str(tmp_path / "a.csv")))
+    assert error.value.help.startswith("tabs part its columns, not commas")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "tags", "right"),
+    [
+        ("x.conll", "EU NNP B-ORG\nrejects VBZ O\n\nit PRP O\n", "tags", ("B-ORG", "O")),
+        ("x.conll", "EU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\n", "pos", ("NNP", "VBZ")),
+        ("x.txt", "EU\tI-ORG\nrejects\tO\n\n" * 2, "tags", ("B-ORG", "O")),
+        ("x.conllu", "1\tThey\tthey\tPRON\tPRP\t_\t2\tnsubj\t_\t_\n\n", "tags", ("PRON",)),
+    ],
+)
+def test_one_file_of_words_and_tags_is_read_alone(
+    tmp_path: Path, name: str, content: str, tags: str, right: tuple[str, ...]
+) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    task = Tag(train=str(path), tags=tags)
+    first, *_ = examples = training_examples(task)
+    assert isinstance(first, TaggedExample)
+    assert first.tags == right
+    assert next(columns_of(task, path, examples)) == {"words": first.words}
 
 
 CONLL_U = "# text = They buy\n1\tThey\tthey\tPRON\tPRP\t_\t2\tnsubj\t_\t_\n"
@@ -51,7 +80,7 @@ def test_words_with_tags_in_a_text_file_name_their_task(content: str, tmp_path: 
     path.write_text(content)
     with pytest.raises(DataError) as error:
         next(table(path, ColumnSelection(("text",))))
-    assert f'task=tagging("{tmp_path}")' in error.value.help
+    assert f'task=tag("{path}")' in error.value.help
     with pytest.raises(DataError) as error:
         files_of(str(path))
     assert error.value.help == f'name its folder: "{tmp_path}"'
@@ -79,3 +108,6 @@ def test_a_label_that_is_not_listed_leaves_the_list_to_the_file() -> None:
     with pytest.raises(DataError) as error:
         known_label("NEUTRAL", ("yes", "no"), "a.tsv:2")
     assert error.value.help == "name every label, or none: then they are read"
+    with pytest.raises(DataError) as error:
+        known_label("3.4", ("1", "3.35"), "a.tsv:2")
+    assert error.value.help.startswith("regress(...) learns numbers")

@@ -1,4 +1,4 @@
-"""DeBERTa's classes: the gradient of every weight, on real and on padded rows."""
+"""DeBERTa's and MPNet's classes: the gradient of every weight, on real and on padded rows."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from bertc.interop.families import family_named
 from bertc.interop.keys import keys, plain, prefixes
 from bertc.interop.loading import load
 from bertc.interop.task_config import LeftHead, read_task
-from tests.interop.hf_models import DEBERTA, Case, case
+from tests.interop.hf_models import DEBERTA, MPNET, Case, case
 from tests.interop.test_round_trip import encoded, inputs, mlm_logits
 from tests.interop.test_tasks import said, task_of, theirs_says
 
@@ -20,6 +20,8 @@ CLASSES = [
     case("DebertaV2ForMultipleChoice", DEBERTA),
     case("DebertaV2ForTokenClassification", DEBERTA),
     case("DebertaV2ForQuestionAnswering", DEBERTA),
+    case("MPNetForMaskedLM", MPNET),
+    case("MPNetForSequenceClassification", MPNET),
 ]
 
 
@@ -27,7 +29,11 @@ CLASSES = [
 def test_every_gradient_agrees(chosen: Case, tmp_path: Path) -> None:
     theirs = chosen.save(tmp_path)
     ours, batch = load(tmp_path), inputs(theirs, 24)
-    real_bs, family, path = batch["attention_mask"].bool(), family_named("deberta-v2"), tmp_path
+    real_bs, family, path = (
+        batch["attention_mask"].bool(),
+        family_named(theirs.config.model_type),
+        tmp_path,
+    )
     by_name = dict(theirs.named_parameters())
     there = {plain(prefixes(family, by_name), name): each for name, each in by_name.items()}
     modules = {name.rpartition(".")[0] for name in there}
@@ -46,7 +52,8 @@ def test_every_gradient_agrees(chosen: Case, tmp_path: Path) -> None:
     assert {*names.values()} == {*there}
     for name, key in names.items():
         # transformers leaves the row of the padding token out of the gradient.
-        rows = slice(1, None) if key.startswith("embeddings.word") else slice(None)
+        after = theirs.config.pad_token_id + 1
+        rows = slice(after, None) if key.startswith("embeddings.word") else slice(None)
         pair = own[name].grad[rows], there[key].grad[rows]
         assert name.endswith(".key.bias") or pair[1].abs().max() > 1e-3, name
         torch.testing.assert_close(

@@ -1,0 +1,60 @@
+"""Lines about an evaluation: losses, scores, and signs that little was learned."""
+
+from bertc.evaluation.held_out import Evaluation
+from bertc.ir.learning.objective import MASKED_LM, titled
+from bertc.ir.terms.positions import shown_figures
+
+PLATEAU = 0.2
+"""Nats below guessing by token frequency down to which a model knows little else."""
+
+
+def score_lines(evaluation: Evaluation) -> list[str]:
+    """The scores of tasks, one line per part."""
+    same = always_lines(evaluation)
+    return [
+        f"{task} {part}: "
+        + ", ".join(f"{metric} {value:.4f}" for metric, value in values.items())
+        + (f" ({same[task, part]})" if (task, part) in same else "")
+        for task, parts in evaluation.scores.items()
+        for part, values in parts.items()
+    ]
+
+
+def always_lines(evaluation: Evaluation) -> dict[tuple[str, str], str]:
+    """A remark by task and part where all examples got the same answer."""
+    return {
+        (task, part): f"every example got {f'the answer `{said}`' if said else 'no answer'}"
+        for task, parts in evaluation.always.items()
+        for part, said in parts.items()
+    }
+
+
+def loss_line(evaluation: Evaluation) -> str:
+    """The losses that are shown, each beside that of guessing by token frequency."""
+    losses, unigram = evaluation.losses, evaluation.unigram_losses
+    said = (
+        f"{titled(name)} {losses[name]:.3f}"
+        + (f" (unigram {unigram[name]:.3f})" if name in unigram else "")
+        for name in shown_figures(losses)
+    )
+    return ", ".join(said)
+
+
+def plateau_lines(evaluation: Evaluation) -> list[str]:
+    """A remark where masked tokens are predicted as by their frequencies, or there are none."""
+    losses, unigram = evaluation.losses, evaluation.unigram_losses
+    below = [
+        unigram[name] - losses[name]
+        for name in shown_figures(losses)
+        if name in evaluation.positions
+    ]
+    if not below:
+        bare = "no held-out position is masked: losses are of all predicted ones"
+        return [bare] * bool(MASKED_LM & losses.keys())
+    least = round(max(below), 2)
+    than = f"only {least:.2f} nat below" if least > 0 else "no better than"
+    return [
+        f"masked positions are {than} guessing by token frequency: little else is learned yet. "
+        "positions=rotary, norm=pre, mlm(30%, replace=100/0/0) and optimizer=muon leave this "
+        "plateau sooner (docs/arrangements.md)"
+    ] * (max(below) < PLATEAU)

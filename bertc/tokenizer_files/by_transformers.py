@@ -1,0 +1,296 @@
+"""Tokenizers as transformers makes them of the files of others, and their trial on texts.
+
+``serve_tokenizer`` is the program of a process with limits: damaged and hostile files make
+libraries panic, and take any time and memory.
+"""
+
+import json
+import resource
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bertc.diagnostics import BertcError, DataError, UnsafeError
+from bertc.storage.foreign import as_data_error
+from bertc.storage.json_file import parse_json, shown
+from bertc.storage.plain_file import read_bytes
+
+LARGEST_FILE_BYTES = 256 * 2**20
+TOKEN_ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+"""The special tokens that have a name."""
+CLASS_OF_FILE: Mapping[str, str] = {
+    "tokenizer.json": "TokenizersBackend",
+    "vocab.txt": "BertTokenizer",
+    "spiece.model": "AlbertTokenizer",
+    "sentencepiece.bpe.model": "XLMRobertaTokenizer",
+    "spm.model": "DebertaV2Tokenizer",
+    "vocab.json": "RobertaTokenizer",
+}
+"""Files of vocabularies, the first that is there counts, and the class where none is named."""
+FILE_NAMES = tuple(CLASS_OF_FILE)
+SENTENCEPIECE_FILES = ("spiece.model", "sentencepiece.bpe.model", "spm.model")
+OTHER_FILES = (
+    "merges.txt", "sentencepiece.model", "tokenizer.model",
+    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+)  # fmt: skip
+"""Other files that transformers reads."""
+GENERIC_CLASSES = frozenset(
+    {"TokenizersBackend", "PythonBackend", "PreTrainedTokenizer", "PreTrainedTokenizerFast"}
+)
+"""Classes that take a tokenizer.json as it is written, and read nothing else."""
+NOT_PASSED_ON = frozenset(
+    {"name_or_path", "is_local", "local_files_only", "backend", "added_tokens_decoder",
+     "extra_special_tokens", "additional_special_tokens", "chat_template", "auto_map",
+     *(f"{role}_token" for role in TOKEN_ROLES)}
+)  # fmt: skip
+"""Settings that say where a tokenizer was read, or what its tokens say already."""
+ANOTHER = (
+    "copy it again from its source, or take another tokenizer: vocab=wordpiece(30k) learns one"
+)
+TOKENS_OF_CHARACTER = 64
+"""Tokens that a character may become; compatibility forms have up to 18 characters."""
+FAST_ONLY = (
+    "bertc reads classes with a fast backend; a tokenizer.json that is named itself, as in "
+    'vocab="folder/tokenizer.json", is read as it is written'
+)
+
+LARGEST_ID = 10_000_000
+
+TRIAL_TEXTS = (
+    "",
+    " ",
+    "The quick brown Fox's 12,000 hens: café, naïve ÉCOLE, don't!",
+    "  two  spaces  and\ttabs\nand\r\nlines\u2028next\u0085next\x0bnext\x1cnext\u3000next\u00a0 ",
+    "control \x00null \x07bell \x1b[2J \x7f \u202e \ufeffbom \u200bzero\u200d \u00ad",
+    "鶏 once 東京都 and カタカナ ＦＵＬＬ width, ½ ² Ⅻ ① ﬁ ﷺ",
+    "emoji 😀👩\u200d👩\u200d👧 flags 🇩🇪 private \ue000 \U0010ffff",
+    "``quoted'' text'' “x” ‘y’ «z» … — `x = y**2 # code_with_underscore`",
+    "ΑΒΓ ἄνθρωπος İstanbul ǅ ß ẞ ŉ Straße x\u0301y\u0327 e\u0301 \u0301",
+    "\u2581literal \u2581 a\u2581b \u0120x ##piece </w>",
+    "नमस्ते दुनिया สวัสดี 한국어 텍스트 مرحبا שלום Привет",
+    "3.14159 1e-5 A.B.C. U.S.A @user #tag https://example.com/a?b=1&c=2 <b>html</b> &amp;",
+    *(character * 40 + "!" for character in "ax0 .-é鶏"),
+    "word " * 400,
+)
+"""Texts of the trial: the differences of normalisers and splits, and runs that trap patterns."""
+
+
+def serve_tokenizer() -> None:
+    """Read a folder within limits, as the command line names them, and print what came of it.
+
+    Before its trial each text is printed: whoever finds the process killed knows at which it was.
+    """
+    sys.modules["torch"] = None  # type: ignore[assignment]  # tokenizers do without; it takes 2 s
+    results, sys.stdout = sys.stdout, sys.stderr
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it ends it
+    folder, lower, *limits = sys.argv[1:]
+    memory_bytes, loading_seconds, trial_seconds = map(int, limits)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    limit(resource.RLIMIT_AS, memory_bytes)
+    _allow(loading_seconds)
+
+    def trying(text: str) -> None:
+        _allow(trial_seconds)
+        print(json.dumps({"trying": text}), file=results, flush=True)
+
+    try:
+        print(json.dumps(read_or_refuse(Path(folder), bool(lower), trying)), file=results)
+    except MemoryError:
+        signal.raise_signal(signal.SIGKILL)  # as of memory that no Python asked for
+
+
+def _allow(seconds: int) -> None:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + 1 + seconds)
+
+
+def limit(kind: int, most: int) -> None:
+    """Limit what this process may take, within a limit that the machine has set already."""
+    _, hard = resource.getrlimit(kind)
+    resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def read_or_refuse(folder: Path, lower: bool, trying: Callable[[str], None]) -> dict[str, Any]:
+    """The tokenizer of a folder, or ``refused`` and ``help`` of the error that it raises."""
+    import transformers
+
+    files = ", ".join(sorted(path.name for path in folder.iterdir()))
+    try:
+        # Whatever goes wrong within, the files are to blame.
+        with as_data_error(f"transformers {transformers.__version__} cannot read {files}", ANOTHER):
+            return _read(folder, lower, trying)
+    except BertcError as error:
+        unsafe = isinstance(error, UnsafeError)
+        return {"refused": error.message, "help": error.help, "unsafe": unsafe}
+
+
+def _read(folder: Path, lower: bool, trying: Callable[[str], None]) -> dict[str, Any]:
+    """A tokenizer.json (``written``), special tokens by role, and settings for other readers.
+
+    Without ``lower`` capitals are kept, whatever the files of the folder say. ``trying`` gets each
+    text of the trial before it is read. ``lower`` of the result is what the files say.
+
+    Raises:
+        DataError: transformers makes none of the folder, or none with a fast backend, or one that
+            reads texts otherwise than what is written.
+        UnsafeError: it is code of the folder.
+    """
+    theirs = _load(folder)
+    if not lower and _lowers(theirs):
+        theirs = _load(folder, do_lower_case=False)
+        if _lowers(theirs):
+            raise DataError("lower=false does not keep its capitals", "leave lower=false out")
+    backend = theirs.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    checked_size(theirs.get_vocab(), "its vocabulary")  # whose text has a line for each id below
+    written = backend.to_str()
+    named = {
+        role: str(token) for role in TOKEN_ROLES if (token := getattr(theirs, f"{role}_token"))
+    }
+    saved = json.loads(written)
+    model = saved["model"]
+    if model.get("type") == "WordPiece" and model["unk_token"] not in model["vocab"]:
+        unknown = shown(model["unk_token"])
+        raise DataError(f"its vocabulary lacks the unknown token {unknown}", ANOTHER)
+    _try(theirs, written, trying)
+    if backend.num_special_tokens_to_add(is_pair=False) == 0:
+        written = json.dumps({**saved, "post_processor": None}, ensure_ascii=False)
+    settings = _passed_on(theirs)
+    generic = type(theirs).__name__ in GENERIC_CLASSES  # which lower what tokenizer.json says
+    lower = settings.get("do_lower_case", generic) is True
+    return {"written": written, "named": named, "passed_on": settings, "lower": lower}
+
+
+def checked_size(ids: Mapping[str, int], where: str) -> int:
+    """One more than the largest id.
+
+    Raises:
+        DataError: it is beyond all vocabularies.
+    """
+    size = max(ids.values(), default=-1) + 1
+    if size > LARGEST_ID:
+        token = max(ids, key=ids.__getitem__)
+        raise DataError(f"{where}: the token {shown(token)} has id {size - 1:,}", ANOTHER)
+    return size
+
+
+def _load(folder: Path, **settings: Any) -> Any:
+    """The tokenizer that AutoTokenizer makes of a folder, with a fast backend."""
+    from transformers import AutoTokenizer
+
+    files = sorted(path.name for path in folder.iterdir())
+    _settle_class(folder, files)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = AutoTokenizer.from_pretrained(
+            folder, use_fast=True, trust_remote_code=False, local_files_only=True, **settings
+        )
+    needed = [name for role, name in theirs.vocab_files_names.items() if role != "tokenizer_file"]
+    if "tokenizer.json" not in files and not {*needed} <= {*files}:
+        raise DataError(
+            f"{type(theirs).__name__} reads tokenizer.json or {' and '.join(needed)}, and there is "
+            "neither",
+            "copy the tokenizer's files into the folder: without them nothing can be read",
+        )
+    return theirs
+
+
+def _settle_class(folder: Path, files: Sequence[str]) -> None:
+    """Refuse a class without a fast backend, and write down that of files that name none."""
+    from transformers import TokenizersBackend
+    from transformers.models.auto import tokenization_auto as auto
+
+    said = {name: _object(folder / name) for name in files if name.endswith(".json")}
+    config, model = said.get("tokenizer_config.json", {}), said.get("config.json", {})
+    named = config.get("tokenizer_class") or model.get("tokenizer_class")
+    named = str(named or auto.TOKENIZER_MAPPING_NAMES.get(str(model.get("model_type"))) or "")
+    generic = not named or named in GENERIC_CLASSES
+    theirs = None if generic else auto.tokenizer_class_from_name(named)
+    written = "tokenizer.json" in files
+    if theirs is None and "AutoTokenizer" in str(config.get("auto_map")):
+        raise UnsafeError(
+            "its tokenizer is code of the folder, which bertc does not run", FAST_ONLY
+        )
+    if theirs and not issubclass(theirs, TokenizersBackend):
+        raise DataError(
+            f"its tokenizer is {shown(named)}, a class of Python without a fast backend", FAST_ONLY
+        )
+    if theirs is None and not generic and not written:
+        raise DataError(f"its tokenizer is {shown(named)}, which transformers lacks", FAST_ONLY)
+    if generic and not written:
+        config["tokenizer_class"] = next(
+            CLASS_OF_FILE[name] for name in FILE_NAMES if name in files
+        )
+        (folder / "config.json").unlink(missing_ok=True)
+    config.pop("auto_map", None)
+    (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        return parse_json(read_bytes(path, LARGEST_FILE_BYTES), LARGEST_FILE_BYTES)
+    except ValueError as error:
+        raise DataError(f"{path.name} {error}", "copy it again from its source") from None
+
+
+def _lowers(theirs: Any) -> bool:
+    normalizer = theirs.backend_tokenizer.normalizer
+    return normalizer is not None and "A" not in normalizer.normalize_str("A")
+
+
+def _passed_on(theirs: Any) -> dict[str, Any]:
+    """Its class and settings, for the files that other readers read."""
+    settings = {
+        name: value
+        for name, value in theirs.init_kwargs.items()
+        if name not in NOT_PASSED_ON and not name.endswith("_file") and _is_plain(value)
+    }
+    for name in ("model_input_names", "padding_side", "truncation_side"):
+        settings[name] = getattr(theirs, name)
+    return {"tokenizer_class": type(theirs).__name__, **settings}
+
+
+def _is_plain(value: Any) -> bool:
+    values = value if isinstance(value, list) else [value]
+    return all(isinstance(item, bool | int | float | str) for item in values)
+
+
+def _try(theirs: Any, written: str, trying: Callable[[str], None]) -> None:
+    """Compare the rows of texts and pairs: what the class makes, and what is written."""
+    from tokenizers import Tokenizer
+
+    saved = Tokenizer.from_str(written)
+    special = sorted(str(token) for token in theirs.added_tokens_encoder)[:40]
+    texts = (*TRIAL_TEXTS, *(f"a{token} b {token}{token.lower()}  {token}c" for token in special))
+    for first, second in zip(texts, (*texts[2:], *TRIAL_TEXTS[2:4]), strict=True):
+        for row in ((first,), (first, second)):
+            trying(row[-1])
+            with (
+                warnings.catch_warnings(),
+                as_data_error(f"its tokenizer fails on the text {shown(row[-1])}", ANOTHER),
+            ):
+                warnings.simplefilter("ignore")
+                wanted, row_of_saved = theirs(*row, return_token_type_ids=True), saved.encode(*row)
+            for name, numbers in (
+                ("input_ids", row_of_saved.ids),
+                ("token_type_ids", row_of_saved.type_ids),
+            ):
+                if wanted[name] != numbers:
+                    raise DataError(
+                        f"{type(theirs).__name__} reads {shown(row[-1])} otherwise than its "
+                        f"backend alone: {_differing(wanted[name], numbers)}",
+                        FAST_ONLY,
+                    )
+            if len(row_of_saved.ids) > TOKENS_OF_CHARACTER * (1 + sum(map(len, row))):
+                count = f"{len(row_of_saved.ids):,} tokens of the text {shown(row[-1])}"
+                raise DataError(f"its tokenizer makes {count}", ANOTHER)
+
+
+def _differing(first: Sequence[int], second: Sequence[int]) -> str:
+    """The numbers from the first difference on."""
+    at = next((n for n, pair in enumerate(zip(first, second, strict=False)) if len({*pair}) > 1), 0)
+    return f"{[*first[at : at + 5]]}, {[*second[at : at + 5]]} at {at}"

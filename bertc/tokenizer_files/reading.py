@@ -1,0 +1,227 @@
+"""Tokenizers read from files: those of runs as they are written, those of others once, aside."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from bertc.diagnostics import BertcError, DataError, MissingInputError, UnsafeError
+from bertc.storage import durable
+from bertc.storage.foreign import as_data_error
+from bertc.storage.json_file import read_json, shown
+from bertc.storage.paths import cache_folder, is_file, is_folder, is_taken
+from bertc.storage.plain_file import read_bytes, read_text
+from bertc.tokenizer_files.by_transformers import (
+    ANOTHER,
+    FILE_NAMES,
+    GENERIC_CLASSES,
+    LARGEST_FILE_BYTES,
+    NOT_PASSED_ON,
+    OTHER_FILES,
+    TOKEN_ROLES,
+    checked_size,
+)
+
+READING_VERSION = 1
+"""Changes with what is kept of a tokenizer, so that those read before are read anew."""
+MOST_MEMORY_BYTES = 3 * 2**30
+LOADING_SECONDS, TRIAL_SECONDS, CLOCK_SECONDS = 60, 2, 300
+"""Processor time to make a tokenizer and to read a text, and time on a clock in all.
+
+The 250,000 pieces of XLM-R take 3 s, 1.3 GiB of addresses, and 5 ms for a text.
+"""
+SEEN_OF_CONFIG = ("model_type", "tokenizer_class", "transformers_version")
+"""Settings of config.json that AutoTokenizer reads."""
+
+
+@dataclass(frozen=True)
+class ReadTokenizer:
+    """A tokenizer from ``file`` as the text of a tokenizer.json, ``written``.
+
+    ``named`` has special tokens by role, ``passed_on`` settings for other readers. ``lower`` is
+    true if the files say so, or nothing.
+    """
+
+    file: Path
+    written: str
+    named: Mapping[str, str]
+    passed_on: Mapping[str, Any]
+    lower: bool
+
+
+def read_tokenizer(path: Path, lower: bool = True) -> ReadTokenizer:
+    """The tokenizer of a run's folder, of a folder of others, or of one of its files.
+
+    Those of others are made by transformers, in a process with limits, and kept in the cache. A
+    ``tokenizer.json`` that is named itself is taken as it is written. Without ``lower`` capitals
+    are kept.
+
+    Raises:
+        MissingInputError: there is none.
+        DataError: it is damaged, of a class without a fast backend, or harms who reads it.
+        UnsafeError: it is code of the folder.
+    """
+    file = _file(path)
+    of_run = path.name == "tokenizer" and is_file(path.parent / "resolved.json")
+    if of_run and file == path / "tokenizer.json":
+        return _of_run(file)
+    result = _of_others(path, file, lower=True)
+    if not lower and result["lower"]:
+        result = _of_others(path, file, lower=False)
+    return ReadTokenizer(file, **result)
+
+
+def vocabulary_size(read: ReadTokenizer) -> int:
+    """The number of token ids, those of added tokens too.
+
+    Raises:
+        DataError: it is no tokenizer.json, or an id is too large.
+    """
+    from tokenizers import Tokenizer
+
+    with as_data_error(f"{read.file}: not a tokenizer.json", ANOTHER):
+        ids = Tokenizer.from_str(read.written).get_vocab(with_added_tokens=True)
+    return checked_size(ids, str(read.file))
+
+
+def _file(path: Path) -> Path:
+    """The vocabulary file at a path, or the first inside it if it is a folder."""
+    if is_folder(path):
+        for name in FILE_NAMES:
+            if is_file(path / name):
+                return path / name
+        raise MissingInputError(
+            f"{path} has no {', '.join(FILE_NAMES)}",
+            help="copy the tokenizer's files into it: without them nothing can be read",
+        )
+    if not is_file(path):
+        raise MissingInputError(
+            f"{path}: there is no such file", f"name a folder or one of {', '.join(FILE_NAMES)}"
+        )
+    if path.suffix not in (".json", ".txt", ".model"):
+        raise DataError(
+            f"{path}: a {path.suffix or 'file without ending'} is no vocabulary",
+            f"bertc reads {', '.join(FILE_NAMES)}",
+        )
+    return path
+
+
+def _of_run(file: Path) -> ReadTokenizer:
+    config = settings_in(file.with_name("tokenizer_config.json"))
+    settings = {name: value for name, value in config.items() if name not in NOT_PASSED_ON}
+    if settings.get("tokenizer_class") in GENERIC_CLASSES:
+        del settings["tokenizer_class"]
+    named = {
+        role: token for role in TOKEN_ROLES if isinstance(token := config.get(f"{role}_token"), str)
+    }
+    written = read_text(file, LARGEST_FILE_BYTES)
+    return ReadTokenizer(file, written, named, settings, settings.get("do_lower_case", True))
+
+
+def _of_others(path: Path, file: Path, lower: bool) -> dict[str, Any]:
+    """The result of the process for the files, from the cache if they were read before."""
+    files = _seen(path, file)
+    read = hashlib.sha256(f"{READING_VERSION} {version('transformers')} {lower}".encode())
+    for name, content in sorted(files.items()):
+        read.update(f" {name} {len(content)} ".encode() + content)
+    cached = cache_folder() / "tokenizers" / read.hexdigest()
+    with suppress(BertcError, ValueError):  # it is not there, or damaged
+        checksum, content = read_bytes(cached, 2 * LARGEST_FILE_BYTES).split(b"\n", 1)
+        if hashlib.sha256(content).hexdigest().encode() == checksum:
+            return dict(json.loads(content))
+    place = Path(tempfile.gettempdir())
+    with durable.writing(place, 0, "name another by TMPDIR"), tempfile.TemporaryDirectory() as name:
+        for file_name, content in files.items():
+            Path(name, file_name).write_bytes(content)
+        result = in_process(Path(name), lower)
+    if "refused" in result:
+        error = UnsafeError if result["unsafe"] else DataError
+        raise error(f"{path}: {result['refused']}", result["help"])
+    content = json.dumps(result, ensure_ascii=False).encode()
+    checksum = hashlib.sha256(content).hexdigest().encode()
+    with suppress(BertcError), durable.writing(cached):  # without it they are read again
+        durable.make_folder(cached.parent)
+        durable.replace(cached, checksum + b"\n" + content)
+    return result
+
+
+def _seen(path: Path, file: Path) -> dict[str, bytes]:
+    """The files that transformers is to see, with the names that it knows."""
+    folder, named = file.parent, file.name
+    if named not in FILE_NAMES:
+        named = {".txt": "vocab.txt", ".json": "tokenizer.json"}.get(file.suffix, "spiece.model")
+    others = OTHER_FILES if path == file else (*OTHER_FILES, *FILE_NAMES)
+    names = {name: folder / name for name in others if is_taken(folder / name)} | {named: file}
+    files = {
+        name: read_bytes(path_of_name, LARGEST_FILE_BYTES) for name, path_of_name in names.items()
+    }
+    if "vocab.txt" in files:  # transformers counts empty lines at its end as a token
+        files["vocab.txt"] = files["vocab.txt"].rstrip() + b"\n"
+    if path == file and named == "tokenizer.json":
+        config = settings_in(folder / "tokenizer_config.json")
+        config = {name: config[name] for name in config.keys() - {"tokenizer_class", "auto_map"}}
+        return {**files, "tokenizer_config.json": json.dumps(config).encode()}
+    model = settings_in(folder / "config.json")
+    model = {name: model[name] for name in SEEN_OF_CONFIG if isinstance(model.get(name), str)}
+    return {**files, "config.json": json.dumps(model).encode()}
+
+
+def settings_in(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty if there is none.
+
+    Raises:
+        MissingInputError, DataError: it is no plain file, or something else.
+    """
+    return read_json(path, LARGEST_FILE_BYTES) if is_taken(path) else {}
+
+
+def in_process(folder: Path, lower: bool) -> dict[str, Any]:
+    """The result of ``read_or_refuse``, by a process that ends where it takes too much."""
+    quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "PYTHONWARNINGS": "ignore"}
+    serial = {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    serve_tokenizer = (
+        "from bertc.tokenizer_files.by_transformers import serve_tokenizer; serve_tokenizer()"
+    )
+    limits = map(str, (MOST_MEMORY_BYTES, LOADING_SECONDS, TRIAL_SECONDS))
+    try:
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-P",
+                "-c",
+                serve_tokenizer,
+                folder,
+                "lower" if lower else "",
+                *limits,
+            ],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env={**os.environ, **quiet, **serial, "PYTHONPATH": path},
+            timeout=CLOCK_SECONDS,
+        )
+        printed, code, said = done.stdout.splitlines(), done.returncode, done.stderr
+    except subprocess.TimeoutExpired as late:
+        printed, code, said = (late.stdout or b"").splitlines(), -signal.SIGXCPU, b""
+    if code == 0:
+        return dict(json.loads(printed[-1]))
+    if code > 0:
+        raise RuntimeError(said.decode(errors="replace"))
+    tried = [json.loads(line)["trying"] for line in printed if line.startswith(b'{"trying"')]
+    of_text = f" for the text {shown(tried[-1])}" if tried else ""
+    if code == -signal.SIGXCPU:
+        reason = "takes too much time"
+    elif code == -signal.SIGKILL or b"memory allocation" in said:
+        reason = f"takes more than {MOST_MEMORY_BYTES >> 20:,} MiB of memory"
+    else:
+        reason = "ends the process that reads it"
+    return {"refused": f"its tokenizer {reason}{of_text}", "help": ANOTHER, "unsafe": False}

@@ -1,0 +1,98 @@
+"""Exported folders in pipelines of transformers: what their configurations say is what is read."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+import bertc
+from bertc.interop.exporting import TRANSFORMERS
+from bertc.interop.runs import export_run, import_run
+from tests.onnx.conftest import TEXTS, run_of, table
+
+SMALL = "layers=1 hidden=16 heads=2 seq=24 device=cpu precision=fp32 vocab=wordpiece(97)"
+LABELS = [(text, "odd" if n % 2 else "even") for n, text in enumerate(TEXTS)]
+PAIRS = [(text, TEXTS[n - 1], "odd" if n % 2 else "even") for n, text in enumerate(TEXTS)]
+SPECS = {
+    "bert": ("ffn=40", "BertForSequenceClassification", True),
+    "xlm": ("ffn=64 segments=0 head=linear pooler=false", "XLMForSequenceClassification", False),
+    "xlnet": (
+        "ffn=40 attention=relative(untie=true,segments=true) positions=none segments=0 "
+        "norm=post(embeddings=false) head=linear "
+        "dropout=dropout(hidden=0.1,attention=0.1,ffn=0.1,last=0.1)",
+        "XLNetForSequenceClassification", True,
+    ),
+    "roberta": (
+        "ffn=40 positions=learned(26, offset=1) segments=1", "RobertaForSequenceClassification",
+        False,
+    ),
+}  # fmt: skip
+
+
+@torch.no_grad()
+def as_pipelines_do(folder: Path, rows: list[Any]) -> list[dict[str, float]]:
+    """Probabilities by label of each row alone, from all that the tokenizer puts out."""
+    tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    found = list[dict[str, float]]()
+    for row in rows:
+        texts = (row,) if isinstance(row, str) else row
+        scores = model(**tokenizer(*texts, return_tensors="pt")).logits[0].softmax(0)
+        found.append({model.config.id2label[n]: float(p) for n, p in enumerate(scores)})
+    return found
+
+
+@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("pairs", [False, True])
+def test_a_pipeline_reads_what_the_run_reads(name: str, pairs: bool, tmp_path: Path) -> None:
+    settings, architecture, segments = SPECS[name]
+    columns = "text pair label" if pairs else "text label"
+    files = table(tmp_path / "rows.tsv", columns, PAIRS if pairs else LABELS)
+    task = f"task=classify({files}, labels=['even', 'odd']{', pair=pair' if pairs else ''})"
+    run = run_of(tmp_path / "run", f"{SMALL} {settings} {task}")
+    exported = export_run(run, tmp_path / "left")
+    assert exported.architecture == architecture
+    config = json.loads((exported.folder / "config.json").read_text())
+    assert config["transformers_version"] == TRANSFORMERS
+    assert config.get("summary_type", "first") == "first"  # where [CLS] is
+    told = json.loads((exported.folder / "tokenizer_config.json").read_text())
+    assert ("token_type_ids" in told["model_input_names"]) == segments
+    rows: list[Any] = [(a, b) for a, b, _ in PAIRS] if pairs else TEXTS
+    expected = as_pipelines_do(exported.folder, rows)
+    for folder in (run, exported.folder):
+        found = [each["probabilities"] for each in bertc.load(folder).predict(rows)]
+        for ours, theirs in zip(found, expected, strict=True):
+            assert ours == pytest.approx(theirs, abs=1e-6)
+
+
+CLASSES = {
+    "BertForPreTraining": "BertForPreTraining",
+    "BertForMaskedLM": "BertForMaskedLM",
+    "BertModel": "BertModel",
+    "BertForNothing": "BertForPreTraining",
+    "RobertaModel": "BertForPreTraining",
+}
+
+
+@pytest.mark.parametrize("came", CLASSES)
+def test_a_folder_keeps_its_class(came: str, tmp_path: Path) -> None:
+    run = run_of(tmp_path / "own", f"{SMALL} ffn=40 objective=mlm+nsp pooler=true")
+    folder = export_run(run, tmp_path / "came").folder
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "architectures": [came]}))
+    import_run(folder, tmp_path / "run")
+    left = export_run(tmp_path / "run", tmp_path / "left")
+    config = json.loads((left.folder / "config.json").read_text())
+    assert [left.architecture] == config["architectures"] == [CLASSES[came]]
+
+
+def test_a_run_tuned_from_a_run_has_its_layout(tmp_path: Path) -> None:
+    spec = f"{SMALL} ffn=40 positions=learned(26, offset=1) segments=1 layout=camembert"
+    run = run_of(tmp_path / "run", f"{spec} objective=mlm")
+    files = table(tmp_path / "rows.tsv", "text label", LABELS)
+    tuned = run_of(tmp_path / "tuned", f"init='{run}' task=classify({files})")
+    exported = export_run(tuned, tmp_path / "left")
+    assert exported.architecture == "CamembertForSequenceClassification"

@@ -1,0 +1,168 @@
+"""Held-out figures of masked language modelling by what the input has at a predicted position."""
+
+import json
+
+import pytest
+import torch
+
+import bertc
+from bertc.evaluation import held_out
+from bertc.evaluation.held_out import Evaluation
+from bertc.evaluation.remarks import plateau_lines
+from bertc.inference.evaluate import evaluate_run
+from bertc.ir.learning.objective import Mlm, Nsp, Sbo, Term
+from bertc.ir.learning.optimizer import Adam
+from bertc.ir.network.generator import GeneratorNetwork
+from bertc.ir.terms.masking import NgramUnit, Replace, SpanUnit, WordUnit
+from bertc.ir.terms.positions import by_kind
+from bertc.ir.terms.rtd import Rtd
+from bertc.objectives.mlm import MaskedTensors
+from bertc.objectives.term import Predicted
+from bertc.runs.figures import values_of
+from bertc.runs.folder import RunFolder
+from bertc.runs.results import read_run, run_of
+from bertc.train.loop import train
+
+PARTS = by_kind("mlm")
+
+
+@pytest.fixture
+def go(tiny, tmp_path, cache):
+    """Train for two steps, and return the report and the lines of its evaluations."""
+
+    def run(name="run", **settings):
+        settings = {"steps": 2, "eval_examples": 64, **settings}
+        report = train(tiny(**settings), tmp_path / name, cache=cache, quiet=True)
+        lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines()
+        found = map(json.loads, lines)
+        return report, [line for line in found if line["kind"] == "eval"]
+
+    return run
+
+
+OBJECTIVES = {
+    "tokens": (Mlm(),),
+    "words": (Mlm(unit=WordUnit()), Nsp()),
+    "spans": (Mlm(unit=SpanUnit()), Sbo()),
+    "ngrams": (Mlm(p=0.3, unit=NgramUnit(max=3)),),
+    "electra": (Rtd(), Mlm(replace=Replace(mask=85, random=0, keep=15), distinct=False)),
+}
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_the_parts_make_the_whole(go, tmp_path, cache, name):
+    generator = {"generator": GeneratorNetwork(size=0.5)} if name == "electra" else {}
+    terms = tuple(Term(objective=each, weight=2) for each in OBJECTIVES[name])
+    report, lines = go(objective=terms, **generator)
+    found = report.evaluation
+    parts = {part: found.positions[part] for part in PARTS if part in found.positions}
+    assert parts.keys() == {*PARTS} - ({"mlm_replaced"} if name == "electra" else set())
+    count = sum(parts.values())
+    for figures in (found.losses, found.accuracy, found.unigram_losses):
+        mean = sum(figures[part] * n for part, n in parts.items()) / count
+        assert mean == pytest.approx(figures["mlm"], rel=1e-5)
+    of_masked = found.losses["mlm_masked"] - found.losses["mlm"]
+    assert found.loss_masked == pytest.approx(found.loss + 2 * of_masked)
+    assert 0.6 < parts["mlm_masked"] / count < 0.95
+    assert not any(part.startswith("sbo_") for part in found.losses)
+    # Evaluated again: the same.
+    again = evaluate_run(tmp_path / "run", cache=cache, quiet=True).evaluation
+    assert values_of({"kind": "eval", **again.fields()}) == pytest.approx(values_of(lines[-1]))
+
+
+def test_a_model_that_copies_knows_nothing_of_masked_positions(go, tmp_path, cache, monkeypatch):
+    go()
+    known = {}
+    real = held_out.evaluate
+    monkeypatch.setattr(
+        "bertc.inference.evaluate.evaluate",
+        lambda *given: (known.update(nats_v=given[5][0]), real(*given))[1],
+    )
+
+    def copied(self, states, own, batch, *others):
+        """Certain of what it sees, but for [MASK]; of the rest it knows the frequencies."""
+        same_bk = batch.reading.token_ids.gather(1, own.positions) == own.targets
+        return Predicted(torch.where(same_bk, 0.0, known["nats_v"][own.targets].float()), same_bk)
+
+    monkeypatch.setattr(MaskedTensors, "score", copied)
+    report = evaluate_run(tmp_path / "run", cache=cache, quiet=True)
+    found = report.evaluation
+    masked, replaced, visible = PARTS
+    for part in (masked, replaced):
+        assert found.losses[part] == pytest.approx(found.unigram_losses[part])
+        assert found.accuracy[part] == 0
+    assert (found.losses[visible], found.accuracy[visible]) == (0, 1)
+    # Of all positions it looks like learning.
+    assert found.unigram_losses["mlm"] - found.losses["mlm"] > 0.1
+    assert "no better than guessing by token frequency" in plateau_lines(found)[0]
+    assert "no better than guessing" in report.summary(evaluated_only=True)
+
+
+def test_with_masked_positions_alone_there_is_one_figure(go):
+    report, (line,) = go(
+        objective=(Term(objective=Mlm(replace=Replace(mask=100, random=0, keep=0))),)
+    )
+    assert line["losses"]["mlm_masked"] == line["losses"]["mlm"] == line["loss_masked"]
+    assert line["positions"].keys() == {"mlm_masked"}
+    summary = report.summary()
+    assert "mlm, masked" in summary
+    assert "all predicted" not in summary
+
+
+def test_without_masked_positions_that_is_said(go, tmp_path, capsys):
+    """Among other tokens that are drawn at random, [MASK] is one of them."""
+    mlm = Mlm(p=1.0, replace=Replace(mask=0, random=100, keep=0))
+    report, (line,) = go(objective=(Term(objective=mlm),))
+    assert "loss_masked" not in line
+    assert {*line["positions"]} <= {"mlm_replaced", "mlm_visible"}
+    assert "mlm, all predicted" in report.summary()
+    said = report.summary(evaluated_only=True)
+    assert "no held-out position is masked: losses are of all predicted ones" in said
+    assert read_run(tmp_path / "run").last.values == {("mlm",): line["losses"]["mlm"]}
+
+
+def test_a_plateau_is_remarked_once_in_a_run(tiny, tmp_path, cache, capsys):
+    late = Adam(lr=1e-3, warmup=3)
+    train(tiny(steps=8, eval_every=2, optimizer=late), tmp_path / "run", cache=cache)
+    said = capsys.readouterr().err.splitlines()
+    (at,) = [number for number, line in enumerate(said) if line.startswith("masked positions are")]
+    assert said[at - 1].startswith("step 4: held-out mlm, masked ")
+    assert plateau_lines(Evaluation(1.0, {"nsp": 1.0}, {}, 2)) == []
+    assert plateau_lines(_evaluation(below=0.21)) == []
+    assert "only 0.19 nat below guessing" in plateau_lines(_evaluation(below=0.19))[0]
+
+
+def test_what_leaves_the_plateau_sooner_can_be_written():
+    (line,) = plateau_lines(_evaluation(below=0.1))
+    for setting in ("positions=rotary", "norm=pre", "mlm(30%, replace=100/0/0)", "optimizer=muon"):
+        assert setting in line
+        bertc.resolve(
+            f"extends bert-mini {setting if '=' in setting[:10] else f'objective={setting}'}"
+        )
+
+
+def _evaluation(below):
+    losses = {"mlm": 4.0, "mlm_masked": 5.0}
+    guessed = {"mlm": 5.0, "mlm_masked": 5.0 + below}
+    return Evaluation(4.0, losses, {}, 2, positions={"mlm_masked": 9}, unigram_losses=guessed)
+
+
+OLD = {
+    "kind": "eval", "step": 1, "stage": "main", "tokens": 9, "seconds": 1.0, "loss": 2.0,
+    "losses": {"mlm": 2.0}, "accuracy": {"mlm": 0.5}, "examples": 8, "unigram_loss": 2.5,
+    "unigram_losses": {"mlm": 2.5},
+}  # fmt: skip
+
+
+def test_an_older_run_keeps_its_figures_under_their_name(go, tmp_path):
+    _, new = go()
+    folder = RunFolder(tmp_path / "run")
+    run = run_of(folder, folder.read_resolved(), [OLD])
+    assert run.last.values == {("mlm",): 2.0}
+    assert run.ranked(run.last) == ("held-out loss, all predicted", 2.0)
+    assert values_of(OLD)["eval/loss/mlm"] == 2.0
+    # One that went on: losses of masked positions are not held against those of all.
+    run = run_of(folder, folder.read_resolved(), [OLD, *new])
+    assert run.best == run.last
+    assert [*run.last.values] == [("mlm_masked",)]
+    assert run.ranked(run.last)[0] == "held-out loss, masked"
