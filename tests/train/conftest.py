@@ -118,6 +118,8 @@ def tiny(corpus_file: Path) -> Callable[..., Resolved]:
             "save_every": 4, "eval_every": 6, "log_every": 3, "device": "cpu",
             **settings,
         }  # fmt: skip
+        if stages and all("steps" in own for own in stages.values()):
+            values.pop("steps")  # the stages say how long they last
         blocks = tuple(StageGiven(name, given(own)) for name, own in (stages or {}).items())
         return resolve(Program("tiny", given(values), blocks))
 
