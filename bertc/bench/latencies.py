@@ -19,7 +19,7 @@ from bertc.interop.folders import (
 )
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
-from bertc.planning.cores import NOTABLE_CORES, available_cores
+from bertc.planning.cores import taken_note
 from bertc.runs.results import score_of_weights
 from bertc.storage.paths import is_taken
 
@@ -80,9 +80,7 @@ def latencies(
         measured, taken = measure(subjects, choices, seconds)
         runs = [figures.runs for figures in measured.values()]
         notes.append(IN_TURNS.format(fewest=min(runs), most=max(runs)))
-        if taken >= NOTABLE_CORES:
-            cores = f"{taken:.1f} of {available_cores()} cores"
-            notes.append(f"other processes took {cores} meanwhile: times are longer by that")
+        notes += filter(None, [taken_note(taken)])
     notes.append(HOW_PREDICTED.format(source=this_cpu().source))
     scores = {name: score_of_weights(s.folder) if s.folder else None for name, s in by_name.items()}
     if fresh := [subject.name for subject in subjects if subject.folder is None]:

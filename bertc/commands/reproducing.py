@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from bertc.commands.options import JsonOption, app, in_color, picture_to_write, say
-from bertc.planning.cores import CpuTimes, busy_threads_of_others, cpu_times, slowdown_note
 
 ScaleOption = Annotated[
     str, typer.Option(help="full: the paper's sizes; base, small; tiny: minutes a row on a laptop")
@@ -51,10 +50,9 @@ def reproduce(
 
     _refuse_both(table, show, estimate)
     if estimate or not table:
-        began = cpu_times() if table and device == "cpu" else None
         at = scale or tables.PAPERS, data or (), seeds, out, device
         answer = tables.tell_costs(table, *at, _say) if table else listing()
-        say(answer.as_json() if json else _beside_others(answer.as_table(), began))
+        say(answer.as_json() if json else answer.as_table())
         raise typer.Exit(0 if answer.is_sound else BAD_SPEC)
     codes = list[int]()
     if show:
@@ -68,11 +66,6 @@ def reproduce(
     say(shown.as_json() if json else shown.as_text())
     if codes:
         raise typer.Exit(codes[0])
-
-
-def _beside_others(text: str, since: CpuTimes | None) -> str:
-    """A table with what other processes take of the cores that its times are for."""
-    return "\n".join([text, *slowdown_note(busy_threads_of_others(since)).splitlines()])
 
 
 def _refuse_both(table: str, show: bool, estimate: bool) -> None:

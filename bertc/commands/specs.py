@@ -106,9 +106,7 @@ def estimate(
     from bertc.estimate import as_json, as_table, convention_named, where_table
     from bertc.estimate import estimate as run
     from bertc.external import full_rows, row_lengths
-    from bertc.planning import cores
 
-    began = cores.cpu_times() if device == "cpu" else None
     counting = convention_named(convention)
     programs = [point for spec in specs for point in points(spec, set or ())]
     known = [*zip(programs, row_lengths(programs), strict=True)]
@@ -123,8 +121,6 @@ def estimate(
             "Rows of a task are counted as full: their mean length is known with its files and a\n"
             'vocabulary, as vocab="vocab.txt" or init="FOLDER".'
         )
-    if remark := cores.slowdown_note(cores.busy_threads_of_others(began)):
-        say(remark)
 
 
 @app.command()

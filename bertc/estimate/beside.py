@@ -19,8 +19,6 @@ class Measured:
     seconds: Mapping[str, float]
     activations_bytes: Mapping[str, int]
     step_seconds: float
-    cores_taken: float = 0.0
-    """The mean number of cores that other processes took meanwhile."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -10,7 +10,6 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 from bertc.estimate.beside import Measured
 from bertc.host.measured import measured
-from bertc.planning.cores import cpu_times, taken_by_others
 from bertc.storage import durable
 
 COLD_STEPS, WARM_UP_STEPS, STEPS = 5, 2, 3
@@ -48,12 +47,10 @@ def profiling(folder: Path | None, device: torch.device) -> Iterator[Recording]:
 
     def recorded(profiled: profile) -> None:
         if profiled.step_num == PROFILED_STEPS:  # else the stage ended before
-            parts = measured(profiled, device=device.type)
-            recording.measured = replace(parts, cores_taken=taken_by_others(began))
+            recording.measured = measured(profiled, device=device.type)
         if folder is not None:
             _write(folder, device, profiled)
 
-    began = cpu_times()
     with profile(
         activities=activities,
         schedule=schedule(wait=COLD_STEPS, warmup=WARM_UP_STEPS, active=STEPS, repeat=1),

@@ -16,13 +16,6 @@ BUSY_SHARE = 0.25
 """Share of the cores from which rates that are measured beside others' work mean nothing."""
 SPINS = "200"
 """GOMP_SPINCOUNT: turns that an idle thread spins before it sleeps, some microseconds (libgomp)."""
-SHARE_KEPT = 0.87
-"""Part of its fair share of cores that a step on several keeps: its threads wait for one another.
-
-Measured beside one, two and three busy processes on two cores (docs/performance.md): 0.83, 0.89,
-0.87 in fp32 with AVX-512 and with AVX2, 0.83, 0.91, 0.83 in bf16 with AMX."""
-SAMPLES, SAMPLE_SECONDS = 8, 0.004
-"""Samples of the number of threads that want a core, and the time between them."""
 GROUPS = Path("/sys/fs/cgroup")
 PROCESSES = Path("/proc")
 
@@ -74,13 +67,9 @@ def share_cores(since: "CpuTimes | None") -> None:
     its own a step that spins is faster by a sixth (docs/performance.md). OpenMP reads the setting
     when torch is loaded, so call this before; a choice of the user in the environment stays.
     """
-    if not waiting_is_configured() and taken_by_others(since) >= NOTABLE_CORES:
+    configured = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys()
+    if not configured and taken_by_others(since) >= NOTABLE_CORES:
         os.environ["GOMP_SPINCOUNT"] = SPINS
-
-
-def waiting_is_configured() -> bool:
-    """True if the environment already sets how idle threads wait."""
-    return bool({"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys())
 
 
 @contextmanager
@@ -97,15 +86,11 @@ def default_waiting() -> Iterator[None]:
 
 
 class CpuTimes(NamedTuple):
-    """CPU seconds since boot on the cores of this process, and the clock time.
-
-    ``nice``: the part of ``busy`` that is of processes with a lower priority than usual.
-    """
+    """CPU seconds since boot on the cores of this process, and the clock time."""
 
     busy: float
     this_process: float
     at: float
-    nice: float = 0.0
 
 
 def cpu_times() -> CpuTimes | None:
@@ -123,7 +108,6 @@ def cpu_times() -> CpuTimes | None:
         busy=sum(sum((*core[:3], *core[5:8])) for core in ticks) / second,
         this_process=time.process_time(),
         at=time.monotonic(),
-        nice=sum(core[1] for core in ticks) / second,
     )
 
 
@@ -153,64 +137,6 @@ def refuse_busy(since: CpuTimes | None, threads: int) -> None:
             "be of what they leave",
             help="once they are done; --threads 1 measures one core beside them",
         )
-
-
-def busy_threads_of_others(since: CpuTimes | None) -> float:
-    """The mean number of threads of other processes that want this process's cores; 0 if unknown.
-
-    Those that wait for a core count too: on two cores, two busy processes and three take as much.
-    Samples are taken only where cores were taken since then; of threads on a larger machine these
-    cores have their part. This process has one thread that is busy, the caller.
-    """
-    taken = taken_by_others(since)
-    if since is None or taken < NOTABLE_CORES or _give_way(since):
-        return taken
-    samples = []
-    for _ in range(SAMPLES):
-        time.sleep(SAMPLE_SECONDS)
-        samples.append(_running_threads() - 1)
-    part = len(os.sched_getaffinity(0)) / (os.cpu_count() or 1)
-    return max(taken, part * sum(samples) / SAMPLES)
-
-
-def _give_way(since: CpuTimes) -> bool:
-    """True if most of what was taken since then is of processes that are nicer than this one."""
-    until = cpu_times()
-    if until is None or os.getpriority(os.PRIO_PROCESS, 0) > 0:
-        return False
-    others = (until.busy - since.busy) - (until.this_process - since.this_process)
-    return until.nice - since.nice > others / 2
-
-
-def _running_threads() -> int:
-    """The number of threads on this machine that run or wait for a core; 1 if unknown."""
-    for line in _read(PROCESSES / "stat").splitlines():
-        name, _, count = line.partition(" ")
-        if name == "procs_running" and count.isdecimal():
-            return int(count)
-    return 1
-
-
-def slowdown(threads: float) -> float:
-    """The factor by which a step takes longer beside busy threads of other processes.
-
-    Of C cores a step on C threads gets C / (C + n) beside n others, since threads that want the
-    same cores get about equal parts, and of that it keeps ``SHARE_KEPT``.
-    """
-    if threads < NOTABLE_CORES:
-        return 1.0
-    cores = available_cores()
-    return (1 + threads / cores) / (SHARE_KEPT if cores > 1 else 1.0)
-
-
-def slowdown_note(threads: float) -> str:
-    """A remark on how much busy threads of others slow a step; empty below ``NOTABLE_CORES``."""
-    if threads < NOTABLE_CORES:
-        return ""
-    return (
-        f"Other processes keep {threads:.1f} threads busy on {available_cores()} cores now: beside "
-        f"them it takes about {slowdown(threads):.1f} times as long."
-    )
 
 
 def taken_note(taken: float) -> str:

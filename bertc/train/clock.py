@@ -11,13 +11,6 @@ from bertc.host.display import SHORTEST_FORECAST_SECONDS, Standing
 from bertc.host.peak import begin_peak, peak_memory_bytes
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.planning.cores import (
-    NOTABLE_CORES,
-    available_cores,
-    cpu_times,
-    taken_by_others,
-    waiting_is_configured,
-)
 from bertc.runs.spent import Usage, append
 from bertc.train.session import Session
 
@@ -79,7 +72,6 @@ class Clock:
     def _begin(self) -> None:
         progress = self._session.progress
         self._steps, self._tokens, self._seconds = progress.step, progress.tokens, progress.seconds
-        self._moment = cpu_times()
 
     def timed(self, what: Went, call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
         """Call, and count its seconds among those of the stage."""
@@ -124,13 +116,9 @@ class Clock:
         if standing.seconds_left is None or standing.seconds_left < SHORTEST_FORECAST_SECONDS:
             return
         left, speed = duration_text(standing.seconds_left), standing.tokens_per_second
-        text = f"at the pace of its first steps, {speed:,.0f} tokens/s, {left} are left"
-        taken = taken_by_others(self._moment) if self._session.ranks.world.size == 1 else 0.0
-        if taken >= NOTABLE_CORES:
-            text += f"; other processes take {taken:.1f} of {available_cores()} cores"
-            if not waiting_is_configured():
-                text += ", which are shared better when stopped and resumed"
-        self._session.display.note(text)
+        self._session.display.note(
+            f"at the pace of its first steps, {speed:,.0f} tokens/s, {left} are left"
+        )
 
     def _standing(self, stage: Stage, loss: float) -> Standing:
         progress, stages = self._session.progress, self._session.resolved.stages

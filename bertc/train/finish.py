@@ -14,7 +14,7 @@ from bertc.interop.sentences import vectors_of
 from bertc.runs import metrics
 from bertc.runs.plot import plot
 from bertc.train.patience import describe
-from bertc.train.profiled import notes_on_profiles, parts_beside
+from bertc.train.profiled import parts_beside
 from bertc.train.report import Report
 from bertc.train.session import Session
 
@@ -42,7 +42,7 @@ def finish(session: Session) -> Report:
         tokens=progress.tokens,
         seconds=progress.seconds,
         evaluation=_last_evaluation(lines),
-        notes=(*notes, *notes_on_profiles(session)),
+        notes=notes,
         where=parts_beside(session),
     )
 

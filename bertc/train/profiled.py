@@ -7,7 +7,6 @@ from pathlib import Path
 from bertc.estimate.beside import PartBeside, beside
 from bertc.host.machine import cost_on
 from bertc.host.profile import Recording, not_profiling, profiling
-from bertc.planning.cores import taken_note
 from bertc.runs.spent import Usage, append
 from bertc.train.session import Session
 
@@ -26,13 +25,6 @@ def profiled(session: Session, folder: Path | None) -> Iterator[Recording]:
         parts, whole = dict(recording.measured.seconds), recording.measured.step_seconds
         line = Usage(name, session.progress.step, parts=parts, profiled_seconds=whole)
         append(session.folder.spent, line)
-
-
-def notes_on_profiles(session: Session) -> tuple[str, ...]:
-    """Remarks on stages that were profiled beside other processes than those of the run."""
-    alone = session.ranks.world.size == 1
-    notes = {name: taken_note(each.cores_taken) for name, each in session.measured.items() if alone}
-    return tuple(f"stage {name}: {note}" for name, note in notes.items() if note)
 
 
 def parts_beside(session: Session) -> dict[str, tuple[PartBeside, ...]]:

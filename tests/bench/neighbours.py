@@ -1,4 +1,4 @@
-"""Throughput of a training step beside busy processes, and what of it is told beforehand.
+"""Throughput of a training step beside busy processes.
 
     python -m tests.bench.neighbours [--seconds 4] [--rounds 3] [--precision bf16] [--json FILE]
 
@@ -35,7 +35,6 @@ def work(way: str, precision: str) -> None:
     from bertc.api import resolve
     from bertc.bench.baseline import transformers
     from bertc.bench.contender import bertc
-    from bertc.estimate import estimate
     from bertc.host.machine import make_plan
 
     resolved = resolve(SPEC.format(precision))
@@ -47,7 +46,7 @@ def work(way: str, precision: str) -> None:
     with own.open() as step, own.turn():
         step()
         step()
-        print(tokens / estimate(resolved, "cpu").time.seconds_per_step, flush=True)
+        print(flush=True)  # ready
         for line in sys.stdin:
             began, done = time.perf_counter(), 0
             while (passed := time.perf_counter() - began) < float(line):
@@ -69,8 +68,7 @@ class Worker:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self.told = self.result()
-        """Tokens a second that are estimated for cores to oneself."""
+        self._answer()
 
     def start(self, seconds: float) -> None:
         """Train for so long."""
@@ -79,8 +77,11 @@ class Worker:
 
     def result(self) -> float:
         """Tokens a second."""
+        return float(self._answer())
+
+    def _answer(self) -> str:
         assert self._process.stdout is not None
-        return float(self._process.stdout.readline())
+        return self._process.stdout.readline()
 
     def close(self) -> None:
         """End it."""
@@ -89,16 +90,12 @@ class Worker:
 
 
 @contextmanager
-def counting(number: int) -> Iterator[float]:
-    """So many processes that keep a core busy; gives their busy threads, as told."""
-    from bertc.planning import cores
-
+def counting(number: int) -> Iterator[None]:
+    """So many processes that keep a core busy."""
     processes = [subprocess.Popen([sys.executable, "-c", COUNTING]) for _ in range(number)]
     try:
-        time.sleep(0.2)
-        since = cores.cpu_times()
-        time.sleep(0.3)
-        yield cores.busy_threads_of_others(since)
+        time.sleep(0.5)
+        yield
     finally:
         for process in processes:
             process.kill()
@@ -106,16 +103,12 @@ def counting(number: int) -> Iterator[float]:
 
 
 def measure(precision: str, seconds: float, rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Tokens a second by way and number of neighbours; ``told`` is what is told beforehand."""
-    from bertc.planning.cores import slowdown
-
+    """Tokens a second by way and number of neighbours."""
     workers = {way: Worker(way, precision) for way in WAYS}
-    found: dict[str, dict[str, list[float]]] = {way: {} for way in (*WAYS, "told")}
+    found: dict[str, dict[str, list[float]]] = {way: {} for way in WAYS}
     for _ in range(rounds):
         for number in OTHERS:
-            with counting(number) as busy:
-                told = workers[WAYS[0]].told / slowdown(busy)
-                found["told"].setdefault(str(number), []).append(told)
+            with counting(number):
                 for way, worker in workers.items():
                     worker.start(seconds)
                     found[way].setdefault(str(number), []).append(worker.result())

@@ -89,55 +89,8 @@ def test_a_real_neighbour_is_seen():
 
 def test_little_that_others_take_is_not_told(monkeypatch):
     monkeypatch.setattr(cores, "available_cores", lambda: 4)
-    assert cores.slowdown_note(0.2) == ""
-    assert cores.slowdown_note(2.0) == (
-        "Other processes keep 2.0 threads busy on 4 cores now: beside them it takes about 1.7 "
-        "times as long."
-    )
-    monkeypatch.setattr(cores, "available_cores", lambda: 1)  # one thread waits for no other
-    assert cores.slowdown(1.0) == 2.0
     assert cores.taken_note(0.2) == ""
-    monkeypatch.setattr(cores, "available_cores", lambda: 4)
     assert cores.taken_note(1.3) == "other processes took 1.3 of 4 cores while it was timed"
-
-
-@pytest.fixture
-def crowd(machine, monkeypatch):
-    """Two cores of a machine of four, both busy for a second; so many threads want a core."""
-    ticks, now = os.sysconf("SC_CLK_TCK"), cores.time.monotonic()
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    monkeypatch.setattr(os, "getpriority", lambda which, who: 0)
-    monkeypatch.setattr(cores.time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(cores.time, "process_time", lambda: 0.5)
-    monkeypatch.setattr(cores.time, "monotonic", lambda: now + 1)
-
-    def busy(running, usual, nice):
-        each = f"{usual * ticks // 2} {nice * ticks // 2} 0 0 0 0 0 0 0 0"
-        machine("proc/stat", f"cpu0 {each}\ncpu1 {each}\nprocs_running {running}\n")
-        return cores.CpuTimes(0.0, 0.0, now)
-
-    return busy
-
-
-@pytest.mark.parametrize(("running", "expected"), [(9, 4.0), (13, 6.0), (2, 1.5)])
-def test_threads_that_wait_for_a_core_are_busy_too(running, expected, crowd):
-    # One of those that run is this process's own; half of the others are on the other two cores.
-    # This process took half of a second of the two.
-    assert cores.busy_threads_of_others(crowd(running, 2, 0)) == pytest.approx(expected)
-
-
-def test_nicer_processes_give_way(crowd, monkeypatch):
-    since = crowd(9, 0, 2)
-    assert cores.busy_threads_of_others(since) == pytest.approx(1.5)
-    monkeypatch.setattr(os, "getpriority", lambda which, who: 19)
-    assert cores.busy_threads_of_others(since) == pytest.approx(4)
-
-
-def test_idle_cores_are_not_sampled(crowd, monkeypatch):
-    monkeypatch.setattr(cores, "_running_threads", lambda: pytest.fail("sampled"))
-    assert cores.busy_threads_of_others(crowd(9, 0, 0)) == 0
-    assert cores.busy_threads_of_others(None) == 0
 
 
 def test_rates_of_several_threads_are_not_measured_beside_others(
