@@ -128,6 +128,7 @@ def test_all_files_of_tags_are_counted_and_the_one_that_judges_is_named(data: Pa
     (data / "ner").mkdir()
     for name in ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated", "other"):
         (data / "ner" / name).write_text(words)
+    assert survey("ner").text_bytes == len(words), "those that are learned from"
     for name in ("ner", "ner/wnut17train.conll"):
         spec = start(survey(name), Answers())
         assert "ner: tags, 3 files" in spec

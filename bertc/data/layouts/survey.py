@@ -215,8 +215,8 @@ def _tags(name: str, file: Path) -> Survey:
     files = [source for source in parts.values() if isinstance(source, Path)]
     if file not in files or "train" not in parts:
         return Survey("tags", name, (file,), _bytes([file]), _beginning([file]))
-    dev = str(parts.get("dev", ""))
-    return Survey("tags", folder, tuple(files), _bytes(files), _beginning([file]), dev=dev)
+    train, dev = files[[*parts].index("train")], str(parts.get("dev", ""))
+    return Survey("tags", folder, tuple(files), _bytes([train]), _beginning([file]), dev=dev)
 
 
 def _questions(name: str, file: Path, version: int = 0) -> Survey:
