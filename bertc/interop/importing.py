@@ -14,12 +14,7 @@ from bertc.interop.exporting import BESIDE
 from bertc.interop.families import family_named
 from bertc.interop.families.config import HfConfig
 from bertc.interop.families.family import Family, transformer
-from bertc.interop.keys import (
-    by_key,
-    keys,
-    part_of,
-    parts_of,
-)
+from bertc.interop.keys import by_key, keys, part_of, parts_of
 from bertc.interop.networks import GENERATOR, alone, joined, parted
 from bertc.interop.program import to_program
 from bertc.interop.sentences import sentences_task, vectors_of

@@ -5,14 +5,7 @@ from typing import Any, Literal
 
 from bertc.interop.families import bert_like
 from bertc.interop.families.config import ABSOLUTE, HfConfig
-from bertc.interop.families.family import (
-    Candidate,
-    Family,
-    TaskClass,
-    TaskHeads,
-    Tokens,
-    hf_class,
-)
+from bertc.interop.families.family import Candidate, Family, TaskClass, TaskHeads, Tokens, hf_class
 from bertc.interop.families.obstacle import Obstacle
 from bertc.ir.base import Width
 from bertc.ir.network.encoder import Encoder

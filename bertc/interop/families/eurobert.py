@@ -7,14 +7,7 @@ from pydantic import model_validator
 
 from bertc.interop.families import bert_like, rotary_like
 from bertc.interop.families.config import ACTIVATIONS, NO_CLASS, ROPE, HfConfig, VocabularySize
-from bertc.interop.families.family import (
-    Candidate,
-    Family,
-    TaskClass,
-    TaskHeads,
-    Tokens,
-    hf_class,
-)
+from bertc.interop.families.family import Candidate, Family, TaskClass, TaskHeads, Tokens, hf_class
 from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.families.rotary_like import GateActivation, PadId, Rope
 from bertc.ir.base import Node, Probability, Width

@@ -8,14 +8,7 @@ from typing import Any, Literal
 
 from bertc.interop.families import bert_like, rotary_like
 from bertc.interop.families.config import ACTIVATIONS, ROPE, HfConfig, Single, VocabularySize
-from bertc.interop.families.family import (
-    Candidate,
-    Family,
-    TaskClass,
-    TaskHeads,
-    Tokens,
-    hf_class,
-)
+from bertc.interop.families.family import Candidate, Family, TaskClass, TaskHeads, Tokens, hf_class
 from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.families.rotary_like import GateActivation, PadId, Rope
 from bertc.ir.base import Node, Probability, Width

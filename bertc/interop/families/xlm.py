@@ -6,14 +6,7 @@ from pydantic import Field
 
 from bertc.interop.families import bert_like
 from bertc.interop.families.config import HfConfig, Single, TokenId, VocabularySize
-from bertc.interop.families.family import (
-    Candidate,
-    Family,
-    TaskClass,
-    TaskHeads,
-    Tokens,
-    hf_class,
-)
+from bertc.interop.families.family import Candidate, Family, TaskClass, TaskHeads, Tokens, hf_class
 from bertc.interop.families.obstacle import Obstacle
 from bertc.ir.base import Width
 from bertc.ir.network.encoder import Encoder
