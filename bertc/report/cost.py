@@ -14,7 +14,6 @@ from bertc.report.axes import time_unit
 from bertc.report.markup import Content, element, in_picture, note_below, table_of
 from bertc.report.page import Picture
 from bertc.report.plotly_js import COLOURS, figure, legend, picture_title, trace
-from bertc.report.went import went
 from bertc.runs.curves import Curves
 from bertc.runs.folder import RunFolder
 from bertc.runs.lock import Lock
@@ -25,6 +24,11 @@ RowLengths = Callable[[Sequence[Resolved]], list[tuple[int, ...]]]
 """``external.row_lengths``: the mean tokens a row of each program's stages."""
 ELSEWHERE = "h200"
 """The device of the estimate where nothing says which device the run had."""
+WENT = {
+    "steps": "training steps", "batches": "waiting for batches", "evaluations": "evaluations",
+    "checkpoints": "saving",
+}  # fmt: skip
+"""What the time of the first process goes to."""
 BOUNDS = (
     ("arithmetic", "arithmetic_seconds"),
     ("memory", "memory_seconds"),
@@ -58,7 +62,7 @@ def told_cost(resolved: Resolved, lock: Lock | None, row_lengths: RowLengths) ->
 def cost_section(
     folder: RunFolder, curves: Curves, row_lengths: RowLengths
 ) -> Sequence[Content | Picture]:
-    """A table of estimates beside measurements, where time went, and the parts of a step.
+    """A table of estimates beside measurements, time by what it went to among them, and pictures.
 
     Raises:
         MissingInputError, DataError: if the run's files cannot be read.
@@ -71,6 +75,7 @@ def cost_section(
     rows = [
         _parameters(told, folder),
         *_work(told, resolved, curves, spent),
+        *_went(spent),
         _memory(told, spent, on_cpu=lock is None or lock.plan.device == "cpu"),
     ]
     return (
@@ -79,7 +84,6 @@ def cost_section(
             f"Estimated for {told.time.device}. {told.time.basis} Memory measured is that of the "
             "first process as a whole, on a CPU with Python, torch and the data."
         ),
-        *went(told, spent),
         *_where(told),
     )
 
@@ -117,6 +121,14 @@ def _work(
     if last and seconds:
         rows.append(("tokens a second", "", count_text(last.tokens / seconds), ""))
     return rows
+
+
+def _went(spent: Mapping[str, Usage]) -> list[Sequence[Content]]:
+    seconds = {what: sum(each.seconds.get(what, 0.0) for each in spent.values()) for what in WENT}
+    whole = sum(seconds.values())
+    return [
+        (WENT[w], "", f"{duration_text(s)}, {s / whole:.0%}", "") for w, s in seconds.items() if s
+    ]
 
 
 def _measured(

@@ -76,15 +76,6 @@ def note_below(*content: Content) -> Html:
     return element("p", *content, class_="note")
 
 
-def tiles(figures: Iterable[tuple[str, Content]]) -> Html:
-    """Figures with their names, side by side."""
-    return element(
-        "dl",
-        (element("div", element("dt", name), element("dd", value)) for name, value in figures),
-        class_="tiles",
-    )
-
-
 def folded(title: Content, *content: Content) -> Html:
     """Content that is shown when its title is clicked."""
     return element("details", element("summary", title), *content)

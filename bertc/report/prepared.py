@@ -14,9 +14,6 @@ from bertc.ir.program.stage import TextStage
 from bertc.ir.program.taggers import taggers
 from bertc.passes.vocabulary import tokenizer_folder
 
-SENTENCES = 50_000
-"""Sentences of each text that are looked at, at most."""
-
 
 class _NothingNew:
     """Progress that ends a preparation as soon as it would work."""

@@ -17,7 +17,6 @@ from bertc.report.plotly_js import plotly_js
 from bertc.report.scores import against_cost, group_label, groups_section, scores_of
 from bertc.report.search import search_section
 from bertc.report.spec import Parent, spec_section
-from bertc.report.teacher import teacher_section, teachers_of
 from bertc.runs import metrics
 from bertc.runs.curves import Curves, curves_of
 from bertc.runs.folder import RunFolder
@@ -114,25 +113,19 @@ def _of_one(
 ) -> str:
     run = read.run
     refuse_strangers(run.folder)
-    folder, cache = RunFolder(run.folder), cache_folder()
+    folder = RunFolder(run.folder)
     sections = [
         section("Spec", lambda: spec_section(folder, parent_of(run.folder))),
         section("Scores", lambda: groups_section(grouped([run]))),
         section("Curves", lambda: curves_section([RunCurves("", 0, read.curves)])),
         section("Cost", lambda: cost_section(folder, read.curves, row_lengths)),
     ]
-    if teachers := teachers_of(run.resolved):
-        sections.append(section("Teacher", lambda: teacher_section(run.folder, teachers)))
-    # It loads what reads text.
-    from bertc.report.corpus import corpus_section
-
-    sections.append(section("Data", lambda: corpus_section(run.resolved, run.folder, cache)))
     if examples:
         # They load torch.
         from bertc.report.attention import attention_section
         from bertc.report.examples import examples_section
 
-        about = run.resolved, run.folder, cache
+        about = run.resolved, run.folder, cache_folder()
         sections.append(section("Examples", lambda: examples_section(*about, examples)))
         sections.append(section("Attention", lambda: attention_section(*about)))
     return document(run.folder.resolve().name, _standing(run), sections)

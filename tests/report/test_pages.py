@@ -114,6 +114,14 @@ def test_figures_are_what_plotly_takes(pages: dict[str, Path]) -> None:
             Figure(picture["figure"])
 
 
+def test_the_cost_of_a_run_says_what_its_time_went_to(pages: dict[str, Path]) -> None:
+    found = pages["trained"].read_text()
+    for what in ("training steps", "waiting for batches", "evaluations", "saving"):
+        assert re.search(rf"<td>{what}</td><td[^>]*></td><td[^>]*>[\d.]+ \w+, \d+%</td>", found), (
+            what
+        )
+
+
 @pytest.mark.parametrize("name", ["one", "grid", "trained"])
 def test_a_page_is_drawn_without_errors_and_does_not_scroll_sideways(
     name: str, pages: dict[str, Path], browser: Any
