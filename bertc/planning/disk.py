@@ -27,12 +27,6 @@ def next_bytes(resolved: Resolved, step: int) -> int:
     return model + left * _checkpoint_bytes(resolved, resolved.trained_at(step))
 
 
-def finished_bytes(resolved: Resolved) -> int:
-    """Bytes that a finished run keeps: its checkpoints and its model."""
-    model = max(_numbers(_table(resolved, stage)) for stage in resolved.stages)
-    return checkpoints_kept(resolved) * checkpoint_bytes(resolved) + WEIGHT_BYTES * model
-
-
 def _checkpoint_bytes(resolved: Resolved, stage: Stage) -> int:
     """Weights, moments, and the best weights or an average."""
     table = _table(resolved, stage)

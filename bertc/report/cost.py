@@ -28,7 +28,7 @@ WENT = {
     "steps": "training steps", "batches": "waiting for batches", "evaluations": "evaluations",
     "checkpoints": "saving",
 }  # fmt: skip
-"""What the time of the first process goes to."""
+"""Uses of the time of the first process."""
 BOUNDS = (
     ("arithmetic", "arithmetic_seconds"),
     ("memory", "memory_seconds"),

@@ -9,7 +9,6 @@ from bertc.diagnostics import BertcError, SpecError
 from bertc.estimate.machines.devices import device_named
 from bertc.estimate.units import bytes_text, count_text, duration_text, flops_text
 from bertc.external import full_rows
-from bertc.tables.disk import DiskUse
 from bertc.tables.drawing import drawn
 from bertc.tables.job import Job, is_finished
 from bertc.tables.programs import Jobs, estimated
@@ -46,7 +45,6 @@ class Costs:
     device: str
     rows: tuple[RowCost, ...]
     lacks: tuple[str, ...]
-    room: DiskUse
     basis: str
     """The source of a CPU's rates."""
 
@@ -74,18 +72,15 @@ class Costs:
         waited = dict.fromkeys(name for row in self.rows for name in row.without)
         if waited:
             notes.append(f"without the sizes of runs that are not there yet: {', '.join(waited)}")
-        return "\n".join([text, *notes, *self.room.told(), *self.lacks])
+        return "\n".join([text, *notes, *self.lacks])
 
     def as_json(self) -> str:
         """The estimates as one JSON object."""
         return json.dumps({"schema": 1, **asdict(self)}, indent=1)
 
 
-def costs_of(jobs: Jobs, device: str, room: DiskUse) -> Costs:
-    """Estimate the first run of every row, and those that rows begin with.
-
-    ``room`` is told beside them.
-    """
+def costs_of(jobs: Jobs, device: str) -> Costs:
+    """Estimate the first run of every row, and those that rows begin with."""
     table = jobs.table
     firsts = [(row.name, next(iter(jobs.of(row, 1)))) for row in table.rows]
     before = [(f"before: {each.name}", jobs.before(each)) for each in table.before]
@@ -94,7 +89,7 @@ def costs_of(jobs: Jobs, device: str, room: DiskUse) -> Costs:
     every += [job for row in table.rows for job in jobs.of(row, 1)]
     lacks, target = tuple(lacking(jobs, every)), device_named(device)
     basis = " ".join(target.source.split()) if target.kind == "cpu" else ""
-    return Costs(table.name, jobs.name, device, tuple(rows), lacks, room, basis)
+    return Costs(table.name, jobs.name, device, tuple(rows), lacks, basis)
 
 
 def lacking(jobs: Jobs, every: Sequence[Job]) -> list[str]:

@@ -13,7 +13,6 @@ from bertc.storage.json_file import read_json
 from bertc.storage.paths import is_file, is_folder, names_in
 from bertc.tables.changed import beginning_with, changed_runs, refuse_changed
 from bertc.tables.costs import Costs, costs_of, lacking, stand_ins, waiting
-from bertc.tables.disk import disk_use
 from bertc.tables.files import data_files
 from bertc.tables.job import Job
 from bertc.tables.looking import look_at
@@ -55,14 +54,11 @@ def tell_costs(
     name: str,
     scale: str,
     data: Sequence[str],
-    seeds: int,
     out: Path | None,
     device: str,
     say: Callable[[str], None],
 ) -> Costs:
     """Estimate every row of a table at a scale, after the look that training begins with.
-
-    ``seeds`` and ``out`` are for the room on the disk of the runs that are to be trained there.
 
     Raises:
         MissingInputError, UsageError, DataError: of the table, the scale or the data.
@@ -74,10 +70,10 @@ def tell_costs(
     folder = table_folder(table, scale, out)
     with TemporaryDirectory(prefix="bertc-table-") as programs:
         plain = Jobs(table, scale, files, folder)
-        room = disk_use(plain.all(range(1, seeds + 1)), look_at(plain, Path(programs), say))
+        look_at(plain, Path(programs), say)
         jobs = Jobs(table, scale, files, folder, sketched=True, stand_ins=Path(programs))
         jobs.steps = with_equal_steps(jobs, device)
-        return costs_of(jobs, device, room)
+        return costs_of(jobs, device)
 
 
 def train_table(
@@ -94,7 +90,7 @@ def train_table(
         MissingInputError, UsageError, DataError: of the table, the scale or the data; if no row
             can be trained.
         ResumeRefusedError: if a finished run is of another program than the table's of today.
-        CannotWriteError: if the disk has no room for all of them.
+        CannotWriteError: if the disk has no room for the next one.
         StoppedError: after SIGTERM or Ctrl-C, saved.
     """
     from bertc.tables.training import train_all
@@ -110,7 +106,7 @@ def train_table(
         raise UsageError(f"{out} is a file, and runs need a folder", help="--out FOLDER")
     jobs = Jobs(table, scale, data_files(table, data), folder)
     with TemporaryDirectory(prefix="bertc-table-") as programs:
-        found = look_at(jobs, Path(programs), say)
+        look_at(jobs, Path(programs), say)
     jobs = _with_steps(jobs)
     numbers = range(1, seeds + 1)
     every = waiting(jobs.all(numbers), folder)
@@ -120,11 +116,10 @@ def train_table(
             "\n".join((f"{table.name} has no row without files that are not there:", *lacks)),
             help="--data FOLDER that has them, or --data NAME=PATH",
         )
-    room = disk_use([job for job in every if not job.lacks], found)
-    for line in (*lacks, *stand_ins(jobs), _counted(every, numbers), *room.told()):
+    for line in (*lacks, *stand_ins(jobs), _counted(every, numbers)):
         say(line)
     refuse_changed(every)
-    with durable.writing(folder, room.bytes):
+    with durable.writing(folder):
         durable.make_folder(folder)
     failures = train_all(every, folder, say)
     return TableEnded(_shown(jobs, numbers, with_data=False), tuple(failures), tuple(lacks))
