@@ -14,7 +14,6 @@ from bertc.choosing.budget import Budget
 from bertc.choosing.sizing import Machine, budget_named, machine_named
 from bertc.cli import main
 from bertc.commands import starting as commands
-from bertc.data.layouts.columns import label_of
 from bertc.data.layouts.languages import language_named, language_of
 from bertc.data.layouts.survey import Survey, survey
 from bertc.diagnostics import DataError, Diagnostics, MissingInputError, UsageError
@@ -108,6 +107,7 @@ ALIKE = [
     ),
     ("sentence1,sentence2,label", "a hen,a duck,no", 'text="sentence1"'),
     ("a,b", "a hen {n},a duck by {n} ponds", 'text="a", positive="b"'),
+    ("de,en", "Henne{n},hen{n}", 'text="de", positive="en"'),
 ]
 
 
@@ -222,19 +222,29 @@ def test_what_is_seen_of_text_and_tables(data: Path) -> None:
     assert (text.kind, text.name, text.language) == ("text", "text/**/*.txt", "en")
     assert not text.has_line_sentences, "lines are wrapped"
     lines = "The hen is here.\nA duck swims.\nThey eat.\n\n" * 20
-    assert Survey("text", "x", (), 900, lines).has_line_sentences
+    assert Survey("text", "x", (), lines).has_line_sentences
     table = survey("train.csv")
     assert [each.name for each in table.columns] == ["Review", "id", "stars"]
     assert table.dev == "dev.csv"
     (data / "bare.tsv").write_text("a hen and a duck.\t0.25\nthe pond of that.\t1.5\n")
     bare = survey("bare.tsv")
     assert [each.name for each in bare.columns] == ["0", "1"], "no line of names"
-    label = label_of(bare.columns)
+    label = bare.roles.label
     assert label is not None
     assert label.is_score
+    (data / "[b]").mkdir()
+    (data / "[b]" / "my.Train.csv").write_text(ROWS)
+    (data / "[b]" / "my.valid.csv").write_text(ROWS)
+    found = survey("[b]")
+    assert (found.name, found.dev) == ("[b]/my.Train.csv", "[b]/my.valid.csv")
+    assert found.roles.label == table.roles.label
+    (data / "squad" / "dev-v2.0.json").write_text(json.dumps(QUESTIONS))
+    found = survey("squad/")
+    expected = ("questions", "squad/train-v2.0.json", "squad/dev-v2.0.json", 2)
+    assert (found.kind, found.name, found.dev, found.version) == expected
     rows = [{"text": "a hen", "kind": "farm"}, {"text": "a reed", "kind": "lake"}] * 3
     (data / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    label = label_of(survey("rows.jsonl").columns)
+    label = survey("rows.jsonl").roles.label
     assert label is not None
     assert label.labels == ("farm", "lake")
 

@@ -4,6 +4,7 @@ The data are looked at, and what is guessed of them is said in the spec, with wh
 Loads no torch.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,13 +12,15 @@ from bertc.api import check, points
 from bertc.choosing.budget import Budget, budget
 from bertc.choosing.choice import SPENT
 from bertc.choosing.sizing import Machine, Parts, Sized, shapes, sized
-from bertc.data.layouts.columns import RelatedColumns, label_of, pair_of, related_of, text_of
+from bertc.data.layouts.columns import Column, Roles
+from bertc.data.layouts.conll import in_columns
 from bertc.data.layouts.related import LINES
 from bertc.data.layouts.survey import Survey
 from bertc.diagnostics import Diagnostics, UsageError, escaped, listed, several
-from bertc.estimate import Estimate, estimate
+from bertc.estimate import estimate
 from bertc.estimate.units import bytes_text, count_text, duration_text, flops_text
 from bertc.external import row_lengths
+from bertc.ir.learning.custom_task import Tag
 from bertc.storage.endings import suffix
 from bertc.storage.paths import is_folder, user_path
 from bertc.syntax.write.format import format_text
@@ -63,20 +66,15 @@ class Answers:
 def purposes(seen: Survey) -> tuple[Purpose, ...]:
     """The purposes that the data serve, the likeliest first."""
     serves = SERVES[seen.kind]
-    if seen.kind == "text" and not _has_line_texts(seen):
+    if seen.kind == "text" and (seen.files[1:] or suffix(seen.files[0]) != LINES):
         return serves[:1]
-    return serves if seen.kind != "table" or label_of(seen.columns) else serves[1:]
+    return serves if seen.kind != "table" or seen.roles.label else serves[1:]
 
 
 def _held(seen: Survey) -> str:
     """Contents of the data, in a word or two."""
-    columns = "columns" if label_of(seen.columns) else "columns, none of labels"
-    return {"text": "text", "table": columns, "tags": "tags", "questions": "questions"}[seen.kind]
-
-
-def _has_line_texts(seen: Survey) -> bool:
-    """True for the one file that the task ``embed`` reads a text a line of."""
-    return len(seen.files) == 1 and suffix(seen.files[0]) == LINES
+    columns = "columns" if seen.roles.label else "columns, none of labels"
+    return columns if seen.kind == "table" else seen.kind
 
 
 def start(seen: Survey, answers: Answers) -> str:
@@ -139,7 +137,7 @@ def _init(answers: Answers) -> tuple[str, ...]:
 
 def _data(seen: Survey, purpose: Purpose, language: str) -> tuple[str, ...]:
     """The text as a spec writes it; the lines that are embedded are its sentences."""
-    column = text_of(seen.columns)
+    column = seen.roles.text
     arguments = [quoted(seen.name)]
     if column and column.name != "text":
         arguments.append(f"column={quoted(column.name)}")
@@ -164,40 +162,43 @@ def _task(seen: Survey, purpose: Purpose, judge: str) -> str:
     """The task as a spec writes it."""
     name, dev = quoted(seen.name), f", {quoted(judge)}" * bool(judge)
     if purpose == "tag":
+        column = in_columns(Tag(train=seen.name), seen.files[0]).column
         folder = is_folder(user_path(seen.name))
-        return f"tagging({name}, {seen.tag_column})" if folder else f"tag({name}{dev})"
+        return f"tagging({name}, {column})" if folder else f"tag({name}{dev})"
     if purpose == "squad":
         return f"squad({name}{dev}{f', version={seen.version}' * (seen.version > 1)})"
     if purpose == "embed":
         return _embed(seen, dev)
-    text, label, pair = text_of(seen.columns), label_of(seen.columns), pair_of(seen.columns)
-    assert text, "a table has columns"
-    assert label, "a purpose with labels is offered where there are some"
-    kind = "regress" if label.is_score else "classify"
-    second = f", pair={quoted(pair.name)}" if pair else ""
-    columns = f"text={quoted(text.name)}{second}, label={quoted(label.name)}"
-    return f"{kind}({name}{dev}, {columns})"
+    roles = seen.roles
+    assert roles.text, "a table has columns"
+    assert roles.label, "a purpose with labels is offered where there are some"
+    kind = "regress" if roles.label.is_score else "classify"
+    pair = {"pair": roles.pair} if roles.pair else {}
+    return f"{kind}({name}{dev}, {_named({'text': roles.text, **pair, 'label': roles.label})})"
+
+
+def _named(columns: Mapping[str, Column]) -> str:
+    return ", ".join(f"{argument}={quoted(column.name)}" for argument, column in columns.items())
 
 
 def _embed(seen: Survey, dev: str) -> str:
     """The task of pairs, or of texts read twice; only pairs have a score on ``dev``."""
-    if seen.kind == "text":
+    if not seen.roles.text:
         return f"embed({quoted(str(seen.files[0]))})"
-    related = vars(related_of(seen.columns))
-    given = {name: column for name, column in related.items() if column}
-    columns = ", ".join(f"{name}={quoted(column.name)}" for name, column in given.items())
-    return f"embed({quoted(seen.name)}{dev * ('positive' in given)}, {columns})"
+    alike = seen.roles.alike
+    columns = _named({"text": seen.roles.text, **alike})
+    return f"embed({quoted(seen.name)}{dev * bool(alike)}, {columns})"
 
 
-def _alike(columns: RelatedColumns | None) -> str:
-    """A sentence on what vectors are learned from; None for a text a line."""
-    if not columns or not columns.positive:
+def _alike(roles: Roles) -> str:
+    """A sentence on what vectors are learned from."""
+    names = {argument: escaped(column.name) for argument, column in roles.alike.items()}
+    if not roles.text or not names:
         return "Vectors are learned from each text read twice, with other dropout (SimCSE)."
-    positive, negative, score = columns.positive, columns.negative, columns.score
-    pair = f"{escaped(columns.text.name)} and {escaped(positive.name)} of a row are alike"
-    if negative:
-        return f"{pair}, {escaped(negative.name)} is not."
-    return f"{pair}, as far as {escaped(score.name)} says." if score else f"{pair}."
+    pair = f"{escaped(roles.text.name)} and {names['positive']} of a row are alike"
+    if negative := names.get("negative"):
+        return f"{pair}, {negative} is not."
+    return f"{pair}, as far as {names['score']} says." if "score" in names else f"{pair}."
 
 
 def _notes(seen: Survey, purpose: Purpose, language: str, guessed: bool) -> list[str]:
@@ -211,16 +212,16 @@ def _notes(seen: Survey, purpose: Purpose, language: str, guessed: bool) -> list
         notes.append(f"Languages: {mixed}, by their commonest words; of a mix none is written.")
     if seen.has_line_sentences:
         notes.append("A sentence a line, blank lines between documents.")
-    text, label = text_of(seen.columns), label_of(seen.columns)
+    text, label = seen.roles.text, seen.roles.label
     if text:
-        columns = escaped(listed([each.name for each in seen.columns], limit=60))
+        columns = _listed([column.name for column in seen.columns])
         notes.append(f"Columns {columns}; the text is {escaped(text.name)}.")
     if purpose == "embed":
-        notes.append(_alike(related_of(seen.columns) if seen.columns else None))
+        notes.append(_alike(seen.roles))
     if purpose == "tag":
         alone = "nothing judges it: no name has dev or testa" if seen.files[1:] else NO_DEV
         judge = f"{escaped(seen.dev)} judges" if seen.dev else alone
-        notes.append(f"Files {escaped(listed([f.name for f in seen.files]))}; {judge}.")
+        notes.append(f"Files {_listed([f.name for f in seen.files])}; {judge}.")
     if purpose == "classify" and label:
         values = several(len(label.labels), "label")
         kinds = "numbers" if label.is_score else f"{values} ({_listed(label.labels)})"
@@ -231,15 +232,15 @@ def _notes(seen: Survey, purpose: Purpose, language: str, guessed: bool) -> list
 
 def _unread(seen: Survey, spec: str) -> list[str]:
     """A sentence on columns of text that the settings do not name."""
-    others = [each for each in seen.columns if each.is_text and each is not text_of(seen.columns)]
-    names = [each.name for each in others if quoted(each.name) not in spec]
+    texts = (c.name for c in seen.columns if c.is_text and c is not seen.roles.text)
+    names = [name for name in texts if quoted(name) not in spec]
     if not names:
         return []
     holds = "hold" if len(names) > 1 else "holds"
-    return [f"{_listed(tuple(names))} {holds} text too, and the spec reads none of it."]
+    return [f"{_listed(names)} {holds} text too, and the spec reads none of it."]
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _listed(names: Sequence[str]) -> str:
     return escaped(listed(names, limit=60))
 
 
@@ -247,16 +248,12 @@ def _cost(spec: str, machine: Machine) -> list[str]:
     """The estimate, in two lines."""
     (resolved,) = points(spec, diagnostics=Diagnostics())
     (lengths,) = row_lengths([resolved])
-    told = estimate(resolved, machine.device, devices=machine.count, lengths=lengths)
+    cost = estimate(resolved, machine.device, devices=machine.count, lengths=lengths)
+    rates = cost.time.basis.splitlines() if machine.device.lower() == "cpu" else []
     return [
-        f"{count_text(told.parameters.total)} parameters, {flops_text(told.flops.train_total)}; "
-        f"on {escaped(str(machine))} {duration_text(told.time.seconds_total)} and "
-        f"{bytes_text(told.memory.peak_bytes)}, by bertc estimate",
+        f"{count_text(cost.parameters.total)} parameters, {flops_text(cost.flops.train_total)}; "
+        f"on {escaped(str(machine))} {duration_text(cost.time.seconds_total)} and "
+        f"{bytes_text(cost.memory.peak_bytes)}, by bertc estimate",
         "(without evaluations and the preparing of text).",
-        *_whose_times(told, machine),
+        *rates,  # of the processor that they are estimated by
     ]
-
-
-def _whose_times(told: Estimate, machine: Machine) -> list[str]:
-    """The processor whose rates the time of a CPU is estimated by."""
-    return told.time.basis.splitlines() if machine.device.lower() == "cpu" else []

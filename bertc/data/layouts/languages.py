@@ -69,22 +69,16 @@ def languages_of(samples: Iterable[str]) -> tuple[str, ...]:
 
 def language_of(text: str) -> str:
     """The ISO 639-1 code of a text's language, "" if it is not clear."""
-    letters = Counter(_script(each) for each in text[:20_000] if each.isalpha())
-    total = sum(letters.values())
+    names = (unicodedata.name(letter, "") for letter in text[:20_000] if letter.isalpha())
+    letters = Counter(name.partition(" ")[0] for name in names)
     for script, code in SCRIPTS.items():
-        if letters[script] > max(FEWEST * total, letters["LATIN"]) or (
-            code == "ja" and letters[script] > FEWEST * total
-        ):
+        latin = 0 if code == "ja" else letters["LATIN"]
+        if letters[script] > max(FEWEST * letters.total(), latin):
             return code
-    words = re.findall(r"\w+", text.lower())
+    words = Counter(re.findall(r"\w+", text.lower()))
     shares = {
-        code: sum(word in known for word in words)
+        code: sum(words[word] for word in spelled.split())
         for code, spelled in FUNCTION_WORDS.items()
-        for known in [frozenset(spelled.split())]
     }
-    best = max(shares, key=lambda code: shares[code])
-    return best if shares[best] > FEWEST * len(words) else ""
-
-
-def _script(letter: str) -> str:
-    return unicodedata.name(letter, "").partition(" ")[0]
+    best = max(shares, key=shares.__getitem__)
+    return best if shares[best] > FEWEST * words.total() else ""
