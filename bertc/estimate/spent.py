@@ -14,7 +14,6 @@ from bertc.estimate.rules import Cost, cost, is_fused
 from bertc.estimate.update import (
     AVERAGE_BYTES,
     MOVED_BYTES,
-    averages_a_step,
     moves_as,
     update_products,
 )
@@ -100,7 +99,7 @@ def step_spent(stage: Stage, weights: int, device: Device) -> ByPart:
     # An update reads and writes several arrays at once, which is quicker than a copy.
     rates = device.rates
     update = 1 / rates.optimizers[kind] if rates else MOVED_BYTES[kind] / device.bandwidth
-    beside = NORM_BYTES + AVERAGE_BYTES * averages_a_step(stage)
+    beside = NORM_BYTES + AVERAGE_BYTES * stage.average.kept
     update = weights * (update + beside / device.bandwidth)
     spent = Spent(memory=update, starts=STARTS_OF_A_STEP * device.seconds_a_start)
     products = device.precision("auto") if device.kind == "cpu" else "bf16"

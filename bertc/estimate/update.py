@@ -32,12 +32,6 @@ def average_bytes(stage: Stage, total: int) -> int:
     return FP32 * total if stage.average.kept else 0
 
 
-def averages_a_step(stage: Stage) -> float:
-    """Number of updates of the averages in a step, a mean over the stage."""
-    first = stage.first_step
-    return stage.average.updates(first, first + stage.steps) / stage.steps
-
-
 def temporary_bytes(stage: Stage, total: int, one_by_one: bool, muon_bytes: int) -> int:
     """Bytes of an update of ``total`` weights, eager, or compiled for one tensor after the other.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.base import Tokens
+from bertc.ir.learning.average import Ema
 from bertc.ir.learning.batch_warmup import FULL_BATCH, RisingBatch
 from bertc.ir.learning.optimizer import Decay, Optimizer, WarmupStableDecay
 from bertc.ir.program.complete import Complete, StageSettings
@@ -82,8 +83,8 @@ def shares(stages: Sequence[StageGiven], run: Mapping[str, Given], tokens: bool)
 
 def _in_tokens(value: Any) -> bool:
     """True of a number of steps, a warm-up of batches, or an average, in tokens."""
-    measure = getattr(value, "measure", "over")
-    return isinstance(value, Tokens) or isinstance(getattr(value, measure, None), Tokens)
+    length = value.half_life if isinstance(value, Ema) else getattr(value, "over", value)
+    return isinstance(length, Tokens)
 
 
 def _counted(block: StageGiven, run: Mapping[str, Given]) -> StageGiven:
@@ -163,12 +164,11 @@ def _refuse_tasks(settings: Mapping[str, Given], diagnostics: Diagnostics) -> No
         )
     average = settings.get("average")
     if average is not None and _in_tokens(average.value):
-        name = average.value.measure
         diagnostics.error(
             "E327",
-            f"{name} of a task is not counted in tokens: its rows are as long as its examples",
+            "half_life of a task is not counted in tokens: its rows are as long as its examples",
             average.origin.span,
-            **argument("average", average.origin, name, "1%"),
+            **argument("average", average.origin, "half_life", "1%"),
         )
     if rising.value.kind != "none":
         diagnostics.error(
@@ -221,17 +221,17 @@ def _warmup_fits(stage: StageSettings, program: Complete, diagnostics: Diagnosti
 
 
 def _average_fits(stage: StageSettings, diagnostics: Diagnostics) -> None:
-    """Check that an average has the steps it needs, and no best weights beside it."""
-    written = stage.origins["average"]
-    if misfit := stage.average.of_stage(0, stage.steps).misfit:
+    """Check that an average has a half-life of a step, and no best weights beside it."""
+    written, average = stage.origins["average"], stage.average
+    if isinstance(average, Ema) and not average.of_stage(0, stage.steps).steps:
         diagnostics.error(
             "E380",
-            f"average = {stage.average.kind}: {misfit.why}",
+            "average = ema: half_life is less than a step",
             written.span,
             notes=note(f"steps = {stage.steps}", stage.span("steps")),
-            **argument("average", written, misfit.argument, str(misfit.value)),
+            **argument("average", written, "half_life", "1"),
         )
-    if stage.average.kept and stage.patience and has_tasks(stage.objective):
+    if average.kept and stage.patience and has_tasks(stage.objective):
         diagnostics.error(
             "E381",
             f"patience = {stage.patience} ends with the weights of the best evaluation, not with "

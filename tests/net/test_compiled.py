@@ -22,8 +22,7 @@ UNTRIED = {
     ("init", "run"), ("init", "layers"), ("init", "embeddings"), ("grow", "generator"),
     ("vocabulary", "tokenizer"),  # begin with older runs
     ("optimizer", "muon"),  # bf16 sums differ between machines: tests/train/test_optimizers.py
-    ("average", "none"), ("average", "ema"),
-    ("average", "checkpoints"),  # tests/train/test_average.py
+    ("average", "none"), ("average", "ema"),  # tests/train/test_average.py
     ("grow", "turned"),  # tests/train/test_turning.py
     ("init", "vectors"), ("init", "bag-of"),  # begin with other files: tests/nn/test_bag.py
     ("copies", "none"), ("copies", "edit"), ("copies", "replace"),  # tests/train/test_copies.py

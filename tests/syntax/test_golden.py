@@ -90,9 +90,6 @@ KEPT = {
     "objective=plm memory=24 attention=full": (
         "objective=plm memory=24 format=stream attention=relative"
     ),
-    "steps=100 average=checkpoints(5, every=50)": "steps=100 average=checkpoints(5, every=24)",
-    "steps=9 average=checkpoints(last=9)": "steps=9 average=checkpoints(last=9, every=1)",
-    "steps=9 average=checkpoints(10, every=2)": "steps=9 average=checkpoints(5, every=2)",
     "average=ema(0.1%) steps=100": "average=ema(1) steps=100",
     "optimizer=lamb(1e-3, warmup=2000, clip=0.5) steps=1000": (
         "optimizer=lamb(1e-3, warmup=1%, clip=0.5) steps=1000"
