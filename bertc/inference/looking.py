@@ -52,7 +52,6 @@ class Looking:
     views: tuple[View, ...]
     heads: tuple[int, ...]
     patterns: Mapping[tuple[int, int], Head]
-    rows: int
     cut: bool
 
 
@@ -83,7 +82,7 @@ def looking(run: Path, text: str, pair: str = "", heads: HeadReport | None = Non
     if model.resolved.stages[-1].memory:
         views.append(_remembering(model, inputs, vocabulary))
     patterns = {(head.layer, head.head): head for head in heads.heads} if heads else {}
-    return Looking(run, tuple(views), counts, patterns, heads.rows if heads else 0, cut)
+    return Looking(run, tuple(views), counts, patterns, cut)
 
 
 def _view(

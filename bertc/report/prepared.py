@@ -6,12 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from bertc.data import PreparedCorpus, prepare
-from bertc.data.examples.word_networks import NoNetworks, WordNetworks
 from bertc.data.rows.tokens import Tokens
 from bertc.diagnostics import MissingInputError
+from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TextStage
-from bertc.ir.program.taggers import taggers
 from bertc.passes.vocabulary import tokenizer_folder
 
 
@@ -46,11 +45,7 @@ def prepared_text(resolved: Resolved, run: Path, cache: Path) -> PreparedCorpus 
     stages = tuple(stage for stage in resolved.stages if isinstance(stage, TextStage))
     if not stages:
         return None
-    networks: WordNetworks = NoNetworks()
-    if any(taggers(stage) for stage in stages):
-        from bertc.evaluation.word_networks import TrainedNetworks
-
-        networks = TrainedNetworks(resolved.run.device)  # knows the digests of taggers
+    networks = TrainedNetworks(resolved.run.device)  # knows the digests of taggers
     on_text = resolved.model_copy(update={"stages": stages})
     return prepare(on_text, cache, _NothingNew(), networks, tokenizer_folder(run))
 
