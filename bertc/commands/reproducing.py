@@ -51,7 +51,7 @@ def reproduce(
     _refuse_both(table, show, estimate)
     if estimate or not table:
         at = scale or tables.PAPERS, data or (), out, device
-        answer = tables.tell_costs(table, *at, _say) if table else listing()
+        answer = tables.tell_costs(table, *at) if table else listing()
         say(answer.as_json() if json else answer.as_table())
         raise typer.Exit(0 if answer.is_sound else BAD_SPEC)
     codes = list[int]()

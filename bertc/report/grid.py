@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from statistics import fmean, stdev
+from statistics import fmean
 
 from bertc.report.markup import Content, element, in_picture, note_below
 from bertc.report.page import Picture
@@ -17,7 +17,7 @@ from bertc.report.plotly_js import (
     values_axis,
 )
 from bertc.report.scores import said, score_text, scores_of
-from bertc.runs.groups import Group, Summary
+from bertc.runs.groups import Group, summary_of
 from bertc.runs.intervals import interval
 from bertc.runs.results import Score
 
@@ -79,11 +79,6 @@ def _point(group: Group, names: Sequence[str]) -> str:
     return ", ".join(f"{name}={group.settings[name]}" for name in names) or group.place
 
 
-def _summary(values: Sequence[float]) -> Summary:
-    deviation = stdev(values) if len(values) > 1 else 0.0
-    return Summary(fmean(values), deviation, max(values), len(values))
-
-
 def _in_order(values: set[str]) -> list[str]:
     """Texts of values, numbers by size."""
 
@@ -107,7 +102,7 @@ def _matrix(cells: Sequence[_Cell], pair: tuple[str, str], score: Score) -> Pict
         for y in ys
     ]
     means = [[fmean(values) if values else None for values in row] for row in found]
-    texts = [[score_text(_summary(v)) if v else "" for v in row] for row in found]
+    texts = [[score_text(summary_of(v)) if v else "" for v in row] for row in found]
     columns, rows = [*map(in_picture, xs)], [*map(in_picture, ys)]
     few = len(xs) * len(ys) <= MOST_VALUES
     square = trace(
@@ -131,7 +126,7 @@ def _marginal(cells: Sequence[_Cell], name: str, score: Score, number: int) -> P
         value: [v for cell in cells if cell.settings[name] == value for v in cell.values]
         for value in values
     }
-    summaries = [_summary(of_value[value]) for value in values]
+    summaries = [summary_of(of_value[value]) for value in values]
     colour = COLOURS[number % len(COLOURS)]
     dots = [(in_picture(value), each) for value in values for each in of_value[value]]
     traces = [

@@ -103,12 +103,13 @@ class Group:
 
 def _summaries(seen: Sequence[Mapping[Score, float]]) -> dict[Score, Summary]:
     scores = dict.fromkeys(score for each in seen for score in each)
-    return {s: _summary(s, [each[s] for each in seen if s in each]) for s in scores}
+    return {s: summary_of([e[s] for e in seen if s in e], len(s) == 3) for s in scores}
 
 
-def _summary(score: Score, values: list[float]) -> Summary:
+def summary_of(values: Sequence[float], more_is_better: bool = True) -> Summary:
+    """Mean, deviation, best and number of values."""
     deviation = stdev(values) if len(values) > 1 else 0.0
-    best = max(values) if len(score) == 3 else min(values)
+    best = max(values) if more_is_better else min(values)
     return Summary(fmean(values), deviation, best, len(values))
 
 

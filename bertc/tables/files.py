@@ -1,11 +1,10 @@
 """Files that the runs of a table read, as ``--data`` names them."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertc.diagnostics import DataError, MissingInputError, UsageError, listed
+from bertc.diagnostics import MissingInputError, UsageError, listed
 from bertc.storage.paths import check_path, files_matching, is_folder, is_taken
 from bertc.tables.table import Need, Table
 
@@ -27,21 +26,6 @@ class Files:
     def there(self, name: str, need: Need) -> bool:
         """True if it is there, or files match it as a pattern."""
         return _is_there(self.of(name, need))
-
-    def refuse_folders(self, table: Table) -> None:
-        """Refuse folders where ``files(...)`` has to find files.
-
-        Raises:
-            DataError: says how their files are named.
-        """
-        for name, need in table.needs.items():
-            path = self.of(name, need)
-            if "files($path" in need.given and is_folder(path):
-                raise DataError(
-                    f"{table.file}, needs.{name}: {path} is a folder, and files(...) reads files",
-                    help=f"--data {shlex.quote(f'{name}={path}/**/*.txt')} has all texts in it; "
-                    "path = in the table may be such a pattern too",
-                )
 
 
 def data_files(table: Table, data: Sequence[str]) -> Files:

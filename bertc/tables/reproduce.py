@@ -56,7 +56,6 @@ def tell_costs(
     data: Sequence[str],
     out: Path | None,
     device: str,
-    say: Callable[[str], None],
 ) -> Costs:
     """Estimate every row of a table at a scale, after the look that training begins with.
 
@@ -70,7 +69,7 @@ def tell_costs(
     folder = table_folder(table, scale, out)
     with TemporaryDirectory(prefix="bertc-table-") as programs:
         plain = Jobs(table, scale, files, folder)
-        look_at(plain, Path(programs), say)
+        look_at(plain, Path(programs))
         jobs = Jobs(table, scale, files, folder, sketched=True, stand_ins=Path(programs))
         jobs.steps = with_equal_steps(jobs, device)
         return costs_of(jobs, device)
@@ -106,7 +105,7 @@ def train_table(
         raise UsageError(f"{out} is a file, and runs need a folder", help="--out FOLDER")
     jobs = Jobs(table, scale, data_files(table, data), folder)
     with TemporaryDirectory(prefix="bertc-table-") as programs:
-        look_at(jobs, Path(programs), say)
+        look_at(jobs, Path(programs))
     jobs = _with_steps(jobs)
     numbers = range(1, seeds + 1)
     every = waiting(jobs.all(numbers), folder)

@@ -5,15 +5,17 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import fmean, stdev
-from typing import Any, Literal
+from statistics import fmean
+from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
 
 from bertc.diagnostics import DataError, several
 from bertc.ir.program.model import model_weights
 from bertc.ir.terms.positions import shown_figure
 from bertc.runs.curves import FlopsUntil, curves
 from bertc.runs.folder import RunFolder
-from bertc.runs.groups import Summary
+from bertc.runs.groups import Summary, summary_of
 from bertc.runs.intervals import interval_of_difference
 from bertc.runs.metrics import read, tokens_read
 from bertc.search.goal import Goal
@@ -42,10 +44,7 @@ class RowResult:
     def summary(self, measure: str) -> Summary | None:
         """Mean and deviation over seeds; None if it was not measured."""
         values = [*self.scores.get(measure, {}).values()]
-        if not values:
-            return None
-        deviation = stdev(values) if len(values) > 1 else 0.0
-        return Summary(fmean(values), deviation, max(values), len(values))
+        return summary_of(values) if values else None
 
     def figure(self, name: str) -> float | None:
         """The mean of a measure, or a figure of the estimate."""
@@ -111,16 +110,9 @@ class TableResults:
             MissingInputError: if there are none.
             DataError: if the file is damaged.
         """
-        found = read_json(path, _LARGEST_BYTES)
         try:
-            rows = tuple(_row_of(each) for each in found["rows"])
-            seeds, before = tuple(found.get("seeds", ())), float(found.get("before", 0))
-            return TableResults(
-                found["table"], found["scale"], rows, found["runs"], found["missing"], seeds,
-                before, str(found["machine"]), tuple(found.get("masked", ())),
-                str(found.get("arrangement", "")),
-            )  # fmt: skip
-        except (KeyError, TypeError, ValueError, AttributeError):
+            return _RESULTS.validate_python(read_json(path, _LARGEST_BYTES))
+        except ValidationError:
             raise DataError(
                 f"{path} has no results of a table", help="bertc reproduce TABLE --show --json"
             ) from None
@@ -148,6 +140,9 @@ class TableResults:
         return ClaimedPair(
             better, worse, difference, None if math.isinf(half) else half, verdict, published
         )
+
+
+_RESULTS = TypeAdapter(TableResults)
 
 
 def results_of(jobs: Jobs, seeds: Sequence[int], left_out: Collection[str] = ()) -> TableResults:
@@ -278,13 +273,3 @@ def _sign(table: Table, name: str) -> int:
 
 def _difference(one: float | None, other: float | None, sign: int) -> float | None:
     return None if one is None or other is None else sign * (one - other) + 0.0  # no -0
-
-
-def _row_of(found: Mapping[str, Any]) -> RowResult:
-    scores = {
-        str(name): {int(seed): float(value) for seed, value in values.items()}
-        for name, values in found["scores"].items()
-    }
-    same = {str(name): [*map(int, seeds)] for name, seeds in found.get("same", {}).items()}
-    seconds = float(found["seconds"])
-    return RowResult(str(found["name"]), scores, found["parameters"], found["flops"], seconds, same)

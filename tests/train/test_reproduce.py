@@ -11,7 +11,6 @@ from bertc.storage.claims import claim
 from bertc.tables import training
 from bertc.tables.costs import waiting
 from bertc.tables.files import Files
-from bertc.tables.looking import look_at
 from bertc.tables.programs import Jobs
 from bertc.tables.reading import read_table
 from bertc.tables.results import RowResult, TableResults
@@ -283,7 +282,7 @@ def asked(score, options, of="of = 'animals'"):
             "note: files named by [needs.NAME] may",
         ),
         (TRAIN, "dev=$said", "dev='no.tsv'", 66, "named by [needs.NAME] may be missing: runs with"),
-        (TRAIN, "farm.txt", ".", 65, "help: --data 'text=./**/*.txt' has all texts"),
+        (TRAIN, "farm.txt", ".", 65, "error[E307]: . is a folder"),
         (
             (*TRAIN, "--data", "text=./**/f*.txt"),
             "layers=12",
@@ -301,19 +300,6 @@ def test_runs_are_looked_at_before_one_is_trained(call, tmp_path, asked, old, ne
     assert (found, said in err) == (code, True), err
     assert sum(line.startswith("error") for line in err.splitlines()) == 1
     assert not (tmp_path / "runs").exists()
-
-
-@pytest.mark.parametrize("scores", ["", "perplexity"])
-def test_a_task_without_its_rows_run_is_told(tmp_path, scores):
-    text = TABLE.replace("init=$run ", "")
-    if not scores:  # so that nothing asks for a run of the row
-        text = text.replace('score = "mlm"', 'mean = ["animals"]').replace('["perplexity", ', "[")
-    (tmp_path / "depth.toml").write_text(text)
-    table, lines = read_table(str(tmp_path / "depth.toml")), []
-    look_at(Jobs(table, "tiny", Files(tmp_path, {}), tmp_path), tmp_path / "ins", lines.append)
-    (line,) = (line for line in lines if "init=$run" in line)
-    assert "depth.toml, measures.animals.spec: " in line
-    assert ("no row's run takes" if scores else "the spec of all rows does not") in line
 
 
 def test_a_row_that_writes_what_all_rows_have_stays_like_them(tmp_path):
