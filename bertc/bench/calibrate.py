@@ -5,10 +5,11 @@ work on a machine can only slow one.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Literal, get_args
+from itertools import product
+from typing import get_args
 
 import torch
 import torch.nn.functional as F
@@ -28,14 +29,12 @@ from bertc.nn.attend import attend
 from bertc.nn.dropout import dropout
 from bertc.nn.ffn import activated
 from bertc.nn.masks import Mask
-from bertc.nn.norm import Norm, build_norm, sum_and_norm
+from bertc.nn.norm import build_norm, sum_and_norm
 from bertc.nn.weights import Linear, initialise
 from bertc.objectives.softmax.cross_entropy import vocabulary_loss
 from bertc.optim.optimizers import make_rule, zero_moments
 
-Clock = Callable[[], float]
-Precision = Literal["fp32", "bf16"]
-DTYPES: Mapping[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 MOST_TRIES, ENOUGH_SECONDS = 5, 0.4
 RATE = 0.1
 """Dropout rate of the operations that are timed."""
@@ -56,41 +55,34 @@ class Sizes:
         self.others = (1 << 26) // scale  # more than most caches hold
 
 
-def calibrated(threads: tuple[int, ...], sizes: Sizes, clock: Clock | None = None) -> Calibration:
-    """Rates of this machine for each number of threads; freed memory is kept, as in a run."""
-    before = torch.get_num_threads()
+def calibrated(threads: tuple[int, ...], sizes: Sizes) -> Calibration:
+    """Rates of this machine for each number of threads, the last of which torch has from then on.
+
+    Freed memory is kept, as in a run.
+    """
     by_threads: dict[int, Rates] = {}
-    try:
-        with keep_freed_memory():
-            for count in threads:
-                torch.set_num_threads(count)
-                by_threads[count] = rates(sizes, clock or _clock(count))
-    finally:
-        torch.set_num_threads(before)
+    with keep_freed_memory():
+        for count in threads:
+            torch.set_num_threads(count)
+            by_threads[count] = _rates(sizes)
     return Calibration(torch=torch.__version__, threads=by_threads)
 
 
-def _clock(threads: int) -> Clock:
-    """Processor time for one thread, which other work disturbs less; else the clock on the wall."""
-    return time.process_time if threads == 1 else time.perf_counter
-
-
-def rates(sizes: Sizes, clock: Clock) -> Rates:
+def _rates(sizes: Sizes) -> Rates:
     """Rates with as many threads as torch has now."""
-    warm, cold = _Timer(clock), _Timer(clock, sizes.others)
-    elements: dict[str, float] = {}
-    for precision, dtype in DTYPES.items():
-        new_rates = _elements(cold, sizes, dtype)
-        elements |= {f"{name} {precision}": rate for name, rate in new_rates.items()}
-    attention = {
-        precision + (" dropout" if rate else ""): _attention(warm, sizes, dtype, rate)
-        for precision, dtype in DTYPES.items()
-        for rate in (0.0, RATE)
-    }
+    warm, cold = _Timer(), _Timer(sizes.others)
     return Rates(
         products={name: _products(warm, sizes, dtype) for name, dtype in DTYPES.items()},
-        attention=attention,
-        elements=elements,
+        attention={
+            precision + (" dropout" if rate else ""): _attention(warm, sizes, dtype, rate)
+            for precision, dtype in DTYPES.items()
+            for rate in (0.0, RATE)
+        },
+        elements={
+            f"{name} {precision}": rate
+            for precision, dtype in DTYPES.items()
+            for name, rate in _elements(cold, sizes, dtype).items()
+        },
         optimizers=_optimizers(warm, sizes),
         bandwidth_bytes=_bandwidth(warm, sizes),
         start_seconds=_start(warm),
@@ -100,8 +92,9 @@ def rates(sizes: Sizes, clock: Clock) -> Rates:
 class _Timer:
     """``others``: elements read before each call, so that its inputs lie in main memory alone."""
 
-    def __init__(self, clock: Clock, others: int = 0) -> None:
-        self._clock = clock
+    def __init__(self, others: int = 0) -> None:
+        # Other work disturbs the processor time of one thread less than the clock on the wall.
+        self._clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
         self._others = torch.zeros(others)
 
     def best(self, function: Callable[[], object]) -> float:
@@ -109,19 +102,16 @@ class _Timer:
         function()
         seconds: list[float] = []
         while len(seconds) < MOST_TRIES and sum(seconds) < ENOUGH_SECONDS:
-            seconds.append(self._once(function))
+            self._others.sum()
+            started = self._clock()
+            function()
+            seconds.append(max(self._clock() - started, 1e-9))
         return min(seconds)
 
     def both_ways(self, function: Callable[[], Tensor], *inputs: Tensor) -> float:
         """Seconds of a function and its gradients."""
         upstream = torch.ones_like(function())
         return self.best(lambda: torch.autograd.grad(function(), inputs, upstream))
-
-    def _once(self, function: Callable[[], object]) -> float:
-        self._others.sum()
-        started = self._clock()
-        function()
-        return max(self._clock() - started, 1e-9)
 
 
 def _random(dtype: torch.dtype, *shape: int) -> Tensor:
@@ -134,10 +124,8 @@ def _products(timer: _Timer, sizes: Sizes, dtype: torch.dtype) -> tuple[Point, .
     heads = [(sizes.predicted, width, sizes.vocab) for width in sizes.widths[:3]]
     points = []
     for rows, inner, columns in layers + heads:
-        x, weight, bias = (
-            _random(dtype, *of) for of in ((rows, inner), (columns, inner), (columns,))
-        )
-        seconds = timer.both_ways(partial(F.linear, x, weight, bias), x, weight, bias)
+        inputs = [_random(dtype, *of) for of in ((rows, inner), (columns, inner), (columns,))]
+        seconds = timer.both_ways(partial(F.linear, *inputs), *inputs)
         points.append(Point(at=(inner, columns), rate=6 * rows * inner * columns / seconds))
     return tuple(points)
 
@@ -145,11 +133,10 @@ def _products(timer: _Timer, sizes: Sizes, dtype: torch.dtype) -> tuple[Point, .
 def _attention(timer: _Timer, sizes: Sizes, dtype: torch.dtype, rate: float) -> tuple[Point, ...]:
     rows, heads, lengths, head_widths = sizes.scores
     points = []
-    for keys in lengths:
-        for head_dim in head_widths:
-            q, k, v = (_random(dtype, rows, heads, keys, head_dim) for _ in range(3))
-            seconds = timer.both_ways(partial(attend, q, k, v, Mask(), rate), q, k, v)
-            points.append(Point(at=(keys, head_dim), rate=rows * heads * keys**2 / seconds))
+    for keys, head_dim in product(lengths, head_widths):
+        q, k, v = (_random(dtype, rows, heads, keys, head_dim) for _ in range(3))
+        seconds = timer.both_ways(partial(attend, q, k, v, Mask(), rate), q, k, v)
+        points.append(Point(at=(keys, head_dim), rate=rows * heads * keys**2 / seconds))
     return tuple(points)
 
 
@@ -157,7 +144,10 @@ def _elements(timer: _Timer, sizes: Sizes, dtype: torch.dtype) -> dict[str, floa
     """Elements a second of every function that is no product."""
     rows, width = sizes.rows, sizes.width
     x, y = _random(dtype, rows, width), _random(dtype, rows, width)
-    norm = _norm(width)
+    node = LayerNorm(eps=1e-12)
+    of_norm = node.weights("norm", "hidden", width)
+    norm = build_norm({weight.name: weight for weight in of_norm}, "norm", node)
+    _initialise(norm, of_norm)
     functions: dict[str, Callable[[], Tensor]] = {
         "norm": lambda: norm(x),
         "norm of sum": lambda: sum_and_norm(norm, x, y, RATE, True)[1],
@@ -166,46 +156,32 @@ def _elements(timer: _Timer, sizes: Sizes, dtype: torch.dtype) -> dict[str, floa
     }
     by_kind = {name: rows * width / timer.both_ways(f, x) for name, f in functions.items()}
     # As the layers do it, behind a product, whose time is taken off.
-    linear, narrow = _linear(NARROW, width), _random(dtype, rows, NARROW)
-    product = timer.both_ways(lambda: linear(narrow), narrow)
+    of_map = affine("map", ("ffn", width), ("hidden", NARROW), TruncatedNormal(), "ffn")
+    linear, narrow = Linear({w.name: w for w in of_map}, "map"), _random(dtype, rows, NARROW)
+    _initialise(linear, of_map)
+    alone = timer.both_ways(lambda: linear(narrow), narrow)
     for kind in get_args(Activation):
         seconds = timer.both_ways(partial(activated, kind, linear, narrow), narrow)
-        by_kind[kind] = rows * width / _left(seconds, product)
+        by_kind[kind] = rows * width / _without(seconds, alone)
     table, ids = _random(torch.float32, sizes.vocab, width // 4), torch.randint(0, rows, (rows,))
     seconds = timer.both_ways(lambda: F.embedding(ids, table), table)
     by_kind["lookup"] = (rows + sizes.vocab) * table.shape[1] / seconds
-    by_kind["loss"] = _loss(timer, sizes, dtype)
-    return by_kind
-
-
-def _loss(timer: _Timer, sizes: Sizes, dtype: torch.dtype) -> float:
-    """Scores a second, without the products that make them."""
+    # Scores without the products that make them.
     rows, vocab = sizes.predicted, sizes.vocab
     x, table = _random(dtype, rows, NARROW), _random(dtype, vocab, NARROW)
     bias, targets = torch.zeros(vocab), torch.randint(0, vocab, (rows,))
-    product = timer.both_ways(lambda: F.linear(x, table), x, table)
+    alone = timer.both_ways(lambda: F.linear(x, table), x, table)
     seconds = timer.both_ways(lambda: vocabulary_loss(x, table, bias, targets)[0], x)
-    return rows * vocab / _left(seconds, product)
+    return by_kind | {"loss": rows * vocab / _without(seconds, alone)}
 
 
-def _left(whole: float, part: float) -> float:
-    """Seconds left without those of a part; noise may leave next to nothing."""
+def _without(whole: float, part: float) -> float:
+    """Seconds without those of a part; noise may leave next to nothing."""
     return max(whole - part, 0.1 * whole)
 
 
-def _norm(width: int) -> Norm:
-    node = LayerNorm(eps=1e-12)
-    weights = node.weights("norm", "hidden", width)
-    norm = build_norm({weight.name: weight for weight in weights}, "norm", node)
-    initialise(norm, [replace(w, name=w.name.removeprefix("norm.")) for w in weights], 0)
-    return norm
-
-
-def _linear(inner: int, columns: int) -> Linear:
-    weights = affine("map", ("ffn", columns), ("hidden", inner), TruncatedNormal(), "ffn")
-    linear = Linear({weight.name: weight for weight in weights}, "map")
-    initialise(linear, [replace(w, name=w.name.removeprefix("map.")) for w in weights], 0)
-    return linear
+def _initialise(module: torch.nn.Module, weights: Iterable[Weight]) -> None:
+    initialise(module, [replace(w, name=w.name.partition(".")[2]) for w in weights], 0)
 
 
 def _optimizers(timer: _Timer, sizes: Sizes) -> dict[str, float]:
@@ -213,10 +189,8 @@ def _optimizers(timer: _Timer, sizes: Sizes) -> dict[str, float]:
     tensors, numel = sizes.weights
     by_kind = {}
     for name, optimizer in (("adam", Adam()), ("lamb", Lamb())):
-        table = tuple(
-            Weight(f"{n}.weight", (numel,), ("hidden",), ONES, "ffn", "matrix")
-            for n in range(tensors)
-        )
+        names = (f"{n}.weight" for n in range(tensors))
+        table = tuple(Weight(n, (numel,), ("hidden",), ONES, "ffn", "matrix") for n in names)
         weights = {w.name: torch.nn.Parameter(torch.ones(w.shape)) for w in table}
         for weight in weights.values():
             weight.grad = torch.full_like(weight, 1e-3)
