@@ -36,22 +36,22 @@ OF_TASKS = ("pooling", "normalise", "longest", "prompt")
 _MOST_BYTES, _UNLIMITED = 2**20, 10**6
 _KINDS = ("Transformer", "Pooling", "Normalize")
 _PACKAGE = "sentence_transformers"
-_FOLDER = re.compile(r"[\w-]+")
 MODES = {"mean": "mean_tokens", "cls": "cls_token", "max": "max_tokens"}
 """Their names of poolings, of those that ``bertc embed`` has."""
 _OLD_MODE = "pooling_mode_"
 _WITHOUT_POOLER = {"add_pooling_layer": False}
-_ONLY: Mapping[str, tuple[Any, ...]] = {
-    "transformer_task": ("feature-extraction",),
-    "module_output_name": ("token_embeddings",),
-    "modality_config": (
-        {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
-    ),
-    "model_args": ({}, _WITHOUT_POOLER, {"add_pooling_layer": True}),
-    **dict.fromkeys(("tokenizer_args", "config_args", "processor_kwargs"), ({},)),
-    **dict.fromkeys(("model_kwargs", "config_kwargs", "processing_kwargs"), ({},)),
+_NOTHING: tuple[Any, ...] = (None, False, "", [], {})
+_OF_STATES = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
+_POOLING = {"include_prompt": (True,)}
+_ENCODER = {
+    "*": _NOTHING,
+    "transformer_task": (*_NOTHING, "feature-extraction"),
+    "module_output_name": (*_NOTHING, "token_embeddings"),
+    "modality_config": (*_NOTHING, _OF_STATES),
+    "model_args": (*_NOTHING, _WITHOUT_POOLER, {"add_pooling_layer": True}),
 }
-"""Settings of the encoder that change nothing at these values; others are refused by name."""
+_SETTINGS = {"model_type": ("SentenceTransformer",), "truncate_dim": _NOTHING}
+"""Values of settings that change nothing, ``*`` of others; each other value is refused by name."""
 
 
 @dataclass(frozen=True)
@@ -157,40 +157,38 @@ def write_sentences(
     Raises:
         CannotWriteError: if the files cannot be written.
     """
-    room = encoder.room or LONGEST_TEXT
-    files = dict(sentences.came) or _files(sentences, encoder.hidden, room)
+    files = dict(sentences.came) or _files(sentences, encoder)
     if not pooler:
-        told = parse_json(files.get(ENCODER, b"{}"), _MOST_BYTES)
-        files[ENCODER] = _json({**told, "model_args": _WITHOUT_POOLER})
+        said = parse_json(files.get(ENCODER, b"{}"), _MOST_BYTES)
+        files[ENCODER] = _json({**said, "model_args": _WITHOUT_POOLER})
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         durable.replace(folder / name, content)
 
 
-def _files(sentences: Sentences, width: int, room: int) -> dict[str, bytes]:
+def _files(sentences: Sentences, encoder: Body) -> dict[str, bytes]:
     paths = ("", "1_Pooling", *(("2_Normalize",) if sentences.normalise else ()))
     modules = [
         {"idx": n, "name": str(n), "path": path, "type": f"{_PACKAGE}.models.{_KINDS[n]}"}
         for n, path in enumerate(paths)
     ]
     modes = {f"{_OLD_MODE}{name}": kind == sentences.pooling for kind, name in MODES.items()}
-    prompts = dict(sentences.prompts)
-    default = next((n for n, text in prompts.items() if text == sentences.prompt), "default")
-    if sentences.prompt:
-        prompts[default] = sentences.prompt
+    prompts, prompt, default = dict(sentences.prompts), sentences.prompt, None
+    if prompt:
+        default = next((name for name, text in prompts.items() if text == prompt), "default")
+        prompts[default] = prompt
+    room = encoder.room or LONGEST_TEXT
+    longest = min(sentences.longest or room, room)
+    settings = {
+        "prompts": prompts,
+        "default_prompt_name": default,
+        "similarity_fn_name": sentences.similarity,
+    }
     return {
         MODULES: _json(modules),
-        "1_Pooling/config.json": _json({"word_embedding_dimension": width, **modes}),
-        ENCODER: _json(
-            {"max_seq_length": min(sentences.longest or room, room), "do_lower_case": False}
-        ),
-        SETTINGS: _json(
-            {
-                "prompts": prompts,
-                "default_prompt_name": default if sentences.prompt else None,
-                "similarity_fn_name": sentences.similarity,
-            }
-        ),
+        "1_Pooling/config.json": _json({"word_embedding_dimension": encoder.hidden, **modes}),
+        ENCODER: _json({"max_seq_length": longest, "do_lower_case": False}),
+        SETTINGS: _json(settings),
     }
 
 
@@ -201,88 +199,75 @@ def _json(value: Any) -> bytes:
 def _read(folder: Path, tokenizer: Path) -> Sentences:
     """The ways of a folder's files, with the first of them that bertc cannot compute."""
     came = {MODULES: read_bytes(folder / MODULES, _MOST_BYTES)}
-    modules, obstacle = _modules(folder, came[MODULES])
-    for name in (*(f"{path}/config.json" for path in modules), ENCODER, SETTINGS):
+    paths, no_modules = _modules(folder, came[MODULES])
+    configs = [f"{path}/config.json" for path in paths]
+    for name in (*configs, ENCODER, SETTINGS):
         if is_file(folder / name):
             came[name] = read_bytes(folder / name, _MOST_BYTES)
-    told = {name: _object(folder / name, came[name]) for name in came if name != MODULES}
-    pooling = told.get(f"{modules[0]}/config.json") if modules else {}
-    encoder, settings = told.get(ENCODER, {}), told.get(SETTINGS, {})
-    mode, no_mode = _mode(pooling)
-    of_tokenizer = tokenizer / "tokenizer_config.json"
-    known = read_json(of_tokenizer, _MOST_BYTES) if is_file(of_tokenizer) else {}
-    prompts = settings.get("prompts") or {}
-    longest = encoder.get("max_seq_length") or known.get("model_max_length") or 0
-    default = settings.get("default_prompt_name")
-    found = Sentences(
-        mode,
-        len(modules) > 1,
-        longest if isinstance(longest, int) and 0 < longest < _UNLIMITED else 0,
+    said = {name: read_json(folder / name, _MOST_BYTES) for name in came if name != MODULES}
+    pooling = said.get(configs[0], {}) if configs else {}
+    encoder, settings = said.get(ENCODER, {}), said.get(SETTINGS, {})
+    file = tokenizer / "tokenizer_config.json"
+    words = read_json(file, _MOST_BYTES) if is_file(file) else {}
+    modes, prompts = _modes(pooling), settings.get("prompts") or {}
+    known = len(modes) == 1 and modes[0] in get_args(Pooling)
+    texts = prompts.values() if isinstance(prompts, dict) else [0]
+    lowered = {"do_lower_case": (*_NOTHING, words.get("do_lower_case") is True)}
+    obstacles = (
+        no_modules,
+        "no configuration of their pooling" * (not {*configs[:1]} <= said.keys()),
+        _refused(pooling, _POOLING),
+        "" if known else f"pooling {shown(modes if len(modes) != 1 else modes[0])}",
+        _refused({**encoder, "max_seq_length": None}, _ENCODER | lowered),
+        _refused(settings, _SETTINGS),
+        ""
+        if all(isinstance(text, str | None) for text in texts)
+        else f"prompts = {shown(prompts)}",
+    )
+    obstacle = next(filter(None, obstacles), "")
+    named = {} if obstacle else {str(name): text or "" for name, text in prompts.items()}
+    longest = encoder.get("max_seq_length") or words.get("model_max_length") or 0
+    return Sentences(
+        pooling=modes[0] if known else "mean",
+        normalise=len(paths) > 1,
+        longest=longest if isinstance(longest, int) and 0 < longest < _UNLIMITED else 0,
+        prompt=named.get(str(settings.get("default_prompt_name")), ""),
+        prompts=named,
         similarity=str(settings.get("similarity_fn_name") or "cosine"),
-        obstacle=obstacle or no_mode or _unsaid(encoder, settings, known),
+        obstacle=obstacle,
         came=came,
     )
-    if found.obstacle:
-        return found
-    texts = {str(name): text or "" for name, text in prompts.items()}
-    return replace(found, prompts=texts, prompt=texts.get(str(default), ""))
-
-
-def _object(path: Path, content: bytes) -> dict[str, Any]:
-    try:
-        return parse_json(content, _MOST_BYTES)
-    except ValueError as error:
-        raise DataError(f"{path} {error}", help="copy the file again from its source") from None
 
 
 def _modules(folder: Path, content: bytes) -> tuple[list[str], str]:
     """Folders of the modules after the encoder, or the first module that is another."""
-    listed = _object(folder / MODULES, b'{"modules": ' + content + b"}")["modules"]
-    entries = listed if isinstance(listed, list) else []
+    try:
+        entries = parse_json(b'{"modules": ' + content + b"}", _MOST_BYTES)["modules"]
+    except ValueError as error:
+        raise DataError(f"{folder / MODULES} {error}", "copy it again from its source") from None
     paths = list[str]()
-    for number, entry in enumerate(entries):
-        told = entry if isinstance(entry, dict) else {}
-        kind, path = str(told.get("type")), str(told.get("path"))
-        package, _, name = kind.partition(".")
-        expected = _KINDS[number] if number < len(_KINDS) else ""
-        safe = _FOLDER.fullmatch(path) if number else not path
-        if package != _PACKAGE or name.rpartition(".")[2] != expected or not safe:
+    for number, entry in enumerate(entries if isinstance(entries, list) else []):
+        module = entry if isinstance(entry, dict) else {}
+        kind, path = str(module.get("type")), str(module.get("path"))
+        names = kind.partition(".")[0], kind.rpartition(".")[2]
+        safe = re.fullmatch(r"[\w-]+", path) if number else not path
+        if names not in [(_PACKAGE, name) for name in _KINDS[number : number + 1]] or not safe:
             return [], f"a module {shown(kind)}"
         paths.append(path)
     return (paths[1:], "") if len(paths) > 1 else ([], "no module Pooling")
 
 
-def _mode(told: Mapping[str, Any] | None) -> tuple[Pooling, str]:
-    """The pooling that a configuration says, or what else it says."""
-    if told is None:
-        return "mean", "no configuration of their pooling"
+def _modes(pooling: Mapping[str, Any]) -> list[Any]:
+    """The poolings that a configuration names; of none the mean."""
     old = {f"{_OLD_MODE}{name}": kind for kind, name in MODES.items()}
-    chosen = [old.get(name, name) for name in told if name.startswith(_OLD_MODE) and told[name]]
-    mode = told.get("pooling_mode", chosen or ["mean"])
-    modes = mode if isinstance(mode, list) else [mode]
-    if told.get("include_prompt", True) is not True:
-        return "mean", f"include_prompt = {shown(told['include_prompt'])}"
-    if len(modes) != 1 or modes[0] not in get_args(Pooling):
-        return "mean", f"pooling {shown(modes if len(modes) != 1 else modes[0])}"
-    found: Pooling = modes[0]
-    return found, ""
+    on = [old.get(name, name) for name in pooling if name.startswith(_OLD_MODE) and pooling[name]]
+    mode = pooling.get("pooling_mode", on or ["mean"])
+    return mode if isinstance(mode, list) else [mode]
 
 
-def _unsaid(
-    encoder: Mapping[str, Any], settings: Mapping[str, Any], tokenizer: Mapping[str, Any]
-) -> str:
-    """The first setting that changes vectors in a way that bertc has no word for."""
-    for name, value in encoder.items():
-        lowered = name == "do_lower_case" and tokenizer.get(name) is True
-        harmless = name == "max_seq_length" or not value or lowered
-        if not harmless and value not in _ONLY.get(name, ()):
+def _refused(settings: Mapping[str, Any], only: Mapping[str, tuple[Any, ...]]) -> str:
+    """The first setting that has none of the values that change nothing."""
+    for name, value in settings.items():
+        if value not in only.get(name, only.get("*", (value,))):
             return f"{name} = {shown(value)}"
-    if settings.get("model_type", "SentenceTransformer") != "SentenceTransformer":
-        return f"model_type = {shown(settings['model_type'])}"
-    if settings.get("truncate_dim"):
-        return f"truncate_dim = {shown(settings['truncate_dim'])}"
-    prompts = settings.get("prompts") or {}
-    texts = prompts.values() if isinstance(prompts, dict) else [0]
-    if not all(isinstance(text, str | None) for text in texts):
-        return f"prompts = {shown(prompts)}"
     return ""
