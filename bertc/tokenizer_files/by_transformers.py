@@ -9,8 +9,9 @@ import resource
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from posixpath import commonprefix
 from typing import Any
 
 from bertc.diagnostics import BertcError, DataError, UnsafeError
@@ -182,7 +183,7 @@ def _load(folder: Path, **settings: Any) -> Any:
     """The tokenizer that AutoTokenizer makes of a folder, with a fast backend."""
     from transformers import AutoTokenizer
 
-    files = sorted(path.name for path in folder.iterdir())
+    files = {path.name for path in folder.iterdir()}
     _settle_class(folder, files)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -190,7 +191,7 @@ def _load(folder: Path, **settings: Any) -> Any:
             folder, use_fast=True, trust_remote_code=False, local_files_only=True, **settings
         )
     needed = [name for role, name in theirs.vocab_files_names.items() if role != "tokenizer_file"]
-    if "tokenizer.json" not in files and not {*needed} <= {*files}:
+    if "tokenizer.json" not in files and not files.issuperset(needed):
         raise DataError(
             f"{type(theirs).__name__} reads tokenizer.json or {' and '.join(needed)}, and there is "
             "neither",
@@ -199,7 +200,7 @@ def _load(folder: Path, **settings: Any) -> Any:
     return theirs
 
 
-def _settle_class(folder: Path, files: Sequence[str]) -> None:
+def _settle_class(folder: Path, files: set[str]) -> None:
     """Refuse a class without a fast backend, and write down that of files that name none."""
     from transformers import TokenizersBackend
     from transformers.models.auto import tokenization_auto as auto
@@ -210,21 +211,16 @@ def _settle_class(folder: Path, files: Sequence[str]) -> None:
     named = str(named or auto.TOKENIZER_MAPPING_NAMES.get(str(model.get("model_type"))) or "")
     generic = not named or named in GENERIC_CLASSES
     theirs = None if generic else auto.tokenizer_class_from_name(named)
-    written = "tokenizer.json" in files
     if theirs is None and "AutoTokenizer" in str(config.get("auto_map")):
         raise UnsafeError(
             "its tokenizer is code of the folder, which bertc does not run", FAST_ONLY
         )
-    if theirs and not issubclass(theirs, TokenizersBackend):
-        raise DataError(
-            f"its tokenizer is {shown(named)}, a class of Python without a fast backend", FAST_ONLY
-        )
-    if theirs is None and not generic and not written:
-        raise DataError(f"its tokenizer is {shown(named)}, which transformers lacks", FAST_ONLY)
-    if generic and not written:
-        config["tokenizer_class"] = next(
-            CLASS_OF_FILE[name] for name in FILE_NAMES if name in files
-        )
+    slow = theirs and not issubclass(theirs, TokenizersBackend)
+    if slow or (theirs is None and not generic and "tokenizer.json" not in files):
+        reason = "a class of Python without a fast backend" if slow else "which transformers lacks"
+        raise DataError(f"its tokenizer is {shown(named)}, {reason}", FAST_ONLY)
+    if generic and "tokenizer.json" not in files:
+        config["tokenizer_class"] = next(c for name, c in CLASS_OF_FILE.items() if name in files)
         (folder / "config.json").unlink(missing_ok=True)
     config.pop("auto_map", None)
     (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
@@ -244,19 +240,14 @@ def _lowers(theirs: Any) -> bool:
 
 def _passed_on(theirs: Any) -> dict[str, Any]:
     """Its class and settings, for the files that other readers read."""
-    settings = {
-        name: value
-        for name, value in theirs.init_kwargs.items()
-        if name not in NOT_PASSED_ON and not name.endswith("_file") and _is_plain(value)
-    }
-    for name in ("model_input_names", "padding_side", "truncation_side"):
-        settings[name] = getattr(theirs, name)
-    return {"tokenizer_class": type(theirs).__name__, **settings}
-
-
-def _is_plain(value: Any) -> bool:
-    values = value if isinstance(value, list) else [value]
-    return all(isinstance(item, bool | int | float | str) for item in values)
+    settings = {"tokenizer_class": type(theirs).__name__}
+    for name, value in theirs.init_kwargs.items():
+        values = value if isinstance(value, list) else [value]
+        plain = all(isinstance(item, bool | int | float | str) for item in values)
+        if plain and name not in NOT_PASSED_ON and not name.endswith("_file"):
+            settings[name] = value
+    sides = ("model_input_names", "padding_side", "truncation_side")
+    return settings | {name: getattr(theirs, name) for name in sides}
 
 
 def _try(theirs: Any, written: str, trying: Callable[[str], None]) -> None:
@@ -268,29 +259,26 @@ def _try(theirs: Any, written: str, trying: Callable[[str], None]) -> None:
     texts = (*TRIAL_TEXTS, *(f"a{token} b {token}{token.lower()}  {token}c" for token in special))
     for first, second in zip(texts, (*texts[2:], *TRIAL_TEXTS[2:4]), strict=True):
         for row in ((first,), (first, second)):
+            text = shown(row[-1])
             trying(row[-1])
             with (
                 warnings.catch_warnings(),
-                as_data_error(f"its tokenizer fails on the text {shown(row[-1])}", ANOTHER),
+                as_data_error(f"its tokenizer fails on the text {text}", ANOTHER),
             ):
                 warnings.simplefilter("ignore")
-                wanted, row_of_saved = theirs(*row, return_token_type_ids=True), saved.encode(*row)
-            for name, numbers in (
-                ("input_ids", row_of_saved.ids),
-                ("token_type_ids", row_of_saved.type_ids),
+                wanted, encoded = theirs(*row, return_token_type_ids=True), saved.encode(*row)
+            for ids, numbers in (
+                (wanted["input_ids"], encoded.ids),
+                (wanted["token_type_ids"], encoded.type_ids),
             ):
-                if wanted[name] != numbers:
+                if ids != numbers:
+                    at = len(commonprefix([ids, numbers]))
+                    differing = f"{ids[at : at + 5]}, {numbers[at : at + 5]} at {at}"
+                    kind = type(theirs).__name__
                     raise DataError(
-                        f"{type(theirs).__name__} reads {shown(row[-1])} otherwise than its "
-                        f"backend alone: {_differing(wanted[name], numbers)}",
+                        f"{kind} reads {text} otherwise than its backend alone: {differing}",
                         FAST_ONLY,
                     )
-            if len(row_of_saved.ids) > TOKENS_OF_CHARACTER * (1 + sum(map(len, row))):
-                count = f"{len(row_of_saved.ids):,} tokens of the text {shown(row[-1])}"
+            if len(encoded.ids) > TOKENS_OF_CHARACTER * (1 + sum(map(len, row))):
+                count = f"{len(encoded.ids):,} tokens of the text {text}"
                 raise DataError(f"its tokenizer makes {count}", ANOTHER)
-
-
-def _differing(first: Sequence[int], second: Sequence[int]) -> str:
-    """The numbers from the first difference on."""
-    at = next((n for n, pair in enumerate(zip(first, second, strict=False)) if len({*pair}) > 1), 0)
-    return f"{[*first[at : at + 5]]}, {[*second[at : at + 5]]} at {at}"

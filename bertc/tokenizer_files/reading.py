@@ -96,9 +96,8 @@ def vocabulary_size(read: ReadTokenizer) -> int:
 def _file(path: Path) -> Path:
     """The vocabulary file at a path, or the first inside it if it is a folder."""
     if is_folder(path):
-        for name in FILE_NAMES:
-            if is_file(path / name):
-                return path / name
+        if files := [path / name for name in FILE_NAMES if is_file(path / name)]:
+            return files[0]
         raise MissingInputError(
             f"{path} has no {', '.join(FILE_NAMES)}",
             help="copy the tokenizer's files into it: without them nothing can be read",
@@ -161,9 +160,7 @@ def _seen(path: Path, file: Path) -> dict[str, bytes]:
         named = {".txt": "vocab.txt", ".json": "tokenizer.json"}.get(file.suffix, "spiece.model")
     others = OTHER_FILES if path == file else (*OTHER_FILES, *FILE_NAMES)
     names = {name: folder / name for name in others if is_taken(folder / name)} | {named: file}
-    files = {
-        name: read_bytes(path_of_name, LARGEST_FILE_BYTES) for name, path_of_name in names.items()
-    }
+    files = {name: read_bytes(place, LARGEST_FILE_BYTES) for name, place in names.items()}
     if "vocab.txt" in files:  # transformers counts empty lines at its end as a token
         files["vocab.txt"] = files["vocab.txt"].rstrip() + b"\n"
     if path == file and named == "tokenizer.json":
@@ -189,21 +186,11 @@ def in_process(folder: Path, lower: bool) -> dict[str, Any]:
     quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "PYTHONWARNINGS": "ignore"}
     serial = {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-    serve_tokenizer = (
-        "from bertc.tokenizer_files.by_transformers import serve_tokenizer; serve_tokenizer()"
-    )
+    serve = "from bertc.tokenizer_files.by_transformers import serve_tokenizer; serve_tokenizer()"
     limits = map(str, (MOST_MEMORY_BYTES, LOADING_SECONDS, TRIAL_SECONDS))
     try:
         done = subprocess.run(
-            [
-                sys.executable,
-                "-P",
-                "-c",
-                serve_tokenizer,
-                folder,
-                "lower" if lower else "",
-                *limits,
-            ],
+            [sys.executable, "-P", "-c", serve, folder, "lower" * lower, *limits],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env={**os.environ, **quiet, **serial, "PYTHONPATH": path},
@@ -218,10 +205,9 @@ def in_process(folder: Path, lower: bool) -> dict[str, Any]:
         raise RuntimeError(said.decode(errors="replace"))
     tried = [json.loads(line)["trying"] for line in printed if line.startswith(b'{"trying"')]
     of_text = f" for the text {shown(tried[-1])}" if tried else ""
+    reason = "ends the process that reads it"
     if code == -signal.SIGXCPU:
         reason = "takes too much time"
     elif code == -signal.SIGKILL or b"memory allocation" in said:
         reason = f"takes more than {MOST_MEMORY_BYTES >> 20:,} MiB of memory"
-    else:
-        reason = "ends the process that reads it"
     return {"refused": f"its tokenizer {reason}{of_text}", "help": ANOTHER, "unsafe": False}
