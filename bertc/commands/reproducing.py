@@ -47,10 +47,11 @@ def reproduce(
     from bertc.failures import BAD_SPEC, exit_code
     from bertc.tables import reproduce as tables
     from bertc.tables.listing import listing
+    from bertc.tables.table import PAPERS
 
     _refuse_both(table, show, estimate)
     if estimate or not table:
-        at = scale or tables.PAPERS, data or (), out, device
+        at = scale or PAPERS, data or (), out, device
         answer = tables.tell_costs(table, *at) if table else listing()
         say(answer.as_json() if json else answer.as_table())
         raise typer.Exit(0 if answer.is_sound else BAD_SPEC)

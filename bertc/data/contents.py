@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from bertc.data.batches.smoothing import texts_of
 from bertc.data.cache.store import fingerprint
@@ -16,20 +15,16 @@ from bertc.storage import durable
 from bertc.storage.paths import is_file
 
 
-class SourceContent(NamedTuple):
-    """``identity`` changes with names and times of files too, ``digest`` with what they hold."""
+def contents(corpus: PreparedCorpus) -> dict[str, tuple[str, str]]:
+    """Identity and digest of the text that was prepared and of the files of tasks, by name.
 
-    identity: str
-    digest: str
-
-
-def contents(corpus: PreparedCorpus) -> dict[str, SourceContent]:
-    """Contents of the text that was prepared and of the files of tasks, by name."""
+    Identities change with names and times of files too, digests with what they hold.
+    """
     stages = corpus.resolved.stages
     texts = dict.fromkeys(text for stage in stages for _, text in texts_of(stage))
     sources = zip((open_source(*text) for text in texts), corpus.texts, strict=True)
     read = {
-        source.name: SourceContent(fingerprint(source.identity), known.facts["content"])
+        source.name: (fingerprint(source.identity), known.facts["content"])
         for source, known in sources
     }
     paths = (path for task in _tasks(corpus.resolved) for path in _paths(task))
@@ -47,8 +42,8 @@ def _paths(task: AnyTask) -> Iterator[Path]:
             yield path
 
 
-def _files_content(path: Path) -> SourceContent:
+def _files_content(path: Path) -> tuple[str, str]:
     """The content of a file, or of a folder's files and their names below it."""
     files = [file for file in (path, *sorted(path.rglob("*"))) if is_file(file)]
     digests = [(str(file.relative_to(path)), durable.digest(file)) for file in files]
-    return SourceContent(fingerprint([file_identity(f) for f in files]), fingerprint(digests))
+    return fingerprint([file_identity(file) for file in files]), fingerprint(digests)

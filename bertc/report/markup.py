@@ -18,11 +18,6 @@ Content = str | None | Iterable["Content"]
 """The content of an element: markup, text, or several of both."""
 
 
-def as_markup(text: object) -> Html:
-    """Text as markup; markup stays as it is."""
-    return text if isinstance(text, Html) else Html(html_text(text))
-
-
 def in_picture(text: object) -> str:
     """Text for labels of pictures, which plotly reads as a kind of HTML."""
     return html.escape(plain_text(text), quote=False).replace("\n", " ")
@@ -50,7 +45,7 @@ def _markup(content: Content) -> str:
     if content is None:
         return ""
     if isinstance(content, str):
-        return as_markup(content)
+        return content if isinstance(content, Html) else html_text(content)
     return joined(content)
 
 

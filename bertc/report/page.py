@@ -20,20 +20,17 @@ FAILED = "Pictures could not be drawn: they need a browser of 2023 or later, wit
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure of plotly as JSON values, and what is said below it.
+    """A figure of plotly as JSON values.
 
     ``along`` are the places of each trace's points by the name of an axis, ``marks`` those of its
-    vertical lines; ``smooth`` are smoothed values of each trace. ``whole`` takes a full line,
-    ``scales`` may have a logarithmic axis of values. ``names`` are those of each trace's points in
-    order, each with how many it has.
+    vertical lines; ``smooth`` are smoothed values of each trace. ``scales`` may have a logarithmic
+    axis of values. ``names`` are those of each trace's points in order, each with how many it has.
     """
 
     figure: Mapping[str, Any]
-    caption: Content = None
     along: Mapping[str, Sequence[Sequence[float | None]]] | None = None
     smooth: Sequence[Sequence[float | None]] | None = None
     marks: Mapping[str, Sequence[float]] | None = None
-    whole: bool = False
     scales: bool = False
     names: Sequence[Sequence[tuple[str, int]]] | None = None
 
@@ -111,8 +108,7 @@ def _figure(picture: Picture, pictures: list[Picture]) -> Html:
     plot = element(
         "div", class_="plot", data_picture=len(pictures) - 1, style=f"height: {height}px"
     )
-    caption = element("figcaption", picture.caption) if picture.caption else None
-    return element("figure", plot, caption, class_="whole" if picture.whole else None)
+    return element("figure", plot)
 
 
 def packed_script(name: str, content: bytes) -> Html:

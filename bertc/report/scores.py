@@ -1,7 +1,6 @@
 """Scores of runs over their seeds, the settings that tell them apart, and score against cost."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from bertc.diagnostics import DataError
@@ -83,32 +82,23 @@ def _place(group: Group) -> Content:
     return (group.place, standing)
 
 
-@dataclass(frozen=True)
-class Spent:
-    """The axes of cost: the figures that a run took, and its parameters."""
-
-    parameters: int
-    flops: float
-    seconds: float
-
-
-def spent(run: Run, curves: Curves | None) -> Spent:
-    """The cost of a run until its last line of metrics."""
+def _cost(run: Run, curves: Curves | None) -> tuple[float, float, float]:
+    """FLOPs and seconds of a run until its last line of metrics, and its parameters."""
     weights = run.parameters_left or sum(weight.numel for weight in model_weights(run.resolved))
     last = curves.points[-1] if curves and curves.points else None
-    return Spent(weights, last.flops if last else 0.0, last.seconds if last else 0.0)
+    return (last.flops, last.seconds, weights) if last else (0.0, 0.0, weights)
 
 
 def against_cost(
     groups: Sequence[Group], names: Sequence[str], curves: Mapping[Path, Curves | None]
 ) -> Sequence[Content | Picture]:
     """A picture a score: every run's last score against what it cost."""
-    costs = {run.folder: spent(run, curves.get(run.folder)) for g in groups for run in g.runs}
-    time, unit = run_time_unit(each.seconds for each in costs.values())
+    costs = {run.folder: _cost(run, curves.get(run.folder)) for g in groups for run in g.runs}
+    time, unit = run_time_unit(seconds for _, seconds, _ in costs.values())
     axes = {
-        "FLOPs of training": {run: each.flops for run, each in costs.items()},
-        time: {run: each.seconds / unit for run, each in costs.items()},
-        "parameters": {run: float(each.parameters) for run, each in costs.items()},
+        "FLOPs of training": {run: flops for run, (flops, _, _) in costs.items()},
+        time: {run: seconds / unit for run, (_, seconds, _) in costs.items()},
+        "parameters": {run: float(weights) for run, (_, _, weights) in costs.items()},
     }
     # First the axes along which runs differ.
     shown = sorted(axes, key=lambda name: len({*axes[name].values()}) == 1)

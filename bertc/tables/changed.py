@@ -51,7 +51,7 @@ def changed_runs(every: Sequence[Job], *, with_data: bool) -> dict[str, str]:
             if with_data:
                 raise
             continue
-        if what := _differing(old, new) if with_data else _but_for_files(old, new, bool(job.lacks)):
+        if what := _differing(old, new, with_data, bool(job.lacks)):
             changes[job.name] = listed(what)
     return changes
 
@@ -66,16 +66,16 @@ def beginning_with(names: Iterable[str], every: Sequence[Job]) -> list[str]:
     return [*reached][first:]
 
 
-def _differing(old: Resolved, new: Resolved) -> list[str]:
-    """Settings that differ, or else the values of the programs that do; empty for one program."""
-    values = differences(old, new)
-    changes = [str(change) for change in changed(old, new) if not follows(change, old, new)]
-    return (changes or values) if values else []
+def _differing(old: Resolved, new: Resolved, with_data: bool, lacking: bool) -> list[str]:
+    """Settings that differ, or else the values of the programs that do; empty for one program.
 
-
-def _but_for_files(old: Resolved, new: Resolved, lacking: bool) -> list[str]:
-    """Changes but those of files and tasks; none where those depend on what is ``lacking``."""
+    Without data those of files and tasks are left out, and all where they depend on what is
+    ``lacking``.
+    """
     changes = [change for change in changed(old, new) if not follows(change, old, new)]
+    if with_data:
+        values = differences(old, new)
+        return ([*map(str, changes)] or values) if values else []
     if lacking and any(change.setting in ("init", "teacher", "vocab") for change in changes):
         return []
     return [str(change) for change in changes if change.setting not in ("data", "objective")]

@@ -12,6 +12,7 @@ from bertc.external import full_rows
 from bertc.tables.drawing import drawn
 from bertc.tables.job import Job, is_finished
 from bertc.tables.programs import Jobs, estimated
+from bertc.tables.table import Table
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,6 @@ class RowCost:
     published_parameters: float | None = None
     published_flops: float | None = None
     why: str = ""
-    without: tuple[str, ...] = ()
-    """Runs that are not there yet, whose size the estimate does not know."""
     full_rows: bool = False
     """True if FLOPs and time are of full rows, as the mean length is unknown."""
 
@@ -69,9 +68,6 @@ class Costs:
         if full := [row.name for row in self.rows if row.full_rows]:
             why = "for want of a vocabulary or of examples"
             notes.append(f"FLOPs and time of full rows, {why}: {', '.join(full)}")
-        waited = dict.fromkeys(name for row in self.rows for name in row.without)
-        if waited:
-            notes.append(f"without the sizes of runs that are not there yet: {', '.join(waited)}")
         return "\n".join([text, *notes, *self.lacks])
 
     def as_json(self) -> str:
@@ -84,7 +80,7 @@ def costs_of(jobs: Jobs, device: str) -> Costs:
     table = jobs.table
     firsts = [(row.name, next(iter(jobs.of(row, 1)))) for row in table.rows]
     before = [(f"before: {each.name}", jobs.before(each)) for each in table.before]
-    rows = [_cost(name, job, jobs, device) for name, job in (*before, *firsts)]
+    rows = [_cost(name, job, table, device) for name, job in (*before, *firsts)]
     every = [job for _, job in (*before, *firsts)]
     every += [job for row in table.rows for job in jobs.of(row, 1)]
     lacks, target = tuple(lacking(jobs, every)), device_named(device)
@@ -121,8 +117,7 @@ def waiting(jobs: Sequence[Job], out: Path) -> list[Job]:
     return [*found.values()]
 
 
-def _cost(name: str, job: Job, jobs: Jobs, device: str) -> RowCost:
-    table = jobs.table
+def _cost(name: str, job: Job, table: Table, device: str) -> RowCost:
     published = next((row.published for row in table.rows if row.name == name), {})
     printed = published.get("parameters"), published.get("flops")
     try:
@@ -138,7 +133,6 @@ def _cost(name: str, job: Job, jobs: Jobs, device: str) -> RowCost:
         told.memory.peak_bytes,
         told.time.seconds_total,
         *printed,
-        without=tuple(each for each in job.after if not jobs.knows_size(each)),
         full_rows=full_rows(program, [stage.row_tokens for stage in told.stages]),
     )
 

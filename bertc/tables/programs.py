@@ -76,10 +76,6 @@ class Jobs:
             *(job for seed in seeds for row in self.table.rows for job in self.of(row, seed)),
         ]
 
-    def knows_size(self, name: str) -> bool:
-        """True if a run, or its program, is there for estimates."""
-        return any(is_taken(folder / name) for folder in (self.out, self.stand_ins) if folder)
-
     def before(self, each: Before) -> Job:
         """The job of a run that rows begin with or learn from."""
         return self._job(f"{BEFORE}/{each.name}", "", "", 1, *self._before_text(each))
@@ -129,7 +125,7 @@ class Jobs:
         filled = self._job(name, row.name, measure.name, seed, task, [data])
         options = {
             name: self._lengthened(value) if name in LENGTHS else value
-            for name, value in _options(measure)
+            for name, value in cast("Mapping[str, int | bool | str]", measure.eval).items()
         }
         if task.text:
             options["task"] = filled.text
@@ -287,11 +283,6 @@ def estimated(resolved: Resolved, device: str, convention: Convention = "exact")
     """The estimate of a run."""
     (lengths,) = row_lengths([resolved])
     return estimate(resolved, device, convention, lengths=lengths)
-
-
-def _options(measure: Measure) -> list[tuple[str, int | bool | str]]:
-    """The options of its evaluation by name."""
-    return [*cast("Mapping[str, int | bool | str]", measure.eval).items()]
 
 
 def _names(text: str) -> set[str]:

@@ -20,16 +20,7 @@ from bertc.tables.programs import Jobs, with_equal_steps
 from bertc.tables.reading import read_table
 from bertc.tables.results import results_of
 from bertc.tables.showing import Shown, seeds_text
-from bertc.tables.table import PAPERS, Table
-
-__all__ = [
-    "PAPERS",
-    "TableEnded",
-    "show_table",
-    "table_folder",
-    "tell_costs",
-    "train_table",
-]
+from bertc.tables.table import Table
 
 STEPS = "steps.json"
 _LARGEST_BYTES = 2**20
@@ -42,7 +33,6 @@ class TableEnded:
 
     shown: Shown
     failures: tuple[tuple[Job, Exception], ...]
-    lacks: tuple[str, ...]
 
 
 def table_folder(table: Table, scale: str, out: Path | None) -> Path:
@@ -121,7 +111,7 @@ def train_table(
     with durable.writing(folder):
         durable.make_folder(folder)
     failures = train_all(every, folder, say)
-    return TableEnded(_shown(jobs, numbers, with_data=False), tuple(failures), tuple(lacks))
+    return TableEnded(_shown(jobs, numbers, with_data=False), tuple(failures))
 
 
 def _counted(every: Sequence[Job], seeds: Sequence[int]) -> str:

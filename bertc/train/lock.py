@@ -65,7 +65,7 @@ def _lock(start: Start, outside: Outside) -> Lock:
     lock = Lock(
         resolved=start.resolved.fingerprint(),
         data=start.corpus.fingerprint,
-        contents={name: (*content,) for name, content in contents(start.corpus).items()},
+        contents=contents(start.corpus),
         init=outside.source.sha256 if outside.source else "",
         teachers=outside.teachers,
         threads=torch.get_num_threads(),
