@@ -223,20 +223,13 @@ def heads_(
     task: Annotated[str, typer.Option(help="its name, or with the columns of the file")] = "",
     examples: Annotated[int, typer.Option(min=1, help="rows to read, at most")] = 512,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps")] = "auto",
-    worth: Annotated[
-        bool, typer.Option("--worth", help="instead evaluate without each head, one after another")
-    ] = False,
     plot: Annotated[Path | None, picture_to_write("a heat map of it")] = None,
     json: JsonOption = False,
 ) -> None:
     """Score the attention heads of a run, and tell what each looks at."""
     from bertc.inference.heads import heads
-    from bertc.inference.worth import worth_of_heads
 
-    if worth:
-        _show(worth_of_heads(run, task=task), json, plot)
-    else:
-        _show(heads(run, data, task=task, examples=examples, device=device), json, plot)
+    _show(heads(run, data, task=task, examples=examples, device=device), json, plot)
 
 
 @app.command("layers")

@@ -14,7 +14,6 @@ from bertc.inference.attention_maps import Looks, looks, maps, pattern
 from bertc.inference.evaluate import evaluate_run
 from bertc.inference.heads import heads
 from bertc.inference.predict import predict
-from bertc.inference.worth import worth_of_heads
 from bertc.interop.pruned import removed_units, without_removed
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.learning.objective import Term
@@ -135,7 +134,7 @@ def test_patterns_of_maps_made_by_hand() -> None:
     assert Looks.__annotations__.keys() == means.keys()
 
 
-def test_heads_of_a_task_and_what_each_is_worth(
+def test_heads_of_a_task_and_a_model_without_one(
     tiny: Any, barn: Classify, tmp_path: Path, cache: Path
 ) -> None:
     run = tmp_path / "run"
@@ -149,13 +148,10 @@ def test_heads_of_a_task_and_what_each_is_worth(
     assert on_file.heads == report.heads
     assert len(json.loads(report.as_json())["heads"]) == 8
     assert "1.3" in report.as_table()
-    worth = worth_of_heads(run, quiet=True)
     without = evaluate_run(run, left_out=LeftOut("1.2"), quiet=True).evaluation
-    assert worth.without[1][2] == without.scores[barn.title]["dev"]["accuracy"]
-    assert "head 3" in worth.as_table()
-    for picture, findings in {"scores.png": report, "worth.png": worth}.items():
-        findings.plot(tmp_path / picture)
-        assert (tmp_path / picture).stat().st_size > 1000
+    assert 0 <= without.scores[barn.title]["dev"]["accuracy"] <= 1
+    report.plot(tmp_path / "scores.png")
+    assert (tmp_path / "scores.png").stat().st_size > 1000
     whole, less = (
         predict(run, tmp_path / "dev.tsv", left_out=LeftOut(w), quiet=True) for w in ("", "0.0")
     )

@@ -227,9 +227,10 @@ def test_a_model_without_layers_is_one_that_lost_them(
         for named in ("", "0,2")
     )
     worth = worth_of_layers(run, cache=cache, quiet=True)
-    assert worth.whole == whole.loss != less.loss
-    assert [len(scores) for scores in worth.without.values()] == [1, 1, 1]
-    assert "change" in worth.as_table()
+    assert worth.whole == whole.loss_masked != less.loss_masked
+    assert len(worth.without) == 3
+    assert [layer["layer"] for layer in json.loads(worth.as_json())["layers"]] == [0, 1, 2]
+    assert f"\n    2 {worth.without[2] - worth.whole:+9.4f}" in worth.as_table()
     worth.plot(tmp_path / "worth.png")
 
 
