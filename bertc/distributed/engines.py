@@ -90,10 +90,8 @@ class Replicated(Engine):
 
     def wrap(self, objective: Objective, trained: set[str]) -> Objective:
         """Wrap anew: DDP would wait for gradients of weights that this stage does not train."""
-        self._whole.objective = objective
         self._outer = None  # removes its hooks on the weights
-        for name, parameter in self.parameters.items():
-            parameter.requires_grad_(name in trained)
+        self._whole.objective = super().wrap(objective, trained)
         self._outer = DistributedDataParallel(self._whole, gradient_as_bucket_view=True)
         return self._outer
 
@@ -144,8 +142,8 @@ class Sharded(Engine):
         self.parameters = dict(model.named_parameters())
 
     def wrap(self, objective: Objective, trained: set[str]) -> Objective:
-        """Set the objective of the FSDP root; weights without gradients need no special case."""
-        self._whole.objective = objective
+        """Set the objective of the FSDP root."""
+        self._whole.objective = super().wrap(objective, trained)
         return self._whole
 
     def wrap_for_inference(self, function: Callable[..., Any]) -> Callable[..., Any]:

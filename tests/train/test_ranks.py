@@ -150,8 +150,9 @@ def straight(resolved, tmp_path, name="one"):
             "prune": Heads(share=0.5, every=0.25, examples=24),
             "microbatch": 2,
         },
+        {"stages": {"top": {"freeze": 1, "steps": 2}, "all": {"freeze": 0, "steps": 2}}},
     ],
-    ids=["adam", "lamb", "electra", "in turn", "pruned"],
+    ids=["adam", "lamb", "electra", "in turn", "pruned", "frozen"],
 )
 def test_two_processes_learn_what_one_does(together, tiny, tmp_path, settings):
     settings = {"dropout": CALM, "objective": PAIRS, **SHORT, **AT_THE_END, **settings}
