@@ -29,6 +29,8 @@ STARTS_OF_A_LOSS, STARTS_OF_A_STEP = 43, 120
 update)."""
 NORM_BYTES = FP32
 """Bytes read per weight for the gradient norm."""
+CLIP_BYTES = 3 * FP32
+"""Bytes moved per weight to clip each tensor apart: its norm, and its gradient times a number."""
 OUTSIDE_LAYERS = ("embeddings", "head")
 """Parts outside the layers, which are never recomputed."""
 LOADED_TOKENS = 20e6
@@ -100,6 +102,7 @@ def step_spent(stage: Stage, weights: int, device: Device) -> ByPart:
     rates = device.rates
     update = 1 / rates.optimizers[kind] if rates else MOVED_BYTES[kind] / device.bandwidth
     beside = NORM_BYTES + AVERAGE_BYTES * stage.average.kept
+    beside += CLIP_BYTES * (stage.optimizer.clip_per == "tensor")
     update = weights * (update + beside / device.bandwidth)
     spent = Spent(memory=update, starts=STARTS_OF_A_STEP * device.seconds_a_start)
     products = device.precision("auto") if device.kind == "cpu" else "bf16"

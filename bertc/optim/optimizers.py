@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from bertc.distributed.engines import local_shards
+from bertc.host.exact import exact
 from bertc.host.parts import profiled_as
 from bertc.ir.base import Weight
 from bertc.ir.learning.optimizer import Adam, Lamb, Muon, Optimizer, StableAdam, moments_of
@@ -102,6 +103,19 @@ def clip(parameters: Mapping[str, Tensor], norm: float, limit: float) -> None:
         gradients = local_shards(p.grad for p in parameters.values() if p.grad is not None)
         with profiled_as("optimiser"):
             torch._foreach_mul_(gradients, limit / norm)
+
+
+def clip_tensors(parameters: Mapping[str, Tensor], limit: float, add: Add, copies: int) -> None:
+    """Scale the gradient of each tensor so that its norm is at most ``limit`` (BertAdam).
+
+    ``add`` sums a vector over processes, of which ``copies`` hold the same gradient.
+    """
+    gradients = local_shards(p.grad for p in parameters.values() if p.grad is not None)
+    with profiled_as("optimiser"):
+        squares = exact(torch.stack(torch._foreach_norm(gradients))).square()
+        add(squares)  # shards: their squares add up
+        factors = (limit / (squares / copies).sqrt()).clamp(max=1).float()
+        torch._foreach_mul_(gradients, list(factors.unbind()))
 
 
 def guard(losses_t: Tensor, squared_norm: Tensor, limit: float) -> Guard:

@@ -144,14 +144,15 @@ def _stage_fits(stage: StageSettings, node: Generator, diagnostics: Diagnostics)
 def _leaves_frozen(stage: StageSettings, node: GeneratorNetwork, diagnostics: Diagnostics) -> None:
     """Check that the generator does not train the tables that ``freeze`` leaves as they are."""
     reads = any(term.objective.needs_replacements for term in stage.objective)
-    if not (reads and stage.freeze and node.tie != "none"):
+    shared = ("embeddings",) if stage.freeze == "positions" else ("embeddings", "tokens", "gdes")
+    if not (reads and stage.freeze and node.tie in shared):
         return
     origin = stage.origins["generator"]
     within = fix_argument(origin, (), "tie", "none")
     whole = f"generator=network({node.size:g}, tie=none)"
     diagnostics.error(
         "E387",
-        f"freeze = {stage.freeze} keeps the embeddings as they are, and the generator trains them",
+        f"freeze = {stage.freeze} keeps embeddings as they are, and the generator trains them",
         stage.span("freeze"),
         label=f"the generator has them in common with the encoder (tie={node.tie})",
         notes=note("the generator is set here", stage.span("generator")),

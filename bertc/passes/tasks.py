@@ -7,6 +7,7 @@ from bertc.diagnostics import Diagnostics, listed, several
 from bertc.ir.learning.answer import Labels, Score
 from bertc.ir.learning.augmentation import UNCHANGED, EditedCopies
 from bertc.ir.learning.task import Task
+from bertc.ir.network.positions import TablePositions
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Origin, Program
 from bertc.passes.settings.features import features, one_head_a_task
@@ -155,4 +156,13 @@ def _frozen(stage: StageSettings, diagnostics: Diagnostics) -> None:
             label="with all of them frozen, only heads and pooler are trained",
             help=f"freeze={layers}",
             fix=fix(origin, f"freeze={layers}"),
+        )
+    if stage.freeze == "positions" and not isinstance(stage.positions, TablePositions):
+        diagnostics.error(
+            "E274",
+            f"freeze = positions, but positions = {stage.positions.kind} has no table",
+            origin.span,
+            notes=note("positions are set here", stage.span("positions")),
+            help="freeze=0",
+            fix=fix(origin, "freeze=0"),
         )

@@ -20,7 +20,7 @@ from bertc.ir.address import key
 from bertc.ir.program.stage import Stage
 from bertc.nn import Memory, Model
 from bertc.objectives import Inputs, MicroBatch, VocabTensors
-from bertc.optim.optimizers import Guard, Rule, clip, gradient_norm, guard
+from bertc.optim.optimizers import Guard, Rule, clip, clip_tensors, gradient_norm, guard
 from bertc.step.across import batch_vectors, beside_all, compares
 from bertc.step.feed import Batch, corruption
 from bertc.step.memory import Remembered, beginning, joined
@@ -97,6 +97,9 @@ class TrainStep:
         ranks.add(shared)
         if meanwhile is not None:
             meanwhile()
+        if limit and stage.optimizer.clip_per == "tensor":
+            clip_tensors(self.parameters, limit, ranks.add, self._copies)
+            limit = 0.0
         if self._rule.takes_guard:
             # The device decides whether the step is good; the host need not wait to queue the rest.
             squared_norm = shared[terms] / self._copies

@@ -21,6 +21,7 @@ UNTRIED = {
     ("prune", "none"), ("features", "last"),  # what is usual is left out of the JSON
     ("init", "run"), ("init", "layers"), ("init", "embeddings"), ("grow", "generator"),
     ("vocabulary", "tokenizer"),  # begin with older runs
+    ("positions", "bucketed"),  # tests/nn/test_positions.py
     ("optimizer", "muon"),  # bf16 sums differ between machines: tests/train/test_optimizers.py
     ("average", "none"), ("average", "ema"),  # tests/train/test_average.py
     ("grow", "turned"),  # tests/train/test_turning.py

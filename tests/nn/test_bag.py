@@ -241,6 +241,8 @@ def test_the_width_of_vectors_is_put_right_by_the_help(body: str, tmp_path: Path
         ('body=bilstm vocab=words init=bag-of("a")', "E269"),
         ('vocab=words table=adaptive([20]) init=vectors("a")', "E269"),
         ("freeze=tables", "E108"),
+        ("freeze=positions body=bilstm", "E274"),
+        ("freeze=positions positions=rotary", "E274"),
         ('body=bag objective=kd(hidden)+mlm teacher=spec("bert-tiny")', "E287"),
     ],
 )

@@ -27,7 +27,7 @@ from bertc.ir.changing.pruning import Heads
 from bertc.ir.data import StreamPair
 from bertc.ir.learning.average import Ema
 from bertc.ir.learning.objective import Clm, Mlm, Plm, Rtd, Sop, Term
-from bertc.ir.learning.optimizer import Lamb, StableAdam
+from bertc.ir.learning.optimizer import Adam, Lamb, StableAdam
 from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.network.encoder import Dropout
 from bertc.ir.network.generator import GeneratorNetwork
@@ -150,9 +150,10 @@ def straight(resolved, tmp_path, name="one"):
             "prune": Heads(share=0.5, every=0.25, examples=24),
             "microbatch": 2,
         },
+        {"optimizer": Adam(lr=1e-2, warmup=2, clip=0.05, clip_per="tensor"), "freeze": "positions"},
         {"stages": {"top": {"freeze": 1, "steps": 2}, "all": {"freeze": 0, "steps": 2}}},
     ],
-    ids=["adam", "lamb", "electra", "in turn", "pruned", "frozen"],
+    ids=["adam", "lamb", "electra", "in turn", "pruned", "by tensor", "frozen"],
 )
 def test_two_processes_learn_what_one_does(together, tiny, tmp_path, settings):
     settings = {"dropout": CALM, "objective": PAIRS, **SHORT, **AT_THE_END, **settings}

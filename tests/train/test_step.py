@@ -10,6 +10,7 @@ import torch
 
 from bertc.api import resolve
 from bertc.diagnostics import DataError
+from bertc.ir.program.model import model_weights
 from bertc.nn import build
 from bertc.planning.plan import Plan
 from bertc.step import synthetic
@@ -20,11 +21,17 @@ SPEC = "layers=1 hidden=16 heads=2 vocab=64 seq=16 batch=4 microbatch=2 steps=9 
 State = Callable[[], list[torch.Tensor]]
 
 
+def first_step(resolved: Any, microbatch: int) -> TrainStep:
+    """The first step of a program on this processor."""
+    plan = Plan("cpu", "fp32", (microbatch,), (False,), False, ())
+    return synthetic.first_step(resolved, build(resolved), plan)
+
+
 @pytest.fixture(params=["adam", "lamb"])
 def made(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[TrainStep, Feed, State]]:
     """A step, its batches, and the weights and moments that it changes."""
     resolved = resolve(f"{SPEC} optimizer={request.param}")
-    model, kept = build(resolved), list[dict[str, torch.Tensor]]()
+    kept = list[dict[str, torch.Tensor]]()
     zero_moments = synthetic.zero_moments
 
     def keep(*told: Any) -> dict[str, torch.Tensor]:
@@ -32,8 +39,7 @@ def made(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[TrainS
         return kept[0]
 
     monkeypatch.setattr(synthetic, "zero_moments", keep)
-    plan = Plan("cpu", "fp32", (2,), (False,), False, ())
-    step = synthetic.first_step(resolved, model, plan)
+    step = first_step(resolved, 2)
 
     def state() -> list[torch.Tensor]:
         tensors = itertools.chain(step.parameters.values(), *(m.values() for m in kept))
@@ -90,3 +96,40 @@ def test_draws_on_a_cpu_are_those_of_torch_s_own_seed() -> None:
         drawn = torch.rand(4)
         _seed_draws(torch.device("cpu"), seed)
         assert torch.equal(torch.rand(4), drawn)
+
+
+@pytest.mark.parametrize("clip", [0.05, 0])
+@pytest.mark.parametrize("microbatch", [4, 1])
+def test_each_tensor_clipped_apart_is_bert_adam(clip: float, microbatch: int) -> None:
+    """Against BertAdam.step in plain torch (pytorch_pretrained_bert, optimization.py)."""
+    rule = f"adamw(0.01, warmup=0, schedule=constant, bias_correction=false, clip={clip:g}, "
+    spec = SPEC.replace("microbatch=2", f"microbatch={microbatch}")
+    resolved = resolve(f"{spec} optimizer={rule}clip_per=tensor)")
+    step = first_step(resolved, microbatch)
+    roles = {weight.name: weight.role for weight in model_weights(resolved)}
+    wanted = {name: weight.detach().clone() for name, weight in step.parameters.items()}
+    moments = {name: (torch.zeros_like(w), torch.zeros_like(w)) for name, w in wanted.items()}
+    clipped = set()
+    text = synthetic.RandomText(resolved.stages[0], 64)
+    with Feed(text, 0, 3, torch.device("cpu"), step.corrupt) as feed:
+        for number in range(3):
+            batch = feed.take()
+            step.gradients(batch.micro_batches, number)
+            for name, weight in step.parameters.items():
+                if weight.grad is None:
+                    continue
+                before = weight.grad.norm()
+                if clip:
+                    torch.nn.utils.clip_grad_norm_([weight], clip)
+                clipped.add(bool(weight.grad.norm() < 0.99 * before))
+                mean, square = moments[name]
+                mean.lerp_(weight.grad, 0.1)
+                square.mul_(0.999).addcmul_(weight.grad, weight.grad, value=0.001)
+                update = mean / (square.sqrt() + 1e-6)
+                if roles[name] in ("matrix", "table"):
+                    update += 0.01 * wanted[name]
+                wanted[name] -= 0.01 * update
+            step(batch, number, 0.01)
+            for name, weight in step.parameters.items():
+                torch.testing.assert_close(weight.detach(), wanted[name], rtol=1e-4, atol=1e-5)
+    assert clipped == ({True, False} if clip else {False})

@@ -408,10 +408,17 @@ def test_a_run_begins_where_another_ended_and_is_the_same_network(go, farm, tmp_
     assert encoder.ffn.activation == "relu"
     assert resolved.stages[0].seq == 24, "no longer than there are positions"
     go(spec + "freeze=2", "tuned")
-    (one, other) = (
+    go(spec + "freeze=positions", "placed")
+    (one, other, placed) = (
         load_file(max((tmp_path / name / "checkpoints").iterdir()) / "weights.safetensors")
-        for name in ("text", "tuned")
+        for name in ("text", "tuned", "placed")
     )
+    frozen = {name for name, tensor in one.items() if torch.equal(tensor, placed.get(name, tensor))}
+    learned = {name for name in placed if name.startswith("encoder.")} - frozen
+    assert {name for name in frozen if "embeddings" in name} == {
+        "encoder.embeddings.position.weight"
+    }
+    assert {"encoder.embeddings.token.weight", "encoder.ffn.0.inner.weight"} <= learned
     for name, tensor in other.items():
         if name.startswith(("encoder.attention", "encoder.ffn", "encoder.embeddings")):
             assert torch.equal(tensor, one[name]), f"{name} is frozen"

@@ -99,10 +99,12 @@ class _Rule(Node):
     eps: Annotated[float, Field(gt=0, le=1)] = 1e-6  # BERT optimization.py AdamWeightDecayOptimizer
     decay: Annotated[float, Field(ge=0, le=10)] = 0.01
     decay_exempt: Literal["norms-and-biases", "none"] = "norms-and-biases"
-    clip: Annotated[float, Field(ge=0, le=1e6)] = 1.0  # global gradient norm; 0 switches it off
+    clip: Annotated[float, Field(ge=0, le=1e6)] = 1.0  # limit of the norm; 0 switches it off
     bias_correction: bool = True
     # The rate of the first update, from which warm-up is linear (fairseq --warmup-init-lr).
     warmup_from: Annotated[float, Field(ge=0, le=100, exclude_if=not_)] = 0.0
+    # The norm is that of all gradients together, or of each tensor's (BertAdam, optimization.py).
+    clip_per: Annotated[Literal["model", "tensor"], Field(exclude_if="model".__eq__)] = "model"
     positional = ("lr",)
 
     @model_validator(mode="after")

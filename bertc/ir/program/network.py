@@ -21,11 +21,12 @@ Role = Literal["trained", "sampled", "frozen"]
 """``trained`` for itself, ``sampled``: trained for its guesses, which other networks read, or
 ``frozen``: never changed by the run.
 """
-Freeze = Annotated[int, Field(ge=0, le=1000)] | Literal["embeddings", "all"]
+Freeze = Annotated[int, Field(ge=0, le=1000)] | Literal["embeddings", "positions", "all"]
 """Layers that are not trained, nor the embeddings below them; 0: all are trained.
 
-Of ``all`` nothing of the network is, but for a pooler, which belongs to the head; it is read
-without dropout (BERT extract_features.py, is_training=False).
+``positions``: the position table alone is not (DistilBERT). Of ``all`` nothing of the network is,
+but for a pooler, which belongs to the head; it is read without dropout (BERT extract_features.py,
+is_training=False).
 """
 READ_IN_ORDER: tuple[Role, ...] = ("sampled", "frozen", "trained")
 """Roles in the order of forward passes."""

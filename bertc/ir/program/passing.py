@@ -28,7 +28,11 @@ def call_of(stage: Stage, network: Network, rows: int) -> op.Call:
 
 def is_frozen(stage: Stage, network: Network, weight: str) -> bool:
     """True for a weight of a network's body that a stage leaves as it is."""
-    if stage.frozen_layers is None or network.role != "trained":
+    if network.role != "trained":
+        return False
+    if stage.freeze == "positions":
+        return weight.startswith("embeddings.position.")
+    if stage.frozen_layers is None:
         return False
     if stage.freeze == "all":
         return weight not in {each.name for each in network.body.pooler_weights()}

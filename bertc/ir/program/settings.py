@@ -176,8 +176,8 @@ class Settings(Node):
     freeze: Freeze = default(
         0,
         HOUSE,
-        "number of lowest layers that are not trained, nor the embeddings, or those alone; all: "
-        "the whole network, read without dropout",
+        "number of lowest layers that are not trained, nor the embeddings, or those alone; "
+        "positions: their table alone; all: the whole network, read without dropout",
     )
     features: Features = default(LAST, HOUSE, "layers whose states the head of a task reads")
     features_cache: Cache = default(

@@ -97,7 +97,7 @@ class Stage(Node):
     @property
     def frozen_layers(self) -> int | None:
         """Number of lowest layers that are not trained, 0: embeddings alone; None: all are."""
-        named = {"embeddings": 0, "all": self.layers}
+        named = {"embeddings": 0, "positions": None, "all": self.layers}
         return named[self.freeze] if isinstance(self.freeze, str) else self.freeze or None
 
     @property
