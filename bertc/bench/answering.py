@@ -50,18 +50,15 @@ class Warm:
 
 
 def answer_turns(pipe: Connection, subject: Subject, setup: Setup, shapes: Sequence[Shape]) -> None:
-    """Load the network and warm up at every shape; then take a turn at each number received.
-
-    Each answer is followed by the seconds of the processor since the process began.
-    """
+    """Load the network and warm up at every shape; then take a turn at each number received."""
     try:
         run, before = _opened(subject, setup)
         texts = [full_rows(subject.resolved, shape) for shape in shapes]
         warm = [_warm(run, each, before) for each in texts]
-        pipe.send((warm, time.process_time()))
+        pipe.send(warm)
         while True:
             number = pipe.recv()
-            pipe.send((_turn(run, texts[number], warm[number]), time.process_time()))
+            pipe.send(_turn(run, texts[number], warm[number]))
     except EOFError:
         pass  # no more turns
     except Exception as error:

@@ -19,7 +19,6 @@ from bertc.interop.folders import (
 )
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
-from bertc.planning.cores import taken_note
 from bertc.runs.results import score_of_weights
 from bertc.storage.paths import is_taken
 
@@ -77,10 +76,9 @@ def latencies(
     if not predict:
         from bertc.bench.latency import measure
 
-        measured, taken = measure(subjects, choices, seconds)
+        measured = measure(subjects, choices, seconds)
         runs = [figures.runs for figures in measured.values()]
         notes.append(IN_TURNS.format(fewest=min(runs), most=max(runs)))
-        notes += filter(None, [taken_note(taken)])
     notes.append(HOW_PREDICTED.format(source=this_cpu().source))
     scores = {name: score_of_weights(s.folder) if s.folder else None for name, s in by_name.items()}
     if fresh := [subject.name for subject in subjects if subject.folder is None]:

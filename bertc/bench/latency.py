@@ -15,7 +15,6 @@ from bertc.diagnostics import MachineError
 from bertc.estimate.latency.cases import Case, Choices, NumberFormat, Setup, Shape
 from bertc.estimate.latency.table import Figures
 from bertc.host.display import Display, choose
-from bertc.planning.cores import cpu_times, taken_by_others
 
 MOST_ROUNDS = 200
 """Rounds after which more would not change a median, whatever time is left."""
@@ -25,8 +24,8 @@ SLOWEST = 0.95
 
 def measure(
     subjects: Sequence[Subject], choices: Choices, seconds: float, *, quiet: bool = False
-) -> tuple[dict[Case, Figures], float]:
-    """Figures of every case, and the mean number of cores that other processes took.
+) -> dict[Case, Figures]:
+    """Figures of every case.
 
     All cases take a turn in every round, one after the other; rounds end before ``seconds`` of them
     are over, after at least one and at most ``MOST_ROUNDS``.
@@ -50,10 +49,8 @@ def measure(
             subject = by_name[setup.name]
             running[setup] = stack.enter_context(_opened(subject, setup, choices.shapes))
         cases = choices.cases(list(by_name))
-        began, before = cpu_times(), _processor(running)
         times = _rounds(cases, running, seconds, display)
-        taken = taken_by_others(began, _processor(running) - before)
-        return {case: _figures(times[case], running[case.setup], case) for case in cases}, taken
+        return {case: _figures(times[case], running[case.setup], case) for case in cases}
 
 
 def _title(setup: Setup) -> str:
@@ -89,7 +86,6 @@ class _Running:
 
     def __init__(self, pipe: Any, setup: Setup, shapes: Sequence[Shape]) -> None:
         self._pipe, self._setup, self._shapes = pipe, setup, shapes
-        self.processor_seconds = 0.0
         self.warm: dict[Shape, Warm] = dict(zip(shapes, self._answer(), strict=True))
 
     def turn(self, shape: Shape) -> list[float]:
@@ -108,8 +104,7 @@ class _Running:
             ) from None
         if isinstance(answer, Exception):
             raise answer
-        content, self.processor_seconds = answer
-        return content
+        return answer
 
 
 @contextmanager
@@ -125,10 +120,6 @@ def _opened(subject: Subject, setup: Setup, shapes: Sequence[Shape]) -> Iterator
     finally:
         pipe.close()
         process.join()
-
-
-def _processor(running: Mapping[Setup, _Running]) -> float:
-    return sum(each.processor_seconds for each in running.values())
 
 
 def _rounds(

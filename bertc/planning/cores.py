@@ -111,14 +111,11 @@ def cpu_times() -> CpuTimes | None:
     )
 
 
-def taken_by_others(since: CpuTimes | None, children_seconds: float = 0.0) -> float:
-    """The mean number of cores that other processes took since then; 0 if unknown.
-
-    ``children_seconds`` are CPU seconds of processes that this one started, which do not count.
-    """
+def taken_by_others(since: CpuTimes | None) -> float:
+    """The mean number of cores that other processes took since then; 0 if unknown."""
     if since is None or (until := cpu_times()) is None or until.at <= since.at:
         return 0.0
-    ours = until.this_process - since.this_process + children_seconds
+    ours = until.this_process - since.this_process
     return max(0.0, (until.busy - since.busy - ours) / (until.at - since.at))
 
 
