@@ -47,10 +47,11 @@ def export_with_card(run: Path, to: Path, pooling: str = "") -> Exported:
 
 def _front(resolved: Resolved, exported: Exported) -> Iterator[str]:
     """The lines of YAML that the hub reads."""
-    pools = is_file(exported.folder / MODULES)
-    architecture = exported.architecture
-    yield "---"
-    yield "# license: to fill in, as apache-2.0; it has to fit the texts and the base model"
+    pools, architecture = is_file(exported.folder / MODULES), exported.architecture
+    yield from (
+        "---",
+        "# license: to fill in, as apache-2.0; it has to fit the texts and the base model",
+    )
     texts = [s.data for s in resolved.stages if not isinstance(s, TaskStage)]
     spoken = {name for data in texts for share in data for name in share.corpus.languages}
     if languages := sorted({*resolved.languages, *spoken} - {""}):
@@ -60,12 +61,10 @@ def _front(resolved: Resolved, exported: Exported) -> Iterator[str]:
     if isinstance(init := resolved.run.init, FromOther):
         name = Path(init.path).absolute().name
         yield f"base_model: {json.dumps(name)} # the folder it began with; its name on the hub?"
-    ways = [task for end, task in _PIPELINES.items() if architecture.endswith(end)]
-    if way := "sentence-similarity" if pools else next(iter(ways), ""):
-        yield f"pipeline_tag: {way}"
-    layout = [exported.layout] if exported.layout != "bertc" else []
-    yield f"tags: {json.dumps(['bertc', *layout])}"
-    yield "---"
+    ways = ["sentence-similarity"] * pools
+    ways += [task for end, task in _PIPELINES.items() if architecture.endswith(end)]
+    yield from (f"pipeline_tag: {way}" for way in ways[:1])
+    yield from (f"tags: {json.dumps(list(dict.fromkeys(['bertc', exported.layout])))}", "---")
 
 
 def _body(folder: RunFolder, resolved: Resolved, exported: Exported) -> Iterator[str]:

@@ -239,10 +239,6 @@ def _class_that_came(
     family: Family[Any], chosen: HfClass, kept: Mapping[str, Any], parts: frozenset[str]
 ) -> str:
     """The class that a folder came with, if it holds parts of these, else the one chosen."""
-    came = (one.name for one in family.classes if [one.name] == kept.get("architectures"))
-    fits = (one.name for one in family.classes if one.parts <= parts)
-    return (
-        next((name for name in came if name in fits), chosen.name)
-        if (chosen in family.classes)
-        else chosen.name
-    )
+    classes = family.classes if chosen in family.classes else ()
+    came = (c.name for c in classes if [c.name] == kept.get("architectures") and c.parts <= parts)
+    return next(came, chosen.name)

@@ -209,7 +209,10 @@ def _read(folder: Path, tokenizer: Path) -> Sentences:
     encoder, settings = said.get(ENCODER, {}), said.get(SETTINGS, {})
     file = tokenizer / "tokenizer_config.json"
     words = read_json(file, _MOST_BYTES) if is_file(file) else {}
-    modes, prompts = _modes(pooling), settings.get("prompts") or {}
+    old = {f"{_OLD_MODE}{name}": kind for kind, name in MODES.items()}
+    on = [old.get(name, name) for name in pooling if name.startswith(_OLD_MODE) and pooling[name]]
+    mode, prompts = pooling.get("pooling_mode", on or ["mean"]), settings.get("prompts") or {}
+    modes = mode if isinstance(mode, list) else [mode]
     known = len(modes) == 1 and modes[0] in get_args(Pooling)
     texts = prompts.values() if isinstance(prompts, dict) else [0]
     lowered = {"do_lower_case": (*_NOTHING, words.get("do_lower_case") is True)}
@@ -255,14 +258,6 @@ def _modules(folder: Path, content: bytes) -> tuple[list[str], str]:
             return [], f"a module {shown(kind)}"
         paths.append(path)
     return (paths[1:], "") if len(paths) > 1 else ([], "no module Pooling")
-
-
-def _modes(pooling: Mapping[str, Any]) -> list[Any]:
-    """The poolings that a configuration names; of none the mean."""
-    old = {f"{_OLD_MODE}{name}": kind for kind, name in MODES.items()}
-    on = [old.get(name, name) for name in pooling if name.startswith(_OLD_MODE) and pooling[name]]
-    mode = pooling.get("pooling_mode", on or ["mean"])
-    return mode if isinstance(mode, list) else [mode]
 
 
 def _refused(settings: Mapping[str, Any], only: Mapping[str, tuple[Any, ...]]) -> str:

@@ -105,37 +105,30 @@ def start(seen: Survey, answers: Answers) -> str:
 def _spec(answers: Answers, seen: Survey, purpose: Purpose, language: str) -> Sized:
     """The settings: of a network that is there, or of a new one of a size for the budget."""
     task = _task_lines(seen, purpose) if purpose != "pretrain" else ()
+    begin = (f"init = {quoted(answers.init)}  # its network and its vocabulary",)
     if answers.init and task:
-        return Sized(Parts(_init(answers), task=task).written(), OF_A_RECIPE)
+        return Sized(Parts(begin, task=task).written(), OF_A_RECIPE)
     if seen.kind in ("tags", "questions"):
         # Files of words and answers are no running text to learn from first.
-        text: tuple[str, ...] = (
-            "data = docstrings  # for the vocabulary; text like yours is better",
-        )
-        tried = shapes(Parts((), (*text, "vocab = bpe(8k)"), (), task))
+        text = "data = docstrings  # for the vocabulary; text like yours is better"
+        tried = shapes(Parts((), (text, "vocab = bpe(8k)"), (), task))
         return sized(tried, answers.budget, answers.machine, seen.text_bytes)
+    text = _data(seen, purpose, language)
     batch, seq = answers.machine.rows
     packed = "pack = true  # several short texts a row, none padded"
     training = (f"batch = {batch}", f"seq = {seq}", packed)
     if answers.init:
         rule = "optimizer = adamw(1e-4, warmup=10%)  # a lower rate than a new network's"
-        tried = [Parts(_init(answers), _data(seen, purpose, language), (*training, rule))]
+        tried = [Parts(begin, (text,), (*training, rule))]
         limit = answers.budget if answers.budget.kind in SPENT else HOUR
         return sized(tried, limit, answers.machine, seen.text_bytes)
     size = next(size for most, size in VOCABULARIES if seen.text_bytes < most)
-    text = (
-        *_data(seen, purpose, language),
-        f"vocab = bpe({size})  # learned from it; any language",
-    )
-    tried = shapes(Parts((), text, training, task))
+    vocabulary = f"vocab = bpe({size})  # learned from it; any language"
+    tried = shapes(Parts((), (text, vocabulary), training, task))
     return sized(tried, answers.budget, answers.machine, seen.text_bytes)
 
 
-def _init(answers: Answers) -> tuple[str, ...]:
-    return (f"init = {quoted(answers.init)}  # its network and its vocabulary",)
-
-
-def _data(seen: Survey, purpose: Purpose, language: str) -> tuple[str, ...]:
+def _data(seen: Survey, purpose: Purpose, language: str) -> str:
     """The text as a spec writes it; the lines that are embedded are its sentences."""
     column = seen.roles.text
     arguments = [quoted(seen.name)]
@@ -145,7 +138,7 @@ def _data(seen: Survey, purpose: Purpose, language: str) -> tuple[str, ...]:
         arguments.append("sentences=lines")
     if language:
         arguments.append(f"language={quoted(language)}")
-    return (f"data = files({', '.join(arguments)})",)
+    return f"data = files({', '.join(arguments)})"
 
 
 def _task_lines(seen: Survey, purpose: Purpose) -> tuple[str, ...]:
@@ -167,10 +160,12 @@ def _task(seen: Survey, purpose: Purpose, judge: str) -> str:
         return f"tagging({name}, {column})" if folder else f"tag({name}{dev})"
     if purpose == "squad":
         return f"squad({name}{dev}{f', version={seen.version}' * (seen.version > 1)})"
-    if purpose == "embed":
-        return _embed(seen, dev)
     roles = seen.roles
-    assert roles.text, "a table has columns"
+    if not roles.text:
+        return f"embed({quoted(str(seen.files[0]))})"
+    if purpose == "embed":  # only pairs have a score on the file that judges
+        columns = _named({"text": roles.text, **roles.alike})
+        return f"embed({name}{dev * bool(roles.alike)}, {columns})"
     assert roles.label, "a purpose with labels is offered where there are some"
     kind = "regress" if roles.label.is_score else "classify"
     pair = {"pair": roles.pair} if roles.pair else {}
@@ -179,15 +174,6 @@ def _task(seen: Survey, purpose: Purpose, judge: str) -> str:
 
 def _named(columns: Mapping[str, Column]) -> str:
     return ", ".join(f"{argument}={quoted(column.name)}" for argument, column in columns.items())
-
-
-def _embed(seen: Survey, dev: str) -> str:
-    """The task of pairs, or of texts read twice; only pairs have a score on ``dev``."""
-    if not seen.roles.text:
-        return f"embed({quoted(str(seen.files[0]))})"
-    alike = seen.roles.alike
-    columns = _named({"text": seen.roles.text, **alike})
-    return f"embed({quoted(seen.name)}{dev * bool(alike)}, {columns})"
 
 
 def _alike(roles: Roles) -> str:
@@ -218,14 +204,14 @@ def _notes(seen: Survey, purpose: Purpose, language: str, guessed: bool) -> list
         notes.append(f"Columns {columns}; the text is {escaped(text.name)}.")
     if purpose == "embed":
         notes.append(_alike(seen.roles))
+    judge = f"{escaped(seen.dev)} judges" if seen.dev else NO_DEV
     if purpose == "tag":
-        alone = "nothing judges it: no name has dev or testa" if seen.files[1:] else NO_DEV
-        judge = f"{escaped(seen.dev)} judges" if seen.dev else alone
+        if seen.files[1:] and not seen.dev:
+            judge = "nothing judges it: no name has dev or testa"
         notes.append(f"Files {_listed([f.name for f in seen.files])}; {judge}.")
     if purpose == "classify" and label:
         values = several(len(label.labels), "label")
         kinds = "numbers" if label.is_score else f"{values} ({_listed(label.labels)})"
-        judge = f"{escaped(seen.dev)} judges" if seen.dev else NO_DEV
         notes.append(f"The answer is {escaped(label.name)}, {kinds}; {judge}.")
     return notes
 

@@ -11,7 +11,7 @@ from typing import Any
 from bertc.api import compile_spec
 from bertc.diagnostics import Diagnostics, Span, escaped, html_table
 from bertc.ir.program.settings import Settings
-from bertc.ir.program.written import Given, Origin, Program
+from bertc.ir.program.written import Given, Origin, Program, StageGiven
 from bertc.passes.tasks import without_unread
 from bertc.syntax.read.shapes import setting_shape
 from bertc.syntax.write.format import LINE_WIDTH, format_text
@@ -55,20 +55,11 @@ class Showing:
 
     def as_json(self) -> str:
         """Programs with their settings and stages as JSON."""
-        programs = [
-            {
-                "name": program.name,
-                "settings": [asdict(each) for each in _shown(program.settings)],
-                "stages": [
-                    {
-                        "name": stage.name,
-                        "settings": [asdict(each) for each in _shown(stage.settings)],
-                    }
-                    for stage in program.stages
-                ],
-            }
-            for program in self.programs
-        ]
+
+        def named(part: Program | StageGiven) -> dict[str, Any]:
+            return {"name": part.name, "settings": list(map(asdict, _shown(part.settings)))}
+
+        programs = [{**named(p), "stages": list(map(named, p.stages))} for p in self.programs]
         return json.dumps({"schema": 1, "programs": programs}, indent=2)
 
     def _repr_html_(self) -> str:
@@ -93,14 +84,10 @@ def show(spec: str, overrides: Sequence[str] = ()) -> Showing:
     Raises:
         SpecError: with every mistake of the spec.
     """
-    return Showing(tuple(_programs(spec, overrides)))
-
-
-def _programs(spec: str, overrides: Sequence[str]) -> list[Program]:
     diagnostics = Diagnostics()
     complete = compile_spec(spec, overrides, diagnostics)
     diagnostics.raise_if_any()
-    return [without_unread(each) for each in complete]
+    return Showing(tuple(map(without_unread, complete)))
 
 
 def _lines(program: Program) -> Iterator[str]:
@@ -128,14 +115,10 @@ def _written(shown: Shown, indent: str) -> list[str]:
 
 def _shown(settings: Mapping[str, Given]) -> list[Shown]:
     return [
-        Shown(name, _value(name, given.value), *_said(given.origin))
+        Shown(name, show_value(given.value, setting_shape(name), full=True), *_said(given.origin))
         for name in Settings.model_fields
         if (given := settings.get(name)) is not None
     ]
-
-
-def _value(name: str, value: Any) -> str:
-    return show_value(value, setting_shape(name), full=True)
 
 
 def _said(origin: Origin) -> tuple[str, str, str, str]:
