@@ -64,12 +64,8 @@ class ContextReport:
             }
             for run, by_hard in self.lengths.items()
         ]
-        tried = {
-            "step": self.contexts.step,
-            "longest": self.contexts.longest,
-            "threshold": self.contexts.threshold,
-            "positions": self.positions,
-        }
+        tried = {n: getattr(self.contexts, n) for n in ("step", "longest", "threshold")}
+        tried["positions"] = self.positions
         return json.dumps({"schema": 1, **tried, "runs": runs}, indent=1)
 
     def as_table(self) -> str:
@@ -156,21 +152,14 @@ def context_lengths(
             read[name] = _read(Path(name), contexts, data, cache, display)
             _refuse_other_text(names[0], read[names[0]], name, read[name])
     group = [each.by_context for each in read.values()]
-    return ContextReport(
-        contexts,
-        len(next(iter(group[0].values()))),
-        {
-            name: {
-                hard: relative_length(group, each.by_context, hard, contexts.threshold, each.room)
-                for hard in contexts.hard
-            }
-            for name, each in read.items()
-        },
-        {
-            name: {c: float(np.exp(losses.mean())) for c, losses in each.by_context.items()}
-            for name, each in read.items()
-        },
-    )
+    lengths, perplexity = dict[str, dict[float, ContextLength]](), dict[str, dict[int, float]]()
+    for name, run in read.items():
+        lengths[name] = {
+            hard: relative_length(group, run.by_context, hard, contexts.threshold, run.room)
+            for hard in contexts.hard
+        }
+        perplexity[name] = {c: float(np.exp(l_t.mean())) for c, l_t in run.by_context.items()}
+    return ContextReport(contexts, len(next(iter(group[0].values()))), lengths, perplexity)
 
 
 def _read(run: Path, contexts: Contexts, data: str, cache: Path | None, display: Display) -> _Read:
@@ -191,15 +180,10 @@ def _read(run: Path, contexts: Contexts, data: str, cache: Path | None, display:
         tried = sorted({min(context, room or context) for context in lengths})
         term = next(t.objective for t in at.stage.objective if t.objective.order == "forward")
         display.begin(f"reading {run}", len(places_t) * sum(tried), "tokens")
+        tokens = at.microbatch * at.stage.seq
         losses = {
             context: losses_at(
-                at.model,
-                term,
-                ids,
-                places_t,
-                context,
-                max(1, at.microbatch * at.stage.seq // context),
-                display,
+                at.model, term, ids, places_t, context, max(1, tokens // context), display
             )
             for context in tried
         }

@@ -50,12 +50,11 @@ def row_text(
     segments = batch.segment_ids[row].tolist()
     for nth, (start, end) in enumerate(pairwise([*starts, view.length])):
         lines += _paragraphs(view, segments, range(start, end), beside)
-        lines += [
-            line for t, targets in terms for line in _lines(t.explain_example(targets, row, nth))
-        ]
-    return "\n".join(
-        [*lines, *(line for t, targets in terms for line in _lines(t.explain(targets, view)))]
-    )
+        for tensors, targets in terms:
+            lines += _lines(tensors.explain_example(targets, row, nth))
+    for tensors, targets in terms:
+        lines += _lines(tensors.explain(targets, view))
+    return "\n".join(lines)
 
 
 def _spans(codes: list[int], labels: Sequence[str]) -> list[tuple[str, int, int]]:
@@ -93,11 +92,6 @@ def _count(examples: int, stage: Stage) -> str:
 
 
 def _wrapped(prefix: str, text: str) -> str:
-    return textwrap.fill(
-        text,
-        WIDTH,
-        initial_indent=prefix,
-        subsequent_indent=" " * len(prefix),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    wrapper = textwrap.TextWrapper(WIDTH, prefix, " " * len(prefix), break_on_hyphens=False)
+    wrapper.break_long_words = False
+    return wrapper.fill(text)

@@ -64,11 +64,8 @@ class Tokenizer:
         every = np.arange(len(each))
         token_ids_bs, segment_ids_bs, lengths_b = batch_of_rows(rows, every, self.vocabulary.pad)
         mask_bs = torch.arange(token_ids_bs.shape[1]) < lengths_b[:, None]
-        return {
-            "token_ids": token_ids_bs,
-            "segment_ids": segment_ids_bs,
-            "attention_mask": mask_bs,
-        }
+        ids = {"token_ids": token_ids_bs, "segment_ids": segment_ids_bs}
+        return {**ids, "attention_mask": mask_bs}
 
 
 class Trained(Model):

@@ -108,10 +108,8 @@ def read_task(
     names = given.get("architectures")
     names = names if isinstance(names, list) else []
     heads = family.tasks
-    found = next(
-        (each for each in heads.classes if each.name in names and each.head in modules), None
-    )
-    if found is None:
+    known = (c for c in heads.classes if c.name in names and c.head in modules)
+    if (found := next(known, None)) is None:
         return None
     try:
         told = _HfTask.model_validate(given)
@@ -169,16 +167,13 @@ def _task(found: TaskClass, told: _HfTask, dropout: float) -> AnyTask:
         return Read(**common)
     if told.problem_type == SEVERAL:
         raise _NoTask("problem_type", told.problem_type)
-    regression = told.problem_type == "regression" or (
-        told.problem_type is None and len(names) == 1
-    )
+    regression = (told.problem_type or ("regression" * (len(names) == 1))) == "regression"
     if "tags" not in found.kinds and regression and len(names) == 1:
         return Regress(**common)
     if len(names) < 2 or regression:
         raise _NoTask("num_labels", len(names))
-    return (
-        Tag(**common, labels=names) if "tags" in found.kinds else Classify(**common, labels=names)
-    )
+    kind = Tag if "tags" in found.kinds else Classify
+    return kind(**common, labels=names)
 
 
 def _is_name(title: str | None) -> bool:
