@@ -395,3 +395,9 @@ def test_the_command_asks_for_what_is_not_given_and_never_overwrites(
 
 def test_every_purpose_is_offered() -> None:
     assert {*NEEDS} == {purpose for _, purpose in EVERY}
+
+
+def test_packed_files_of_a_folder_are_read_with_those_that_are_not(tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("a plain text\n" * 9)
+    (tmp_path / "two.txt.gz").write_bytes(gzip.compress(b"a packed text\n" * 9))
+    assert [path.name for path in survey(str(tmp_path)).files] == ["one.txt", "two.txt.gz"]

@@ -85,8 +85,7 @@ def _of_another_lock(
     if differing:
         yield Stranger(
             f"{checkpoint} and lock.json are of different runs: {', '.join(differing)} differ",
-            "restore the one that is not of this run from a copy, or start a new run in another "
-            "--out",
+            f"remove {checkpoint} if it is of another run, or restore lock.json from a copy",
         )
 
 

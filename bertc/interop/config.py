@@ -31,6 +31,8 @@ OF_TASKS = (
     "summary_first_dropout", "summary_last_dropout",
 )  # fmt: skip
 OF_SPANS = ("start_n_top", "end_n_top")
+OF_SCORES = ("sentence_transformers", "sbert_ce_default_activation_function")
+"""Settings by which CrossEncoder turns the scores of a head into its answers."""
 IGNORED = {
     **dict.fromkeys(
         ("transformers_version", "_name_or_path", "_commit_hash"), "says where it comes from"
@@ -49,10 +51,13 @@ IGNORED = {
         "changes how a result is computed or returned, not the result",
     ),
     **dict.fromkeys(OF_SPANS, "belongs to conditioned spans"),
+    **dict.fromkeys(OF_SCORES, "about answers made of scores; an export of the head copies it"),
 }  # fmt: skip
 """Settings that classes of all families may read, without effect on an import, and why."""
 
-KEPT = frozenset({"architectures", *TOKENS, *OF_TASKS, *OF_SPANS, "hidden_act", "use_cache"})
+KEPT = frozenset(
+    {"architectures", *TOKENS, *OF_TASKS, *OF_SPANS, *OF_SCORES, "hidden_act", "use_cache"}
+)
 """Ignored settings that an export copies: all but those on origin and return format."""
 
 ONLY: Mapping[str, Single] = {

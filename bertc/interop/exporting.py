@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bertc.diagnostics import DataError, listed
-from bertc.interop.config import as_it_came, hf_config
+from bertc.interop.config import OF_SCORES, as_it_came, hf_config
 from bertc.interop.families.family import Family, HfClass, Tokens, transformer
 from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.folder import replacing
@@ -210,6 +210,8 @@ def _write_hf(
         ready[f"{family.prefix}.{key}"] = torch.zeros(shape)
     write_tensors(fresh / "model.safetensors", ready)
     name = _class_that_came(family, chosen, kept, parts_of(held))
+    if [name] != kept.get("architectures"):
+        kept = {key: value for key, value in kept.items() if key not in OF_SCORES}
     config = {
         **kept,
         **hf_config(family, encoder, vocabulary, chosen),

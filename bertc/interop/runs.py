@@ -11,6 +11,7 @@ from bertc.interop.exporting import Exported, export_model
 from bertc.interop.folder import replacing
 from bertc.interop.folders import RESOLVED, SENTENCES
 from bertc.interop.importing import Imported, import_model
+from bertc.interop.keys import parts_of
 from bertc.interop.loading import read_model
 from bertc.interop.sentences import (
     MODES,
@@ -18,6 +19,7 @@ from bertc.interop.sentences import (
     vectors_of,
     write_sentences,
 )
+from bertc.interop.task_classes import held_task
 from bertc.storage.paths import is_file
 from bertc.syntax import show
 
@@ -68,6 +70,11 @@ def export_run(run: Path, folder: Path, pooling: str = "") -> Exported:
         _refuse_other_poolings(pooling)
     resolved, tensors = read_model(run)
     sentences = vectors_of(run, resolved)
+    if pooling and held_task(resolved, parts_of(tensors)):
+        raise UsageError(
+            f"--pooling {pooling}: the folder has the class of a task, which makes no vectors",
+            help=f"leave it out; bertc embed {run} FILE --pooling {pooling} makes vectors",
+        )
     if pooling:
         known = sentences if sentences and not sentences.obstacle else Sentences()
         sentences = known.changed(pooling=pooling)

@@ -38,7 +38,7 @@ class _HfTask(BaseModel):
 
     architectures: list[str] | None = None
     num_labels: Annotated[int, Field(ge=1, le=MOST_LABELS)] | None = None
-    id2label: dict[str, str] | None = None
+    id2label: dict[str, str | int] | None = None
     problem_type: (
         Literal["regression", "single_label_classification", "multi_label_classification"] | None
     ) = None
@@ -119,6 +119,9 @@ def read_task(
             f"{path}: {name} = {shown(given.get(name))} is no such setting of a head",
             help="copy the file again from its source, or remove the setting",
         ) from None
+    reads = "" if found.own_pooler else family.names.get("encoder.pooler", "")
+    if found.pooler == "read" and reads and not any(name.endswith(reads) for name in modules):
+        return LeftHead(found.name, f"a head whose pooler {reads} is not there")
     pooled = found.pooler == "read" or (found.pooler == "perhaps" and found.own_pooler in modules)
     try:
         activations = {said.get(SUMMED) for said in family.poolers.values()}
@@ -190,7 +193,7 @@ def _labels(told: _HfTask) -> tuple[str, ...]:
     count = len(told.id2label)
     if told.num_labels not in (None, count):
         raise _NoTask("num_labels", told.num_labels)
-    names = tuple(told.id2label.get(str(n), "") for n in range(count))
+    names = tuple(str(told.id2label.get(str(n), "")) for n in range(count))
     if len(set(names)) < count or "" in names:
         raise _NoTask("id2label", told.id2label)
     return names

@@ -124,6 +124,9 @@ def sum_and_norm(
 
 
 def _kernels(norm: Norm, x: torch.Tensor) -> Kernels | None:
+    """The kernels that compute a norm; those of other kinds have none."""
+    if not isinstance(norm, Norm):
+        return None
     weights = [weight for weight in (norm.weight, norm.bias) if weight is not None]
     return kernels_for(x, *weights, width=x.shape[-1])
 

@@ -13,7 +13,7 @@ import transformers
 
 from bertc.diagnostics import DataError
 from bertc.interop import families
-from bertc.interop.config import IGNORED, ONLY, read_config
+from bertc.interop.config import IGNORED, OF_SCORES, ONLY, read_config
 from bertc.interop.families.family import Family
 from bertc.interop.families.nomic import HfNomicBert
 from bertc.interop.importing import import_model
@@ -89,7 +89,9 @@ def test_what_changes_nothing_is_listed_in_one_line(folder: Path) -> None:
     assert code == "config.json names code for its classes: only the weights were read"
     names = [*others, "rope_theta", "attn_implementation"]
     assert listed.startswith("settings of config.json without effect: _num_labels, ")
-    assert {*re.findall(r"\w+", listed)} >= {*names} - {"auto_map"}
+    said = {*re.findall(r"\w+", listed)}
+    assert said >= {*names} - {"auto_map", *OF_SCORES}
+    assert not said & {*OF_SCORES}, "an export of the head has them"
 
 
 def test_all_that_is_refused_is_said_at_once(folder: Path) -> None:

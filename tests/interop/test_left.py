@@ -9,6 +9,7 @@ import torch
 import transformers
 
 import bertc
+from bertc.diagnostics import UsageError
 from bertc.interop.exporting import TRANSFORMERS
 from bertc.interop.runs import export_run, import_run
 from tests.onnx.conftest import TEXTS, run_of, table
@@ -55,6 +56,8 @@ def test_a_pipeline_reads_what_the_run_reads(name: str, pairs: bool, tmp_path: P
     run = run_of(tmp_path / "run", f"{SMALL} {settings} {task}")
     exported = export_run(run, tmp_path / "left")
     assert exported.architecture == architecture
+    with pytest.raises(UsageError, match="the class of a task, which makes no vectors"):
+        export_run(run, tmp_path / "vectors", "mean")
     config = json.loads((exported.folder / "config.json").read_text())
     assert config["transformers_version"] == TRANSFORMERS
     assert config.get("summary_type", "first") == "first"  # where [CLS] is
@@ -87,6 +90,19 @@ def test_a_folder_keeps_its_class(came: str, tmp_path: Path) -> None:
     left = export_run(tmp_path / "run", tmp_path / "left")
     config = json.loads((left.folder / "config.json").read_text())
     assert [left.architecture] == config["architectures"] == [CLASSES[came]]
+
+
+def test_what_turns_scores_into_answers_leaves_with_its_head(tmp_path: Path) -> None:
+    """CrossEncoder of sentence-transformers reads it: Identity in place of a sigmoid."""
+    files = table(tmp_path / "rows.tsv", "text pair score", [(a, b, "1") for a, b, _ in PAIRS])
+    task = f"task=regress({files}, pair=pair, label=score)"
+    came = export_run(run_of(tmp_path / "own", f"{SMALL} ffn=40 {task}"), tmp_path / "came").folder
+    config = json.loads((came / "config.json").read_text())
+    scores = {"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"}}
+    (came / "config.json").write_text(json.dumps({**config, **scores}))
+    import_run(came, tmp_path / "run")
+    left = export_run(tmp_path / "run", tmp_path / "left").folder
+    assert json.loads((left / "config.json").read_text()).items() >= scores.items()
 
 
 def test_a_run_tuned_from_a_run_has_its_layout(tmp_path: Path) -> None:

@@ -485,6 +485,24 @@ def test_a_head_that_no_task_asks_is_left_and_told(
     assert "several labels at once are no task yet" in refused.value.help
 
 
+def test_a_head_that_reads_a_pooler_is_left_without_one(tmp_path: Path) -> None:
+    case("BertForSequenceClassification", SMALL, **THREE).save(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    rest = {name: tensor for name, tensor in tensors.items() if "pooler" not in name}
+    save_file(rest, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    imported = import_model(tmp_path)
+    assert any("a head whose pooler pooler.dense is not there" in n for n in imported.notes)
+    assert not [task for stage in imported.resolved.stages for task in stage.tasks]
+
+
+def test_labels_that_are_numbers_are_their_texts(tmp_path: Path) -> None:
+    case("BertForSequenceClassification", SMALL, **THREE).save(tmp_path)
+    set_config(tmp_path, {"id2label": {"0": -1, "1": 0, "2": 1}})
+    (task,) = import_model(tmp_path).resolved.stages[-1].tasks
+    assert isinstance(task, Classify)
+    assert task.labels == ("-1", "0", "1")
+
+
 REFUSED = [
     ({"problem_type": 3}, "problem_type = 3"),
     ({"id2label": ["a", "b", "c"]}, "id2label"),

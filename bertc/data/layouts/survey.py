@@ -109,7 +109,7 @@ def survey(name: str) -> Survey:
 
 def _in_folder(name: str, path: Path) -> str:
     """The training file of a folder, else the pattern of the ending that has the most bytes."""
-    sizes = Counter[str]()
+    sizes, packed = Counter[str](), set[str]()
     for file in sorted(path.rglob("*")):
         inside = file.relative_to(path)
         if not is_file(file) or any(part.startswith(".") for part in inside.parts):
@@ -118,12 +118,15 @@ def _in_folder(name: str, path: Path) -> str:
         if inside.parent == Path() and _TRAIN.search(file.name) and (known or _is_tagged(file)):
             return f"{name}/{file.name}"
         if suffix(file) not in NO_TEXT:
-            sizes[suffix(file) + file.suffix * (file.suffix in PACKED)] += file.stat().st_size
+            ending = suffix(file)
+            sizes[ending] += file.stat().st_size
+            packed |= {ending} if file.suffix in PACKED else set()
     if not sizes:
         raise DataError(
             f"{name} has no file with text", help=f"text, or {', '.join(FORMATS)}; packed as .gz"
         )
-    return f"{glob.escape(name)}/**/*{sizes.most_common(1)[0][0]}"
+    ending = sizes.most_common(1)[0][0]
+    return f"{glob.escape(name)}/**/*{ending}{'*' * (ending in packed)}"
 
 
 def _is_tagged(path: Path) -> bool:
