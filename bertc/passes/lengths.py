@@ -252,7 +252,7 @@ def _batch_rises(stage: StageSettings, rising: RisingBatch, diagnostics: Diagnos
         fault, wrong = f"begins with {rows} examples, but batch = {batch}", "batch"
         rows = max(1, microbatch, batch // 8)
     elif over >= steps:
-        fault, wrong = f"takes {over} steps, but stage {stage.name} has {steps}", "steps"
+        fault, wrong = f"takes {over} steps, and stage {stage.name} ends after {steps}", "steps"
     elif microbatch and rows % microbatch:
         fault = f"rises by {rows} examples, which is no multiple of microbatch = {microbatch}"
         wrong = "microbatch"

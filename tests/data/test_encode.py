@@ -345,6 +345,11 @@ def test_words_that_are_not_read_say_why(bert):
         ("w1 no,w2 yes", "w1 yes,w3 no", "1 of 2 dev examples are training examples too"),
         ("w1 no,w2 yes", "w3 no,w4 yes,w5 no", "dev has 3 examples, training 2: they may be"),
         ("w1 no,w2 yes", "w3 no,w4 yes", ""),
+        (
+            ",".join(f"t{n} {n}.5" for n in range(11)),
+            "t11 1.5",
+            "its 11 labels are numbers: regress(...)",
+        ),
     ],
 )
 def test_parts_that_are_not_apart_are_remarked_on(bert, tmp_path, train, dev, said):
