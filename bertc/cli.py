@@ -55,7 +55,7 @@ class _Signals:
         """Raise an exception on signals from now on."""
         try:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+                if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup
                     self._before[number] = signal.signal(number, self._end)
         except ValueError:
             return  # another thread than the main one: signals are the host program's

@@ -50,7 +50,7 @@ class Stop:
         # Only the main thread may install handlers; elsewhere signals are the host program's.
         if threading.current_thread() is threading.main_thread():
             for number in self.SIGNALS:
-                if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+                if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup
                     self._previous[number] = signal.signal(number, self._handle)
             self._stuck = Stuck() if self._shared else None
         return self

@@ -139,7 +139,9 @@ def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Sc
         )
         own_t = torch.stack([factors_t[place] for place in places])
         statistics = torch.stack([sums_t.detach(), hits_t, yes_t])
-        return (sums_t[: len(names)] * own_t).sum(), statistics, guesses_bk
+        # In training there are no others: a slice of all would be a launch backward.
+        learned_t = sums_t if len(every) == len(names) else sums_t[: len(names)]
+        return (learned_t * own_t).sum(), statistics, guesses_bk
 
     if not compiled:
         return loss

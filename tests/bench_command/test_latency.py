@@ -156,11 +156,11 @@ def test_scores_are_of_the_weights_that_are_timed(tmp_path: Path) -> None:
                            predict=True).rows[1:]  # fmt: skip
         return row.score
 
-    for step, score in ((6, ("held-out loss", 2.0)), (9, None)):
+    for step, score in ((6, ("held-out loss, all predicted", 2.0)), (9, None)):
         (run / "checkpoints" / f"step-{step:08d}").mkdir(parents=True)
         assert score_of_weights(run) == score
     (run / "checkpoints" / "step-00000009").rmdir()
-    assert scores("torch", "fp32") == ("held-out loss", 2.0)
+    assert scores("torch", "fp32") == ("held-out loss, all predicted", 2.0)
     assert scores("onnx", "int8") is None
 
 

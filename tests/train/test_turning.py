@@ -80,7 +80,8 @@ def test_each_stage_is_evaluated_used_and_exported_in_its_direction(
 ) -> None:
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     shown = {line["step"]: line["losses"] for line in lines if line["kind"] == "eval"}
-    assert [[*losses] for losses in shown.values()] == [["clm"], ["mlm"], ["clm"]]
+    kinds = ["mlm", "mlm_masked", "mlm_replaced", "mlm_visible"]
+    assert [[*losses] for losses in shown.values()] == [["clm"], kinds, ["clm"]]
     for step in (3, 6):
         again = evaluate_run(stood_at(run, step), cache=folder / "cache", quiet=True)
         assert again.evaluation.losses == pytest.approx(shown[step], rel=1e-6)
