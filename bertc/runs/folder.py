@@ -28,7 +28,7 @@ from bertc.diagnostics import (
     StoppedError,
     UsageError,
 )
-from bertc.interop.belonging import refuse_strangers
+from bertc.interop.belonging import DIGESTS, refuse_strangers
 from bertc.interop.folders import (
     PRUNED,
     RESOLVED,
@@ -179,6 +179,18 @@ class RunFolder(FollowedFiles):
         refuse_strangers(self.path, files=False)
         return lines
 
+    def refuse_removed(self) -> None:
+        """Refuse to go on in a folder that was removed while the run trained in it.
+
+        Raises:
+            CannotWriteError: if its program is gone.
+        """
+        if not self.holds_a_run:
+            raise CannotWriteError(
+                f"{self.path} was removed while the run trained in it: nothing can be saved there",
+                help="restore the folder and --resume, or begin again with another --out",
+            )
+
     def refuse_disorder(self) -> None:
         """Refuse a folder with parts that the run could not read or write.
 
@@ -188,17 +200,10 @@ class RunFolder(FollowedFiles):
             DataError: if there is a folder in a file's place, or the other way around.
             CannotWriteError: if there is no permission.
         """
-        folders = (self.checkpoints, self.tokenizer, self.model)
-        for path in (
-            *folders,
-            self.spec,
-            self.resolved,
-            self.pruned,
-            self.lock,
-            self.metrics,
-            self.attempts,
-            self.plot,
-        ):
+        folders = (self.checkpoints, self.tokenizer, self.model, self.sentences)
+        figures = (self.metrics, self.attempts, self.spent, self.plot)
+        files = (self.spec, self.resolved, self.pruned, self.lock, self.path / DIGESTS, *figures)
+        for path in (*folders, *files):
             if not is_taken(path):
                 continue
             if not (is_folder(path) if path in folders else is_file(path)):

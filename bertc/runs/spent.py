@@ -12,11 +12,7 @@ from bertc.runs.lines import FINITE, Count, append_line, read_lines
 
 @dataclass(frozen=True)
 class Usage:
-    """The time and memory of a stage since the line before, by what it went to.
-
-    ``parts`` are seconds of a step by part where the stage was profiled, in a line of their own,
-    and ``profiled_seconds`` those of a whole step then.
-    """
+    """The time and memory of a stage since the line before, by what it went to."""
 
     __pydantic_config__ = FINITE
 
@@ -25,8 +21,6 @@ class Usage:
     steps: Count = 0
     memory_bytes: Count = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
-    parts: Mapping[str, float] = field(default_factory=dict)
-    profiled_seconds: float = 0.0
 
 
 _USAGE = TypeAdapter(Usage)
@@ -58,7 +52,7 @@ def by_stage(lines: Sequence[Usage]) -> dict[str, Usage]:
 
 
 def _together(lines: Sequence[Usage]) -> Usage:
-    """The sum of these lines: the most memory, and the last parts."""
+    """The sum of these lines, and the most memory."""
     seconds = Counter[str]()
     for line in lines:
         seconds.update(line.seconds)
@@ -68,5 +62,4 @@ def _together(lines: Sequence[Usage]) -> Usage:
         sum(line.steps for line in lines),
         max(line.memory_bytes for line in lines),
         dict(seconds),
-        *next(((s.parts, s.profiled_seconds) for s in reversed(lines) if s.parts), ({}, 0.0)),
     )

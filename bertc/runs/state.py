@@ -50,12 +50,17 @@ def _elsewhere(folder: RunFolder) -> bool:
 
 @contextmanager
 def noting_failure(folder: RunFolder) -> Iterator[None]:
-    """Leave the reason in the folder if an error ends the run."""
+    """Leave the reason in the folder if an error ends the run.
+
+    Raises:
+        CannotWriteError: instead of an error after the folder was removed.
+    """
     try:
         yield
     except StoppedError:
         raise
     except Exception as error:
+        folder.refuse_removed()
         with suppress(OSError, BertcError):
             durable.replace(folder.failure, f"{error}\n".encode(errors="replace"))
         raise

@@ -1,7 +1,6 @@
 """Specs: text to tree to program, and back to canonical text."""
 
 from bertc.syntax.files import SpecLocation
-from bertc.syntax.fixes import apply_fixes
 from bertc.syntax.load import load, lower
 from bertc.syntax.read.parse import parse
 from bertc.syntax.read.tree import Tree
@@ -11,7 +10,6 @@ from bertc.syntax.write.show import show, show_value
 __all__ = [
     "SpecLocation",
     "Tree",
-    "apply_fixes",
     "format_text",
     "load",
     "lower",

@@ -91,7 +91,7 @@ def train(
             if ranks.is_main:
                 _look_at(folder, resolved, resume, dry_run, display)
             with _telling_nothing_began(folder, ranks):
-                start = settle(resolved, machine, folder, cache, display, ranks)
+                start = settle(resolved, machine, folder, cache, display, ranks, resume)
                 if dry_run:
                     return rehearsed(start, out)
                 start = with_lessons(start, cache, display, ranks)

@@ -88,6 +88,8 @@ def _begun(
     """Ready the folder of the run; the digests of its lock."""
     checkpoints.remove_unfinished(folder.checkpoints)
     origin = write_or_check_lock(start, outside, folder, spec_text, display)
+    if outside.checkpoint:
+        display.note(f"resuming at step {outside.checkpoint.step:,} of {start.resolved.steps:,}")
     _note_duration(start.resolved, outside.cost, display)
     return origin
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from bertc.estimate.beside import PartBeside, beside
 from bertc.host.machine import cost_on
 from bertc.host.profile import Recording, not_profiling, profiling
-from bertc.runs.spent import Usage, append
 from bertc.train.session import Session
 
 
@@ -22,9 +21,6 @@ def profiled(session: Session, folder: Path | None) -> Iterator[Recording]:
         yield recording
     if recording.measured is not None:
         session.measured[name] = recording.measured
-        parts, whole = dict(recording.measured.seconds), recording.measured.step_seconds
-        line = Usage(name, session.progress.step, parts=parts, profiled_seconds=whole)
-        append(session.folder.spent, line)
 
 
 def parts_beside(session: Session) -> dict[str, tuple[PartBeside, ...]]:

@@ -39,7 +39,9 @@ def rehearsed(start: Start, out: Path) -> Report:
     """Read a batch of each stage; the report of a run that ends where it would begin."""
     resolved, plan, outside = start.resolved, start.plan, start.outside
     notes = []
-    if outside and RunFolder(out).holds_a_run:
+    if outside and outside.checkpoint:
+        notes.append(f"--resume goes on from step {outside.checkpoint.step:,}")
+    elif outside and RunFolder(out).holds_a_run:
         notes.append(f"{out} holds a run already: to train, another --out, or --resume")
     if outside:
         cost, source = outside.cost, outside.source

@@ -163,6 +163,7 @@ class Session:
         memory: dict[str, Tensor],
         average: dict[str, Tensor],
     ) -> None:
+        self.folder.refuse_removed()  # before it would be made anew, without its program
         self.progress.metrics_bytes = self.metrics.synced_bytes()
         facts = {
             "run": self.identity,

@@ -78,8 +78,11 @@ def settle(
     cache: Path,
     display: Display,
     ranks: ProcessGroup,
+    resume: bool,
 ) -> Start:
     """Plan, prepare the text, and look at what the run begins from; the run folder stays as it is.
+
+    Without ``resume`` a run that is in the folder is not read.
 
     Raises:
         UsageError: if a teacher is a shape alone; if the folder holds an imported model.
@@ -92,7 +95,7 @@ def settle(
     if isinstance(resolved.run.init, FromVectors):
         vectors_width(resolved.run.init.path)  # before text is prepared, which may take long
     lock, checkpoint = None, None
-    if ranks.is_main:
+    if ranks.is_main and resume:
         lock = folder.read_lock() if folder.holds_a_run else None
         checkpoint = _newest(folder, resolved, display)
         _refuse_damage(folder, checkpoint)
@@ -108,7 +111,8 @@ def settle(
             require_readable(resolved.run.init, resolved.stages[0].optimizer)
         plan = plan_of(resolved, machine, lock, display, ranks.world)
         refuse_what_cannot_fit(resolved, plan, machine, ranks.world)
-    corpus = _prepared(resolved, folder.tokenizer, cache, display, ranks)
+    learned = folder.tokenizer if resume else None
+    corpus = _prepared(resolved, learned, cache, display, ranks)
     outside = None
     if ranks.is_main:
         source = None if checkpoint else source_of(resolved, corpus.vocabulary)
@@ -120,7 +124,7 @@ def settle(
 
 
 def _prepared(
-    resolved: Resolved, learned: Path, cache: Path, display: Display, ranks: ProcessGroup
+    resolved: Resolved, learned: Path | None, cache: Path, display: Display, ranks: ProcessGroup
 ) -> PreparedCorpus:
     """Prepare the data in the first process; the others open them from the cache.
 
@@ -142,8 +146,6 @@ def _newest(folder: RunFolder, resolved: Resolved, display: Display) -> Checkpoi
     checkpoint, damaged = checkpoints.newest(folder.checkpoints, identity(resolved), *known)
     for damage in damaged:
         display.note(f"passed over: {damage.reason}")
-    if checkpoint:
-        display.note(f"resuming at step {checkpoint.step:,} of {resolved.steps:,}")
     if checkpoint is None and damaged:
         raise DataError(
             f"every checkpoint in {folder.checkpoints} is damaged; the newest: {damaged[0].reason}",

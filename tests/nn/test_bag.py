@@ -21,11 +21,11 @@ from bertc.ir.terms.positions import of_all_positions
 from bertc.nn import EncoderInputs, build
 from bertc.nn.bag import Bag
 from bertc.nn.weights import initial_values
-from bertc.syntax import apply_fixes
 from bertc.train import finish
 from bertc.train.beginning.init_tables import TABLE, principal_components, token_states
 from bertc.train.loop import train
 from tests.bench.memory import allocated_bytes
+from tests.fixes import apply_fixes
 from tests.net.programs import FARM, PROGRAMS, TOY
 from tests.train.test_training import stop_after
 

@@ -12,6 +12,7 @@ from bertc.diagnostics import Diagnostic, Diagnostics
 from bertc.ir.changing.growth import Interleave, Stack, parted
 from bertc.ir.program.model import model_weights
 from bertc.resources import shipped_specs
+from tests.fixes import apply_fixes
 
 GROUPS = 'share=groups(2) stage "a" { layers=2 steps=9 } stage "b" { layers=4 steps=9 }'
 MEMORY = "objective=clm attention=relative memory=16"
@@ -44,7 +45,7 @@ def mended(spec: str) -> tuple[str, list[Diagnostic]]:
         met += errors
         fix = errors[0].fix
         assert fix is not None, errors[0].message
-        spec = syntax.apply_fixes(fix.span.source, errors[:1])
+        spec = apply_fixes(fix.span.source, errors[:1])
     return spec, met
 
 

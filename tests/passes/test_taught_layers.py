@@ -7,6 +7,7 @@ from bertc.api import resolve
 from bertc.diagnostics import Diagnostics
 from bertc.external import filled_in
 from bertc.ir.learning.objective import Objective
+from tests.fixes import apply_fixes
 
 STUDENT = "layers=2 hidden=24 heads=2 ffn=32 vocab=500 seq=16 "
 TEACHER = "layers=4 hidden=48 heads=4 ffn=64 vocab=500 seq=16"
@@ -21,7 +22,7 @@ def mended(spec: str, code: str) -> list[Objective]:
     assert found.code == code
     assert found.help
     assert found.fix is not None
-    (stage,) = resolve(syntax.apply_fixes(found.fix.span.source, [found])).stages
+    (stage,) = resolve(apply_fixes(found.fix.span.source, [found])).stages
     return [term.objective for term in stage.objective]
 
 

@@ -174,11 +174,11 @@ def test_lines_of_what_a_run_took_add_up(tmp_path: Path) -> None:
     path = tmp_path / "spent.jsonl"
     for memory in (5, 3):
         append(path, Usage("main", 2, 2, memory, {"steps": 0.5}))
-    append(path, Usage("main", 4, parts={"head": 0.1}, profiled_seconds=0.3))
-    path.write_bytes(path.read_bytes() + b'{"half')
+    older = b'{"stage": "main", "step": 4, "parts": {"head": 0.1}, "profiled_seconds": 0.3}\n'
+    path.write_bytes(path.read_bytes() + older + b'{"half')
     append(path, Usage("next", 5, 1, 4, {"batches": 1.0}))
     found = by_stage(read(path))
-    assert found["main"] == Usage("main", 4, 4, 5, {"steps": 1.0}, {"head": 0.1}, 0.3)
+    assert found["main"] == Usage("main", 4, 4, 5, {"steps": 1.0})
     assert found["next"].memory_bytes == 4
     path.write_text("{}\n")
     with pytest.raises(DataError, match="spent.jsonl:1 is damaged"):

@@ -13,6 +13,7 @@ from bertc import passes, syntax
 from bertc.diagnostics import Diagnostic, Diagnostics, render
 from bertc.diagnostics.render import MOST_LINES
 from bertc.emit import emit
+from tests.fixes import apply_fixes
 
 FOLDER = Path(__file__).parent / "golden"
 BETWEEN = "\n=====\n"
@@ -63,7 +64,7 @@ def fixable(case: Case) -> bool:
     text = case.spec + "\n"
     found = find(case.spec)
     sources = {d.span.source for d in found if d.span}
-    return len(sources) == 1 and not find(syntax.apply_fixes(sources.pop(), found)) and bool(text)
+    return len(sources) == 1 and not find(apply_fixes(sources.pop(), found)) and bool(text)
 
 
 def test_four_in_five_have_a_help_that_removes_the_error() -> None:
@@ -104,7 +105,7 @@ KEPT = {
 def test_fixes_keep_what_else_is_written_and_lead_to_a_spec_that_checks(spec: str) -> None:
     found = find(spec)
     (source,) = {d.span.source for d in found if d.span}
-    mended = syntax.apply_fixes(source, found)
+    mended = apply_fixes(source, found)
     assert mended.strip() == KEPT[spec]
     assert find(mended) == []
 

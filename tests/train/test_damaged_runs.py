@@ -19,6 +19,7 @@ from bertc.train.state import Progress
 PLAN = Plan("cpu", "fp32", (8,), (False,), False, ("fp32: asked for",))
 LOCK = Lock(resolved="r", data="d", init="", threads=2, plan=PLAN, machine={}, versions={})
 LINE = {"kind": "eval", "step": 4, "stage": "main", "loss": 2.0, "losses": {"mlm": 2.0}}
+FILES = ["metrics.jsonl", "lock.json", "losses.png", "spec.bertc", "spent.jsonl", "digests.json"]
 SUMS = {"steps": 0, "loss": 0.0, "grad_norm": 0.0, "losses": {}, "counted": {}}
 PROGRESS = {"step": 4, "tokens": 9, "seconds": 0.5, "evaluated": 4, "metrics_bytes": 7}
 
@@ -111,8 +112,8 @@ def test_only_folders_named_as_checkpoints_are_steps(tmp_path: Path) -> None:
     assert checkpoint_folders(tmp_path / "none") == []
 
 
-@pytest.mark.parametrize("name", ["metrics.jsonl", "lock.json", "losses.png", "spec.bertc"])
-@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to(path.name)])
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to(os.devnull)])
 def test_what_is_no_plain_file_is_refused_before_training(
     tmp_path: Path, tiny, name: str, make
 ) -> None:
@@ -124,7 +125,7 @@ def test_what_is_no_plain_file_is_refused_before_training(
         admit(folder, tiny(), resume=True)
 
 
-@pytest.mark.parametrize("name", ["checkpoints", "tokenizer", "model"])
+@pytest.mark.parametrize("name", ["checkpoints", "tokenizer", "model", "sentences"])
 def test_what_is_no_folder_is_refused_before_training(tmp_path: Path, tiny, name: str) -> None:
     folder = RunFolder(tmp_path)
     folder.start(tiny(), "")

@@ -71,12 +71,13 @@ def swap(place: Path, part: str) -> None:
     ],
 )
 def test_a_part_of_another_run_is_noticed(
-    place: Path, program: Resolved, cache: Path, part: str, said: str
+    place: Path, program: Resolved, cache: Path, part: str, said: str, capsys
 ) -> None:
     swap(place, part)
     with pytest.raises(ResumeRefusedError, match=said) as caught:
-        train(program, RUN, resume=True, cache=cache, quiet=True)
+        train(program, RUN, resume=True, cache=cache)
     assert "restore" in caught.value.help
+    assert "resuming" not in capsys.readouterr().err
     for way in (
         lambda: load(RUN),
         lambda: evaluate_run(RUN, cache=cache, quiet=True),

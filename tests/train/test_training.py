@@ -427,15 +427,40 @@ def test_a_dry_run_trains_nothing_and_leaves_nothing(go, tiny, tmp_path):
     assert "nothing was trained" in report.summary()
 
 
-def test_a_dry_run_fails_where_the_run_would(go, tiny, tmp_path, monkeypatch):
+def test_a_dry_run_fails_where_the_run_would(go, tiny, tmp_path, monkeypatch, capsys, cache):
     from bertc.diagnostics import CannotWriteError
     from bertc.storage import durable
 
     go(tiny(), "taken")
-    assert "taken holds a run already" in go(tiny(), "taken", dry_run=True).summary()
+    for of_the_run in (tiny(), tiny(seed=9)):
+        capsys.readouterr()
+        report = train(of_the_run, tmp_path / "taken", cache=cache, dry_run=True)
+        assert "taken holds a run already" in report.summary()
+        assert not set(("resuming", "passed over")) & set(capsys.readouterr().err.split())
+    report = go(tiny(), "taken", resume=True, dry_run=True)
+    assert "--resume goes on from step 12" in report.summary()
+    assert "holds a run already" not in report.summary()
     monkeypatch.setattr(durable, "free_bytes", lambda path: 10)
     with pytest.raises(CannotWriteError, match="10 free"):
         go(tiny(), dry_run=True)
+
+
+@pytest.mark.parametrize("step", [2, 4, 12])
+def test_a_folder_that_is_removed_during_training_is_named(go, tiny, tmp_path, monkeypatch, step):
+    from bertc.diagnostics import CannotWriteError
+    from bertc.step.step import TrainStep
+
+    real = TrainStep.__call__
+
+    def removing(self, inputs, at, *others):
+        if at == step - 1:
+            shutil.rmtree(tmp_path / "run")
+        return real(self, inputs, at, *others)
+
+    monkeypatch.setattr(TrainStep, "__call__", removing)
+    with pytest.raises(CannotWriteError, match=r"run was removed while the run trained in it"):
+        go(tiny())
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("rule", [Adam(lr=1e-3), Muon(lr=1e-3)], ids=["adam", "muon"])

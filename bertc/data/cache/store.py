@@ -78,17 +78,6 @@ def holds(folder: Path) -> bool:
     return _intact(folder) is not None
 
 
-def verify_folder(folder: Path) -> Facts:
-    """The facts of a folder, after checking every byte of it.
-
-    Raises:
-        DataError: a file is missing or has changed.
-    """
-    if (facts := _intact(folder, limit_bytes=None)) is None:
-        raise DataError(f"{folder} is damaged", "delete it; it is made again when needed")
-    return facts
-
-
 def _seal(folder: Path, facts: Facts) -> None:
     """Write the manifest and sync everything to the disk."""
     durable.sync_all(folder)
@@ -102,7 +91,7 @@ def _seal(folder: Path, facts: Facts) -> None:
     durable.sync(folder)
 
 
-def _intact(folder: Path, limit_bytes: int | None = CHECKED_BYTES) -> Facts | None:
+def _intact(folder: Path) -> Facts | None:
     """The facts of a folder if its files match its manifest, else None."""
     if not is_file(folder / MANIFEST_FILE):  # most often it is not made yet
         return None
@@ -116,8 +105,7 @@ def _intact(folder: Path, limit_bytes: int | None = CHECKED_BYTES) -> Facts | No
             path = folder / name
             if size_bytes(path) != size:
                 return None
-            small = limit_bytes is None or size <= limit_bytes
-            if small and durable.digest(path) != expected:
+            if size <= CHECKED_BYTES and durable.digest(path) != expected:
                 return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, MissingInputError, DataError):
         return None
