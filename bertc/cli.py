@@ -21,12 +21,8 @@ def main() -> None:
         atexit.register(gc.freeze)
         # Looking for plugins reads the metadata of every package that is installed.
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-        from bertc.planning.cores import cpu_times, share_cores
-
-        began = cpu_times()
         from bertc.commands import app_for
 
-        share_cores(began)
         _refuse_bytes(sys.argv[1:])
         code = app_for(sys.argv[1:])(
             standalone_mode=False

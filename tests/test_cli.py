@@ -4,7 +4,6 @@ import contextlib
 import errno
 import io
 import json
-import os
 import re
 import signal
 import subprocess
@@ -27,7 +26,6 @@ from bertc.diagnostics import (
     UsageError,
 )
 from bertc.failures import exit_code
-from bertc.planning import cores
 from bertc.resources import shipped_specs
 
 
@@ -412,36 +410,3 @@ def test_importing_the_package_loads_nothing_yet_and_functions_keep_their_names(
 )
 def test_what_the_machine_refuses_is_no_mistake_of_ours(error: Exception, code: int) -> None:
     assert exit_code(error, color=False) == code
-
-
-@pytest.fixture
-def waiting(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Nothing in the environment says how threads wait, and others are busy."""
-    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
-    monkeypatch.setattr(cores, "taken_by_others", lambda since: 1.0)
-    return monkeypatch
-
-
-@pytest.mark.parametrize("said", [{"OMP_WAIT_POLICY": "active"}, {"GOMP_SPINCOUNT": "7"}])
-def test_threads_wait_as_the_environment_says(said: dict[str, str], waiting) -> None:
-    for name, value in said.items():
-        waiting.setenv(name, value)
-    cores.share_cores(None)
-    assert {name: os.environ[name] for name in said} == said
-    assert {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys() == said.keys()
-
-
-def test_threads_sleep_soon_where_others_are_busy(waiting) -> None:
-    cores.share_cores(None)
-    assert os.environ["GOMP_SPINCOUNT"] == cores.SPINS
-    with cores.default_waiting():
-        assert "GOMP_SPINCOUNT" not in os.environ
-    assert os.environ["GOMP_SPINCOUNT"] == cores.SPINS
-
-
-def test_threads_spin_where_nobody_else_is(waiting) -> None:
-    waiting.setattr(cores, "taken_by_others", lambda since: 0.1)
-    cores.share_cores(None)
-    assert "GOMP_SPINCOUNT" not in os.environ

@@ -24,7 +24,6 @@ from bertc.ir.program.network import Network
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.objectives import MicroBatch, Predictions, corrupt, mask_key
-from bertc.planning.cores import default_waiting
 from bertc.planning.plan import Plan
 from bertc.step.feed import split, to_inputs
 from bertc.step.synthetic import RandomText, Unlearned, unlearned_vocab
@@ -50,7 +49,7 @@ def transformers(resolved: Resolved, plan: Plan, compiled: bool) -> tuple[Conten
             yield _step(resolved, plan, model, precision, compile)
 
         title = f"transformers {precision}" + ", compiled" * compile
-        return Contender(title, precision, compile, open, nullcontext, default_waiting)
+        return Contender(title, precision, compile, open, nullcontext)
 
     forms: list[tuple[Precision, bool]] = [("fp32", False)]
     if plan.precision == "bf16":

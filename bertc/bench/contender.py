@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -37,7 +37,7 @@ Step = Callable[[], float]
 class Contender:
     """A training step to be timed.
 
-    ``open`` allocates it, ``turn`` surrounds the timed steps, ``begin`` the start of its process.
+    ``open`` allocates it, ``turn`` surrounds the timed steps.
     """
 
     name: str
@@ -45,7 +45,6 @@ class Contender:
     compiled: bool
     open: Callable[[], AbstractContextManager[Step]]
     turn: Callable[[], AbstractContextManager[None]]
-    begin: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 def bertc(resolved: Resolved, plan: Plan, name: str) -> Contender:

@@ -18,7 +18,6 @@ from bertc.diagnostics import MachineError
 from bertc.host.graphs import Graphs, graphs_so_far
 from bertc.host.peak import begin_peak, peak_beyond
 from bertc.host.speed import finish
-from bertc.planning.cores import cpu_times, taken_by_others
 
 WARM_STEPS = 2
 """Untimed steps after the first one, which compiles."""
@@ -34,8 +33,7 @@ Contenders = Callable[[], Sequence[Contender]]
 class Timing:
     """The times of one contender.
 
-    Each round has an entry in ``seconds`` of a step, ``wait_seconds`` of them for data, and in
-    ``cores_taken`` by other processes.
+    Each round has an entry in ``seconds`` of a step, and in ``wait_seconds`` of them for data.
     """
 
     contender: Contender
@@ -45,7 +43,6 @@ class Timing:
     peak_bytes: int | None = None
     seconds: list[float] = field(default_factory=list)
     wait_seconds: list[float] = field(default_factory=list)
-    cores_taken: list[float] = field(default_factory=list)
 
     @property
     def median(self) -> float:
@@ -104,8 +101,7 @@ class _Running:
         context = multiprocessing.get_context("spawn")
         self._pipe, child_end = context.Pipe()
         process = context.Process(target=_serve, args=(child_end, make, index, device), daemon=True)
-        with contender.begin():
-            process.start()
+        process.start()
         child_end.close()
         stack.callback(process.join)
         stack.callback(self._pipe.close)
@@ -115,10 +111,9 @@ class _Running:
     def turn(self) -> None:
         """Time one turn."""
         self._pipe.send("turn")
-        seconds, waited, recompiles, taken = self._answer(self.timing.contender)
+        seconds, waited, recompiles = self._answer(self.timing.contender)
         self.timing.seconds.append(seconds)
         self.timing.wait_seconds.append(waited)
-        self.timing.cores_taken.append(taken)
         self.timing.recompiles += recompiles
 
     def _answer(self, contender: Contender) -> Any:
@@ -149,10 +144,10 @@ def _serve(pipe: Connection, make: Contenders, index: int, device: torch.device)
             pipe.send((first, compiled, peak_beyond(device, before)))
             while True:
                 pipe.recv()
-                graphs, began = graphs_so_far(), cpu_times()
+                graphs = graphs_so_far()
                 seconds, waited = _timed(step, steps, device)
                 recompiles = graphs_so_far().since(graphs).compiled
-                pipe.send((seconds, waited, recompiles, taken_by_others(began)))
+                pipe.send((seconds, waited, recompiles))
     except EOFError:
         pass  # no more turns
     except Exception as error:

@@ -2,7 +2,6 @@
 
 import json
 import platform
-import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -19,7 +18,6 @@ from bertc.estimate.machines.accelerators import accelerator_called
 from bertc.estimate.units import bytes_text, duration_text
 from bertc.host.speed import device_here
 from bertc.ir.program.resolved import Resolved
-from bertc.planning.cores import taken_note
 from bertc.planning.plan import Machine, Plan
 from bertc.storage import durable
 
@@ -129,7 +127,6 @@ class BenchReport:
             beside_table("a step of bertc", self.where),
             "",
             *self._about_memory(),
-            *filter(None, (taken_note(statistics.median(ours.cores_taken)),)),
             f"data: bertc waits {ours.wait_share:.1%} of a step for its batch; the others have "
             "theirs on the device, masked, before the clock starts",
             *(
@@ -198,7 +195,6 @@ class BenchReport:
             "first_step_seconds": timing.first_seconds,
             "peak_bytes": timing.peak_bytes,
             "data_wait_share": timing.wait_share,
-            "cores_taken_by_others": statistics.median(timing.cores_taken),
             "graphs": timing.graphs.compiled,
             "graph_breaks": timing.graphs.breaks,
             "recompiles": timing.recompiles,

@@ -1,14 +1,10 @@
 """Commands on the machine that bertc runs on."""
 
-import time
 from typing import Annotated
 
 import typer
 
 from bertc.commands.options import app, say
-
-SEEN_SECONDS = 0.5
-"""Seconds in which it is seen whether other processes are busy."""
 
 
 @app.command()
@@ -24,17 +20,12 @@ def calibrate(
     from bertc.bench.calibrate import Sizes, calibrated
     from bertc.estimate.machines.calibration import calibration_path
     from bertc.estimate.units import bytes_text, flops_text
-    from bertc.planning.cores import available_cores, cpu_times, refuse_busy
+    from bertc.planning.cores import available_cores
     from bertc.storage.durable import make_folder, replace
 
     counts = sorted(set(threads or (1, available_cores())))
-    began = cpu_times()
-    time.sleep(SEEN_SECONDS)
-    refuse_busy(began, max(counts))
     say("measuring; other work on this machine makes the figures worse ...", err=True)
-    began = cpu_times()
     calibration = calibrated(tuple(counts), Sizes())
-    refuse_busy(began, max(counts))
     path = calibration_path()
     make_folder(path.parent)
     replace(path, calibration.as_json().encode(), elsewhere="set BERTC_CACHE to another folder")
