@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bertc.diagnostics import DataError, Diagnostics
-from bertc.interop.folders import RESOLVED, checkpoint_at, read_reached
+from bertc.interop.folders import RESOLVED, checkpoint_at, read_resolved
 from bertc.ir.changing.growth import FromEmbeddings, FromLayers, FromOther, FromRun, FromVectors
 from bertc.ir.learning.custom_task import Embed
 from bertc.ir.network.bag import Bag
@@ -104,7 +104,7 @@ def _going_on(init: FromRun) -> FromRun:
     if not is_taken(folder / RESOLVED) or (found := checkpoint_at(folder, init.step)) is None:
         return init  # told of where its weights are read
     step, checkpoint = found
-    stage = read_reached(folder, checkpoint).trained_at(step)
+    stage = read_resolved(folder / RESOLVED).trained_at(step)
     rows = (stage.first_batch + step - stage.first_step) * stage.batch
     updates = step - stage.counted_from
     return init.model_copy(update={"step": step, "updates": updates, "rows": rows})

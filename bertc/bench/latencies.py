@@ -14,7 +14,7 @@ from bertc.interop.folders import (
     RESOLVED,
     checkpoint_folders,
     read_network,
-    read_reached,
+    read_resolved,
     refuse_several,
 )
 from bertc.ir.program.network import MAIN
@@ -48,7 +48,7 @@ def of_folder(folder: Path) -> Subject:
     checkpoints = checkpoint_folders(folder / "checkpoints")
     if checkpoints and not is_taken(folder / PRUNED):
         step, checkpoint = checkpoints[0]
-        resolved = read_reached(folder, checkpoint)
+        resolved = read_resolved(folder / RESOLVED)
         resolved = resolved.as_in(resolved.trained_at(step))  # as deep as its weights
     return Subject(str(folder), resolved, folder, {})
 

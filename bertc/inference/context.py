@@ -166,7 +166,7 @@ def _read(run: Path, contexts: Contexts, data: str, cache: Path | None, display:
     folder = RunFolder(run)
     resolved, done = folder.read_resolved(), progress_of(folder)
     manner = Manner(sliding=contexts.step, data=data)
-    with open_run(folder, resolved.held(done.held), done.step, manner, cache, display) as at:
+    with open_run(folder, resolved, done.step, manner, cache, display) as at:
         assert isinstance(at.data, RunningData), "a window slides over a stream"
         ids, room = np.concatenate(at.data.heldout_texts).astype(np.int64), at.stage.encoder.room
         if len(ids) <= contexts.longest:

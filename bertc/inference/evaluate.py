@@ -71,7 +71,6 @@ def evaluate_run(
     manner = manner or Manner()
     folder = RunFolder(run)
     resolved, done = folder.read_resolved(), progress_of(folder)
-    resolved = resolved.held(done.held)
     with closing(choose(quiet)) as display:
         if task or part or (manner.examples and resolved.trained_at(done.step).tasks):
             manner.refuse_for_tasks()

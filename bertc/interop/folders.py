@@ -6,7 +6,6 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from bertc.diagnostics import DataError, MissingInputError, listed, several
-from bertc.ir.changing.pruning import Layers
 from bertc.ir.program.resolved import Resolved
 from bertc.storage.json_file import read_json
 from bertc.storage.paths import is_file, is_folder, is_taken
@@ -48,25 +47,6 @@ def read_network(folder: Path) -> Resolved:
         MissingInputError, DataError: as ``read_resolved``.
     """
     return read_resolved(folder / (PRUNED if is_taken(folder / PRUNED) else RESOLVED))
-
-
-def read_reached(run: Path, checkpoint: Path) -> Resolved:
-    """The program of a run as it goes on from a checkpoint: with a network that a floor holds.
-
-    Raises:
-        MissingInputError, DataError: as ``read_resolved``.
-    """
-    resolved = read_resolved(run / RESOLVED)
-    if not any(isinstance(s.prune, Layers) and s.prune.floor for s in resolved.stages):
-        return resolved
-    progress = read_json(checkpoint / PROGRESS, MAX_JSON_BYTES)
-    held = progress.get("held") if isinstance(progress, dict) else None
-    if not isinstance(held, int):
-        raise DataError(
-            f"{checkpoint / PROGRESS} is damaged: held is missing",
-            help="restore a copy of the checkpoint, or remove it to go on from an older one",
-        )
-    return resolved.held(held)
 
 
 def checkpoint_name(step: int) -> str:

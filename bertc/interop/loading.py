@@ -16,7 +16,7 @@ from bertc.interop.folders import (
     checkpoint_name,
     checkpoint_of,
     read_network,
-    read_reached,
+    read_resolved,
     refuse_several,
 )
 from bertc.interop.importing import import_model
@@ -67,7 +67,7 @@ def read_checkpoint(
     number, checkpoint = checkpoint_of(folder, step)
     if not _is_sound(checkpoint):
         raise DataError(f"the weights of {checkpoint} are damaged", help="name another step")
-    resolved = read_reached(folder, checkpoint)
+    resolved = read_resolved(folder / RESOLVED)
     resolved = resolved.as_in(resolved.trained_at(number))
     weights = checkpoint / (WEIGHTS if raw else _evaluated(checkpoint))
     return resolved, _read_own(weights, resolved), checkpoint
@@ -92,7 +92,7 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
     refuse_strangers(folder)
     if newest := _newest_checkpoint(folder / "checkpoints"):
         step, checkpoint = newest
-        resolved = read_reached(folder, checkpoint)
+        resolved = read_resolved(folder / RESOLVED)
         resolved = resolved.as_in(resolved.trained_at(step))
         tensors = _read_own(checkpoint / _evaluated(checkpoint), resolved)
         return (

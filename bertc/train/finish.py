@@ -52,8 +52,6 @@ def _write(session: Session, tensors: dict[str, Tensor]) -> tuple[str, ...]:
     for leftover in folder.path.glob(f".{folder.model.name}.*"):  # of an export that was killed
         shutil.rmtree(leftover, ignore_errors=True)
     removal: tuple[str, ...] = ()
-    if session.progress.held:
-        folder.write_pruned(resolved)
     if resolved.prunes:
         whole = sum(tensor.numel() for tensor in tensors.values())
         resolved, tensors = without_removed(resolved, tensors)

@@ -28,7 +28,6 @@ from bertc.optim.optimizers import zero_moments
 from bertc.planning.schedules import rate
 from bertc.runs.folder import RunFolder, admit
 from bertc.runs.metrics import Sums
-from bertc.runs.results import mean_score
 from bertc.step.feed import Batch, Feed
 from bertc.step.step import StepResult
 from bertc.step.task_feed import TaskFeed
@@ -42,7 +41,7 @@ from bertc.train.opening import open_session
 from bertc.train.patience import update_patience
 from bertc.train.phase import Phase, open_phase, update_rule
 from bertc.train.profiled import profiled
-from bertc.train.pruning import hold, prune
+from bertc.train.pruning import prune
 from bertc.train.rehearsal import rehearsed, try_to_write
 from bertc.train.report import Report
 from bertc.train.session import Session
@@ -191,10 +190,8 @@ def _pause(
             started = time.perf_counter()
             evaluation = clock.timed("evaluations", _evaluate, session, phase)
             clock.evaluation_seconds = time.perf_counter() - started
-            score = mean_score(phase.stage, evaluation.scores) if evaluation.scores else None
             if phase.stage.patience:
-                score = update_patience(session, phase.stage, evaluation)
-            hold(session, phase.stage, session.ranks.share(score))
+                update_patience(session, phase.stage, evaluation)
         session.ranks.stop.check()
     before_the_end = evaluated < progress.evaluated < session.resolved.steps
     if before_the_end and not session.ranks.share(goes_on()):

@@ -46,7 +46,6 @@ def open_session(
     device = torch.device(plan.device)
     restored = restore(checkpoint, resolved) if checkpoint else None
     progress = Progress.of(ranks.share(asdict(restored.progress if restored else Progress())))
-    resolved = resolved.held(progress.held)
     stage = resolved.trained_at(progress.step)
     state = restored or begin(resolved, stage, outside.source if outside else None)
     model = state.model

@@ -24,11 +24,10 @@ def require_dev_part(stage: Stage, data: TaskData) -> None:
         )
 
 
-def update_patience(session: Session, stage: Stage, evaluation: Evaluation) -> float:
+def update_patience(session: Session, stage: Stage, evaluation: Evaluation) -> None:
     """Keep the weights of the best evaluation, and end the stage with them after enough others.
 
-    Steps that are skipped count as made: the next stage begins at its usual step. Returns the best
-    score.
+    Steps that are skipped count as made: the next stage begins at its usual step.
     """
     progress, end = session.progress, stage.first_step + stage.steps
     score = session.ranks.share(mean_score(stage, evaluation.scores))
@@ -40,7 +39,6 @@ def update_patience(session: Session, stage: Stage, evaluation: Evaluation) -> f
     best = progress.best
     if progress.step == end or best.waited == stage.patience:
         _end(session, stage, best, end)
-    return best.score
 
 
 def _end(session: Session, stage: Stage, best: Best, end: int) -> None:

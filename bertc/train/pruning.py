@@ -14,9 +14,8 @@ from bertc.diagnostics import DataError
 from bertc.distributed.engines import local_shard
 from bertc.interop.pruned import entries_of, norms, removed_units
 from bertc.ir.address import key
-from bertc.ir.changing.pruning import Layers, Removal, Units, units
+from bertc.ir.changing.pruning import Units, units
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.program.stage import Stage
 from bertc.runs.results import mean_score
 from bertc.step.gates import gate_gradients
 from bertc.storage import durable
@@ -65,37 +64,6 @@ def _round(session: Session, phase: Phase, kind: Units, encoder: Encoder, share:
     )
 
 
-def hold(session: Session, stage: Stage, score: float | None) -> None:
-    """At the end of a stage whose score is below the floor of the next, let its network stay.
-
-    Raises:
-        DataError: if nothing has been removed yet.
-    """
-    step = session.progress.step
-    if step < stage.first_step + stage.steps or score is None:
-        return
-    following = session.resolved.stage_at(step)
-    kind = following.prune
-    if following is stage or not isinstance(kind, Layers) or score >= kind.floor:
-        return
-    if not isinstance(stage.prune, Layers):
-        _refuse_floor(session, following, kind, score)
-    session.progress.held, session.resolved = step, session.resolved.held(step)
-    session.display.note(
-        f"step {step:,}: the score {score:.4f} is below {kind.floor:g}, so no more "
-        f"{kind.kind} are removed"
-    )
-
-
-def _refuse_floor(session: Session, stage: Stage, kind: Removal, score: float) -> None:
-    with session.ranks.raise_on_all():
-        raise DataError(
-            f"stage {stage.name} has floor = {kind.floor:g}, but the score is {score:.4f} before "
-            f"any of the {kind.kind} is removed",
-            help="a lower floor, or a stage of training before this one",
-        )
-
-
 def _total(by_layer: ByLayer) -> int:
     return sum(map(len, by_layer.values()))
 
@@ -121,7 +89,12 @@ def _is_above_floor(session: Session, phase: Phase, kind: Units, gone: ByLayer) 
     if score >= kind.floor:
         return True
     if not _total(gone):
-        _refuse_floor(session, phase.stage, kind, score)
+        with session.ranks.raise_on_all():
+            raise DataError(
+                f"stage {phase.stage.name} has floor = {kind.floor:g}, but the score is "
+                f"{score:.4f} before any of the {kind.kind} is removed",
+                help="a lower floor, or a stage of training before this one",
+            )
     session.display.note(
         f"step {session.progress.step:,}: the score {score:.4f} is below {kind.floor:g}, so no "
         f"more {kind.kind} are removed now"

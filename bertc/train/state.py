@@ -46,8 +46,7 @@ class Progress:
 
     ``evaluated`` is the last step with an evaluation, ``sums`` what the next line of metrics
     averages, ``metrics_bytes`` the length of the metrics file. ``best`` is set in a stage with
-    patience, from its first evaluation to its end. From step ``held`` on no layers are
-    removed, as the score was below a floor; 0: they are.
+    patience, from its first evaluation to its end.
     """
 
     __pydantic_config__ = FINITE
@@ -59,7 +58,6 @@ class Progress:
     metrics_bytes: Count = 0
     sums: Sums = field(default_factory=Sums)
     best: Best | None = None
-    held: Count = 0
 
     @staticmethod
     def of(content: Any, place: str = "progress") -> "Progress":
@@ -128,7 +126,6 @@ def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
     """
     folder = checkpoint.folder
     progress = Progress.of(checkpoint.progress, str(folder / PROGRESS))
-    resolved = resolved.held(progress.held)
     trained = resolved.trained_at(checkpoint.step)
     resolved = resolved.as_in(trained)
     table = model_weights(resolved)

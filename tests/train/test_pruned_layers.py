@@ -9,24 +9,19 @@ import pytest
 import torch
 
 import bertc
-from bertc.api import points
-from bertc.bench.latencies import of_folder
-from bertc.diagnostics import DataError, SpecError, StoppedError, UsageError
+from bertc.diagnostics import SpecError, StoppedError, UsageError
 from bertc.estimate import estimate
 from bertc.evaluation.without import LeftOut, layers_named, leaving_out
 from bertc.external import network_of
 from bertc.inference.evaluate import evaluate_run
 from bertc.inference.worth import worth_of_layers
-from bertc.interop.folders import read_network
 from bertc.interop.loading import load, read_model
 from bertc.ir.changing.growth import FromRun
 from bertc.ir.changing.pruning import Heads, Layers
-from bertc.ir.learning.objective import Term
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.sharing import ShareAttention, ShareGroups
 from bertc.ir.program.model import model_weights
 from bertc.nn import build
-from bertc.train import loop
 from bertc.train.beginning.init_from import source_of
 from bertc.train.loop import train
 from tests.train.test_training import stop_after
@@ -94,45 +89,6 @@ def test_a_run_that_loses_layers_resumes_to_the_same_bits(
     same_run(tmp_path / "one", tmp_path / "two")
 
 
-def test_no_more_goes_below_a_floor(
-    shortened: Any, barn: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    same_run: Any, cache: Path,
-) -> None:  # fmt: skip
-    kind = Layers(which=0.5, every=0.25, floor=0.5)
-    resolved = shortened(kind, save_every=20, objective=(Term(objective=barn),))
-
-    def scores(resolved: Any, name: str, **options: Any) -> Path:
-        told = {"whole": 0.9}  # 0.1 at the end of the first round
-        monkeypatch.setattr(loop, "mean_score", lambda stage, _: told.get(stage.name, 0.1))
-        train(resolved, tmp_path / name, cache=cache, quiet=True, **options)
-        return tmp_path / name
-
-    one = scores(resolved, "one")
-    program, _ = read_model(one)
-    assert program.encoder.depth == 3
-    assert read_network(one).encoder == program.encoder == of_folder(one).resolved.encoder
-    with pytest.raises(StoppedError):
-        stop_after(monkeypatch, 8, lambda: scores(resolved, "two"))
-    same_run(one, scores(resolved, "two", resume=True))
-    assert evaluate_run(one, cache=cache, quiet=True).evaluation is not None
-    monkeypatch.setattr(loop, "mean_score", lambda stage, _: 0.1)
-    with pytest.raises(DataError, match="has floor = 0.5, but the score is 0.1000 before any"):
-        train(resolved, tmp_path / "none", cache=cache, quiet=True)
-
-
-@pytest.mark.usefixtures("in_the_farm")
-def test_terms_after_a_held_floor_compare_the_layers_that_stay() -> None:
-    terms = "kd(hidden, layers=last, project=shared) + kd(cls, layers=[1, 2])"
-    blocks = 'stage "a" { } stage "b" { prune=layers(50%, every=25%, floor=0.5) } '
-    blocks += f'stage "c" {{ objective=glue(rte, "RTE") + {terms} }}'
-    told = 'layers=4 vocab=wordpiece(30522) teacher=spec("bert-tiny") steps=4 seq=32 batch=4'
-    (program,) = points(f'{told} objective=glue(rte, "RTE") {blocks}')
-    *_, second, last = program.stages
-    kept = program.held(second.first_step).stages[-1]
-    pairs = [[each.objective.matched for each in stage.objective[1:]] for stage in (last, kept)]
-    assert pairs == [[((2, 2),), ((1, 1), (2, 2))], [((3, 2),), ((1, 1), (2, 2))]]
-
-
 def test_a_first_stage_removes_layers_of_init(
     shortened: Any, tiny: Any, tmp_path: Path, cache: Path
 ) -> None:
@@ -192,7 +148,6 @@ def test_rounds_are_of_one_schedule_and_read_on() -> None:
         ("prune=layers(1%)", "0.01 of 6 layers is none"),
         ("prune=layers(99%)", "no layer would be left"),
         ("prune=layers(50%, every=20%) steps=2", "removes in 3 rounds, but the stage has 2 steps"),
-        ("prune=layers(50%, floor=0.5)", "floor = 0.5 is a score of a task"),
         ("prune=layers(80%, by=alternate)", "every other one of 6 layers are 3, not 5"),
     ],
 )

@@ -90,8 +90,7 @@ class Layers(Node):
     the highest, the lowest, or every other one from below the highest down.
 
     ``every``: so large a share of all at a time, in this order, in rounds with equally many steps
-    of training after each, every one a stage; 0: all at once. If the task's score on its dev part
-    is below ``floor`` at the end of the stage or round before, no more goes.
+    of training after each, every one a stage; 0: all at once.
     """
 
     kind: Literal["layers"] = "layers"
@@ -102,7 +101,6 @@ class Layers(Node):
     by: Literal["top", "bottom", "alternate"] = "top"
     depth: Annotated[int, Field(ge=0, le=1000)] = 0
     every: Annotated[Probability, Field(exclude_if=(0.0).__eq__)] = 0.0
-    floor: Annotated[Probability, Field(exclude_if=(0.0).__eq__)] = 0.0
     positional = ("which",)
     looked_up = ("depth",)
 
@@ -145,7 +143,7 @@ class Layers(Node):
         for first in range(0, len(self.removed), size):
             gone = self.removed[first : first + size]
             which = tuple(sorted(left.index(layer) for layer in gone))
-            rounds.append(Layers(which=which, depth=len(left), floor=self.floor))
+            rounds.append(Layers(which=which, depth=len(left)))
             left = [layer for layer in left if layer not in gone]
         return tuple(rounds)
 

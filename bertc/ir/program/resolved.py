@@ -7,13 +7,12 @@ from pydantic import Field
 
 from bertc.diagnostics import html_table
 from bertc.ir.base import Node
-from bertc.ir.changing.pruning import NOTHING, Layers, Units
+from bertc.ir.changing.pruning import Units
 from bertc.ir.learning.objective import Term
 from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
 from bertc.ir.program.run import Run
 from bertc.ir.program.stage import AnyStage, Stage
-from bertc.ir.terms.kd import OfLayers
 from bertc.ir.vocabulary import Vocabulary
 
 
@@ -80,29 +79,6 @@ class Resolved(Node):
         stages = (stage.model_copy(update={**networks, "grow": None}) for stage in self.stages)
         return self.model_copy(update={"stages": tuple(stages)})
 
-    def held(self, step: int) -> "Resolved":
-        """The program if no layers are removed from this step on; 0: as it is.
-
-        Rounds of removal go on as the stage before them; optimisers that began anew then do not.
-        Terms of stages after them compare the layers of the network that stays.
-        """
-        if not step:
-            return self
-        before = self.trained_at(step)
-        networks = {"encoder": before.encoder, "generator": before.generator}
-        stages, counted_from = list[AnyStage](), before.counted_from
-        for stage in self.stages:
-            if stage.first_step >= step:
-                update: dict[str, object] = dict(networks)
-                if isinstance(stage.prune, Layers):
-                    update |= {"grow": None, "prune": NOTHING, "objective": before.objective}
-                else:
-                    update["objective"] = _of_depth(stage, before.layers)
-                    counted_from = counted_from if stage.grow is None else stage.counted_from
-                stage = stage.model_copy(update={**update, "counted_from": counted_from})
-            stages.append(stage)
-        return self.model_copy(update={"stages": tuple(stages)})
-
     def fingerprint(self) -> str:
         """sha256 of everything that affects the computation; names and origins do not."""
         text = json.dumps(self.model_dump(mode="json", exclude={"name", "origins"}), sort_keys=True)
@@ -124,14 +100,3 @@ class Resolved(Node):
             for stage in self.stages
         ]
         return html_table(f"{self.name}: {count:,} parameters", head, rows)
-
-
-def _of_depth(stage: Stage, depth: int) -> tuple[Term, ...]:
-    """The objective of a stage whose network has another depth than it was made for."""
-    shape = stage.teacher[0].shape
-    return tuple(
-        term.model_copy(update={"objective": term.objective.of_depth(depth, shape.body.depth)})
-        if shape and isinstance(term.objective, OfLayers)
-        else term
-        for term in stage.objective
-    )

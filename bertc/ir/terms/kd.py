@@ -61,11 +61,6 @@ class OfLayers(Distilled):
         instead = ", ".join(str(there or 1) for here, there in pairs if here)
         return Unfit("layer 0 are the embeddings, which have no attention", f"[{instead}]")
 
-    def of_depth(self, depth: int, teacher: int) -> Self:
-        """The same in a network of another depth; as it is if its map does not fit that."""
-        pairs = self.pairs_between(depth, teacher)
-        return self if isinstance(pairs, Unfit) else self.model_copy(update={"matched": pairs})
-
     def layers_of(self, *, learned: bool) -> tuple[int, ...]:
         """Compared layers of its own network, or of a frozen one, in order."""
         return tuple(sorted({pair[0 if learned else 1] for pair in self.matched}))

@@ -1,6 +1,6 @@
 """Distillation of states: of layers, of embeddings, of the first token (``kd``)."""
 
-from typing import Literal, Self
+from typing import Literal
 
 from bertc.ir import operation as op
 from bertc.ir.network.body import Body
@@ -31,12 +31,6 @@ class KdStates(OfLayers):
     def layer_map(self) -> LayerMap:
         """The compared layers."""
         return (0,)
-
-    def of_depth(self, depth: int, teacher: int) -> Self:
-        """The same in a network of another depth, unless it lacks maps for more pairs of layers."""
-        found = super().of_depth(depth, teacher)
-        lacks = self.project == "each" and len(found.matched) > self.maps
-        return self if lacks else found
 
     @property
     def head_node(self) -> Projections:

@@ -26,10 +26,10 @@ def pruning(program: Complete, diagnostics: Diagnostics) -> None:
             _are_there(program, diagnostics)
         if not isinstance(kind, NoPruning) and not stage.since:
             _rounds_fit(stage, kind, diagnostics)
-            _has_scores(stage, kind, diagnostics)
         if isinstance(kind, Layers):
             _layers_go(stage, kind, diagnostics)
         elif isinstance(kind, Heads | Neurons):
+            _has_scores(stage, kind, diagnostics)
             _something_stays(stage, kind, diagnostics)
             _ends_with_the_last_weights(stage, diagnostics)
             _biases_are_of_layers(stage, kind, diagnostics)
@@ -120,7 +120,7 @@ def _ends_with_the_last_weights(stage: StageSettings, diagnostics: Diagnostics) 
         )
 
 
-def _has_scores(stage: StageSettings, kind: Removal, diagnostics: Diagnostics) -> None:
+def _has_scores(stage: StageSettings, kind: Units, diagnostics: Diagnostics) -> None:
     if kind.floor and not has_tasks(stage.objective):
         diagnostics.error(
             "E293",
