@@ -18,7 +18,7 @@ from bertc.interop.keys import by_key, keys, part_of, parts_of
 from bertc.interop.networks import GENERATOR, alone, joined, parted
 from bertc.interop.program import to_program
 from bertc.interop.sentences import sentences_task, vectors_of
-from bertc.interop.task_config import LeftHead, TaskOfFolder, read_task, tasks_beside
+from bertc.interop.task_config import LeftHead, TaskOfFolder, named_classes, read_task, tasks_beside
 from bertc.interop.tensors import (
     FLOATS,
     Entry,
@@ -36,6 +36,7 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.passes import resolve
+from bertc.storage.json_file import shown_name
 from bertc.storage.paths import is_file, is_folder
 
 JUDGE_WEIGHT = 50.0  # configure_pretraining.py disc_weight
@@ -153,8 +154,8 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
         *_notes_on_dtypes(main),
         *_notes_on_tasks(head, others),
         *((sentences.note,) if sentences and not tuned else ()),
-        *_note_on_left(main, left),
-        *_notes_on_heads(fresh),
+        *_note_on_left(main, left, family, named_classes(folder / "config.json")),
+        *_notes_on_heads(fresh, parts, family, named_classes(folder / "config.json")),
     )
     return Imported(config, program, resolved, {n: tensors[n] for n in table}, notes)
 
@@ -217,8 +218,20 @@ def _check_copies(file: Stored, copies: Mapping[str, str], tensors: Mapping[str,
             )
 
 
-def _notes_on_heads(fresh: frozenset[str]) -> list[str]:
-    return [f"the folder has no {part} head: it is initialised, untrained" for part in fresh]
+def _notes_on_heads(
+    fresh: frozenset[str], parts: frozenset[str], family: Family[Any], classes: list[str]
+) -> list[str]:
+    """Remarks on heads without weights; of an encoder alone those that its class has."""
+    named = {
+        part: each.name for each in family.classes if each.name in classes for part in each.parts
+    }
+    lacking = fresh if parts - {"pooler"} else fresh & named.keys()
+    return [
+        f"the weights have no {part} head"
+        + (f", which {named[part]} has" if part in named else "")
+        + ": it is initialised, untrained"
+        for part in sorted(lacking)
+    ]
 
 
 def _notes_on_tasks(head: TaskOfFolder | LeftHead | None, others: tuple[AnyTask, ...]) -> list[str]:
@@ -230,9 +243,16 @@ def _notes_on_tasks(head: TaskOfFolder | LeftHead | None, others: tuple[AnyTask,
     return [*held, *kept]
 
 
-def _note_on_left(file: Stored, left: list[str]) -> list[str]:
+def _note_on_left(
+    file: Stored, left: list[str], family: Family[Any], classes: list[str]
+) -> list[str]:
+    if not left:
+        return []
+    known = {each.name for each in (*family.classes, *family.tasks.classes)}
+    others = [shown_name(name) for name in classes if name not in known]
+    whose = f"; no task of bertc has a head as {others[0]} has" if others else ""
     named = named_few(sorted(file.stored[key] for key in left))
-    return [f"weights that the network does not read, left: {named}"] if left else []
+    return [f"weights that the network does not read, left: {named}{whose}"]
 
 
 def _notes_on_dtypes(file: Stored) -> tuple[str, ...]:

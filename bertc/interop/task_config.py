@@ -77,15 +77,14 @@ class TaskOfFolder:
 
 @dataclass(frozen=True)
 class LeftHead:
-    """A head that answers what no task of bertc asks: only the encoder below it is read."""
+    """A head that answers what no task of bertc asks, or is not there: the encoder is imported."""
 
-    name: str
-    why: str
+    note: str
 
-    @property
-    def note(self) -> str:
-        """A remark on the head, and why it is left."""
-        return f"the head of {self.name} is left: no task of bertc fits {self.why}"
+    @classmethod
+    def of(cls, name: str, why: str) -> "LeftHead":
+        """The head of a class that no task fits."""
+        return cls(f"the head of {name} is left: no task of bertc fits {why}")
 
 
 class _NoTask(ValueError):
@@ -99,18 +98,19 @@ def _called(task: AnyTask) -> str:
 def read_task(
     path: Path, family: Family[Any], config: HfConfig, modules: Collection[str]
 ) -> TaskOfFolder | LeftHead | None:
-    """The task of the class that ``config.json`` names, if the file has that class's head.
+    """The task of the class that ``config.json`` names.
 
     Raises:
         DataError: if a setting of the head is broken.
     """
-    given = read_json(path, MAX_BYTES)
-    names = given.get("architectures")
-    names = names if isinstance(names, list) else []
-    heads = family.tasks
-    known = (c for c in heads.classes if c.name in names and c.head in modules)
-    if (found := next(known, None)) is None:
+    given, heads = read_json(path, MAX_BYTES), family.tasks
+    if (found := next((c for c in heads.classes if c.name in named_classes(path)), None)) is None:
         return None
+    if found.head not in modules:
+        return LeftHead(
+            f"config.json names {found.name}, and the weights have no {found.head}: the encoder is "
+            "imported, without a task"
+        )
     try:
         told = _HfTask.model_validate(given)
     except ValidationError as error:
@@ -121,7 +121,7 @@ def read_task(
         ) from None
     reads = "" if found.own_pooler else family.names.get("encoder.pooler", "")
     if found.pooler == "read" and reads and not any(name.endswith(reads) for name in modules):
-        return LeftHead(found.name, f"a head whose pooler {reads} is not there")
+        return LeftHead.of(found.name, f"a head whose pooler {reads} is not there")
     pooled = found.pooler == "read" or (found.pooler == "perhaps" and found.own_pooler in modules)
     try:
         activations = {said.get(SUMMED) for said in family.poolers.values()}
@@ -136,8 +136,14 @@ def read_task(
     except _NoTask as error:
         setting, said = error.args
         several = " (several labels at once are not there yet)" if said == SEVERAL else ""
-        return LeftHead(found.name, f"{setting} = {shown(said)}{several}")
+        return LeftHead.of(found.name, f"{setting} = {shown(said)}{several}")
     return TaskOfFolder(task, found.holding(task.title, pooled), found.always)
+
+
+def named_classes(path: Path) -> list[str]:
+    """The classes of transformers that a ``config.json`` names."""
+    names = read_json(path, MAX_BYTES).get("architectures")
+    return [str(name) for name in names] if isinstance(names, list) else []
 
 
 def _cls(folder: Path) -> str:

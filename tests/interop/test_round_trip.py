@@ -1,5 +1,6 @@
 """Random models of transformers come in with the same outputs and go out with the same bits."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -174,7 +175,11 @@ def test_half_precision_becomes_fp32_with_a_note(tmp_path: Path) -> None:
     assert torch.equal(table, model.embeddings.word_embeddings.weight.float())
 
 
-def test_a_bare_folder_says_that_its_head_is_new(tmp_path: Path) -> None:
+def test_a_head_is_missed_where_the_class_has_it(tmp_path: Path) -> None:
     case("BertModel", SMALL).save(tmp_path)
+    assert import_model(tmp_path).notes == ()  # an encoder alone needs none
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["architectures"] = ["BertForPreTraining"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
     (note,) = import_model(tmp_path).notes
-    assert note.startswith("the folder has no mlm head")
+    assert note.startswith("the weights have no mlm head, which BertForPreTraining has")

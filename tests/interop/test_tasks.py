@@ -467,6 +467,12 @@ LEFT = [
     ({"architectures": ["BertForMaskedLM"]}, "left: classifier.bias, classifier.weight"),
     ({"architectures": None}, "left: classifier.bias, classifier.weight"),
     ({"architectures": ["BertForQuestionAnswering"]}, "left: classifier.bias, classifier.weight"),
+    (
+        {"architectures": ["BertForQuestionAnswering"]},
+        "config.json names BertForQuestionAnswering, and the weights have no qa_outputs",
+    ),
+    ({"architectures": ["BertForMoods"]}, "no task of bertc has a head as BertForMoods has"),
+    ({"architectures": ["BertForMaskedLM"]}, "the weights have no mlm head, which BertForMaskedLM"),
 ]
 
 
@@ -540,7 +546,10 @@ def set_config(folder: Path, changes: dict[str, Any]) -> None:
             case("XLMForSequenceClassification", XLM, summary_activation="tanh"),
             "summary_activation",
         ),
-        (case("XLMForMultipleChoice", XLM), "logits_proj"),
+        (
+            case("XLMForMultipleChoice", XLM),
+            "no task of bertc has a head as XLMForMultipleChoice has",
+        ),
         (case("BertForQuestionAnswering", SMALL, num_labels=3), "num_labels = 3"),
         (case("BertForTokenClassification", SMALL, num_labels=1), "num_labels = 1"),
     ],
