@@ -52,7 +52,8 @@ class Tokenizer:
         """Encode texts, or pairs of texts, with special tokens, padded at the end.
 
         ``token_ids`` and ``segment_ids`` are (b, s) int64, ``attention_mask`` is (b, s) bool and
-        true at tokens: ``model.encode(**tokenizer(texts))``. Longer texts are cut at the end.
+        true at tokens: ``model.encode(**tokenizer(texts))``. Longer texts are cut at the end,
+        or where the tokenizer says so at the beginning.
 
         Raises:
             TypeError: if the argument is neither texts nor pairs of texts.

@@ -229,7 +229,7 @@ def _write_hf(
     notes = [f"{chosen.name} cannot hold {others}: written to {BESIDE}, for bertc alone"]
     notes = notes if beside else []
     if chosen.parts - parts_of(held):
-        notes.append(f"{chosen.name} draws a pooler when it is loaded, which no vector reads")
+        notes.append(f"{chosen.name} draws a pooler when it is loaded: the model has none")
     if chosen.name.endswith("ForTokenClassification") and isinstance(resolved.vocabulary, ByteBpe):
         notes.append(JOINED)
     plain = family.class_for(frozenset({"pooler"}))

@@ -248,7 +248,7 @@ def _note_on_left(
 ) -> list[str]:
     if not left:
         return []
-    known = {each.name for each in (*family.classes, *family.tasks.classes)}
+    known = {c.name for c in family.classes} | {c.name for c in family.tasks.classes}
     others = [shown_name(name) for name in classes if name not in known]
     whose = f"; no task of bertc has a head as {others[0]} has" if others else ""
     named = named_few(sorted(file.stored[key] for key in left))

@@ -20,9 +20,10 @@ from bertc.ir.terms.masking import SpanUnit
 from bertc.ir.vocabulary import TokenizerFile, Vocabulary
 from bertc.storage.paths import is_file
 from bertc.tokenizer_files.by_transformers import FILE_NAMES
-from bertc.tokenizer_files.reading import read_tokenizer
+from bertc.tokenizer_files.reading import ReadTokenizer, read_tokenizer
 
 SHORTEST_ROW, LONGEST_ROW, STEPS = 8, 512, 1000
+LIMIT = "model_max_length"
 
 
 def to_program(
@@ -46,8 +47,10 @@ def to_program(
     family = family_named(config.model_type)
     text = tuple(kind.of_head(beside) for name, kind in PRETRAINING.items() if name in parts)
     _check(family, config, text, folder / "config.json")
-    settings = _network(family, config, text, "pooler" in parts) | {
-        "vocab": _vocabulary(family, config.vocab_size, folder, tokenizer),
+    read = _read(folder)
+    longest = (read.passed_on.get(LIMIT) if read else None) if tasks else LONGEST_ROW
+    settings = _network(family, config, text, "pooler" in parts, longest) | {
+        "vocab": _vocabulary(family, config.vocab_size, folder, tokenizer, read),
         "recipe": family.recipe,
     }
     if positions := beside.get(f"{MAIN}.{DECODER}.weight"):
@@ -70,15 +73,23 @@ def to_program(
 
 
 def _network(
-    family: Family[Any], config: HfConfig, text: tuple[Pretraining, ...], pooler: bool
+    family: Family[Any],
+    config: HfConfig,
+    text: tuple[Pretraining, ...],
+    pooler: bool,
+    longest: Any,
 ) -> dict[str, Any]:
+    """Settings of the network, and of its rows: of a task as long as its tokenizer says."""
+    stated = isinstance(longest, int) and longest >= SHORTEST_ROW
     judges = any(one.detects for one in text)
     return {
         **family.settings(config),
         "pooler": family.pooler_of(config) if pooler or any(one.pooled for one in text) else False,
         # A discriminator's folder has no generator; one in a subfolder replaces this default.
         "generator": UnigramGenerator() if judges else NoGenerator(),
-        "seq": min(LONGEST_ROW, config.max_position_embeddings - config.offset),
+        "seq": min(
+            longest if stated else LONGEST_ROW, config.max_position_embeddings - config.offset
+        ),
     }
 
 
@@ -139,11 +150,17 @@ def _hiding_spans(text: tuple[Pretraining, ...], family: Family[Any]) -> tuple[P
     return tuple(one.model_copy(update=spans) if one.masks else one for one in text)
 
 
-def _vocabulary(family: Family[Any], size: int, folder: Path, tokenizer: Path) -> Vocabulary:
+def _read(folder: Path) -> ReadTokenizer | None:
+    """The folder's tokenizer; None if it has none or it is refused: its weights are read."""
+    with suppress(BertcError):
+        return read_tokenizer(folder)
+    return None
+
+
+def _vocabulary(
+    family: Family[Any], size: int, folder: Path, tokenizer: Path, read: ReadTokenizer | None
+) -> Vocabulary:
     """The folder's vocabulary; without one, a new one of the same size and the family's kind."""
     if not any(is_file(folder / name) for name in FILE_NAMES):
         return family.vocabulary(size=size)
-    lower = True
-    with suppress(BertcError):  # weights are read even if the vocabulary is refused
-        lower = read_tokenizer(folder).lower
-    return TokenizerFile(path=str(tokenizer), lower=lower, size=size)
+    return TokenizerFile(path=str(tokenizer), lower=read.lower if read else True, size=size)

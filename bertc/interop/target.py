@@ -7,7 +7,7 @@ from bertc.interop.families import family_for
 from bertc.interop.families.family import Family, HfClass, transformer
 from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.keys import keys, part_of, parts_of
-from bertc.interop.task_classes import held_task, learned_vectors, task_class
+from bertc.interop.task_classes import held_task, task_class
 from bertc.ir.program.resolved import Resolved
 
 Target = tuple[Family[Any], HfClass]
@@ -35,10 +35,9 @@ def target_of(
     without = {
         part_of(name) for name in set(names) - set(keys(found, transformer(program), names, {}))
     }
-    chosen = found.class_for(parts - without)
-    if chosen is None and learned_vectors(program):
-        chosen = found.class_for(frozenset({"pooler"}))  # which no vector reads
-    return _no_class(found) if chosen is None else (found, chosen)
+    chosen = found.class_for(parts - without) or found.class_for(frozenset({"pooler"}))
+    assert chosen is not None, f"{found.title} has a class of the encoder alone"
+    return found, chosen
 
 
 def _decoding(program: Resolved) -> set[str]:
@@ -58,11 +57,3 @@ def _holding(program: Resolved, parts: frozenset[str]) -> Resolved:
         for stage in program.stages
     )
     return program.model_copy(update={"stages": tuple(stages)})
-
-
-def _no_class(found: Family[Any]) -> Obstacle:
-    return Obstacle(
-        "pooler=false",
-        f"a network without a masked-LM head needs one in the {found.title} layout",
-        "pooler=true",
-    )

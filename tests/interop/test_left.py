@@ -34,14 +34,14 @@ SPECS = {
 
 
 @torch.no_grad()
-def as_pipelines_do(folder: Path, rows: list[Any]) -> list[dict[str, float]]:
+def as_pipelines_do(folder: Path, rows: list[Any], **told: Any) -> list[dict[str, float]]:
     """Probabilities by label of each row alone, from all that the tokenizer puts out."""
     tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     found = list[dict[str, float]]()
     for row in rows:
         texts = (row,) if isinstance(row, str) else row
-        scores = model(**tokenizer(*texts, return_tensors="pt")).logits[0].softmax(0)
+        scores = model(**tokenizer(*texts, return_tensors="pt", **told)).logits[0].softmax(0)
         found.append({model.config.id2label[n]: float(p) for n, p in enumerate(scores)})
     return found
 
@@ -66,6 +66,25 @@ def test_a_pipeline_reads_what_the_run_reads(name: str, pairs: bool, tmp_path: P
     rows: list[Any] = [(a, b) for a, b, _ in PAIRS] if pairs else TEXTS
     expected = as_pipelines_do(exported.folder, rows)
     for folder in (run, exported.folder):
+        found = [each["probabilities"] for each in bertc.load(folder).predict(rows)]
+        for ours, theirs in zip(found, expected, strict=True):
+            assert ours == pytest.approx(theirs, abs=1e-6)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_long_texts_are_cut_where_the_tokenizer_cuts_them(side: str, tmp_path: Path) -> None:
+    files = table(tmp_path / "rows.tsv", "text label", LABELS)
+    run = run_of(tmp_path / "own", f"{SMALL} ffn=40 task=classify({files})")
+    came = export_run(run, tmp_path / "came").folder
+    told = json.loads((came / "tokenizer_config.json").read_text())
+    told |= {"truncation_side": side, "model_max_length": 9}
+    (came / "tokenizer_config.json").write_text(json.dumps(told))
+    long = ["a b c d e f g h i j k l", "l k j i h g f e d c b a", "a"]
+    rows: list[Any] = [*long, (long[0], long[1]), (long[1], "a")]
+    expected = as_pipelines_do(came, rows, truncation=True)
+    import_run(came, tmp_path / "run")
+    left = export_run(tmp_path / "run", tmp_path / "left").folder
+    for folder in (came, tmp_path / "run", left):
         found = [each["probabilities"] for each in bertc.load(folder).predict(rows)]
         for ours, theirs in zip(found, expected, strict=True):
             assert ours == pytest.approx(theirs, abs=1e-6)

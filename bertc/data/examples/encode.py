@@ -54,7 +54,7 @@ def encode(
 
 
 def _texts(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:
-    """Add single texts and pairs; long pairs lose the last token of the longer text."""
+    """Add single texts and pairs; long pairs lose tokens of the longer text."""
     answer = task.answer
     numbers = {name: i for i, name in enumerate(answer.names)} if isinstance(answer, Labels) else {}
     texts = [e for e in examples if isinstance(e, LabelledExample | ScoredExample)]
@@ -66,7 +66,7 @@ def _texts(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None
             target = -1.0 if example.label is None else float(numbers[example.label])
         else:
             target = float("nan") if example.score is None else example.score
-        pair = _fit(first, second, rows.max_tokens(len(example.texts)))
+        pair = _fit(first, second, rows)
         rows.num_cut += pair != (first, second)
         rows.add(number, fill_template(rows.template, *pair), (target,))
 
@@ -82,7 +82,7 @@ def _related(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
         rows.num_cut += any(len(each) > max_tokens for each in texts)
         target = float("nan") if example.score is None else example.score
         for each in texts if len(texts) > 1 else texts * 2:
-            rows.add(number, fill_template(rows.template, each[:max_tokens], None), (target,))
+            rows.add(number, fill_template(rows.template, *_fit(each, None, rows)), (target,))
 
 
 def _choices(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:
@@ -116,7 +116,7 @@ def _choices(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
                 end = task.keeps == "end"
                 choice = choice[-task.question :] if end else choice[: task.question]
             pair = (passage, choice) if task.first == "passage" else (choice, passage)
-            cut_pair = _fit(*pair, rows.max_tokens(2))
+            cut_pair = _fit(*pair, rows)
             shortened |= cut_pair != pair
             rows.add(number, fill_template(rows.template, *cut_pair), (answer_index,), there=exists)
         rows.num_cut += shortened
@@ -223,12 +223,12 @@ def _answer_tokens(example: QuestionExample, offsets: NDArray[np.int32]) -> tupl
 
 
 def _fit(
-    first: list[int], second: list[int] | None, max_tokens: int
+    first: list[int], second: list[int] | None, rows: RowBuilder
 ) -> tuple[list[int], list[int] | None]:
-    """Truncate a pair to ``max_tokens`` tokens, one by one from the longer text (BERT)."""
+    """Truncate a text, or a pair token by token from the longer text (BERT), to fit in a row."""
     if second is None:
-        return first[:max_tokens], None
-    over = len(first) + len(second) - max_tokens
+        return _cut(first, rows.max_tokens(1), rows), None
+    over = len(first) + len(second) - rows.max_tokens(2)
     if over <= 0:
         return first, second
     # First down to the length of the other, then in turns, the second text before the first.
@@ -236,7 +236,14 @@ def _fit(
     take_a, take_b = min(over, max(0, a - b)), min(over, max(0, b - a))
     rest = over - take_a - take_b
     take_b, take_a = take_b + -(-rest // 2), take_a + rest // 2
-    return first[: max(0, a - take_a)], second[: max(0, b - take_b)]
+    return _cut(first, a - take_a, rows), _cut(second, b - take_b, rows)
+
+
+def _cut(ids: list[int], count: int, rows: RowBuilder) -> list[int]:
+    """The first ``count`` tokens, or the last where the tokenizer truncates on the left."""
+    count = min(len(ids), max(0, count))
+    at_end = rows.vocabulary.passed_on.get("truncation_side") == "left"
+    return ids[len(ids) - count :] if at_end else ids[:count]
 
 
 def _ids(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:

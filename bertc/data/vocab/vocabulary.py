@@ -77,7 +77,8 @@ class Vocabulary:
         """Write the files that ``AutoTokenizer`` reads, and the older files of its kind.
 
         ``model_max_length`` is at most ``room``, the longest row that its network reads. Where that
-        has no bound it is what the tokenizer came with, else ``seq``, the longest row of training.
+        has no bound it is what the tokenizer came with, or for one that was learned here ``seq``,
+        the longest row of training.
         Whether it puts out token_type_ids follows from ``segments``.
         """
         folder.mkdir(parents=True, exist_ok=True)
@@ -99,7 +100,7 @@ class Vocabulary:
             config[INPUTS] = ["input_ids", *types, "attention_mask"]
         came = self.passed_on.get(LONGEST_ROW)
         stated = came if isinstance(came, int | float) and came > 0 else 0
-        if longest := stated or room or seq:
+        if longest := stated or room or (0 if self.passed_on else seq):
             config[LONGEST_ROW] = min(longest, room or longest)
         _write_json(folder / "tokenizer_config.json", config)
         _write_json(folder / "special_tokens_map.json", names)
