@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bertc.starting.showing import Showing
     from bertc.syntax import SpecLocation, Tree
     from bertc.syntax.load import Written
+    from bertc.train.beginning.tracking import Tracking
     from bertc.train.report import Report
 
 Spec = str | Program | Resolved
@@ -232,12 +233,17 @@ def build(spec: Spec) -> Model:
     return begin(resolved, resolved.stages[0], source).model if source else run(resolved)
 
 
-def train(spec: Spec, out: str | Path, *, resume: bool = False) -> Report:
-    """Train a spec in the run folder ``out``, or with ``resume`` continue the run there."""
+def train(
+    spec: Spec, out: str | Path, *, resume: bool = False, tracking: Tracking | None = None
+) -> Report:
+    """Train a spec in the run folder ``out``, or with ``resume`` continue the run there.
+
+    ``tracking`` feeds the trackers that ``log`` names: ``bertc.trackers.sink.feeding``.
+    """
     from bertc.train.loop import train as run
 
     text = spec if isinstance(spec, str) else ""
-    return run(resolve(spec), Path(out), spec_text=text, resume=resume)
+    return run(resolve(spec), Path(out), spec_text=text, resume=resume, tracking=tracking)
 
 
 def load(folder: str | Path) -> Trained:

@@ -17,11 +17,11 @@ from bertc.estimate.units import bytes_text, change_text, count_text, duration_t
 from bertc.external import row_lengths
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.vocabulary import TokenizerFile, Vocabulary
-from bertc.passes.vocabulary import tokenizer_folder
 from bertc.planning.cores import available_cores
 from bertc.runs.changes import STAGES, Change, changed, follows, overrides_of
 from bertc.runs.folder import RunFolder
 from bertc.storage.paths import is_folder
+from bertc.tokenizer_files.reading import tokenizer_folder
 
 REFUSED = "not alone"
 STEPS = "steps"

@@ -71,11 +71,26 @@ def train(
     if nproc > 1:
         command = _training(spec, set, folder, resume, dry_run, profile)
         raise typer.Exit(_launch(command, resolved, nproc, folder))
+    _train_one(resolved, folder, "" if run else spec_text(spec, set), resume, dry_run, profile)
+
+
+def _train_one(
+    program: "Resolved", folder: Path, text: str, resume: bool, dry_run: bool, profile: Path | None
+) -> None:
+    """Train a program in this process, and print its report in the first of several."""
     from bertc.distributed.process_group import world_here
+    from bertc.trackers.sink import feeding
     from bertc.train.loop import train as go
 
-    text = "" if run else spec_text(spec, set)
-    report = go(resolved, folder, spec_text=text, resume=resume, dry_run=dry_run, profile=profile)
+    report = go(
+        program,
+        folder,
+        spec_text=text,
+        resume=resume,
+        dry_run=dry_run,
+        profile=profile,
+        tracking=feeding,
+    )
     if world_here()[0] == 0:
         say(report.summary())
 
@@ -180,6 +195,7 @@ def _train_grid(
             help="leave --nproc out, or train its points by themselves, with --set",
         )
     from bertc.runs.compare import results
+    from bertc.trackers.sink import feeding
     from bertc.train.grid import train_grid
 
     parent, codes = out or Path("runs") / find(spec).title, list[int]()
@@ -191,6 +207,7 @@ def _train_grid(
         dry_run=dry_run,
         profile=profile,
         say=partial(say, err=True),
+        tracking=feeding,
     ):
         if isinstance(outcome, BertcError):
             codes.append(exit_code(outcome, color=in_color(sys.stderr)))

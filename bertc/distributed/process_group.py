@@ -6,11 +6,10 @@ Single-process runs never initialise torch.distributed.
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,7 +21,6 @@ from bertc.distributed.parent_watch import launched
 from bertc.host.machine import refuse_too_few_devices
 from bertc.host.signals import Stop
 from bertc.planning.world import World
-from bertc.runs.checkpoints import how_to_resume
 
 STEP_TIMEOUT = timedelta(minutes=30)
 PREPARATION_TIMEOUT = timedelta(days=7)
@@ -162,10 +160,10 @@ ALONE = ProcessGroup(0, World(), Stop())
 
 
 @contextmanager
-def join_group(device: str, stop: Stop, saved: Path) -> Iterator[ProcessGroup]:
+def join_group(device: str, stop: Stop, resuming: Callable[[], str]) -> Iterator[ProcessGroup]:
     """Join the processes of the run, for the duration of this block.
 
-    ``device`` is the setting, ``saved`` the folder of the checkpoints.
+    ``device`` is the setting; ``resuming`` says how a run that stopped is resumed.
 
     Raises:
         StoppedError: if another process ended.
@@ -186,7 +184,7 @@ def join_group(device: str, stop: Stop, saved: Path) -> Iterator[ProcessGroup]:
         dist.destroy_process_group()
     # After the except block, so that the tensors of the failed step are freed.
     if lost:
-        raise _peer_lost(rank, stop, saved)
+        raise _peer_lost(rank, stop, resuming())
 
 
 def _meet(rank: int, world: World, device: str, stop: Stop) -> ProcessGroup:
@@ -212,7 +210,7 @@ def _is_lost(error: RuntimeError) -> bool:
     return isinstance(error, dist.DistError) or any(word in str(error) for word in words)
 
 
-def _peer_lost(rank: int, stop: Stop, saved: Path) -> BaseException:
+def _peer_lost(rank: int, stop: Stop, help: str) -> BaseException:
     """The exception that ends this process after a peer died, raised after a grace period."""
     end = time.monotonic() + GRACE_SECONDS
     while not stop.received and time.monotonic() < end:
@@ -220,4 +218,4 @@ def _peer_lost(rank: int, stop: Stop, saved: Path) -> BaseException:
     # The launcher already reports why the peer ended, so this process exits quietly.
     if rank or (stop.received and launched()):
         return SystemExit(StoppedError.exit_code)
-    return StoppedError("another process of this run ended", help=how_to_resume(saved))
+    return StoppedError("another process of this run ended", help=help)

@@ -10,8 +10,8 @@ from bertc.ir.learning.task import Task
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.ir.vocabulary import TokenizerFile
-from bertc.passes.vocabulary import tokenizer_folder
 from bertc.syntax import load
+from bertc.tokenizer_files.reading import tokenizer_folder
 
 LAID_OUT = ("column", "sentences")
 """Arguments of a source that other files take from the run's own, unless written."""

@@ -30,7 +30,6 @@ from bertc.ir.program.stage import Stage
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.nn import EncoderInputs, Model
 from bertc.objectives import MicroBatch, corrupt, mask_key
-from bertc.passes.vocabulary import tokenizer_folder
 from bertc.runs.plot import heat_map
 from bertc.step.feed import to_inputs
 from bertc.step.gates import gated
@@ -38,6 +37,7 @@ from bertc.step.objective import counts, divisors, make_objective, term_weights
 from bertc.step.task_feed import to_micro_batch
 from bertc.step.vocabulary import vocab_tensors
 from bertc.storage.paths import cache_folder
+from bertc.tokenizer_files.reading import tokenizer_folder
 from bertc.train.session import Watched
 
 ROWS_AT_ONCE, TOKENS_AT_ONCE = 32, 1 << 12

@@ -20,11 +20,11 @@ from bertc.ir.learning.custom_task import Embed
 from bertc.ir.learning.objective import Term
 from bertc.ir.network.body import Body
 from bertc.ir.program.resolved import Resolved
-from bertc.passes.vocabulary import tokenizer_folder
 from bertc.storage import durable
 from bertc.storage.json_file import parse_json, read_json, shown
 from bertc.storage.paths import is_file, is_taken
 from bertc.storage.plain_file import read_bytes
+from bertc.tokenizer_files.reading import tokenizer_folder
 
 LONGEST_TEXT = 1 << 14
 """Maximum tokens of a text if positions set no limit."""

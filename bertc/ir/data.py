@@ -241,3 +241,16 @@ class MixedBatches(Turns):
 
 
 Mixing = Annotated[MixedRows | MixedBatches, Field(discriminator="kind"), ONCE_A_NAME]
+
+
+def named_files(corpus: Docstrings | Files | Hf | Parallel) -> tuple[tuple[str, str], ...]:
+    """Names of files, each with its argument."""
+    match corpus:
+        case Files():
+            return ((corpus.path, "path"),)
+        case Parallel(path=""):
+            return tuple((where, language) for language, where in corpus.sides)
+        case Parallel():
+            return ((corpus.path, "path"),)
+        case Docstrings() | Hf():
+            return ()

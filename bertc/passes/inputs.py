@@ -5,15 +5,15 @@ from typing import Literal
 
 from bertc.diagnostics import Diagnostics, Fix, Span
 from bertc.ir.changing.growth import TEACHER, FromOther, FromTokens, FromVectors
-from bertc.ir.data import Docstrings, Files, Hf, Parallel
+from bertc.ir.data import Files, named_files
 from bertc.ir.learning.augmentation import EditedCopies, ReplacedCopies
 from bertc.ir.network.generator import SameTagGenerator
 from bertc.ir.program.complete import Complete
 from bertc.ir.terms.masking import TaggedUnit, is_span_file
 from bertc.passes.vocabulary import nowhere_to_begin
 from bertc.storage.endings import NO_TEXT, no_text, suffix
-from bertc.storage.paths import check_path, files_matching, is_file, is_folder, user_path
-from bertc.storage.plain_file import kind_there
+from bertc.storage.missing import no_file, no_folder, no_match
+from bertc.storage.paths import files_matching, is_file, is_folder, user_path
 from bertc.storage.tagged import has_tagged_words, tagging_help
 
 
@@ -100,18 +100,6 @@ def _beside_text(program: Complete) -> Iterator[tuple[_Kind, str, Span | None]]:
                         yield "file", vectors, stage.span("augment")
 
 
-def _no_folder(name: str) -> tuple[str, str] | None:
-    """A name that is no folder, and the remedy; None of a folder."""
-    return None if is_folder(user_path(name)) else (f"there is no folder {name}", check_path(name))
-
-
-def _no_file(name: str) -> tuple[str, str] | None:
-    """A name that is no file, and the remedy; None of a file."""
-    if is_file(user_path(name)):
-        return None
-    return _no_plain_file(name) or (f"there is no file {name}", check_path(name))
-
-
 def no_tagger(name: str) -> tuple[str, str] | None:
     """A name that is neither of the two kinds of taggers, and the remedy; None of one that is."""
     file, folder = is_file(user_path(name)), is_folder(user_path(name))
@@ -125,40 +113,14 @@ def no_tagger(name: str) -> tuple[str, str] | None:
 
 
 _MISSING: Mapping[_Kind, Callable[[str], tuple[str, str] | None]] = {
-    "folder": _no_folder, "file": _no_file, "tagger": no_tagger
+    "folder": no_folder, "file": no_file, "tagger": no_tagger
 }  # fmt: skip
-
-
-def instead_of(name: str) -> tuple[str, str]:
-    """The reason why a name matches no file, and the remedy."""
-    if is_folder(user_path(name)):
-        return f"{name} is a folder", f'files("{name.rstrip("/")}/**/*.txt")'
-    return _no_plain_file(name) or (f"no file matches {name}", check_path(name))
-
-
-def _no_plain_file(name: str) -> tuple[str, str] | None:
-    """The kind of what has this name and is no plain file, and the remedy; None of others."""
-    kind = kind_there(user_path(name))
-    return (f"{name} cannot be read: {kind}", "a plain file with its content") if kind else None
-
-
-def named_files(corpus: Docstrings | Files | Hf | Parallel) -> tuple[tuple[str, str], ...]:
-    """Names of files, each with its argument."""
-    match corpus:
-        case Files():
-            return ((corpus.path, "path"),)
-        case Parallel(path=""):
-            return tuple((where, language) for language, where in corpus.sides)
-        case Parallel():
-            return ((corpus.path, "path"),)
-        case Docstrings() | Hf():
-            return ()
 
 
 def _missing(
     name: str, span: Span | None, diagnostics: Diagnostics, reported: set[tuple[str, Span | None]]
 ) -> None:
-    message, help = instead_of(name)
+    message, help = no_match(name)
     if (message, span) not in reported:
         reported.add((message, span))
         pattern = f'"{name.rstrip("/")}/**/*.txt"'

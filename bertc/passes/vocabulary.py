@@ -18,7 +18,12 @@ from bertc.ir.program.written import Given, OriginKind, Program
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.storage.paths import check_path, is_folder, user_path
 from bertc.tokenizer_files.by_transformers import FILE_NAMES
-from bertc.tokenizer_files.reading import read_tokenizer, settings_in, vocabulary_size
+from bertc.tokenizer_files.reading import (
+    read_tokenizer,
+    settings_in,
+    tokenizer_folder,
+    vocabulary_size,
+)
 
 EARLIER_FIRST: tuple[OriginKind, ...] = ("default", "derived", "extends", "written", "set")
 
@@ -104,11 +109,6 @@ def nowhere_to_begin(
     """Report an ``init`` that is no folder."""
     message = f"init: there is no run or model folder {init.path}"
     diagnostics.error("E265", message, span, help=check_path(init.path))
-
-
-def tokenizer_folder(run: Path) -> Path:
-    """A run keeps its tokenizer in a folder of its own, a model folder beside its weights."""
-    return run / "tokenizer" if is_folder(run / "tokenizer") else run
 
 
 def vocabulary_of_init(run: Path) -> TokenizerFile:

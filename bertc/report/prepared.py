@@ -11,7 +11,7 @@ from bertc.diagnostics import MissingInputError
 from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TextStage
-from bertc.passes.vocabulary import tokenizer_folder
+from bertc.tokenizer_files.reading import tokenizer_folder
 
 
 class _NothingNew:

@@ -22,6 +22,7 @@ from bertc.search.cost import cost_of
 from bertc.search.goal import Goal
 from bertc.search.store import DAMAGE, Store, reading_store, run_folder
 from bertc.syntax.space import Dimension, Interval, Space, SpacePoint
+from bertc.trackers.sink import feeding
 from bertc.train.loop import train
 
 MOST_FAILURES = 3
@@ -105,6 +106,7 @@ class _Trial:
                     spec_text=f"{self.task.spec_text}\n{POINT}{point.program.name}\n",
                     resume=RunFolder(self.path).holds_a_run,
                     goes_on=self._goes_on,
+                    tracking=feeding,
                 )
         except GivenUpError:
             if self.pruned:

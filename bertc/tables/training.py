@@ -13,6 +13,7 @@ from bertc.storage import durable
 from bertc.storage.claims import claimed
 from bertc.syntax.files import spec_text
 from bertc.tables.job import EVALUATION, SAME, Job, is_finished
+from bertc.trackers.sink import feeding
 from bertc.train.loop import train
 
 LOOK_SECONDS = 5.0
@@ -88,7 +89,7 @@ def _done(
 
 def _train(job: Job, out: Path) -> None:
     text = spec_text(job.text, job.settled())
-    train(job.program(), out / job.name, spec_text=text, resume=True)
+    train(job.program(), out / job.name, spec_text=text, resume=True, tracking=feeding)
 
 
 def _evaluate(job: Job, out: Path) -> None:

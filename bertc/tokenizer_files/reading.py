@@ -58,6 +58,11 @@ class ReadTokenizer:
     lower: bool
 
 
+def tokenizer_folder(run: Path) -> Path:
+    """The folder of a tokenizer: ``tokenizer/`` of a run, a model's folder itself."""
+    return run / "tokenizer" if is_folder(run / "tokenizer") else run
+
+
 def read_tokenizer(path: Path, lower: bool = True) -> ReadTokenizer:
     """The tokenizer of a run's folder, of a folder of others, or of one of its files.
 

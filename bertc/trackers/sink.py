@@ -3,15 +3,14 @@
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, assert_never
 
-from bertc.diagnostics import BertcError, MissingInputError
+from bertc.diagnostics import BertcError
 from bertc.diagnostics.render import escaped
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.run import Tracker
@@ -20,13 +19,11 @@ from bertc.runs.groups import settings_texts
 from bertc.storage import durable
 from bertc.storage.json_file import read_json
 from bertc.storage.paths import is_taken
+from bertc.train.beginning.tracking import Send
 
 DEFAULT_PROJECT = "bertc"
 """The project, or experiment, of runs where the tracker's own variables name none."""
 LARGEST_NOTE_BYTES = 2**16
-
-Send = Callable[[Any], None]
-"""Takes a line of metrics."""
 
 
 @dataclass(frozen=True)
@@ -117,20 +114,6 @@ def sink_of(tracker: Tracker, run: TrackedRun) -> Sink:
             return TrackioSink(run)
         case _:
             assert_never(tracker)
-
-
-def refuse_missing(trackers: Sequence[Tracker]) -> None:
-    """Refuse trackers whose package is not installed, without loading any.
-
-    Raises:
-        MissingInputError: naming the first, and how it is installed.
-    """
-    for tracker in trackers:
-        if find_spec(tracker) is None:
-            raise MissingInputError(
-                f"{tracker} is not installed, which log={tracker} needs",
-                help=f"pip install -c constraints.txt -e '.[{tracker}]'",
-            )
 
 
 def _id_in(folder: Path, tracker: Tracker) -> str:

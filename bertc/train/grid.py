@@ -11,6 +11,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.runs.changes import POINT, values_of
 from bertc.runs.folder import RunFolder, admit
 from bertc.storage.paths import is_folder
+from bertc.train.beginning.tracking import Tracking
 from bertc.train.loop import train
 from bertc.train.report import Report
 
@@ -28,6 +29,7 @@ def train_grid(
     dry_run: bool,
     profile: Path | None,
     say: Callable[[str], None],
+    tracking: Tracking | None = None,
 ) -> Iterator[Report | BertcError]:
     """Train every unfinished point of a grid in its folder under ``parent``.
 
@@ -62,6 +64,7 @@ def train_grid(
                 resume=resume,
                 dry_run=dry_run,
                 profile=profile and profile / path.name,
+                tracking=tracking,
             )
         except (StoppedError, CannotWriteError):
             raise

@@ -12,7 +12,7 @@ from torch import nn
 
 from bertc.data import Silent
 from bertc.diagnostics import DataError, GivenUpError, StoppedError
-from bertc.distributed.process_group import ProcessGroup, join_group, world_here
+from bertc.distributed.process_group import join_group, world_here
 from bertc.evaluation.held_out import Evaluation
 from bertc.evaluation.remarks import loss_line, plateau_lines, score_lines
 from bertc.host.display import Display, choose
@@ -26,18 +26,19 @@ from bertc.ir.program.stage import Stage
 from bertc.objectives import Inputs
 from bertc.optim.optimizers import zero_moments
 from bertc.planning.schedules import rate
+from bertc.runs.checkpoints import how_to_resume
 from bertc.runs.folder import RunFolder, admit
 from bertc.runs.metrics import Sums
 from bertc.step.feed import Batch, Feed
 from bertc.step.step import StepResult
 from bertc.step.task_feed import TaskFeed
 from bertc.storage.paths import cache_folder
-from bertc.trackers.sink import refuse_missing
 from bertc.train.averaging import in_average, update_average
+from bertc.train.beginning.tracking import Tracking, refuse_untracked
 from bertc.train.clock import Clock, Laps
 from bertc.train.finish import finish
 from bertc.train.lessons import with_lessons
-from bertc.train.opening import open_session
+from bertc.train.opening import open_session, saying_nothing_began
 from bertc.train.patience import update_patience
 from bertc.train.phase import Phase, open_phase, update_rule
 from bertc.train.profiled import profiled
@@ -59,6 +60,7 @@ def train(
     quiet: bool = False,
     profile: Path | None = None,
     goes_on: Callable[[], bool] = lambda: True,
+    tracking: Tracking | None = None,
 ) -> Report:
     """Train a program in the run folder ``out``, or resume the run in it.
 
@@ -68,19 +70,20 @@ def train(
     torchrun each process calls this. ``profile`` gets profiles of each stage's first warm steps.
 
     Raises:
-        UsageError: if the folder holds a run and ``resume`` is false.
+        UsageError: if the folder holds a run and ``resume`` is false, or without ``tracking``.
         ResumeRefusedError: if the run in it is another. GivenUpError: if ``goes_on`` said no.
         StoppedError: after a signal, with a checkpoint, or if another process of the run ended.
         DataError: if a loss is not finite; the weights are those before that step.
         MachineError: if the machine lacks the memory or the device.
         CannotWriteError: if the disk is full; the last good checkpoint stays.
     """
+    refuse_untracked(resolved.run.trackers, tracking)
     cache, folder, (rank, world) = cache or cache_folder(), RunFolder(out), world_here()
     with (
         Stop(shared=world.size > 1, quiet=quiet or rank > 0) as stop,
         closing(choose(quiet or rank > 0)) as display,
         keep_freed_memory(),
-        join_group(resolved.run.device, stop, folder.checkpoints) as ranks,
+        join_group(resolved.run.device, stop, partial(how_to_resume, folder.checkpoints)) as ranks,
     ):
         machine = machine_of(resolved.run.device, ranks)
         with (
@@ -89,15 +92,13 @@ def train(
         ):
             if ranks.is_main:
                 _look_at(folder, resolved, resume, dry_run, display)
-            with _telling_nothing_began(folder, ranks):
+            with saying_nothing_began(folder, ranks):
                 start = settle(resolved, machine, folder, cache, display, ranks, resume)
                 if dry_run:
                     return rehearsed(start, out)
                 start = with_lessons(start, cache, display, ranks)
-            with open_session(start, folder, spec_text, display, ranks) as session:
-                for index in range(len(resolved.stages)):
-                    _train_stage(session, index, profile if ranks.is_main else None, goes_on)
-                return finish(session)
+            with open_session(start, folder, spec_text, display, ranks, tracking) as session:
+                return _trained(session, profile if ranks.is_main else None, goes_on)
 
 
 def _look_at(
@@ -106,25 +107,17 @@ def _look_at(
     """Refuse a run folder that the run cannot use."""
     if resume or not dry_run:
         admit(folder, resolved, resume)
-    refuse_missing(resolved.run.trackers)
     if resume and not folder.holds_a_run:
         display.note(f"{folder.path} holds no run yet: one begins")
     if dry_run:
         try_to_write(resolved, folder.path)
 
 
-@contextmanager
-def _telling_nothing_began(folder: RunFolder, ranks: ProcessGroup) -> Iterator[None]:
-    """Say of a stop before a run has a folder that there is nothing to resume."""
-    try:
-        yield
-    except StoppedError as error:
-        if folder.holds_a_run or not ranks.stop.requested:
-            raise
-        raise type(error)(
-            f"stopped before the first step: there is no run in {folder.path} yet",
-            help="the same command again; a vocabulary and tokens that were ready are in the cache",
-        ) from None
+def _trained(session: Session, profile: Path | None, goes_on: Callable[[], bool]) -> Report:
+    """Train what is left of every stage, and finish the run."""
+    for index in range(len(session.resolved.stages)):
+        _train_stage(session, index, profile, goes_on)
+    return finish(session)
 
 
 def _train_stage(

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bertc.diagnostics import StoppedError
 from bertc.distributed.process_group import ProcessGroup
 from bertc.estimate import Estimate
 from bertc.estimate.units import duration_text
@@ -24,7 +25,7 @@ from bertc.runs.state import noting_failure
 from bertc.step.memory import Remembered, shapes, taken_up
 from bertc.step.vocabulary import vocab_tensors
 from bertc.storage import durable
-from bertc.trackers.sink import feeding
+from bertc.train.beginning.tracking import Tracking, tracked
 from bertc.train.lock import write_or_check_lock
 from bertc.train.session import Session, laid_out
 from bertc.train.start import Outside, Start
@@ -33,7 +34,12 @@ from bertc.train.state import Progress, State, begin, restore
 
 @contextmanager
 def open_session(
-    start: Start, folder: RunFolder, spec_text: str, display: Display, ranks: ProcessGroup
+    start: Start,
+    folder: RunFolder,
+    spec_text: str,
+    display: Display,
+    ranks: ProcessGroup,
+    tracking: Tracking | None,
 ) -> Iterator[Session]:
     """Begin a run in its folder, or resume the one in it.
 
@@ -48,13 +54,11 @@ def open_session(
     progress = Progress.of(ranks.share(asdict(restored.progress if restored else Progress())))
     stage = resolved.trained_at(progress.step)
     state = restored or begin(resolved, stage, outside.source if outside else None)
-    model = state.model
-    if progress.step or not isinstance(resolved.run.init, Drawn):
-        ranks.share_tensors({**dict(model.named_parameters()), **state.moments})
+    _share(state, resolved, progress.step, ranks)
     average = _average(state, stage, progress.step, ranks)
-    model, engine, moments = laid_out(model, state.moments, plan, ranks.world)
+    model, engine, moments = laid_out(state.model, state.moments, plan, ranks.world)
     remembered = _taken_up(resolved, state, progress.step, ranks, device)
-    with _metrics(start, folder, progress, display, ranks) as lines:
+    with _metrics(start, folder, progress, display, ranks, tracking) as lines:
         yield Session(
             resolved=resolved,
             folder=folder,
@@ -81,6 +85,20 @@ def open_session(
         )
 
 
+@contextmanager
+def saying_nothing_began(folder: RunFolder, ranks: ProcessGroup) -> Iterator[None]:
+    """Say of a stop before a run has a folder that there is nothing to resume."""
+    try:
+        yield
+    except StoppedError as error:
+        if folder.holds_a_run or not ranks.stop.requested:
+            raise
+        raise type(error)(
+            f"stopped before the first step: there is no run in {folder.path} yet",
+            help="the same command again; a vocabulary and tokens that were ready are in the cache",
+        ) from None
+
+
 def _begun(
     start: Start, outside: Outside, folder: RunFolder, spec_text: str, display: Display
 ) -> dict[str, Any]:
@@ -95,7 +113,12 @@ def _begun(
 
 @contextmanager
 def _metrics(
-    start: Start, folder: RunFolder, progress: Progress, display: Display, ranks: ProcessGroup
+    start: Start,
+    folder: RunFolder,
+    progress: Progress,
+    display: Display,
+    ranks: ProcessGroup,
+    tracking: Tracking | None,
 ) -> Iterator[Metrics | NoMetrics]:
     """Open the metrics in the first process, noting there how the run is taken up and may fail.
 
@@ -107,11 +130,17 @@ def _metrics(
     durable.remove(folder.failure)
     begin_attempt(folder.attempts, progress.step, start.machine.name, ranks.world.size)
     with (
-        feeding(folder.path, start.resolved, progress.step, display.note) as send,
+        tracked(tracking, folder.path, start.resolved, progress.step, display.note) as send,
         Metrics(folder.metrics, progress.metrics_bytes, send) as lines,
         noting_failure(folder),
     ):
         yield lines
+
+
+def _share(state: State, resolved: Resolved, step: int, ranks: ProcessGroup) -> None:
+    """Give all processes the first one's weights and moments, unless all drew the same."""
+    if step or not isinstance(resolved.run.init, Drawn):
+        ranks.share_tensors({**dict(state.model.named_parameters()), **state.moments})
 
 
 def _note_duration(resolved: Resolved, cost: Estimate, display: Display) -> None:

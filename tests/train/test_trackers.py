@@ -6,12 +6,13 @@ from importlib.util import find_spec
 import pytest
 
 from bertc.api import resolve
-from bertc.diagnostics import MissingInputError
+from bertc.diagnostics import MissingInputError, UsageError
 from bertc.runs.curves import curves
 from bertc.runs.folder import identity
 from bertc.runs.longer import with_settings
 from bertc.trackers import sink
 from bertc.trackers.sink import TrackedRun, feeding
+from bertc.train.beginning import tracking
 from bertc.train.loop import train
 
 LINES = [
@@ -70,7 +71,7 @@ def test_tensorboard_changes_nothing_of_a_run_and_has_its_metrics(tiny, tmp_path
 
     weights = []
     for name, program in (("plain", tiny()), ("logged", logged(tiny(), "tensorboard"))):
-        train(program, tmp_path / name, cache=cache, quiet=True)
+        train(program, tmp_path / name, cache=cache, quiet=True, tracking=feeding)
         weights.append((tmp_path / name / "model" / "model.safetensors").read_bytes())
     assert weights[0] == weights[1]
     read = EventAccumulator(str(tmp_path / "logged" / "tensorboard"))
@@ -112,11 +113,17 @@ def test_trackers_are_no_part_of_what_a_run_computes():
 
 
 def test_a_missing_package_is_named_before_the_run(monkeypatch):
-    monkeypatch.setattr(sink, "find_spec", lambda name: None)
+    monkeypatch.setattr(tracking, "find_spec", lambda name: None)
     with pytest.raises(MissingInputError, match="wandb is not installed") as error:
-        sink.refuse_missing(["wandb"])
+        tracking.refuse_untracked(["wandb"], feeding)
     assert "-e '.[wandb]'" in error.value.help
 
 
 def test_a_run_is_named_by_its_folder(tmp_path):
     assert TrackedRun(tmp_path / "a" / ".." / "b", "0", {}, 0).name == "b"
+
+
+def test_trackers_without_what_feeds_them_are_refused():
+    with pytest.raises(UsageError, match="log=tensorboard needs what feeds it"):
+        tracking.refuse_untracked(["tensorboard"], None)
+    tracking.refuse_untracked([], None)

@@ -19,10 +19,10 @@ from bertc.data.sources.streams import (
 )
 from bertc.data.sources.tables import ColumnNames, ColumnSelection, records
 from bertc.diagnostics import DataError, MissingColumnError, MissingInputError
-from bertc.ir.data import Files, Sentences
+from bertc.ir.data import Files, Sentences, named_files
 from bertc.ir.program.complete import Complete
-from bertc.passes.inputs import instead_of, named_files
 from bertc.storage.endings import FORMATS, NO_TEXT, PACKED, no_text, suffix
+from bertc.storage.missing import no_match
 from bertc.storage.paths import files_matching
 
 SAMPLED_BYTES = 1 << 16
@@ -62,7 +62,7 @@ def matching_files(name: str) -> list[Path]:
     """
     paths = sorted(files_matching(name), key=str)
     if not paths:
-        raise MissingInputError(*instead_of(name))
+        raise MissingInputError(*no_match(name))
     for path in paths:
         if suffix(path) in NO_TEXT:
             raise DataError(*no_text(path))

@@ -8,12 +8,11 @@ from tokenizers import Tokenizer
 from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer, put_around
 from bertc.diagnostics import DataError
 from bertc.ir.vocabulary import TokenizerFile
-from bertc.passes.vocabulary import tokenizer_folder
 from bertc.storage.foreign import as_data_error
 from bertc.storage.paths import is_file, user_path
 from bertc.storage.plain_file import read_bytes
 from bertc.tokenizer_files.by_transformers import ANOTHER, LARGEST_FILE_BYTES, SENTENCEPIECE_FILES
-from bertc.tokenizer_files.reading import read_tokenizer
+from bertc.tokenizer_files.reading import read_tokenizer, tokenizer_folder
 
 
 def differing_token(

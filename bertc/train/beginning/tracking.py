@@ -1,0 +1,52 @@
+"""The hand-over of a run's metrics to trackers while it trains."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from bertc.diagnostics import MissingInputError, UsageError
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.run import Tracker
+
+Send = Callable[[Any], None]
+"""Takes a line of metrics."""
+
+
+Say = Callable[[str], None]
+"""Takes a line for a person."""
+Tracking = Callable[[Path, Resolved, int, Say], AbstractContextManager[Send]]
+"""Opens the trackers of a program for its run in a folder, begun or resumed at a step."""
+
+
+@contextmanager
+def tracked(
+    tracking: Tracking | None, folder: Path, program: Resolved, step: int, note: Say
+) -> Iterator[Send]:
+    """Open what feeds the trackers of a run; without it lines of metrics go nowhere."""
+    if tracking is None:
+        yield lambda line: None
+    else:
+        with tracking(folder, program, step, note) as send:
+            yield send
+
+
+def refuse_untracked(trackers: Sequence[Tracker], tracking: Tracking | None) -> None:
+    """Refuse trackers that cannot get the figures of a run, without loading any.
+
+    Raises:
+        MissingInputError: one is not installed; names the first, and how it is installed.
+        UsageError: there is no ``tracking``.
+    """
+    for tracker in trackers:
+        if find_spec(tracker) is None:
+            raise MissingInputError(
+                f"{tracker} is not installed, which log={tracker} needs",
+                help=f"pip install -c constraints.txt -e '.[{tracker}]'",
+            )
+    if trackers and not tracking:
+        raise UsageError(
+            f"log={trackers[0]} needs what feeds it",
+            help="train(..., tracking=bertc.trackers.sink.feeding)",
+        )
