@@ -113,21 +113,23 @@ def described(resolved: Resolved, network: Network) -> tuple[Any, dict[str, Any]
 
 
 def _step(resolved: Resolved, plan: Plan, model: Any, precision: Precision, compiled: bool) -> Step:
-    stage, device = resolved.stages[0], torch.device(plan.device)
+    rule, device = resolved.stages[0].optimizer, torch.device(plan.device)
     parts = [
         {name: tensor.to(device) for name, tensor in part.items()}
         for part in arguments(resolved, plan.microbatches[0])
     ]
-    optimizer = torch.optim.AdamW(model.parameters(), lr=stage.optimizer.lr, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rule.lr, fused=True)
     forward = torch.compile(model) if compiled else model
+    weights = list(model.parameters())
+    clipped = [[weight] for weight in weights] if rule.clip_per == "tensor" else [weights]
 
     def step() -> float:
         for part in parts:
             with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
                 loss = forward(**part).loss / len(parts)
             loss.backward()
-        if stage.optimizer.clip:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), stage.optimizer.clip)
+        for together in clipped if rule.clip else ():
+            torch.nn.utils.clip_grad_norm_(together, rule.clip)
         optimizer.step()
         optimizer.zero_grad()
         return 0.0

@@ -10,11 +10,12 @@ from bertc.interop.loading import newest_step
 from bertc.interop.runs import export_run
 from bertc.interop.sentences import MODULES
 from bertc.ir.changing.growth import FromOther
+from bertc.ir.learning.objective import titled
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
-from bertc.runs.figures import values_of
 from bertc.runs.folder import RunFolder
+from bertc.runs.results import values_of
 from bertc.storage import durable
 from bertc.storage.paths import is_file, is_taken
 from bertc.storage.plain_file import read_text
@@ -61,19 +62,26 @@ def _front(resolved: Resolved, exported: Exported) -> Iterator[str]:
     if isinstance(init := resolved.run.init, FromOther):
         name = Path(init.path).absolute().name
         yield f"base_model: {json.dumps(name)} # the folder it began with; its name on the hub?"
-    ways = ["sentence-similarity"] * pools
-    ways += [task for end, task in _PIPELINES.items() if architecture.endswith(end)]
-    yield from (f"pipeline_tag: {way}" for way in ways[:1])
+    if way := _pipeline(exported):
+        yield f"pipeline_tag: {way}"
     yield from (f"tags: {json.dumps(list(dict.fromkeys(['bertc', exported.layout])))}", "---")
+
+
+def _pipeline(exported: Exported) -> str:
+    """The hub's word for what the model does; "" if it has none."""
+    if is_file(exported.folder / MODULES):
+        return "sentence-similarity"
+    return next((way for e, way in _PIPELINES.items() if exported.architecture.endswith(e)), "")
 
 
 def _body(folder: RunFolder, resolved: Resolved, exported: Exported) -> Iterator[str]:
     encoder, last = resolved.encoder, resolved.stages[-1]
     count = sum(weight.numel for weight in model_weights(resolved) if "heads." not in weight.name)
-    yield from (f"# {resolved.name}", "")
+    way = f" for {_pipeline(exported)}" if _pipeline(exported) else ""
+    yield from (f"# Encoder{way}, {exported.layout} layout", "")
     size = f"{several(encoder.depth, 'layer')} of {encoder.hidden:,}, {count:,} parameters"
     spec = read_text(folder.spec, _MOST_BYTES).splitlines() if is_file(folder.spec) else []
-    of_spec = " of this spec:" if spec else "."
+    of_spec = f" of the spec {resolved.name}:" if spec else "."
     yield from (f"An encoder of {size} without heads, made by bertc{of_spec}", "")
     yield from _shown([line for line in spec if line.strip()], _SPEC_LINES, "lines")
     if lock := folder.read_lock():
@@ -99,7 +107,7 @@ def _training(folder: RunFolder, resolved: Resolved, step: int, texts: list[str]
     lines = [line for line in folder.read_metrics() if line["step"] <= step]
     tokens = max((line.get("tokens", 0) for line in lines), default=0)
     yield f"## Training, {step:,} of {several(resolved.steps, 'step')}"
-    yield from ("", f"It read {tokens:,} tokens of:", "")
+    yield from ("", f"It read {tokens:,} tokens, padding of rows included, of:", "")
     yield from _shown(texts, _TEXTS, "texts")
     for stage in resolved.stages:
         learns = " + ".join(term.name for term in stage.objective)
@@ -110,8 +118,17 @@ def _training(folder: RunFolder, resolved: Resolved, step: int, texts: list[str]
     if not scored:
         return
     yield from ("", "Scores of these weights on held-out text, or on the part that is named:", "")
-    values = values_of(scored[-1]).items()
-    scores = [f"{name.removeprefix('eval/').replace('/', ' ')}: {v:.4f}" for name, v in values]
+    last = scored[-1]
+    accuracy, unigram = last.get("accuracy", {}), last.get("unigram_losses", {})
+    scores = []
+    for score, value in values_of(last.get("scores", {}), last["losses"]).items():
+        line = f"{' '.join(score)}: {value:.4f}"
+        if len(score) == 1:
+            (name,) = score
+            line = f"{titled(name)}: loss {value:.4f}"
+            line += f", by token frequency {unigram[name]:.4f}" if name in unigram else ""
+            line += f", accuracy {accuracy[name]:.1%}" if name in accuracy else ""
+        scores.append(line)
     yield from _shown(scores, _SCORES, "scores")
 
 

@@ -14,6 +14,7 @@ from bertc.evaluation.held_out import Evaluation, counted, evaluate, heldout_row
 from bertc.evaluation.manner import Manner
 from bertc.evaluation.options import read_data, slide
 from bertc.evaluation.reading import NextTokenCost, next_token_cost
+from bertc.evaluation.remarks import plateau_lines
 from bertc.evaluation.task_lookup import nothing_to_judge_by
 from bertc.evaluation.tasks import evaluate_files, evaluate_tasks, sources_told
 from bertc.evaluation.without import (
@@ -82,6 +83,7 @@ def evaluate_run(
             evaluation, notes, reading = _as_in_training(
                 folder, resolved, manner, cache, display, done, left_out
             )
+    notes = (*plateau_lines(evaluation, resolved, resolved.trained_at(done.step)), *notes)
     if has_average(run, done.step):
         notes = (*notes, f"of the average of the weights (average={_average_of(resolved, done)})")
     return Report(

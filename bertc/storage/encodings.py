@@ -49,8 +49,12 @@ def _encoding(raw: bytes, sample: bytes) -> str:
 
 
 def _converted(path: Path, encoding: str, option: str = "") -> str:
-    """The command that writes the file as UTF-8, and a compressed one as it was."""
+    """The command that writes the file as UTF-8, a compressed one as it was, and what to do then.
+
+    The old file in place would be read again, of a folder or a pattern.
+    """
     iconv = f"iconv {option}-f {encoding} -t UTF-8"
     old, new = (shlex.quote(str(p)) for p in (path, path.with_name(f"utf8-{path.name}")))
     pack = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix)
-    return f"{pack} -dc {old} | {iconv} | {pack} > {new}" if pack else f"{iconv} {old} > {new}"
+    command = f"{pack} -dc {old} | {iconv} | {pack} > {new}" if pack else f"{iconv} {old} > {new}"
+    return f"{command}; then move the old file away, or name the new one in its place"

@@ -224,8 +224,9 @@ def _evaluate(session: Session, phase: Phase) -> Evaluation:
     progress.evaluated = progress.step
     said = "; ".join([loss_line(evaluation), *score_lines(evaluation)])
     session.display.note(f"step {progress.step:,}: held-out {said}")
-    for line in plateau_lines(evaluation) if phase.may_be_judged(session) else ():
-        session.display.note(line)
+    if phase.may_be_judged(session):
+        for line in plateau_lines(evaluation, session.resolved, stage):
+            session.display.note(line)
     return evaluation
 
 

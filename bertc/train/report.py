@@ -13,7 +13,7 @@ from bertc.diagnostics import html_lines, html_table, several
 from bertc.estimate.beside import PartBeside, beside_table
 from bertc.evaluation.held_out import Evaluation
 from bertc.evaluation.reading import NextTokenCost, as_told
-from bertc.evaluation.remarks import always_lines, plateau_lines
+from bertc.evaluation.remarks import always_lines
 from bertc.host.display import clock
 from bertc.ir.learning.objective import PRETRAINING, titled
 from bertc.ir.terms.positions import shown_figures
@@ -52,8 +52,6 @@ class Report:
             if self.evaluation is not None:
                 for lines in _tables(self.evaluation):
                     console.print(_drawn(lines))
-                for line in plateau_lines(self.evaluation) if evaluated_only else ():
-                    console.print(line, markup=False, soft_wrap=True)
                 for (task, part), same in always_lines(self.evaluation).items():
                     console.print(f"{task} {part}: {same}", soft_wrap=True)
                 for name, loss in self.evaluation.losses.items():

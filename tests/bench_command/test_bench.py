@@ -197,6 +197,23 @@ def test_forms_of_the_other_side() -> None:
     assert names == ["transformers fp32", "transformers fp32, compiled"]
 
 
+@pytest.mark.parametrize("per", ["model", "tensor"])
+def test_the_other_side_clips_as_the_spec_says(per: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    clipped: list[int] = []
+
+    def noted(parameters: list[torch.Tensor], clip: float) -> None:
+        assert clip == 0.25
+        clipped.append(len(list(parameters)))
+
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", noted)
+    resolved = resolve(f"{TOY} optimizer=adamw(clip=0.25, clip_per={per})")
+    (contender,) = transformers(resolved, make_plan(resolved), compiled=False)
+    with contender.open() as step:
+        step()
+    assert (set(clipped) == {1}) == (per == "tensor")
+    assert sum(clipped) > 30
+
+
 def test_quartiles() -> None:
     assert quartiles([3.0]) == (3.0, 3.0)
     assert quartiles([1.0, 2.0, 3.0, 4.0, 5.0]) == (2.0, 4.0)

@@ -54,8 +54,13 @@ def test_the_command_writes_a_card_of_the_run(
     assert any("mlm, 4 steps of 2 x 16 tokens" in line for line in lines)
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     last = [line for line in metrics if line["kind"] == "eval"][-1]
-    assert f"It read {last['tokens']:,} tokens of:" in lines
-    assert f"    loss: {last['loss']:.4f}" in lines
+    assert f"It read {last['tokens']:,} tokens, padding of rows included, of:" in lines
+    assert "# Encoder for fill-mask, bert layout" in lines
+    (score,) = [line for line in lines if f"{last['loss_masked']:.4f}" in line]
+    assert score.startswith("    mlm, masked: loss ")
+    assert f"by token frequency {last['unigram_losses']['mlm_masked']:.4f}, accuracy " in score
+    figures = [line.split(": ")[0] for line in lines if line.startswith("    mlm")]
+    assert len({*figures}) == len(figures)
 
 
 def test_scores_are_of_the_weights_that_are_exported(run: Path, tmp_path: Path) -> None:
@@ -65,9 +70,9 @@ def test_scores_are_of_the_weights_that_are_exported(run: Path, tmp_path: Path) 
     lines = card_of(tmp_path / "run", tmp_path / "left")
     assert "## Training, 2 of 4 steps" in lines
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    scored = {line["step"]: line["loss"] for line in metrics if line["kind"] == "eval"}
-    assert f"    loss: {scored[2]:.4f}" in lines
-    assert f"    loss: {scored[4]:.4f}" not in lines
+    scored = {line["step"]: line["loss_masked"] for line in metrics if line["kind"] == "eval"}
+    assert any(line.startswith(f"    mlm, masked: loss {scored[2]:.4f}") for line in lines)
+    assert not any(f"{scored[4]:.4f}" in line for line in lines)
 
 
 def test_a_run_that_begins_elsewhere_and_an_imported_one_say_so(run: Path, tmp_path: Path) -> None:
@@ -76,7 +81,7 @@ def test_a_run_that_begins_elsewhere_and_an_imported_one_say_so(run: Path, tmp_p
     import_run(tmp_path / "left", tmp_path / "imported")
     lines = card_of(tmp_path / "imported", tmp_path / "again")
     assert "Imported: what it was trained on is not known here." in lines
-    assert not [line for line in lines if "tokens of:" in line]
+    assert not [line for line in lines if "It read" in line]
     text = next(run.parent.glob("odd*"))
     assert text
     spec = f"init='{run}' {SPEC} data=files('{run.parent}/odd*.txt')"

@@ -91,7 +91,9 @@ GERMAN = "Für größere Flüsse braucht man Brücken.\nSchöne Häuser stehen a
 def test_the_encoding_of_other_text_is_named(name: str, raw: bytes, command: str) -> None:
     with pytest.raises(UnicodeDecodeError) as wrong:
         raw.decode()
-    assert command in not_utf8(Path(name), raw, wrong.value.start).help
+    help = not_utf8(Path(name), raw, wrong.value.start).help
+    assert command in help
+    assert ("then move the old file away, or name the new one" in help) == ("iconv" in help)
 
 
 def test_a_folder_that_was_removed_is_no_place_to_begin(

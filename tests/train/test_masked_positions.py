@@ -10,6 +10,7 @@ from bertc.evaluation import held_out
 from bertc.evaluation.held_out import Evaluation
 from bertc.evaluation.remarks import plateau_lines
 from bertc.inference.evaluate import evaluate_run
+from bertc.ir.changing.growth import FromRun
 from bertc.ir.learning.objective import Mlm, Nsp, Sbo, Term
 from bertc.ir.learning.optimizer import Adam
 from bertc.ir.network.generator import GeneratorNetwork
@@ -94,8 +95,7 @@ def test_a_model_that_copies_knows_nothing_of_masked_positions(go, tmp_path, cac
     assert (found.losses[visible], found.accuracy[visible]) == (0, 1)
     # Of all positions it looks like learning.
     assert found.unigram_losses["mlm"] - found.losses["mlm"] > 0.1
-    assert "no better than guessing by token frequency" in plateau_lines(found)[0]
-    assert "no better than guessing" in report.summary(evaluated_only=True)
+    assert "no better than guessing by token frequency" in report.summary(evaluated_only=True)
 
 
 def test_with_masked_positions_alone_there_is_one_figure(go):
@@ -109,14 +109,14 @@ def test_with_masked_positions_alone_there_is_one_figure(go):
     assert "all predicted" not in summary
 
 
-def test_without_masked_positions_that_is_said(go, tmp_path, capsys):
+def test_without_masked_positions_that_is_said(go, tmp_path, cache):
     """Among other tokens that are drawn at random, [MASK] is one of them."""
     mlm = Mlm(p=1.0, replace=Replace(mask=0, random=100, keep=0))
     report, (line,) = go(objective=(Term(objective=mlm),))
     assert "loss_masked" not in line
     assert {*line["positions"]} <= {"mlm_replaced", "mlm_visible"}
     assert "mlm, all predicted" in report.summary()
-    said = report.summary(evaluated_only=True)
+    said = evaluate_run(tmp_path / "run", cache=cache, quiet=True).summary(evaluated_only=True)
     assert "no held-out position is masked: losses are of all predicted ones" in said
     assert read_run(tmp_path / "run").last.values == {("mlm",): line["losses"]["mlm"]}
 
@@ -127,18 +127,33 @@ def test_a_plateau_is_remarked_once_in_a_run(tiny, tmp_path, cache, capsys):
     said = capsys.readouterr().err.splitlines()
     (at,) = [number for number, line in enumerate(said) if line.startswith("masked positions are")]
     assert said[at - 1].startswith("step 4: held-out mlm, masked ")
-    assert plateau_lines(Evaluation(1.0, {"nsp": 1.0}, {}, 2)) == []
-    assert plateau_lines(_evaluation(below=0.21)) == []
-    assert "only 0.19 nat below guessing" in plateau_lines(_evaluation(below=0.19))[0]
+    resolved = tiny()
+    for other in (Evaluation(1.0, {"nsp": 1.0}, {}, 2), _evaluation(below=0.21)):
+        assert plateau_lines(other, resolved, resolved.stages[0]) == []
+    (line,) = plateau_lines(_evaluation(below=0.19), resolved, resolved.stages[0])
+    assert "only 0.19 nat below guessing" in line
 
 
-def test_what_leaves_the_plateau_sooner_can_be_written():
-    (line,) = plateau_lines(_evaluation(below=0.1))
-    for setting in ("positions=rotary", "norm=pre", "mlm(30%, replace=100/0/0)", "optimizer=muon"):
-        assert setting in line
-        bertc.resolve(
-            f"extends bert-mini {setting if '=' in setting[:10] else f'objective={setting}'}"
-        )
+def test_what_leaves_the_plateau_sooner_is_named_unless_it_is_there(tmp_path):
+    sooner = {
+        "positions": "positions=rotary",
+        "norm": "norm=pre",
+        "objective": "mlm(30%, replace=100/0/0)",
+        "optimizer": "optimizer=muon",
+    }
+    written = {**sooner, "objective": f"objective={sooner['objective']}"}
+
+    def named(resolved):
+        (line,) = plateau_lines(_evaluation(below=0.1), resolved, resolved.stages[0])
+        return [name for name, text in sooner.items() if text in line]
+
+    for left in range(5):
+        spec = " ".join(list(written.values())[:left])
+        assert named(bertc.resolve(f"extends bert-mini {spec}")) == list(sooner)[left:]
+    begun = bertc.resolve("extends bert-mini")
+    init = FromRun(path=str(tmp_path))
+    run = begun.run.model_copy(update={"init": init})
+    assert named(begun.model_copy(update={"run": run})) == ["objective", "optimizer"]
 
 
 def _evaluation(below):
