@@ -262,8 +262,7 @@ def load(folder: str | Path) -> Trained:
 def runs(folder: str | Path = "runs", where: Sequence[str] = (), order: str = "when") -> Listing:
     """List the runs in a folder and below it, a typed row each; a notebook shows a table.
 
-    ``where`` and ``order`` are as ``bertc runs --where --sort``; ``.to_polars()`` and
-    ``.to_pandas()`` make data frames.
+    ``where`` and ``order`` are as ``bertc runs --where --sort``; ``.rows()`` are for a data frame.
 
     Raises:
         MissingInputError: if there is no such folder, or no run in it.

@@ -69,7 +69,7 @@ RETIRED = {
 IN_TWO_ROOMS = {
     "ALONE", "Block", "Call", "Candidate", "Clock", "Count", "Ends", "FILLED", "GLANCE_SECONDS",
     "Head", "IGNORED", "LEGEND", "LONGEST_ROW", "MASK", "MOST", "Name", "Objective", "Plain",
-    "Predicted", "Progress", "ROWS_AT_ONCE", "Run", "STEPS", "Score", "Shape",
+    "Predicted", "Progress", "ROWS_AT_ONCE", "Run", "STEPS", "Score", "Shape", "Table",
     "Source", "Span", "Step", "TABLE", "TITLES", "TOKENS_AT_ONCE", "Text", "Tokens", "Vocabulary",
     "WARM_STEPS", "WEIGHTS", "WIDEST", "Within", "arguments", "bench", "build", "choose",
     "counts", "described", "estimate", "evaluate", "explain", "fill", "finish", "joined",

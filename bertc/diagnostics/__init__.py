@@ -15,10 +15,11 @@ from bertc.diagnostics.errors import (
     UnsafeError,
     UsageError,
 )
-from bertc.diagnostics.html import html_lines, html_table, html_text, plain_text
+from bertc.diagnostics.html import html_text, plain_text
 from bertc.diagnostics.near import listed, nearest, several
 from bertc.diagnostics.render import escaped, for_terminal, render
 from bertc.diagnostics.span import Source, Span
+from bertc.diagnostics.table import InNotebooks, Table
 
 __all__ = [
     "BertcError",
@@ -28,6 +29,7 @@ __all__ = [
     "Diagnostics",
     "Fix",
     "GivenUpError",
+    "InNotebooks",
     "MachineError",
     "MissingColumnError",
     "MissingInputError",
@@ -37,14 +39,13 @@ __all__ = [
     "Span",
     "SpecError",
     "StoppedError",
+    "Table",
     "UnsafeError",
     "UsageError",
     "codes",
     "escaped",
     "for_terminal",
     "explain",
-    "html_lines",
-    "html_table",
     "html_text",
     "listed",
     "nearest",

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bertc.diagnostics import UsageError
+from bertc.diagnostics import InNotebooks, Table, UsageError
 
 Convention = Literal["exact", "electra", "6n"]
 """Rules for counting FLOPs.
@@ -190,7 +190,7 @@ class Pruned(_Figures):
     forward_per_example: int
 
 
-class Estimate(_Figures):
+class Estimate(_Figures, InNotebooks):
     """Cost of a whole program: sums over stages, and the memory of the stage that needs most."""
 
     format_version: Annotated[Literal[1], Field(serialization_alias="schema")] = 1
@@ -215,11 +215,11 @@ class Estimate(_Figures):
         """The same table, for a Python shell."""
         return str(self)
 
-    def _repr_html_(self) -> str:
-        """The same table as HTML, for notebooks."""
-        from bertc.estimate.table import as_html
+    def tables(self) -> tuple[Table]:
+        """The same figures as a table, for notebooks."""
+        from bertc.estimate.table import table_of
 
-        return as_html(self)
+        return (table_of(self),)
 
     def as_json(self, *, where: bool = False) -> dict[str, object]:
         """The estimate as plain values, under the names of the published schema.

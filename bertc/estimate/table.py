@@ -6,7 +6,7 @@ Plain text: a table library would take three times as long as the estimate itsel
 import json
 from collections.abc import Callable, Sequence
 
-from bertc.diagnostics import html_lines, html_table
+from bertc.diagnostics import Table
 from bertc.estimate.figures import Estimate, Flops, Parameters, StageEstimate
 from bertc.estimate.sharing import TALK_SOURCE
 from bertc.estimate.units import bytes_text, change_text, count_text, duration_text, flops_text
@@ -30,8 +30,8 @@ def as_table(estimates: Sequence[Estimate]) -> str:
     return "\n".join((*lines, "", *filter(None, fitting), *assumptions(estimates[0])))
 
 
-def as_html(estimate: Estimate) -> str:
-    """One estimate by part and stage as HTML, with its assumptions below."""
+def table_of(estimate: Estimate) -> Table:
+    """One estimate by part and stage, with its assumptions below."""
     columns = _columns(estimate)
     rows = list[Sequence[str]]()
     for title, lines in _sections(columns, estimate):
@@ -44,8 +44,8 @@ def as_html(estimate: Estimate) -> str:
         *assumptions(estimate),
     )
     head = ("", *_titles(estimate))
-    table = html_table(f"{estimate.name} on {estimate.time.device}", head, rows)
-    return f"{table}\n{html_lines(chr(10).join(filter(None, below)))}"
+    title = f"{estimate.name} on {estimate.time.device}"
+    return Table(head, rows, title, tuple(filter(None, below)))
 
 
 def _columns(estimate: Estimate) -> tuple[Estimate | StageEstimate, ...]:

@@ -5,26 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args, overload
 
-from rich.console import Console
-from rich.table import Table
-
-from bertc.diagnostics import (
-    DataError,
-    Diagnostics,
-    MissingInputError,
-    UsageError,
-    escaped,
-    html_lines,
-    html_table,
-    nearest,
-)
+from bertc.diagnostics import DataError, Diagnostics, InNotebooks, Table, UsageError
 from bertc.estimate.units import count_text, duration_text, flops_text
 from bertc.ir.program.model import model_weights
-from bertc.ir.program.settings import Settings, aliases
 from bertc.runs import metrics
 from bertc.runs.changes import written
 from bertc.runs.curves import FlopsUntil
@@ -34,10 +20,9 @@ from bertc.runs.results import find_folders, run_of
 from bertc.runs.state import RunState, last_sign, state_of
 from bertc.syntax import load
 
-WIDEST = 10_000
-"""Characters of the console for tables, more than any table takes."""
 TITLES = ("run", "state", "scored by", "last", "best", "parameters", "time", "FLOPs", "when")
 """Columns of the table."""
+_UNITS = (str, str, str, "{:.4f}".format, "{:.4f}".format, count_text, duration_text, flops_text)
 RUN_FACTS = ("name", "folder", "state")
 """Facts that ``--where`` compares besides settings."""
 
@@ -74,7 +59,7 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Listing(Sequence[Listed]):
+class Listing(Sequence[Listed], InNotebooks):
     """Runs in order, as a sequence, and those that could not be read, with the reason.
 
     ``others`` counts those for which a condition does not hold.
@@ -99,28 +84,13 @@ class Listing(Sequence[Listed]):
     def __str__(self) -> str:
         return self.as_table()
 
-    def _repr_html_(self) -> str:
-        """The runs as an HTML table, for notebooks."""
-        table = html_table("runs", TITLES, [_cells(run) for run in self.runs])
-        return "\n".join([table, *map(html_lines, self._left_out())])
+    def tables(self) -> tuple[Table]:
+        """A row a run, and a line for each that could not be read."""
+        damaged = [f"not listed: {reason}" for reason in self.damaged.values()]
+        return (Table(TITLES, [_cells(run) for run in self.runs], "", damaged, _UNITS),)
 
-    def to_polars(self) -> Any:
-        """A ``polars.DataFrame``: a row a run, its facts, and each setting that differs as text.
-
-        Raises:
-            MissingInputError: polars is not installed.
-        """
-        return _package("polars").DataFrame(self._rows(), infer_schema_length=None)
-
-    def to_pandas(self) -> Any:
-        """A ``pandas.DataFrame`` with the columns of ``to_polars``.
-
-        Raises:
-            MissingInputError: pandas is not installed.
-        """
-        return _package("pandas").DataFrame(self._rows())
-
-    def _rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, Any]]:
+        """A row a run for a data frame: its facts, and each setting that differs as text."""
         names = dict.fromkeys(name for run in self.runs for name in run.settings)
         differ = [n for n in names if len({run.settings.get(n) for run in self.runs}) > 1]
         rows = list[dict[str, Any]]()
@@ -130,23 +100,10 @@ class Listing(Sequence[Listed]):
             rows.append(row | {n: run.settings.get(n) for n in differ if n not in row})
         return rows
 
-    def _left_out(self) -> list[str]:
-        return [f"left out: {escaped(reason)}" for reason in self.damaged.values()]
-
     def as_table(self) -> str:
         """A row a run, and a line for each that could not be read."""
-        table = Table(box=None, pad_edge=False)
-        for title in TITLES:
-            table.add_column(title, justify="right" if title in TITLES[5:8] else "left")
-        for run in self.runs:
-            table.add_row(*map(escaped, _cells(run)))
-        console = Console(width=WIDEST, highlight=False, no_color=True, markup=False)
-        with console.capture() as captured:
-            console.print(table)
-        lines = (
-            [line.rstrip() for line in captured.get().splitlines()] if self.runs else [self._none()]
-        )
-        return "\n".join([*lines, *self._left_out()])
+        (table,) = self.tables()
+        return str(table) if self.runs else "\n".join([self._none(), *table.notes])
 
     def _none(self) -> str:
         """A line instead of rows."""
@@ -206,15 +163,6 @@ def list_runs(folder: Path, where: Sequence[str] = (), order: str = "when") -> L
     return Listing(ordered, damaged, len(runs) - len(chosen))
 
 
-def _package(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        raise MissingInputError(
-            f"{name} is not installed, which tables of runs are made by", help=f"pip install {name}"
-        ) from None
-
-
 def _listed(path: Path) -> Listed:
     folder = RunFolder(path)
     resolved, lines = folder.read_resolved(), folder.read_metrics()
@@ -250,12 +198,6 @@ def _condition(text: str) -> Callable[[Listed], bool]:
         return lambda run: any(fnmatchcase(each, wanted) for each in (run.name, run.folder.name))
     if name in RUN_FACTS:
         return lambda run: fnmatchcase(str(getattr(run, name)), wanted)
-    names = [*RUN_FACTS, *Settings.model_fields, *aliases()]
-    if name not in names and (near := nearest(name, names)) in RUN_FACTS:
-        states = get_args(RunState)
-        if near == "state" and wanted not in states:
-            wanted = nearest(wanted, states) or "finished"
-        raise UsageError(f"no run has a `{name[:60]}`", help=f"--where {near}={wanted}")
     diagnostics = Diagnostics()
     programs = load("", [text], diagnostics, option="--where")
     diagnostics.raise_if_any()
@@ -271,15 +213,15 @@ def _has(settings: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
     )
 
 
-def _cells(run: Listed) -> tuple[str, ...]:
+def _cells(run: Listed) -> tuple[Any, ...]:
     return (
         str(run.folder),
         run.standing,
         run.scored,
-        "" if run.last is None else f"{run.last:.4f}",
-        "" if run.best is None else f"{run.best:.4f}",
-        count_text(run.parameters),
-        duration_text(run.seconds) if run.seconds else "",
-        flops_text(run.flops) if run.flops else "",
+        run.last,
+        run.best,
+        run.parameters,
+        run.seconds or None,
+        run.flops or None,
         f"{datetime.fromtimestamp(run.when):%Y-%m-%d %H:%M}",
     )

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Any
 
 from bertc.api import compile_spec
-from bertc.diagnostics import Diagnostics, Span, escaped, html_table
+from bertc.diagnostics import Diagnostics, InNotebooks, Span, Table, escaped
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Given, Origin, Program, StageGiven
 from bertc.passes.tasks import without_unread
@@ -44,7 +44,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Showing:
+class Showing(InNotebooks):
     """The programs of a spec, one for each point of its grids; it shows itself in notebooks."""
 
     programs: tuple[Program, ...]
@@ -62,16 +62,16 @@ class Showing:
         programs = [{**named(p), "stages": list(map(named, p.stages))} for p in self.programs]
         return json.dumps({"schema": 1, "programs": programs}, indent=2)
 
-    def _repr_html_(self) -> str:
+    def tables(self) -> list[Table]:
         """A table for each program, its stages below."""
-        return "\n".join(html_table(*_tabled(program)) for program in self.programs)
+        return [_table(program) for program in self.programs]
 
 
-def _tabled(program: Program) -> tuple[str, Sequence[str], list[tuple[str, ...]]]:
+def _table(program: Program) -> Table:
     rows: list[tuple[str, ...]] = [_row(each) for each in _shown(program.settings)]
     for stage in program.stages:
         rows += [(f"stage {stage.name}",), *map(_row, _shown(stage.settings))]
-    return program.name, ("setting", "value", "source"), rows
+    return Table(("setting", "value", "source"), rows, program.name)
 
 
 def _row(shown: Shown) -> tuple[str, ...]:

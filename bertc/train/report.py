@@ -2,14 +2,10 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
 
-from rich.console import Console
-from rich.table import Table
-
-from bertc.diagnostics import html_lines, html_table, several
+from bertc.diagnostics import InNotebooks, Table, several
 from bertc.estimate.beside import PartBeside, beside_table
 from bertc.evaluation.held_out import Evaluation
 from bertc.evaluation.reading import NextTokenCost, as_told
@@ -20,7 +16,7 @@ from bertc.ir.terms.positions import shown_figures
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(InNotebooks):
     """The end of a run, or of an evaluation of one; ``notes`` are further sentences.
 
     ``where`` has the parts of a step by stage, of those that were profiled; ``reading`` is of an
@@ -47,34 +43,34 @@ class Report:
 
     def summary(self, evaluated_only: bool = False) -> str:
         """A table of held-out losses or scores, and a line on the run or the evaluation."""
-        console = Console(width=100, highlight=False, no_color=True, markup=False, emoji=False)
-        with console.capture() as captured:
-            if self.evaluation is not None:
-                for lines in _tables(self.evaluation):
-                    console.print(_drawn(lines))
-                for (task, part), same in always_lines(self.evaluation).items():
-                    console.print(f"{task} {part}: {same}", soft_wrap=True)
-                for name, loss in self.evaluation.losses.items():
-                    if name in PRETRAINING and PRETRAINING[name].order == "forward":
-                        line = self.reading.told() if self.reading else as_told(loss)
-                        console.print(line, soft_wrap=True)
-            if self.step:
-                line = f"{self.folder} after step {self.step:,} of {self.steps:,}"
-                console.print(
-                    line if evaluated_only else self._line(), markup=False, soft_wrap=True
-                )
-            for stage, rows in self.where.items():
-                table = beside_table(f"stage {stage}", rows)
-                console.print(f"\n{table}\n", soft_wrap=True)
-            for note in self.notes:
-                console.print(note, soft_wrap=True)
-        return captured.get().rstrip()
+        lines = [f"{table}\n" for table in self._tables()]
+        if self.evaluation is not None:
+            for (task, part), same in always_lines(self.evaluation).items():
+                lines.append(f"{task} {part}: {same}")
+            for name, loss in self.evaluation.losses.items():
+                if name in PRETRAINING and PRETRAINING[name].order == "forward":
+                    lines.append(self.reading.told() if self.reading else as_told(loss))
+        if self.step:
+            line = f"{self.folder} after step {self.step:,} of {self.steps:,}"
+            lines.append(line if evaluated_only else self._line())
+        for stage, rows in self.where.items():
+            lines.append(f"\n{beside_table(f'stage {stage}', rows)}\n")
+        return "\n".join([*lines, *self.notes]).rstrip()
 
-    def _repr_html_(self) -> str:
-        """The tables of the summary as HTML, for notebooks."""
-        tables = _tables(self.evaluation) if self.evaluation else []
-        notes = html_lines("\n".join([self._line(), *self.notes]))
-        return "\n".join([*(html_table(t.title, t.head, t.rows) for t in tables), notes])
+    def tables(self) -> list[Table]:
+        """The tables of the summary, with its lines below them."""
+        lines = (self._line(), *self.notes)
+        *first, last = self._tables() or [Table((), ())]
+        return [*first, replace(last, notes=lines)]
+
+    def _tables(self) -> list[Table]:
+        """The scores of tasks, or the losses of other objectives; losses by language."""
+        evaluation = self.evaluation
+        if evaluation is None:
+            return []
+        first = _scores(evaluation) if evaluation.scores else _losses(evaluation)
+        languages = [_by_language(evaluation)] if evaluation.languages else []
+        return [first, *languages, *_by_class(evaluation)]
 
     def _line(self) -> str:
         speed = f", {self.tokens / self.seconds:,.0f} tokens/s" if self.seconds else ""
@@ -84,33 +80,7 @@ class Report:
         )
 
 
-class Lines(NamedTuple):
-    """A table as text: its title, headings, and rows; the first ``names`` columns are words."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    names: int = 1
-
-
-def _drawn(lines: Lines) -> Table:
-    """The table for a terminal."""
-    table = Table(title=lines.title, title_justify="left")
-    for number, heading in enumerate(lines.head):
-        table.add_column(heading, justify="left" if number < lines.names else "right")
-    for row in lines.rows:
-        table.add_row(*row)
-    return table
-
-
-def _tables(evaluation: Evaluation) -> list[Lines]:
-    """The scores of tasks, or the losses of other objectives; losses by language."""
-    first = _scores(evaluation) if evaluation.scores else _losses(evaluation)
-    languages = [_by_language(evaluation)] if evaluation.languages else []
-    return [first, *languages, *_by_class(evaluation)]
-
-
-def _losses(evaluation: Evaluation) -> Lines:
+def _losses(evaluation: Evaluation) -> Table:
     rows = []
     for name in dict.fromkeys((*shown_figures(evaluation.losses), *evaluation.positions)):
         loss = evaluation.losses[name]
@@ -127,10 +97,10 @@ def _losses(evaluation: Evaluation) -> Lines:
     head = ("objective", "loss", "unigram", "below it", "accuracy")
     rated = ("base rate",) if evaluation.base_rate else ()
     title = f"held out, {several(evaluation.examples, 'example')}"
-    return Lines(title, (*head, *rated), tuple(rows))
+    return Table((*head, *rated), rows, title)
 
 
-def _scores(evaluation: Evaluation) -> Lines:
+def _scores(evaluation: Evaluation) -> Table:
     parts = [
         (t, p, scores) for t, by_part in evaluation.scores.items() for p, scores in by_part.items()
     ]
@@ -145,10 +115,10 @@ def _scores(evaluation: Evaluation) -> Lines:
         for task, part, scores in parts
     )
     title = f"scored on {several(evaluation.examples, 'example')}"
-    return Lines(title, ("task", "part", *metrics, "loss"), rows, names=2)
+    return Table(("task", "part", *metrics, "loss"), rows, title)
 
 
-def _by_class(evaluation: Evaluation) -> Iterator[Lines]:
+def _by_class(evaluation: Evaluation) -> Iterator[Table]:
     for task, parts in evaluation.classes.items():
         for part, scores in parts.items():
             rows = [
@@ -157,13 +127,13 @@ def _by_class(evaluation: Evaluation) -> Iterator[Lines]:
             ]
             macro = ("mean (macro F1)", "", "", f"{scores.macro_f1:.4f}", "")
             head = ("class", "precision", "recall", "F1", "support")
-            yield Lines(f"{task} {part} by class", head, (*rows, macro))
+            yield Table(head, (*rows, macro), f"{task} {part} by class")
 
 
-def _by_language(evaluation: Evaluation) -> Lines:
+def _by_language(evaluation: Evaluation) -> Table:
     names = shown_figures(evaluation.losses)
     rows = tuple(
         (language, *(f"{losses[n]:.3f}" if n in losses else "" for n in names))
         for language, losses in evaluation.languages.items()
     )
-    return Lines("loss by language", ("language", *map(titled, names)), rows)
+    return Table(("language", *map(titled, names)), rows, "loss by language")

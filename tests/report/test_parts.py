@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bertc.api import points
-from bertc.diagnostics import DataError, html_table, html_text
+from bertc.diagnostics import DataError, Table, html_text
 from bertc.estimate import estimate
 from bertc.external import row_lengths
 from bertc.report.axes import time_unit
@@ -53,7 +53,7 @@ def test_text_is_text_wherever_it_is_put() -> None:
     assert not {"\u202e", "\x1b"} & {*shown}
     assert joined([Html("<i>"), "<i>"]) == "<i>&lt;i&gt;"
     assert "\\u202e\\x1b" in shown, "as in a terminal and in a notebook"
-    assert html_text(hostile) in html_table("", ("", ""), [(hostile, "")])
+    assert html_text(hostile) in Table(("", ""), [(hostile, "")]).html()
     assert html_text(hostile) in shown
     assert html_text("a\n\tb") == "a\n\tb"
     assert "<b" not in table_of((hostile,), [(hostile, [hostile])])

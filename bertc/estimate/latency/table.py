@@ -1,10 +1,10 @@
 """The table of latencies: rows measured, predicted or both, beside the scores of runs."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from bertc.diagnostics import Table
 from bertc.estimate.latency.cases import Case
 from bertc.estimate.units import bytes_text
 
@@ -98,8 +98,8 @@ class Latencies:
         """The rows as text, without the columns that are empty in all of them."""
         lines = [HEAD, *map(_cells, self.rows)]
         columns = [column for column in zip(*lines, strict=True) if any(column[1:])]
-        widths = [max(map(len, column)) for column in columns]
-        return "\n".join([*_aligned(columns, widths), "", *self.notes])
+        head, *rows = zip(*columns, strict=True)
+        return str(Table(head, rows, notes=self.notes))
 
 
 HEAD = (
@@ -112,17 +112,6 @@ def _way(case: Case) -> str:
     setup, shape = case.setup, case.shape
     threads = f"{setup.threads} thread{'s' * (setup.threads > 1)}"
     return f"{setup.runtime} {setup.precision}, {threads}, {shape.batch} x {shape.length}"
-
-
-def _aligned(columns: Sequence[tuple[str, ...]], widths: Sequence[int]) -> list[str]:
-    rows = zip(*columns, strict=True)
-    return [
-        "  ".join(
-            cell.ljust(width) if number == 0 else cell.rjust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ import json
 
 from pydantic import Field
 
-from bertc.diagnostics import html_table
+from bertc.diagnostics import InNotebooks, Table
 from bertc.ir.base import Node
 from bertc.ir.changing.pruning import Units
 from bertc.ir.learning.objective import Term
@@ -16,7 +16,7 @@ from bertc.ir.program.stage import AnyStage, Stage
 from bertc.ir.vocabulary import Vocabulary
 
 
-class Resolved(Node):
+class Resolved(Node, InNotebooks):
     """A program after all passes.
 
     ``origins`` has the origin of each setting; it is not part of the fingerprint.
@@ -84,8 +84,8 @@ class Resolved(Node):
         text = json.dumps(self.model_dump(mode="json", exclude={"name", "origins"}), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def _repr_html_(self) -> str:
-        """The stages as an HTML table, for notebooks; ``bertc.show`` has every setting."""
+    def tables(self) -> tuple[Table]:
+        """The stages, a row each; ``bertc.show`` has every setting."""
         from bertc.ir.program.model import model_weights
 
         count = sum(weight.numel for weight in model_weights(self))
@@ -93,10 +93,10 @@ class Resolved(Node):
         rows = [
             (
                 stage.name or "main",
-                f"{stage.encoder.depth}",
+                stage.encoder.depth,
                 " + ".join(term.name for term in stage.objective),
                 *(f"{number:,}" for number in (stage.steps, stage.batch, stage.seq)),
             )
             for stage in self.stages
         ]
-        return html_table(f"{self.name}: {count:,} parameters", head, rows)
+        return (Table(head, rows, f"{self.name}: {count:,} parameters"),)
