@@ -73,6 +73,7 @@ ROOMS = (
     "train",
     "trackers",
     "inference",
+    "inspecting",
     "search",
     "choosing",
     "starting",

@@ -3,6 +3,7 @@
 from bertc.commands import (
     editor,
     following,
+    inspecting,
     latency,
     machine,
     pages,
@@ -21,6 +22,7 @@ __all__ = [
     "editor",
     "following",
     "in_color",
+    "inspecting",
     "latency",
     "machine",
     "pages",

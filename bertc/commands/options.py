@@ -20,8 +20,8 @@ from bertc.storage.paths import is_folder, working_folder
 COMMANDS = (
     "init", "specs", "check", "explain", "fmt", "lsp", "estimate", "diff", "fit", "calibrate",
     "build", "show-batch", "bench", "train", "sweep", "reproduce", "slurm", "runs", "watch",
-    "results", "report", "eval", "context", "fill", "predict", "embed", "attention", "heads",
-    "layers", "latency", "export", "import",
+    "results", "report", "eval", "fill", "predict", "embed", "inspect", "latency", "export",
+    "import",
 )  # fmt: skip
 """The commands in the order of ``--help``: the one in which people need them."""
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bertc.commands.options import RunArgument, app, file_to_write, say, without_collecting
+from bertc.commands.options import app, file_to_write, say, without_collecting
 
 
 @app.command("report")
@@ -26,25 +26,6 @@ def report_(
     from bertc.report.report import report_page
 
     _write(report_page(runs, parent_of, row_lengths, examples), out)
-
-
-@app.command("attention")
-def attention_(
-    run: RunArgument,
-    text: Annotated[str, typer.Argument(help="a text to read, 128 tokens of it at most")],
-    pair: Annotated[str, typer.Option(help="a second text after it, as in pairs of a task")] = "",
-    data: Annotated[
-        Path | None,
-        typer.Option(help="rows in the layout of the task, or a text: patterns of heads over it"),
-    ] = None,
-    out: Annotated[Path, file_to_write("the HTML file to write", "-o", "--out")] = Path(
-        "attention.html"
-    ),
-) -> None:
-    """Write what every attention head looks at in a text, as an HTML page."""
-    from bertc.report.report import attention_page
-
-    _write(attention_page(run, text, pair, data), out)
 
 
 def _write(page: str, out: Path) -> None:

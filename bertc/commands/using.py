@@ -100,31 +100,6 @@ def evaluate(
     say(report.as_json() if json else report.as_table())
 
 
-@app.command("context")
-def context_(
-    runs: Annotated[list[Path], typer.Argument(help="runs with objective=clm, one vocabulary")],
-    data: Annotated[
-        str, typer.Option(help="text to read: a path, or files('a.txt') [default: held-out]")
-    ] = "",
-    step: Annotated[int, typer.Option(min=1, help="tokens from one context to the next")] = 100,
-    longest: Annotated[int, typer.Option(min=2, help="the longest context to try")] = 1000,
-    hard: Annotated[
-        str, typer.Option(help="shares of positions that the best short context tells worst")
-    ] = "0.1,0.5,1",
-    threshold: Annotated[
-        float, typer.Option(min=0, max=1, help="least gain, as a fraction of the perplexity")
-    ] = 0.01,
-    examples: Annotated[int, typer.Option(min=1, help="positions to read, spread evenly")] = 1000,
-    plot: Annotated[Path | None, picture_to_write("perplexities by context")] = None,
-    json: JsonOption = False,
-) -> None:
-    """Compare how much of the text before a token language models make use of."""
-    from bertc.inference.context import Contexts, context_lengths, shares_named
-
-    contexts = Contexts(step, longest, shares_named(hard), threshold, examples)
-    _show(context_lengths(runs, contexts, data), json, plot)
-
-
 @app.command()
 def fill(
     run: RunArgument,
@@ -150,17 +125,13 @@ def predict(
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="maximum rows at once")] = 256,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps")] = "auto",
-    without_heads: WithoutHeads = "",
-    without_layers: WithoutLayers = "",
 ) -> None:
     """Answer the rows of a file with a fine-tuned model; prints a JSON object per row."""
-    from bertc.evaluation.without import LeftOut
     from bertc.inference.predict import predict as run_on
     from bertc.inference.predict import write_files
 
     _refuse_swapped("predict", run, file)
-    left_out = LeftOut(without_heads, without_layers)
-    predictions = run_on(run, file, task, batch, device, left_out=left_out)
+    predictions = run_on(run, file, task, batch, device)
     if official:
         write_files(predictions.files(), official)
     else:
@@ -211,38 +182,6 @@ def embed_(
     )  # fmt: skip
     write_vectors(texts, embedded, out)
     say(f"{embedded.summary()}\n{out}")
-
-
-@app.command("heads")
-def heads_(
-    run: RunArgument,
-    data: Annotated[
-        Path | None,
-        typer.Option(help="rows in the layout of the task, or a text [default: dev, or its own]"),
-    ] = None,
-    task: Annotated[str, typer.Option(help="its name, or with the columns of the file")] = "",
-    examples: Annotated[int, typer.Option(min=1, help="rows to read, at most")] = 512,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps")] = "auto",
-    plot: Annotated[Path | None, picture_to_write("a heat map of it")] = None,
-    json: JsonOption = False,
-) -> None:
-    """Score the attention heads of a run, and tell what each looks at."""
-    from bertc.inference.heads import heads
-
-    _show(heads(run, data, task=task, examples=examples, device=device), json, plot)
-
-
-@app.command("layers")
-def layers_(
-    run: RunArgument,
-    task: Annotated[str, typer.Option(help="its name, or with a file to score")] = "",
-    plot: Annotated[Path | None, picture_to_write("a picture of it")] = None,
-    json: JsonOption = False,
-) -> None:
-    """Evaluate a run without each of its layers, one after another."""
-    from bertc.inference.worth import worth_of_layers
-
-    _show(worth_of_layers(run, task=task), json, plot)
 
 
 @app.command("export")

@@ -17,7 +17,6 @@ from bertc.evaluation.device import placed
 from bertc.evaluation.said import Answers
 from bertc.evaluation.task_inference import ROWS_AT_ONCE, answer
 from bertc.evaluation.task_lookup import columns_told, task_of
-from bertc.evaluation.without import NOTHING_LEFT_OUT, LeftOut, leaving_out
 from bertc.host.display import choose
 from bertc.interop.loading import load
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
@@ -115,12 +114,9 @@ def predict(
     at_once: int = ROWS_AT_ONCE,
     device: str = "auto",
     *,
-    left_out: LeftOut = NOTHING_LEFT_OUT,
     quiet: bool = False,
 ) -> Predicted:
     """Answer the rows of a file in the layout of a task, labelled or not.
-
-    ``left_out`` are heads and layers that the model answers without.
 
     Raises:
         UsageError, SpecError: as ``task_of``.
@@ -135,8 +131,8 @@ def predict(
         raise DataError(f"{file} has no rows", help="give a file with one row per question")
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
     placed(model, device)
-    with closing(choose(quiet)) as display, leaving_out(model, left_out) as left:
-        return answered(left, stage, chosen, examples, vocabulary, at_once, display)
+    with closing(choose(quiet)) as display:
+        return answered(model, stage, chosen, examples, vocabulary, at_once, display)
 
 
 def answered(

@@ -24,6 +24,8 @@ from bertc.data.layouts.example import (
     TaggedExample,
 )
 from bertc.evaluation.task_lookup import imported, task_of
+from bertc.evaluation.without import transformer_of
+from bertc.inference.attention import AttentionMaps, attention
 from bertc.inference.embed import batch_of_rows, embed
 from bertc.inference.fill_mask import filled
 from bertc.inference.filled import Filled
@@ -85,6 +87,25 @@ class Trained(Model):
         """
         vocabulary = vocabulary_of(self.folder, self.resolved.encoder.vocab_size)
         return Tokenizer(vocabulary, self.resolved)
+
+    @property
+    def attention_heads(self) -> tuple[int, ...]:
+        """The number of attention heads of each layer; 0 where it shares those of another.
+
+        Raises:
+            DataError: if the network has none.
+        """
+        node = transformer_of(self)
+        owners = {*node.attention_owner}
+        return tuple(layer.heads * (n in owners) for n, layer in enumerate(node.layers))
+
+    def attention(self, text: str, pair: str = "") -> AttentionMaps:
+        """The attention of every head over a text, or a pair: maps (heads, tokens, tokens).
+
+        Raises:
+            UsageError, DataError: as ``inference.attention.attention``.
+        """
+        return attention(self, text, pair)
 
     def fill(self, text: str, top: int = 5, language: str = "") -> Filled:
         """The likeliest tokens for each [MASK] of a text, as ``bertc fill``.

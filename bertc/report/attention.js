@@ -19,20 +19,14 @@ async function showAttention(root) {
   const about = await unpacked(`${root.dataset.maps}-about`).json();
   const levels = new Uint8Array(await unpacked(root.dataset.maps).arrayBuffer());
   const heads = about.heads.flatMap((count, layer) => Array.from({ length: count }, (_, head) => [layer, head]));
-  const sizes = about.views.map((view) => heads.length * view.queries.length * view.keys.length);
-  let view = 0, chosen = 0, query = -1, low, high;
+  const tokens = about.tokens, count = tokens.length;
+  let chosen = 0, query = -1, low, high;
 
-  const mapOf = (number) => {
-    const { queries, keys } = about.views[view];
-    const size = queries.length * keys.length;
-    const first = sizes.slice(0, view).reduce((sum, each) => sum + each, 0) + number * size;
-    return levels.subarray(first, first + size);
-  };
+  const mapOf = (number) => levels.subarray(number * count * count, (number + 1) * count * count);
   // The square root shows small shares too.
   const draw = (canvas, number) => {
-    const { queries, keys } = about.views[view];
-    [canvas.width, canvas.height] = [keys.length, queries.length];
-    const context = canvas.getContext("2d"), image = context.createImageData(keys.length, queries.length);
+    canvas.width = canvas.height = count;
+    const context = canvas.getContext("2d"), image = context.createImageData(count, count);
     mapOf(number).forEach((level, at) => {
       const share = Math.sqrt(level / 255);
       for (let part = 0; part < 3; part++) image.data[4 * at + part] = low[part] + share * (high[part] - low[part]);
@@ -53,15 +47,14 @@ async function showAttention(root) {
   const closer = made("div", { className: "closer" },
     made("div", {}, title, map, scale, told), made("div", {}, words));
   const buttons = heads.map(([layer, head], number) => {
-    const said = about.said[`${layer}.${head}`];
-    const button = made("button", { className: "head", type: "button", title: said || "" },
-      made("canvas"), made("small", { textContent: `${layer}.${head}${said ? ` ${said}` : ""}` }));
+    const button = made("button", { className: "head", type: "button" },
+      made("canvas"), made("small", { textContent: `${layer}.${head}` }));
     button.addEventListener("click", () => { chosen = number; showCloser(); closer.scrollIntoView({ block: "nearest" }); });
     return button;
   });
   // Tokens beside a map; of many each second, third, ..., so that they can be read.
-  const labels = (tokens) => tokens.map((token, at) => made("span", {
-    textContent: at % Math.ceil(tokens.length / MOST_LABELS) ? "" : token, title: token,
+  const labels = () => tokens.map((token, at) => made("span", {
+    textContent: at % Math.ceil(count / MOST_LABELS) ? "" : token, title: token,
   }));
   const seen = new Set();
   const watching = new IntersectionObserver((entries) => entries.forEach((entry) => {
@@ -73,38 +66,35 @@ async function showAttention(root) {
   }), { rootMargin: "200px" });
 
   function showCloser() {
-    const { queries, keys, remembered } = about.views[view];
     const [layer, head] = heads[chosen], map = mapOf(chosen);
     buttons.forEach((button, number) => button.setAttribute("aria-pressed", number === chosen));
-    title.textContent = `Layer ${layer}, head ${head}${about.said[`${layer}.${head}`] ? `: ${about.said[`${layer}.${head}`]}` : ""}`;
+    title.textContent = `Layer ${layer}, head ${head}`;
     draw(large, chosen);
-    large.style.aspectRatio = `${keys.length} / ${queries.length}`;
-    down.replaceChildren(...labels(queries));
-    across.replaceChildren(...labels(keys));
-    const row = query < 0 ? null : map.subarray(query * keys.length, (query + 1) * keys.length);
-    words.replaceChildren(...keys.map((token, at) => {
+    large.style.aspectRatio = 1;
+    down.replaceChildren(...labels());
+    across.replaceChildren(...labels());
+    const row = query < 0 ? null : map.subarray(query * count, (query + 1) * count);
+    words.replaceChildren(...tokens.map((token, at) => {
       const button = made("button", { type: "button", textContent: token });
-      const own = at - remembered;
-      button.setAttribute("aria-pressed", own >= 0 && own === query);
+      button.setAttribute("aria-pressed", at === query);
       button.style.setProperty("--share", row ? (row[at] / 255).toFixed(3) : 0);
       button.title = row ? `${(row[at] / 2.55).toFixed(1)}%` : "";
-      button.disabled = own < 0;
-      button.addEventListener("click", () => { query = query === own ? -1 : own; showCloser(); });
+      button.addEventListener("click", () => { query = query === at ? -1 : at; showCloser(); });
       return button;
     }));
     const best = row && [...row.keys()].sort((a, b) => row[b] - row[a]).slice(0, 5);
     told.textContent = row
-      ? `${queries[query]} looks at ${best.map((at) => `${keys[at]} ${(row[at] / 2.55).toFixed(1)}%`).join(", ")}`
+      ? `${tokens[query]} looks at ${best.map((at) => `${tokens[at]} ${(row[at] / 2.55).toFixed(1)}%`).join(", ")}`
       : "Choose a token to see what it looks at.";
   }
   large.addEventListener("mousemove", (event) => {
-    const { queries, keys } = about.views[view], box = large.getBoundingClientRect();
+    const box = large.getBoundingClientRect();
     const at = [
-      Math.min(queries.length - 1, Math.max(0, Math.floor((event.clientY - box.top) / box.height * queries.length))),
-      Math.min(keys.length - 1, Math.max(0, Math.floor((event.clientX - box.left) / box.width * keys.length))),
+      Math.min(count - 1, Math.max(0, Math.floor((event.clientY - box.top) / box.height * count))),
+      Math.min(count - 1, Math.max(0, Math.floor((event.clientX - box.left) / box.width * count))),
     ];
-    const level = mapOf(chosen)[at[0] * keys.length + at[1]];
-    told.textContent = `${queries[at[0]]} looks at ${keys[at[1]]}: ${(level / 2.55).toFixed(1)}%`;
+    const level = mapOf(chosen)[at[0] * count + at[1]];
+    told.textContent = `${tokens[at[0]]} looks at ${tokens[at[1]]}: ${(level / 2.55).toFixed(1)}%`;
   });
   large.addEventListener("mouseleave", () => showCloser());
 
@@ -114,11 +104,6 @@ async function showAttention(root) {
     query = -1;
     buttons.forEach((button) => { watching.unobserve(button); watching.observe(button); });
     showCloser();
-  }
-  const choice = made("select", {}, ...about.views.map((each) => made("option", { textContent: each.name })));
-  choice.addEventListener("change", () => { view = choice.selectedIndex; showAll(); });
-  if (about.views.length > 1) {
-    root.append(made("div", { className: "controls" }, made("label", {}, "reading ", choice)));
   }
   root.append(closer);
   about.heads.forEach((count, layer) => {

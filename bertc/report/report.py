@@ -50,19 +50,17 @@ def report_page(
     return _of_several(found, searches)
 
 
-def attention_page(run: Path, text: str, pair: str, data: Path | None) -> str:
+def attention_page(run: Path, text: str, pair: str) -> str:
     """The page of a model's attention over a text, or over a pair of texts, as HTML.
 
     Raises:
         MissingInputError, DataError: if there is no model, or it has no heads.
         UsageError: if the text has no tokens.
     """
-    from bertc.inference.heads import heads
-    from bertc.inference.looking import looking
+    from bertc.inference.trained import load
     from bertc.report.attention import attention_body
 
-    found = heads(run, data, quiet=True) if data else None
-    body = attention_body(looking(run, text, pair, found))
+    body = attention_body(load(run).attention(text, pair))
     shown = f"{text} / {pair}" if pair else text
     return document(f"Attention of {run.resolve().name}", shown, [Section("Heads", body)])
 

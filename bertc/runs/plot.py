@@ -1,4 +1,4 @@
-"""Pictures: losses of a run over its steps, scores against milliseconds, a figure for each head."""
+"""Pictures: losses of a run over its steps, and scores against milliseconds."""
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
@@ -79,53 +79,6 @@ def plot_latencies(points: Sequence[Point], path: Path) -> None:
     axes.xaxis.set_major_formatter("{x:g}")
     axes.grid(alpha=0.3)
     figure.legend(fontsize="small", loc="outside right upper")
-    save(figure, path, elsewhere="name another file")
-
-
-def plot_contexts(perplexity: Mapping[str, Mapping[int, float]], path: Path) -> None:
-    """Plot perplexities of runs against the tokens before each prediction, as a PNG.
-
-    Raises:
-        CannotWriteError: if the disk has no room.
-    """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    axes = figure.subplots()
-    for run, by_context in perplexity.items():
-        axes.plot(list(by_context), list(by_context.values()), "o-", label=run)
-    axes.set(xlabel="tokens before", ylabel="perplexity")
-    axes.grid(alpha=0.3)
-    axes.legend()
-    save(figure, path, elsewhere="name another file")
-
-
-def heat_map(
-    rows: Mapping[int, Sequence[float]], path: Path, *, title: str, across: str, signed: bool
-) -> None:
-    """Draw a row of squares a layer as a PNG; layers may have unlike numbers of them.
-
-    ``across`` names the columns. With ``signed`` white is zero, else the least is darkest.
-
-    Raises:
-        CannotWriteError: if the disk has no room.
-    """
-    from matplotlib.figure import Figure
-
-    columns = max(map(len, rows.values()))
-    squares = [[*row, *[float("nan")] * (columns - len(row))] for row in rows.values()]
-    size = (2 + columns * 0.6, 1 + len(squares) * 0.5)
-    figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots()
-    if signed:
-        largest = max(abs(each) for row in rows.values() for each in row) or 1.0
-        image = axes.imshow(squares, cmap="RdBu", vmin=-largest, vmax=largest)
-    else:
-        image = axes.imshow(squares, cmap="viridis")
-    axes.set(ylabel="layer", xlabel=across, title=title)
-    axes.set_xticks(range(columns) if across else [])
-    axes.set_yticks(range(len(squares)), [str(layer) for layer in rows])
-    figure.colorbar(image)
     save(figure, path, elsewhere="name another file")
 
 

@@ -162,7 +162,7 @@ def write_pages(only: list[str]) -> dict[str, Path]:
     if not only or "attention" in only:
         text = "the old hens cackle in the red barn ."
         pages["attention"] = Path("attention.html")
-        pages["attention"].write_text(attention_page(Path("stages"), text, "", Path("farm.txt")))
+        pages["attention"].write_text(attention_page(Path("stages"), text, ""))
     return {name: path.absolute() for name, path in pages.items()}
 
 

@@ -1,19 +1,22 @@
-"""Looking at heads: their scores, what they look at, and models without some of them."""
+"""What is inside a run: attention maps, and models without some of their heads."""
 
 import json
+import math
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
 import torch
 from einops import rearrange
+from typer.testing import CliRunner
 
+from bertc.commands import app
 from bertc.diagnostics import UsageError
 from bertc.evaluation.without import LeftOut, heads_named, without_heads
-from bertc.inference.attention_maps import Looks, looks, maps, pattern
+from bertc.inference.attention import AttentionMaps, see_maps
 from bertc.inference.evaluate import evaluate_run
-from bertc.inference.heads import heads
-from bertc.inference.predict import predict
+from bertc.inspecting.attention import Head, head_figures
 from bertc.interop.pruned import removed_units, without_removed
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.learning.objective import Term
@@ -34,9 +37,6 @@ from bertc.ir.terms.plm import Plm
 from bertc.nn import EncoderInputs, Model, build
 from bertc.nn.inputs import PermutationMask, nothing
 from bertc.train.loop import train
-
-CLS, SEP = 2, 3
-
 
 RELATIVE = RelativeAttention(untie=True, segments=True)
 
@@ -94,7 +94,7 @@ def assert_maps_weigh_values(model: Model, reading: EncoderInputs) -> list[torch
     for hook in hooks:
         hook.remove()
     found: list[torch.Tensor] = []
-    again = maps(model, reading, lambda layer, map_bnqk: found.append(map_bnqk)).last
+    again = see_maps(model, reading, lambda layer, map_bnqk: found.append(map_bnqk)).last
     assert torch.allclose(last, again, atol=1e-6)
     for mixed, value, map_bnqk in zip(seen, values, found, strict=True):
         value_bnkd = rearrange(value, "b k (n d) -> b n k d", n=4)
@@ -105,71 +105,62 @@ def assert_maps_weigh_values(model: Model, reading: EncoderInputs) -> list[torch
     return found
 
 
-def shares(map_qk: torch.Tensor, ids: list[int], segments: list[int]) -> dict[str, float]:
-    reading = EncoderInputs(torch.tensor([ids]), segment_ids=torch.tensor([segments]))
-    return looks(map_qk[None, None], reading, CLS, SEP).means(len(ids))[0]
-
-
-def test_patterns_of_maps_made_by_hand() -> None:
-    ids, segments, size = [CLS, 7, 8, 9, SEP, 10, 11, SEP], [0, 0, 0, 0, 0, 1, 1, 1], 8
-    diagonal, vertical = torch.eye(size), torch.zeros(size, size)
-    vertical[:, 4] = 1
-    same = torch.tensor(segments)[:, None] == torch.tensor(segments)
-    block = same / same.sum(1, keepdim=True)
-    strange = torch.zeros(size, size)
-    for query in range(size):
-        strange[query, 6 if query < 3 else 2 if query > 4 else 6] = 1
-    named = {
-        "diagonal": diagonal,
-        "vertical": vertical,
-        "block": block,
-        "vertical and diagonal": 0.34 * diagonal.roll(1, 0) + 0.34 * vertical + 0.32 * strange,
-        "heterogeneous": strange,
+def test_figures_of_maps_made_by_hand() -> None:
+    size = 4
+    maps = {
+        "0.0": torch.eye(size),
+        "0.1": torch.eye(size)[[0] * size],
+        "1.0": torch.full((size, size), 1 / size),
+        "1.1": torch.eye(size).roll(1, 1),
     }
-    for name, map_qk in named.items():
-        assert pattern(shares(map_qk, ids, segments)) == name
-    means = shares(diagonal, ids, segments)
-    assert (means["itself"], means["entropy"], means["distance"]) == (1, 0, 0)
-    assert shares(vertical, ids, segments)["sep"] == 1
-    assert Looks.__annotations__.keys() == means.keys()
+    layers = tuple(torch.stack([maps[f"{n}.0"], maps[f"{n}.1"]]) for n in (0, 1))
+    read = AttentionMaps(("[CLS]", "a", "b", "[SEP]"), (True, False, False, True), layers, False)
+    heads = {name: Head(*map(fmean, zip(*rows, strict=True))) for name, rows in head_figures(read)}
+    assert [*heads] == [*maps]
+    own, first, even, following = heads.values()
+    assert own == Head(0, 0, 0.5, 1, 0, 0)
+    assert first == Head(0, 1.5, 1, 0.25, 0, 0.25)
+    assert even.entropy == pytest.approx(math.log(size))
+    assert (even.special, even.itself, even.next) == (0.5, 0.25, 0.1875)
+    assert (following.next, following.distance) == (0.75, 1.5)
 
 
-def test_heads_of_a_task_and_a_model_without_one(
+def test_the_command_shows_what_is_inside_a_run(
     tiny: Any, barn: Classify, tmp_path: Path, cache: Path
 ) -> None:
     run = tmp_path / "run"
-    task = {"objective": (Term(objective=barn),), "heads": 4}
-    train(tiny(**task), run, cache=cache, quiet=True)
-    report = heads(run, cache=cache, quiet=True)
-    assert (report.rows, len(report.heads)) == (16, 8)
-    assert all(head.score > 0 for head in report.heads)
-    assert all(0 <= head.cls + head.sep <= 1.001 for head in report.heads)
-    on_file = heads(run, tmp_path / "dev.tsv", quiet=True)
-    assert on_file.heads == report.heads
-    assert len(json.loads(report.as_json())["heads"]) == 8
-    assert "1.3" in report.as_table()
-    without = evaluate_run(run, left_out=LeftOut("1.2"), quiet=True).evaluation
-    assert 0 <= without.scores[barn.title]["dev"]["accuracy"] <= 1
-    report.plot(tmp_path / "scores.png")
-    assert (tmp_path / "scores.png").stat().st_size > 1000
-    whole, less = (
-        predict(run, tmp_path / "dev.tsv", left_out=LeftOut(w), quiet=True) for w in ("", "0.0")
-    )
-    assert whole.answers.probabilities != less.answers.probabilities
+    train(tiny(objective=(Term(objective=barn),), heads=4), run, cache=cache, quiet=True)
 
+    def inspect(what: str, *options: str, exit_code: int = 0) -> str:
+        answer = CliRunner().invoke(app, ["inspect", what, str(run), *options])
+        assert answer.exit_code == exit_code, answer.output
+        return answer.stdout if not exit_code else str(answer.exception)
 
-def test_heads_of_a_run_on_text(tiny: Any, corpus_file: Path, tmp_path: Path, cache: Path) -> None:
-    run = tmp_path / "run"
-    train(tiny(heads=4), run, cache=cache, quiet=True)
-    report = heads(run, cache=cache, examples=16, quiet=True)
-    assert (report.rows, len(report.heads)) == (16, 8)
-    assert all(head.score > 0 for head in report.heads)
-    assert len(heads(run, corpus_file, cache=cache, examples=8, quiet=True).heads) == 8
-    whole, less = (
-        evaluate_run(run, cache=cache, left_out=LeftOut(without), quiet=True).evaluation
-        for without in ("", "0.1,1.0")
-    )
-    assert whole.loss != less.loss
+    of_heads = json.loads(inspect("heads", "--json"))
+    names = [f"{layer}.{head}" for layer in range(2) for head in range(4)]
+    assert [*of_heads["without"]] == names
+    less = evaluate_run(run, left_out=LeftOut("1.2"), quiet=True).evaluation
+    assert less is not None
+    assert of_heads["without"]["1.2"] == less.scores[barn.title]["dev"]["accuracy"]
+    table = inspect("layers", "--examples", "3").splitlines()
+    assert table[0].endswith("its change without each layer")
+    assert [line.split()[0] for line in table[1:]] == ["layer", "0", "1"]
+
+    (tmp_path / "texts").write_text("hens lay\n\nthe cow gives milk\n")
+    over = json.loads(inspect("attention", "--data", str(tmp_path / "texts"), "--json"))
+    assert (over["texts"], [*over["heads"]]) == (2, names)
+    assert "1.3" in inspect("attention", "--text", "hens", "--pair", "cows")
+    page = tmp_path / "a.html"
+    inspect("attention", "--text", "hens lay", "-o", str(page))
+    assert "data-maps" in page.read_text()
+    refused = {
+        ("heads", "--text", "hens"): "--text has no effect on heads",
+        ("attention",): "attention is of one text, or of a file",
+        ("layers", str(run)): "layers are of one run",
+        ("context",): "apply to text, not to tasks",
+    }
+    for words, message in refused.items():
+        assert message in inspect(*words, exit_code=1)
 
 
 def test_a_model_without_heads_is_one_that_lost_them(tiny: Any) -> None:

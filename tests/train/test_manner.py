@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from bertc.diagnostics import UsageError
-from bertc.evaluation.context import ContextLength, relative_length
 from bertc.evaluation.manner import Manner
-from bertc.inference.context import Contexts, context_lengths, shares_named
 from bertc.inference.evaluate import evaluate_run
+from bertc.inspecting.context import ContextLength, context_lengths, relative_length
 from bertc.ir.data import Files, Share
 from bertc.ir.learning.objective import Clm, Nsp, Sop, Term
 from bertc.ir.learning.optimizer import Adam
@@ -90,37 +89,30 @@ def test_other_text_is_read_whole_and_contexts_are_compared(read, tmp_path, cach
         read(objective="mlm")
 
     # And how much context a run makes use of, alone in its group.
-    asked = Contexts(step=8, longest=24, hard=(0.5, 1.0), threshold=0.0, examples=30)
     run = read.run
-    found = context_lengths([run], asked, cache=cache, quiet=True)
-    assert [*found.perplexity[str(run)]] == [8, 16, 24]
-    # A model never loses to its own shorter context.
-    assert found.lengths[str(run)][1.0].tokens == 24
-    assert found.lengths[str(run)][1.0].least
-    assert "≥ 24" in found.as_table()
+    found = context_lengths([run], 20, 30, cache=cache, quiet=True)
+    assert [*found.perplexity[str(run)]] == [*range(2, 21, 2)]
+    assert [*found.lengths[str(run)]] == [0.1, 0.5, 1.0]
+    assert "relative effective context length" in found.as_table()
     assert json.loads(found.as_json())["positions"] == 30
     with pytest.raises(UsageError, match="no token has"):
-        context_lengths([run], Contexts(longest=1_000_000), cache=cache, quiet=True)
-    with pytest.raises(UsageError, match="less than two"):
-        context_lengths([run], Contexts(longest=150), cache=cache, quiet=True)
-    assert shares_named("0.1,1") == (0.1, 1.0)
-    with pytest.raises(UsageError, match="no shares"):
-        shares_named("0.1,2")
+        context_lengths([run], 1_000_000, cache=cache, quiet=True)
 
 
 def test_a_context_counts_where_it_beats_the_best_of_the_group():
     good = {1: np.array([1.0, 2.0]), 2: np.array([0.5, 1.0]), 3: np.array([0.5, 0.999])}
     poor = {1: np.array([3.0, 3.0]), 2: np.array([2.0, 1.5]), 3: np.array([2.0, 1.5])}
     group = [good, poor]
-    length = relative_length(group, good, 1.0, 0.01, room=100)
-    assert length == ContextLength(2, False, length.gains)
-    assert length.gains[2] == pytest.approx(1 - math.exp(0.75 - 1.5))
+    assert relative_length(group, good, 1.0, room=100) == ContextLength(2, least=False)
+    assert relative_length(group, good, 1.0, 100, 1 - math.exp(0.75 - 1.5) + 1e-9).tokens == 1
     # On the harder half the poor model gains over the best at 1, on all it gains less.
-    assert relative_length(group, poor, 0.5, 0.01, 100).gains[2] == pytest.approx(
-        1 - math.exp(-0.5)
-    )
-    assert relative_length(group, poor, 1.0, 0.3, 100).tokens == 1
-    assert relative_length(group, good, 1.0, 0.0, room=2).tokens == 2
+    gain = 1 - math.exp(-0.5)
+    assert relative_length(group, poor, 0.5, 100, gain - 1e-9).tokens == 2
+    assert relative_length(group, poor, 0.5, 100, gain + 1e-9).tokens == 1
+    assert relative_length(group, poor, 1.0, 100, 0.3).tokens == 1
+    # A model never loses to its own shorter context.
+    assert relative_length([good], good, 1.0, 100, 0.0) == ContextLength(3, least=True)
+    assert relative_length(group, good, 1.0, 2, 0.0).tokens == 2
 
 
 @pytest.mark.parametrize("learned", ["sop", "nsp"])

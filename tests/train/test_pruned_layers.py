@@ -14,7 +14,7 @@ from bertc.estimate import estimate
 from bertc.evaluation.without import LeftOut, layers_named, leaving_out
 from bertc.external import network_of
 from bertc.inference.evaluate import evaluate_run
-from bertc.inference.worth import worth_of_layers
+from bertc.inspecting.parts import worth
 from bertc.interop.loading import load, read_model
 from bertc.ir.changing.growth import FromRun
 from bertc.ir.changing.pruning import Heads, Layers
@@ -181,12 +181,10 @@ def test_a_model_without_layers_is_one_that_lost_them(
         evaluate_run(run, cache=cache, left_out=LeftOut(layers=named), quiet=True).evaluation
         for named in ("", "0,2")
     )
-    worth = worth_of_layers(run, cache=cache, quiet=True)
-    assert worth.whole == whole.loss_masked != less.loss_masked
-    assert len(worth.without) == 3
-    assert [layer["layer"] for layer in json.loads(worth.as_json())["layers"]] == [0, 1, 2]
-    assert f"\n    2 {worth.without[2] - worth.whole:+9.4f}" in worth.as_table()
-    worth.plot(tmp_path / "worth.png")
+    report = worth(run, "layer", cache=cache, quiet=True)
+    assert report.score == whole.loss_masked != less.loss_masked
+    assert [*json.loads(report.as_json())["without"]] == ["0", "1", "2"]
+    assert f"\n    2 {report.without['2'] - report.score:+9.4f}" in report.as_table()
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 
 from bertc.api import estimate, points
 from bertc.diagnostics import DataError, ResumeRefusedError, SpecError, StoppedError, UsageError
-from bertc.inference.heads import heads
 from bertc.inference.preview import preview
+from bertc.inspecting.parts import worth
 from bertc.interop.loading import load
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.positions import of_all_positions
@@ -57,8 +57,8 @@ def test_a_student_is_trained_saved_and_resumed_without_its_teacher(
     assert all({"kd(logits)", "mlm"} == {*of_all_positions(line["losses"])} for line in lines)
     assert all("kd(logits)" not in line.get("accuracy", {}) for line in lines)
     assert (tmp_path / "run" / "model" / "config.json").exists()
-    scored = heads(tmp_path / "run", examples=4, cache=cache, quiet=True)
-    assert scored.heads[0].score > 0, "by what it learns beside its teacher"
+    scored = worth(tmp_path / "run", "head", cache=cache, quiet=True)
+    assert {*scored.without.values()} != {scored.score}
 
 
 def test_the_estimate_tells_the_teacher_beside_the_student(bert: Path) -> None:

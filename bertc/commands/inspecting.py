@@ -1,0 +1,93 @@
+"""The command that looks inside trained runs."""
+
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from bertc.commands.options import JsonOption, app, file_to_write, say
+from bertc.diagnostics import DataError, UsageError
+
+OPTIONS = {
+    "heads": ("task", "examples"),
+    "layers": ("task", "examples"),
+    "attention": ("text", "pair", "data", "examples", "out"),
+    "context": ("data", "examples", "longest"),
+}
+"""The parts of a run to inspect, and the options of each."""
+MOST_TEXTS = 512
+
+
+@app.command("inspect")
+def inspect_(
+    what: Annotated[
+        Literal["heads", "layers", "attention", "context"],
+        typer.Argument(help="heads, layers, attention or context"),
+    ],
+    runs: Annotated[list[Path], typer.Argument(help="a run folder; for context also several")],
+    task: Annotated[str, typer.Option(help="its name, or with a file to score")] = "",
+    examples: Annotated[
+        int, typer.Option(min=0, help="examples to read, positions for context [0: as usual]")
+    ] = 0,
+    text: Annotated[str, typer.Option(help="a text to read, up to 128 tokens")] = "",
+    pair: Annotated[str, typer.Option(help="a second text after --text")] = "",
+    data: Annotated[
+        str, typer.Option(help="attention: a text a line; context: text to read, as in eval")
+    ] = "",
+    longest: Annotated[int, typer.Option(min=0, help="longest context [default: 1000]")] = 0,
+    out: Annotated[Path | None, file_to_write("an HTML page of attention", "-o", "--out")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Show what the heads, layers, attention or context of a run are worth.
+
+    heads and layers evaluate the run without each of them, one after another. attention says what
+    each head looks at, in a table or as a page of maps. context compares how many tokens before
+    the next one language models make use of.
+    """
+    given = {"task": task, "examples": examples, "text": text, "pair": pair, "data": data}
+    given |= {"longest": longest, "out": out}
+    for name, value in given.items():
+        if value and name not in OPTIONS[what]:
+            options = " ".join(f"--{option}" for option in OPTIONS[what])
+            raise UsageError(f"--{name} has no effect on {what}", help=f"its options: {options}")
+    if what != "context" and len(runs) > 1:
+        raise UsageError(f"{what} are of one run", help=f"bertc inspect {what} {runs[0]}")
+    match what:
+        case "heads" | "layers":
+            from bertc.inspecting.parts import worth
+
+            part: Literal["head", "layer"] = "head" if what == "heads" else "layer"
+            report = worth(runs[0], part, task=task, examples=examples)
+            say(report.as_json() if json else report.as_table())
+        case "context":
+            from bertc.inspecting.context import context_lengths
+
+            lengths = context_lengths(runs, longest or 1000, examples or 1000, data)
+            say(lengths.as_json() if json else lengths.as_table())
+        case "attention":
+            _attention(runs[0], text, pair, data, examples or MOST_TEXTS, out, json)
+
+
+def _attention(
+    run: Path, text: str, pair: str, data: str, most: int, out: Path | None, json: bool
+) -> None:
+    from bertc.inspecting.attention import attention_of_heads
+    from bertc.report.report import attention_page, write_page
+    from bertc.storage.plain_file import opened
+
+    if bool(text) == bool(data) or (data and out):
+        raise UsageError("attention is of one text, or of a file", help='--text "A text" -o a.html')
+    if out:
+        write_page(attention_page(run, text, pair), out)
+        say(out)
+        return
+    texts = [(text, pair)]
+    if data:
+        with opened(data) as file:
+            lines = (line.decode("utf-8", errors="replace").strip() for line in file)
+            texts = [(line, "") for line in islice(filter(None, lines), most)]
+    if not texts:
+        raise DataError(f"{data} has no lines", help="a text file with one text a line")
+    report = attention_of_heads(run, texts)
+    say(report.as_json() if json else report.as_table())

@@ -1,0 +1,114 @@
+"""Attention maps of a model, of whichever kind its attention is.
+
+Axes: b batch, s sequence, q queries, k keys, n heads, w widths of all heads, h hidden.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from bertc.diagnostics import UsageError
+from bertc.evaluation.without import transformer_of
+from bertc.nn import EncoderInputs, Model
+from bertc.nn.attend import split_heads
+from bertc.nn.body import Outputs
+from bertc.nn.encoder import Encoder
+from bertc.nn.layer import ProjectedAttention
+
+if TYPE_CHECKING:
+    from bertc.inference.trained import Trained
+
+See = Callable[[int, Tensor], None]
+"""A function of a layer, counted from 0, and its map (b, n, q, k)."""
+
+
+class AttentionMaps(NamedTuple):
+    """The tokens (s) of a text, which of them are special, and a map (n, q, k) for each layer.
+
+    A map has the share of its attention that a head pays to each key; ``is_cut``: the text is
+    longer than the tokens.
+    """
+
+    tokens: tuple[str, ...]
+    special: tuple[bool, ...]
+    maps: tuple[Tensor, ...]
+    is_cut: bool
+
+
+def attention(model: "Trained", text: str, pair: str = "", longest: int = 128) -> AttentionMaps:
+    """Read a text, or a pair, and return the attention of every head of every layer.
+
+    Raises:
+        DataError: if the network has no heads.
+        UsageError: if the text has no tokens.
+    """
+    transformer_of(model)
+    vocabulary, inputs = (
+        model.tokenizer.vocabulary,
+        model.tokenizer([(text, pair) if pair else text]),
+    )
+    if not text.strip() or inputs["token_ids"].shape[1] < 2:
+        raise UsageError("the text has no tokens", help="write a few words")
+    ids_bs, segments_bs = (inputs[name][:, :longest] for name in ("token_ids", "segment_ids"))
+    maps: list[Tensor] = []
+    see_maps(
+        model, EncoderInputs(ids_bs, segments_bs), lambda _, map_bnqk: maps.append(map_bnqk[0])
+    )
+    ids = ids_bs[0].tolist()
+    tokens = tuple(vocabulary.readable(token) for token in ids)
+    special = tuple(bool(vocabulary.special[token]) for token in ids)
+    return AttentionMaps(tokens, special, tuple(maps), inputs["token_ids"].shape[1] > longest)
+
+
+@torch.no_grad()
+def see_maps(model: Model, reading: EncoderInputs, see: See) -> Outputs:
+    """Read rows, and hand the attention of every layer to ``see`` as it is computed.
+
+    Keys of a memory precede those of the row, queries of the query stream follow its own.
+    """
+    body, layers = model.encoder, count()
+    assert isinstance(body, Encoder), "asked for of transformers alone"
+    rows = reading._replace(output_positions=None, decoded_positions=None, starts=None)
+    parts = body.attention.values()
+    hooks = [part.register_forward_pre_hook(partial(_look, see, layers)) for part in parts]
+    try:
+        with torch.compiler.set_stance("force_eager"):
+            return model.read_on(rows)
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _look(see: See, layers: "count[int]", part: nn.Module, inputs: tuple[Any, ...]) -> None:
+    assert isinstance(part, ProjectedAttention), "every kind projects queries, keys and values"
+    see(next(layers), _probabilities(part, *inputs))
+
+
+def _probabilities(
+    part: ProjectedAttention[Any, Any], x_bqh: Tensor, keys_bkh: Tensor | None, context: Any
+) -> Tensor:
+    """The attention (b, n, q, k) of a layer, of whichever kind.
+
+    Where the value of each key is a unit vector, weighted values are the weights.
+    """
+    projected = part.project(x_bqh, keys_bkh, context)
+    b, k, _ = projected.keys.shape
+    units_kw = torch.eye(k, dtype=x_bqh.dtype, device=x_bqh.device).repeat(1, part.heads)
+    mixed: list[Tensor] = []
+
+    def take(output: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
+        """Take what the heads give, and go on with zeros of the width that they usually have."""
+        mixed.append(inputs[0])
+        width = projected.values.shape[2]
+        return (inputs[0].new_zeros(*inputs[0].shape[:2], width),)
+
+    hook = part.get_submodule("output").register_forward_pre_hook(take)
+    try:
+        part.mix(projected._replace(values=units_kw.expand(b, -1, -1)), context)
+    finally:
+        hook.remove()
+    return split_heads(mixed[0].float(), part.heads)
