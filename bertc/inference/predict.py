@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, assert_never
 from bertc.data import Progress, Silent, TaskSet, Vocabulary, encode, vocabulary_of
 from bertc.data.examples.task_sets import notes_on_cuts
 from bertc.data.layouts import columns_of, read_examples
-from bertc.data.layouts.example import Example
+from bertc.data.layouts.example import ChoiceExample, Example
 from bertc.diagnostics import DataError, UsageError, several
 from bertc.evaluation.device import placed
 from bertc.evaluation.said import Answers
@@ -19,8 +19,8 @@ from bertc.evaluation.task_inference import ROWS_AT_ONCE, answer
 from bertc.evaluation.task_lookup import columns_told, task_of
 from bertc.host.display import choose
 from bertc.interop.loading import load
-from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
-from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning.answer import MOST_CHOICES, Choice, Labels, Score, Span, Tags, Vector
+from bertc.ir.learning.custom_task import AnyTask, Choose
 from bertc.ir.learning.task import Glue, Squad
 from bertc.ir.program.stage import Stage
 from bertc.nn import Model
@@ -86,7 +86,10 @@ class Predicted:
             case Score():
                 return {"score": given}
             case Choice():
-                return {"choice": given, "probabilities": _list(self.answers, number)}
+                example = self.examples[number]
+                assert isinstance(example, ChoiceExample), "examples of a task are of one kind"
+                likely = _list(self.answers, number)[: len(example.choices)]
+                return {"choice": given, "probabilities": likely}
             case Tags():
                 return {"tags": given, "probabilities": _list(self.answers, number)}
             case Span():
@@ -126,7 +129,7 @@ def predict(
     model = load(run)
     stage, chosen = task_of(model.resolved, task)
     with columns_told(chosen):
-        examples = read_examples(chosen, file)
+        examples = read_examples(of_any_number(chosen), file)
     if not examples:
         raise DataError(f"{file} has no rows", help="give a file with one row per question")
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
@@ -145,6 +148,7 @@ def answered(
     progress: Progress | None = None,
 ) -> Predicted:
     """Answer examples in memory, of a task that the stage has learned."""
+    task = of_any_number(task, examples)
     rows = encode(task, examples, vocabulary, stage.seq, stage.encoder.kinds_of_segments)
     started, progress = time.perf_counter(), progress or Silent()
     task_set, pad = TaskSet(task, rows, {}), vocabulary.pad
@@ -157,6 +161,17 @@ def answered(
     progress.end()
     notes = tuple(notes_on_cuts(task, rows, len(examples), "", stage.seq))
     return Predicted(task, examples, answers, notes, time.perf_counter() - started)
+
+
+def of_any_number(task: AnyTask, examples: Sequence[Example] = ()) -> AnyTask:
+    """A task whose examples may have any number of choices, or as many as these have.
+
+    Each choice is scored by itself: training fixes no number, and an imported head states none.
+    """
+    if not isinstance(task, Choose):
+        return task
+    numbers = [len(e.choices) for e in examples if isinstance(e, ChoiceExample)]
+    return task.model_copy(update={"most": max(numbers, default=MOST_CHOICES)})
 
 
 def write_files(files: dict[str, str], folder: Path) -> None:

@@ -29,7 +29,7 @@ from bertc.inference.attention import AttentionMaps, attention
 from bertc.inference.embed import batch_of_rows, embed
 from bertc.inference.fill_mask import filled
 from bertc.inference.filled import Filled
-from bertc.inference.predict import answered
+from bertc.inference.predict import answered, of_any_number
 from bertc.interop.loading import load as load_model
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask, Classify
@@ -149,7 +149,8 @@ class Trained(Model):
         stage, chosen = task_of(self.resolved, task)
         if isinstance(rows, str):
             raise TypeError("rows is a str: a list of rows expected, predict([row])")
-        examples = [_example(chosen, number, row) for number, row in enumerate(rows)]
+        task_read = of_any_number(chosen)
+        examples = [_example(task_read, number, row) for number, row in enumerate(rows)]
         if not examples:
             return []
         return [*answered(self, stage, chosen, examples, self.tokenizer.vocabulary).each()]

@@ -10,6 +10,7 @@ import transformers
 
 import bertc
 from bertc.diagnostics import UsageError
+from bertc.inference.predict import predict
 from bertc.interop.exporting import TRANSFORMERS
 from bertc.interop.runs import export_run, import_run
 from tests.onnx.conftest import TEXTS, run_of, table
@@ -88,6 +89,27 @@ def test_long_texts_are_cut_where_the_tokenizer_cuts_them(side: str, tmp_path: P
         found = [each["probabilities"] for each in bertc.load(folder).predict(rows)]
         for ours, theirs in zip(found, expected, strict=True):
             assert ours == pytest.approx(theirs, abs=1e-6)
+
+
+def test_an_imported_head_scores_any_number_of_choices(tmp_path: Path) -> None:
+    rows = [(text, "w9 w8", "w7", n % 2) for n, text in enumerate(TEXTS)]
+    files = table(tmp_path / "rows.tsv", "question a b label", rows)
+    run = run_of(tmp_path / "own", f"{SMALL} ffn=40 task=choose({files}, choices=['a', 'b'])")
+    came = export_run(run, tmp_path / "came").folder
+    tokenizer: Any = transformers.AutoTokenizer.from_pretrained(came)
+    theirs = transformers.AutoModelForMultipleChoice.from_pretrained(came).eval()
+    asked = [("w5 w6", ["w7", "w8 w9"]), ("w6", [f"w{n}" for n in range(5, 11)])]
+    file = tmp_path / "asked.jsonl"
+    lines = [json.dumps({"question": question, "choices": texts}) for question, texts in asked]
+    file.write_text("\n".join(lines) + "\n")
+    found = bertc.load(came).predict(asked)
+    for (question, texts), ours in zip(asked, found, strict=True):
+        batch = tokenizer([question] * len(texts), texts, return_tensors="pt", padding=True)
+        with torch.no_grad():
+            scores = theirs(**{name: ids[None] for name, ids in batch.items()}).logits[0]
+        assert ours["probabilities"] == pytest.approx(scores.softmax(0).tolist(), abs=1e-6)
+    from_file = [*predict(came, file, device="cpu", quiet=True).each()]
+    assert [len(each["probabilities"]) for each in from_file] == [2, 6]
 
 
 CLASSES = {
