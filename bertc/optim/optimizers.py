@@ -29,7 +29,7 @@ class Guard(NamedTuple):
     bad: Tensor  # 1 where a loss or the gradient is not finite, else 0
 
 
-class Rule(Protocol):
+class UpdateRule(Protocol):
     """An optimiser's update of weights and moments, from gradients in ``.grad``."""
 
     @property
@@ -62,7 +62,7 @@ def make_rule(
     compiled: bool = False,
     add: Add | None = None,
     precision: Literal["fp32", "bf16"] = "bf16",
-) -> Rule:
+) -> UpdateRule:
     """The update rule of a stage, ``updates`` updates into the run.
 
     For sharded weights, ``add`` sums a vector over the processes that hold the shards.

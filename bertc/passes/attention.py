@@ -2,46 +2,66 @@
 
 import math
 
-from bertc.diagnostics import Diagnostics
 from bertc.ir.network.attention_node import ContentAttention
 from bertc.ir.network.body_setting import Transformer
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.program.complete import Complete
-from bertc.passes.settings.fixes import argument, fix, note
+from bertc.passes.settings.fixes import Way, argument, note
 from bertc.passes.settings.layers import layer_values
+from bertc.passes.settings.rules import Checker, Rule
 from bertc.planning.plan import largest_divisor
 
 
-def check_attention(program: Complete, diagnostics: Diagnostics) -> None:
+def check_attention(check: Checker[Complete]) -> None:
     """Report positions that this attention cannot use, and heads and layers that it lacks."""
-    if not isinstance(program.body, Transformer):
+    if not isinstance(check.settings.body, Transformer):
         return
-    _positions_used(program, diagnostics)
-    _pairs_turn(program, diagnostics)
-    attention = program.attention
-    if isinstance(attention, ContentAttention):
-        _heads_share_keys(program, attention, diagnostics)
-    _ranges_left(program, diagnostics)
-    _layers_there(program, diagnostics)
-    _decoder_fits(program, diagnostics)
+    check.rules(_OF_POSITIONS)
+    _pairs_turn(check)
+    check.rules(_OF_ATTENTION)
+    _ranges_left(check)
+    _layers_there(check)
+    _decoder_fits(check)
 
 
-def _positions_used(program: Complete, diagnostics: Diagnostics) -> None:
-    positions, attention = program.positions, program.attention
-    if positions.in_attention and not attention.takes_positions:
-        diagnostics.error(
-            "E310",
-            f"positions = {positions.kind} needs attention by content, but attention = "
-            f"{attention.kind} has scores of its own for distances",
-            program.span("positions"),
-            notes=note("attention is set here", program.span("attention")),
-            help="positions=none or attention=full",
-            fix=fix(program.origins["positions"], "positions=none"),
-        )
+def _heads(program: Complete) -> int:
+    """The largest number that divides the heads of every layer."""
+    layers = max(stage.layers for stage in program.stages)
+    return math.gcd(*layer_values(program.heads, layers))
 
 
-def _pairs_turn(program: Complete, diagnostics: Diagnostics) -> None:
+def _unshared(program: Complete) -> int:
+    """Heads of keys that heads of queries cannot share evenly; 0 if they can."""
+    node = program.attention
+    keys = node.kv_heads if isinstance(node, ContentAttention) else 0
+    return keys if keys and _heads(program) % keys else 0
+
+
+def _sharing_keys(program: Complete) -> Way:
+    heads = _heads(program)
+    near = largest_divisor(heads, min(heads, _unshared(program)))
+    return argument("attention", program.origins["attention"], "kv_heads", str(near))
+
+
+_OF_POSITIONS: tuple[Rule[Complete], ...] = (
+    Rule("E310", "positions",
+         lambda p: p.positions.in_attention and not p.attention.takes_positions,
+         lambda p: f"positions = {p.positions.kind} needs attention by content, but attention = "
+         f"{p.attention.kind} has scores of its own for distances",
+         also=("attention", "attention is set here"), help="positions=none or attention=full",
+         instead="positions=none"),
+)  # fmt: skip
+_OF_ATTENTION: tuple[Rule[Complete], ...] = (
+    Rule("E312", "attention", _unshared,
+         lambda p: f"{_unshared(p)} heads of keys cannot be shared evenly by {_heads(p)} of "
+         "queries",
+         also=("heads", "heads are set here"), way=_sharing_keys),
+)  # fmt: skip
+
+
+def _pairs_turn(check: Checker[Complete]) -> None:
+    program = check.settings
     positions, node = program.positions, program.generator
     if not isinstance(positions, RotaryPositions):
         return
@@ -52,69 +72,47 @@ def _pairs_turn(program: Complete, diagnostics: Diagnostics) -> None:
         turned = positions.turned(width)
         if turned >= 2 and turned % 2 == 0:
             continue
-        origin, whole = program.origins["positions"], f"{max(2, turned - turned % 2) / width:.4g}"
-        diagnostics.error(
+        origin, even = program.origins["positions"], f"{max(2, turned - turned % 2) / width:.4g}"
+        check.report(
             "E311",
             f"rotary positions turn pairs of numbers, but the share of a {whose} is {turned} of "
             f"{width}",
-            program.span("positions"),
-            notes=note(f"head_dim = {width}", program.span("head_dim") or program.span("heads")),
-            **(
-                argument("positions", origin, "share", whole)
-                if width > 1
-                else {"help": "positions=alibi", "fix": fix(origin, "positions=alibi")}
-            ),
+            "positions",
+            also=("head_dim" if program.span("head_dim") else "heads", f"head_dim = {width}"),
+            instead="positions=alibi",
+            way=argument("positions", origin, "share", even) if width > 1 else None,
         )
         return
 
 
-def _heads_share_keys(
-    program: Complete, attention: ContentAttention, diagnostics: Diagnostics
-) -> None:
-    layers = max(stage.layers for stage in program.stages)
-    heads = math.gcd(*layer_values(program.heads, layers))
-    if not attention.kv_heads or heads % attention.kv_heads == 0:
-        return
-    near = largest_divisor(heads, min(heads, attention.kv_heads))
-    diagnostics.error(
-        "E312",
-        f"{attention.kv_heads} heads of keys cannot be shared evenly by {heads} of queries",
-        program.span("attention"),
-        notes=note("heads are set here", program.span("heads")),
-        **argument("attention", program.origins["attention"], "kv_heads", str(near)),
-    )
-
-
-def _ranges_left(program: Complete, diagnostics: Diagnostics) -> None:
+def _ranges_left(check: Checker[Complete]) -> None:
+    program = check.settings
     for setting, node in (("attention", program.attention), ("positions", program.positions)):
-        if (problem := node.distance_problem) is None:
-            continue
-        reason, least = problem
-        diagnostics.error(
-            "E350",
-            reason,
-            program.span(setting),
-            **argument(setting, program.origins[setting], "distance", str(least)),
-        )
+        if problem := node.distance_problem:
+            reason, least = problem
+            way = argument(setting, program.origins[setting], "distance", str(least))
+            check.report("E350", reason, setting, way=way)
 
 
-def _layers_there(program: Complete, diagnostics: Diagnostics) -> None:
+def _layers_there(check: Checker[Complete]) -> None:
+    program = check.settings
     layers = max(stage.layers for stage in program.stages)
     named = program.attention.named_layers
     beyond = [layer for layer in named if layer >= layers]
     if beyond:
-        left = [layer for layer in named if layer < layers]
-        diagnostics.error(
+        within = str([layer for layer in named if layer < layers])
+        check.report(
             "E314",
             f"layer {beyond[0]} is to be global, but the layers are 0 to {layers - 1}",
-            program.span("attention"),
-            notes=note(f"layers = {layers}", program.span("layers")),
-            **argument("attention", program.origins["attention"], "global_layers", str(left)),
+            "attention",
+            also=("layers", f"layers = {layers}"),
+            way=argument("attention", program.origins["attention"], "global_layers", within),
         )
 
 
-def _decoder_fits(program: Complete, diagnostics: Diagnostics) -> None:
+def _decoder_fits(check: Checker[Complete]) -> None:
     """Report a mask decoder with fewer positions than rows, or beside an order of prediction."""
+    program, diagnostics = check.settings, check.diagnostics
     rows, origin = program.head.decoder, program.origins["head"]
     if not rows:
         return

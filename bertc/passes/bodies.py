@@ -9,7 +9,8 @@ from bertc.ir.network.body_setting import Ability, BodySetting
 from bertc.ir.network.positions import NoPositions
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Given, Origin, Program
-from bertc.passes.settings.fixes import argument, fix, note, written
+from bertc.passes.settings.fixes import argument, fix, note
+from bertc.passes.settings.rules import Checker, Rule
 from bertc.passes.settings.stages import reads_on
 
 
@@ -59,53 +60,37 @@ def printed(program: Complete) -> Program:
     return Program(program.program.name, kept, program.program.stages, program.program.base)
 
 
-def check_body(stage: StageSettings, diagnostics: Diagnostics) -> None:
+def check_body(check: Checker[StageSettings]) -> None:
     """Report objectives and row formats that a stage's body cannot do."""
-    _directions_apart(stage, diagnostics)
+    stage = check.settings
+    check.rules(_OF_DIRECTIONS)
     for ability, setting, why in _wanted(stage):
-        if ability in stage.body.able:
-            continue
-        diagnostics.error(
-            "E229",
-            f"{why}, which body = {stage.body.kind} cannot do",
-            stage.span(setting),
-            notes=note(f"body = {stage.body.kind} is set here", stage.span("body")),
-            help="body=transformer",
-            fix=fix(stage.origins["body"], "body=transformer")
-            if written(stage.origins["body"])
-            else None,
-        )
-        return
+        if ability not in stage.body.able:
+            check.report(
+                "E229",
+                f"{why}, which body = {stage.body.kind} cannot do",
+                setting,
+                also=("body", f"body = {stage.body.kind} is set here"),
+                instead="body=transformer",
+            )
+            return
 
 
-def _directions_apart(stage: StageSettings, diagnostics: Diagnostics) -> None:
-    """Report layers that would tell a direction the tokens that it predicts."""
-    if reads_on(stage.objective) and stage.body.mixes_directions:
-        diagnostics.error(
-            "E340",
-            "clm predicts from each direction alone, and layers read both of the one below",
-            stage.span("objective"),
-            notes=note("the body is set here", stage.span("body")),
-            **argument("body", stage.origins["body"], "directions", "apart"),
-        )
-
-
-def check_table(program: Complete, diagnostics: Diagnostics) -> None:
-    """Report an ``init`` of the token table that this body or this table has no place for."""
-    init, problem = program.init, ""
-    if isinstance(init, FromTokens) and not isinstance(program.body, Bag):
-        problem = f"init = bag-of(...) begins a bag, and body = {program.body.kind}"
-    elif isinstance(init, FromTokens | FromVectors) and program.table.narrows:
-        problem = f"init = {init.kind}(...) begins a table of one width, and table = adaptive"
-    if problem:
-        setting = "table" if isinstance(program.body, Bag) or "adaptive" in problem else "body"
-        diagnostics.error(
-            "E269",
-            problem,
-            program.span("init"),
-            notes=note(f"{setting} is set here", program.span(setting)),
-            help="table=whole" if setting == "table" else "body=bag",
-        )
+_OF_DIRECTIONS: tuple[Rule[StageSettings], ...] = (
+    Rule("E340", "objective", lambda s: reads_on(s.objective) and s.body.mixes_directions,
+         "clm predicts from each direction alone, and layers read both of the one below",
+         also=("body", "the body is set here"),
+         way=lambda s: argument("body", s.origins["body"], "directions", "apart")),
+)  # fmt: skip
+OF_TABLES: tuple[Rule[Complete], ...] = (
+    Rule("E269", "init", lambda p: isinstance(p.init, FromTokens) and not isinstance(p.body, Bag),
+         lambda p: f"init = bag-of(...) begins a bag, and body = {p.body.kind}",
+         also=("body", "body is set here"), help="body=bag"),
+    Rule("E269", "init", lambda p: p.table.narrows and ( isinstance(p.init, FromVectors)
+         or (isinstance(p.init, FromTokens) and isinstance(p.body, Bag)) ),
+         lambda p: f"init = {p.init.kind}(...) begins a table of one width, and table = adaptive",
+         also=("table", "table is set here"), help="table=whole"),
+)  # fmt: skip
 
 
 def _wanted(stage: StageSettings) -> list[tuple[Ability, str, str]]:

@@ -1,7 +1,5 @@
 """Cross-checks: settings that are valid one by one but contradict each other."""
 
-from collections.abc import Sequence
-
 from bertc.diagnostics import Diagnostics
 from bertc.ir.changing.growth import FromOther
 from bertc.ir.data import FILLED, PAIRED
@@ -10,12 +8,13 @@ from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.terms.heads import VocabularyHead
 from bertc.ir.vocabulary import table_rows
 from bertc.passes.attention import check_attention
-from bertc.passes.bodies import check_body, check_table
+from bertc.passes.bodies import OF_TABLES, check_body
 from bertc.passes.languages import check_languages
 from bertc.passes.lengths import check_lengths
 from bertc.passes.running import check_running
 from bertc.passes.settings.fixes import argument, fix, note, terms_written
 from bertc.passes.settings.layers import layer_values
+from bertc.passes.settings.rules import Also, Checker, Rule
 from bertc.passes.settings.stages import reads_on
 from bertc.passes.terms import check_terms
 from bertc.planning.plan import largest_divisor
@@ -28,104 +27,90 @@ def checks(program: Complete, diagnostics: Diagnostics) -> None:
 
     ``hidden=512 heads=10`` is E201.
     """
-    _heads_divide(program, diagnostics)
-    _biases_fit(program, diagnostics)
-    check_attention(program, diagnostics)
-    _not_absurd(program, diagnostics)
+    run = Checker(program, diagnostics)
+    run.rules(_OF_HEADS)
+    check_attention(run)
+    run.rules(_OF_SIZE)
     check_languages(program, diagnostics)
     _turns(program, diagnostics)
-    _clusters_fit(program, diagnostics)
-    check_table(program, diagnostics)
+    _clusters_fit(run)
+    run.rules(OF_TABLES)
     for stage in program.stages:
-        check_body(stage, diagnostics)
-        check_terms(stage, diagnostics)
-        _objective_fits_format(stage, diagnostics)
-        check_running(stage, diagnostics)
-        _row_fits_positions(stage, program, diagnostics)
-        _batch_divides(stage, diagnostics)
-        check_lengths(stage, program, diagnostics)
+        check = Checker(stage, diagnostics)
+        check_body(check)
+        check_terms(check)
+        check.rules(_OF_FORMATS)
+        check_running(check)
+        _row_fits_positions(check, program)
+        check.rules(_OF_BATCHES)
+        check_lengths(check, program)
 
 
-def _heads_divide(program: Complete, diagnostics: Diagnostics) -> None:
-    if program.origins["head_dim"].kind != "derived":
-        return
-    hidden = program.hidden
-    for heads in sorted(set(_each(program.heads))):
-        if hidden % heads:
-            near = sorted(
-                (h for h in range(1, hidden + 1) if hidden % h == 0), key=lambda h: abs(h - heads)
-            )
-            diagnostics.error(
-                "E201",
-                f"{heads} heads do not divide the width {hidden}",
-                program.span("heads") or program.span("hidden"),
-                label=f"{hidden} / {heads} leaves {hidden % heads}",
-                notes=note(f"hidden = {hidden}", program.span("hidden")),
-                help=" or ".join(f"heads={h}" for h in sorted(near[:2])),
-                fix=fix(program.origins["heads"], f"heads={near[0]}"),
-            )
-            return
-
-
-def _each(value: int | tuple[int, ...]) -> tuple[int, ...]:
+def _values(value: int | tuple[int, ...]) -> tuple[int, ...]:
     """The values of a setting that is one number, or one per layer."""
     return (value,) if isinstance(value, int) else value
 
 
-def _biases_fit(program: Complete, diagnostics: Diagnostics) -> None:
-    """Check that biases shared by all layers fit the query width of each."""
-    attention, written = program.attention, program.origins["attention"]
-    if len(set(_each(program.heads))) == 1:
-        return
-    if program.positions.ties_biases:
-        diagnostics.error(
-            "E223",
-            f"layers differ in heads, but positions = {program.positions.kind} shares its biases "
-            "between all layers",
-            program.span("heads"),
-            notes=note("positions are set here", program.span("positions")),
-            help="positions=alibi",
-            fix=fix(program.origins["positions"], "positions=alibi"),
-        )
-    if attention.ties_biases:
-        diagnostics.error(
-            "E223",
-            f"layers differ in heads, but attention = {attention.kind} shares its biases between "
-            "all layers",
-            program.span("heads"),
-            notes=note("attention is set here", written.span),
-            **argument("attention", written, "untie", "true"),
-        )
+def _uneven(program: Complete) -> int:
+    """The fewest heads of a layer that do not divide the width; 0 if all do."""
+    derived = program.origins["head_dim"].kind == "derived"
+    heads = sorted(heads for heads in _values(program.heads) if program.hidden % heads)
+    return heads[0] if derived and heads else 0
 
 
-def _not_absurd(program: Complete, diagnostics: Diagnostics) -> None:
+def _dividing(program: Complete) -> list[int]:
+    """Two numbers of heads that divide the width, the nearest first."""
+    hidden, heads = program.hidden, _uneven(program)
+    fitting = (number for number in range(1, hidden + 1) if hidden % number == 0)
+    return sorted(fitting, key=lambda number: abs(number - heads))[:2]
+
+
+def _parameters(program: Complete) -> int:
+    """The approximate size of the model."""
     layers = max(stage.layers for stage in program.stages)
     widths = layer_values(program.heads, layers), layer_values(program.ffn, layers)
     per_layer = sum(
         4 * program.hidden * heads * program.head_dim + 2 * program.hidden * ffn
         for heads, ffn in zip(*widths, strict=False)
     )
-    size = per_layer + table_rows(program.vocab) * program.embedding
-    if size > LARGEST_MODEL:
-        diagnostics.error(
-            "E214",
-            f"this model would have about {size:.1e} parameters",
-            program.span("hidden") or program.span("layers"),
-            label=f"the limit is {LARGEST_MODEL:.0e}",
-        )
+    return per_layer + table_rows(program.vocab) * program.embedding
 
 
-def _clusters_fit(program: Complete, diagnostics: Diagnostics) -> None:
-    table, head = program.table, program.head
-    span, hidden = program.span("table"), program.hidden
+_OF_HEADS: tuple[Rule[Complete], ...] = (
+    Rule("E201", ("heads", "hidden"), _uneven,
+         lambda p: f"{_uneven(p)} heads do not divide the width {p.hidden}",
+         label=lambda p: f"{p.hidden} / {_uneven(p)} leaves {p.hidden % _uneven(p)}",
+         also=lambda p: ("hidden", f"hidden = {p.hidden}"),
+         help=lambda p: " or ".join(f"heads={number}" for number in sorted(_dividing(p))),
+         instead=lambda p: f"heads={_dividing(p)[0]}"),
+    Rule("E223", "heads", lambda p: len(set(_values(p.heads))) > 1 and p.positions.ties_biases,
+         lambda p: f"layers differ in heads, but positions = {p.positions.kind} shares its biases "
+         "between all layers",
+         also=("positions", "positions are set here"), instead="positions=alibi"),
+    Rule("E223", "heads", lambda p: len(set(_values(p.heads))) > 1 and p.attention.ties_biases,
+         lambda p: f"layers differ in heads, but attention = {p.attention.kind} shares its biases "
+         "between all layers",
+         also=("attention", "attention is set here"),
+         way=lambda p: argument("attention", p.origins["attention"], "untie", "true")),
+)  # fmt: skip
+_OF_SIZE: tuple[Rule[Complete], ...] = (
+    Rule("E214", ("hidden", "layers"), lambda p: _parameters(p) > LARGEST_MODEL,
+         lambda p: f"this model would have about {_parameters(p):.1e} parameters",
+         label=f"the limit is {LARGEST_MODEL:.0e}"),
+)  # fmt: skip
+
+
+def _clusters_fit(check: Checker[Complete]) -> None:
+    program = check.settings
+    table, head, hidden = program.table, program.head, program.hidden
     vocab, embedding = table_rows(program.vocab), program.embedding
     rule, whole = "", "table=whole" + " head=linear" * (program.origins["head"].kind != "derived")
     if table.kind != "adaptive":
         if head.kind == "adaptive":
-            diagnostics.error(
+            check.report(
                 "E220",
                 "head = adaptive needs the clusters of an adaptive table, but table = whole",
-                program.span("head"),
+                "head",
                 help=f"table=adaptive([{vocab // 2}]) or head=linear",
             )
         return
@@ -154,138 +139,108 @@ def _clusters_fit(program: Complete, diagnostics: Diagnostics) -> None:
         problem, rule = f"{term} needs one softmax, but an adaptive table has several", whole
     else:
         return
-    diagnostics.error("E220", problem, span, help=rule or "fewer clusters or more tokens")
+    check.report("E220", problem, "table", help=rule or "fewer clusters or more tokens")
 
 
 def _turns(program: Complete, diagnostics: Diagnostics) -> None:
-    stages, causal = program.stages, reads_on(program.stages[0].objective)
-    unlike = next((s for s in stages if reads_on(s.objective) != causal), None)
+    first, causal = program.stages[0], reads_on(program.stages[0].objective)
+    unlike = next((s for s in program.stages if reads_on(s.objective) != causal), None)
     if unlike is not None and "turning" not in program.body.able:
-        first = terms_written(stages[0].origins["objective"], lambda _: True)
-        instead = f"objective={first}" if first else ""
+        terms = terms_written(first.origins["objective"], lambda _: True)
+        instead = f"objective={terms}" if terms else ""
         diagnostics.error(
             "E218",
             "some stages predict each next token, others read in both directions, which body = "
             f"{program.body.kind} cannot do with the same weights",
             unlike.span("objective"),
             label=f"stage {unlike.name}",
-            notes=note(f"stage {stages[0].name}", stages[0].span("objective")),
+            notes=note(f"stage {first.name}", first.span("objective")),
             help=instead or "use clm in every stage or in none, or body=transformer",
             fix=fix(unlike.origins["objective"], instead) if instead else None,
         )
 
 
-def _objective_fits_format(stage: StageSettings, diagnostics: Diagnostics) -> None:
-    span, paired = stage.span("objective"), stage.format.kind in PAIRED
-    asking = [t.objective.kind for t in stage.objective if t.objective.pairs != "none"]
-    begin = "have one" if len(stage.parts) == 1 else "begin with other text"
-    if asking and not paired:
-        diagnostics.error(
-            "E204",
-            f"{asking[0]} classifies pairs of segments, but {stage.format.kind} rows {begin}",
-            span,
-            notes=note(f"format = {stage.format.kind}", stage.span("format")),
-            help="format=segment-pair",
-            fix=fix(stage.origins["format"], "format=segment-pair"),
-        )
-    _pooler_of_pairs(stage, asking, diagnostics)
-    filled = stage.format.kind in FILLED and not stage.translation_term
-    if stage.pack and filled and stage.memory:
-        diagnostics.error(
-            "E216",
-            f"pack = true needs rows with room left, but {stage.format.kind} rows are always full",
-            stage.span("pack"),
-            notes=note(f"memory = {stage.memory}", stage.span("memory")),
-            label="memory needs such rows",
-            help="pack=false",
-            fix=fix(stage.origins["pack"], "pack=false"),
-        )
-    elif stage.pack and filled:
-        diagnostics.error(
-            "E216",
-            f"pack = true needs rows with room left, but {stage.format.kind} rows are always full",
-            stage.span("pack"),
-            notes=note(f"format = {stage.format.kind}", stage.span("format")),
-            label="" if stage.memory else "rows of doc-sentences end with their document",
-            help="pack=false" if stage.memory else "format=doc-sentences",
-            fix=fix(stage.origins["pack"], "pack=false")
-            if stage.memory
-            else fix(stage.origins["format"], "format=doc-sentences"),
-        )
-    _segments_fit(stage, diagnostics)
+def _pairing(stage: StageSettings) -> str:
+    """The term that classifies pairs of segments; empty if none does."""
+    asking = (t.objective.kind for t in stage.objective if t.objective.pairs != "none")
+    return next(asking, "")
 
 
-def _pooler_of_pairs(stage: StageSettings, asking: Sequence[str], diagnostics: Diagnostics) -> None:
-    if not asking:
-        return
-    span = stage.span("objective")
-    if not stage.pooler:
-        diagnostics.error(
-            "E215",
-            f"{asking[0]} needs the pooler, but pooler = false",
-            span,
-            notes=note("the pooler is switched off here", stage.span("pooler")),
-            help="pooler=true",
-        )
-    elif POOLINGS[stage.pooler].mean != "none":
-        diagnostics.error(
-            "E215",
-            f"{asking[0]} reads the first state of each pair, but pooler = {stage.pooler}",
-            span,
-            notes=note("the pooler makes one state of a whole row", stage.span("pooler")),
-            help="pooler=true",
-            fix=fix(stage.origins["pooler"], "pooler=true"),
-        )
+def _format(stage: StageSettings) -> Also:
+    return "format", f"format = {stage.format.kind}"
 
 
-def _segments_fit(stage: StageSettings, diagnostics: Diagnostics) -> None:
-    origin, segments, kind = stage.origins["segments"], stage.segments, stage.format.kind
-    rows: str = kind
-    needed = 3 if kind == "stream-pair" else 2 if kind in PAIRED else 1
-    if needed == 1 and stage.translation_term:
-        rows, needed = stage.translation_term, 2
-    if 0 < segments < needed:
-        number = {2: "two", 3: "three"}[needed]
-        # Attention that compares segments needs no table of them (XLNet).
-        table = [] if stage.attention.compares_segments else [f"segments={needed}"]
-        ways = [*table, "segments=0"]
-        diagnostics.error(
-            "E211",
-            f"{rows} rows have {number} segments, but segments = {segments}",
-            origin.span or stage.span("format"),
-            notes=note(f"format = {kind}", stage.span("format")) if origin.span else (),
-            label="with segments = 0 only separators distinguish them",
-            help=" or ".join(ways),
-            fix=fix(origin, ways[0]),
-        )
+def _full(stage: StageSettings) -> bool:
+    """True of rows that leave nothing to pack."""
+    return stage.format.kind in FILLED and not stage.translation_term
 
 
-def _row_fits_positions(stage: StageSettings, program: Complete, diagnostics: Diagnostics) -> None:
-    positions, seq = stage.positions, stage.seq
-    room = positions.room
+def _segments(stage: StageSettings) -> int:
+    """The segments that rows have."""
+    if stage.format.kind == "stream-pair":
+        return 3
+    return 2 if stage.format.kind in PAIRED or stage.translation_term else 1
+
+
+def _rows(stage: StageSettings) -> str:
+    """The format, or the term that makes rows of two segments."""
+    by_term = stage.format.kind not in (*PAIRED, "stream-pair") and stage.translation_term
+    return by_term or stage.format.kind
+
+
+def _fewer_segments(stage: StageSettings) -> list[str]:
+    # Attention that compares segments needs no table of them (XLNet).
+    table = [] if stage.attention.compares_segments else [f"segments={_segments(stage)}"]
+    return [*table, "segments=0"]
+
+
+_OF_FORMATS: tuple[Rule[StageSettings], ...] = (
+    Rule("E204", "objective", lambda s: _pairing(s) and s.format.kind not in PAIRED,
+         lambda s: f"{_pairing(s)} classifies pairs of segments, but {s.format.kind} rows "
+         + ("have one" if len(s.parts) == 1 else "begin with other text"),
+         also=_format, instead="format=segment-pair"),
+    Rule("E215", "objective", lambda s: _pairing(s) and not s.pooler,
+         lambda s: f"{_pairing(s)} needs the pooler, but pooler = false",
+         also=("pooler", "the pooler is switched off here"), help="pooler=true"),
+    Rule("E215", "objective",
+         lambda s: _pairing(s) and s.pooler and POOLINGS[s.pooler].mean != "none",
+         lambda s: f"{_pairing(s)} reads the first state of each pair, but pooler = {s.pooler}",
+         also=("pooler", "the pooler makes one state of a whole row"), instead="pooler=true"),
+    Rule("E216", "pack", lambda s: s.pack and _full(s) and s.memory,
+         lambda s: f"pack = true needs rows with room left, but {s.format.kind} rows are always "
+         "full",
+         label="memory needs such rows", also=lambda s: ("memory", f"memory = {s.memory}"),
+         instead="pack=false"),
+    Rule("E216", "pack", lambda s: s.pack and _full(s) and not s.memory,
+         lambda s: f"pack = true needs rows with room left, but {s.format.kind} rows are always "
+         "full",
+         label="rows of doc-sentences end with their document", also=_format,
+         instead="format=doc-sentences"),
+    Rule("E211", ("segments", "format"), lambda s: 0 < s.segments < _segments(s),
+         lambda s: f"{_rows(s)} rows have "
+         f"{ {2: 'two', 3: 'three'}[_segments(s)]} segments, but segments = {s.segments}",
+         label="with segments = 0 only separators distinguish them",
+         also=lambda s: _format(s) if s.span("segments") else None,
+         help=lambda s: " or ".join(_fewer_segments(s)), instead=lambda s: _fewer_segments(s)[0]),
+)  # fmt: skip
+_OF_BATCHES: tuple[Rule[StageSettings], ...] = (
+    Rule("E208", "microbatch", lambda s: s.microbatch and s.batch % s.microbatch,
+         lambda s: f"microbatch = {s.microbatch} does not divide the batch of {s.batch}",
+         also=lambda s: ("batch", f"batch = {s.batch}"),
+         help=lambda s: f"microbatch={largest_divisor(s.batch, s.microbatch)}"),
+)  # fmt: skip
+
+
+def _row_fits_positions(check: Checker[StageSettings], program: Complete) -> None:
+    stage = check.settings
+    positions, seq, room = stage.positions, stage.seq, stage.positions.room
     if room is not None and seq > room:
-        more_rows = f"positions={program.longest_seq}"
-        written = stage.origins["positions"]
         # The positions of a network from init cannot be changed.
         fixed = positions.offset or isinstance(stage.init, FromOther)
-        diagnostics.error(
+        check.report(
             "E203",
             f"rows of {seq} tokens need {seq} positions, but there are {room}",
-            stage.span("seq") or stage.span("positions"),
-            notes=note(f"positions = {positions.rows} rows", stage.span("positions")),
-            help=f"seq={room}" if fixed else more_rows,
-            fix=fix(stage.origins["seq"], f"seq={room}") if fixed else fix(written, more_rows),
-        )
-
-
-def _batch_divides(stage: StageSettings, diagnostics: Diagnostics) -> None:
-    batch, microbatch = stage.batch, stage.microbatch
-    if microbatch and batch % microbatch:
-        near = largest_divisor(batch, microbatch)
-        diagnostics.error(
-            "E208",
-            f"microbatch = {microbatch} does not divide the batch of {batch}",
-            stage.span("microbatch"),
-            notes=note(f"batch = {batch}", stage.span("batch")),
-            help=f"microbatch={near}",
+            ("seq", "positions"),
+            also=("positions", f"positions = {positions.rows} rows"),
+            instead=f"seq={room}" if fixed else f"positions={program.longest_seq}",
         )

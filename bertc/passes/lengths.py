@@ -14,6 +14,7 @@ from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Given, Origin, Program, StageGiven
 from bertc.passes.dimensions import CONSTANT
 from bertc.passes.settings.fixes import argument, fix, note, written
+from bertc.passes.settings.rules import Checker, Rule
 from bertc.passes.settings.stages import DEFAULT_STAGE, has_tasks
 
 Paces = Sequence[tuple[int, int]]
@@ -180,71 +181,55 @@ def _refuse_tasks(settings: Mapping[str, Given], diagnostics: Diagnostics) -> No
         )
 
 
-def check_lengths(stage: StageSettings, program: Complete, diagnostics: Diagnostics) -> None:
+def check_lengths(check: Checker[StageSettings], program: Complete) -> None:
     """Report warm-ups, decays and averages that do not fit in the steps there are."""
-    _warmup_fits(stage, program, diagnostics)
-    _average_fits(stage, diagnostics)
+    stage = check.settings
+    _warmup_fits(check, program)
+    check.rules(_OF_AVERAGES)
     if isinstance(stage.batch_warmup, RisingBatch):
-        _batch_rises(stage, stage.batch_warmup, diagnostics)
+        _batch_rises(check, stage.batch_warmup)
 
 
-def _warmup_fits(stage: StageSettings, program: Complete, diagnostics: Diagnostics) -> None:
-    optimizer = stage.optimizer
+_OF_AVERAGES: tuple[Rule[StageSettings], ...] = (
+    Rule("E380", "average",
+         lambda s: isinstance(s.average, Ema) and not s.average.of_stage(0, s.steps).steps,
+         "average = ema: half_life is less than a step",
+         also=lambda s: ("steps", f"steps = {s.steps}"),
+         way=lambda s: argument("average", s.origins["average"], "half_life", "1")),
+    Rule("E381", "average", lambda s: s.average.kept and s.patience and has_tasks(s.objective),
+         lambda s: f"patience = {s.patience} ends with the weights of the best evaluation, not "
+         "with an average",
+         also=("patience", "patience is set here"), instead="average=none"),
+)  # fmt: skip
+
+
+def _warmup_fits(check: Checker[StageSettings], program: Complete) -> None:
+    stage, optimizer = check.settings, check.settings.optimizer
     steps = stage.steps if "optimizer" in stage.own else program.total_steps
     length = optimizer.schedule_steps(steps)
-    warmup = optimizer.warmup_steps(length)
-    written = stage.span("optimizer") or stage.span("steps")
+    warmup, decay = optimizer.warmup_steps(length), optimizer.decay_steps(length)
+    origin, also = stage.origins["optimizer"], ("steps", f"steps = {steps}")
     if warmup > length:
-        diagnostics.error(
+        check.report(
             "E209",
             f"warm-up takes {warmup} steps, but the schedule has {length}",
-            written,
-            notes=note(f"steps = {steps}", stage.span("steps")),
-            **argument("optimizer", stage.origins["optimizer"], "warmup", "1%"),
+            ("optimizer", "steps"),
+            also=also,
+            way=argument("optimizer", origin, "warmup", "1%"),
         )
-        return
-    decay = optimizer.decay_steps(length)
-    if warmup + decay > length:
-        diagnostics.error(
+    elif warmup + decay > length:
+        check.report(
             "E325",
             f"the decay takes {decay} steps, but warm-up leaves {length - warmup} of {length}",
-            written,
-            notes=note(f"steps = {steps}", stage.span("steps")),
-            **argument(
-                "optimizer",
-                stage.origins["optimizer"],
-                "decay",
-                str(length - warmup),
-                ("schedule",),
-            ),
+            ("optimizer", "steps"),
+            also=also,
+            way=argument("optimizer", origin, "decay", str(length - warmup), ("schedule",)),
         )
 
 
-def _average_fits(stage: StageSettings, diagnostics: Diagnostics) -> None:
-    """Check that an average has a half-life of a step, and no best weights beside it."""
-    written, average = stage.origins["average"], stage.average
-    if isinstance(average, Ema) and not average.of_stage(0, stage.steps).steps:
-        diagnostics.error(
-            "E380",
-            "average = ema: half_life is less than a step",
-            written.span,
-            notes=note(f"steps = {stage.steps}", stage.span("steps")),
-            **argument("average", written, "half_life", "1"),
-        )
-    if average.kept and stage.patience and has_tasks(stage.objective):
-        diagnostics.error(
-            "E381",
-            f"patience = {stage.patience} ends with the weights of the best evaluation, not with "
-            "an average",
-            written.span,
-            notes=note("patience is set here", stage.span("patience")),
-            help="average=none",
-            fix=fix(written, "average=none"),
-        )
-
-
-def _batch_rises(stage: StageSettings, rising: RisingBatch, diagnostics: Diagnostics) -> None:
+def _batch_rises(check: Checker[StageSettings], rising: RisingBatch) -> None:
     """Check that a batch warm-up begins below the batch, and ends before the stage does."""
+    stage, diagnostics = check.settings, check.diagnostics
     batch, steps, rows, over = stage.batch, stage.steps, rising.rows, rising.over
     microbatch = stage.microbatch
     assert isinstance(over, int), "a pass has made it steps"

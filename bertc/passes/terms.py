@@ -2,70 +2,67 @@
 
 import math
 
-from bertc.diagnostics import Diagnostics
 from bertc.ir.data import RUNNING
 from bertc.ir.learning.objective import Objective
 from bertc.ir.network.generator import SameTagGenerator
 from bertc.ir.program.complete import StageSettings
 from bertc.ir.terms.masking import TaggedUnit
 from bertc.ir.terms.node import LanguageModel
-from bertc.passes.settings.fixes import argument, fix, note, terms_written
+from bertc.passes.settings.fixes import argument, terms_written
+from bertc.passes.settings.rules import Checker
 from bertc.planning.plan import largest_divisor
 
 
-def check_terms(stage: StageSettings, diagnostics: Diagnostics) -> None:
+def check_terms(check: Checker[StageSettings]) -> None:
     """Report terms that cannot be combined, or lack another that they need."""
-    _stand_together(stage, diagnostics)
-    _one_softmax(stage, diagnostics)
-    _order_possible(stage, diagnostics)
-    _tags_read(stage, diagnostics)
+    _stand_together(check)
+    _one_softmax(check)
+    _order_possible(check)
+    _tags_read(check)
 
 
-def _stand_together(stage: StageSettings, diagnostics: Diagnostics) -> None:
-    terms, span = [term.objective for term in stage.objective], stage.span("objective")
+def _stand_together(check: Checker[StageSettings]) -> None:
+    terms = [term.objective for term in check.settings.objective]
     kinds = [term.title for term in terms]
     for kind in sorted({kind for kind in kinds if kinds.count(kind) > 1}):
-        diagnostics.error(
-            "E207",
-            f"the objective has {kind} {kinds.count(kind)} times",
-            span,
-            label="each kind may occur once",
-        )
+        problem = f"the objective has {kind} {kinds.count(kind)} times"
+        check.report("E207", problem, "objective", label="each kind may occur once")
     asking = {term.pairs: term.title for term in terms if term.pairs != "none"}
     if len(asking) > 1:
         first, second, *_ = sorted(asking.values())
-        diagnostics.error(
+        check.report(
             "E206",
             f"{first} and {second} make pairs in different ways",
-            span,
+            "objective",
             label="a row is made in one way only",
             help=f"objective=mlm+{second} or objective=mlm+{first}",
         )
     alone = next((term.title for term in terms if term.order == "forward"), "")
     if alone and set(kinds) != {alone}:
         refused = next(kind for kind in kinds if kind != alone)
-        diagnostics.error(
+        check.report(
             "E217",
             f"{alone} needs a causal encoder and unchanged text, which {refused} does not allow",
-            span,
+            "objective",
             label=f"{alone} cannot be combined",
             help=f"objective={alone} or objective={refused}",
-            fix=fix(stage.origins["objective"], f"objective={alone}"),
+            instead=f"objective={alone}",
         )
     spans = any(term.masks.unit.masks_spans for term in terms if term.masks)
     reads = next((term.title for term in terms if term.reads_spans), "")
     if reads and not spans:
-        diagnostics.error(
+        check.report(
             "E205",
             f"{reads} predicts masked spans, but no term masks spans",
-            span,
+            "objective",
             label="needs an mlm term with span units",
             help=f"objective=span+{reads}",
         )
 
 
-def _one_softmax(stage: StageSettings, diagnostics: Diagnostics) -> None:
+def _one_softmax(check: Checker[StageSettings]) -> None:
     """Check that terms with one head agree on ``z``, which needs that head to have one softmax."""
+    stage = check.settings
     every = enumerate(term.objective for term in stage.objective)
     terms = [(number, term) for number, term in every if isinstance(term, LanguageModel)]
     wanted = terms[0][1].z if terms and stage.head.kind != "adaptive" else 0.0
@@ -77,28 +74,28 @@ def _one_softmax(stage: StageSettings, diagnostics: Diagnostics) -> None:
                 else f"{terms[0][1].title}, with the same head, has {wanted:g}"
             )
             origin = stage.origins["objective"]
-            diagnostics.error(
+            check.report(
                 "E329",
                 f"{term.title} has z = {term.z:g}, but {reason}",
                 origin.span,
-                **argument("objective", origin, "z", f"{wanted:g}", (number, "objective")),
+                way=argument("objective", origin, "z", f"{wanted:g}", (number, "objective")),
             )
 
 
-def _order_possible(stage: StageSettings, diagnostics: Diagnostics) -> None:
+def _order_possible(check: Checker[StageSettings]) -> None:
     """Report terms that change the rows of a permutation, and blocks that do not divide them."""
+    stage, seq = check.settings, check.settings.seq
     terms = [term.objective for term in stage.objective]
-    span, seq = stage.span("objective"), stage.seq
     permuted = next((term for term in terms if term.order == "permuted"), None)
     if permuted is None:
         return
     others = [t.kind for t in terms if t.order != "permuted" and t.pairs == "none"]
     generates = stage.generator.kind != "none"
     if others:
-        diagnostics.error(
+        check.report(
             "E250",
             f"{permuted.kind} needs unchanged rows, which {others[0]} does not allow",
-            span,
+            "objective",
             label="the other term may have a stage of its own",
             help=f"objective={_as_written(stage, permuted)}" + " generator=none" * generates,
         )
@@ -108,18 +105,19 @@ def _order_possible(stage: StageSettings, diagnostics: Diagnostics) -> None:
         near = largest_divisor(math.gcd(*stage.parts), block)
         rows = f"rows of {seq}" if part == seq else f"parts of {part}"
         place = (terms.index(permuted), "objective")
-        diagnostics.error(
+        check.report(
             "E251",
             f"block = {block} does not divide {rows} tokens",
-            span,
-            notes=note(f"seq = {seq}", stage.span("seq")),
+            "objective",
+            also=("seq", f"seq = {seq}"),
             label="without block the whole row is permuted",
-            **argument("objective", stage.origins["objective"], "block", str(near), place),
+            way=argument("objective", stage.origins["objective"], "block", str(near), place),
         )
 
 
-def _tags_read(stage: StageSettings, diagnostics: Diagnostics) -> None:
+def _tags_read(check: Checker[StageSettings]) -> None:
     """Report tags of running text, and terms that mask the spans of different taggers."""
+    stage = check.settings
     terms = [term.objective for term in stage.objective]
     origin = stage.origins["objective"]
     units = {
@@ -131,18 +129,17 @@ def _tags_read(stage: StageSettings, diagnostics: Diagnostics) -> None:
     by_tag = judged and isinstance(stage.generator, SameTagGenerator)
     if (units or by_tag) and stage.format.kind in RUNNING:
         reader = "unit = tagged" if units else "generator = same-tag"
-        diagnostics.error(
+        check.report(
             "E385",
             f"{reader} reads tags of rows, but rows of a stream continue their own text",
-            stage.span("format") or origin.span,
-            help="format=full-sentences",
-            fix=fix(stage.origins["format"], "format=full-sentences"),
+            ("format", "objective"),
+            instead="format=full-sentences",
         )
     first = min(units, default=0)
     for number, another in units.items():
         unit = units[first]
         if (another.source, another.labels) != (unit.source, unit.labels):
-            diagnostics.error(
+            check.report(
                 "E386",
                 f"{terms[first].title} and {terms[number].title} mask the spans of different "
                 "taggers, but a stage reads those of one",

@@ -20,7 +20,7 @@ from bertc.ir.address import key
 from bertc.ir.program.stage import Stage
 from bertc.nn import Memory, Model
 from bertc.objectives import Inputs, MicroBatch, VocabTensors
-from bertc.optim.optimizers import Guard, Rule, clip, clip_tensors, gradient_norm, guard
+from bertc.optim.optimizers import Guard, UpdateRule, clip, clip_tensors, gradient_norm, guard
 from bertc.step.across import batch_vectors, beside_all, compares
 from bertc.step.feed import Batch, corruption
 from bertc.step.memory import Remembered, beginning, joined
@@ -52,7 +52,7 @@ class TrainStep:
         model: Model,
         stage: Stage,
         vocab: VocabTensors,
-        rule: Rule,
+        rule: UpdateRule,
         objective: Objective,
         microbatch: int,
         seed: int,

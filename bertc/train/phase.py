@@ -19,7 +19,7 @@ from bertc.ir.program.stage import Stage
 from bertc.nn.model import Frozen
 from bertc.objectives import Inputs
 from bertc.optim.by_tensor import Moments
-from bertc.optim.optimizers import Rule, make_rule
+from bertc.optim.optimizers import UpdateRule, make_rule
 from bertc.step.feed import Batch, Feed, to_inputs
 from bertc.step.objective import make_objective
 from bertc.step.step import TrainStep
@@ -215,7 +215,7 @@ def open_phase(session: Session, index: int) -> Phase:
 
 def update_rule(
     session: Session, stage: Stage, parameters: Mapping[str, Tensor], moments: Moments
-) -> Rule:
+) -> UpdateRule:
     """The update rule of a stage, for these weights and moments."""
     table = model_weights(session.resolved.as_in(stage))
     done = session.progress.step - stage.counted_from

@@ -9,6 +9,7 @@ from bertc.ir.changing.pruning import Heads, Layers, Neurons, NoPruning, Removal
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.passes.settings.fixes import argument, fix, note
 from bertc.passes.settings.layers import layer_values, owners
+from bertc.passes.settings.rules import Checker, Rule
 from bertc.passes.settings.stages import has_tasks
 
 
@@ -21,49 +22,42 @@ def pruning(program: Complete, diagnostics: Diagnostics) -> None:
         return
     pruned: StageSettings | None = None
     for place, stage in enumerate(program.stages):
-        kind = stage.prune
-        if isinstance(kind, Layers) and not place:
-            _are_there(program, diagnostics)
+        kind, check = stage.prune, Checker(stage, diagnostics)
+        if isinstance(kind, Layers) and not place and not isinstance(program.init, FromRun):
+            check.report(
+                "E336",
+                "the first stage removes layers, but init = "
+                f"{program.init.kind} brings none with it",
+                "prune",
+                label="less from the start is another number of layers",
+                also=("init", "init is set here"),
+                help="prune in a stage after this one",
+            )
         if not isinstance(kind, NoPruning) and not stage.since:
-            _rounds_fit(stage, kind, diagnostics)
+            _rounds_fit(check, kind)
         if isinstance(kind, Layers):
-            _layers_go(stage, kind, diagnostics)
+            _layers_go(check, kind)
         elif isinstance(kind, Heads | Neurons):
-            _has_scores(stage, kind, diagnostics)
-            _something_stays(stage, kind, diagnostics)
-            _ends_with_the_last_weights(stage, diagnostics)
-            _biases_are_of_layers(stage, kind, diagnostics)
-            _heads_stand_alone(stage, kind, diagnostics)
+            _something_stays(check, kind)
+            check.rules(_OF_UNITS if kind.part == "ffn" else (*_OF_UNITS, *_OF_HEADS))
         grows = place and stage.layers > program.stages[place - 1].layers
         if pruned and (grows or stage.begins_told):
             _refuse_growing(stage, pruned, diagnostics)
         pruned = pruned if isinstance(kind, NoPruning) else pruned or stage
 
 
-def _layers_go(stage: StageSettings, kind: Layers, diagnostics: Diagnostics) -> None:
-    if not kind.misfit:
-        return
+def _layers_go(check: Checker[StageSettings], kind: Layers) -> None:
     half = f"prune={kind.kind}(50%)" if kind.depth > 1 else ""
-    diagnostics.error(
-        "E335",
-        f"prune = {kind.kind} does not fit: {kind.misfit}",
-        stage.span("prune"),
-        notes=note(f"layers = {stage.layers}", stage.span("layers")),
-        help=half or "remove prune",
-        fix=fix(stage.origins["prune"], half),
-    )
-
-
-def _are_there(program: Complete, diagnostics: Diagnostics) -> None:
-    """Check that the first stage has the layers that it removes from somewhere."""
-    if not isinstance(program.init, FromRun):
-        diagnostics.error(
-            "E336",
-            f"the first stage removes layers, but init = {program.init.kind} brings none with it",
-            program.stages[0].span("prune"),
-            label="less from the start is another number of layers",
-            notes=note("init is set here", program.span("init")),
-            help="prune in a stage after this one",
+    if kind.misfit:
+        check.report(
+            "E335",
+            f"prune = {kind.kind} does not fit: {kind.misfit}",
+            "prune",
+            also=("layers", f"layers = {check.settings.layers}"),
+            way={
+                "help": half or "remove prune",
+                "fix": fix(check.settings.origins["prune"], half),
+            },
         )
 
 
@@ -73,95 +67,71 @@ def _counts(stage: StageSettings, kind: Units) -> Sequence[int]:
     return [of_all[layer] for layer in sorted(set(owners(stage.share, kind.part, stage.layers)))]
 
 
-def _something_stays(stage: StageSettings, kind: Units, diagnostics: Diagnostics) -> None:
+def _something_stays(check: Checker[StageSettings], kind: Units) -> None:
+    """Check that every layer keeps one, and that a floor has a score."""
+    stage, origin = check.settings, check.settings.origins["prune"]
+    if kind.floor and not has_tasks(stage.objective):
+        check.report(
+            "E293",
+            f"floor = {kind.floor:g} is a score of a task, but the objective has none",
+            "prune",
+            also=("objective", "the objective is set here"),
+            way=argument("prune", origin, "floor", "0"),
+        )
     counts = _counts(stage, kind)
     groups = [counts] if kind.within == "network" else [[number] for number in counts]
     for group in groups:
         most = sum(group) - len(group)
         if round(kind.share * sum(group)) > most:
             percent = floor(100 * most / sum(group))
-            instead = argument("prune", stage.origins["prune"], "share", f"{percent}%")
-            diagnostics.error(
+            check.report(
                 "E290",
                 f"{kind.share:.0%} of {sum(group)} {kind.kind} are "
                 f"{round(kind.share * sum(group))}, but every layer keeps one, so that "
                 f"{most} can go",
-                stage.span("prune"),
+                "prune",
                 label="a layer without any has nothing to compute with",
-                **(instead if percent else {"help": "remove prune", "fix": None}),
+                help="remove prune",
+                way=argument("prune", origin, "share", f"{percent}%") if percent else None,
             )
             return
 
 
-def _rounds_fit(stage: StageSettings, kind: Removal, diagnostics: Diagnostics) -> None:
+def _rounds_fit(check: Checker[StageSettings], kind: Removal) -> None:
     """Check that no two rounds come before the same step."""
+    stage = check.settings
     if kind.rounds > stage.steps:
-        diagnostics.error(
+        more = f"steps={kind.rounds}"
+        check.report(
             "E291",
             f"every = {kind.every:.4g} removes in {kind.rounds} rounds, but the stage has "
             f"{stage.steps} steps",
-            stage.span("prune"),
+            "prune",
             label="rounds have steps of training between them",
-            notes=note(f"steps = {stage.steps}", stage.span("steps")),
-            help=f"steps={kind.rounds}",
-            fix=fix(stage.own.get("steps"), f"steps={kind.rounds}"),
+            also=("steps", f"steps = {stage.steps}"),
+            way={"help": more, "fix": fix(stage.own.get("steps"), more)},
         )
 
 
-def _ends_with_the_last_weights(stage: StageSettings, diagnostics: Diagnostics) -> None:
-    if stage.patience:
-        diagnostics.error(
-            "E292",
-            f"patience = {stage.patience} ends with the best weights, which may be those before "
-            "heads or neurons were removed",
-            stage.span("patience") or stage.span("prune"),
-            notes=note("prune is set here", stage.span("prune")),
-            help="patience in a stage after this one",
-        )
-
-
-def _has_scores(stage: StageSettings, kind: Units, diagnostics: Diagnostics) -> None:
-    if kind.floor and not has_tasks(stage.objective):
-        diagnostics.error(
-            "E293",
-            f"floor = {kind.floor:g} is a score of a task, but the objective has none",
-            stage.span("prune"),
-            notes=note("the objective is set here", stage.span("objective")),
-            **argument("prune", stage.origins["prune"], "floor", "0"),
-        )
-
-
-def _biases_are_of_layers(stage: StageSettings, kind: Units, diagnostics: Diagnostics) -> None:
-    """Check that no weight belongs to the heads of several layers that may lose unlike ones."""
-    if kind.part == "attention" and stage.attention.ties_biases:
-        diagnostics.error(
-            "E294",
-            "heads of all layers share their biases, so that layers cannot lose different ones",
-            stage.span("prune"),
-            notes=note("attention is set here", stage.span("attention")),
-            **argument("attention", stage.origins["attention"], "untie", "true"),
-        )
-
-
-def _heads_stand_alone(stage: StageSettings, kind: Units, diagnostics: Diagnostics) -> None:
-    """Check that heads can go one by one, and that those that are left stay what they were."""
-    if kind.part != "attention":
-        return
-    if stage.positions.by_head:
-        reason = f"each head has a bias of its own by positions = {stage.positions.kind}"
-        setting = "positions"
-    elif stage.attention.shares_keys:
-        reason, setting = "several heads share their keys and values", "attention"
-    else:
-        return
-    diagnostics.error(
-        "E313",
-        f"{reason}, so that none can be removed",
-        stage.span("prune"),
-        notes=note(f"{setting} is set here", stage.span(setting)),
-        help="prune=neurons(25%)",
-        fix=fix(stage.origins["prune"], "prune=neurons(25%)"),
-    )
+_OF_UNITS: tuple[Rule[StageSettings], ...] = (
+    Rule("E292", ("patience", "prune"), lambda s: s.patience,
+         lambda s: f"patience = {s.patience} ends with the best weights, which may be those before "
+         "heads or neurons were removed",
+         also=("prune", "prune is set here"), help="patience in a stage after this one"),
+)  # fmt: skip
+_OF_HEADS: tuple[Rule[StageSettings], ...] = (
+    Rule("E294", "prune", lambda s: s.attention.ties_biases,
+         "heads of all layers share their biases, so that layers cannot lose different ones",
+         also=("attention", "attention is set here"),
+         way=lambda s: argument("attention", s.origins["attention"], "untie", "true")),
+    Rule("E313", "prune", lambda s: s.positions.by_head,
+         lambda s: f"each head has a bias of its own by positions = {s.positions.kind}, so that "
+         "none can be removed",
+         also=("positions", "positions is set here"), instead="prune=neurons(25%)"),
+    Rule("E313", "prune", lambda s: s.attention.shares_keys and not s.positions.by_head,
+         "several heads share their keys and values, so that none can be removed",
+         also=("attention", "attention is set here"), instead="prune=neurons(25%)"),
+)  # fmt: skip
 
 
 def _refuse_growing(stage: StageSettings, pruned: StageSettings, diagnostics: Diagnostics) -> None:
