@@ -109,6 +109,8 @@ def evaluate_runs(
 ) -> Report | Results:
     """Evaluate a run, or several and those below folders, with means over their seeds.
 
+    Notes that not all of several runs have begin with the run's folder.
+
     Raises:
         MissingInputError: if there is no run in a folder.
         BertcError: as ``evaluate_run``.
@@ -124,16 +126,22 @@ def evaluate_runs(
     ]
     if runs == list(folders) and len(reports) == 1:
         return reports[0]
-    return Results(tuple(grouped([*map(_evaluated, reports)])), "of these evaluations")
+    common = [n for n in reports[0].notes if all(n in report.notes for report in reports)]
+    further = [f"{r.folder}: {note}" for r in reports for note in r.notes if note not in common]
+    classes = any(report.evaluation and report.evaluation.classes for report in reports)
+    groups = tuple(grouped([*map(_evaluated, reports)]))
+    return Results(groups, "of these evaluations", (*common, *further), classes)
 
 
 def _evaluated(report: Report) -> Run:
-    """A run with this evaluation as its only one, and macro F1 among its scores."""
+    """A run with this evaluation as its only one; macro F1 and that of classes are scores too."""
     evaluation, folder = report.evaluation, RunFolder(report.folder)
     assert evaluation, "it was evaluated"
     values = values_of(evaluation.scores, evaluation.losses)
     for task, parts in evaluation.classes.items():
-        values |= {(task, part, "macro_f1"): score.macro_f1 for part, score in parts.items()}
+        for part, score in parts.items():
+            values[task, part, "macro_f1"] = score.macro_f1
+            values |= {(task, part, f"F1 of {n}"): c.f1 for n, c in score.classes.items()}
     run = run_of(folder, folder.read_resolved(), ())
     return replace(run, step=report.step, last=Seen(report.step, 0.0, values))
 

@@ -16,9 +16,9 @@ from bertc.report.plotly_js import (
     trace,
     values_axis,
 )
-from bertc.report.scores import said, score_text, scores_of
+from bertc.report.scores import said, scores_of
 from bertc.runs.groups import Group, summary_of
-from bertc.runs.intervals import interval
+from bertc.runs.intervals import interval, mean_text
 from bertc.runs.results import Score
 
 MOST_VALUES = 30
@@ -64,7 +64,7 @@ def grid_section(groups: Sequence[Group]) -> Sequence[Content | Picture]:
     return (
         element(
             "p", "Best: ", element("strong", _point(best, names)),
-            f", {said(score)} {score_text(best.last[score])}.",
+            f", {said(score)} {mean_text(best.last[score])}.",
         ),
         *(_matrix(cells, pair, score) for pair in pairs),
         *(_marginal(cells, name, score, number) for number, name in enumerate(names)),
@@ -102,7 +102,7 @@ def _matrix(cells: Sequence[_Cell], pair: tuple[str, str], score: Score) -> Pict
         for y in ys
     ]
     means = [[fmean(values) if values else None for values in row] for row in found]
-    texts = [[score_text(summary_of(v)) if v else "" for v in row] for row in found]
+    texts = [[mean_text(summary_of(v)) if v else "" for v in row] for row in found]
     columns, rows = [*map(in_picture, xs)], [*map(in_picture, ys)]
     few = len(xs) * len(ys) <= MOST_VALUES
     square = trace(
@@ -141,7 +141,7 @@ def _marginal(cells: Sequence[_Cell], name: str, score: Score, number: int) -> P
             marker={"size": 10, "color": colour},
             error_y={"type": "data", "array": [interval(each) for each in summaries],
                      "color": colour, "thickness": 1.5},
-            text=[score_text(each) for each in summaries],
+            text=[mean_text(each) for each in summaries],
             hovertemplate="%{x}: %{text}<extra></extra>",
         ),
     ]  # fmt: skip

@@ -11,8 +11,8 @@ from bertc.report.page import Picture
 from bertc.report.plotly_js import COLOURS, figure, legend, picture_title, trace, values_axis
 from bertc.runs.compare import heading as score_heading
 from bertc.runs.curves import Curves
-from bertc.runs.groups import Group, Summary
-from bertc.runs.intervals import interval
+from bertc.runs.groups import Group
+from bertc.runs.intervals import SPREAD, mean_text
 from bertc.runs.results import Run, Score
 
 MOST_ROWS = 400
@@ -27,13 +27,6 @@ def scores_of(groups: Sequence[Group]) -> list[Score]:
     """The scores of all groups; those of tasks first, each task's own metric before others."""
     every = list(dict.fromkeys(score for group in groups for score in group.last))
     return sorted(every, key=lambda score: len(score) != 3)
-
-
-def score_text(summary: Summary) -> str:
-    """A mean with its 95% interval where there are several runs."""
-    if summary.runs == 1:
-        return f"{summary.mean:.4f}"
-    return f"{summary.mean:.4f} ± {interval(summary):.4f}"
 
 
 def groups_section(groups: Sequence[Group]) -> Sequence[Content]:
@@ -52,9 +45,9 @@ def groups_section(groups: Sequence[Group]) -> Sequence[Content]:
     head = (*(() if alone else first), *map(said, scores))
     rows = []
     for group in groups[:MOST_ROWS]:
-        cells = [score_text(group.last[s]) if s in group.last else "" for s in scores]
+        cells = [mean_text(group.last[s]) if s in group.last else "" for s in scores]
         best = [
-            f"best {score_text(group.best[s][0])} at {group.best[s][1][0]:,}"
+            f"best {mean_text(group.best[s][0])} at {group.best[s][1][0]:,}"
             if s in group.best
             else None
             for s in scores
@@ -68,7 +61,7 @@ def groups_section(groups: Sequence[Group]) -> Sequence[Content]:
         rows.append((*(() if alone else about), *shown))
     several = any(len(group.runs) > 1 for group in groups)
     remark = "The last evaluation of each run"
-    remark += "; mean over the seeds ± half its 95% interval (Student's)." if several else "."
+    remark += f"; {SPREAD}." if several else "."
     more = len(groups) - MOST_ROWS
     cut = f" {more} more rows are left out." if more > 0 else ""
     return (

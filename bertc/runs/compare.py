@@ -12,6 +12,7 @@ from rich.table import Table
 
 from bertc.ir.learning.objective import titled
 from bertc.runs.groups import Group, Summary, grouped
+from bertc.runs.intervals import SPREAD, interval, mean_text
 from bertc.runs.plot import save
 from bertc.runs.results import Run, Score, Seen, find_runs
 
@@ -36,6 +37,10 @@ class Results:
     groups: tuple[Group, ...]
     source: str = "of the last evaluations"
     """The evaluations that the scores are of."""
+    notes: tuple[str, ...] = ()
+    """Further lines, such as the files that were scored."""
+    in_blocks: bool = False
+    """True for a block of lines a group, of evaluations with a score a class."""
 
     @property
     def scores(self) -> list[Score]:
@@ -43,12 +48,13 @@ class Results:
         return list(dict.fromkeys(score for group in self.groups for score in group.last))
 
     def as_table(self) -> str:
-        """A row a group: mean, deviation and best of each score over the seeds.
+        """A row a group: mean, half its 95% interval and best of each score over the seeds.
 
         If rows are too wide to be read, a block of lines a group.
         """
         lines, kinds = self._rows(), {frozenset(group.last) for group in self.groups}
-        if max(map(len, lines)) > READABLE and (len(kinds) > 1 or self._many_settings):
+        wide = max(map(len, lines)) > READABLE and (len(kinds) > 1 or self._many_settings)
+        if wide or self.in_blocks:
             lines = [line for group in self.groups for line in self._block(group)]
         return "\n".join([*lines, *self._notes()])
 
@@ -119,16 +125,18 @@ class Results:
         return sum(max(map(len, (n, *texts))) for n, texts in columns.items()) > SETTINGS_WIDE
 
     def _notes(self) -> list[str]:
-        shown = f"mean ± deviation and best over the seeds, {self.source}"
+        shown = f"{SPREAD}, best; {self.source}"
         if any(run.earlier for group in self.groups for run in group.runs):
             shown += " of each stage"
         better = any(group.best for group in self.groups)
         shown += "; below them those of the best evaluations" if better else ""
-        return wrap(shown, READABLE)
+        return [*wrap(shown, READABLE), *self.notes]
 
     def as_json(self) -> str:
         """The results as one JSON object."""
-        return json.dumps({"schema": 1, "groups": [_group(g) for g in self.groups]}, indent=1)
+        notes = {"notes": self.notes} if self.notes else {}
+        groups = [_group(g) for g in self.groups]
+        return json.dumps({"schema": 1, "groups": groups, **notes}, indent=1)
 
     def _label(self, group: Group) -> str:
         """The label of a group in a plot."""
@@ -136,7 +144,7 @@ class Results:
         return "\n".join([*(settings or [group.place]), *filter(None, [group.standing])])
 
     def plot(self, path: Path) -> None:
-        """Draw the scores of each group with their deviations, as a PNG.
+        """Draw the scores of each group with their 95% intervals, as a PNG.
 
         Raises:
             CannotWriteError: if the disk has no room.
@@ -155,7 +163,7 @@ class Results:
             axes.errorbar(
                 list(summaries),
                 [summary.mean for summary in summaries.values()],
-                yerr=[summary.deviation for summary in summaries.values()],
+                yerr=[interval(summary) for summary in summaries.values()],
                 fmt="o",
                 capsize=4,
                 label=heading(score).replace("\n", " "),
@@ -213,9 +221,8 @@ def _cell(group: Group, score: Score) -> str:
 
 
 def _text(summary: Summary) -> str:
-    if summary.runs == 1:
-        return f"{summary.mean:.4f}"
-    return f"{summary.mean:.4f} ± {summary.deviation:.4f}, {summary.best:.4f}"
+    best = f", {summary.best:.4f}" if summary.runs > 1 else ""
+    return mean_text(summary) + best
 
 
 def _group(group: Group) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from bertc.runs.groups import Summary
 STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14)
 """Quantiles 0.975 of Student's distribution for 1, 2, ... degrees of freedom."""
 NORMAL = 1.96
+SPREAD = "mean over seeds ± half its 95% interval (Student's)"
+"""The meaning of ± in every table, in words."""
 
 
 def interval(summary: Summary) -> float:
@@ -14,6 +16,13 @@ def interval(summary: Summary) -> float:
     if summary.runs < 2:
         return 0.0
     return _quantile(summary.runs - 1) * summary.deviation / math.sqrt(summary.runs)
+
+
+def mean_text(summary: Summary) -> str:
+    """A mean, with half its 95% interval where there are several runs."""
+    if summary.runs == 1:
+        return f"{summary.mean:.4f}"
+    return f"{summary.mean:.4f} ± {interval(summary):.4f}"
 
 
 def interval_of_difference(first: Summary, second: Summary) -> float:

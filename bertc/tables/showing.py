@@ -11,7 +11,7 @@ from bertc.estimate.units import count_text, duration_text, flops_text
 from bertc.ir.learning.objective import MASKED_LM, titled
 from bertc.ir.terms.positions import by_kind
 from bertc.runs.groups import Summary
-from bertc.runs.intervals import interval
+from bertc.runs.intervals import SPREAD, interval
 from bertc.tables.drawing import drawn, markdown
 from bertc.tables.results import ClaimedPair, RowResult, TableResults
 from bertc.tables.table import FIGURES, PAPERS, Measure, Scale, Table
@@ -110,9 +110,7 @@ class Shown:
         if seeds:
             runs = self.results.runs - self.results.missing
             said = f"{several(runs, 'run')}, {duration_text(seconds)} of training in all"
-            spread = (
-                "mean over seeds ± half its 95% interval (Student's)" if seeds > 1 else "one seed"
-            )
+            spread = SPREAD if seeds > 1 else "one seed"
             machine = f", on {self.results.machine}" if self.results.machine else ""
             notes.append(f"{spread}; {said}{machine}")
         if self.results.missing:

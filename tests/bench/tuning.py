@@ -110,9 +110,9 @@ def measure(options: argparse.Namespace, name: str, path: str, seed: int) -> dic
 
 
 def shown(values: list[float]) -> str:
-    """Mean and deviation, in percent."""
+    """Mean, and its deviation in brackets, in percent."""
     spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{100 * statistics.mean(values):.1f} ± {100 * spread:.1f}"
+    return f"{100 * statistics.mean(values):.1f} ({100 * spread:.1f})"
 
 
 def table(results: dict[str, list[dict[str, Any]]]) -> str:

@@ -17,12 +17,12 @@ from bertc.report.markup import Html, element, in_picture, joined, table_of
 from bertc.report.names import with_short_settings
 from bertc.report.page import Picture, document, section
 from bertc.report.plotly_js import labels_axis, plotly_js
-from bertc.report.scores import interval
 from bertc.report.spec import spec_section
 from bertc.report.thinning import rounded, smoothed, thinned
 from bertc.runs.curves import Curves, MetricsPoint
 from bertc.runs.folder import RunFolder
 from bertc.runs.groups import Group, Summary
+from bertc.runs.intervals import interval
 from bertc.runs.spent import Usage, append, by_stage, read
 
 

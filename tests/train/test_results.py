@@ -73,7 +73,7 @@ def test_seeds_are_a_row(run, tmp_path):
     assert score["deviation"] == pytest.approx(0.1)
     assert (score["best"], score["runs"], found["seeds"]) == (0.7, 3, [0, 1, 2])
     assert found["best"] == []
-    assert "0.6000 ± 0.1000, 0.7000" in results([tmp_path]).as_table()
+    assert "0.6000 ± 0.2483, 0.7000" in results([tmp_path]).as_table()
     run("again", {12: 0.6}, objective=glue("rte"), seed=1)
     assert "3 in 4 runs" in results([tmp_path]).as_table()
 
@@ -152,7 +152,7 @@ def test_unlike_runs_are_read_in_blocks(run, tmp_path):
     assert "hidden=" not in table, "those of its kind agree on that"
     told = "optimizer=adamw(lr=0.002, warmup=2, schedule=polynomial(decay_from=start),"
     assert f"\n  {told}\n      bias_correction=false)\n" in table, "the recipe's are told too"
-    assert "\n  rte dev accuracy   0.6500 ± 0.0707, 0.7000\n" in table
+    assert "\n  rte dev accuracy   0.6500 ± 0.6355, 0.7000\n" in table
     assert table.count("(seeds: 2)") == 2
 
 
@@ -192,8 +192,8 @@ def test_the_best_evaluation_is_told_where_it_is_not_the_last(run, tmp_path):
     assert best["steps"] == [8, 12]
     assert best["mean"] == pytest.approx(0.85)
     table = results([tmp_path]).as_table()
-    assert "0.8000 ± 0.1414, 0.9000" in table
-    assert "0.8500 ± 0.0707, 0.9000 at 8, 12" in table
+    assert "0.8000 ± 1.2710, 0.9000" in table
+    assert "0.8500 ± 0.6355, 0.9000 at 8, 12" in table
 
 
 def test_of_text_the_losses_are_shown_the_lowest_as_the_best(run, tmp_path):

@@ -199,14 +199,19 @@ def test_runs_of_several_seeds_are_one_row_of_an_evaluation(go, farm, tmp_path, 
     macro = [next(iter(e.classes["classify"].values())).macro_f1 for e in alone]
     (group,) = json.loads(evaluate_runs([tmp_path], task=asked, quiet=True).as_json())["groups"]
     assert group["seeds"] == [1, 2]
-    accuracy, macro_f1 = group["last"]
+    accuracy, macro_f1, *of_classes = group["last"]
+    assert [each["metric"] for each in of_classes] == [
+        f"F1 of {bird}" for bird in ("ducks", "geese", "hens")
+    ]
     assert (accuracy["metric"], macro_f1["metric"]) == ("accuracy", "macro_f1")
     assert (accuracy["mean"], accuracy["deviation"]) == pytest.approx(
         (fmean(values), stdev(values))
     )
     assert macro_f1["mean"] == pytest.approx(fmean(macro))
     table = evaluate_runs(folders, task=asked, quiet=True).as_table()
-    assert "mean ± deviation and best over the seeds, of these evaluations" in table
+    assert "mean over seeds ± half its 95% interval (Student's), best; of these" in table
+    assert re.search(r"classify \S+ F1 of ducks +\d\.\d{4} ± \d\.\d{4}, \d", table)
+    assert table.splitlines()[-1] == f"classify {tmp_path}/birds.train.tsv: 48 examples"
     lines = evaluate_runs(folders[:1], task=asked, quiet=True).as_table()
     assert re.search(r"ducks +\d\.\d{4} ", lines)
     (tmp_path / "empty").mkdir()
