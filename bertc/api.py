@@ -95,7 +95,7 @@ def checked(
         SpecError: with every mistake found in any of them.
         UsageError: if the text is empty.
         MissingInputError, DataError: of the files of a task; of text that is not UTF-8, an ``init``
-            that does not fit, or a tagger that learned no tags.
+            that does not fit.
     """
     from bertc import passes
     from bertc.data.sources.files import begins_as_text
@@ -103,7 +103,6 @@ def checked(
     from bertc.interop.foreseen import remark_own_layout
     from bertc.syntax.load import read_spec
     from bertc.syntax.space import has_ranges
-    from bertc.taggers import tagged_by
 
     _refuse_empty(spec)
     written = read_spec(spec, overrides, diagnostics)
@@ -118,7 +117,6 @@ def checked(
         judged_by(program)
         resolved = passes.assemble(program)
         begun_from(resolved)
-        tagged_by(resolved)
         remark_own_layout(program, resolved, diagnostics)
         found.append(resolved)
     return tuple(found)
@@ -164,15 +162,13 @@ def _refuse_empty(spec: object) -> None:
 
 
 def _completed(programs: list[Program], diagnostics: Diagnostics) -> list[Complete]:
-    """Run every pass, and hold the programs against the files of ``init`` and their taggers."""
+    """Run every pass, and hold the programs against the files of ``init``."""
     from bertc import passes
     from bertc.begun import vectors_fit
-    from bertc.taggers import labels_fit
 
     finished = [passes.complete(program, diagnostics) for program in programs]
     for program in finished:
         vectors_fit(program, diagnostics)
-        labels_fit(program, diagnostics)
     return finished
 
 

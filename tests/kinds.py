@@ -18,7 +18,6 @@ OBJECTIVES = {
     "blocks": "objective=mlm format=blocks",
     "words": "objective=mlm(unit=word)",
     "ngrams": "objective=mlm(unit=ngram) format=full-sentences",
-    "tagged": "objective=mlm(unit=tagged('spans.jsonl'))",
     "packed": "objective=mlm+nsp format=sentence-pair pack=true",
     "tlm": f"objective=tlm {PAIRS}",
     "mlm+tlm": f'objective=mlm+tlm {PAIRS}+files("a.txt") languages=["en", "fr"] '
@@ -34,7 +33,6 @@ OBJECTIVES = {
     "plm": "objective=plm",
     "xlnet": f"objective=plm {XLNET} format=stream-pair(both_ways=true) memory=16",
     "rtd, drawn": "objective=rtd generator=unigram",
-    "rtd, by tag": "objective=rtd generator=same-tag('spans.jsonl')",
     "rtd, guessed": "objective=rtd*50+mlm generator=0.5 format=segment-pair",
     "rtd, masked": "objective=rtd(over=masked)+span+sbo generator=0.5 format=single-segment",
     "restore": "objective=restore+mlm generator=0.5",

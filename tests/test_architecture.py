@@ -47,7 +47,6 @@ ROOMS = (
     "data.batches",
     "data.layouts",
     "data.examples",
-    "data.tags",
     "data",
     "native",
     "host",

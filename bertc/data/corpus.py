@@ -18,20 +18,17 @@ from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_sets import read_tasks, task_digest
 from bertc.data.examples.word_networks import NoNetworks, WordNetworks
-from bertc.data.rows.codes import Tagged
 from bertc.data.rows.sample import sample
 from bertc.data.rows.tokenise import tokenise
 from bertc.data.rows.tokens import SPLITS, open_tokens, token_dtype
 from bertc.data.sources.source import CorpusText, TextSource, open_source
 from bertc.data.sources.spool import spooled
-from bertc.data.tags.of_run import by_tag, tag_texts
 from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.learned import learn
 from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
 from bertc.ir.data import Parallel
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
-from bertc.ir.program.taggers import taggers
 from bertc.ir.vocabulary import TokenizerFile, Unigram
 from bertc.storage.paths import is_file
 
@@ -72,7 +69,7 @@ def prepare(
 ) -> PreparedCorpus:
     """Read, tokenise and arrange the data of a program, or open it from the cache.
 
-    ``networks`` are asked where examples are copied with changed words, and where text is tagged.
+    ``networks`` predict words where examples are copied with changed words.
     ``learned`` is the folder of the vocabulary that a run learned, if there is one.
 
     Raises:
@@ -88,25 +85,21 @@ def prepare(
         text: _tokenised(source, vocabulary, holdout, cache, progress)
         for text, source in sources.items()
     }
-    tagged = tag_texts(resolved, sources, tokenised, vocabulary, cache, networks, progress)
     copier = Copier(cache, networks, vocabulary.token(vocabulary.mask), progress)
     task_sets: dict[Hashable, TaskSet] = {}
     read = [
         read_tasks(stage, vocabulary, resolved.run.seed, copier, progress, task_sets)
         if isinstance(stage, TaskStage)
-        else arrange(stage, resolved, vocabulary, tokenised, tagged, cache, progress)
+        else arrange(stage, resolved, vocabulary, tokenised, cache, progress)
         for stage in resolved.stages
     ]
-    vocabulary = replace(
-        vocabulary,
-        unigram=_unigram(resolved, tokenised, read, vocabulary.size),
-        by_tag=by_tag(resolved, tokenised, tagged, read, vocabulary),
-    )
+    unigram = _unigram(resolved, tokenised, read, vocabulary.size)
+    vocabulary = replace(vocabulary, unigram=unigram)
     stages = tuple(replace(data, vocabulary=vocabulary) for data in read)
     return PreparedCorpus(
         resolved,
         vocabulary,
-        _content(resolved, vocabulary, tokenised, tagged, stages),
+        _content(resolved, vocabulary, tokenised, stages),
         tuple(tokenised.values()),
         stages,
     )
@@ -116,7 +109,6 @@ def _content(
     resolved: Resolved,
     vocabulary: Vocabulary,
     tokenised: dict[CorpusText, Tokenised],
-    tagged: Tagged,
     read: tuple[AnyData, ...],
 ) -> str:
     """Fingerprint of the text and of all settings that turn it into batches; paths do not count."""
@@ -132,12 +124,7 @@ def _content(
         form = stage.format.model_dump(mode="json")
         mixing = stage.mixing.model_dump(mode="json")
         draws = (stage.batch, stage.pack, stage.smoothing, mixing)
-        tags = [
-            tagged[source, text].facts["content"]
-            for source in taggers(stage)
-            for _, text in texts_of(stage)
-        ]
-        stages.append((shares, form, stage.pairs, stage.seq, *draws, *([tags] if tags else [])))
+        stages.append((shares, form, stage.pairs, stage.seq, *draws))
     return fingerprint(VERSION, _spelling(vocabulary), stages, resolved.run.seed)
 
 

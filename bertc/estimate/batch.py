@@ -2,7 +2,6 @@
 
 from bertc.estimate.execution import DeviceBudget
 from bertc.ir.program.stage import Stage, TaskStage
-from bertc.ir.program.taggers import replaces_by_tag, tagged_unit
 from bertc.ir.terms.node import FP32, LONG
 from bertc.planning.plan import batches_at_once
 
@@ -28,10 +27,9 @@ def batch_bytes(stage: Stage, budget: DeviceBudget) -> int:
 
 
 def text_bytes(stage: Stage) -> int:
-    """Bytes per row of fetched text: token ids, segment ids, tags and per-example facts."""
+    """Bytes per row of fetched text: token ids, segment ids and per-example facts."""
     examples, languages = 2 * stage.texts, 2
-    tags = (tagged_unit(stage) is not None) + bool(replaces_by_tag(stage))
-    return LONG * ((2 + tags) * stage.seq + FACTS + examples + languages)
+    return LONG * (2 * stage.seq + FACTS + examples + languages)
 
 
 def targets_bytes(stage: Stage) -> int:

@@ -1,4 +1,4 @@
-"""Trained networks that are asked about words when examples are copied: tags, and masked words.
+"""Trained networks that predict masked words when examples are copied.
 
 Axes: b rows, s tokens of a row, k likeliest, v vocabulary.
 """
@@ -6,27 +6,22 @@ Axes: b rows, s tokens of a row, k likeliest, v vocabulary.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain
 from pathlib import Path
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from bertc.data import Progress, Silent, TaskSet, Vocabulary, encode, vocabulary_of
-from bertc.data.examples.word_networks import LabelledSpan
+from bertc.data import Progress, Vocabulary, vocabulary_of
 from bertc.data.examples.word_spans import SplitText
-from bertc.data.layouts.example import TaggedExample
 from bertc.data.vocab.template import fill_template, template_of
 from bertc.diagnostics import DataError
 from bertc.evaluation.device import placed
-from bertc.evaluation.task_inference import ROWS_AT_ONCE, TOKENS_AT_ONCE, answer
+from bertc.evaluation.task_inference import ROWS_AT_ONCE, TOKENS_AT_ONCE
 from bertc.interop.loading import digest_of, load, read_model
-from bertc.ir.learning.answer import names_spans
 from bertc.ir.learning.objective import Objective
-from bertc.ir.program.taggers import OUTSIDE, span_labels, tag_names, tagging
 from bertc.nn import EncoderInputs, Model
 from bertc.objectives import tensors_of, token_logits
-from bertc.tasks.tagged import spans
 
 LONGEST_ROW = 512
 """Tokens of the longest row for a network that sets no limit."""
@@ -54,56 +49,6 @@ class TrainedNetworks:
     def digest(self, folder: str) -> str:
         """sha256 of the weights in a folder."""
         return digest_of(read_model(Path(folder))[1])
-
-    def tags(
-        self, folder: str, texts: Sequence[SplitText], progress: Progress
-    ) -> Iterator[tuple[str, ...]]:
-        """The tag of every word of each text, by a run that learned tags.
-
-        Raises:
-            DataError: if it learned none.
-        """
-        model, vocabulary = self._loaded(folder)
-        stage, task = tagging(model.resolved, folder)
-        encoder, spoken = model.resolved.encoder, [text for text in texts if text.words]
-        if not spoken:
-            yield from [()] * len(texts)
-            return
-        examples = [TaggedExample("", text.words, ()) for text in spoken]
-        rows = encode(
-            task, examples, vocabulary, encoder.room or stage.seq, encoder.kinds_of_segments
-        )
-        task_set = TaskSet(task, rows, {}, one_per_row=not encoder.packs or bool(task.recurrent))
-        progress.begin(f"tagging words with {folder}", len(examples), "rows")
-        answers = answer(model, stage, task_set, examples, rows, vocabulary.pad, progress=progress)
-        progress.end()
-        given = iter(answers.given)
-        for text in texts:
-            tags = next(given) if text.words else ()
-            assert isinstance(tags, tuple), "tags are of words"
-            yield tuple(map(str, tags))
-
-    def labels(self, folder: str) -> tuple[str, ...]:
-        """The labels of the spans that a run may find, or its tags, by name.
-
-        Raises:
-            DataError: if it learned no tags.
-        """
-        return span_labels(tag_names(self._loaded(folder)[0].resolved, folder))
-
-    def spans(self, folder: str, texts: Sequence[SplitText]) -> Iterator[list[LabelledSpan]]:
-        """The spans of each text.
-
-        Spans that tags mark by their first and later words, as ``B-PER`` and ``I-PER`` do, and else
-        runs of words with one tag.
-        """
-        names = tag_names(self._loaded(folder)[0].resolved, folder)
-        for text, tags in zip(texts, self.tags(folder, texts, Silent()), strict=True):
-            runs = spans(tags) if names_spans(names) else _runs(tags)
-            yield [
-                (text.spans[first][0], text.spans[last][1], label)
-                for label, first, last in sorted(runs, key=lambda span: span[1])
-            ]
 
     def candidates(
         self,
@@ -138,16 +83,6 @@ class TrainedNetworks:
             vocabulary = vocabulary_of(Path(folder), model.resolved.encoder.vocab_size)
             self._networks[folder] = model, vocabulary
         return self._networks[folder]
-
-
-def _runs(tags: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-    """Runs of words with one tag: the tag, the first word and the last."""
-    first = 0
-    for tag, run in groupby(tags):
-        last = first + len(list(run)) - 1
-        if tag != OUTSIDE:
-            yield tag, first, last
-        first = last + 1
 
 
 def _predicting(model: Model, folder: str) -> Objective:

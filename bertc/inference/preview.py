@@ -8,7 +8,7 @@ from typing import assert_never
 
 import torch
 
-from bertc.data import RawBatch, StageData, TaskBatch, TaskData, TaskSet, Vocabulary, prepare
+from bertc.data import RawBatch, TaskBatch, TaskData, TaskSet, Vocabulary, prepare
 from bertc.data.examples.task import cut, gather
 from bertc.diagnostics import escaped, listed, several
 from bertc.evaluation.held_out import named
@@ -65,9 +65,8 @@ def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | Non
         batch = data.train(0, slice(0, examples))
         micro_batch = corrupt(stage, to_inputs(batch, device), vocab, mask_key(resolved.run.seed))
         parts.append(f"stage {stage.name}: {stage.format.kind}, rows of {stage.seq} tokens")
-        labels = data.labels.names if isinstance(data, StageData) and data.labels else ()
         parts += [
-            row_text(title, stage, corpus.vocabulary, micro_batch, batch, row, labels, color)
+            row_text(title, stage, corpus.vocabulary, micro_batch, batch, row, color)
             for row, title in enumerate(_titles(resolved, batch))
         ]
     return "\n\n".join(parts)

@@ -1,12 +1,10 @@
 """One row of text for a reader: its tokens, and the targets of each term."""
 
 import textwrap
-from collections.abc import Sequence
-from itertools import groupby, pairwise
+from itertools import pairwise
 
 from bertc.data import RawBatch, Vocabulary
-from bertc.data.rows.codes import LABEL_BITS
-from bertc.diagnostics import escaped, several
+from bertc.diagnostics import several
 from bertc.ir.program.stage import Stage
 from bertc.objectives import MicroBatch, RowView, tensors_of
 
@@ -21,19 +19,14 @@ def row_text(
     micro_batch: MicroBatch,
     batch: RawBatch,
     row: int,
-    labels: Sequence[str],
     color: bool,
 ) -> str:
-    """A row as text: a paragraph per segment of each example, then the targets of each term.
-
-    ``labels`` are those of its spans.
-    """
+    """A row as text: a paragraph per segment of each example, then the targets of each term."""
     # Networks after a sampled one read its guesses, so the first inputs are shown.
     first = micro_batch.masked or micro_batch.reading
     view = RowView(
         micro_batch, row, int(batch.lengths[row]), first.token_ids[row].tolist(),
         micro_batch.originals[row].tolist(), vocabulary.mask, vocabulary.readable,
-        _spans(batch.spans[row].tolist(), labels),
     )  # fmt: skip
     terms = [(tensors_of(t.objective), micro_batch.terms[t.name]) for t in stage.objective]
     beside: dict[int, str] = {}
@@ -55,17 +48,6 @@ def row_text(
     for tensors, targets in terms:
         lines += _lines(tensors.explain(targets, view))
     return "\n".join(lines)
-
-
-def _spans(codes: list[int], labels: Sequence[str]) -> list[tuple[str, int, int]]:
-    """The label, begin and end of each run of one code."""
-    spans, begin = [], 0
-    for code, run in groupby(codes):
-        end = begin + len(list(run))
-        if code:
-            spans.append((escaped(labels[(code & LABEL_BITS) - 1]), begin, end))
-        begin = end
-    return spans
 
 
 def _paragraphs(

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import nn
 
 from bertc.ir.terms.masked import Masked
-from bertc.ir.terms.masking import NgramUnit, SpanUnit, TaggedUnit, TokenUnit, WordUnit
+from bertc.ir.terms.masking import NgramUnit, SpanUnit, TokenUnit, WordUnit
 from bertc.nn import EncoderInputs
 from bertc.nn.body import BodyModule
 from bertc.objectives.ngrams import choose_ngrams, ngram_draws
@@ -25,7 +25,7 @@ from bertc.objectives.sampling.draws import (
     weighted_keys,
 )
 from bertc.objectives.selection import counts, drawn_again, lowest, marked, runs
-from bertc.objectives.spans import choose_tagged, find_spans, span_draws, span_keys
+from bertc.objectives.spans import span_draws, span_keys
 from bertc.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
 from bertc.objectives.term import Predicted, RowView, TextRows, TokenTensors
 from bertc.objectives.term import marked as marked_positions
@@ -79,22 +79,7 @@ class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
         kept = sum(view.seen[at] == view.original[at] for at in told)
         counted = f"{len(told)} of {length} tokens ({len(told) / length:.1%})"
         changed = f"{masked} masked, {len(told) - masked - kept} random, {kept} kept"
-        return [(self.node.kind, f"{counted}: {changed}"), *self._spans(told, view)]
-
-    def _spans(self, told: set[int], view: RowView) -> list[tuple[str, str]]:
-        """The spans of a tagger that are masked whole, and how many are masked in part."""
-        if not isinstance(self.node.unit, TaggedUnit):
-            return []
-        masked = [told.intersection(range(begin, end)) for _, begin, end in view.spans]
-        each = list(zip(view.spans, masked, strict=True))
-        whole = [span for span, at in each if len(at) == span[2] - span[1]]
-        part = sum(bool(at) for at in masked) - len(whole)
-        shown = (
-            f"{label} ({' '.join(view.token(view.original[at]) for at in range(begin, end))})"
-            for label, begin, end in whole
-        )
-        counted = f"{len(whole)} of {len(view.spans)} whole" + f", {part} in part" * bool(part)
-        return [("spans", "; ".join([counted, *shown]))]
+        return [(self.node.kind, f"{counted}: {changed}")]
 
 
 def mask_tokens(
@@ -145,8 +130,6 @@ def _lanes(objective: Masked, seq: int, predictions: int) -> tuple[int, ...]:
         case SpanUnit() as span:
             draws = span_draws(span, objective.p, predictions)
             return (draws, draws)
-        case TaggedUnit():
-            return (seq, seq, seq)
         case _:
             assert_never(objective.unit)
 
@@ -183,10 +166,6 @@ def _choose(
         case SpanUnit() as span:
             keys_bs = span_keys(span, words, text, inputs.lengths, lanes[0], lanes[1])
             return lowest(keys_bs, counts_b, predictions)
-        case TaggedUnit() as tagged:
-            spans, (turns, *orders) = find_spans(inputs.spans, text), lanes
-            taken_bs = choose_tagged(tagged, (spans, words), turns, orders, counts_b, predictions)
-            return marked(taken_bs, predictions)
         case _:
             assert_never(objective.unit)
 

@@ -16,10 +16,8 @@ from bertc.ir.network.generator import (
     GeneratorNetwork,
     NoGenerator,
     RandomGenerator,
-    SameTagGenerator,
     UnigramGenerator,
 )
-from bertc.ir.terms.masking import TAG_BITS
 from bertc.ir.terms.rtd import ReplacedText, Restore, Rtd
 from bertc.nn import EncoderInputs, gather_positions
 from bertc.nn.body import BodyModule
@@ -240,33 +238,10 @@ def draw_replacements(
             return random_tokens("corpus", vocab, _bits(inputs, where.positions, key))
         case RandomGenerator():
             return random_tokens("ordinary", vocab, _bits(inputs, where.positions, key))
-        case SameTagGenerator():
-            tags_bk = inputs.tags.gather(1, where.positions)
-            return same_tag_tokens(vocab, tags_bk, _bits(inputs, where.positions, key))
         case NoGenerator() | GeneratorNetwork():
             raise ValueError(f"generator={source.kind} is a network, not a source of random tokens")
         case _:
             assert_never(source)
-
-
-def same_tag_tokens(
-    vocab: VocabTensors,
-    tags_bk: Int[torch.Tensor, "b k"],
-    bits_bk: Int[torch.Tensor, "b k"],
-) -> Int[torch.Tensor, "b k"]:
-    """Random ids (b, k) by their frequency among the tokens of a tag.
-
-    Tags that the training text lacks draw from all of it.
-    """
-    ends_t = vocab.by_tag[vocab.size - 1 :: vocab.size]
-    begins_t = F.pad(ends_t[:-1], (1, 0))
-    tags_bk = (tags_bk & ((1 << TAG_BITS) - 1)).clamp(max=len(ends_t) - 1)
-    begin_bk, end_bk = begins_t[tags_bk], ends_t[tags_bk]
-    known_bk = end_bk > begin_bk
-    begin_bk, end_bk = torch.where(known_bk, begin_bk, 0), torch.where(known_bk, end_bk, 1)
-    at_bk = begin_bk + unit64(bits_bk).to(ends_t.dtype) * (end_bk - begin_bk)
-    drawn_bk = torch.searchsorted(vocab.by_tag, at_bk, right=True)
-    return drawn_bk.clamp(max=len(vocab.by_tag) - 1) % vocab.size
 
 
 def _bits(

@@ -29,8 +29,6 @@ class Inputs(NamedTuple):
     languages: Int[torch.Tensor, "b 2"]  # of the first and second text
     following: Int[torch.Tensor, "b"]  # the token after the row; -1 at the end of its text
     backward: Int[torch.Tensor, "b"]  # 1 where the row holds its text in reverse
-    spans: Int[torch.Tensor, "b s_or_0"]  # a code for each span of a tagger, 0 outside
-    tags: Int[torch.Tensor, "b s_or_0"]  # the tag of each token, 0 for none
 
 
 class VocabTensors(NamedTuple):
@@ -45,7 +43,6 @@ class VocabTensors(NamedTuple):
     special: Bool[torch.Tensor, "v"]
     unigram_cdf: Float[torch.Tensor, "v"]  # cumulative frequency in the training text
     frequency: Float[torch.Tensor, "v"]  # in the training text; the lowest for absent tokens
-    by_tag: Float[torch.Tensor, "t*v"] = torch.empty(0)  # cumulative frequency, tag by tag
 
 
 class Predictions(NamedTuple):

@@ -11,7 +11,7 @@ predictions, v token ids, h hidden.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -74,8 +74,7 @@ class TextRows(NamedTuple):
 class RowView:
     """One row of a batch for previews: ``seen`` is the input, ``original`` the text.
 
-    ``length`` excludes padding, ``mask`` is the id of [MASK], ``token`` spells an id. ``spans`` are
-    those of a tagger: label, first position, and the one after the last.
+    ``length`` excludes padding, ``mask`` is the id of [MASK], ``token`` spells an id.
     """
 
     batch: MicroBatch
@@ -85,7 +84,6 @@ class RowView:
     original: list[int]
     mask: int
     token: Callable[[int], str]
-    spans: Sequence[tuple[str, int, int]] = ()
 
 
 class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):

@@ -54,11 +54,6 @@ def find_words(token_ids_bs: Int[torch.Tensor, "b s"], text: Text, vocab: VocabT
     apart_bs = ~text.ordinary
     after_apart_bs = F.pad(apart_bs[:, :-1], (1, 0), value=True)
     begins_bs = look_up(vocab.word_start, token_ids_bs) | apart_bs | after_apart_bs
-    return numbered(begins_bs, begins_bs & text.allowed)
-
-
-def numbered(begins_bs: Bool[torch.Tensor, "b s"], heads_bs: Bool[torch.Tensor, "b s"]) -> Words:
-    """Number the runs of tokens that begin where ``begins_bs`` says so, as the first one does."""
     b, seq = begins_bs.shape
     number_bs = begins_bs.cumsum(1)
     lane_bs = torch.arange(seq, device=begins_bs.device).expand(b, seq)
@@ -66,7 +61,7 @@ def numbered(begins_bs: Bool[torch.Tensor, "b s"], heads_bs: Bool[torch.Tensor, 
     # Entry 0 collects the tokens that begin no word, and is never read. scatter_ would sort under
     # deterministic=yes.
     begin.scatter_reduce_(1, torch.where(begins_bs, number_bs, 0), lane_bs, "amin")
-    return Words(number_bs, begin, heads_bs)
+    return Words(number_bs, begin, begins_bs & text.allowed)
 
 
 def next_stop(text: Text) -> Int[torch.Tensor, "b s"]:

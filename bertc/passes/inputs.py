@@ -6,14 +6,12 @@ from typing import Literal
 from bertc.diagnostics import Diagnostics, Fix, Span
 from bertc.ir.changing.growth import TEACHER, FromOther, FromTokens, FromVectors
 from bertc.ir.data import Files, named_files
-from bertc.ir.learning.augmentation import EditedCopies, ReplacedCopies
-from bertc.ir.network.generator import SameTagGenerator
+from bertc.ir.learning.augmentation import ReplacedCopies
 from bertc.ir.program.complete import Complete
-from bertc.ir.terms.masking import TaggedUnit, is_span_file
 from bertc.passes.vocabulary import nowhere_to_begin
 from bertc.storage.endings import NO_TEXT, no_text, suffix
 from bertc.storage.missing import no_file, no_folder, no_match
-from bertc.storage.paths import files_matching, is_file, is_folder, user_path
+from bertc.storage.paths import files_matching, is_folder, user_path
 from bertc.storage.tagged import has_tagged_words, tagging_help
 
 
@@ -73,47 +71,23 @@ def _is_there(init: FromOther | FromTokens) -> bool:
     return init.path == TEACHER or is_folder(init.path)
 
 
-_Kind = Literal["folder", "file", "tagger"]
+_Kind = Literal["folder", "file"]
 
 
 def _beside_text(program: Complete) -> Iterator[tuple[_Kind, str, Span | None]]:
-    """Initial vectors, taggers, and folders and files for copies of examples."""
+    """Initial vectors, and folders and files for copies of examples."""
     if isinstance(program.init, FromVectors):
         yield "file", program.init.path, program.span("init")
     for stage in program.stages:
-        origin = stage.origins["objective"]
-        for number, term in enumerate(stage.objective):
-            unit = term.objective.masks.unit if term.objective.masks else None
-            if isinstance(unit, TaggedUnit):
-                place = (number, "objective", "unit", "source")
-                yield "tagger", unit.source, origin.parts.get(place, origin.span)
-        if isinstance(stage.generator, SameTagGenerator):
-            origin = stage.origins["generator"]
-            yield "tagger", stage.generator.source, origin.parts.get(("source",), origin.span)
         for source in stage.augment:
-            match source.copies:
-                case EditedCopies(tagger=tagger, pos=pos) if pos and tagger:
-                    yield "folder", tagger, stage.span("augment")
-                case ReplacedCopies(model=model, vectors=vectors):
-                    yield "folder", model, stage.span("augment")
-                    if vectors:
-                        yield "file", vectors, stage.span("augment")
-
-
-def no_tagger(name: str) -> tuple[str, str] | None:
-    """A name that is neither of the two kinds of taggers, and the remedy; None of one that is."""
-    file, folder = is_file(user_path(name)), is_folder(user_path(name))
-    if file if is_span_file(name) else folder:
-        return None
-    there = "is a file" if file else "is a folder" if folder else "is not there"
-    what = (
-        "a tagger is the folder of a run that learned tags, or a file of spans that ends in .jsonl"
-    )
-    return f"{name} {there}: {what}", '"runs/ner", or "spans.jsonl"'
+            if isinstance(source.copies, ReplacedCopies):
+                yield "folder", source.copies.model, stage.span("augment")
+                if source.copies.vectors:
+                    yield "file", source.copies.vectors, stage.span("augment")
 
 
 _MISSING: Mapping[_Kind, Callable[[str], tuple[str, str] | None]] = {
-    "folder": no_folder, "file": no_file, "tagger": no_tagger
+    "folder": no_folder, "file": no_file
 }  # fmt: skip
 
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 from bertc.diagnostics import Diagnostics, listed, several
 from bertc.ir.learning.answer import Labels, Score
-from bertc.ir.learning.augmentation import UNCHANGED, EditedCopies
+from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.task import Task
 from bertc.ir.network.positions import TablePositions
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Origin, Program
 from bertc.passes.settings.features import features, one_head_a_task
-from bertc.passes.settings.fixes import argument, written
+from bertc.passes.settings.fixes import written
 from bertc.passes.settings.rules import Checker, Rule
 from bertc.passes.settings.stages import has_tasks
 
@@ -31,7 +31,6 @@ def tasks(program: Complete, diagnostics: Diagnostics) -> None:
         if has_tasks(stage.objective):
             check.rules(_OF_TASKS)
             _without_text(check, stage.own or program.origins)
-            _tagged(check)
         check.rules(_OF_FROZEN)
         if not (unread and _may_be_of_tasks(stage)):
             features(stage, diagnostics)
@@ -61,19 +60,6 @@ def _uncopied(stage: StageSettings) -> list[str]:
     """The tasks whose answers belong to words or passages, which no copy of a text has."""
     tasks = (term.objective for term in stage.objective if isinstance(term.objective, Task))
     return [task.title for task in tasks if not isinstance(task.answer, Labels | Score)]
-
-
-def _tagged(check: Checker[StageSettings]) -> None:
-    origin = check.settings.origins["augment"]
-    for number, source in enumerate(check.settings.augment):
-        copies = source.copies
-        if isinstance(copies, EditedCopies) and copies.pos and not copies.tagger:
-            check.report(
-                "E277",
-                f"pos = {copies.pos:g} needs a tagger, which says the parts of speech",
-                origin.parts.get((number,), origin.span),
-                way=argument("augment", origin, "pos", "0", (number, "copies")),
-            )
 
 
 def _without_text(check: Checker[StageSettings], origins: Mapping[str, Origin]) -> None:

@@ -2,11 +2,8 @@
 
 import math
 
-from bertc.ir.data import RUNNING
 from bertc.ir.learning.objective import Objective
-from bertc.ir.network.generator import SameTagGenerator
 from bertc.ir.program.complete import StageSettings
-from bertc.ir.terms.masking import TaggedUnit
 from bertc.ir.terms.node import LanguageModel
 from bertc.passes.settings.fixes import argument, terms_written
 from bertc.passes.settings.rules import Checker
@@ -18,7 +15,6 @@ def check_terms(check: Checker[StageSettings]) -> None:
     _stand_together(check)
     _one_softmax(check)
     _order_possible(check)
-    _tags_read(check)
 
 
 def _stand_together(check: Checker[StageSettings]) -> None:
@@ -113,39 +109,6 @@ def _order_possible(check: Checker[StageSettings]) -> None:
             label="without block the whole row is permuted",
             way=argument("objective", stage.origins["objective"], "block", str(near), place),
         )
-
-
-def _tags_read(check: Checker[StageSettings]) -> None:
-    """Report tags of running text, and terms that mask the spans of different taggers."""
-    stage = check.settings
-    terms = [term.objective for term in stage.objective]
-    origin = stage.origins["objective"]
-    units = {
-        number: masks.unit
-        for number, term in enumerate(terms)
-        if (masks := term.masks) and isinstance(masks.unit, TaggedUnit)
-    }
-    judged = any(term.needs_replacements for term in terms)
-    by_tag = judged and isinstance(stage.generator, SameTagGenerator)
-    if (units or by_tag) and stage.format.kind in RUNNING:
-        reader = "unit = tagged" if units else "generator = same-tag"
-        check.report(
-            "E385",
-            f"{reader} reads tags of rows, but rows of a stream continue their own text",
-            ("format", "objective"),
-            instead="format=full-sentences",
-        )
-    first = min(units, default=0)
-    for number, another in units.items():
-        unit = units[first]
-        if (another.source, another.labels) != (unit.source, unit.labels):
-            check.report(
-                "E386",
-                f"{terms[first].title} and {terms[number].title} mask the spans of different "
-                "taggers, but a stage reads those of one",
-                origin.parts.get((number, "objective", "unit"), origin.span),
-                help="name the same tagger, with the same labels, in both terms",
-            )
 
 
 def _as_written(stage: StageSettings, wanted: Objective) -> str:

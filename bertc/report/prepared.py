@@ -8,7 +8,6 @@ import numpy as np
 from bertc.data import PreparedCorpus, prepare
 from bertc.data.rows.tokens import Tokens
 from bertc.diagnostics import MissingInputError
-from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TextStage
 from bertc.tokenizer_files.reading import tokenizer_folder
@@ -45,9 +44,8 @@ def prepared_text(resolved: Resolved, run: Path, cache: Path) -> PreparedCorpus 
     stages = tuple(stage for stage in resolved.stages if isinstance(stage, TextStage))
     if not stages:
         return None
-    networks = TrainedNetworks(resolved.run.device)  # knows the digests of taggers
     on_text = resolved.model_copy(update={"stages": stages})
-    return prepare(on_text, cache, _NothingNew(), networks, tokenizer_folder(run))
+    return prepare(on_text, cache, _NothingNew(), learned=tokenizer_folder(run))
 
 
 def sentences(tokens: Tokens, most: int) -> Iterator[list[int]]:

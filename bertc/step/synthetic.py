@@ -12,7 +12,6 @@ from bertc.host.exact import preparing
 from bertc.ir.program.model import model_weights, trained_names
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.ir.program.taggers import replaces_by_tag, tagged_unit
 from bertc.nn import Model
 from bertc.objectives import VocabTensors
 from bertc.optim.optimizers import make_rule, zero_moments
@@ -26,7 +25,6 @@ SPECIALS = 5
 """Ids below this are special tokens, in place of a vocabulary not yet learned."""
 PAD, CLS, SEP, MASK = 0, 2, 3, 4
 TEXT_TOKENS = 2**20
-SPAN_EVERY, SPAN_TOKENS = 12, 3
 
 
 def first_step(resolved: Resolved, model: Model, plan: Plan) -> TrainStep:
@@ -88,16 +86,7 @@ class RandomText:
             languages=languages_b2,
             following=np.full(batch, -1, np.int32),
             backward=(examples_b % self._stage.directions).astype(np.uint8),
-            spans=_random_spans(places_bs, self._stage),
-            tags=np.zeros((batch, seq if replaces_by_tag(self._stage) else 0), np.int32),
         )
-
-
-def _random_spans(places_bs: NDArray[np.int64], stage: Stage) -> NDArray[np.int32]:
-    """Codes (b, s) of a span of three tokens after every nine others; none without a tagger."""
-    if tagged_unit(stage) is None:
-        return np.zeros((len(places_bs), 0), np.int32)
-    return (places_bs % SPAN_EVERY < SPAN_TOKENS).astype(np.int32)
 
 
 def _random_ids(stage: Stage, vocab_size: int) -> NDArray[np.int32]:
@@ -123,7 +112,6 @@ def unlearned_vocab(vocab_size: int, device: torch.device) -> VocabTensors:
         special=special_v.to(device),
         unigram_cdf=cumulative((~special_v).double()).to(device),
         frequency=torch.ones(vocab_size, dtype=torch.float64, device=device),
-        by_tag=cumulative((~special_v).double()).to(device),
     )
 
 

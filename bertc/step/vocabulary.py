@@ -25,7 +25,6 @@ def vocab_tensors(vocabulary: Vocabulary, device: torch.device) -> VocabTensors:
         special=torch.from_numpy(vocabulary.special).to(device),
         unigram_cdf=cumulative(frequency_v).to(device),
         frequency=floored(frequency_v).to(device),
-        by_tag=torch.from_numpy(vocabulary.by_tag).reshape(-1).cumsum(0).to(device),
     )
 
 

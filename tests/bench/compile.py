@@ -73,7 +73,6 @@ def batch(resolved: Resolved, number: int) -> Inputs:
         example_ids=torch.arange(stage.batch) + number * stage.batch,
         copies=zeros, starts=zeros[:, None], pair_labels=zeros[:, None],
         languages=zeros[:, None].expand(-1, 2), following=zeros - 1, backward=zeros,
-        spans=ids[:, :0], tags=ids[:, :0],
     )  # fmt: skip
 
 

@@ -49,6 +49,4 @@ def random_rows(stage: Stage, vocab: int, first: int = 0) -> Inputs:
         languages=zeros[:, None].expand(-1, 2),
         following=zeros - 1,
         backward=torch.arange(stage.batch) % stage.directions,
-        spans=token_ids[:, :0],
-        tags=token_ids[:, :0],
     )

@@ -10,7 +10,7 @@ import pytest
 
 from bertc.data import Progress, Silent
 from bertc.data.examples.copies import Copier
-from bertc.data.examples.edit import edited, words_by_tag
+from bertc.data.examples.edit import edited
 from bertc.data.examples.replace import replaceable, replaced
 from bertc.data.examples.word_spans import SplitText, split_text
 from bertc.data.layouts.example import LabelledExample
@@ -23,19 +23,13 @@ MASK = "[MASK]"
 
 
 class Toy:
-    """Networks that tag words by their length, and say what may stand for short words."""
+    """Networks that say what may stand for short words."""
 
     def __init__(self, weights: str = "a") -> None:
         self.weights, self.asked = weights, 0
 
     def digest(self, folder: str) -> str:
         return f"{folder} {self.weights}"
-
-    def tags(
-        self, folder: str, texts: Sequence[SplitText], progress: Progress
-    ) -> Iterator[tuple[str, ...]]:
-        self.asked += 1
-        yield from (tuple(str(len(word)) for word in text.words) for text in texts)
 
     def candidates(
         self,
@@ -71,35 +65,25 @@ def test_words_keep_the_spaces_between_them() -> None:
     assert text.with_words(masked, 0, 5, MASK) == "The old[MASK], sadly"
 
 
-def test_words_are_masked_and_replaced_as_often_as_asked() -> None:
-    """One uniform number a word, below p_mask a mask, below p_mask + p_pos a word of its tag."""
-    text = split_text("a bb ccc " * 3)
-    tags = tuple(str(len(word)) for word in text.words)
-    others = [split_text("x yy yy zz www")]
-    by_tag = words_by_tag(others, [tuple(str(len(word)) for word in others[0].words)])
-    node = EditedCopies(mask=0.2, pos=0.3, ngram=0, tagger="t")
-    counts, times = Counter[str](), 4000
-    for seed in range(times):
-        copy = edited(node, text, tags, by_tag, MASK, Random(seed))
-        counts.update(copy.replace(MASK, f" {MASK}").split())
-    words = len(text.words) * times
-    assert counts.total() == words
-    assert counts[MASK] / words == pytest.approx(0.2, abs=0.01)
-    assert counts["x"] / words == pytest.approx(0.1, abs=0.01)
-    assert counts["yy"] / counts["zz"] == pytest.approx(2, abs=0.3)
+def test_words_are_masked_as_often_as_asked() -> None:
+    text, node = split_text("a bb ccc " * 3), EditedCopies(mask=0.2, ngram=0)
+    copies = [edited(node, text, MASK, Random(seed)) for seed in range(4000)]
+    words = [word for copy in copies for word in copy.replace(MASK, f" {MASK}").split()]
+    assert len(words) == len(text.words) * 4000
+    assert words.count(MASK) / len(words) == pytest.approx(0.2, abs=0.01)
 
 
 def test_an_ngram_is_a_run_of_one_to_five_words() -> None:
     text = split_text("a b c d e f g h")
-    node = EditedCopies(mask=0, pos=0, ngram=0.25)
-    copies = [edited(node, text, (), {}, MASK, Random(seed)) for seed in range(4000)]
+    node = EditedCopies(mask=0, ngram=0.25)
+    copies = [edited(node, text, MASK, Random(seed)) for seed in range(4000)]
     short = [copy for copy in copies if copy != text.text]
     assert len(short) == pytest.approx(1000, abs=100)
     assert all(copy in text.text for copy in short)
     lengths = Counter(len(copy.split()) for copy in short)
     assert sorted(lengths) == [1, 2, 3, 4, 5]
     assert min(lengths.values()) > 140
-    assert edited(node, split_text(""), (), {}, MASK, Random(1)) == ""
+    assert edited(node, split_text(""), MASK, Random(1)) == ""
 
 
 def test_words_with_a_meaning_are_replaced() -> None:
@@ -112,7 +96,7 @@ def test_words_with_a_meaning_are_replaced() -> None:
 
 
 def test_copies_are_a_function_of_their_address(tmp_path: Path) -> None:
-    source = (Augmentation(weight=3, copies=EditedCopies(tagger="t")),)
+    source = (Augmentation(weight=3, copies=EditedCopies()),)
     added, originals = copier(tmp_path / "a").copies("x", examples(), source)
     again, same = copier(tmp_path / "b").copies("x", examples(), source)
     assert added == again
@@ -120,14 +104,14 @@ def test_copies_are_a_function_of_their_address(tmp_path: Path) -> None:
     longer, _ = copier(tmp_path / "b").copies("x", examples(), (source[0].model_copy(
         update={"weight": 5.0}),))  # fmt: skip
     assert {each.texts for each in added} < {each.texts for each in longer}
-    other = Augmentation(weight=3, copies=EditedCopies(tagger="t", seed=1))
+    other = Augmentation(weight=3, copies=EditedCopies(seed=1))
     assert copier(tmp_path / "a").copies("x", examples(), (other,))[0] != added
     assert all(each.label == "yes" for each in added if isinstance(each, LabelledExample))
     assert copier(tmp_path).copies("x", examples(), UNCHANGED)[0] == []
 
 
 def test_copies_are_made_once_and_again_with_other_weights(tmp_path: Path) -> None:
-    source, networks = (Augmentation(copies=EditedCopies(tagger="t")),), Toy()
+    source, networks = (Augmentation(copies=ReplacedCopies(model="t")),), Toy()
     for _ in range(2):
         copier(tmp_path, networks).copies("x", examples(), source)
     assert networks.asked == 1
@@ -137,7 +121,7 @@ def test_copies_are_made_once_and_again_with_other_weights(tmp_path: Path) -> No
 
 
 def test_a_share_of_the_examples_and_of_pairs_each_text_in_turn(tmp_path: Path) -> None:
-    source = Augmentation(weight=6, copies=EditedCopies(mask=1, pos=0, ngram=0, share=0.5))
+    source = Augmentation(weight=6, copies=EditedCopies(mask=1, ngram=0, share=0.5))
     pairs = examples(20, pair=True)
     added, originals = copier(tmp_path).copies("x", pairs, (source,))
     assert len(set(originals.tolist())) == 10

@@ -9,8 +9,14 @@ from pathlib import Path
 from bertc.interop.folders import read_resolved
 from bertc.ir.data import MixedBatches
 from bertc.ir.learning.answer import Conditioned, Plain, Span
+from bertc.ir.learning.augmentation import EditedCopies
 
 OLDER = Path(__file__).parent / "older_resolved.json"
+
+
+def test_copies_without_parts_of_speech_are_read_as_copies() -> None:
+    older = {"kind": "edit", "mask": 0.2, "pos": 0.0, "ngram": 0.1, "tagger": ""}
+    assert EditedCopies.model_validate(older) == EditedCopies(mask=0.2, ngram=0.1)
 
 
 def test_the_name_of_a_kind_is_read_as_that_kind() -> None:

@@ -4,16 +4,12 @@ import torch
 
 from bertc.api import resolve
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.terms.masking import TAG_BITS
 from bertc.nn import Model
 from bertc.nn.body import Outputs
 from bertc.objectives import Inputs, Losses, MicroBatch, TermLoss, VocabTensors, corrupt
 
 VOCAB, ORDINARY, CONTINUES = 1000, 10, 700
 PAD, CLS, SEP, MASK = 0, 2, 3, 4
-OTHER = 1 << TAG_BITS
-SPANS = torch.tensor([0, 0, 1, 1, OTHER + 1, OTHER + 1, OTHER + 1, 0, 0, 0, 2, 0, OTHER + 2])
-"""Codes of spans: two that adjoin, of one label, and two of a token of another."""
 
 
 def vocab(continues: int = CONTINUES) -> VocabTensors:
@@ -48,8 +44,7 @@ def rows(count: int, seq: int, *, full: bool = False, pairs: bool = True, seed: 
     zeros = torch.zeros_like(labels)
     return Inputs(
         ids, segments, lengths, torch.arange(count), zeros, zeros[:, None], labels[:, None],
-        zeros[:, None].expand(-1, 2), zeros - 1, zeros, SPANS[lane % len(SPANS)].expand_as(ids),
-        ids[:, :0],
+        zeros[:, None].expand(-1, 2), zeros - 1, zeros,
     )  # fmt: skip
 
 

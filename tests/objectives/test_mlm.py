@@ -20,7 +20,7 @@ from tests.objectives.material import (
     vocab,
 )
 
-UNITS = ("token", "word", "ngram(3)", "span(0.2, 10)", "tagged('ner')")
+UNITS = ("token", "word", "ngram(3)", "span(0.2, 10)")
 
 
 def test_every_unit_of_masking_is_tried() -> None:

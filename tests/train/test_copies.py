@@ -1,4 +1,4 @@
-"""Runs on copies of their examples: tags and masked words of trained runs, steps, resuming."""
+"""Runs on copies of their examples: masked words of trained runs, steps, resuming."""
 
 import shutil
 from collections.abc import Callable
@@ -38,17 +38,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, farm_run: Callable[[str], Pat
 
 
 def both(runs: Path) -> str:
-    return f'2*edit(tagger="{runs}/tagger") + replace("{runs}/mlm", share=50%)'
-
-
-def test_a_tagger_tags_every_word(runs: Path) -> None:
-    split = [split_text(sentence) for sentence in SENTENCES]
-    found = [*TrainedNetworks("cpu").tags(str(runs / "tagger"), split, Silent())]
-    assert [len(tags) for tags in found] == [7, 2, 0]
-    none = [split_text("")] * 2
-    assert [*TrainedNetworks("cpu").tags(str(runs / "tagger"), none, Silent())] == [(), ()]
-    with pytest.raises(DataError, match="is no tagger"):
-        next(TrainedNetworks("cpu").tags(str(runs / "mlm"), split, Silent()))
+    return f'2*edit(mask=40%) + replace("{runs}/mlm", share=50%)'
 
 
 def test_masked_words_are_read_beside_their_text(runs: Path) -> None:
@@ -137,10 +127,8 @@ def test_a_default_is_left_out_of_dumps() -> None:
 @pytest.mark.parametrize(
     ("spec", "code", "words"),
     [
-        ('task=glue(rte, "RTE", examples=9) augment=edit(pos=10%)', "E277", "needs a tagger"),
-        ('task=glue(rte, "RTE", examples=9) augment=edit(0.7, 0.7, tagger="t")', "E110", "than 1"),
-        ("augment=20*edit(pos=0)", "E276", "the objective has none"),
-        ('task=squad("q", examples=9) augment=edit(pos=0)', "E276", "those of squad have others"),
+        ("augment=20*edit", "E276", "the objective has none"),
+        ('task=squad("q", examples=9) augment=edit', "E276", "those of squad have others"),
         ('task=glue(rte, "RTE", examples=9) augment=replace', "E107", "model"),
     ],
 )
@@ -156,11 +144,10 @@ def test_missing_networks_and_vectors_are_told_by_check() -> None:
     with pytest.raises(SpecError) as refused:
         check(
             'task=glue(rte, "RTE") init=vectors("v.txt") '
-            'augment=edit(tagger="runs/x") + replace("runs/y", vectors="w.txt")'
+            'augment=edit + replace("runs/y", vectors="w.txt")'
         )
     assert [each.message for each in refused.value.diagnostics] == [
         "there is no file v.txt",
-        "there is no folder runs/x",
         "there is no folder runs/y",
         "there is no file w.txt",
     ]

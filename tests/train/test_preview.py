@@ -21,9 +21,6 @@ def folder(corpus_file, tmp_path_factory):
     (folder / "a.txt").write_text("\n\n".join(lines))
     (folder / "a.en").write_text("\n".join(lines))
     (folder / "a.fr").write_text("\n".join(" ".join(reversed(line.split())) for line in lines))
-    blocks = [block for block in corpus_file.read_text().split("\n\n") if block.strip()]
-    line = json.dumps({"spans": [[0, 3, "FIRST"]]}) + "\n"
-    (folder / "spans.jsonl").write_text(line * len(blocks))
     return folder
 
 

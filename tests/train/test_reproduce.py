@@ -419,25 +419,6 @@ def test_a_row_may_be_a_whole_spec_at_a_scale_and_estimates_need_no_runs_before(
     assert taught.program().stages, "a teacher without weights stands for the run before"
 
 
-def test_estimates_know_taggers_that_are_still_to_be_trained(call, tmp_path):
-    (tmp_path / "grown.toml").write_text(
-        GROWN.replace(" teacher=$teacher objective=kd(logits)+", " objective=")
-        .replace(
-            'spec = "extends bert-mini data=$text" }', 'spec = "init=$small task=tagging(ner)"}'
-        )
-        .replace("before = [", "before = [{ name = 'small', spec = 'extends bert-mini' }, ")
-        .replace('"taught"', '"taught"\nspec = "objective=mlm(unit=tagged($teacher))"')
-    )
-    (tmp_path / "ner").mkdir()
-    for name in ("eng.train", "eng.testa"):
-        (tmp_path / "ner" / name).write_text("Ann B-PER\nsat O\n")
-    code, out, err = call("grown.toml", "--estimate", "--json")
-    assert code == 0, err
-    *_, taught = json.loads(out)["rows"]
-    assert taught["parameters"] > 1e6
-    assert taught["why"] == ""
-
-
 def test_a_table_ends_at_the_first_run_for_which_the_disk_is_too_small(call, monkeypatch):
     monkeypatch.setattr("bertc.storage.durable.free_bytes", lambda _: 2**10)
     code, _, err = call(*TRAIN, "--out", "runs")

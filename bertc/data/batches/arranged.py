@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from bertc.data.batches.packs import Packs, open_packs, write_packs
 from bertc.data.batches.running import RunningData
 from bertc.data.batches.smoothing import draw_weights, orders_of, proportioned, texts_of
-from bertc.data.batches.stage import SourceRows, SpanLabels, StageData
+from bertc.data.batches.stage import SourceRows, StageData
 from bertc.data.batches.stream_pairs import StreamPairs
 from bertc.data.cache.progress import Progress
 from bertc.data.cache.store import fingerprint, obtain
-from bertc.data.rows.codes import NO_TAGS, Tagged
 from bertc.data.rows.index import Arrangement, open_rows, write_rows
 from bertc.data.rows.tokens import Tokens
 from bertc.data.sources.source import CorpusText
@@ -24,8 +23,7 @@ from bertc.ir.data import RUNNING, StreamPair
 from bertc.ir.learning.objective import Objective
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.ir.program.taggers import replaces_by_tag, tagged_unit
-from bertc.ir.terms.masking import StaticMasking, TaggedUnit
+from bertc.ir.terms.masking import StaticMasking
 
 TextData = StageData | RunningData | StreamPairs
 """Batches of a stage that reads text."""
@@ -63,7 +61,6 @@ def arrange(
     resolved: Resolved,
     vocabulary: Vocabulary,
     tokenised: dict[CorpusText, Tokenised],
-    tagged: Tagged,
     cache: Path,
     progress: Progress,
 ) -> TextData:
@@ -80,10 +77,10 @@ def arrange(
         copies, facts = _copies(source, arrangement, static_copies, stage, cache, progress)
         tokens.append(facts["tokens"])
         lost += facts["lost"]
-        codes, languages = _codes(stage, text, tagged), _numbers(resolved, text, swapped)
-        train.append(SourceRows(source.train.ids, tuple(copies), languages, *codes["train"]))
+        languages = _numbers(resolved, text, swapped)
+        train.append(SourceRows(source.train.ids, tuple(copies), languages))
         rows, _ = _arranged(source, "heldout", arrangement, stage, cache, progress)
-        heldout.append(SourceRows(source.heldout.ids, (rows,), languages, *codes["heldout"]))
+        heldout.append(SourceRows(source.heldout.ids, (rows,), languages))
     weights = proportioned(
         _weights(stage, tokenised),
         [drawn.sizes[0] for drawn in train],
@@ -106,27 +103,7 @@ def arrange(
         _texts_per_row((*train, *heldout)),
         static_copies,
         stage.mixing.kind,
-        _labels(tagged_unit(stage), tagged),
     )
-
-
-def _codes(
-    stage: Stage, text: CorpusText, tagged: Tagged
-) -> dict[str, tuple[NDArray[np.uint16], NDArray[np.uint16]]]:
-    """Codes of a text for masking and for replacements, by part; empty without a tagger."""
-    unit = tagged_unit(stage)
-    names = (unit.source if unit else "", replaces_by_tag(stage))
-    spans, tags = (tagged.get((name, text), NO_TAGS) for name in names)
-    return {"train": (spans.train, tags.train), "heldout": (spans.heldout, tags.heldout)}
-
-
-def _labels(unit: TaggedUnit | None, tagged: Tagged) -> SpanLabels | None:
-    """The labels of the spans that a unit masks."""
-    if unit is None:
-        return None
-    every = next(tags.labels for (name, _), tags in tagged.items() if name == unit.source)
-    chosen = [True, *(not unit.labels or label in unit.labels for label in every)]
-    return SpanLabels(every, np.array(chosen))
 
 
 def _texts_per_row(sources: Sequence[SourceRows]) -> int:

@@ -22,8 +22,6 @@ class RawBatch:
     order or next text, 1 not, 2 a translation; both ``languages`` of a row differ only then.
     ``following`` is the token after a row of running text, else -1; such a row has no padding, and
     its first ``lengths`` tokens are predicted. ``backward`` rows read their text in reverse.
-    ``spans`` and ``tags`` are codes of what taggers found (``data/tags``), for masking and for
-    replacements; without a tagger they have no columns.
     """
 
     token_ids: NDArray[np.int32]  # (b, s) with special tokens
@@ -38,8 +36,6 @@ class RawBatch:
     languages: NDArray[np.uint8]  # (b, 2) of the first text and of the second
     following: NDArray[np.int32]  # (b,)
     backward: NDArray[np.uint8]  # (b,) 1 or 0
-    spans: NDArray[np.int32]  # (b, s) or (b, 0)
-    tags: NDArray[np.int32]  # (b, s) or (b, 0)
 
 
 def assemble_rows(
@@ -157,6 +153,4 @@ def empty_batch(batch: int, seq: int, texts: int, pad: int) -> RawBatch:
         languages=np.zeros((batch, 2), dtype=np.uint8),
         following=np.full(batch, -1, dtype=np.int32),
         backward=np.zeros(batch, dtype=np.uint8),
-        spans=np.zeros((batch, 0), dtype=np.int32),
-        tags=np.zeros((batch, 0), dtype=np.int32),
     )

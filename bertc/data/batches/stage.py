@@ -1,9 +1,9 @@
 """Batches of rows: the rows of a batch are a function of the seed and the step alone."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from bertc.data.batches.batch import RawBatch, assemble_packed, assemble_rows, empty_batch
 from bertc.data.batches.order import BLOCK_POSITIONS, permute
 from bertc.data.batches.packs import Packs
-from bertc.data.rows.codes import LABEL_BITS, NO_CODES
 from bertc.data.vocab.vocabulary import Vocabulary
 
 SOURCE_BITS, COPY_BITS, ROW_BITS = 8, 14, 40
@@ -22,28 +21,17 @@ SOURCE_BITS, COPY_BITS, ROW_BITS = 8, 14, 40
 class SourceRows:
     """A source of a stage: its token ids, and an index of rows for each stored copy.
 
-    ``languages`` are the indices of the languages of the first and second text. ``spans`` and
-    ``tags`` are codes of its tokens (``rows/codes.py``), for masking and for replacements; empty
-    without a tagger.
+    ``languages`` are the indices of the languages of the first and second text.
     """
 
     ids: NDArray[Any]
     copies: tuple[NDArray[Any] | Packs, ...]
     languages: tuple[int, int] = (0, 0)
-    spans: NDArray[np.uint16] = field(default_factory=lambda: NO_CODES)
-    tags: NDArray[np.uint16] = field(default_factory=lambda: NO_CODES)
 
     @property
     def sizes(self) -> list[int]:
         """The number of rows of each copy."""
         return [len(rows) for rows in self.copies]
-
-
-class SpanLabels(NamedTuple):
-    """The labels of spans, numbered from 1, and which of them are masked, first no label."""
-
-    names: tuple[str, ...]
-    masked: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +67,6 @@ class StageData:
     texts: int = 1
     static_copies: int = 0
     mixing: Literal["rows", "batches"] = "rows"
-    labels: SpanLabels | None = None
     _block: tuple[int, Places] | None = field(default=None, repr=False)
 
     @property
@@ -185,48 +172,20 @@ class StageData:
         return result
 
     def _gather(self, drawn: tuple[SourceRows, ...], places: Places) -> RawBatch:
-        vocabulary = self.vocabulary
-        special = (vocabulary.pad, vocabulary.cls, vocabulary.sep)
-        batch = self._written([source.ids for source in drawn], special, drawn, places)
-        if self.labels:
-            codes_bs = self._codes([source.spans for source in drawn], drawn, places)
-            codes_bs *= self.labels.masked[codes_bs & LABEL_BITS]
-            batch = replace(batch, spans=codes_bs)
-        if any(len(source.tags) for source in drawn):
-            batch = replace(batch, tags=self._codes([s.tags for s in drawn], drawn, places))
-        return batch
-
-    def _codes(
-        self,
-        codes: Sequence[NDArray[np.uint16]],
-        drawn: tuple[SourceRows, ...],
-        places: Places,
-    ) -> NDArray[np.int32]:
-        """Codes (b, s), arranged as the tokens are; 0 for special tokens and padding."""
-        return self._written(codes, (0, 0, 0), drawn, places).token_ids
-
-    def _written(
-        self,
-        texts: Sequence[NDArray[Any]],
-        special: tuple[int, int, int],
-        drawn: tuple[SourceRows, ...],
-        places: Places,
-    ) -> RawBatch:
-        """Rows of texts, one for each source, with the ids of padding, [CLS] and [SEP]."""
-        pad, cls, sep = special
+        pad, cls, sep = self.vocabulary.pad, self.vocabulary.cls, self.vocabulary.sep
         batch = empty_batch(len(places.rows), self.seq, self.texts, pad)
         groups = places.sources << COPY_BITS | places.copies
         for group in set(groups.tolist()):
-            source, text = drawn[group >> COPY_BITS], texts[group >> COPY_BITS]
+            source = drawn[group >> COPY_BITS]
             at = np.flatnonzero(groups == group)
             batch.languages[at] = source.languages
             copy = source.copies[group & (1 << COPY_BITS) - 1]
             if isinstance(copy, Packs):
                 rows, which = copy.unpack(places.rows[at])
-                assemble_packed(text, rows, batch, at[which], cls, sep)
+                assemble_packed(source.ids, rows, batch, at[which], cls, sep)
             else:
                 rows = copy[places.rows[at]]
-                assemble_rows(text, rows, batch, at.tolist(), cls, sep)
+                assemble_rows(source.ids, rows, batch, at.tolist(), cls, sep)
         batch.example_ids[:] = groups << ROW_BITS | places.rows
         batch.copies[:] = (
             places.epochs % self.static_copies if self.static_copies else places.epochs

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from bertc.data.batches.order import permute
 from bertc.data.cache.progress import Progress
 from bertc.data.cache.store import fingerprint, obtain
-from bertc.data.examples.edit import edited, words_by_tag
+from bertc.data.examples.edit import edited
 from bertc.data.examples.replace import Candidates, beside_vectors, replaceable, replaced
 from bertc.data.examples.word_networks import WordNetworks
 from bertc.data.examples.word_spans import SplitText, split_text
@@ -98,8 +98,8 @@ class Copier:
     def _identity(self, node: Changes) -> list[str]:
         """The content of other files that copies depend on."""
         match node:
-            case EditedCopies(tagger=tagger):
-                return [self.networks.digest(tagger)] if node.pos else []
+            case EditedCopies():
+                return []
             case ReplacedCopies(model=model, vectors=vectors):
                 return [self.networks.digest(model), *([_digest(vectors)] if vectors else [])]
             case unreachable:
@@ -136,15 +136,8 @@ class Copier:
         """The change of a text, with what networks and vectors say of all texts."""
         match node:
             case EditedCopies():
-                split = _split(texts)
-                guided = node.pos > 0
-                tagged_texts = (
-                    self.networks.tags(node.tagger, split, self.progress) if guided else ()
-                )
-                tags = [*tagged_texts] or [()] * len(split)
-                by_tag = words_by_tag(split, tags) if guided else {}
-                tagged = {text.text: (text, of) for text, of in zip(split, tags, strict=True)}
-                return lambda text, random: edited(node, *tagged[text], by_tag, self.mask, random)
+                by_text = {text.text: text for text in _split(texts)}
+                return lambda text, random: edited(node, by_text[text], self.mask, random)
             case ReplacedCopies():
                 split = _split([texts[index] for index in chosen])
                 candidates = self._candidates(node, split)

@@ -1,4 +1,4 @@
-"""The interface of trained networks that are asked about words; ``evaluation`` has them."""
+"""The interface of trained networks that predict words; ``evaluation`` has them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
@@ -6,26 +6,12 @@ from typing import Protocol
 from bertc.data.cache.progress import Progress
 from bertc.data.examples.word_spans import SplitText
 
-LabelledSpan = tuple[int, int, str]
-"""The first character of a span, the one after its last, and its label."""
-
 
 class WordNetworks(Protocol):
     """Networks by their folders, loaded when they are asked."""
 
     def digest(self, folder: str) -> str:
         """sha256 of the weights in a folder."""
-
-    def tags(
-        self, folder: str, texts: Sequence[SplitText], progress: Progress
-    ) -> Iterator[tuple[str, ...]]:
-        """The tag of every word of each text."""
-
-    def labels(self, folder: str) -> tuple[str, ...]:
-        """The labels of the spans that a tagger may find."""
-
-    def spans(self, folder: str, texts: Sequence[SplitText]) -> Iterator[list[LabelledSpan]]:
-        """The spans of each text."""
 
     def candidates(
         self,
@@ -42,20 +28,6 @@ class NoNetworks:
     """None, for programs that copy no examples."""
 
     def digest(self, folder: str) -> str:
-        """Nothing asks."""
-        raise AssertionError(f"there is no network to ask in place of {folder}")
-
-    def labels(self, folder: str) -> tuple[str, ...]:
-        """Nothing asks."""
-        raise AssertionError(f"there is no network to ask in place of {folder}")
-
-    def spans(self, folder: str, texts: Sequence[SplitText]) -> Iterator[list[LabelledSpan]]:
-        """Nothing asks."""
-        raise AssertionError(f"there is no network to ask in place of {folder}")
-
-    def tags(
-        self, folder: str, texts: Sequence[SplitText], progress: Progress
-    ) -> Iterator[tuple[str, ...]]:
         """Nothing asks."""
         raise AssertionError(f"there is no network to ask in place of {folder}")
 

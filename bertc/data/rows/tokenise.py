@@ -3,7 +3,7 @@
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from bertc.data.cache.progress import Progress
 from bertc.data.cache.workers import processes, spread
 from bertc.data.rows.holdout import ensure_both_parts
-from bertc.data.rows.tokens import SPLITS, DType, TokenWriter, open_tokens, token_dtype
+from bertc.data.rows.tokens import SPLITS, TokenWriter, open_tokens, token_dtype
 from bertc.data.sources.sentences import split_sentences
 from bertc.data.sources.source import TextSource
 from bertc.data.vocab.vocabulary import FAILS, Vocabulary
@@ -35,11 +35,10 @@ Encoded = tuple[NDArray[np.uint32], NDArray[np.int64], list[int]]
 
 
 class RawPiece(NamedTuple):
-    """A piece of a document; ``inside`` if text of the document precedes, ``first`` if nothing."""
+    """A piece of a document; ``inside`` if text of the document precedes."""
 
     text: str
     inside: bool
-    first: bool
 
 
 @dataclass
@@ -61,35 +60,13 @@ def tokenise(
     Raises:
         DataError: the source holds fewer sentences than parts.
     """
-    written_as = token_dtype(vocabulary.size), vocabulary.sep
+    dtype, digest = token_dtype(vocabulary.size), hashlib.sha256()
     encode = Encode(vocabulary.tokenizer.to_str(), source.sentences)
     number = processes(source.text_bytes, TEXT_BYTES_PER_PROCESS)
     progress.begin(f"tokenising {source.name}", source.total, source.unit)
-    content = write_parts(folder, source, written_as, holdout, (encode, number), progress)
-    progress.end()
-    return _facts(folder, source, vocabulary, content)
-
-
-def write_parts(
-    folder: Path,
-    source: TextSource,
-    written_as: tuple[DType, int],
-    holdout: float,
-    encode: tuple[Callable[[list[RawPiece]], Encoded], int],
-    progress: Progress,
-) -> str:
-    """Write the parts of a source with what ``encode`` makes of its text; the digest of the text.
-
-    ``written_as`` is the dtype of a token and the separator, ``encode`` comes with the number of
-    its processes.
-
-    Raises:
-        DataError: the source holds fewer sentences than parts.
-    """
-    (dtype, separator), digest = written_as, hashlib.sha256()
-    writers = {part: TokenWriter(folder, part, dtype, separator) for part in SPLITS}
+    writers = {part: TokenWriter(folder, part, dtype, vocabulary.sep) for part in SPLITS}
     try:
-        with closing(spread(encode[0], _batches(source, holdout, digest), encode[1])) as finished:
+        with closing(spread(encode, _batches(source, holdout, digest), number)) as finished:
             for batch, encoded in finished:
                 _write(writers, batch, encoded)
                 progress.advance(batch.amount)
@@ -107,8 +84,9 @@ def write_parts(
             "with sentences=lines wherever a line does",
         )
     if holdout:
-        ensure_both_parts(folder, dtype, separator, holdout, source.paired)
-    return digest.hexdigest()
+        ensure_both_parts(folder, dtype, vocabulary.sep, holdout, source.paired)
+    progress.end()
+    return _facts(folder, source, vocabulary, digest.hexdigest())
 
 
 def _facts(
@@ -166,22 +144,14 @@ class Encode:
     def _spaced(self) -> bool:
         return self.sentences != "whole" and continues_with_space(self.tokenizer)
 
-    def split(self, pieces: list[RawPiece]) -> list[list[str]]:
-        """The sentences of each piece."""
-        return [split_sentences(piece.text, self.sentences) for piece in pieces]
-
-    def spelled(self, pieces: list[RawPiece], split_pieces: list[list[str]]) -> list[str]:
-        """All sentences as they are encoded, those after others perhaps with a space before."""
-        return [
+    def __call__(self, pieces: list[RawPiece]) -> Encoded:
+        """Token ids of some pieces; sentences after others may have a space before."""
+        split_pieces = [split_sentences(piece.text, self.sentences) for piece in pieces]
+        sentences = [
             f" {sentence}" if self._spaced and (piece.inside or place) else sentence
             for piece, of_piece in zip(pieces, split_pieces, strict=True)
             for place, sentence in enumerate(of_piece)
         ]
-
-    def __call__(self, pieces: list[RawPiece]) -> Encoded:
-        """Token ids of some pieces."""
-        split_pieces = self.split(pieces)
-        sentences = self.spelled(pieces, split_pieces)
         with as_data_error(*FAILS):
             encodings = self.tokenizer.encode_batch_fast(sentences, add_special_tokens=False)
         ids = [encoding.ids for encoding in encodings]
@@ -203,7 +173,7 @@ def _batches(
             part, inside = part_of_document(kin.encode() or raw, holdout), False
         batch.runs.append((first, part))
         batch.amount += amount
-        pieces.append(RawPiece(text, inside, first))
+        pieces.append(RawPiece(text, inside))
         inside = inside or not (not text or text.isspace())
         characters += len(text)
         if characters >= BATCH_CHARACTERS:

@@ -47,7 +47,6 @@ class Vocabulary:
     ``bos`` and ``eos`` are those of its configuration, None if it names none. ``word_start`` is
     true for tokens that start a word, ``special`` for those that never stand for text (the unknown
     token does); ``unigram`` has relative frequencies in the training text, 0 for special ones.
-    ``by_tag`` has those under each tag, if tokens are replaced by tag.
     """
 
     tokenizer: Tokenizer
@@ -60,7 +59,6 @@ class Vocabulary:
     word_start: NDArray[np.bool_]  # (size,)
     special: NDArray[np.bool_]  # (size,)
     unigram: NDArray[np.float64]  # (size,)
-    by_tag: NDArray[np.float64]  # (tags, size), or (0, size)
     bos: int | None = None
     eos: int | None = None
     passed_on: Mapping[str, Any] = field(default_factory=dict)
@@ -207,7 +205,6 @@ def from_tokenizer(
         word_start=starts,
         special=special,
         unigram=np.zeros(size),
-        by_tag=np.zeros((0, size)),
         bos=known.get("bos"),
         eos=known.get("eos"),
         passed_on=passed_on or {},

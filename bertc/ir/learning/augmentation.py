@@ -29,33 +29,25 @@ class _Copies(Node):
 
 
 class EditedCopies(_Copies):
-    """Words masked, or replaced by others of the same part of speech; then maybe an n-gram alone.
+    """Words masked, then maybe an n-gram alone.
 
-    A word is masked with probability ``mask``, replaced with ``pos``. With ``ngram`` only a run of
-    up to ``longest`` words is kept. A ``tagger`` trained by bertc says the parts of speech; without
-    one ``pos`` is 0 unless it is written.
+    A word is masked with probability ``mask``. With ``ngram`` only a run of up to ``longest`` words
+    is left.
     """
 
     kind: Literal["edit"] = "edit"
     mask: Probability = 0.1  # section 4.2, p_mask
-    pos: Probability = 0.1  # p_pos
     ngram: Probability = 0.25  # p_ng
     longest: Annotated[int, Field(ge=1, le=1000)] = 5  # section 3.3
-    tagger: str = ""
-    positional: ClassVar[tuple[str, ...]] = ("mask", "pos", "ngram")
+    positional: ClassVar[tuple[str, ...]] = ("mask", "ngram")
 
     @model_validator(mode="before")
     @classmethod
-    def _without_a_tagger(cls, given: Any) -> Any:
-        """Without a tagger nothing is replaced by its part of speech, unless ``pos`` is written."""
-        untagged = isinstance(given, dict) and not given.get("tagger")
-        return {"pos": 0.0, **given} if untagged else given
-
-    @model_validator(mode="after")
-    def _one_draw_a_word(self) -> "EditedCopies":
-        if self.mask + self.pos > 1:
-            raise ValueError("mask and pos are more than 1 together", "lower one of them")
-        return self
+    def _older(cls, fields: Any) -> Any:
+        """Read programs that also say that no word is replaced by its part of speech."""
+        nothing = {"pos": 0, "tagger": ""}
+        older = isinstance(fields, dict) and all(fields.get(n) == v for n, v in nothing.items())
+        return {n: v for n, v in fields.items() if n not in nothing} if older else fields
 
 
 class ReplacedCopies(_Copies):

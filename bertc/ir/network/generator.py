@@ -86,20 +86,8 @@ class RandomGenerator(Node):
     kind: Literal["random"] = "random"
 
 
-class SameTagGenerator(Node):
-    """Replacements with the tag of the original, by their frequency in the training text.
-
-    ``source`` tags the text as that of ``unit=tagged`` does, by part of speech for example; words
-    without a tag are replaced by such words.
-    """
-
-    kind: Literal["same-tag"] = "same-tag"
-    source: Annotated[str, Field(min_length=1)]
-    positional = ("source",)
-
-
 Generator = Annotated[
-    NoGenerator | GeneratorNetwork | UnigramGenerator | RandomGenerator | SameTagGenerator,
+    NoGenerator | GeneratorNetwork | UnigramGenerator | RandomGenerator,
     Field(discriminator="kind"),
 ]
 """The closed union of sources of replacements."""

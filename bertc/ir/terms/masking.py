@@ -1,6 +1,5 @@
 """Masking: units, replacements, and how often masks are redrawn."""
 
-from pathlib import PurePath
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -44,34 +43,7 @@ class SpanUnit(_Unit):
     masks_spans = True
 
 
-TAG_BITS = 15
-"""Bits of a tag in the code of a token; the one above them separates spans that adjoin."""
-
-
-class TaggedUnit(_Unit):
-    """Spans that a tagger found in ``share`` of the draws, whole words in the others.
-
-    Half and half are the named entities and noun phrases of SpanBERT 6.1 (masking.py,
-    --ner-masking-prob). ``source`` is the folder of a run that learned tags, or a file of spans,
-    whose name ends in .jsonl; ``labels`` are those that count, all if there are none.
-    """
-
-    kind: Literal["tagged"] = "tagged"
-    source: Annotated[str, Field(min_length=1)]
-    share: Annotated[float, Field(gt=0, le=1)] = 0.5
-    labels: tuple[str, ...] = ()
-    positional = ("source", "share")
-    masks_spans = True
-
-
-def is_span_file(source: str) -> bool:
-    """True if a source of tags is a file of spans, packed or not; else it is a run's folder."""
-    return ".jsonl" in PurePath(source).suffixes
-
-
-Unit = Annotated[
-    TokenUnit | WordUnit | NgramUnit | SpanUnit | TaggedUnit, Field(discriminator="kind")
-]
+Unit = Annotated[TokenUnit | WordUnit | NgramUnit | SpanUnit, Field(discriminator="kind")]
 
 
 class Replace(Node):

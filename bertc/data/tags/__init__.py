@@ -1,1 +1,0 @@
-"""Tags of text beside its tokens: spans from a tagger or a file, as a code for each token."""
