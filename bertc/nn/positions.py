@@ -31,11 +31,13 @@ class LearnedPositions(Embedding):
 
     def __init__(self, table: Table, name: str, node: TablePositions) -> None:
         super().__init__(table, name)
-        self.offset = node.offset
+        self.offset, self.padding = node.offset, node.padding
 
     def added(self, x_bse: Float[torch.Tensor, "b s e"], inputs: EncoderInputs) -> torch.Tensor:
         """The positions' vectors, (s, e) or (b, s, e)."""
         at = position_ids(inputs)
+        if self.padding >= 0 and inputs.position_ids is None:
+            at = counted_positions(inputs, self.padding).clamp(min=-min(1, self.offset))
         if at is None:
             return self.weight[self.offset : self.offset + x_bse.shape[1]]
         return cast(torch.Tensor, self(self.offset + at))
@@ -237,11 +239,23 @@ def position_ids(inputs: EncoderInputs) -> Int[torch.Tensor, "b s"] | None:
     return None if inputs.sequence_ids is None else restarting_positions(inputs.sequence_ids)
 
 
-def restarting_positions(sequence_ids_bs: Int[torch.Tensor, "b s"]) -> Int[torch.Tensor, "b s"]:
-    """Positions (b, s) that restart with each contiguous run of one number."""
-    lane_s = torch.arange(sequence_ids_bs.shape[1], device=sequence_ids_bs.device)
+def counted_positions(inputs: EncoderInputs, padding: int) -> Int[torch.Tensor, "b s"]:
+    """Positions (b, s) of the tokens, of which those with the id ``padding`` are none: -1."""
+    real_bs = inputs.token_ids != padding
+    count_bs = real_bs.cumsum(1) - real_bs.long()
+    if inputs.sequence_ids is not None:
+        count_bs = restarting_positions(inputs.sequence_ids, count_bs)
+    return count_bs.masked_fill(~real_bs, -1)
+
+
+def restarting_positions(
+    sequence_ids_bs: Int[torch.Tensor, "b s"], count_bs: Int[torch.Tensor, "#b s"] | None = None
+) -> Int[torch.Tensor, "b s"]:
+    """Positions (b, s), or other counts, that restart with each contiguous run of one number."""
+    if count_bs is None:
+        count_bs = torch.arange(sequence_ids_bs.shape[1], device=sequence_ids_bs.device)[None]
     begins_bs = F.pad(sequence_ids_bs.diff(dim=1) != 0, (1, 0), value=True)
-    return lane_s - torch.where(begins_bs, lane_s, 0).cummax(1).values
+    return count_bs - torch.where(begins_bs, count_bs, 0).cummax(1).values
 
 
 def sinusoids(

@@ -14,7 +14,7 @@ from bertc.interop.importing import import_model
 from bertc.interop.loading import load
 from bertc.ir.program.model import model_weights
 from bertc.nn import Model
-from tests.interop.hf_models import CASES, DEEP, SMALL, Case, case
+from tests.interop.hf_models import CASES, DEEP, MPNET, SMALL, Case, case
 from tests.interop.programs import Wordless
 
 LENGTHS = (1, 7, 16, 30)
@@ -173,6 +173,33 @@ def test_half_precision_becomes_fp32_with_a_note(tmp_path: Path) -> None:
     assert all(tensor.dtype == torch.float32 for tensor in imported.tensors.values())
     table = imported.tensors["encoder.embeddings.token.weight"]
     assert torch.equal(table, model.embeddings.word_embeddings.weight.float())
+
+
+COUNTED = [
+    case("RobertaModel", SMALL, type_vocab_size=1),
+    case("RobertaModel", SMALL, type_vocab_size=1, pad_token_id=3),
+    case("CamembertModel", SMALL, type_vocab_size=1),
+    case("MPNetModel", MPNET),
+]
+
+
+@pytest.mark.parametrize("chosen", COUNTED, ids=str)
+def test_padding_tokens_within_a_text_have_no_position(chosen: Case, tmp_path: Path) -> None:
+    """The padding id of the configuration counts, whatever that of the tokenizer."""
+    theirs = chosen.save(tmp_path / "in")
+    pad = theirs.config.pad_token_id
+    ids_bs = torch.tensor([[5, 6, pad, 7, 8, pad, pad, 9], [pad, 6, 7, 8, 9, 10, 11, pad]])
+    model = load(tmp_path / "in")
+    with torch.no_grad():
+        wanted = theirs(ids_bs, torch.ones_like(ids_bs)).last_hidden_state
+        ours = model.encode(ids_bs)
+        row = torch.cat([ids_bs[0], ids_bs[1]])[None]
+        packed = model.encode(row, sequence_ids=torch.arange(16)[None] // 8)
+    assert close(ours, wanted)
+    assert close(packed[0], wanted.flatten(0, 1))
+    imported = import_model(tmp_path / "in")
+    export_model(imported.resolved, imported.tensors, Wordless(0), tmp_path / "out", strict=True)
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["pad_token_id"] == pad
 
 
 def test_a_head_is_missed_where_the_class_has_it(tmp_path: Path) -> None:

@@ -86,7 +86,9 @@ def settings_of(config: HfConfig) -> dict[str, Any]:
         "share": ShareNone(),
         "activation": MEANING[config.hidden_act],
         "norm": PostNorm(eps=config.layer_norm_eps),
-        "positions": LearnedPositions(rows=config.max_position_embeddings, offset=config.offset),
+        "positions": LearnedPositions(
+            rows=config.max_position_embeddings, offset=config.offset, padding=config.offset - 1
+        ),
         "attention": FullAttention(),
         "segments": config.type_vocab_size,
         "dropout": Dropout(

@@ -43,7 +43,12 @@ class HfMpnet(HfRoberta):
 
 
 def _obstacle(candidate: Candidate) -> Obstacle | None:
-    if candidate.pad != PADDING_IDX:  # which tokens have positions depends on it, by no setting
+    positions = candidate.encoder.positions
+    assert isinstance(positions, BucketedPositions), "it claims no others"
+    if PADDING_IDX not in (
+        candidate.pad,
+        positions.padding,
+    ):  # which tokens have positions depends on it, by no setting
         return Obstacle("vocab", f"the {TITLE} layout has the padding token at {PADDING_IDX}")
     return ROBERTA.obstacle(candidate) or first_of(_differences(candidate))
 
@@ -65,7 +70,9 @@ def _differences(candidate: Candidate) -> Iterator[Obstacle]:
 
 
 def _settings(config: HfRoberta) -> dict[str, Any]:
-    positions = BucketedPositions(rows=config.max_position_embeddings, offset=config.offset)
+    positions = BucketedPositions(
+        rows=config.max_position_embeddings, offset=config.offset, padding=PADDING_IDX
+    )
     return {**bert_like.settings_of(config), "positions": positions}
 
 
@@ -94,7 +101,7 @@ MPNET = replace(
     ),
     says={
         **{kind: said for kind, said in bert_like.SAYS.items() if kind is not LearnedPositions},
-        BucketedPositions: ("rows", "offset"),
+        BucketedPositions: ("rows", "offset", "padding"),
         FullAttention: (),
     },
     claims=lambda candidate: isinstance(candidate.encoder.positions, BucketedPositions),

@@ -21,6 +21,7 @@ from bertc.interop.families.family import (
 )
 from bertc.interop.families.obstacle import Obstacle
 from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.positions import LearnedPositions, TablePositions
 from bertc.ir.vocabulary import ByteBpe, Unigram, Vocabulary
 
 
@@ -64,7 +65,9 @@ class HfCamembert(HfRoberta):
 
 
 def _obstacle(candidate: Candidate) -> Obstacle | None:
-    positions, first = candidate.encoder.positions, candidate.pad + 1
+    positions = candidate.encoder.positions
+    assert isinstance(positions, TablePositions), "it claims no others"
+    first = (positions.padding if positions.padding >= 0 else candidate.pad) + 1
     if positions.offset == first:
         return bert_like.obstacle_of(candidate, bert_like.always_gelu(candidate, "RoBERTa"))
     rows = positions.rows - positions.offset + first
@@ -77,7 +80,8 @@ def _obstacle(candidate: Candidate) -> Obstacle | None:
 
 
 def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-    return {**bert_like.config_of(encoder, tokens), **bert_like.ends(tokens)}
+    known = {**bert_like.config_of(encoder, tokens), **bert_like.ends(tokens)}
+    return {**known, "pad_token_id": encoder.positions.offset - 1}
 
 
 def _layout(
@@ -115,7 +119,7 @@ def _layout(
             ),
             dropout="classifier_dropout",
         ),
-        says=bert_like.SAYS,
+        says={**bert_like.SAYS, LearnedPositions: ("rows", "offset", "padding")},
         claims=claims,
         obstacle=_obstacle,
         settings=bert_like.settings_of,

@@ -41,11 +41,16 @@ class _Positions(Node):
 
 
 class TablePositions(_Positions):
-    """The base of kinds with position embeddings."""
+    """The base of kinds with position embeddings.
+
+    Tokens with the id ``padding``, -1: none, have no position and count for none: theirs is the row
+    before the first (modeling_roberta.py, create_position_ids_from_input_ids).
+    """
 
     kind: str
     rows: Width
     offset: Annotated[int, Field(ge=0, le=1000)] = 0
+    padding: Annotated[int, Field(ge=-1, le=1_000_000, exclude_if=(-1).__eq__)] = -1
     positional = ("rows", "offset")
 
     def weights(self, name: str, width: tuple[Axis, int], init: Drawn) -> tuple[Weight, ...]:
