@@ -286,7 +286,7 @@ def test_an_attention_is_named_in_its_own_files_alone(kind: type[Node]) -> None:
 OF_STORAGE = {"read_text", "read_bytes", "expanduser", "is_file", "is_dir", "exists"}
 OWN_FILES = (
     "resources.py", "syntax/read/grammar.py", "syntax/read/table.py", "diagnostics/codes.py",
-    "estimate/machines/calibration.py", "host/machine.py", "host/resident.py",
+    "estimate/machines/processor.py", "host/machine.py", "host/resident.py",
     "data/sources/docstrings.py", "data/cache/store.py", "syntax/files.py", "starting/gallery.py",
     "commands/completing.py",
     "planning/cores.py", "native/library.py",

@@ -210,9 +210,7 @@ def _bandwidth(timer: _Timer, sizes: Sizes) -> float:
 def _start(timer: _Timer) -> float:
     """Seconds to start an operation: those of a step on next to nothing, by its operations."""
     resolved, contender = small("cpu", "fp32")
-    cpu = this_cpu()
-    assert cpu.rates, "a CPU has rates"
-    slow = cpu.rates.model_copy(update={"start_seconds": 1.0})
-    starts = round(estimate(resolved, cpu.model_copy(update={"rates": slow})).time.seconds_per_step)
+    slow = this_cpu().model_copy(update={"rates": None, "launch_seconds": 1.0})
+    starts = round(estimate(resolved, slow).time.seconds_per_step)
     with contender.turn(), contender.open() as step:
         return timer.best(step) / starts

@@ -84,7 +84,7 @@ def estimate(
         parameters=count(resolved.stages[-1], resolved.terms()),
         flops=flops,
         memory=max((stage.memory for stage in stages), key=lambda memory: memory.peak_bytes),
-        time=run_time(resolved.stages, [stage.time for stage in stages]),
+        time=run_time(resolved.stages, [stage.time for stage in stages], target),
         stages=stages,
         spread=_spread(resolved, stages, budget.execution, layout, target) if devices > 1 else None,
         from_start=_from_start(flops, deep, whole) if whole and deep else None,

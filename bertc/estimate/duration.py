@@ -54,17 +54,28 @@ def stage_time(
         assumed_mfu=flops / (seconds * device.peak_flops(precision)),
         product_share=device.product_share,
         source=device.source,
+        seconds_per_step_range=_range(seconds, device),
+        seconds_total_range=_range(seconds * stage.steps, device),
     )
 
 
-def run_time(stages: Sequence[Stage], times: Sequence[Time]) -> Time:
+def run_time(stages: Sequence[Stage], times: Sequence[Time], device: Device) -> Time:
     """Sum of the stages' times, with the mean step and the mean share of peak."""
     total = sum(time.seconds_total for time in times)
+    step = total / sum(stage.steps for stage in stages)
     return Time(
-        device=times[0].device,
-        seconds_per_step=total / sum(stage.steps for stage in stages),
+        device=device.name,
+        seconds_per_step=step,
         seconds_total=total,
         assumed_mfu=sum(time.assumed_mfu * time.seconds_total for time in times) / total,
-        product_share=times[0].product_share,
-        source=times[0].source,
+        product_share=device.product_share,
+        source=device.source,
+        seconds_per_step_range=_range(step, device),
+        seconds_total_range=_range(total, device),
     )
+
+
+def _range(seconds: float, device: Device) -> tuple[float, float] | None:
+    """The seconds between which a time is expected; None on a device that states none."""
+    within = device.time_within
+    return None if within is None else (seconds / within, seconds * within)

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from bertc.diagnostics import InNotebooks, Table, UsageError
+from bertc.estimate.units import duration_text, range_text
 
 Convention = Literal["exact", "electra", "6n"]
 """Rules for counting FLOPs.
@@ -96,6 +97,8 @@ class Time(_Figures):
 
     ``source`` says where that share comes from. ``assumed_mfu`` is the resulting share of useful
     FLOPs, with everything a step does besides matmuls included.
+
+    Ranges are of a device whose rates are rough (``Device.time_within``), else None.
     """
 
     device: str
@@ -104,6 +107,8 @@ class Time(_Figures):
     assumed_mfu: float
     product_share: float
     source: str
+    seconds_per_step_range: tuple[float, float] | None = None
+    seconds_total_range: tuple[float, float] | None = None
 
     @property
     def basis(self) -> str:
@@ -114,6 +119,26 @@ class Time(_Figures):
     def hours(self) -> float:
         """Device hours."""
         return self.seconds_total / 3600
+
+    @property
+    def step_text(self) -> str:
+        """The time of a step, or its range."""
+        return _text(self.seconds_per_step, self.seconds_per_step_range)
+
+    @property
+    def total_text(self) -> str:
+        """The time of the run, or its range."""
+        return _text(self.seconds_total, self.seconds_total_range)
+
+    @property
+    def hours_range(self) -> tuple[float, ...]:
+        """Device hours: one figure, or the two of a range."""
+        between = self.seconds_total_range or (self.seconds_total,)
+        return tuple(seconds / 3600 for seconds in between)
+
+
+def _text(seconds: float, between: tuple[float, float] | None) -> str:
+    return range_text(*between) if between else duration_text(seconds)
 
 
 class Spread(_Figures):
@@ -242,6 +267,8 @@ class Estimate(_Figures, InNotebooks):
             left_out["flops"] = stages["flops"] = unused
         if not any(stage.memory.average_bytes for stage in self.stages):
             left_out["memory"] = stages["memory"] = {"average_bytes"}
+        if self.time.seconds_total_range is None:
+            left_out["time"] = stages["time"] = {"seconds_per_step_range", "seconds_total_range"}
         if not any(stage.kept_bytes for stage in self.stages):
             stages["kept_bytes"] = True
         left_out["stages"] = {"__all__": stages}

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from bertc.diagnostics import Table
-from bertc.estimate.figures import Estimate, Flops, Parameters, StageEstimate
+from bertc.estimate.figures import Estimate, Flops, Parameters, StageEstimate, Time
 from bertc.estimate.sharing import TALK_SOURCE
 from bertc.estimate.units import bytes_text, change_text, count_text, duration_text, flops_text
 
@@ -105,13 +105,17 @@ def details(estimate: Estimate) -> list[str]:
     columns = _columns(estimate)
     titles = _titles(estimate)
     lines = [f"{estimate.name}  {estimate.fingerprint[:12]}"]
-    width = max(COLUMN, 2 + max(map(len, titles)))
+    sections = [
+        (title, [(label, [text(column) for column in columns]) for label, text in rows])
+        for title, rows in _sections(columns, estimate)
+    ]
+    texts = (cell for _, rows in sections for _, cells in rows for cell in cells)
+    width = max(COLUMN, 2 + max(map(len, (*titles, *texts))))
     lines.append(" " * LABEL + "".join(title.rjust(width) for title in titles))
-    for title, rows in _sections(columns, estimate):
+    for title, rows in sections:
         lines += ["", title]
-        for label, text in rows:
-            cells = "".join(text(column).rjust(width) for column in columns)
-            lines.append(f"  {label}".ljust(LABEL) + cells)
+        for label, cells in rows:
+            lines.append(f"  {label}".ljust(LABEL) + "".join(cell.rjust(width) for cell in cells))
     return lines + _beside_from_start(estimate) + _left_after_pruning(estimate)
 
 
@@ -227,32 +231,37 @@ def _sections(
         (
             "time",
             [
-                ("a step", lambda c: duration_text(c.time.seconds_per_step)),
-                ("in all", lambda c: duration_text(c.time.seconds_total)),
+                ("a step", lambda c: c.time.step_text),
+                ("in all", lambda c: c.time.total_text),
                 *talk,
-                ("device hours", lambda c: f"{c.time.hours * devices:,.2f}"),
+                (
+                    "device hours",
+                    lambda c: _hours(c.time, devices),
+                ),
             ],
         ),
     ]
 
 
+def _hours(time: Time, devices: int) -> str:
+    return " to ".join(f"{hours * devices:,.2f}" for hours in time.hours_range)
+
+
 def comparison(estimates: Sequence[Estimate]) -> list[str]:
     """A row for each estimate, with differences to the first."""
-    figures: tuple[tuple[str, Callable[[Estimate], float], Callable[[float], str]], ...] = (
-        ("encoder", lambda e: e.parameters.encoder, count_text),
-        ("with heads", lambda e: e.parameters.total, count_text),
-        *((("steps", _steps, "{:,}".format),) if len(set(map(_steps, estimates))) > 1 else ()),
-        ("training", lambda e: e.flops.train_total, flops_text),
-        ("peak memory", lambda e: e.memory.peak_bytes, bytes_text),
-        ("time", lambda e: e.time.seconds_total, duration_text),
+    several = len(set(map(_steps, estimates))) > 1
+    figures: tuple[tuple[str, Callable[[Estimate], float], Callable[[Estimate], str]], ...] = (
+        ("encoder", lambda e: e.parameters.encoder, lambda e: count_text(e.parameters.encoder)),
+        ("with heads", lambda e: e.parameters.total, lambda e: count_text(e.parameters.total)),
+        *((("steps", _steps, lambda e: f"{_steps(e):,}"),) if several else ()),
+        ("training", lambda e: e.flops.train_total, lambda e: flops_text(e.flops.train_total)),
+        ("peak memory", lambda e: e.memory.peak_bytes, lambda e: bytes_text(e.memory.peak_bytes)),
+        ("time", lambda e: e.time.seconds_total, lambda e: e.time.total_text),
     )
     rows = [["", *(cell for label, _, _ in figures for cell in (label, ""))]]
     for one in estimates:
-        row = [one.name]
-        for _, figure, text in figures:
-            value = figure(one)
-            row += [text(value), change_text(value, figure(estimates[0]))]
-        rows.append(row)
+        cells = ((text(one), change_text(of(one), of(estimates[0]))) for _, of, text in figures)
+        rows.append([one.name, *(cell for pair in cells for cell in pair)])
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
         "  ".join(

@@ -28,6 +28,13 @@ def duration_text(seconds: float) -> str:
     return f"{_digits(seconds / 86_400)} days"
 
 
+def range_text(shortest: float, longest: float) -> str:
+    """Two times, with one unit where they share it: 1.20 to 4.80 h."""
+    low, high = duration_text(shortest), duration_text(longest)
+    number, unit = low.split()
+    return f"{number if high.endswith(f' {unit}') else low} to {high}"
+
+
 def change_text(value: float, first: float) -> str:
     """A difference to the first value: +7.3%, or x12.0 from ten times on."""
     if value == first:

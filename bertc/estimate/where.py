@@ -113,7 +113,7 @@ def _lines(name: str, stage: StageEstimate) -> list[str]:
         for cost in stage.where
     ]
     head = ("a step", "of it", "arithmetic", "memory", "start-up", "state", "activations")
-    step = duration_text(stage.time.seconds_per_step)
+    step = stage.time.step_text
     return [
         f"{name}, stage {stage.name}",
         " " * LABEL + "".join(title.rjust(COLUMN) for title in head),

@@ -112,9 +112,9 @@ def _work(
     steps = sum(each.steps for each in spent.values())
     measured = sum(each.seconds.get("steps", 0.0) for each in spent.values())
     mean = measured / steps if steps else seconds / done if done else 0.0
-    rows.append(("a step", duration_text(step), *_measured(mean, step)))
+    rows.append(("a step", told.time.step_text, *_measured(mean, step)))
     total = told.time.seconds_total
-    rows.append(("time", duration_text(total), *_measured(seconds, total * done / resolved.steps)))
+    rows.append(("time", told.time.total_text, *_measured(seconds, total * done / resolved.steps)))
     speed = flops / seconds if seconds else 0.0
     assumed = told.flops.train_total / total if total else 0.0
     rows.append(("FLOP/s", flops_text(assumed), *_measured(speed, assumed, flops_text)))

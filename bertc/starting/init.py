@@ -18,7 +18,7 @@ from bertc.data.layouts.related import LINES
 from bertc.data.layouts.survey import Survey
 from bertc.diagnostics import Diagnostics, UsageError, escaped, listed, several
 from bertc.estimate import estimate
-from bertc.estimate.units import bytes_text, count_text, duration_text, flops_text
+from bertc.estimate.units import bytes_text, count_text, flops_text
 from bertc.external import row_lengths
 from bertc.ir.learning.custom_task import Tag
 from bertc.storage.endings import suffix
@@ -238,7 +238,7 @@ def _cost(spec: str, machine: Machine) -> list[str]:
     rates = cost.time.basis.splitlines() if machine.device.lower() == "cpu" else []
     return [
         f"{count_text(cost.parameters.total)} parameters, {flops_text(cost.flops.train_total)}; "
-        f"on {escaped(str(machine))} {duration_text(cost.time.seconds_total)} and "
+        f"on {escaped(str(machine))} {cost.time.total_text} and "
         f"{bytes_text(cost.memory.peak_bytes)}, by bertc estimate",
         "(without evaluations and the preparing of text).",
         *rates,  # of the processor that they are estimated by

@@ -11,7 +11,6 @@ from torch import Tensor
 from bertc.diagnostics import StoppedError
 from bertc.distributed.process_group import ProcessGroup
 from bertc.estimate import Estimate
-from bertc.estimate.units import duration_text
 from bertc.host.display import SHORTEST_FORECAST_SECONDS, Display
 from bertc.host.exact import preparing
 from bertc.ir.changing.growth import Drawn
@@ -147,8 +146,9 @@ def _note_duration(resolved: Resolved, cost: Estimate, display: Display) -> None
     """Note the estimated duration of a run."""
     time = cost.time
     if time.seconds_total > SHORTEST_FORECAST_SECONDS:
-        duration = duration_text(time.seconds_total)
-        display.note(f"{resolved.steps:,} steps are estimated to take {duration} on {time.device}")
+        display.note(
+            f"{resolved.steps:,} steps are estimated to take {time.total_text} on {time.device}"
+        )
 
 
 def _average(state: State, stage: Stage, step: int, ranks: ProcessGroup) -> dict[str, Tensor]:

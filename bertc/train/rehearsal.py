@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bertc.diagnostics import several
-from bertc.estimate.units import bytes_text, duration_text
+from bertc.estimate.units import bytes_text
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import build
 from bertc.planning.disk import checkpoint_bytes, checkpoints_kept
@@ -48,7 +48,7 @@ def rehearsed(start: Start, out: Path) -> Report:
         notes += [
             f"{resolved.name}: {cost.parameters.total:,} parameters, about "
             f"{bytes_text(cost.memory.peak_bytes)} at the peak and "
-            f"{duration_text(cost.time.seconds_total)} on {cost.time.device}",
+            f"{cost.time.total_text} on {cost.time.device}",
             *(f"on {plan.device}: {reason}" for reason in plan.reasons),
             *(source.lines() if source else ()),
         ]

@@ -8,7 +8,7 @@ import pytest
 from bertc.api import resolve
 from bertc.diagnostics import BertcError, UsageError
 from bertc.estimate import Device, device_named, estimate
-from bertc.estimate.machines import calibration
+from bertc.estimate.machines import processor
 from bertc.estimate.machines.accelerators import ACCELERATORS, GIB, accelerator_called
 from bertc.estimate.machines.devices import this_cpu
 
@@ -164,7 +164,30 @@ def test_a_processor_held_to_fewer_instructions_is_one_that_has_no_more(
 ) -> None:
     info = tmp_path / "cpuinfo"
     info.write_text("flags : fma avx2 avx512f avx512_bf16 amx_tile amx_bf16\n")
-    monkeypatch.setattr(calibration, "CPU_INFO", info)
+    monkeypatch.setattr(processor, "CPU_INFO", info)
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
     here = this_cpu()
     assert (here.bf16_flops > 0, here.loops_bf16) == (fast_bf16, loops_bf16)
+
+
+@pytest.mark.parametrize(
+    ("info", "highest", "clock", "fp32", "bf16"),
+    [
+        ("cpu MHz : 2600.0\nflags : avx2 avx512f avx512_bf16 amx_bf16", "", 2.6e9, 32, 128),
+        ("cpu MHz : 2600.0\nflags : avx2 avx512f avx512_bf16", "", 2.6e9, 32, 64),
+        ("cpu MHz : 800.0\nflags : avx2", "4500000\n", 4.5e9, 32, 0),
+        ("cpu MHz : 2000.0\nflags : sse4_2", "", 2.0e9, 16, 0),
+        ("Features : asimd bf16", "nonsense", 2.5e9, 16, 32),
+        ("", "", 2.5e9, 16, 0),
+    ],
+)
+def test_a_core_has_the_rates_of_its_clock_and_its_vectors(
+    info: str, highest: str, clock: float, fp32: int, bf16: int,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    for name, text in (("CPU_INFO", info), ("CLOCK", highest)):
+        (tmp_path / name).write_text(text + "\n")
+        monkeypatch.setattr(processor, name, tmp_path / name)
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    core = processor.core_here()
+    assert core[:3] == (clock, fp32 * clock, bf16 * clock)

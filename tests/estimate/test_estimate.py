@@ -13,7 +13,7 @@ from bertc.diagnostics import UsageError
 from bertc.estimate import as_json, as_table, device_named, estimate, where_table
 from bertc.estimate.machines import devices
 from bertc.estimate.machines.devices import NAMES
-from bertc.estimate.units import duration_text
+from bertc.estimate.units import duration_text, range_text
 
 FLOPS = {
     "convention", "forward_per_example", "train_per_example", "train_per_step", "train_total",
@@ -123,9 +123,27 @@ def test_processes_share_the_cores_and_the_memory(
     assert 0.95 < two.seconds_per_step / one.seconds_per_step < 1.2
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     assert device_named("cpu").fp32_flops == pytest.approx(whole.fp32_flops / 4)
-    assert device_named("cpu").source.startswith("rates of 1 core as")
-    assert whole.source.startswith("rates of 4 cores as")
+    assert device_named("cpu").source.startswith("from 1 core of")
+    assert whole.source.startswith("from 4 cores of")
     assert device_named("cpu", 2).fp32_flops == pytest.approx(whole.fp32_flops / 4)
+
+
+def test_the_time_of_a_cpu_that_was_not_measured_is_a_range(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BERTC_CACHE", str(tmp_path))
+    found = estimate(resolve("bert-base"), "cpu")
+    shown = json.loads(as_json([found]))
+    for part in (shown, *shown["stages"]):
+        assert set(part["time"]) == TIME | {"seconds_per_step_range", "seconds_total_range"}
+        for figure in ("seconds_per_step", "seconds_total"):
+            middle = part["time"][figure]
+            assert part["time"][f"{figure}_range"] == [middle / 2, middle * 2]
+    within = range_text(found.time.seconds_total / 2, found.time.seconds_total * 2)
+    assert found.time.total_text == within
+    assert as_table([found]).count(within) == 1
+    assert within in as_table([found, found])
+    assert found.stages[0].time.step_text in where_table([found])
 
 
 def test_several_estimates_show_differences_to_the_first() -> None:
@@ -150,6 +168,11 @@ def test_several_estimates_show_differences_to_the_first() -> None:
 )
 def test_a_time_keeps_its_digits(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
+
+
+def test_a_range_says_its_unit_once_where_it_has_one() -> None:
+    assert range_text(1.59, 6.36) == "1.59 to 6.36 s"
+    assert range_text(720, 11_700) == "12.0 min to 3.25 h"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -138,7 +138,7 @@ def test_a_calibration_is_what_estimates_use(
 ) -> None:
     monkeypatch.setenv("BERTC_CACHE", str(tmp_path))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert "bertc calibrate" in device_named("cpu").source
+    assert device_named("cpu").time_within == 2
     ticks = count(0, 1)
     monkeypatch.setattr("time.process_time", lambda: next(ticks) * 1e-3)
     found = calibrated((1,), Sizes(scale=32))
@@ -149,6 +149,7 @@ def test_a_calibration_is_what_estimates_use(
     device = device_named("cpu")
     assert device.rates == found.threads[1]
     assert "measured here" in device.source
+    assert estimate(resolve("bert-tiny"), device).time.seconds_total_range is None
     assert found.at(2).bandwidth_bytes == 2 * found.threads[1].bandwidth_bytes
     path.write_text(json.dumps({"schema": 1, "torch": "x", "threads": {"1": {}}}))
     assert calibration_here() is None

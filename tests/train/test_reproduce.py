@@ -215,11 +215,11 @@ def test_tables_are_estimated_without_the_folders_they_need(call, name):
 def test_estimates_say_what_they_rest_on(call):
     code, out, _ = call("pkd-2", "--scale", "tiny", "--estimate", "--device", "cpu")
     assert code == 0
-    assert "rates of " in out
+    assert "bertc calibrate" in out
     assert "time of full rows, for want of a vocabulary or of examples: before: teacher, lab" in out
     code, out, _ = call("depth.toml", "--scale", "tiny", "--estimate")
     assert "full rows" not in out
-    assert "rates of " not in out
+    assert "bertc calibrate" not in out
 
 
 ESTIMATE = (*TRAIN, "--estimate")

@@ -1,7 +1,6 @@
 """What a run says before its first step, and what to try where it cannot make one."""
 
 from bertc.estimate import estimate
-from bertc.estimate.units import duration_text
 from bertc.step.non_finite import what_to_try
 from bertc.train import opening
 from bertc.train.loop import train
@@ -13,8 +12,8 @@ def test_a_run_that_takes_long_says_so(tiny, tmp_path, monkeypatch, capsys):
     assert "estimated to take" not in capsys.readouterr().err
     monkeypatch.setattr(opening, "SHORTEST_FORECAST_SECONDS", 0)
     train(resolved, tmp_path / "long", cache=cache)
-    seconds = estimate(resolved, "cpu").time.seconds_total
-    told = f"2 steps are estimated to take {duration_text(seconds)} on cpu"
+    expected = estimate(resolved, "cpu").time.total_text
+    told = f"2 steps are estimated to take {expected} on cpu"
     assert told in capsys.readouterr().err
 
 

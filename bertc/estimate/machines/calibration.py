@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bertc.diagnostics import BertcError
+from bertc.estimate.machines.processor import cpu_info
 from bertc.estimate.machines.rates import Rates
 from bertc.storage.json_file import read_json
 from bertc.storage.paths import cache_folder, is_file
@@ -16,7 +17,6 @@ from bertc.storage.paths import cache_folder, is_file
 MAX_FILE_BYTES = 2**20
 LIMITS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
 """Environment variables that restrict torch's libraries to older instructions."""
-CPU_INFO = Path("/proc/cpuinfo")
 
 
 class Calibration(BaseModel):
@@ -56,27 +56,3 @@ def calibration_here() -> Calibration | None:
         return Calibration.model_validate(read_json(path, MAX_FILE_BYTES))
     except (BertcError, ValidationError):
         return None
-
-
-def cpu_flags() -> frozenset[str]:
-    """The instructions of this processor that oneDNN may use: ONEDNN_MAX_CPU_ISA holds it to some.
-
-    A processor held to AVX2 is planned for as one that has no more.
-    """
-    flags = (cpu_info("flags") or cpu_info("Features")).split()
-    limit = os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper()
-    if limit.startswith(("SSE", "AVX2")) or limit == "AVX":
-        return frozenset(flag for flag in flags if not flag.startswith(("avx512", "amx")))
-    if limit in ("AVX512_CORE", "AVX512_CORE_VNNI"):
-        return frozenset(flag for flag in flags if flag != "avx512_bf16" and flag[:3] != "amx")
-    return frozenset(flags)
-
-
-def cpu_info(field: str) -> str:
-    """A field of the first processor in /proc/cpuinfo; empty where there is none."""
-    try:
-        text = CPU_INFO.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    lines = (line.partition(":") for line in text.splitlines())
-    return next((value.strip() for name, _, value in lines if name.strip() == field), "")

@@ -12,6 +12,8 @@ from bertc.storage.json_file import read_json
 
 BANDWIDTH_SHARE = 0.8
 """Assumed share of nominal memory bandwidth that copying kernels reach."""
+LOOPS_SLOWER = 12
+"""Speed of fp32 products over bf16 ones in torch's loops: 11 to 24 as measured with AVX2."""
 MAX_FILE_BYTES = 2**20
 
 Rate = Annotated[float, Field(ge=0, lt=1e19, allow_inf_nan=False)]
@@ -27,7 +29,8 @@ class Device(BaseModel):
 
     ``bandwidth_bytes`` is the nominal memory bandwidth, ``launch_seconds`` the host's time per
     kernel, ``link_bytes`` the nominal rate each way to the other devices of the machine: NVLink,
-    PCIe or main memory. Measured ``rates`` take precedence over all of these.
+    PCIe or main memory. Measured ``rates`` take precedence over all of these. Times are expected
+    within a factor of ``time_within``; None: no range is stated.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -46,6 +49,7 @@ class Device(BaseModel):
     launch_seconds: Rate = 0.0
     cores: Annotated[float, Field(gt=0, le=10_000)] = 1.0
     rates: Rates | None = None
+    time_within: Annotated[float, Field(ge=1, le=100)] | None = None
     source: str
 
     def precision(self, asked: Literal["auto", "fp32", "bf16"]) -> Literal["fp32", "bf16"]:
@@ -55,12 +59,13 @@ class Device(BaseModel):
         return asked
 
     def peak_flops(self, precision: Literal["fp32", "bf16"]) -> float:
-        """FLOP/s; bf16 on a device without it runs as fp32.
+        """FLOP/s; bf16 on a device without it runs as fp32, or in loops.
 
         Raises:
             UsageError: if the rate is unknown.
         """
-        peak = self.bf16_flops or self.fp32_flops if precision == "bf16" else self.fp32_flops
+        slower = self.fp32_flops / (LOOPS_SLOWER if self.loops_bf16 else 1)
+        peak = self.bf16_flops or slower if precision == "bf16" else self.fp32_flops
         if not peak:
             raise UsageError(
                 f"how fast {self.name} is in {precision} is not known",

@@ -16,10 +16,9 @@ from bertc.estimate.machines.accelerators import (
     TERA,
     accelerator_called,
 )
-from bertc.estimate.machines.calibration import calibration_here, cpu_flags
+from bertc.estimate.machines.calibration import Calibration, calibration_here
 from bertc.estimate.machines.device import Device, device_in
-from bertc.estimate.machines.rates import Rates
-from bertc.estimate.machines.reference import reference
+from bertc.estimate.machines.processor import core_here, cpu_flags
 from bertc.planning.cores import available_cores
 
 NAMES = (*ACCELERATORS, "cpu")
@@ -36,8 +35,8 @@ MOST = 1e6
 HOW_TO_GIVE = '--device "NAME,bf16=312,fp32=19.5,memory=79,bandwidth=2039" (TFLOP/s, GiB, GB/s)'
 
 UNCALIBRATED = (
-    "rates of {cores} as of another processor with {vectors}; bertc calibrate measures\n"
-    "this one in less than a minute"
+    "from {cores} of {ghz:.1f} GHz, {flops:.0f} FLOPs a cycle in {precision}: expected within "
+    "a factor of {within:g};\nbertc calibrate measures this processor in less than a minute"
 )
 CALIBRATED = "rates of {cores} that were measured here (bertc calibrate, torch {torch})"
 
@@ -112,12 +111,14 @@ def _number(figure: str, text: str) -> float:
     return value
 
 
-BF16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16", "svebf16"}
-UNMEASURED = 0.92
-"""Share of the reference's rates for an uncalibrated processor.
+CPU_SHARE, CPU_WITHIN = 0.8, 2.0
+"""Share of a CPU's peak that products reach, and the factor within which its times are expected.
 
-Told without it / measured, alone on two cores: 1.01 (AMX, bf16), 1.10 (AMX held to AVX2), 1.14
-(AVX-512), 1.17 to 1.22 (AVX2), the last three in fp32; on one core 1.08 (AVX2)."""
+Relative to rates measured on an EPYC, times of 111 specs are 1.0 to 1.4 times as long in fp32, with
+AVX2 and with AVX-512, and 0.5 to 1.4 times in bf16; other processors took 1.0 to 1.2 times as long
+as by those rates."""
+CPU_START_SECONDS = 9e-6
+"""Seconds to start an operation of a step, with what Python does around it."""
 
 
 def this_cpu(processes: int = 1, threads: int = 0) -> Device:
@@ -126,37 +127,48 @@ def this_cpu(processes: int = 1, threads: int = 0) -> Device:
     ``OMP_NUM_THREADS`` limits the cores, as it does for torch; ``threads`` (0: any) says how many
     are used whatever it is.
     """
-    flags = cpu_flags()
-    fast_bf16 = bool(BF16_FLAGS & flags)
-    wide = "avx512f" in flags
     cores, most = available_cores() / processes, os.environ.get("OMP_NUM_THREADS", "")
     if threads:
         cores = min(cores, threads)
     elif most.isdecimal() and int(most):
         cores = min(cores, int(most))
-    measured = calibration_here()
-    said = f"{cores:.2g} core{'s' * (cores != 1)}"
-    if measured:
-        rates = measured.at(cores)
-        source = CALIBRATED.format(cores=said, torch=measured.torch)
-    else:
-        rates = reference(wide=wide).times(cores * UNMEASURED)
-        vectors = "AVX-512" if wide else "AVX2"
-        source = UNCALIBRATED.format(cores=said, vectors=vectors)
-    return Device(
+    core, said = core_here(), f"{cores:.2g} core{'s' * (cores != 1)}"
+    precision, flops = ("bf16", core.bf16_flops) if core.bf16_flops else ("fp32", core.fp32_flops)
+    cpu = Device(
         name="cpu",
         kind="cpu",
         memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // processes,
-        bf16_flops=_fastest(rates, "bf16") if fast_bf16 else 0.0,
-        loops_bf16=not fast_bf16 and not wide,
-        fp32_flops=_fastest(rates, "fp32"),
-        product_share=1.0,
+        bf16_flops=cores * core.bf16_flops,
+        loops_bf16=not core.bf16_flops and "avx512f" not in cpu_flags(),
+        fp32_flops=cores * core.fp32_flops,
+        bandwidth_bytes=cores * core.bandwidth_bytes,
+        product_share=CPU_SHARE,
+        launch_seconds=CPU_START_SECONDS,
         cores=cores,
-        rates=rates,
-        source=source,
+        time_within=CPU_WITHIN,
+        source=UNCALIBRATED.format(
+            cores=said,
+            ghz=core.clock / GIGA,
+            flops=flops / core.clock,
+            precision=precision,
+            within=CPU_WITHIN,
+        ),
     )
+    calibration = calibration_here()
+    return cpu if calibration is None else _calibrated(cpu, calibration, said)
 
 
-def _fastest(rates: Rates, precision: str) -> float:
-    """FLOP/s of the fastest measured matmul, used as a CPU's peak."""
-    return max(point.rate for point in rates.products[precision])
+def _calibrated(cpu: Device, calibration: Calibration, cores: str) -> Device:
+    """The CPU with measured rates; its peak is that of the fastest measured product."""
+    rates = calibration.at(cpu.cores)
+    fp32, bf16 = (max(p.rate for p in rates.products[name]) for name in ("fp32", "bf16"))
+    return cpu.model_copy(
+        update={
+            "bf16_flops": bf16 if cpu.bf16_flops else 0.0,
+            "fp32_flops": fp32,
+            "product_share": 1.0,
+            "rates": rates,
+            "time_within": None,
+            "source": CALIBRATED.format(cores=cores, torch=calibration.torch),
+        }
+    )
