@@ -15,7 +15,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program
 
 if TYPE_CHECKING:
-    from bertc.estimate import Estimate
+    from bertc.estimate import Convention, Estimate
     from bertc.inference.trained import Trained
     from bertc.nn import Model
     from bertc.runs.listing import Listing
@@ -202,14 +202,14 @@ def show(spec: str, overrides: Sequence[str] = ()) -> Showing:
     return run(spec, overrides)
 
 
-def estimate(spec: Spec, device: str = "h200") -> Estimate:
+def estimate(spec: Spec, device: str = "h200", convention: Convention = "exact") -> Estimate:
     """Parameters, FLOPs, memory (bytes) and time (seconds) of a spec on a named device."""
     from bertc.estimate import estimate as run
     from bertc.external import row_lengths
 
     resolved = resolve(spec)
     (lengths,) = row_lengths([resolved])
-    return run(resolved, device, lengths=lengths)
+    return run(resolved, device, convention, lengths=lengths)
 
 
 def build(spec: Spec) -> Model:
@@ -230,16 +230,23 @@ def build(spec: Spec) -> Model:
 
 
 def train(
-    spec: Spec, out: str | Path, *, resume: bool = False, tracking: Tracking | None = None
+    spec: Spec,
+    out: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    resume: bool = False,
+    tracking: Tracking | None = None,
 ) -> Report:
     """Train a spec in the run folder ``out``, or with ``resume`` continue the run there.
 
     ``tracking`` feeds the trackers that ``log`` names: ``bertc.trackers.sink.feeding``.
     """
+    from bertc.syntax.files import spec_text
     from bertc.train.loop import train as run
 
-    text = spec if isinstance(spec, str) else ""
-    return run(resolve(spec), Path(out), spec_text=text, resume=resume, tracking=tracking)
+    resolved = resolve(spec, overrides)
+    text = spec_text(spec, overrides) if isinstance(spec, str) else ""
+    return run(resolved, Path(out), spec_text=text, resume=resume, tracking=tracking)
 
 
 def load(folder: str | Path) -> Trained:

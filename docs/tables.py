@@ -9,11 +9,19 @@ on a claim that did not is ``results/TABLE-SCALE.md``, by hand.
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
+from bertc.diagnostics import BertcError, SpecError
+from bertc.estimate.flops import executed_flops
 from bertc.resources import folder
-from bertc.tables.listing import COSTS, flops_by_scale, listing
+from bertc.tables.drawing import of_figures
+from bertc.tables.files import data_files
+from bertc.tables.job import Job
+from bertc.tables.listing import COSTS, listing
+from bertc.tables.programs import Jobs
 from bertc.tables.reading import read_table, shipped_tables
 from bertc.tables.results import TableResults
 from bertc.tables.showing import Shown
@@ -21,6 +29,7 @@ from bertc.tables.table import Table
 
 FOLDER = Path(__file__).parent / "tables"
 RESULTS = FOLDER / "results"
+_RESULTS = TypeAdapter(TableResults)
 INDEX = """\
 # Published tables
 
@@ -51,21 +60,37 @@ bertc reproduce {table.name} --scale {scale}{data}
 
 def pages() -> Iterator[tuple[Path, str]]:
     """Every page with its text: the index, then those of tables with or without results."""
-    yield FOLDER / "index.md", INDEX.format(table=listing().as_markdown(), trained=trained())
+    yield FOLDER / "index.md", INDEX.format(table=index(), trained=trained())
     for name in shipped_tables():
         yield FOLDER / f"{name}.md", page(read_table(name))
 
 
+def index() -> str:
+    """A row a table, with a link to the page of each."""
+    known = listing()
+    head, lines = known.columns()
+    linked = [
+        [f"[{t.name}]({t.name}.md)", f"{t.asks} {t.paper}, {t.place}", *line[1:]]
+        for t, line in zip(known.tables, lines, strict=True)
+    ]
+    return markdown([head[0], "question", *head[1:]], linked)
+
+
 def trained() -> str:
     """A line for each result that is kept: seeds, and how many claims came out."""
-    found = [("table", "scale", "seeds", "claims", "hold", "reversed"), ("---",) * 6]
+    found: list[tuple[str, ...]] = [
+        ("table", "scale", "seeds", "claims", "hold", "reversed"),
+        ("---",) * 6,
+    ]
     for name in shipped_tables():
         for shown, _ in results(read_table(name)):
             verdicts = [verdict for *_, verdict in shown.claims()]
             counts = (len(verdicts), verdicts.count("holds"), verdicts.count("reversed"))
             scores = (of for row in shown.results.rows for of in row.scores.values())
             seeds = max(map(len, scores), default=0)
-            found.append((f"[{name}]({name}.md)", shown.results.scale, seeds, *counts))
+            found.append(
+                (f"[{name}]({name}.md)", shown.results.scale, str(seeds), *map(str, counts))
+            )
     return "\n".join(f"| {' | '.join(map(str, row))} |" for row in found)
 
 
@@ -77,25 +102,52 @@ def page(table: Table) -> str:
     data = " --data data/" if table.needs else ""
     parts = [PAGE.format(table=table, remark=remark, scale=scale, data=data).rstrip()]
     for shown, path in kept:
-        parts += [f"## At scale {shown.results.scale}", shown.as_markdown()]
+        parts += [f"## At scale {shown.results.scale}", shown.as_text(markdown)]
         parts += [f"![scores of the rows]({path.stem}.svg)"]
         by_hand = path.with_suffix(".md")
         parts += [by_hand.read_text().strip()] * by_hand.exists()
     if not kept:
         empty = TableResults(table.name, scale, (), 0, 0)
-        parts += ["Not yet trained here.", Shown(table, empty).as_markdown()]
+        parts += ["Not yet trained here.", Shown(table, empty).as_text(markdown)]
     return "\n\n".join(parts) + "\n"
 
 
 def results(table: Table) -> list[tuple[Shown, Path]]:
     """The kept results of a table, by scale, and their files."""
     paths = [RESULTS / f"{table.name}-{scale}.json" for scale in table.scales]
-    return [(Shown(table, TableResults.read(path)), path) for path in paths if path.exists()]
+    return [
+        (Shown(table, _RESULTS.validate_json(path.read_bytes())), path)
+        for path in paths
+        if path.exists()
+    ]
 
 
 def digest(path: Path) -> str:
     """What a picture is of: its results' sha256."""
     return f"results {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown, with columns of figures aligned to the right."""
+    lines = [head, ["---:" if figures else "---" for figures in of_figures(rows)], *rows]
+    escaped = ([cell.replace("|", "\\|") for cell in line] for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
+
+
+def flops_by_scale(table: Table) -> dict[str, float]:
+    """FLOPs of training each row once, by scale, to four digits."""
+    jobs = (Jobs(table, scale, data_files(table), Path(), sketched=True) for scale in table.scales)
+    return {each.name: float(f"{sum(map(flops, each.firsts().values())):.3e}") for each in jobs}
+
+
+def flops(job: Job) -> float:
+    """FLOPs of a run without those of updates; 0 if it begins with one that is not there."""
+    try:
+        program = job.program()
+    except (BertcError, SpecError):
+        return 0.0
+    steps = ((stage.steps * stage.batch, stage) for stage in program.stages)
+    return sum(rows * executed_flops(stage, stage.batch).train for rows, stage in steps)
 
 
 def main() -> None:

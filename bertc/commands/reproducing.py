@@ -52,12 +52,12 @@ def reproduce(
     _refuse_both(table, show, estimate)
     if estimate or not table:
         at = scale or PAPERS, data or (), out, device
-        answer = tables.tell_costs(table, *at) if table else listing()
+        answer = tables.estimate_table(table, *at) if table else listing()
         say(answer.as_json() if json else answer.as_table())
         raise typer.Exit(0 if answer.is_sound else BAD_SPEC)
     codes = list[int]()
     if show:
-        shown = tables.show_table(table, scale, data or (), out)
+        shown = tables.show_table(table, scale, out)
     else:
         ended = tables.train_table(table, scale, data or (), seeds, out, _say)
         codes = [exit_code(error, in_color(sys.stderr)) for _, error in ended.failures]

@@ -1,8 +1,6 @@
 """A mistake in a spec as data: code, message, places, remedy."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from bertc.diagnostics.span import Span
 
@@ -51,24 +49,12 @@ class Diagnostic:
     help: str = ""
     fix: Fix | None = None
 
-    def changed(self, text: Callable[[str], str], place: Callable[[Span], Span]) -> "Diagnostic":
-        """The same with all its words and all its places changed."""
 
-        def every(value: Any) -> Any:
-            match value:
-                case str():
-                    return text(value)
-                case Span():
-                    return place(value)
-                case tuple():
-                    return tuple(map(every, value))
-                case Note() | Fix() | Diagnostic():
-                    parts = {part.name: every(getattr(value, part.name)) for part in fields(value)}
-                    return replace(value, **parts)
-            return value
-
-        diagnostic: Diagnostic = every(self)
-        return diagnostic
+def _placed(span: Span | None, file: str) -> Span | None:
+    """A span of a spec's text or of an override, as one of a file."""
+    if span is None or not span.source.name.startswith(("<spec>", "--set")):
+        return span
+    return replace(span, source=replace(span.source, name=file))
 
 
 def _one_line(diagnostic: Diagnostic) -> str:
@@ -84,6 +70,19 @@ class SpecError(Exception):
     def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
         super().__init__("; ".join(map(_one_line, diagnostics)))
         self.diagnostics = diagnostics
+
+    def placed(self, file: str) -> "SpecError":
+        """The same mistakes of a spec's text and its overrides, which are from a file."""
+        placed = (
+            replace(
+                each,
+                span=_placed(each.span, file),
+                notes=tuple(replace(note, span=_placed(note.span, file)) for note in each.notes),
+                fix=None,
+            )
+            for each in self.diagnostics
+        )
+        return SpecError(tuple(placed))
 
 
 @dataclass

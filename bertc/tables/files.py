@@ -2,58 +2,69 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from glob import iglob
+from os.path import lexists
 from pathlib import Path
+from string import Template
 
-from bertc.diagnostics import MissingInputError, UsageError, listed
-from bertc.storage.paths import check_path, files_matching, is_folder, is_taken
+from bertc.diagnostics import MissingInputError, UsageError
+from bertc.syntax.write.show import quoted
 from bertc.tables.table import Need, Table
 
 
 @dataclass(frozen=True)
 class Files:
-    """Places of the files that a table needs: ``--data FOLDER`` and ``--data NAME=PATH``.
+    """The files of a table's needs: the text for each ``$name``, and a line if it is missing.
 
-    A place may be a pattern, ``corpus/**/*.txt``, where specs take one.
+    ``lacking`` are those without which runs that name them cannot be trained.
     """
 
-    folder: Path | None
-    named: Mapping[str, Path]
-
-    def of(self, name: str, need: Need) -> Path:
-        """The path of a need, whether there is anything or not."""
-        return self.named.get(name) or (self.folder or Path("data")) / need.path
-
-    def there(self, name: str, need: Need) -> bool:
-        """True if it is there, or files match it as a pattern."""
-        return _is_there(self.of(name, need))
+    texts: Mapping[str, str]
+    missing: Mapping[str, str]
+    lacking: frozenset[str]
 
 
-def data_files(table: Table, data: Sequence[str]) -> Files:
-    """The files that ``--data`` arguments name.
+def data_files(table: Table, data: Sequence[str] = ()) -> Files:
+    """The files that ``--data FOLDER`` and ``--data NAME=PATH`` name.
+
+    A path may be a pattern, ``corpus/**/*.txt``, where specs take one.
 
     Raises:
-        UsageError: if one names what the table does not need, or two folders are given.
+        UsageError: if one names what the table does not need, or is a file without a name.
         MissingInputError: if a path does not exist.
     """
-    folder, named = None, dict[str, Path]()
-    for text in data:
-        name, sign, path = text.partition("=")
-        if not sign:
-            if folder:
-                raise UsageError(f"two folders of data: {folder}, {text}", help="NAME=PATH for one")
-            folder = Path(text)
-        elif name not in table.needs:
-            known = listed(table.needs) or "nothing"
+    folder, named = Path("data"), dict[str, Path]()
+    for argument in data:
+        name, sign, path = argument.partition("=") if "=" in argument else ("", "", argument)
+        if sign and name not in table.needs:
+            known = ", ".join(table.needs) or "nothing"
             raise UsageError(f"{table.name} needs no {name[:60]}", help=f"it needs {known}")
-        else:
+        if not _is_there(Path(path)):
+            raise MissingInputError(f"there is no {path}", help="check the path")
+        if sign:
             named[name] = Path(path)
-    for each in (folder, *named.values()):
-        if each and not _is_there(each):
-            raise MissingInputError(f"there is no {each}", help=check_path(each))
-    if folder and not is_folder(folder):
-        raise UsageError(f"{folder} is a file", help="--data NAME=PATH of it, or its folder")
-    return Files(folder, named)
+        elif Path(path).is_dir():
+            folder = Path(path)
+        else:
+            raise UsageError(f"{path} is a file", help="--data NAME=PATH of it, or its folder")
+    paths = {name: named.get(name, folder / need.path) for name, need in table.needs.items()}
+    absent = {name: need for name, need in table.needs.items() if not _is_there(paths[name])}
+    return Files(
+        {n: _text(need, paths[n], n not in absent) for n, need in table.needs.items()},
+        {name: _line(need, paths[name]) for name, need in absent.items()},
+        frozenset(name for name, need in absent.items() if not need.otherwise),
+    )
+
+
+def _text(need: Need, path: Path, there: bool) -> str:
+    stand_in = "" if there else need.otherwise or need.sketch
+    return stand_in or Template(need.given).safe_substitute(path=quoted(str(path)))
+
+
+def _line(need: Need, path: Path) -> str:
+    instead = f"{need.otherwise} in its place" if need.otherwise else ""
+    return f"{path} is not there: {instead or f'{need.form}, from {need.source}'}"
 
 
 def _is_there(path: Path) -> bool:
-    return is_taken(path) or any(files_matching(path))
+    return lexists(path) or any(iglob(str(path), recursive=True))

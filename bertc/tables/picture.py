@@ -1,4 +1,4 @@
-"""A picture of a table: each measure over its rows, ours beside the published figures."""
+"""A picture of a table: each measure over its rows, ours next to the published figures."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,18 +8,13 @@ from bertc.runs.plot import save
 from bertc.tables.results import TableResults
 from bertc.tables.table import Measure, Table
 
-ROW_HEIGHT, HEIGHT, _WIDTH = 0.32, 1.2, 3.6
 SHIFT = 0.12
-"""Ours stand above the line of a row and published figures below, so that both are seen."""
+"""Our scores are above the line of a row and published figures below, so that both are seen."""
 OURS, PUBLISHED = "#1f77b4", "#d62728"
 
 
 def save_picture(
-    table: Table,
-    results: TableResults,
-    measures: Sequence[Measure],
-    path: Path,
-    described: str = "",
+    table: Table, results: TableResults, measures: Sequence[Measure], path: Path, described: str
 ) -> None:
     """Draw the measures side by side; published figures have an axis of their own above.
 
@@ -31,30 +26,23 @@ def save_picture(
     from matplotlib.figure import Figure
 
     rows = [row.name for row in table.rows]
-    figure = Figure(
-        figsize=(2.2 + _WIDTH * len(measures), HEIGHT + ROW_HEIGHT * len(rows)),
-        layout="constrained",
-    )
+    size = (2.2 + 3.6 * len(measures), 1.2 + 0.32 * len(rows))
+    figure = Figure(figsize=size, layout="constrained")
     panels = figure.subplots(1, len(measures), squeeze=False, sharey=True)[0]
     for axes, measure in zip(panels, measures, strict=True):
-        there = [
-            (place, results.row(name).summary(measure.name)) for place, name in enumerate(rows)
-        ]
-        ours = [(place, summary) for place, summary in there if summary]
+        summaries = [(y, results.row(row).summary(measure.name)) for y, row in enumerate(rows)]
+        ours = [(y - SHIFT, summary) for y, summary in summaries if summary]
         axes.errorbar(
             [summary.mean for _, summary in ours],
-            [place - SHIFT for place, _ in ours],
+            [y for y, _ in ours],
             xerr=[interval(summary) for _, summary in ours],
             fmt="o",
             color=OURS,
             capsize=3,
         )
         axes.set_xlabel(f"{measure.name}, at scale {results.scale}", color=OURS)
-        printed = [
-            (row.published[measure.name], place + SHIFT)
-            for place, row in enumerate(table.rows)
-            if measure.name in row.published
-        ]
+        published = [(row.published.get(measure.name), y) for y, row in enumerate(table.rows)]
+        printed = [(figure, y + SHIFT) for figure, y in published if figure is not None]
         if printed:
             above = axes.twiny()
             above.plot(*zip(*printed, strict=True), "D", color=PUBLISHED, markersize=4)

@@ -1,40 +1,20 @@
 """The runs of a table at a scale: specs with their overrides, and what each waits for."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from string import Template
-from typing import cast
 
-from bertc.api import compile_spec, points
-from bertc.diagnostics import (
-    BertcError,
-    Diagnostics,
-    SpecError,
-    UsageError,
-    listed,
-)
-from bertc.estimate import Convention, Estimate, estimate
-from bertc.external import row_lengths
-from bertc.ir.program.resolved import Resolved
-from bertc.storage.paths import is_taken
+from bertc import api
+from bertc.diagnostics import BertcError, SpecError, UsageError
 from bertc.syntax.write.show import quoted
 from bertc.tables.files import Files
-from bertc.tables.job import Job, TableText
-from bertc.tables.shrinking import Factors, factors, no_larger, sets_steps, shrunk, steps_of
-from bertc.tables.table import (
-    PRETRAINING,
-    Before,
-    Measure,
-    Need,
-    Row,
-    Scale,
-    Table,
-    is_whole,
-    path_name,
-)
+from bertc.tables.job import Job
+from bertc.tables.shrinking import Factors, factors, no_larger, sets, shrunk, steps_of
+from bertc.tables.table import PRETRAINING, Before, Measure, Row, Scale, Table, is_whole, path_name
 
 BEFORE = "before"
 LENGTHS = ("seq", "memory", "clamp", "sliding", "stride")
@@ -45,151 +25,123 @@ class Jobs:
     """The runs of a table at a scale, for seeds, in a folder.
 
     ``steps`` are those of rows that are trained for an equal budget. ``sketched``: for estimates,
-    with what stands for runs before: a table's own text, else their programs in ``stand_ins``, as
-    far as those are there, else a teacher without weights.
+    with the sketches of runs before in place of their folders.
     """
 
     def __init__(
-        self,
-        table: Table,
-        scale: str,
-        files: Files,
-        out: Path,
-        steps: Mapping[str, int] | None = None,
-        sketched: bool = False,
-        stand_ins: Path | None = None,
+        self, table: Table, scale: str, files: Files, out: Path, sketched: bool = False
     ) -> None:
         if scale not in table.scales:
-            raise UsageError(
-                f"{table.name} has no scale {scale[:60]}", help=f"--scale {listed(table.scales)}"
-            )
+            known = ", ".join(table.scales)
+            raise UsageError(f"{table.name} has no scale {scale[:60]}", help=f"--scale {known}")
         self.table, self.name, self.files, self.out = table, scale, files, out
         self.scale: Scale = table.scales[scale]  # type: ignore[index]
-        self.steps, self.sketched, self.stand_ins = steps or {}, sketched, stand_ins
-        self._known_sizes = dict[TableText, Mapping[str, float]]()
+        self.sketched, self.steps = sketched, dict[str, int]()
+        self._known_sizes = dict[str, Mapping[str, float]]()
 
     def all(self, seeds: Sequence[int]) -> list[Job]:
-        """All of them, in an order in which each stands after those it waits for."""
-        before = [self.before(each) for each in self.table.before]
-        return [
-            *before,
-            *(job for seed in seeds for row in self.table.rows for job in self.of(row, seed)),
-        ]
+        """All of them, each after those that it waits for."""
+        jobs = [self.before(run) for run in self.table.before]
+        for seed in seeds:
+            for row in self.table.rows:
+                jobs += self.of(row, seed)
+        return jobs
 
-    def before(self, each: Before) -> Job:
+    def firsts(self) -> dict[str, Job]:
+        """The first run of each row, by its name."""
+        return {row.name: next(self.of(row, 1)) for row in self.table.rows}
+
+    def before(self, run: Before) -> Job:
         """The job of a run that rows begin with or learn from."""
-        return self._job(f"{BEFORE}/{each.name}", "", "", 1, *self._before_text(each))
-
-    def _before_text(self, each: Before) -> tuple[TableText, list[TableText]]:
-        """Its spec at this scale, and settings instead of its own."""
-        place = f"before.{each.name}"
-        text = TableText(each.spec, f"{place}.spec")
-        if self.name not in each.at:
-            return text, [self._of_scale(text) if each.pretraining else self._of_tasks()]
-        at = TableText(each.at[self.name], f"{place}.at.{self.name}")
-        return (at, []) if is_whole(at.text) else (text, [at])
+        at = run.at.get(self.name, "")
+        usual = self._of_scale(run.spec) if run.pretraining else self.scale.tasks
+        text, settings = (at, "") if is_whole(at) else (run.spec, at or usual)
+        return self._job(f"{BEFORE}/{run.name}", "", "", 1, text, settings)
 
     def of(self, row: Row, seed: int) -> Iterator[Job]:
-        """The jobs of a row with a seed: its own run, then tasks and evaluations."""
+        """The jobs of a row with a seed: its pretraining, then tasks and evaluations."""
         folder = f"{path_name(row.name)}/seed-{seed}"
-        main = f"{folder}/{PRETRAINING}"
         if self.table.pretrains:
-            yield self._main(row, seed, main)
+            yield self._main(row, seed, f"{folder}/{PRETRAINING}")
         for measure in self.table.measures:
-            if not measure.is_taken(row.name, self.name):
-                continue
-            if measure.eval:
-                yield self._evaluation(measure, row, seed, folder, main)
-            elif measure.spec:
-                yield self._task(measure, row, seed, folder, main)
+            if measure.eval and measure.is_taken(row.name, self.name):
+                yield self._evaluation(measure, row, seed, folder)
+            elif measure.spec and measure.is_taken(row.name, self.name):
+                settings = "" if self.table.pretrains else self._settings(row)
+                text = row.tasks.get(measure.name, measure.spec)
+                name = f"{folder}/{path_name(measure.name)}"
+                main = f"{folder}/{PRETRAINING}"
+                texts = (text, self.scale.tasks, settings)
+                yield self._job(name, row.name, measure.name, seed, *texts, main=main)
 
     def _main(self, row: Row, seed: int, name: str) -> Job:
-        text = TableText(self.table.spec, "spec")
-        if row.is_whole:
-            text = TableText(row.spec, f"rows.{row.name}.spec")
-        own, told = [self._of_scale(text), *self._settings(row)], False
-        if is_whole(row.at.get(self.name, "")):
-            text, own, told = self._at(row), [], True
+        text = row.spec if row.is_whole else self.table.spec
+        settings = [self._of_scale(text), self._settings(row)]
+        share = self.scale.steps or 1
+        steps = self._sizes(text).get("steps", 0) * share
+        if is_whole(at := row.at.get(self.name, "")):
+            text, settings = at, []
+        elif share != 1 and steps and not any(sets(each, "steps", "epochs") for each in settings):
+            settings.append(f"steps={max(1, round(steps))}")
         if row.name in self.steps:
-            own.append(TableText(f"steps={self.steps[row.name]}", f"equal {self.table.equal}"))
-        share = 1 if told or any(sets_steps(text) for text, _ in own) else self.scale.steps or 1
-        return replace(self._job(name, row.name, "", seed, text, own), share=share)
+            settings.append(f"steps={self.steps[row.name]}")
+        return self._job(name, row.name, "", seed, text, *settings)
 
-    def _evaluation(self, measure: Measure, row: Row, seed: int, folder: str, main: str) -> Job:
-        run = f"{folder}/{path_name(measure.of)}" if measure.of else main
+    def _evaluation(self, measure: Measure, row: Row, seed: int, folder: str) -> Job:
+        """The evaluation of a row's run, or of a task's, under other options."""
+        run = f"{folder}/{path_name(measure.of) if measure.of else PRETRAINING}"
+        options = dict(measure.eval)
+        texts = str(options.get("task", "")), str(options.get("data", ""))
         name = f"{folder}/{path_name(measure.name)}"
-        task, data = (
-            TableText(str(measure.eval.get(option, "")), f"measures.{measure.name}.eval.{option}")
-            for option in ("task", "data")
-        )
-        filled = self._job(name, row.name, measure.name, seed, task, [data])
-        options = {
-            name: self._lengthened(value) if name in LENGTHS else value
-            for name, value in cast("Mapping[str, int | bool | str]", measure.eval).items()
-        }
-        if task.text:
-            options["task"] = filled.text
-        if data.text:
-            (text, _) = filled.overrides
+        job = self._job(name, row.name, measure.name, seed, *texts)
+        for option in LENGTHS:
+            if tokens := options.get(option):
+                options[option] = max(1, round(int(tokens) * self.factors["seq"]))
+        if texts[0]:
+            options["task"] = job.text
+        if texts[1]:
+            text = job.overrides[0]
             options["data"] = f"files({text})" if text.startswith(("'", '"')) else text
-        return replace(filled, text="", overrides=(), after=(run,), eval=options)
-
-    def _lengthened(self, tokens: int | bool | str) -> int:
-        return max(1, round(int(tokens) * self.factors["seq"])) if tokens else 0  # 0: not asked
-
-    def _task(self, measure: Measure, row: Row, seed: int, folder: str, main: str) -> Job:
-        name = f"{folder}/{path_name(measure.name)}"
-        settings = [] if self.table.pretrains else self._settings(row)
-        own = [self._of_tasks(), *settings]
-        text = TableText(measure.spec, f"measures.{measure.name}.spec")
-        if measure.name in row.tasks:
-            text = TableText(row.tasks[measure.name], f"rows.{row.name}.tasks.{measure.name}")
-        return self._job(name, row.name, measure.name, seed, text, own, main)
+        said = json.dumps(options, sort_keys=True)
+        return replace(job, text="", overrides=(), after=(run,), eval=options, said=said)
 
     @cached_property
     def factors(self) -> Factors:
         """The factors by which numbers of rows shrink."""
-        return factors(self.scale, self._sizes(TableText(self.table.spec, "spec")))
+        return factors(self.scale, self._sizes(self.table.spec))
 
-    def _sizes(self, text: TableText) -> Mapping[str, float]:
-        """Sizes and steps of a spec as it is written; none if another run has to be there first."""
+    def _sizes(self, text: str) -> Mapping[str, float]:
+        """Sizes and steps of a spec as it is written; none if it needs another run first."""
         if text not in self._known_sizes:
-            self._known_sizes[text] = self._sized(text) if text.text else {}
+            self._known_sizes[text] = self._sized(text) if text else {}
         return self._known_sizes[text]
 
-    def _sized(self, text: TableText) -> Mapping[str, float]:
-        job = self._job(PRETRAINING, "", "", 1, text, [])
-        with suppress(SpecError, BertcError):  # it has no size before another run is there
-            full = job.program()
-            (settings, *_) = compile_spec(job.text, job.overrides, Diagnostics())
-            last = settings.stages[-1]
-            sizes = {name: getattr(last, name) for name in ("hidden", "layers", "seq", "batch")}
-            steps = [steps_of(row.spec) for row in self.table.rows if not row.is_whole]
-            told = [each for each in steps if each]
-            # Where no spec but every row says its steps, a row is compared with the longest.
-            unsaid = text.place == "spec" and settings.origins["steps"].kind == "default"
-            longest = max(told) if unsaid and told and len(told) == len(steps) else full.steps
-            return {**sizes, "steps": longest}
+    def _sized(self, text: str) -> Mapping[str, float]:
+        with suppress(SpecError, BertcError):
+            program = self._job(PRETRAINING, "", "", 1, text).program()
+            last, steps = program.stages[-1], float(program.steps)
+            of_rows = [steps_of(row.spec) for row in self.table.rows if not row.is_whole]
+            if not is_whole(text) and not sets(text, "steps") and of_rows and all(of_rows):
+                # No spec but every row says its steps: a row is compared with the longest.
+                steps = max(filter(None, of_rows))
+            return {
+                "hidden": last.encoder.hidden, "layers": last.layers, "seq": last.seq,
+                "batch": last.batch, "steps": steps,
+            }  # fmt: skip
         return {}
 
-    def _settings(self, row: Row) -> list[TableText]:
+    def _settings(self, row: Row) -> str:
         """The settings of a row at this scale."""
         if self.name in row.at:
-            return [self._at(row)]
-        text = "" if row.is_whole else shrunk(row.spec, self.factors, self.scale.rates)
-        return [TableText(text, f"rows.{row.name}.spec")]
+            return row.at[self.name]
+        return "" if row.is_whole else shrunk(row.spec, self.factors)
 
-    def _at(self, row: Row) -> TableText:
-        return TableText(row.at[self.name], f"rows.{row.name}.at.{self.name}")
-
-    def _of_scale(self, text: TableText) -> TableText:
+    def _of_scale(self, text: str) -> str:
         """Settings of the scale for a spec that pretrains; the usual scales make nothing larger."""
-        own = self.name in self.table.own_scales
-        spec = self.scale.spec if own else no_larger(self.scale.spec, self._sizes(text))
-        return TableText(f"{spec} {self.scale.arrangement}", f"scales.{self.name}.spec")
-
-    def _of_tasks(self) -> TableText:
-        return TableText(self.scale.tasks, f"scales.{self.name}.tasks")
+        spec = self.scale.spec
+        if self.name not in self.table.own_scales:
+            spec = no_larger(spec, self._sizes(text))
+        return f"{spec} {self.scale.arrangement}"
 
     def _job(
         self,
@@ -197,57 +149,32 @@ class Jobs:
         row: str,
         measure: str,
         seed: int,
-        text: TableText,
-        own: list[TableText],
+        text: str,
+        *settings: str,
         main: str = "",
     ) -> Job:
-        texts = [
-            text,
-            *(each for each in own if each.text.strip()),
-            TableText(f"seed={seed}", "seed"),
-        ]
-        names = {found for each in texts for found in _names(each.text)}
-        before = {each.name: f"{BEFORE}/{each.name}" for each in self.table.before}
-        after = [before[each] for each in sorted(names & {*before})]
-        lacks = [each for each in self.table.needs if each in names and self._lacks(each)]
-        values = {each: self._given(each, need) for each, need in self.table.needs.items()}
-        named = [each.name in names for each in self.table.before]
-        for known in self.table.before[: len(named) - [*reversed(named), True].index(True)]:
-            # Those that a named one may begin with stand before it.
-            path = quoted(str(self.out / before[known.name]))
-            values[known.name] = self._sketch(known, values) if self.sketched else path
-        if main:
-            values["run"] = quoted(str(self.out / main))
-            after += [main] * ("run" in names)
-        first, *others = (Template(each.text).safe_substitute(values) for each in texts)
-        places = tuple(each.place for each in texts)
+        texts = [text, *(each for each in settings if each.strip()), f"seed={seed}"]
+        names = {found for each in texts for found in Template(each).get_identifiers()}
+        runs = {run.name: f"{BEFORE}/{run.name}" for run in self.table.before}
+        runs |= {"run": main} if main else {}
+        texts = [Template(each).safe_substitute(self.files.texts) for each in texts]
+        values = {known: quoted(str(self.out / runs[known])) for known in runs.keys() & names}
+        if self.sketched:
+            before = [run for run in self.table.before if run.name in names]
+            values |= {run.name: self._sketch(run) for run in before}
+        first, *others = (Template(each).safe_substitute(values) for each in texts)
+        after = tuple(path for known, path in runs.items() if known in names)
+        lacks = tuple(need for need in self.table.needs if need in names & self.files.lacking)
         return Job(
-            self.table.file, self.out, name, row, measure, seed, first, (*others,), places,
-            (*after,), (*lacks,),
+            self.table.file, self.out, name, row, measure, seed, first, (*others,), after, lacks,
+            json.dumps(texts),
         )  # fmt: skip
 
-    def _sketch(self, known: Before, values: Mapping[str, str]) -> str:
-        """The text for a run before."""
-        program = self.stand_ins and self.stand_ins / BEFORE / known.name
-        if program and is_taken(program) and not known.sketch:
-            return quoted(str(program))
-        if known.sketch:
-            there = (each for each in known.sketch if not any(map(self._lacks, _names(each))))
-            return Template(next(there, known.sketch[-1])).safe_substitute(values)
-        text, settings = self._before_text(known)
-        whole = " ".join(each.text for each in (text, *settings))
-        return f"spec({quoted(Template(whole).safe_substitute(values))})"
-
-    def _lacks(self, name: str) -> bool:
-        need = self.table.needs.get(name)
-        return need is not None and not (need.otherwise or self.files.there(name, need))
-
-    def _given(self, name: str, need: Need) -> str:
-        stand_in = need.otherwise or need.sketch
-        if stand_in and not self.files.there(name, need):
-            return stand_in
-        path = quoted(str(self.files.of(name, need)))
-        return Template(need.given).safe_substitute(path=path)
+    def _sketch(self, run: Before) -> str:
+        """The text for a run before in estimates."""
+        job = self.before(run)
+        text = f"spec({quoted(' '.join((job.text, *job.overrides[:-1])))})"  # but its seed
+        return Template(run.sketch or text).safe_substitute(self.files.texts)
 
 
 def with_equal_steps(jobs: Jobs, device: str) -> dict[str, int]:
@@ -255,36 +182,15 @@ def with_equal_steps(jobs: Jobs, device: str) -> dict[str, int]:
 
     A time is that on a named device.
     """
-    table = jobs.table
+    table, budget, steps = jobs.table, list[str](), dict[str, int]()
     if table.equal == "steps" or not table.pretrains:
         return {}
-    found = dict[str, int]()
-    budget = ""
-    for row in table.rows:
-        (job, *_) = jobs.of(row, 1)
-        if budget:
-            overrides = (*job.overrides, f"steps={budget}")
-            with job.told():
-                (resolved,) = points(job.text, overrides, Diagnostics())
-        else:
-            resolved = job.program()
-            told = estimated(resolved, device)
-            hours = told.time.seconds_total / 3600
-            budget = (
-                f"equal({told.flops.train_total:.8g} flops)"
-                if table.equal == "flops"
-                else f"equal({hours:.8g} h, device={quoted(device)})"
-            )
-        found[row.name] = resolved.steps
-    return found
-
-
-def estimated(resolved: Resolved, device: str, convention: Convention = "exact") -> Estimate:
-    """The estimate of a run."""
-    (lengths,) = row_lengths([resolved])
-    return estimate(resolved, device, convention, lengths=lengths)
-
-
-def _names(text: str) -> set[str]:
-    """The names that stand as ``$name`` in a text."""
-    return {*Template(text).get_identifiers()}
+    for name, job in jobs.firsts().items():
+        program = job.program(*budget)
+        if not budget:
+            cost = api.estimate(program, device)
+            time = f"{cost.time.seconds_total / 3600:.8g} h, device={quoted(device)}"
+            flops = f"{cost.flops.train_total:.8g} flops"
+            budget = [f"steps=equal({flops if table.equal == 'flops' else time})"]
+        steps[name] = program.steps
+    return steps

@@ -1,35 +1,30 @@
-"""``bertc reproduce``: list tables, tell what one costs, train it, show what came out."""
+"""``bertc reproduce``: list tables, estimate one, train it, show its results."""
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from bertc.diagnostics import MissingInputError, UsageError, listed, several
+from bertc import api
+from bertc.diagnostics import MissingInputError, ResumeRefusedError, UsageError
 from bertc.estimate import device_named
-from bertc.storage import durable
-from bertc.storage.json_file import read_json
-from bertc.storage.paths import is_file, is_folder, names_in
-from bertc.tables.changed import beginning_with, changed_runs, refuse_changed
-from bertc.tables.costs import Costs, costs_of, lacking, stand_ins, waiting
+from bertc.tables.costs import Costs, costs_of
 from bertc.tables.files import data_files
-from bertc.tables.job import Job
-from bertc.tables.looking import look_at
+from bertc.tables.job import Job, outdated, write_file
 from bertc.tables.programs import Jobs, with_equal_steps
 from bertc.tables.reading import read_table
 from bertc.tables.results import results_of
-from bertc.tables.showing import Shown, seeds_text
+from bertc.tables.showing import Shown
 from bertc.tables.table import Table
 
-STEPS = "steps.json"
-_LARGEST_BYTES = 2**20
+BEGUN = "begun.json"
+"""In the folder of a table: the texts of its needs when it was trained, and equal steps by row."""
 SEED = "seed-"
 
 
 @dataclass(frozen=True)
 class TableEnded:
-    """A table after its runs: what came out, and the runs that failed."""
+    """A table after its runs: its results, and the runs that failed."""
 
     shown: Shown
     failures: tuple[tuple[Job, Exception], ...]
@@ -40,29 +35,20 @@ def table_folder(table: Table, scale: str, out: Path | None) -> Path:
     return (out or Path("runs") / "tables" / table.name) / scale
 
 
-def tell_costs(
-    name: str,
-    scale: str,
-    data: Sequence[str],
-    out: Path | None,
-    device: str,
+def estimate_table(
+    name: str, scale: str, data: Sequence[str], out: Path | None, device: str
 ) -> Costs:
-    """Estimate every row of a table at a scale, after the look that training begins with.
+    """Estimate every row of a table at a scale.
 
     Raises:
-        MissingInputError, UsageError, DataError: of the table, the scale or the data.
-        SpecError: the mistakes of a run.
+        MissingInputError, UsageError, DataError: of the table, the scale, the data or the device.
     """
     table = read_table(name)
-    files = data_files(table, data)
-    device_named(device)  # refused before it is of every row
-    folder = table_folder(table, scale, out)
-    with TemporaryDirectory(prefix="bertc-table-") as programs:
-        plain = Jobs(table, scale, files, folder)
-        look_at(plain, Path(programs))
-        jobs = Jobs(table, scale, files, folder, sketched=True, stand_ins=Path(programs))
-        jobs.steps = with_equal_steps(jobs, device)
-        return costs_of(jobs, device)
+    files, folder = data_files(table, data), table_folder(table, scale, out)
+    device_named(device)
+    jobs = Jobs(table, scale, files, folder, sketched=True)
+    jobs.steps = with_equal_steps(jobs, device)
+    return costs_of(jobs, device)
 
 
 def train_table(
@@ -78,7 +64,8 @@ def train_table(
     Raises:
         MissingInputError, UsageError, DataError: of the table, the scale or the data; if no row
             can be trained.
-        ResumeRefusedError: if a finished run is of another program than the table's of today.
+        SpecError, BertcError: of the first run with a mistake.
+        ResumeRefusedError: if a finished run has changed in the table since.
         CannotWriteError: if the disk has no room for the next one.
         StoppedError: after SIGTERM or Ctrl-C, saved.
     """
@@ -91,119 +78,104 @@ def train_table(
             help="--scale tiny, for a first look; --scale full trains what the file says",
         )
     folder = table_folder(table, scale, out)
-    if out and is_file(out):
+    if out and out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file, and runs need a folder", help="--out FOLDER")
     jobs = Jobs(table, scale, data_files(table, data), folder)
-    with TemporaryDirectory(prefix="bertc-table-") as programs:
-        look_at(jobs, Path(programs))
-    jobs = _with_steps(jobs)
-    numbers = range(1, seeds + 1)
-    every = waiting(jobs.all(numbers), folder)
-    lacks = lacking(jobs, every)
-    if all(job.lacks for job in every):
+    _check(jobs)
+    jobs.steps = _steps_in(folder) or with_equal_steps(jobs, "cpu" if scale == "tiny" else "h200")
+    every = jobs.all(range(1, seeds + 1))
+    runs = trainable(every)
+    lines = jobs.files.missing.values()
+    if not runs:
         raise MissingInputError(
-            "\n".join((f"{table.name} has no row without files that are not there:", *lacks)),
+            "\n".join((f"{table.name} has no row without files that are not there:", *lines)),
             help="--data FOLDER that has them, or --data NAME=PATH",
         )
-    for line in (*lacks, *stand_ins(jobs), _counted(every, numbers)):
+    _refuse_outdated(every)
+    write_file(
+        folder / BEGUN, json.dumps({"needs": jobs.files.texts, "steps": jobs.steps}, indent=1)
+    )
+    for line in (*lines, f"{len(runs):,} of {len(every):,} runs have their files"):
         say(line)
-    refuse_changed(every)
-    with durable.writing(folder):
-        durable.make_folder(folder)
-    failures = train_all(every, folder, say)
-    return TableEnded(_shown(jobs, numbers, with_data=False), tuple(failures))
+    failures = train_all(runs, say)
+    return TableEnded(_shown(jobs, range(1, seeds + 1)), tuple(failures))
 
 
-def _counted(every: Sequence[Job], seeds: Sequence[int]) -> str:
-    """The number of runs, and of what they are."""
-    kinds = {
-        "before rows": [job for job in every if not job.row],
-        "of rows": [job for job in every if job.row and not job.measure],
-        "of measures": [job for job in every if job.measure],
-    }
-    told = ", ".join(f"{len(found):,} {kind}" for kind, found in kinds.items() if found)
-    return f"{several(len(every), 'run')}{seeds_text(seeds)}: {told}"
-
-
-def show_table(name: str, scale: str, data: Sequence[str], out: Path | None) -> Shown:
+def show_table(name: str, scale: str, out: Path | None) -> Shown:
     """The results of a table at a scale as far as its runs are finished.
 
-    Without a scale it is the one that was begun. With ``data`` it says which runs are of other rows
-    or data than the table's, else of other rows alone.
+    The scale may be empty for a table that was begun at one.
 
     Raises:
         MissingInputError: if no run of it was begun at this scale.
-        MissingInputError, UsageError: of the data; if it was begun at several scales.
+        UsageError: if it was begun at several scales.
     """
-    table, scale = read_table(name), scale or _begun_scale(name, out)
+    table = read_table(name)
+    begun = [known for known in table.scales if table_folder(table, known, out).is_dir()]
+    if not scale and len(begun) > 1:
+        raise UsageError(
+            f"{table.name} was begun at {', '.join(begun)}", help=f"--scale {begun[0]}"
+        )
+    scale = scale or (begun or ["tiny"])[0]
     folder = table_folder(table, scale, out)
-    if not is_folder(folder):
+    if scale not in begun:
         raise MissingInputError(
             f"{table.name} has no runs in {folder}",
             help=f"bertc reproduce {name} --scale {scale} trains them",
         )
-    seeds = _seeds_in(folder)
-    jobs = _kept_steps(Jobs(table, scale, data_files(table, data), folder))
-    return _shown(jobs, seeds, with_data=bool(data))
-
-
-def _shown(jobs: Jobs, seeds: Sequence[int], *, with_data: bool) -> Shown:
-    """The results of the runs that are of the table as it is now, and which are not."""
-    every = jobs.all(seeds)
-    changes = changed_runs(every, with_data=with_data)
-    left_out = {*changes, *beginning_with(changes, every)}
-    told = [
-        f"{name} is not of the table as it is now, and left out: {what}"
-        for name, what in changes.items()
-    ]
-    if later := len(left_out) - len(told):
-        told.append(f"left out with them: {several(later, 'run')} that began with one")
-    known = {job.name.partition("/")[0] for job in jobs.all([1])}
-    folders = (name for name in names_in(jobs.out) if is_folder(jobs.out / name))
-    if others := [name for name in folders if name not in known]:
-        told.append(f"runs of no row that the table has now, left out: {listed(others)}")
-    return Shown(jobs.table, results_of(jobs, seeds, left_out), tuple(told))
-
-
-def _begun_scale(name: str, out: Path | None) -> str:
-    """The scale at which a table was begun.
-
-    Raises:
-        UsageError: if there are several.
-        MissingInputError: if there is none.
-    """
-    table = read_table(name)
-    begun = [scale for scale in table.scales if is_folder(table_folder(table, scale, out))]
-    if len(begun) > 1:
-        raise UsageError(f"{table.name} was begun at {listed(begun)}", help=f"--scale {begun[0]}")
-    if not begun:
-        raise MissingInputError(
-            f"{table.name} was not begun yet in {table_folder(table, '', out)}",
-            help=f"bertc reproduce {name} --scale tiny trains it",
-        )
-    return begun[0]
-
-
-def _with_steps(jobs: Jobs) -> Jobs:
-    """The jobs with the steps of equal budgets, which the first process to work at them keeps."""
-    path = jobs.out / STEPS
-    if jobs.table.equal != "steps" and not is_file(path):
-        found = with_equal_steps(jobs, "cpu" if jobs.name == "tiny" else "h200")
-        durable.make_folder(jobs.out)
-        durable.replace(path, (json.dumps(found, indent=1) + "\n").encode())
-    return _kept_steps(jobs)
-
-
-def _kept_steps(jobs: Jobs) -> Jobs:
-    """The jobs with the steps of equal budgets that were kept, if any were."""
-    path = jobs.out / STEPS
-    if jobs.table.equal == "steps" or not is_file(path):
-        return jobs
-    steps = {row: int(count) for row, count in read_json(path, _LARGEST_BYTES).items()}
-    return Jobs(jobs.table, jobs.name, jobs.files, jobs.out, steps)
-
-
-def _seeds_in(folder: Path) -> list[int]:
-    """The seeds that runs in a table's folder have."""
+    files = data_files(table)
+    files = replace(files, texts={**files.texts, **_begun(folder).get("needs", {})})
+    jobs = Jobs(table, scale, files, folder)
+    jobs.steps = _steps_in(folder)
     names = {path.name.removeprefix(SEED) for path in folder.glob(f"*/{SEED}*")}
-    return sorted(int(name) for name in names if name.isdecimal()) or [1]
+    return _shown(jobs, sorted(int(name) for name in names if name.isdecimal()) or [1])
+
+
+def _check(jobs: Jobs) -> None:
+    """Check the runs that begin with no other, as ``bertc check`` does."""
+    for job in jobs.all([1]):
+        if job.eval is None and not (job.after or job.lacks):
+            with job.placed():
+                if api.check(job.text, job.overrides) > 1:
+                    raise UsageError("the settings are a grid", help="one row a point")
+
+
+def trainable(every: Sequence[Job]) -> list[Job]:
+    """The runs that have their files, and whose earlier runs have theirs or are finished."""
+    names, jobs = set[str](), list[Job]()
+    for job in every:
+        if not job.lacks and names.issuperset(job.after):
+            jobs.append(job)
+            names.add(job.name)
+        elif job.is_finished:
+            names.add(job.name)
+    return jobs
+
+
+def _refuse_outdated(every: Sequence[Job]) -> None:
+    if names := outdated(every):
+        folders = ", ".join(str(every[0].out / name) for name in names)
+        raise ResumeRefusedError(
+            f"{every[0].out / names[0]} was trained for another row or other files than now",
+            help="another --out trains the table anew; the same command trains again what is "
+            f"removed: {folders}",
+        )
+
+
+def _shown(jobs: Jobs, seeds: Sequence[int]) -> Shown:
+    """The results of the runs that are of the table as it is now, and the names of others."""
+    every = jobs.all(seeds)
+    rows = {job.name.partition("/")[0] for job in every}
+    others = [path.name for path in sorted(jobs.out.iterdir()) if path.is_dir()]
+    left_out = (*outdated(every), *(name for name in others if name not in rows))
+    return Shown(jobs.table, results_of(jobs, seeds, left_out), left_out)
+
+
+def _begun(folder: Path) -> dict[str, dict[str, str]]:
+    path = folder / BEGUN
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def _steps_in(folder: Path) -> dict[str, int]:
+    """The steps of equal budgets with which a table was begun, if it was."""
+    return {row: int(count) for row, count in _begun(folder).get("steps", {}).items()}

@@ -2,36 +2,40 @@
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
-from pydantic import TypeAdapter, ValidationError
-
-from bertc.diagnostics import DataError, several
-from bertc.ir.program.model import model_weights
-from bertc.ir.terms.positions import shown_figure
-from bertc.runs.curves import FlopsUntil, curves
+from bertc import api
+from bertc.runs.figures import values_of
 from bertc.runs.folder import RunFolder
 from bertc.runs.groups import Summary, summary_of
 from bertc.runs.intervals import interval_of_difference
-from bertc.runs.metrics import read, tokens_read
 from bertc.search.goal import Goal
-from bertc.storage.json_file import read_json
-from bertc.tables.job import EVALUATION, SAME, Job, is_finished
+from bertc.tables.job import EVALUATION, SAME, Job
 from bertc.tables.programs import Jobs
-from bertc.tables.table import Claim, Measure, Table
+from bertc.tables.table import FIGURES, Claim, Measure, Row, Table
 
-_LARGEST_BYTES = 2**24
+MASKED = "_masked"
+"""Ending of figures of masked positions."""
+_SHOWN: Mapping[str, Callable[[float], float]] = {
+    "as it is": lambda value: value,
+    "percent": lambda value: 100 * value,
+    "perplexity": lambda value: math.exp(min(value, 700.0)),
+    "bits": lambda value: value / math.log(2),
+}
 ClaimVerdict = Literal["holds", "reversed", "undecided", "not measured"]
 """Undecided: the 95% interval of the difference of both means has 0 in it."""
 
 
 @dataclass(frozen=True)
 class RowResult:
-    """Scores of a row by measure and seed, its parameters and the FLOPs of its pretraining."""
+    """Scores of a row by measure and seed, its parameters and the FLOPs of its pretraining.
+
+    ``same`` are seeds by measure of runs that gave every example the same answer.
+    """
 
     name: str
     scores: Mapping[str, Mapping[int, float]]
@@ -39,7 +43,6 @@ class RowResult:
     flops: float | None
     seconds: float
     same: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """Seeds by measure of runs that gave every example the same answer."""
 
     def summary(self, measure: str) -> Summary | None:
         """Mean and deviation over seeds; None if it was not measured."""
@@ -48,8 +51,8 @@ class RowResult:
 
     def figure(self, name: str) -> float | None:
         """The mean of a measure, or a figure of the estimate."""
-        if name in ("parameters", "flops"):
-            return float(value) if (value := getattr(self, name)) is not None else None
+        if name in FIGURES:
+            return self.parameters if name == "parameters" else self.flops
         summary = self.summary(name)
         return summary.mean if summary else None
 
@@ -73,8 +76,10 @@ class ClaimedPair:
 class TableResults:
     """A table at a scale as far as it was trained.
 
-    ``runs`` are those before rows, of rows and of measures, ``missing`` the unfinished ones; runs
-    that are not of the table as it is now are left out.
+    ``runs`` are those before rows, of rows and of measures with these ``seeds``, ``missing`` the
+    unfinished ones, ``before`` the seconds of those before rows. ``machine`` is that of the first
+    run. ``masked`` are measures of masked positions; other scores of masked tokens are of all
+    predicted ones. ``arrangement`` are settings that the scale gave to all rows.
     """
 
     table: str
@@ -83,66 +88,46 @@ class TableResults:
     runs: int
     missing: int
     seeds: tuple[int, ...] = ()
-    """Seeds of the runs that are counted."""
     before: float = 0.0
-    """Seconds of the runs before rows."""
     machine: str = ""
-    """Processor, cores and version of torch of its first run."""
     masked: tuple[str, ...] = ()
-    """Measures of masked positions; other scores of masked tokens are of all predicted ones."""
     arrangement: str = ""
-    """Settings that the scale gave to all rows."""
 
     def row(self, name: str) -> RowResult:
         """The result of a row, empty if there is none."""
         empty = RowResult(name, {}, None, None, 0.0)
         return next((row for row in self.rows if row.name == name), empty)
 
-    def as_json(self) -> str:
-        """The results as one JSON object."""
-        return json.dumps({"schema": 1, **asdict(self)}, indent=1)
-
-    @staticmethod
-    def read(path: Path) -> "TableResults":
-        """Read results that ``as_json`` wrote.
-
-        Raises:
-            MissingInputError: if there are none.
-            DataError: if the file is damaged.
-        """
-        try:
-            return _RESULTS.validate_python(read_json(path, _LARGEST_BYTES))
-        except ValidationError:
-            raise DataError(
-                f"{path} has no results of a table", help="bertc reproduce TABLE --show --json"
-            ) from None
-
     def pairs(self, table: Table, claim: Claim) -> list[ClaimedPair]:
         """The neighbours of a claimed order."""
-        return [
-            self._pair(table, claim.measure, *pair)
-            for pair in zip(claim.order, claim.order[1:], strict=False)
-        ]
+        better = {measure.name: measure.better for measure in table.measures}
+        sign = 1 if better.get(claim.measure) == "more" else -1
+        pairs = zip(claim.order, claim.order[1:], strict=False)
+        return [self._pair(table, claim.measure, sign, *pair) for pair in pairs]
 
-    def _pair(self, table: Table, measure: str, better: str, worse: str) -> ClaimedPair:
-        sign = _sign(table, measure)
+    def _pair(self, table: Table, measure: str, sign: int, better: str, worse: str) -> ClaimedPair:
         printed = [table.row(name).published.get(measure) for name in (better, worse)]
-        published = _difference(printed[0], printed[1], sign)
-        rows = self.row(better), self.row(worse)
-        difference = _difference(rows[0].figure(measure), rows[1].figure(measure), sign)
-        if difference is None:
-            return ClaimedPair(better, worse, None, None, "not measured", published)
+        rows = [self.row(name) for name in (better, worse)]
+        difference = _difference(sign, *(row.figure(measure) for row in rows))
         one, other = (row.summary(measure) for row in rows)
         half = interval_of_difference(one, other) if one and other else 0.0
         verdict: ClaimVerdict = "undecided"
-        if abs(difference) > half:
+        if difference is None:
+            verdict = "not measured"
+        elif abs(difference) > half:
             verdict = "holds" if difference > 0 else "reversed"
-        return ClaimedPair(
-            better, worse, difference, None if math.isinf(half) else half, verdict, published
-        )
+        known = None if difference is None or math.isinf(half) else half
+        published = _difference(sign, *printed)
+        return ClaimedPair(better, worse, difference, known, verdict, published)
 
 
-_RESULTS = TypeAdapter(TableResults)
+@dataclass(frozen=True)
+class _Outcome:
+    """The last figures of a run by name, its seconds, and whether it gave one answer to all."""
+
+    values: Mapping[str, float]
+    seconds: float
+    same: bool
 
 
 def results_of(jobs: Jobs, seeds: Sequence[int], left_out: Collection[str] = ()) -> TableResults:
@@ -150,87 +135,77 @@ def results_of(jobs: Jobs, seeds: Sequence[int], left_out: Collection[str] = ())
 
     ``left_out`` are names of runs that are not of the table as it is now.
     """
-    table, rows = jobs.table, []
+    table = jobs.table
     every = [job for job in jobs.all(seeds) if job.name not in left_out]
-    finished = {job.name for job in every if is_finished(job, jobs.out)}
-    scored = [job for job in every if job.row and job.name in finished]
-    known = {job.name: _values(job, jobs.out) for job in scored}
-    figures = {
-        each.name: _figure(each, [known[j.name] for j in scored if each in measures_of(table, j)])
-        for each in table.measures
-    }
-    for row in table.rows:
-        scores: dict[str, dict[int, float]] = {each.name: {} for each in table.measures}
-        seconds, parameters, flops = 0.0, None, None
-        same = dict[str, list[int]]()
-        for seed in seeds:
-            for job in jobs.of(row, seed):
-                if job.name not in finished:
-                    continue
-                if not job.eval:
-                    seconds += _seconds(jobs.out / job.name)
-                for measure in measures_of(table, job):
-                    value = known[job.name][figures[measure.name]]
-                    scores[measure.name][seed] = _shown_as(measure, value)
-                    if job.measure and _all_the_same(job, jobs.out):
-                        same.setdefault(measure.name, []).append(seed)
-            (main, *_) = jobs.of(row, seed)
-            there = main.name not in left_out and RunFolder(jobs.out / main.name).holds_a_run
-            if parameters is None and there:
-                parameters, flops = _size_and_flops(jobs.out / main.name)
-        _add_means(table, scores)
-        found = {name: values for name, values in scores.items() if values}
-        rows.append(RowResult(row.name, found, parameters, flops, round(seconds, 1), same))
-    before = [job.name for job in every if not job.row and job.name in finished]
-    seconds = round(sum(_seconds(jobs.out / name) for name in before), 1)
-    missing, machine = len(every) - len(finished), _machine(jobs.out)
-    masked = tuple(name for name, figure in figures.items() if figure.endswith("_masked"))
+    finished = [(job, _outcome(job)) for job in every if job.is_finished]
+    figures = dict[str, str]()
+    for measure in table.measures:
+        of = [done.values for job, done in finished if job.row and measure in _scored(table, job)]
+        figures[measure.name] = _figure(measure, of)
+    rows = (
+        _row(table, row, [pair for pair in finished if pair[0].row == row.name], figures)
+        for row in table.rows
+    )
+    before = sum(done.seconds for job, done in finished if not job.row)
+    masked = (name for name, figure in figures.items() if figure.endswith(MASKED))
     return TableResults(
-        table.name, jobs.name, tuple(rows), len(every), missing, (*seeds,), seconds, machine,
-        masked, jobs.scale.arrangement,
+        table.name, jobs.name, tuple(rows), len(every), len(every) - len(finished), (*seeds,),
+        round(before, 1), _machine(jobs.out), tuple(masked), jobs.scale.arrangement,
     )  # fmt: skip
 
 
-def measures_of(table: Table, job: Job) -> list[Measure]:
+def _row(
+    table: Table, row: Row, finished: Sequence[tuple[Job, _Outcome]], figures: Mapping[str, str]
+) -> RowResult:
+    """The result of a row by its finished runs; ``figures`` are those of measures."""
+    scores: dict[str, dict[int, float]] = {measure.name: {} for measure in table.measures}
+    same = dict[str, list[int]]()
+    for job, outcome in finished:
+        for measure in _scored(table, job):
+            value = outcome.values[figures[measure.name]]
+            scores[measure.name][job.seed] = _SHOWN[measure.shown](value)
+            if job.measure and outcome.same:
+                same.setdefault(measure.name, []).append(job.seed)
+    for measure in table.measures:
+        if measure.mean:
+            of = [scores[name] for name in measure.mean]
+            seeds = sorted(set.intersection(*map(set, of)))
+            scores[measure.name] = {seed: fmean(values[seed] for values in of) for seed in seeds}
+    sizes: tuple[float | None, float | None] = None, None
+    trained = (job for job, _ in finished if job.eval is None)
+    if main := next((job for job in trained if not (table.pretrains and job.measure)), None):
+        run = api.runs(main.folder)[0]
+        sizes = run.parameters, run.flops
+    measured = {name: values for name, values in scores.items() if values}
+    seconds = round(sum(outcome.seconds for _, outcome in finished), 1)
+    return RowResult(row.name, measured, *sizes, seconds, same)
+
+
+def _scored(table: Table, job: Job) -> list[Measure]:
     """The measures that a job's run is scored by."""
     if job.measure:
-        return [each for each in table.measures if each.name == job.measure]
+        return [measure for measure in table.measures if measure.name == job.measure]
     return [each for each in table.measures if each.score and not (each.spec or each.eval)]
 
 
-def _values(job: Job, out: Path) -> Mapping[str, float]:
-    """The last figures of a run by name."""
+def _outcome(job: Job) -> _Outcome:
+    """The outcome of a finished job."""
     if job.eval is not None:
-        found: Mapping[str, float] = read_json(out / job.name / EVALUATION, _LARGEST_BYTES)
-        return found
-    seen = curves(out / job.name)
-    return {name: seen.of(name, "step")[1][-1] for name in seen.names}
+        values = json.loads((job.folder / EVALUATION).read_text(encoding="utf-8"))
+        return _Outcome(values, 0.0, SAME in values)
+    lines, seen = RunFolder(job.folder).read_metrics(), dict[str, float]()
+    for line in lines:
+        seen |= values_of(line)
+    seconds = max((line.get("seconds", 0.0) for line in lines), default=0.0)
+    evaluated = [line for line in lines if line["kind"] == "eval"]
+    return _Outcome(seen, seconds, bool(evaluated and evaluated[-1].get("always")))
 
 
 def _figure(measure: Measure, runs: Sequence[Mapping[str, float]]) -> str:
-    """The figure that runs are scored by: of masked positions if none is of an older version."""
+    """The figure that runs are scored by: of masked positions if all runs have it."""
     names = [name for name in runs[0] if all(name in run for run in runs)] if runs else []
-    return shown_figure(Goal(measure.score, measure.better == "more").figure(names), names)
-
-
-def _shown_as(measure: Measure, value: float) -> float:
-    match measure.shown:
-        case "percent":
-            return 100 * value
-        case "perplexity":
-            return math.exp(min(value, 700.0))
-        case "bits":
-            return value / math.log(2)
-        case _:
-            return value
-
-
-def _all_the_same(job: Job, out: Path) -> bool:
-    """True if the last evaluation of a task gave every example of a part the same answer."""
-    if job.eval is not None:
-        return SAME in read_json(out / job.name / EVALUATION, _LARGEST_BYTES)
-    lines = [each for each in read(RunFolder(out / job.name).metrics) if each["kind"] == "eval"]
-    return bool(lines and lines[-1].get("always"))
+    figure = Goal(measure.score, measure.better == "more").figure(names)
+    return figure + MASKED if figure + MASKED in names else figure
 
 
 def _machine(folder: Path) -> str:
@@ -239,37 +214,10 @@ def _machine(folder: Path) -> str:
     lock = RunFolder(paths[0].parent).read_lock() if paths else None
     if lock is None:
         return ""
-    cores = several(lock.machine.get("cores", 0), "core")
     processor = lock.machine.get("name", lock.machine["device"])
-    return f"{processor}, {cores}, torch {lock.versions['torch']}"
+    cores = lock.machine.get("cores", 0)
+    return f"{processor}, {cores} core{'s' * (cores != 1)}, torch {lock.versions['torch']}"
 
 
-def _add_means(table: Table, scores: dict[str, dict[int, float]]) -> None:
-    """Means over measures, of seeds that have all of them."""
-    for measure in table.measures:
-        if measure.mean:
-            of = [scores[name] for name in measure.mean]
-            seeds = set.intersection(*(set(values) for values in of))
-            scores[measure.name] = {s: fmean(values[s] for values in of) for s in sorted(seeds)}
-
-
-def _size_and_flops(folder: Path) -> tuple[float, float]:
-    """Parameters of a run's network with its heads, and FLOPs of its training."""
-    run = RunFolder(folder)
-    resolved, tokens = run.read_resolved(), tokens_read(read(run.metrics))
-    flops = FlopsUntil(resolved, tokens).at(resolved.steps)
-    return sum(weight.numel for weight in model_weights(resolved)), flops
-
-
-def _seconds(folder: Path) -> float:
-    points = curves(folder).points
-    return points[-1].seconds if points else 0.0
-
-
-def _sign(table: Table, name: str) -> int:
-    measure = next((each for each in table.measures if each.name == name), None)
-    return 1 if measure is not None and measure.better == "more" else -1
-
-
-def _difference(one: float | None, other: float | None, sign: int) -> float | None:
+def _difference(sign: int, one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else sign * (one - other) + 0.0  # no -0

@@ -9,39 +9,38 @@ from fractions import Fraction
 from string import Template
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    FiniteFloat,
-    model_validator,
-    with_config,
-)
-from typing_extensions import TypedDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, model_validator
 
-from bertc.diagnostics import listed, nearest
+from bertc.diagnostics import nearest
 from bertc.estimate import Convention
 
 ScaleName = Literal["full", "base", "small", "tiny"]
 PAPERS: ScaleName = "full"
 """The scale of the paper."""
+FIGURES = ("parameters", "flops")
+"""Published figures that estimates have too."""
+MASKED_LM = ("mlm", "tlm")
+"""Scores of masked tokens, which have those of masked positions alone next to them."""
+PRETRAINING = "pretraining"
+"""The folder of a row's own run, next to those of measures."""
+EVAL_OPTIONS = (
+    "task", "seq", "memory", "clamp", "same_length", "sliding", "stride", "examples", "data",
+    "objective",
+)  # fmt: skip
+"""Options of evaluations, as those of ``bertc eval``."""
 Title = Annotated[str, Field(min_length=1, max_length=200)]
 Name = Annotated[str, Field(pattern=r"^[\w.%=+ ,()/:&'-]{1,100}$")]
 
 
 def _fraction(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
     try:
-        return float(Fraction(value))
+        return float(Fraction(value)) if isinstance(value, str) else value
     except (ValueError, ZeroDivisionError, OverflowError):
         raise ValueError(f'{value[:40]} is no factor, as 0.25 or "1/4" are') from None
 
 
 Factor = Annotated[float, BeforeValidator(_fraction), Field(gt=0, le=100)]
 """A factor; in a file 0.25 or "1/4"."""
-Length = Annotated[int, Field(ge=0, le=10**9, strict=True)]
 Published = Mapping[str, FiniteFloat]
 
 
@@ -50,11 +49,11 @@ class _Part(BaseModel):
 
 
 class Need(_Part):
-    """Files that runs read, which stand for ``$name`` in specs.
+    """Files that runs read, as ``$name`` in specs.
 
-    ``path`` is where they lie below ``--data``, ``form`` what they hold, ``source`` where they are
-    had. ``given`` is the text for ``$name``, with its path as ``$path``; ``otherwise`` the text
-    without files; ``sketch`` that of estimates without files, where runs wait for them.
+    ``path`` is their place below ``--data``, ``form`` their content, ``source`` where to get them.
+    ``given`` is the text for ``$name``, with the path as ``$path``; ``otherwise`` the text without
+    files; ``sketch`` the text in estimates without files, for runs that need them.
     """
 
     path: Title
@@ -68,23 +67,21 @@ class Need(_Part):
 class Before(_Part):
     """A run that others begin with or learn from, as ``$name``; one for all rows and seeds.
 
-    ``at`` are settings instead of those of a scale, or a whole spec, as in rows. ``sketch`` are
-    texts for ``$name`` in estimates, of which the first is taken that names no missing files, or
-    the last; none: a teacher of that spec.
+    ``pretraining`` is false for a task. ``at`` are settings instead of those of a scale, or a whole
+    spec. ``sketch`` is the text in estimates; by default a teacher of that spec without weights.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
     spec: str
     pretraining: bool = True
-    """False: a task, with the settings of tasks at a scale."""
     at: Mapping[str, str] = {}
-    sketch: tuple[str, ...] = ()
+    sketch: str = ""
 
 
 class Row(_Part):
-    """A row: its settings beside those of all, or a whole spec that begins with ``extends``.
+    """A row: settings added to those of all rows, or a whole spec that begins with ``extends``.
 
-    They are settings of its pretraining, or in a table that pretrains nothing of its tasks.
+    They are settings of its pretraining; of its tasks in a table without pretraining.
     ``published`` are the paper's figures by measure; ``at`` are settings instead of ``spec`` at a
     scale, where ratios cannot say them, or a whole spec, to which the scale adds nothing. ``tasks``
     are specs instead of those of measures.
@@ -103,35 +100,18 @@ class Row(_Part):
         return is_whole(self.spec)
 
 
-@with_config(ConfigDict(extra="forbid"))
-class EvalOptions(TypedDict, total=False):
-    """Options of ``bertc eval``, by the names of ``evaluation.Manner``, and the task."""
-
-    seq: Length
-    memory: Length
-    clamp: Length
-    same_length: bool
-    sliding: Length
-    examples: Length
-    stride: Length
-    data: str
-    objective: str
-    task: str
-
-
 class Measure(_Part):
     """A column: a score of the row's run, of a task that begins with it, or a mean of others.
 
-    ``spec`` trains a task: ``$run`` is the row's run. ``eval`` are options of ``bertc eval``,
-    ``task`` among them, for the row's run or that of the measure ``of``. ``score`` is its name in
-    evaluations. ``shown``: a share as percent, a loss as perplexity or as bits. ``rows`` and
-    ``scales``: where it is taken; none: everywhere.
+    ``score`` is its name in evaluations. ``spec`` trains a task: ``$run`` is the row's run.
+    ``eval`` are options of ``bertc eval`` for the row's run or that of the measure ``of``. ``rows``
+    and ``scales`` are those with this measure; none: all.
     """
 
     name: Name
     score: str = ""
     spec: str = ""
-    eval: EvalOptions = {}
+    eval: Mapping[str, int | bool | str] = {}
     of: str = ""
     mean: tuple[Name, ...] = ()
     better: Literal["more", "less"] = "more"
@@ -156,8 +136,8 @@ class Scale(_Part):
     """A scale: settings of all runs, and factors of numbers that rows set.
 
     ``tasks`` are settings of runs of tasks. ``arrangement`` are settings after ``spec``, of a
-    network that learns more in few steps. A factor that is not told is that between ``spec`` and
-    the spec of all rows; ``rates`` multiplies learning rates.
+    network that learns more in few steps. A missing factor is the ratio of this ``spec`` to the
+    spec of all rows.
     """
 
     spec: str = ""
@@ -168,28 +148,27 @@ class Scale(_Part):
     seq: Factor | None = None
     batch: Factor | None = None
     steps: Factor | None = None
-    rates: Factor = 1
 
 
 class Table(_Part):
-    """A published table: rows, measures, claims, and what its runs need."""
+    """A published table: rows, measures, claims, and what its runs need.
+
+    ``file`` is its name in messages. ``place`` is its number in the paper, ``asks`` the question
+    that it answers, ``source`` the copy in which its figures were read. ``convention`` is that of
+    FLOPs in estimates. ``own_scales`` are scales whose spec the table says itself.
+    """
 
     name: Name
     file: str
-    """Its name in messages: its file, or the name of a shipped one."""
     title: Title
     paper: Title
     place: Title
-    """Its number in the paper."""
     asks: Title
-    """The question that it answers."""
     source: Title
-    """The copy in which its figures were read."""
     remark: str = ""
     spec: str = ""
     equal: Literal["steps", "flops", "time"] = "steps"
     convention: Convention = "exact"
-    """Convention of FLOPs in estimates beside published ones."""
     needs: Mapping[str, Need] = {}
     before: tuple[Before, ...] = ()
     rows: Annotated[tuple[Row, ...], Field(min_length=1)]
@@ -197,59 +176,60 @@ class Table(_Part):
     claims: tuple[Claim, ...] = ()
     scales: Mapping[ScaleName, Scale]
     own_scales: tuple[ScaleName, ...] = ()
-    """Scales whose spec the table says itself, which is taken as it is written."""
 
     @model_validator(mode="after")
     def _holds_together(self) -> "Table":
         rows, measures = [row.name for row in self.rows], [each.name for each in self.measures]
         _refuse_twins(rows, "rows")
         _refuse_twins([*measures, *FIGURES, PRETRAINING], "measures")
-        _refuse_twins(["run", *self.needs, *(each.name for each in self.before)], "needs and runs")
-        figures = [*measures, *FIGURES]
-        for row in self.rows:
-            _refuse_strangers(row.published, figures, f"published of row {row.name}")
-            _refuse_strangers(row.at, self.scales, f"at of row {row.name}")
-            _refuse_strangers(row.tasks, measures, f"tasks of row {row.name}")
-        for claim in self.claims:
-            _refuse_strangers(claim.order, rows, f"the claim `{claim.says}`")
-            _refuse_strangers([claim.measure], figures, f"the claim `{claim.says}`")
-        for where, text, known in self._texts():
-            _refuse_strangers(Template(text).get_identifiers(), known, where)
+        _refuse_twins(["run", *self.needs, *(run.name for run in self.before)], "needs and runs")
+        specs = [row.spec for row in self.rows] + [measure.spec for measure in self.measures]
+        for text in (self.spec, *specs):
+            if re.search(r"(?<!\S)seed\s*=", text):
+                raise ValueError(
+                    f"seed= in `{text[:60]}`: leave it out, --seeds 3 has seeds 1 to 3"
+                )
         for measure in self.measures:
-            trained = [each.name for each in self.measures if each.spec]
-            scored = [each.name for each in self.measures if each.score]
-            _refuse_strangers(measure.mean, scored, f"mean of {measure.name}")
-            _refuse_strangers([measure.of] * bool(measure.of), trained, f"of of {measure.name}")
-            _refuse_strangers(measure.rows, rows, f"rows of {measure.name}")
             if bool(measure.score) == bool(measure.mean):
                 raise ValueError(f"measure {measure.name} needs a score, or a mean of others")
-            if measure.of and not measure.eval:
-                raise ValueError(
-                    f"measure {measure.name} has of, and no eval that says how it reads"
-                )
             if sum(map(bool, (measure.spec, measure.eval, measure.mean))) > 1:
                 raise ValueError(f"measure {measure.name} has one of spec, eval and mean")
+        for where, names, known in self._names(rows, measures):
+            for name in names:
+                if name not in known:
+                    near = nearest(name, known)
+                    help = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
+                    raise ValueError(f"{where} names {name}: {help}")
         return self
 
-    def _texts(self) -> Iterator[tuple[str, str, Sequence[str]]]:
-        """Every text in which names stand for files or runs, where it stands, and which may."""
-        earlier = [*self.needs]
+    def _names(
+        self, rows: Sequence[str], measures: Sequence[str]
+    ) -> Iterator[tuple[str, Iterable[str], Sequence[str]]]:
+        """Names of other parts: where they are, the names, and those that are known there."""
+        figures, scales = [*measures, *FIGURES], [*map(str, self.scales)]
+        runs = [*self.needs, *(run.name for run in self.before)]
         for name, need in self.needs.items():
-            yield f"needs.{name}", need.given, ["path"]
-        for each in self.before:
-            for text in (each.spec, *each.at.values(), *each.sketch):
-                yield f"before {each.name}", text, earlier
-            earlier.append(each.name)
-        known = ["run", *earlier]
-        yield "spec", self.spec, earlier
+            yield f"needs.{name}", _in(need.given), ["path"]
+        for count, run in enumerate(self.before, len(self.needs)):
+            yield f"before {run.name}", _in(run.spec, run.sketch, *run.at.values()), runs[:count]
+            yield f"at of before {run.name}", run.at, scales
+        yield "spec", _in(self.spec), runs
         for row in self.rows:
-            for text in (row.spec, *row.at.values()):
-                yield f"row {row.name}", text, earlier
-            for name, text in row.tasks.items():
-                yield f"tasks.{name} of row {row.name}", text, known
+            yield f"row {row.name}", _in(row.spec, *row.at.values()), runs
+            yield f"tasks of row {row.name}", _in(*row.tasks.values()), ["run", *runs]
+            yield f"tasks of row {row.name}", row.tasks, measures
+            yield f"at of row {row.name}", row.at, scales
+            yield f"published of row {row.name}", row.published, figures
         for measure in self.measures:
-            for text in (measure.spec, *map(str, measure.eval.values())):
-                yield f"measure {measure.name}", text, known
+            where, options = f"measure {measure.name}", map(str, measure.eval.values())
+            yield where, _in(measure.spec, *options), ["run", *runs]
+            yield f"eval of {where}", measure.eval, EVAL_OPTIONS
+            yield f"mean of {where}", measure.mean, [m.name for m in self.measures if m.score]
+            yield f"of of {where}", filter(None, [measure.of]), measures
+            yield f"rows of {where}", measure.rows, rows
+        for claim in self.claims:
+            yield f"the claim `{claim.says}`", claim.order, rows
+            yield f"the claim `{claim.says}`", [claim.measure], figures
 
     def row(self, name: str) -> Row:
         """The row of a name."""
@@ -257,7 +237,7 @@ class Table(_Part):
 
     @property
     def pretrains(self) -> bool:
-        """True if rows have a run of their own, beside those of tasks."""
+        """True if rows have a run of their own, next to those of tasks."""
         return any("$run" in each.spec or not (each.spec or each.mean) for each in self.measures)
 
 
@@ -266,34 +246,21 @@ def is_whole(text: str) -> bool:
     return text.lstrip().startswith("extends")
 
 
-FIGURES = ("parameters", "flops")
-"""Published figures that estimates have too."""
-
-
-PRETRAINING = "pretraining"
-"""The folder of a row's own run, beside those of measures."""
-
-
 def path_name(name: str) -> str:
     """A row's or measure's name without what paths and shells read otherwise."""
     return re.sub(r"[^\w.=+%-]+", "-", name).strip("-.")
 
 
+def _in(*texts: str) -> list[str]:
+    """The names in texts that are ``$name``."""
+    return [name for text in texts for name in Template(text).get_identifiers()]
+
+
 def _refuse_twins(names: Sequence[str], what: str) -> None:
     """Refuse names that are one, or one folder."""
-    if twins := {name for name in names if names.count(name) > 1}:
-        raise ValueError(f"two {what} are called {min(twins)}")
     paths: dict[str, str] = {"": ""}
     for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"two {what} are called {name}")
         if (other := paths.setdefault(path_name(name), name)) != name:
             raise ValueError(f"the {what} {name} and {other} would have one folder: rename one")
-
-
-def _refuse_strangers(names: Iterable[str], known: Iterable[str], where: str) -> None:
-    known = [*known]
-    if strangers := [name for name in names if name not in known]:
-        near = nearest(strangers[0], known)
-        there = (
-            f"did you mean {near}?" if near else f"there are {listed(known, limit=300) or 'none'}"
-        )
-        raise ValueError(f"{where} names {strangers[0]}: {there}")

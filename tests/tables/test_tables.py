@@ -6,17 +6,15 @@ from string import Template
 
 import pytest
 
-from bertc.diagnostics import DataError
 from bertc.estimate.units import count_text
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
-from bertc.syntax.write.show import quoted
-from bertc.tables.files import Files
-from bertc.tables.job import Job
+from bertc.tables.files import data_files
 from bertc.tables.programs import Jobs
 from bertc.tables.reading import read_table, shipped_tables
 from bertc.tables.results import RowResult, TableResults
 from bertc.tables.showing import Shown
+from bertc.tables.shrinking import shrunk
 from bertc.tables.table import Row, Table
 
 TOLERANCE = 0.03
@@ -39,17 +37,14 @@ def _texts(table: Table) -> Iterator[str]:
 
 def _programs(table: Table, scale: str, rows: tuple[Row, ...]) -> dict[str, Resolved]:
     """The first run of each row that has its files."""
-    jobs = Jobs(table, scale, Files(None, {}), Path("runs"), sketched=True)
-    firsts = {row.name: next(iter(jobs.of(row, 1))) for row in rows}
-    return {name: job.program() for name, job in firsts.items() if not job.lacks}
+    firsts = Jobs(table, scale, data_files(table), Path("runs"), sketched=True).firsts()
+    return {row.name: firsts[row.name].program() for row in rows if not firsts[row.name].lacks}
 
 
 @pytest.mark.parametrize("name", shipped_tables())
 def test_names_in_specs_are_those_of_needs_and_runs(name: str) -> None:
     table = read_table(name)
     named = {found for text in _texts(table) for found in Template(text).get_identifiers()}
-    runs = {"run", *(each.name for each in table.before)}
-    assert named <= {*table.needs, *runs}, "each name stands for files or a run"
     assert {*table.needs} <= named, "each need is one of a spec"
     for text in _texts(table):
         assert "files(" not in text, "files are told by needs"
@@ -100,54 +95,64 @@ rows = [
 """
 
 
+def _table(folder: Path, text: str) -> Table:
+    path = folder / "small.toml"
+    path.write_text(text)
+    return read_table(str(path))
+
+
 def test_a_scale_makes_nothing_larger(tmp_path: Path) -> None:
-    path = tmp_path / "small.toml"
-    path.write_text(SMALL)
-    jobs = Jobs(read_table(str(path)), "tiny", Files(None, {}), tmp_path)
-    found = [job.program() for job in jobs.all([1])]
+    table = _table(tmp_path, SMALL)
+    found = [job.program() for job in Jobs(table, "tiny", data_files(table), tmp_path).all([1])]
     assert [program.steps for program in found] == [60, 200, 400, 200]
     stages = [program.stages[-1] for program in found]
     assert [stage.layers for stage in stages] == [2, 1, 2, 1]
     assert [stage.encoder.hidden for stage in stages] == [64, 64, 64, 256]
     assert [stage.batch for stage in stages] == [16, 8, 8, 8]
     assert {stage.seq for stage in stages} == {128}, "what is larger shrinks"
+    table = _table(tmp_path, f'{SMALL}[scales.tiny]\nspec = "layers=3 hidden=128 seq=32 steps=9"\n')
+    short = Jobs(table, "tiny", data_files(table), tmp_path).firsts()["short"].program().stages[-1]
+    assert (short.layers, short.encoder.hidden, short.seq) == (3, 128, 32), "taken as it is written"
 
 
-def test_a_scale_of_the_table_itself_is_taken_as_it_is_written(tmp_path: Path) -> None:
-    path = tmp_path / "small.toml"
-    path.write_text(f'{SMALL}[scales.tiny]\nspec = "layers=3 hidden=128 seq=32 steps=100"\n')
-    jobs = Jobs(read_table(str(path)), "tiny", Files(None, {}), tmp_path)
-    (short, *_) = (job.program().stages[-1] for job in jobs.all([1]) if job.row == "short")
-    assert (short.layers, short.encoder.hidden, short.seq) == (3, 128, 32)
+@pytest.mark.parametrize(
+    ("text", "shorter"),
+    [
+        ("H=768 E=384 layers=2", "H=128 E=64 layers=1"),
+        ("hidden=10 batch=2Ki steps=1M", "hidden=8 batch=1024 steps=500000"),
+        (
+            "dropout=0.1 optimizer=adamw(1e-3, steps=4)",
+            "dropout=0.1 optimizer=adamw(1e-3, steps=4)",
+        ),
+        ("data='steps=4 ' seq=20%", "data='steps=4 ' seq=20%"),
+    ],
+)
+def test_numbers_of_settings_shrink_but_for_those_inside_of_values(text: str, shorter: str) -> None:
+    by = {"widths": 1 / 6, "layers": 0.5, "seq": 0.5, "batch": 0.5, "steps": 0.5}
+    assert shrunk(text, by) == shorter
 
 
-def test_evaluations_of_rows_that_are_whole_specs_shrink_too(tmp_path: Path) -> None:
-    whole = SMALL.replace('"steps=200"', '"extends bert-mini data=docstrings steps=200"')
-    whole = whole.replace('"steps=400', '"extends bert-mini data=docstrings steps=400')
-    whole = whole.replace('"steps=200 hidden', '"extends bert-mini data=docstrings hidden')
-    whole = whole.replace('score = "mlm"', 'score = "mlm", eval = { seq = 512 }')
-    path = tmp_path / "small.toml"
-    path.write_text(whole.replace("hidden=64 batch=8", "hidden=64 seq=512"))
-    jobs = Jobs(read_table(str(path)), "tiny", Files(None, {}), tmp_path)
+def test_evaluations_shrink_with_the_length_of_rows_and_base_takes_a_share_of_the_steps(
+    tmp_path: Path,
+) -> None:
+    text = SMALL.replace('score = "mlm"', 'score = "mlm", eval = { seq = 512 }')
+    table = _table(tmp_path, text.replace("hidden=64 batch=8", "hidden=64 seq=512 steps=800"))
+    jobs = Jobs(table, "tiny", data_files(table), tmp_path)
     assert {dict(job.eval)["seq"] for job in jobs.all([1]) if job.eval} == {128}
-
-
-def test_helps_name_runs_before_as_the_table_does(tmp_path: Path) -> None:
-    folder = tmp_path / "before" / "warm"
-    job = Job(
-        "x.toml", tmp_path, "one", "one", "", 1, "", (), after=("before/warm", "a/pretraining")
+    base = Jobs(table, "base", data_files(table), tmp_path).firsts()
+    assert [job.program().steps for job in base.values()] == [25, 50, 25]
+    table = _table(
+        tmp_path,
+        text.replace("batch=8", "steps=800").replace("steps=200", "").replace("steps=400", ""),
     )
-    run, own = (quoted(str(path)) for path in (folder, tmp_path / "a" / "pretraining"))
-    with pytest.raises(DataError) as told, job.told():
-        raise DataError("no", help=f"init=layers({run}, first), or init={own}")
-    assert told.value.help == "init=layers($warm, first), or init=$run"
+    base = Jobs(table, "base", data_files(table), tmp_path).firsts()
+    assert [job.program().steps for job in base.values()] == [100, 100, 100]
 
 
 def test_a_scale_arranges_all_rows_but_for_what_they_set(tmp_path: Path) -> None:
-    path = tmp_path / "small.toml"
-    path.write_text(f'{SMALL}\n[scales.tiny]\narrangement = "positions=rotary layers=3 norm=pre"\n')
-    table = read_table(str(path))
-    jobs = Jobs(table, "tiny", Files(None, {}), tmp_path)
+    arrangement = 'arrangement = "positions=rotary layers=3 norm=pre"'
+    table = _table(tmp_path, f"{SMALL}\n[scales.tiny]\n{arrangement}\n")
+    jobs = Jobs(table, "tiny", data_files(table), tmp_path)
     programs = {job.row: job.program() for job in jobs.all([1])}
     encoders = {row: program.encoder.settings() for row, program in programs.items()}
     assert {str(each["positions"].kind) for each in encoders.values()} == {"rotary"}
@@ -163,7 +168,6 @@ def test_a_scale_arranges_all_rows_but_for_what_they_set(tmp_path: Path) -> None
     assert "loss: of all predicted positions" in older
     had = table.scales["tiny"].arrangement
     results = TableResults("small", "tiny", (row,), 4, 3, masked=("loss",), arrangement=had)
-    (tmp_path / "results.json").write_text(results.as_json())
-    now = Shown(table, TableResults.read(tmp_path / "results.json")).as_text()
+    now = Shown(table, results).as_text()
     assert "loss: of masked positions" in now
     assert "the runs above" not in now

@@ -9,10 +9,10 @@ from bertc import cli
 from bertc.runs.attempts import read
 from bertc.storage.claims import claim
 from bertc.tables import training
-from bertc.tables.costs import waiting
-from bertc.tables.files import Files
+from bertc.tables.files import data_files
 from bertc.tables.programs import Jobs
 from bertc.tables.reading import read_table
+from bertc.tables.reproduce import trainable
 from bertc.tables.results import RowResult, TableResults
 from bertc.tables.showing import Shown
 from bertc.train import loop
@@ -123,16 +123,16 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
     (tmp_path / "depth.toml").write_text(TABLE.replace('spec = "layers=24"', 'spec = "layers=36"'))
     code, _, said = call(*TRAIN)
     assert code == 76
-    assert "two/seed-1/pretraining is not of the table as it is now" in said
-    assert "layers: 2 -> 3" in said
-    for data in ((), ("--data", ".")):
-        _, out, _ = call("depth.toml", "--show", *data)
-        assert "two/seed-1/pretraining is not of the table as it is now, and left out: " in out
-        assert out.count("is not of the table") == 1
-        assert "not measured" in out, "no claim is made of a row that was another"
+    assert "two/seed-1/pretraining was trained for another row or other files than now" in said
+    again = ", ".join(f"{OUT}/two/seed-1/{run}" for run in ("pretraining", "animals"))
+    assert said.endswith(f"removed: {again}\n")
+    _, out, _ = call("depth.toml", "--show")
+    said = "not of the table as it is now, and left out: "
+    assert f"{said}two/seed-1/pretraining, two/seed-1/animals\n" in out
+    assert "not measured" in out, "no claim is made of a row that was another"
     (tmp_path / "depth.toml").write_text(TABLE.replace('"two"', '"deep"'))
     _, out, _ = call("depth.toml", "--show")
-    assert "runs of no row that the table has now, left out: two" in out
+    assert f"{said}two\n" in out, "a row that is no more"
     (tmp_path / "depth.toml").write_text(TABLE)
     _, out, _ = call("depth.toml", "--show")
     assert "left out" not in out
@@ -160,18 +160,12 @@ def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
     (tmp_path / "other.txt").write_text((tmp_path / "farm.txt").read_text())
     code, _, err = call(*TRAIN, "--data", "text=other.txt")
     assert code == 76
-    assert "seed-1/pretraining is not of the table as it is now: data: files(" in err
-    assert "; nor is 1 other run\n" in err, "their tasks read what they read before"
-    again = (f"{OUT}/{row}/seed-1/{run}" for run in ("pretraining", "animals") for row in FOLDERS)
-    assert err.endswith(f"removed: {', '.join(again)}\n")
-    _, out, _ = call("depth.toml", "--show", "--data", ".", "--data", "text=other.txt")
-    assert out.count("and left out: data: files(") == 2
-    assert "left out with them: 2 runs that began with one" in out
+    assert "one-first/seed-1/pretraining was trained for another row or other files than now" in err
 
 
 def test_a_run_of_another_process_is_waited_for(call, tmp_path, monkeypatch):
     folder = tmp_path / "runs/tables/depth/tiny"
-    other = claim(folder / ".claims" / "one-first,seed-1,pretraining")
+    other = claim(folder / "one-first/seed-1/pretraining/.lock")
     looks = []
 
     def sleep(seconds):
@@ -182,7 +176,7 @@ def test_a_run_of_another_process_is_waited_for(call, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "sleep", sleep)
     code, _, err = call(*TRAIN)
     assert code == 0, err
-    assert "left: 2 runs of other processes, or waiting for them" in err
+    assert "2 runs left, of other processes or waiting for them" in err
     assert looks == [{"two/seed-1/pretraining": 1, "two/seed-1/animals": 1}]
     assert set(taken_up(folder).values()) == {1}
 
@@ -205,108 +199,39 @@ def test_a_row_that_fails_is_told_and_the_rest_goes_on(call, tmp_path):
     assert "no row without files that are not there" in err
 
 
-@pytest.mark.parametrize("name", ["tinybert-2", "tinybert-4", "heads-3", "distilbert-4"])
-def test_tables_are_estimated_without_the_folders_they_need(call, name):
-    code, out, err = call(name, "--scale", "tiny", "--estimate")
-    assert code == 0, err
-    assert " is not there: " in out
-
-
-def test_estimates_say_what_they_rest_on(call):
-    code, out, _ = call("pkd-2", "--scale", "tiny", "--estimate", "--device", "cpu")
-    assert code == 0
-    assert "bertc calibrate" in out
-    assert "time of full rows, for want of a vocabulary or of examples: before: teacher, lab" in out
-    code, out, _ = call("depth.toml", "--scale", "tiny", "--estimate")
-    assert "full rows" not in out
-    assert "bertc calibrate" not in out
+def test_estimates_need_no_files_and_say_what_they_rest_on(call):
+    for name in ("tinybert-2", "distilbert-4"):
+        code, out, err = call(name, "--scale", "tiny", "--estimate", "--device", "cpu")
+        assert code == 0, err
+        assert " is not there: " in out
+        assert "bertc calibrate" in out
 
 
 ESTIMATE = (*TRAIN, "--estimate")
-BOTH = 'name = "both"'
-
-
-def asked(score, options, of="of = 'animals'"):
-    """A measure that evaluates a run otherwise, before the last one."""
-    return f"name = 'asked'\n{of}\nscore = '{score}'\neval = {{{options}}}\n[[measures]]\n{BOTH}"
 
 
 @pytest.mark.parametrize(
-    ("asked", "old", "new", "code", "said"),
+    ("arguments", "old", "new", "code", "said"),
     [
-        (TRAIN, "=24", "=24 heads=7", 65, "--> depth.toml, rows.two.spec:1:10"),
-        (TRAIN, 'tasks = "seq=16', 'tasks = "seq=32', 65, "--> depth.toml, scales.tiny.tasks:1:1"),
-        (TRAIN, "epochs=1", "hidden=64", 65, "weights of runs/tables/depth/tiny/one-first/seed-1/"),
-        (TRAIN, "dev=$said", "dev='farm.txt'", 65, "first, measure animals: farm.txt"),
-        (ESTIMATE, "epochs=1", "epoch=1", 65, "--> depth.toml, measures.animals.spec:1:"),
-        (ESTIMATE, '"mlm"', '"sop"', 2, "depth.toml, measures.perplexity.score: no evaluation has"),
-        (ESTIMATE, '"dev.acc', '"animals.dev.acc', 2, "the score animals.dev.accuracy"),
-        (ESTIMATE, BOTH, asked("mlm", "data = '$said'"), 2, "data and objective apply to text"),
-        (TRAIN, BOTH, asked("a", "task = 'classify($said, label=tx)'"), 65, "no column 'tx'"),
-        (
-            TRAIN,
-            BOTH,
-            asked("a", "task = 'classify(dev=\"no\")'"),
-            66,
-            "measure asked: no is not there",
-        ),
-        (
-            TRAIN,
-            BOTH,
-            asked("test.f1", "task = 'classify($said)'"),
-            2,
-            "measures.asked.score: test.f1",
-        ),
-        (
-            TRAIN,
-            BOTH,
-            asked("sop", "objective = 'sop'", ""),
-            2,
-            "measure asked: this run learned mlm",
-        ),
-        (TRAIN, BOTH, asked("mlm", "sliding = 8", ""), 2, "windows predict next tokens"),
-        (TRAIN, BOTH, asked("mlm", "data = 'nowhere'", ""), 66, "no file matches nowhere"),
-        (
-            TRAIN,
-            '=24"\npub',
-            '=24 seed={1, 2}"\npub',
-            2,
-            "depth.toml, rows.two.spec: seed= would be r",
-        ),
-        (TRAIN, "epochs=1", "seed=3", 2, "measures.animals.spec: seed= would be replaced"),
-        (
-            TRAIN,
-            '=24"\npub',
-            "=24 data=files('no')\"\npub",
-            65,
-            "note: files named by [needs.NAME] may",
-        ),
-        (TRAIN, "dev=$said", "dev='no.tsv'", 66, "named by [needs.NAME] may be missing: runs with"),
-        (TRAIN, "farm.txt", ".", 65, "error[E307]: . is a folder"),
-        (
-            (*TRAIN, "--data", "text=./**/f*.txt"),
-            "layers=12",
-            "layer=12",
-            65,
-            "rows.one / first.sp",
-        ),
+        (TRAIN, "=24", "=24 heads=7", 65, "--> depth.toml, row two:1:10"),
+        (TRAIN, "=24", "=24 data=files('no')", 65, "error[E307]: "),
+        (TRAIN, "=24", "={12, 24}", 2, "depth.toml, row two: the settings are a grid"),
         (TRAIN, "farm.txt", "*.texts", 66, "*.texts is not there"),
+        (ESTIMATE, '=24"\npub', '=24 heads=7"\npub', 65, "two: depth.toml, row two:1:10: E"),
     ],
 )
-def test_runs_are_looked_at_before_one_is_trained(call, tmp_path, asked, old, new, code, said):
-    text = (tmp_path / "depth.toml").read_text()
-    (tmp_path / "depth.toml").write_text(text.replace(old, new))
-    found, _, err = call(*asked)
-    assert (found, said in err) == (code, True), err
-    assert sum(line.startswith("error") for line in err.splitlines()) == 1
+def test_runs_are_checked_before_one_is_trained(call, tmp_path, arguments, old, new, code, said):
+    (tmp_path / "depth.toml").write_text(TABLE.replace(old, new))
+    found, out, err = call(*arguments)
+    assert (found, said in out + err) == (code, True), out + err
     assert not (tmp_path / "runs").exists()
 
 
 def test_a_row_that_writes_what_all_rows_have_stays_like_them(tmp_path):
     (tmp_path / "depth.toml").write_text(TABLE.replace('"layers=12"', '"H=768 E=384"'))
     table = read_table(str(tmp_path / "depth.toml"))
-    jobs = Jobs(table, "tiny", Files(None, {"text": tmp_path}), tmp_path)
-    first, second = (next(iter(jobs.of(row, 1))).program().encoder for row in table.rows)
+    jobs = Jobs(table, "tiny", data_files(table, [f"text={tmp_path}"]), tmp_path)
+    first, second = (job.program().encoder for job in jobs.firsts().values())
     assert (first.hidden, first.embedding, second.hidden) == (32, 16, 32)
 
 
@@ -318,29 +243,26 @@ def test_a_row_that_writes_what_all_rows_have_stays_like_them(tmp_path):
         ('layers = "1/12"', "layer = 2", "scales.tiny.layer"),
         ('name = "two"', 'name = "one / first"', "two rows are called one / first"),
         ("[[rows]]", "[[rows]", "is no TOML"),
+        ('"less"', '"high"', "perplexity.better: it should be 'more' or 'less', not 'high'"),
+        ('title = "Depth"', "title = 3", "title: it should be a valid string, not 3"),
+        ('title = "Depth"', "", "title: the key is missing"),
         (
-            'better = "less"',
-            'better = "high"',
-            "perplexity.better: it is one of 'more', 'less', not",
+            '"two", "one / first"]',
+            '"two"]',
+            "claims.deeper is better.order: it should have at leas",
         ),
-        ('title = "Depth"', "title = 3", "title: a text in quotes expected, not 3"),
-        ('title = "Depth"', "", "title: it has to be there, and is not"),
-        ('"two", "one / first"]', '"two"]', "claims.deeper is better.order: it has at least 2 en"),
         ('layers = "1/12"', 'layers = "1/0"', "scales.tiny.layers: 1/0 is no factor"),
-        ('"1/12"', "1e9", "scales.tiny.layers: it is at most 100, not 1000000000.0"),
-        ("[scales.tiny]", "[scales.tinny]", "scales.tinny: it is one of 'full', 'base'"),
-        ("[scales.tiny]", "[scales]\nsmall = 3\n[scales.tiny]", "scales.small: a table [scales.s"),
-        ("= 4.1", "= nan", "published.perplexity: a finite number expected, not nan"),
-        ('"animals"]', '"both"]', "mean of both names both: there are perplexity, animals"),
-        (
-            '"mlm"',
-            '"mlm"\neval = {memorry = 3}',
-            "eval.memorry: nothing is called memorry here; did",
-        ),
+        ('"1/12"', "1e9", "scales.tiny.layers: it should be less than or equal to 100, not 1000"),
+        ("[scales.tiny]", "[scales.tinny]", "scales.tinny: it should be 'full', 'base'"),
+        ("[scales.tiny]", "[scales]\nsmall = 3\n[scales.tiny]", "scales: tables [scales.NAME] exp"),
+        ("= 4.1", "= nan", "published.perplexity: it should be a finite number, not nan"),
+        ('"animals"]', '"both"]', "mean of measure both names both: there are perplexity, an"),
+        ('"mlm"', '"mlm"\neval = {memorry = 3}', "names memorry: did you mean memory?"),
+        ("epochs=1", "epochs=1 seed=3", "leave it out, --seeds 3 has seeds 1 to 3"),
+        ("[[rows]]\nname", "[[rows]]\nnot = 3\nname", "rows.one / first.not: unknown key; "),
         ("$text", "$txt", "spec names txt: did you mean text?"),
         ("$path", "$pth", "needs.text names pth: did you mean path?"),
         ('"layers=12"', '"init=$run"', "row one / first names run: there are text, said"),
-        ('"mlm"', '"mlm"\nof = "animals"', "measure perplexity has of, and no eval"),
         ("epochs=1", 'epochs=1"\neval = {seq = 3}#', "animals has one of spec, eval and mean"),
         ('"two"', '"one  first"', "one  first and one / first would have one folder"),
         ('"animals"', '"pretraining"', "two measures are called pretraining"),
@@ -363,7 +285,7 @@ def test_what_is_no_table_says_where(call, tmp_path, old, new, said):
         (("depth.toml", "--scale", "huge"), 2, "--scale full, base, small, tiny"),
         (("depth.toml", "--scale", "tiny", "--data", "x=y"), 2, "it needs text, said"),
         (("depth.toml", "--scale", "tiny", "--data", "no/where"), 66, "there is no no/where"),
-        (("depth.toml", "--show"), 66, "was not begun yet"),
+        (("depth.toml", "--show"), 66, "has no runs in runs/tables/depth/tiny"),
         (("depth.toml", "--show", "--estimate"), 2, "--show tells what came out, --estimate what"),
         (("depth.toml", "--show", "--plot", "m.pdf"), 2, "pictures are drawn as .png or .svg"),
         (("--show",), 2, "--show needs a table"),
@@ -383,8 +305,6 @@ def test_one_answer_for_all_examples_is_told(tmp_path):
     results = TableResults("depth", "tiny", (row,), 4, 0)
     shown = Shown(read_table(str(tmp_path / "depth.toml")), results)
     assert "animals: all examples got one answer in two (seed 2)" in shown.as_text()
-    (tmp_path / "kept.json").write_text(shown.as_json())
-    assert TableResults.read(tmp_path / "kept.json") == results
 
 
 GROWN = """
@@ -412,8 +332,8 @@ name = "taught"
 def test_a_row_may_be_a_whole_spec_at_a_scale_and_estimates_need_no_runs_before(tmp_path):
     (tmp_path / "grown.toml").write_text(GROWN)
     table = read_table(str(tmp_path / "grown.toml"))
-    jobs = Jobs(table, "tiny", Files(None, {}), tmp_path, sketched=True)
-    grown, taught = (next(iter(jobs.of(row, 1))) for row in table.rows)
+    jobs = Jobs(table, "tiny", data_files(table), tmp_path, sketched=True)
+    grown, taught = jobs.firsts().values()
     assert [stage.steps for stage in grown.program().stages] == [3, 5]
     assert grown.lacks == taught.lacks == ("text",), "it stands for estimates alone"
     assert taught.program().stages, "a teacher without weights stands for the run before"
@@ -432,7 +352,6 @@ def test_a_run_waits_for_the_files_of_those_before_it(tmp_path):
         GROWN.replace("bert-mini data=$text teacher", "bert-mini teacher")
     )
     table = read_table(str(tmp_path / "grown.toml"))
-    jobs = Jobs(table, "base", Files(None, {}), tmp_path)
-    teacher, grown, taught = jobs.all([1])
-    assert (teacher.lacks, grown.lacks, taught.lacks) == (("text",), (), ())
-    assert [job.lacks for job in waiting(jobs.all([1]), tmp_path)] == [("text",)] * 3
+    every = Jobs(table, "base", data_files(table), tmp_path).all([1])
+    assert [job.lacks for job in every] == [("text",), (), ()]
+    assert trainable(every) == []
