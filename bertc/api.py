@@ -273,4 +273,4 @@ def runs(folder: str | Path = "runs", where: Sequence[str] = (), order: str = "w
     """
     from bertc.runs.listing import list_runs
 
-    return list_runs(Path(folder), where, order)
+    return list_runs([Path(folder)], where, order)

@@ -12,8 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from bertc import cli, commands, resolve
+from bertc.commands.options import HELP_GROUPS
 from bertc.diagnostics import (
     CannotWriteError,
     DataError,
@@ -58,13 +61,18 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
         (["eval", "nowhere"], 66),
         (["fill", "nowhere", "a [MASK]"], 66),
         (["export", "nowhere", "--to", "elsewhere"], 66),
-        (["results", "nowhere"], 66),
+        (["runs", "nowhere", "--results"], 66),
         (["import", "nowhere", "--out", "elsewhere"], 66),
         (["nosuch"], 2),
         ([], 2),
         (["--help"], 0),
         (["--version"], 0),
-        (["slurm", "bert-tiny", "--time", "24h"], 2),
+        (["estimate", "bert-tiny", "--diff"], 2),
+        (["estimate", "bert-tiny", "bert-mini", "--diff", "--where"], 2),
+        (["bench", "bert-tiny", "--predict"], 2),
+        (["bench", "bert-tiny", "--latency", "--rounds", "3"], 2),
+        (["runs", "nowhere"], 66),
+        (["runs", "nowhere", "--plot", "x.png"], 2),
     ],
 )
 def test_exit_codes(
@@ -79,6 +87,18 @@ def test_exit_codes(
     # Findings of check and results go to stdout; what went wrong goes to stderr alone.
     assert (out if code in (0, 1) else err).strip()
     assert code in (0, 1, 2) or not out
+
+
+def test_help_has_every_command_once_in_its_group_with_a_sentence() -> None:
+    shown = CliRunner().invoke(commands.app, ["--help"], terminal_width=80).output
+    names = [name for group in HELP_GROUPS.values() for name in group]
+    assert sorted(names) == sorted(typer.main.get_command(commands.app).commands)  # type: ignore[attr-defined]
+    assert len(names) == len({*names}) <= 24
+    assert all(f"\n{group}:\n" in shown for group in HELP_GROUPS)
+    sentences = re.findall(r"^  ([a-z-]+)  +(\S.*(?:\n {4,}\S.*)*)", shown, re.MULTILINE)
+    told = {name: text for name, text in sentences if not name.startswith("--")}
+    assert [*told] == names
+    assert all(text.endswith(".") and "..." not in text for text in told.values())
 
 
 @pytest.mark.parametrize(
@@ -135,8 +155,6 @@ def standard_input(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
         (["check", "-"], b"seed=1 # \xff", 1, "not UTF-8 text"),
         (["estimate", "-"], SMALL, 0, "parameters"),
         (["build", "-", "--emit", "tree"], SMALL, 0, "hidden"),
-        # A batch script has no standard input of ours: it takes the text along.
-        (["slurm", "-"], SMALL, 0, "train 'layers=2 hidden=64 heads=2 # small\n' --resume"),
     ],
 )
 def test_a_spec_from_standard_input(

@@ -1,4 +1,4 @@
-"""``bertc diff``: what differs, what each setting costs alone, and the command's exit code."""
+"""``bertc estimate --diff``: what differs, what each setting costs alone, and the exit code."""
 
 import json
 from pathlib import Path
@@ -143,7 +143,7 @@ def test_the_command_ends_with_1_where_they_differ(
     other: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for options in ([], ["--json"]):
-        monkeypatch.setattr("sys.argv", ["bertc", "diff", ONE, other, *options])
+        monkeypatch.setattr("sys.argv", ["bertc", "estimate", "--diff", ONE, other, *options])
         with pytest.raises(SystemExit) as end:
             cli.main()
         assert (end.value.code or 0) == code

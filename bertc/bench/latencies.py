@@ -1,4 +1,4 @@
-"""The rows of ``bertc latency``: measured or predicted. Loads torch only to measure."""
+"""The rows of ``bertc bench --latency``: measured or predicted. Loads torch only to measure."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``bertc latency``: time a text, of several networks and setups in turns."""
+"""``bertc bench --latency``: time a text, of several networks and setups in turns."""
 
 import multiprocessing
 import statistics

@@ -1,10 +1,9 @@
 """The commands; each reads its arguments, calls one function and prints its result."""
 
 from bertc.commands import (
-    editor,
+    benching,
     following,
     inspecting,
-    latency,
     machine,
     pages,
     reproducing,
@@ -19,11 +18,10 @@ from bertc.commands.options import app, app_for, in_color
 __all__ = [
     "app",
     "app_for",
-    "editor",
+    "benching",
     "following",
     "in_color",
     "inspecting",
-    "latency",
     "machine",
     "pages",
     "reproducing",

@@ -6,13 +6,28 @@ from typing import Annotated
 
 import typer
 
-from bertc.commands.options import JsonOption, app, say, without_collecting
+from bertc.commands.options import (
+    JsonOption,
+    app,
+    picture_to_write,
+    refuse_others,
+    say,
+    without_collecting,
+)
+
+LISTED, RESULTS = ("where", "sort", "json"), ("results", "plot", "json")
 
 
 @app.command("runs")
 @without_collecting()
 def runs_(
-    folder: Annotated[Path, typer.Option("--in", help="the folder to look in")] = Path("runs"),
+    context: typer.Context,
+    folders: Annotated[
+        list[Path] | None, typer.Argument(help="folders to look in [default: runs]")
+    ] = None,
+    results: Annotated[
+        bool, typer.Option("--results", help="scores side by side, a row for all seeds of a spec")
+    ] = False,
     where: Annotated[
         list[str] | None,
         typer.Option(help="only runs with state=stopped, name='bert*', hidden=256 (repeatable)"),
@@ -20,12 +35,27 @@ def runs_(
     sort: Annotated[
         str, typer.Option(help="when, name, state, score, parameters, seconds or flops")
     ] = "when",
+    plot: Annotated[Path | None, picture_to_write("of --results")] = None,
     json: JsonOption = False,
 ) -> None:
-    """List run folders with their state, last and best score, cost, and when they last ran."""
+    """List run folders with their state, last and best score and cost, or compare their results.
+
+    Of --results runs that differ only in the seed share a row, and each setting that differs is a
+    column.
+    """
+    refuse_others(context, *(("results", RESULTS) if results else ("a list of runs", LISTED)))
+    folders = folders or [Path("runs")]
+    if results:
+        from bertc.runs.compare import results as compare
+
+        compared = compare(folders)
+        say(compared.as_json() if json else compared.as_table())
+        if plot:
+            compared.plot(plot)
+        return
     from bertc.runs.listing import list_runs
 
-    listing = list_runs(folder, where or (), sort)
+    listing = list_runs(folders, where or (), sort)
     say(listing.as_json() if json else listing.as_table())
 
 

@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 import typer
 
-from bertc.commands.options import JsonOption, app, file_to_write, say
+from bertc.commands.options import JsonOption, app, file_to_write, refuse_others, say
 from bertc.diagnostics import DataError, UsageError
 
 OPTIONS = {
-    "heads": ("task", "examples"),
-    "layers": ("task", "examples"),
-    "attention": ("text", "pair", "data", "examples", "out"),
-    "context": ("data", "examples", "longest"),
+    "heads": ("task", "examples", "json"),
+    "layers": ("task", "examples", "json"),
+    "attention": ("text", "pair", "data", "examples", "out", "json"),
+    "context": ("data", "examples", "longest", "json"),
 }
 """The parts of a run to inspect, and the options of each."""
 MOST_TEXTS = 512
@@ -21,6 +21,7 @@ MOST_TEXTS = 512
 
 @app.command("inspect")
 def inspect_(
+    context: typer.Context,
     what: Annotated[
         Literal["heads", "layers", "attention", "context"],
         typer.Argument(help="heads, layers, attention or context"),
@@ -45,12 +46,7 @@ def inspect_(
     each head looks at, in a table or as a page of maps. context compares how many tokens before
     the next one language models make use of.
     """
-    given = {"task": task, "examples": examples, "text": text, "pair": pair, "data": data}
-    given |= {"longest": longest, "out": out}
-    for name, value in given.items():
-        if value and name not in OPTIONS[what]:
-            options = " ".join(f"--{option}" for option in OPTIONS[what])
-            raise UsageError(f"--{name} has no effect on {what}", help=f"its options: {options}")
+    refuse_others(context, what, OPTIONS[what])
     if what != "context" and len(runs) > 1:
         raise UsageError(f"{what} are of one run", help=f"bertc inspect {what} {runs[0]}")
     match what:

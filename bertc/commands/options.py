@@ -3,7 +3,7 @@
 import gc
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
@@ -14,27 +14,38 @@ from typer.core import TyperGroup
 from typer.models import CommandInfo
 
 from bertc.commands.completing import complete_setting, complete_spec
-from bertc.diagnostics import for_terminal
+from bertc.diagnostics import UsageError, for_terminal
 from bertc.storage.paths import is_folder, working_folder
 
-COMMANDS = (
-    "init", "specs", "check", "explain", "fmt", "lsp", "estimate", "diff", "fit", "calibrate",
-    "build", "show-batch", "bench", "train", "sweep", "reproduce", "slurm", "runs", "watch",
-    "results", "report", "eval", "fill", "predict", "embed", "inspect", "latency", "export",
-    "import",
-)  # fmt: skip
-"""The commands in the order of ``--help``: the one in which people need them."""
+HELP_GROUPS = {
+    "Write a spec": ("init", "specs", "check", "explain", "fmt", "estimate", "fit"),
+    "Train": ("build", "show-batch", "train", "watch", "runs"),
+    "Use a trained model": ("eval", "fill", "predict", "embed"),
+    "Exchange": ("import", "export"),
+    "Lab": ("reproduce", "sweep", "report", "inspect", "bench", "calibrate"),
+}
+"""The commands of each group of ``--help``, in the order in which people need them."""
 
 
-class _InOrder(TyperGroup):
-    """The commands as ``COMMANDS`` has them."""
+class _InGroups(TyperGroup):
+    """The commands in their groups, each with all of the first paragraph of its help."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return sorted(self.commands, key=COMMANDS.index)
+        order = [name for names in HELP_GROUPS.values() for name in names]
+        return sorted(self.commands, key=order.index)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each group."""
+        for group, names in HELP_GROUPS.items():
+            commands = ((name, self.commands[name].help or "") for name in names)
+            with formatter.section(group):
+                formatter.write_dl(
+                    [(name, " ".join(help.split("\n\n")[0].split())) for name, help in commands]
+                )
 
 
 app = typer.Typer(
-    cls=_InOrder,
+    cls=_InGroups,
     add_completion=True,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -154,6 +165,20 @@ QUIET_PROFILER = {"KINETO_LOG_LEVEL": "6", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 WithoutHeads = Annotated[str, typer.Option(help="heads to leave out, layer.head from 0: 3.5,7.1")]
 WithoutLayers = Annotated[str, typer.Option(help="layers to leave out, from 0: 3,7")]
 RunArgument = Annotated[Path, typer.Argument(help="a run folder")]
+
+
+def refuse_others(context: typer.Context, what: str, names: Collection[str]) -> None:
+    """Refuse options of a command that have no effect on what it does now.
+
+    Raises:
+        UsageError: naming the first, and the options that have one.
+    """
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        is_given = source is not None and source.name == "COMMANDLINE"
+        if is_given and option.param_type_name == "option" and option.name not in names:
+            help = f"its options: {', '.join(f'--{name}' for name in names)}"
+            raise UsageError(f"{option.opts[-1]} has no effect on {what}", help=help)
 
 
 def say(text: object, *, err: bool = False, nl: bool = True, styled: bool = False) -> None:

@@ -19,7 +19,10 @@ def sweep(
         int, typer.Option(min=1, help="trials in all, those of before included")
     ] = 20,
     for_: Annotated[
-        str, typer.Option("--for", help="the score: dev.accuracy, mlm, loss, as results shows it")
+        str,
+        typer.Option(
+            "--for", help="the score: dev.accuracy, mlm, loss, as runs --results names it"
+        ),
     ] = "loss",
     set: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="folder of the search [default: runs/NAME]")] = (

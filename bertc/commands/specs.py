@@ -1,7 +1,7 @@
-"""Commands on specs: checking, formatting, estimating, building and timing them."""
+"""Commands on specs: checking, formatting, estimating and building them."""
 
-import os
 import sys
+from collections.abc import Sequence
 from math import inf
 from pathlib import Path
 from typing import Annotated
@@ -10,19 +10,24 @@ import typer
 
 from bertc.commands.completing import complete_spec
 from bertc.commands.options import (
-    QUIET_PROFILER,
     JsonOption,
-    ProfileOption,
     SetOption,
     SpecArgument,
     SpecsArgument,
     app,
-    file_to_write,
     in_color,
+    refuse_others,
     say,
     without_collecting,
 )
-from bertc.diagnostics import DataError, Diagnostics, MissingInputError, SpecError, UnsafeError
+from bertc.diagnostics import (
+    DataError,
+    Diagnostics,
+    MissingInputError,
+    SpecError,
+    UnsafeError,
+    UsageError,
+)
 
 
 @app.command()
@@ -85,6 +90,7 @@ def fmt(
 @app.command()
 @without_collecting()
 def estimate(
+    context: typer.Context,
     specs: SpecsArgument,
     set: SetOption = None,
     device: Annotated[
@@ -98,9 +104,35 @@ def estimate(
     where: Annotated[
         bool, typer.Option("--where", help="time and memory of a step by part")
     ] = False,
+    diff: Annotated[
+        bool,
+        typer.Option(
+            "--diff", help="of two specs or runs: each setting that differs, and its cost"
+        ),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Estimate the cost of specs: parameters, FLOPs, memory and time. Nothing runs."""
+    """Estimate the cost of specs: parameters, FLOPs, memory and time. Nothing runs.
+
+    With --diff exit 1 if any setting differs.
+    """
+    if diff:
+        refuse_others(context, "a difference", ("diff", "set", "device", "json"))
+        _differ(specs, set or (), device, json)
+        return
+    _estimate(specs, set or (), device, convention, world, memory, where, json)
+
+
+def _estimate(
+    specs: Sequence[str],
+    overrides: Sequence[str],
+    device: str,
+    convention: str,
+    world: int,
+    memory: str | None,
+    where: bool,
+    json: bool,
+) -> None:
     from bertc.api import points
     from bertc.choosing.budget import budget
     from bertc.estimate import as_json, as_table, convention_named, where_table
@@ -108,7 +140,7 @@ def estimate(
     from bertc.external import full_rows, row_lengths
 
     counting = convention_named(convention)
-    programs = [point for spec in specs for point in points(spec, set or ())]
+    programs = [point for spec in specs for point in points(spec, overrides)]
     known = [*zip(programs, row_lengths(programs), strict=True)]
     most = budget("memory", memory).most if memory else inf
     estimates = [run(point, device, counting, world, lengths, most) for point, lengths in known]
@@ -123,24 +155,12 @@ def estimate(
         )
 
 
-@app.command()
-@without_collecting()
-def diff(
-    first: Annotated[
-        str,
-        typer.Argument(help="a spec as in estimate, or a run folder", autocompletion=complete_spec),
-    ],
-    second: Annotated[
-        str, typer.Argument(help="what it is compared with", autocompletion=complete_spec)
-    ],
-    set: SetOption = None,
-    device: Annotated[str, typer.Option(help="as in estimate")] = "h200",
-    json: JsonOption = False,
-) -> None:
-    """Compare two specs or runs: settings that differ, and what each costs. Exit 1 if any does."""
-    from bertc.diff import diff as run
+def _differ(specs: Sequence[str], overrides: Sequence[str], device: str, json: bool) -> None:
+    from bertc.diff import diff
 
-    difference = run(first, second, set or (), device)
+    if len(specs) != 2:
+        raise UsageError(f"--diff is of two specs, not {len(specs)}", help="--diff A B")
+    difference = diff(specs[0], specs[1], overrides, device)
     say(difference.as_json() if json else difference.as_table())
     if difference.lines:
         raise typer.Exit(1)
@@ -229,34 +249,3 @@ def show_batch(
     from bertc.inference.preview import preview
 
     say(preview(resolve(spec, set or ()), examples, color=in_color(sys.stdout)), styled=True)
-
-
-@app.command()
-def bench(
-    spec: SpecArgument,
-    set: SetOption = None,
-    against: Annotated[
-        str | None, typer.Option(help="also time another system: transformers")
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="auto, cpu, cuda, mps [default: the spec's]")
-    ] = (None),
-    rounds: Annotated[int, typer.Option(min=1, max=1000, help="timed turns of each system")] = 7,
-    compile: Annotated[bool, typer.Option("--compile", help="time compiled forms too")] = False,
-    profile: ProfileOption = None,
-    json: JsonOption = False,
-    out: Annotated[Path | None, file_to_write("a file for the JSON")] = None,
-) -> None:
-    """Time the training step of a spec on random tokens, beside other systems in turns."""
-    from bertc.api import resolve
-
-    os.environ.update(QUIET_PROFILER)
-    from bertc.bench.run import bench as run
-
-    overrides = [*(set or ()), *([f"device={device}"] if device else [])]
-    report = run(
-        resolve(spec, overrides), against=against, rounds=rounds, compiled=compile, profile=profile
-    )
-    say(report.as_json() if json else report.summary())
-    if out:
-        report.write(out)

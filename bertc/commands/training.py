@@ -14,7 +14,6 @@ from bertc.commands.options import (
     QUIET_PROFILER,
     ProfileOption,
     SetOption,
-    SpecArgument,
     app,
     in_color,
     say,
@@ -237,23 +236,3 @@ def _training(
         *(["--dry-run"] if dry_run else []),
         *(("--profile", str(profile)) if profile else ()),
     ]
-
-
-@app.command()
-def slurm(
-    spec: SpecArgument,
-    set: SetOption = None,
-    out: Annotated[Path | None, typer.Option(help="run folder [default: runs/NAME]")] = None,
-    nodes: Annotated[int, typer.Option(min=1, help="number of machines")] = 1,
-    gpus_per_node: Annotated[int, typer.Option(min=1, help="GPUs per machine")] = 8,
-    time: Annotated[str, typer.Option(help="limit of the job, as Slurm writes it")] = "24:00:00",
-) -> None:
-    """Print a Slurm batch script that trains a spec, and goes on with it when preempted."""
-    from bertc.api import resolve
-    from bertc.distributed.slurm import script
-    from bertc.planning.world import World, refuse_too_many
-
-    resolved = resolve(spec, set or ())
-    refuse_too_many(resolved, World(nodes * gpus_per_node, gpus_per_node))
-    command = _training(spec, set or (), out, resume=True)
-    say(script(resolved.name, command, nodes, gpus_per_node, time), nl=False)

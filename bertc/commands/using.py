@@ -1,7 +1,7 @@
-"""Commands on trained runs: results, evaluation, predictions, export and import."""
+"""Commands on trained runs: evaluation, predictions, export and import."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 import typer
 
@@ -11,42 +11,8 @@ from bertc.commands.options import (
     WithoutHeads,
     WithoutLayers,
     app,
-    picture_to_write,
     say,
-    without_collecting,
 )
-
-
-class Findings(Protocol):
-    """Findings of a command."""
-
-    def as_json(self) -> str:
-        """One JSON object."""
-
-    def as_table(self) -> str:
-        """Lines for a terminal."""
-
-    def plot(self, path: Path) -> None:
-        """Draw it as a PNG."""
-
-
-def _show(findings: Findings, json: bool, plot: Path | None) -> None:
-    say(findings.as_json() if json else findings.as_table())
-    if plot:
-        findings.plot(plot)
-
-
-@app.command("results")
-@without_collecting()
-def results_(
-    folders: Annotated[list[Path], typer.Argument(help="run folders, or folders of them")],
-    json: JsonOption = False,
-    plot: Annotated[Path | None, picture_to_write("a picture of it")] = None,
-) -> None:
-    """Print results of runs side by side; runs that differ only in the seed share a row."""
-    from bertc.runs.compare import results
-
-    _show(results(folders), json, plot)
 
 
 @app.command("eval")

@@ -1,4 +1,4 @@
-"""``bertc results``: results of runs as a table, as JSON, as a plot."""
+"""``bertc runs --results``: results of runs as a table, as JSON, as a plot."""
 
 import json
 from collections.abc import Sequence

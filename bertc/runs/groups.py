@@ -1,4 +1,4 @@
-"""Groups of runs: the rows of ``bertc results``, and their scores over seeds. Loads no torch.
+"""Groups of runs: rows of ``bertc runs --results`` and their scores over seeds. Loads no torch.
 
 Runs that differ in nothing but the seed and in when they log, evaluate and save share a row, and
 so do those of different tasks with seeds in common: a model's line in a table of tasks.

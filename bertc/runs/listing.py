@@ -137,14 +137,14 @@ ORDERS: Mapping[str, Callable[[Listed], Any]] = {
 """Keys of sorting: the newest, the best and the cheapest come first."""
 
 
-def list_runs(folder: Path, where: Sequence[str] = (), order: str = "when") -> Listing:
-    """List the runs in a folder and below it for which every condition holds.
+def list_runs(folders: Sequence[Path], where: Sequence[str] = (), order: str = "when") -> Listing:
+    """List the runs in folders and below them for which every condition holds.
 
     A condition is ``state=stopped``, ``name=bert*`` (that of its spec or of its folder), or a
     setting as in a spec: ``hidden=256``.
 
     Raises:
-        MissingInputError: if there is no such folder, or no run in it.
+        MissingInputError: if there is no such folder, or no run in one.
         UsageError, SpecError: of a condition.
     """
     if order not in ORDERS:
@@ -153,7 +153,7 @@ def list_runs(folder: Path, where: Sequence[str] = (), order: str = "when") -> L
         )
     conditions = [_condition(each) for each in where]
     runs, damaged = list[Listed](), dict[Path, str]()
-    for path in find_folders([folder]):
+    for path in find_folders(folders):
         try:
             runs.append(_listed(path))
         except DataError as error:

@@ -1,12 +1,9 @@
-"""Pictures: losses of a run over its steps, and scores against milliseconds."""
+"""The picture of a run: its losses over its steps."""
 
-from collections.abc import Mapping, Sequence
-from itertools import cycle
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bertc.diagnostics import UsageError
-from bertc.estimate.latency.table import Point
 from bertc.ir.learning.objective import titled
 from bertc.ir.terms.positions import of_all_positions, shown_figure
 from bertc.runs.metrics import Line
@@ -14,8 +11,6 @@ from bertc.storage import durable
 
 _METADATA: Mapping[str, dict[str, str | None]] = {"svg": {"Date": None}, "png": {}}
 """Facts in a file beside the picture: an SVG without the time."""
-MARKERS = "os^Dv*Xp"
-"""Signs of ways to run a network."""
 
 
 def plot(lines: list[Line], path: Path) -> None:
@@ -48,38 +43,6 @@ def plot(lines: list[Line], path: Path) -> None:
     if axes.lines:
         axes.legend()
     save(figure, path)
-
-
-def plot_latencies(points: Sequence[Point], path: Path) -> None:
-    """Plot scores against milliseconds as a PNG: a colour a network, a sign a way of running it.
-
-    Raises:
-        UsageError: if there are none.
-        CannotWriteError: if the disk has no room.
-    """
-    if not points:
-        raise UsageError(
-            "--plot needs runs that were evaluated: no row has a score", help="name run folders"
-        )
-    from matplotlib.figure import Figure
-
-    networks = list(dict.fromkeys(point.network for point in points))
-    ways = list(dict.fromkeys(point.way for point in points))
-    signs = dict(zip(ways, cycle(MARKERS), strict=False))
-    figure = Figure(figsize=(9, 5), layout="constrained")
-    axes = figure.subplots()
-    for number, network in enumerate(networks):
-        for point in (point for point in points if point.network == network):
-            axes.plot(point.milliseconds, point.score, signs[point.way], color=f"C{number}")
-        axes.plot([], [], "o", color=f"C{number}", label=network)
-    for way in ways:
-        axes.plot([], [], signs[way], color="grey", label=way)
-    scored = " or ".join(dict.fromkeys(point.scored for point in points))
-    axes.set(xlabel="ms a text", ylabel=scored, xscale="log")
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.grid(alpha=0.3)
-    figure.legend(fontsize="small", loc="outside right upper")
-    save(figure, path, elsewhere="name another file")
 
 
 def save(

@@ -1,15 +1,15 @@
-// Starts `bertc lsp` in the folder that is open, and joins it to documents of the language.
+// Starts `python -m bertc.editor` in the folder that is open, and joins it to documents of the language.
 const { workspace } = require("vscode");
 const { LanguageClient } = require("vscode-languageclient/node");
 
 let client;
 
 exports.activate = () => {
-  const command = workspace.getConfiguration("bertc").get("command");
+  const python = workspace.getConfiguration("bertc").get("python");
   const folder = workspace.workspaceFolders?.[0]?.uri.fsPath;
   client = new LanguageClient(
     "bertc",
-    { command, args: ["lsp"], options: { cwd: folder } },
+    { command: python, args: ["-m", "bertc.editor"], options: { cwd: folder } },
     {
       documentSelector: [{ language: "bertc" }],
       synchronize: { fileEvents: workspace.createFileSystemWatcher("**/*.bertc") },

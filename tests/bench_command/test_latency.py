@@ -1,4 +1,4 @@
-"""``bertc latency``: cases, tables and refusals. No clock is trusted here."""
+"""``bertc bench --latency``: cases, tables and refusals. No clock is trusted here."""
 
 import json
 import subprocess
@@ -16,7 +16,6 @@ from bertc.diagnostics import DataError, UsageError
 from bertc.estimate.latency.cases import Case, Setup, Shape, chosen
 from bertc.estimate.latency.predicted import predicted
 from bertc.estimate.latency.table import Figures, Latencies, Row
-from bertc.runs.plot import plot_latencies
 from bertc.runs.results import score_of_weights
 from tests.onnx.conftest import run_of
 
@@ -30,7 +29,7 @@ def _forked(processes: ForkServerContext, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def run_command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr("sys.argv", ["bertc", "latency", *arguments])
+    monkeypatch.setattr("sys.argv", ["bertc", "bench", "--latency", *arguments])
     with pytest.raises(SystemExit) as end:
         cli.main()
     return int(end.value.code or 0)
@@ -74,7 +73,7 @@ def test_onnxruntime_stands_beside_torch(
 
 def test_predicting_loads_no_torch() -> None:
     code = (
-        "import sys; sys.argv = ['bertc', 'latency', 'bert-tiny', '--predict', '--threads', '1'];"
+        "import sys; sys.argv = 'bertc bench --latency bert-tiny --predict --threads 1'.split();"
         "from bertc import cli\n"
         "try: cli.main()\n"
         "except SystemExit as end: assert not end.code\n"
@@ -170,13 +169,6 @@ def test_the_table_has_no_empty_columns() -> None:
     assert line.split() == [
         "it", "torch", "fp32", "1", "8", "2", "2", "3", "500", "1.00", "MiB", "1", "2.00",
     ]  # fmt: skip
-
-
-def test_scores_are_plotted_against_milliseconds(tmp_path: Path) -> None:
-    plot_latencies(Latencies((row(("sst2 accuracy", 0.9)),), ()).points(), tmp_path / "it.png")
-    assert (tmp_path / "it.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(UsageError, match="no row has a score"):
-        plot_latencies(Latencies((row(),), ()).points(), tmp_path / "none.png")
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def train(arm: Arm, seeds: tuple[int, ...], folder: Path, to: Path) -> None:
     seed = f"seed={{{listed}}}" if len(seeds) > 1 else f"seed={listed}"
     resume = ("--resume",) if folder.exists() else ()
     bertc("train", f"{arm.spec} {seed}", "--out", str(folder), *resume)
-    (group,) = json.loads(bertc("results", str(folder), "--json"))["groups"]
+    (group,) = json.loads(bertc("runs", "--results", str(folder), "--json"))["groups"]
     seconds = round(processor_seconds() - begun, 1)
     write(to, {"spec": arm.spec, "processor_seconds": seconds, "runs": group["runs"]})
     if not arm.kept:
@@ -69,7 +69,7 @@ def train(arm: Arm, seeds: tuple[int, ...], folder: Path, to: Path) -> None:
 def measure(question: Question, to: Path) -> None:
     """Time the runs of a question side by side."""
     if not to.exists():
-        write(to, json.loads(bertc("latency", *question.timed, "--json")))
+        write(to, json.loads(bertc("bench", "--latency", *question.timed, "--json")))
 
 
 def write(path: Path, content: dict[str, Any]) -> None:

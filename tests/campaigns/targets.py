@@ -33,7 +33,7 @@ TARGETS = (
             "resume": ["train", material.TEXT, "--out", "half", "--resume"],
             "eval": ["eval", "half"],
             "fill": ["fill", "half", "the [MASK] barn"],
-            "results": ["results", "half"],
+            "results": ["runs", "--results", "half"],
             "export": ["export", "half", "--to", "out"],
         },
     ),
@@ -89,7 +89,7 @@ TARGETS = (
         {
             "predict": ["predict", "pruned", "dev.tsv"],
             "export": ["export", "pruned", "--to", "out"],
-            "results": ["results", "pruned"],
+            "results": ["runs", "--results", "pruned"],
             "resume": ["train", "--resume", "pruned"],
             "init": ["train", _INIT.replace("'hf'", "'pruned'"), "--out", "out", "--dry-run"],
         },

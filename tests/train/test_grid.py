@@ -66,7 +66,7 @@ def test_every_point_has_a_run_of_its_own(grid, call, tmp_path):
     assert code == 76
     assert "steps: 4 -> 5" in err
     assert "--set seed=1 --set 'init=" in err, "one point of the grid goes on"
-    assert call("results", "runs") == (0, again, "")
+    assert call("runs", "--results", "runs") == (0, again, "")
 
 
 def test_a_point_that_fails_is_told_and_the_others_go_on(grid, call, tmp_path, monkeypatch):
@@ -112,7 +112,7 @@ def test_stopped_it_goes_on_with_the_points_that_are_left(
     assert (code, out) == (143, "")
     assert "stopped after step 2, and saved" in err
     assert not (tmp_path / "stopped" / "seed=3").exists()
-    code, out, err = call("results", "stopped")
+    code, out, err = call("runs", "--results", "stopped")
     assert "unfinished: 2/4" in out
     code, out, err = call("train", spec, "--out", "stopped", "--resume")
     assert code == 0

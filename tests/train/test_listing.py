@@ -62,7 +62,7 @@ def test_runs_have_a_state_a_score_and_a_cost(run, tiny, tmp_path):
         raise StoppedError("stopped")
     (run("damaged", {}) / "metrics.jsonl").write_text("{}\n")
     with RunFolder(run("going", {3: 5.0})).claimed():
-        found = list_runs(tmp_path / "runs", order="score")
+        found = list_runs([tmp_path / "runs"], order="score")
     assert names(found) == ["stopped", "done", "going", "failed"]
     standing = {each.folder.name: each.standing for each in found.runs}
     assert standing == {
@@ -110,10 +110,10 @@ def test_conditions_choose_runs_by_facts_and_settings(run, tmp_path):
         (["folder=*two"], ["two"]),
         (["name=o?e"], ["one"]),  # of its folder
     ):
-        assert names(list_runs(folder, where, "name")) == expected
-    assert "none of 2 runs is such" in list_runs(folder, ["state=failed"]).as_table()
+        assert names(list_runs([folder], where, "name")) == expected
+    assert "none of 2 runs is such" in list_runs([folder], ["state=failed"]).as_table()
     with pytest.raises(SpecError) as wrong:
-        list_runs(folder, ["hiden=64"])
+        list_runs([folder], ["hiden=64"])
     assert str(wrong.value.diagnostics[0].span) == "--where:1:1"
     for where, error in (
         (["hidden"], UsageError),
@@ -122,9 +122,9 @@ def test_conditions_choose_runs_by_facts_and_settings(run, tmp_path):
         (["hiden=64"], SpecError),
     ):
         with pytest.raises(error):
-            list_runs(folder, where)
+            list_runs([folder], where)
     with pytest.raises(UsageError, match="no runs are sorted by 'date'"):
-        list_runs(folder, order="date")
+        list_runs([folder], order="date")
 
 
 def test_a_run_on_another_machine_trains_while_it_writes(run, monkeypatch):
@@ -136,5 +136,5 @@ def test_a_run_on_another_machine_trains_while_it_writes(run, monkeypatch):
 
 def test_the_command_shows_names_as_text(run, tmp_path):
     run("\x1b[31mred\u202e[bold]", {})
-    shown = CliRunner().invoke(app, ["runs", "--in", str(tmp_path / "runs")]).output
+    shown = CliRunner().invoke(app, ["runs", str(tmp_path / "runs")]).output
     assert "\\x1b[31mred\\u202e[bold]" in shown

@@ -1,4 +1,4 @@
-"""``bertc results``: runs in rows, scores in columns, on folders as training leaves them."""
+"""``bertc runs --results``: runs in rows, scores in columns, on folders as training leaves them."""
 
 import json
 import subprocess
@@ -249,7 +249,7 @@ def test_a_picture(run, tmp_path):
 def test_the_command_loads_no_torch(run, tmp_path):
     run("1", {12: 0.5}, objective=glue("rte"))
     code = (
-        "import sys; sys.argv = ['bertc', 'results', sys.argv[1], '--json']\n"
+        "import sys; sys.argv = ['bertc', 'runs', '--results', sys.argv[1], '--json']\n"
         "import bertc.cli\n"
         "try: bertc.cli.main()\n"
         "except SystemExit as end: assert not end.code\n"

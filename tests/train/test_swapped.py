@@ -87,7 +87,7 @@ def test_a_part_of_another_run_is_noticed(
         with pytest.raises(DataError, match=said):
             way()
     seen_in_lists = part in ("checkpoints", "lock.json", "metrics.jsonl")
-    assert bool(list_runs(Path(".")).damaged) == seen_in_lists
+    assert bool(list_runs([Path(".")]).damaged) == seen_in_lists
 
 
 def test_remedies_are_remedies(place: Path, program: Resolved, cache: Path) -> None:

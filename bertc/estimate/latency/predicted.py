@@ -14,7 +14,7 @@ from bertc.ir.program.stage import AnyStage
 from bertc.ir.terms.node import RowShape
 
 TOKENS_OF_A_TEXT = 128
-"""Length of the text that stands for all where none is given, as in ``bertc latency``."""
+"""Length of the text that stands for all where none is given, as in ``bertc bench --latency``."""
 
 
 def predicted(stage: AnyStage, case: Case) -> Figures | None:

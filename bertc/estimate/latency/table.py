@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from bertc.diagnostics import Table
 from bertc.estimate.latency.cases import Case
@@ -64,30 +64,12 @@ class Row:
         }
 
 
-class Point(NamedTuple):
-    """A network, the way it is run, milliseconds of a text, and the name and value of its score."""
-
-    network: str
-    way: str
-    milliseconds: float
-    scored: str
-    score: float
-
-
 @dataclass(frozen=True)
 class Latencies:
     """All rows, and lines on how they came about."""
 
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
-
-    def points(self) -> list[Point]:
-        """A point for every row with a score and a time."""
-        return [
-            Point(row.case.setup.name, _way(row.case), row.milliseconds, *row.score)
-            for row in self.rows
-            if row.score is not None and row.milliseconds is not None
-        ]
 
     def as_json(self) -> str:
         """One JSON object."""
@@ -106,12 +88,6 @@ HEAD = (
     "", "runtime", "precision", "threads", "length", "batch", "ms a text", "p95", "texts/s",
     "memory", "predicted", "x predicted", "score",
 )  # fmt: skip
-
-
-def _way(case: Case) -> str:
-    setup, shape = case.setup, case.shape
-    threads = f"{setup.threads} thread{'s' * (setup.threads > 1)}"
-    return f"{setup.runtime} {setup.precision}, {threads}, {shape.batch} x {shape.length}"
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -1,0 +1,144 @@
+"""The command that times training steps, and answers to texts."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bertc.commands.options import (
+    QUIET_PROFILER,
+    JsonOption,
+    ProfileOption,
+    SetOption,
+    SpecsArgument,
+    app,
+    file_to_write,
+    refuse_others,
+    say,
+)
+from bertc.diagnostics import UsageError
+from bertc.storage.paths import is_folder
+
+if TYPE_CHECKING:
+    from bertc.ir.program.resolved import Resolved
+
+TEXTS = "texts"
+"""The length that stands for the mean of a task's own texts."""
+OF_STEPS = ("set", "against", "device", "rounds", "compile", "profile", "json", "out")
+OF_ANSWERS = (
+    *("latency", "set", "length", "batch", "runtime", "precision", "threads", "seconds"),
+    *("predict", "json"),
+)
+
+
+@app.command()
+def bench(
+    context: typer.Context,
+    networks: SpecsArgument,
+    set: SetOption = None,
+    against: Annotated[
+        str | None, typer.Option(help="also time another system: transformers")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="auto, cpu, cuda, mps [default: the spec's]")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, max=1000, help="timed turns of each system")] = 7,
+    compile: Annotated[bool, typer.Option("--compile", help="time compiled forms too")] = False,
+    profile: ProfileOption = None,
+    out: Annotated[Path | None, file_to_write("a file for the JSON")] = None,
+    latency: Annotated[
+        bool, typer.Option("--latency", help="time answers of run folders and specs instead")
+    ] = False,
+    length: Annotated[
+        str, typer.Option(help="latency: tokens of a text, 32,128; texts: as the task's own")
+    ] = "128",
+    batch: Annotated[str, typer.Option(help="latency: texts at once, 1,8")] = "1",
+    runtime: Annotated[str, typer.Option(help="latency: torch, onnx, or torch,onnx")] = "torch",
+    precision: Annotated[str, typer.Option(help="latency: fp32, bf16 (torch), int8 (onnx)")] = (
+        "fp32"
+    ),
+    threads: Annotated[str, typer.Option(help="latency: threads; all is one per core")] = "1,all",
+    seconds: Annotated[
+        float, typer.Option(min=0.1, max=36_000, help="latency: time for all turns, at most")
+    ] = 60.0,
+    predict: Annotated[
+        bool, typer.Option("--predict", help="latency: estimate; nothing runs")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Time the training step of a spec on random tokens, or with --latency answers to texts.
+
+    Systems and networks are timed in turns. Answers are timed on this CPU, for runs and specs side
+    by side, specs with random weights.
+    """
+    what, options = ("answers", OF_ANSWERS) if latency else ("a training step", OF_STEPS)
+    refuse_others(context, what, options)
+    if latency:
+        choices = (runtime, precision, threads, batch, length)
+        _time_answers(networks, set or (), choices, seconds, predict, json)
+        return
+    overrides = [*(set or ()), *([f"device={device}"] if device else [])]
+    _time_step(networks, overrides, against, rounds, compile, profile, json, out)
+
+
+def _time_step(
+    specs: Sequence[str],
+    overrides: Sequence[str],
+    against: str | None,
+    rounds: int,
+    compiled: bool,
+    profile: Path | None,
+    json: bool,
+    out: Path | None,
+) -> None:
+    if len(specs) > 1:
+        raise UsageError("one training step is timed", help=f"bertc bench {specs[0]!r}")
+    from bertc.api import resolve
+
+    os.environ.update(QUIET_PROFILER)
+    from bertc.bench.run import bench as run
+
+    resolved = resolve(specs[0], overrides)
+    report = run(resolved, against=against, rounds=rounds, compiled=compiled, profile=profile)
+    say(report.as_json() if json else report.summary())
+    if out:
+        report.write(out)
+
+
+def _time_answers(
+    networks: Sequence[str],
+    overrides: Sequence[str],
+    choices: tuple[str, str, str, str, str],
+    seconds: float,
+    predict: bool,
+    json: bool,
+) -> None:
+    from bertc.api import resolve
+    from bertc.bench.latencies import latencies, of_folder, of_spec
+    from bertc.estimate.latency.cases import chosen
+
+    subjects = [
+        of_folder(Path(name)) if is_folder(name) else of_spec(resolve(name, overrides), name)
+        for name in networks
+    ]
+    length = choices[-1]
+    if TEXTS in length:
+        programs = [subject.resolved for subject in subjects]
+        length = length.replace(TEXTS, str(_mean_length(programs)))
+    table = latencies(subjects, chosen(*choices[:4], length), seconds=seconds, predict=predict)
+    say(table.as_json() if json else table.as_table())
+
+
+def _mean_length(programs: "list[Resolved]") -> int:
+    """The mean number of tokens of the training texts of the first task among some programs."""
+    from bertc.external import row_lengths
+
+    of_tasks = [program for program in programs if program.stages[-1].tasks]
+    if not of_tasks:
+        raise UsageError(
+            f"--length {TEXTS}: none of these networks has a task", help="--length 32,128"
+        )
+    (lengths,) = row_lengths(of_tasks[:1])
+    return int(lengths[-1])

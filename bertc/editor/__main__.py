@@ -1,0 +1,25 @@
+"""The language server on standard input and output: ``python -m bertc.editor``."""
+
+import sys
+
+MISSING = 66
+"""The exit code of commands that lack an input."""
+HELP = """\
+error: pygls is not installed, which the language server needs
+help: pip install -c constraints.txt -e '.[editor]'"""
+
+
+def answer_editor() -> None:
+    """Answer an editor until it ends the session."""
+    try:
+        import pygls  # noqa: F401
+    except ImportError:
+        print(HELP, file=sys.stderr)
+        sys.exit(MISSING)
+    from bertc.editor.requests import create
+
+    create().start_io()
+
+
+if __name__ == "__main__":
+    answer_editor()
