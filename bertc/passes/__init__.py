@@ -18,21 +18,25 @@ from bertc.passes.inputs import missing_inputs, tagged_text
 from bertc.passes.lengths import in_steps
 from bertc.passes.recipes import recipes
 from bertc.passes.remarks import remarks
+from bertc.passes.settings.stages import typed
 from bertc.passes.sharing import sharing
 from bertc.passes.tasks import tasks
 from bertc.passes.teaching.teachers import teachers
 from bertc.passes.vocabulary import vocabulary
 
-FILLING = (
+WRITTEN = (
     extends,  # first, since settings of the base count as written
     recipes,  # before the defaults, which would hide what a recipe may set
     defaults,
     in_steps,  # lengths in tokens, by batch and seq
+)
+"""Passes on settings as they are written, each by its name; afterwards all are typed."""
+FILLING = (
     bodies,  # after the defaults, which are of transformers
     vocabulary,  # reads files; after the defaults, since init has a vocabulary of its own
     generator_widths,  # derived from the encoder's widths, which have defaults
 )
-"""Passes from a program to a program with more settings."""
+"""Passes on typed settings, of which some are still to be derived."""
 CHECKS = (
     sharing,
     generator,
@@ -46,15 +50,18 @@ CHECKS = (
     remarks,  # last: only about programs without errors
 )
 """Checks of a complete program; findings are reported in this order."""
-PASSES = (*FILLING, dimensions, *CHECKS)
+PASSES = (*WRITTEN, *FILLING, dimensions, *CHECKS)
 """All passes in order; ``dimensions``, in the middle, derives the last open settings."""
 
 
 def complete(program: Program, diagnostics: Diagnostics) -> Complete:
     """Run every pass, so that every setting has a value and an origin."""
+    for write in WRITTEN:
+        program = write(program, diagnostics)
+    typed_program = typed(program)
     for fill in FILLING:
-        program = fill(program, diagnostics)
-    finished = dimensions(program, diagnostics)
+        typed_program = fill(typed_program, diagnostics)
+    finished = dimensions(typed_program, diagnostics)
     for check in CHECKS:
         check(finished, diagnostics)
     return finished

@@ -9,35 +9,36 @@ from bertc.ir.network.body_setting import Ability, BodySetting
 from bertc.ir.network.positions import NoPositions
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Given, Origin, Program
-from bertc.passes.settings.fixes import argument, fix, note
+from bertc.passes.settings.fixes import argument, fix, written
 from bertc.passes.settings.rules import Checker, Rule
-from bertc.passes.settings.stages import reads_on
+from bertc.passes.settings.stages import reads_on, settled
 
 
-def bodies(program: Program, diagnostics: Diagnostics) -> Program:
+def bodies(program: Complete, diagnostics: Diagnostics) -> Complete:
     """Refuse settings of transformers beside another body, and give them values that follow.
 
     ``body=bilstm(150)`` becomes ``body=bilstm(150) hidden=300 layers=1 segments=2 positions=none``;
     ``body=bilstm heads=4`` is E228; what an extended spec says of its transformer is dropped.
     """
-    given = program.settings["body"]
-    body = given.value
+    body = program.body
     if not isinstance(body, BodySetting):
         return program
-    for settings in (program.settings, *(stage.settings for stage in program.stages)):
+    check = Checker(program, diagnostics)
+    for origins in (program.origins, *(stage.own for stage in program.stages)):
         for name in body.unread:
-            origin = settings[name].origin if name in settings else None
-            if origin and origin.kind in ("written", "set"):
-                diagnostics.error(
+            if span := written(origins.get(name)):
+                check.report(
                     "E228",
                     f"{name} is a setting of transformers, but body = {body.kind}",
-                    origin.span,
-                    notes=note(f"body = {body.kind} is set here", given.origin.span),
-                    help=f"remove {name}, or body=transformer",
-                    fix=fix(origin, ""),
+                    span,
+                    also=("body", f"body = {body.kind} is set here"),
+                    way={
+                        "help": f"remove {name}, or body=transformer",
+                        "fix": fix(origins[name], ""),
+                    },
                 )
     origin = Origin("default", source=f"body = {body.kind}")
-    return program.with_settings({n: Given(v, origin) for n, v in _implied(body).items()})
+    return settled(program, {n: Given(v, origin) for n, v in _implied(body).items()})
 
 
 def _implied(body: BodySetting) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from bertc.ir.program.settings import Settings, default_source
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.passes.bodies import printed
 from bertc.passes.settings.shortened import shortened
-from bertc.passes.settings.stages import default_format, has_tasks, reads_on, reads_pooler, typed
+from bertc.passes.settings.stages import default_format, has_tasks, reads_on, reads_pooler, settled
 
 CONSTANT = {
     name: Given(field.default, Origin("default", source=default_source(name)))
@@ -36,21 +36,19 @@ def defaults(program: Program, diagnostics: Diagnostics) -> Program:
     return complete
 
 
-def dimensions(program: Program, diagnostics: Diagnostics) -> Complete:
+def dimensions(program: Complete, diagnostics: Diagnostics) -> Complete:
     """Derive every setting that is still unset.
 
     ``hidden=256`` becomes ``hidden=256 heads=4 head_dim=64 ffn=1024 embedding=256 ...``.
     """
     for formulas in DERIVED:
-        known = typed(program)
         derived = {
-            setting: Given(compute(known), Origin("derived", source=default_source(setting)))
+            setting: Given(compute(program), Origin("derived", source=default_source(setting)))
             for setting, compute in formulas.items()
-            if setting not in program.settings
+            if setting not in program.origins
         }
-        program = program.with_settings(derived)
-    complete = typed(program)
-    return shortened(complete.model_copy(update={"program": printed(complete)}))
+        program = settled(program, derived)
+    return shortened(program.model_copy(update={"program": printed(program)}))
 
 
 def languages(program: Complete) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ def extends(program: Program, diagnostics: Diagnostics) -> Program:
     if base is not None and _learns_task(program.settings) and _learns_text(base):
         base = _network_of(base)
     inherited = {} if base is None else _from(base)
-    if program.stages and _have_steps(program.stages):
+    if _have_steps(program.stages):
         inherited.pop("steps", None)  # it was the length of other stages
     written = {
         name: given.instead_of(inherited[name]) if name in inherited else given
@@ -133,7 +133,7 @@ def _lasts(program: Program) -> bool:
 
 
 def _have_steps(stages: Sequence[StageGiven]) -> bool:
-    return all("steps" in stage.settings for stage in stages)
+    return bool(stages) and all("steps" in stage.settings for stage in stages)
 
 
 def _shared_out(

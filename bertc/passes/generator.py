@@ -5,25 +5,25 @@ from bertc.ir.learning.objective import Objective
 from bertc.ir.network.generator import Generator, GeneratorNetwork, NoGenerator
 from bertc.ir.network.sharing import ShareGroups, ShareMap
 from bertc.ir.program.complete import Complete, StageSettings
-from bertc.ir.program.written import Given, Program
+from bertc.ir.program.written import Given, Origin
 from bertc.passes.settings.fixes import argument, fix, fix_argument, note
+from bertc.passes.settings.stages import settled
 
 WIDEST = 16.0
 """The largest ``size`` that a spec may give."""
 
 
-def generator_widths(program: Program, diagnostics: Diagnostics) -> Program:
+def generator_widths(program: Complete, diagnostics: Diagnostics) -> Complete:
     """Complete a generator network from the encoder's widths.
 
     ``hidden=256 objective=rtd+mlm generator=0.25`` becomes ``generator=network(size=0.25,
     hidden=64, heads=1, ffn=256)``. Unless written, its depth in each stage is the encoder's.
     """
-    given, hidden = program.settings["generator"], program.settings["hidden"]
-    if not isinstance(given.value, GeneratorNetwork):
+    node, origin = program.generator, program.origins["generator"]
+    if not isinstance(node, GeneratorNetwork):
         return program
-    _one_width(given, hidden, diagnostics)
-    network = _complete(given.value, hidden.value)
-    return program.with_settings({"generator": Given(network, given.origin)})
+    _one_width(node, origin, program.hidden, diagnostics)
+    return settled(program, {"generator": Given(_complete(node, program.hidden), origin)})
 
 
 def generator(program: Complete, diagnostics: Diagnostics) -> None:
@@ -56,10 +56,10 @@ def _complete(node: GeneratorNetwork, encoder: int) -> GeneratorNetwork:
     )
 
 
-def _one_width(given: Given, encoder: Given, diagnostics: Diagnostics) -> None:
+def _one_width(
+    node: GeneratorNetwork, origin: Origin, hidden: int, diagnostics: Diagnostics
+) -> None:
     """Check that ``size`` and ``hidden`` agree if both are written."""
-    node: GeneratorNetwork = given.value
-    hidden, origin = encoder.value, given.origin
     by_size = max(1, round(hidden * node.size))
     if node.hidden and "size" in node.model_fields_set and node.hidden != by_size:
         diagnostics.error(

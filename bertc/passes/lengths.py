@@ -8,14 +8,14 @@ from typing import Any
 from bertc.diagnostics import Diagnostics
 from bertc.ir.base import Tokens
 from bertc.ir.learning.average import Ema
-from bertc.ir.learning.batch_warmup import FULL_BATCH, RisingBatch
+from bertc.ir.learning.batch_warmup import FULL_BATCH, BatchWarmup, RisingBatch
 from bertc.ir.learning.optimizer import Decay, Optimizer, WarmupStableDecay
-from bertc.ir.program.complete import Complete, StageSettings
+from bertc.ir.program.complete import Complete, CompleteSettings, StageSettings
 from bertc.ir.program.written import Given, Origin, Program, StageGiven
 from bertc.passes.dimensions import CONSTANT
 from bertc.passes.settings.fixes import argument, fix, note, written
 from bertc.passes.settings.rules import Checker, Rule
-from bertc.passes.settings.stages import DEFAULT_STAGE, has_tasks
+from bertc.passes.settings.stages import DEFAULT_STAGE, has_tasks, typed
 
 Paces = Sequence[tuple[int, int]]
 """(number of steps, tokens of each), one after the other."""
@@ -30,56 +30,61 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
     that batches have, padding included. Warm-up is counted from the start of the optimiser's
     schedule, the decay of ``wsd`` back from its end, through stages of different batches.
     """
+    known = typed(program)
+    stages = known.stages
+    for stage in stages:
+        named = stage.own if program.stages else stage.origins
+        if "objective" in named and has_tasks(stage.objective):
+            rules = (rule for rule in _OF_TASKS if rule.at in named)
+            Checker[CompleteSettings](stage, diagnostics).rules(rules)
     blocks = program.stages or (StageGiven(DEFAULT_STAGE, {}),)
-    for block in blocks:
-        _refuse_tasks(block.settings if program.stages else program.settings, diagnostics)
-    written = [{**program.settings, **block.settings}["steps"] for block in blocks]
-    blocks = tuple(_counted(block, program.settings) for block in blocks)
-    every = [{**program.settings, **block.settings} for block in blocks]
-    paces = [_paces(settings) for settings in every]
-    for given, of_stage in zip(written, paces, strict=True):
-        _more_than_a_step(given, of_stage[0][1], diagnostics)
+    blocks = tuple(map(_counted, blocks, stages))
+    counted = typed(replace(program, stages=blocks)).stages
+    paces = [_paces(stage, stage.batch_warmup, stage.steps) for stage in counted]
+    for stage, of_stage in zip(stages, paces, strict=True):
+        _more_than_a_step(Checker(stage, diagnostics), of_stage[0][1])
     blocks = tuple(
         replace(block, settings=_timed(block.settings, of_stage))
         for block, of_stage in zip(blocks, paces, strict=True)
     )
     whole = _timed(program.settings, [pace for of_stage in paces for pace in of_stage])
-    counted = {name: every[0][name] for name in ("steps", "batch_warmup", "average")}
     if not program.stages:
         return replace(program, settings={**whole, **blocks[0].settings})
-    of_tokens = {n: given for n, given in counted.items() if _in_tokens(whole[n].value)}
-    if all("steps" in block.settings for block in blocks):
-        total = sum(block.settings["steps"].value for block in blocks)
-        if total != whole["steps"].value:
-            of_tokens["steps"] = Given(total, Origin("default", source="the sum of its stages"))
+    first = {**program.settings, **blocks[0].settings}
+    lengths = ("steps", "batch_warmup", "average")
+    of_tokens = {name: first[name] for name in lengths if _in_tokens(whole[name].value)}
+    total = sum(stage.steps for stage in counted)
+    if all("steps" in stage.own for stage in counted) and total != known.steps:
+        of_tokens["steps"] = Given(total, Origin("default", source="the sum of its stages"))
     return replace(program, settings={**whole, **of_tokens}, stages=blocks)
 
 
-def _more_than_a_step(given: Given, tokens: int, diagnostics: Diagnostics) -> None:
+def _more_than_a_step(check: Checker[CompleteSettings], tokens: int) -> None:
     """Remark on a length in tokens that is less than the first step reads."""
-    if isinstance(given.value, Tokens) and given.value.tokens < tokens:
-        diagnostics.remark(
+    steps = check.settings.steps
+    if isinstance(steps, Tokens) and steps.tokens < tokens:
+        check.report(
             "R116",
-            f"steps = {given.value.tokens:,} tokens is less than one step, which reads {tokens:,}",
-            given.origin.span,
+            f"steps = {steps.tokens:,} tokens is less than one step, which reads {tokens:,}",
+            "steps",
             label="one step is done",
-            help="steps=1",
-            fix=fix(given.origin, "steps=1"),
+            instead="steps=1",
         )
 
 
 def shares(stages: Sequence[StageGiven], run: Mapping[str, Given], tokens: bool) -> list[int]:
     """The steps, or the tokens, of each stage; what ``run`` does not set has its default."""
     settings = {**CONSTANT, **run}
+    named: Sequence[CompleteSettings] = typed(Program("", settings, tuple(stages))).stages
+    counted = typed(Program("", settings, tuple(map(_counted, stages, named)))).stages
 
-    def share(stage: StageGiven) -> int:
-        length = stage.settings["steps"].value
+    def share(stage: StageSettings, length: object) -> int:
         if tokens and isinstance(length, Tokens):
             return length.tokens
-        paces = _paces({**settings, **_counted(stage, settings).settings})
+        paces = _paces(stage, stage.batch_warmup, stage.steps)
         return sum(steps * (pace if tokens else 1) for steps, pace in paces)
 
-    return [share(stage) for stage in stages]
+    return [share(stage, before.steps) for stage, before in zip(counted, named, strict=True)]
 
 
 def _in_tokens(value: Any) -> bool:
@@ -88,35 +93,30 @@ def _in_tokens(value: Any) -> bool:
     return isinstance(length, Tokens)
 
 
-def _counted(block: StageGiven, run: Mapping[str, Given]) -> StageGiven:
+def _counted(block: StageGiven, stage: CompleteSettings) -> StageGiven:
     """The stage with its ``steps``, ``batch_warmup`` and ``average`` in steps, not in tokens."""
-    settings, in_block = {**run, **block.settings}, dict(block.settings)
-    batch, seq = settings["batch"].value, settings["seq"].value
-    if has_tasks(settings["objective"].value):  # what is told of the run is about its text
-        in_block["batch_warmup"] = settings["batch_warmup"] = WITHOUT_WARMUP
-    rising = settings["batch_warmup"]
-    if _in_tokens(rising.value):
-        rows = sum(rising.value.sizes(batch)) / max(1, len(rising.value.sizes(batch)))
-        over = max(1, round(rising.value.over.tokens / max(1, rows * seq)))
-        rising = replace(rising, value=rising.value.model_copy(update={"over": over}))
-        in_block["batch_warmup"] = settings["batch_warmup"] = rising
-    if _in_tokens(settings["steps"].value):
-        pieces = rising.value.pieces(batch, FOREVER)
-        paces = [(steps, rows * seq) for rows, steps in pieces]
-        steps = max(1, _steps_of(settings["steps"].value, paces))
-        settings["steps"] = in_block["steps"] = replace(settings["steps"], value=steps)
-    average = settings["average"]
-    if _in_tokens(average.value):
-        of_stage = _paces(settings)
-        value = average.value.in_steps(lambda tokens: _steps_of(tokens, of_stage))
-        in_block["average"] = replace(average, value=value)
+    in_block, rising, steps = dict(block.settings), stage.batch_warmup, stage.steps
+    if has_tasks(stage.objective):  # what the run says is about its text
+        rising, in_block["batch_warmup"] = FULL_BATCH, WITHOUT_WARMUP
+    if isinstance(rising, RisingBatch) and isinstance(rising.over, Tokens):
+        sizes = rising.sizes(stage.batch)
+        rows = sum(sizes) / max(1, len(sizes))
+        over = max(1, round(rising.over.tokens / max(1, rows * stage.seq)))
+        rising = rising.model_copy(update={"over": over})
+        in_block["batch_warmup"] = Given(rising, stage.origins["batch_warmup"])
+    if isinstance(steps, Tokens):
+        steps = max(1, _steps_of(steps, _paces(stage, rising, FOREVER)))
+        in_block["steps"] = Given(steps, stage.origins["steps"])
+    assert isinstance(steps, int), "the first pass has left no budget"
+    if isinstance(stage.average, Ema) and _in_tokens(stage.average):
+        paces = _paces(stage, rising, steps)
+        average = stage.average.in_steps(lambda tokens: _steps_of(tokens, paces))
+        in_block["average"] = Given(average, stage.origins["average"])
     return replace(block, settings=in_block)
 
 
-def _paces(settings: Mapping[str, Given]) -> Paces:
-    seq = settings["seq"].value
-    pieces = settings["batch_warmup"].value.pieces(settings["batch"].value, settings["steps"].value)
-    return [(steps, rows * seq) for rows, steps in pieces]
+def _paces(stage: CompleteSettings, rising: BatchWarmup, steps: int) -> Paces:
+    return [(part, rows * stage.seq) for rows, part in rising.pieces(stage.batch, steps)]
 
 
 def _steps_of(tokens: Tokens, paces: Paces) -> int:
@@ -149,36 +149,18 @@ def _timed(settings: Mapping[str, Given], paces: Paces) -> Mapping[str, Given]:
     return {**settings, "optimizer": replace(given, value=optimizer.model_copy(update=changed))}
 
 
-def _refuse_tasks(settings: Mapping[str, Given], diagnostics: Diagnostics) -> None:
-    """Report steps in tokens, and growing batches, of a task, whose rows vary."""
-    objective = settings.get("objective")
-    if objective is None or not has_tasks(objective.value):
-        return
-    steps, rising = settings.get("steps"), settings.get("batch_warmup", WITHOUT_WARMUP)
-    if steps is not None and isinstance(steps.value, Tokens):
-        diagnostics.error(
-            "E327",
-            "steps of a task are not counted in tokens: its rows are as long as its examples",
-            steps.origin.span,
-            help="epochs=3",
-            fix=fix(steps.origin, "epochs=3"),
-        )
-    average = settings.get("average")
-    if average is not None and _in_tokens(average.value):
-        diagnostics.error(
-            "E327",
-            "half_life of a task is not counted in tokens: its rows are as long as its examples",
-            average.origin.span,
-            **argument("average", average.origin, "half_life", "1%"),
-        )
-    if rising.value.kind != "none":
-        diagnostics.error(
-            "E327",
-            "batch_warmup is of text: a task learns from batches of one size",
-            rising.origin.span,
-            help="batch_warmup=none",
-            fix=fix(rising.origin, "batch_warmup=none"),
-        )
+_OF_TASKS: tuple[Rule[CompleteSettings], ...] = (
+    Rule("E327", "steps", lambda s: isinstance(s.steps, Tokens),
+         "steps of a task are not counted in tokens: its rows are as long as its examples",
+         way=lambda s: {"help": "epochs=3", "fix": fix(s.origins["steps"], "epochs=3")}),
+    Rule("E327", "average", lambda s: _in_tokens(s.average),
+         "half_life of a task is not counted in tokens: its rows are as long as its examples",
+         way=lambda s: argument("average", s.origins["average"], "half_life", "1%")),
+    Rule("E327", "batch_warmup", lambda s: s.batch_warmup.kind != "none",
+         "batch_warmup is of text: a task learns from batches of one size",
+         instead="batch_warmup=none"),
+)  # fmt: skip
+"""Lengths that a task, whose rows vary, does not have."""
 
 
 def check_lengths(check: Checker[StageSettings], program: Complete) -> None:

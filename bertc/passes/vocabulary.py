@@ -1,7 +1,9 @@
 """Size of an existing vocabulary, read from its files."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import starmap
 from pathlib import Path
 
 from bertc.diagnostics import (
@@ -13,9 +15,11 @@ from bertc.diagnostics import (
     UnsafeError,
 )
 from bertc.ir.changing.growth import TEACHER, FromOther, FromTokens
-from bertc.ir.program.teacher import FromSpec
-from bertc.ir.program.written import Given, OriginKind, Program
+from bertc.ir.program.complete import Complete
+from bertc.ir.program.teacher import FromFolder, FromSpec, Shape, Teacher
+from bertc.ir.program.written import Given, Origin, OriginKind
 from bertc.ir.vocabulary import TokenizerFile
+from bertc.passes.settings.stages import settled
 from bertc.storage.paths import check_path, is_folder, user_path
 from bertc.tokenizer_files.by_transformers import FILE_NAMES
 from bertc.tokenizer_files.reading import (
@@ -28,7 +32,7 @@ from bertc.tokenizer_files.reading import (
 EARLIER_FIRST: tuple[OriginKind, ...] = ("default", "derived", "extends", "written", "set")
 
 
-def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
+def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
     """Read the unset size of ``vocab=tokenizer("...")`` from its files.
 
     ``vocab="bert/vocab.txt"`` becomes ``vocab=tokenizer("bert/vocab.txt", size=30522)``; a run
@@ -36,68 +40,66 @@ def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
     written, one with a teacher that of the teacher. ``extends modernbert-base  init="runs/mine"``
     learns none either.
     """
-    given, init = program.settings["vocab"], program.settings["init"]
-    begins = isinstance(init.value, FromOther | FromTokens) and init.value.path != TEACHER
+    given, init = Given(program.vocab, program.origins["vocab"]), program.init
+    origin = program.origins["init"]
+    begins = isinstance(init, FromOther | FromTokens) and init.path != TEACHER
     if given.origin.kind == "default" and not begins:
-        taught = (stage.settings.get("teacher") for stage in program.stages)
-        teachers = (program.settings["teacher"], *(each for each in taught if each))
-        given = next(filter(None, map(_of_teacher, teachers)), given)
-        program = program.with_settings({"vocab": given})
-    if begins and _gives_way(given, init):
-        if not is_folder(init.value.path):
-            nowhere_to_begin(init.value, init.origin.span, diagnostics)
+        taught = [(program.teacher, program.origins["teacher"])]
+        taught += [(s.teacher, s.own["teacher"]) for s in program.stages if "teacher" in s.own]
+        given = next(filter(None, starmap(_of_teacher, taught)), given)
+        program = settled(program, {"vocab": given})
+    if isinstance(init, FromOther | FromTokens) and begins and _gives_way(given, origin):
+        if not is_folder(init.path):
+            nowhere_to_begin(init, origin.span, diagnostics)
             return program
-        origin = replace(init.origin, kind="derived", source="the vocabulary of init")
+        derived = replace(origin, kind="derived", source="the vocabulary of init")
         try:
-            given = Given(vocabulary_of_init(Path(init.value.path)), origin)
+            given = Given(vocabulary_of_init(Path(init.path)), derived)
         except (DataError, UnsafeError) as error:
-            return _unreadable(program, error, init, diagnostics)
-        program = program.with_settings({"vocab": given})
-    if not isinstance(given.value, TokenizerFile):
+            return _unreadable(program, error, origin, diagnostics)
+        program = settled(program, {"vocab": given})
+    vocab = program.vocab
+    if not isinstance(vocab, TokenizerFile):
         return program
-    folder = tokenizer_folder(user_path(given.value.path))
-    if folder != user_path(given.value.path):
-        value = given.value.model_copy(update={"path": str(folder)})
-        given = Given(value, given.origin)
-        program = program.with_settings({"vocab": given})
-    if given.value.size:
-        return program
-    try:
-        read = read_tokenizer(user_path(given.value.path), given.value.lower)
-        size = vocabulary_size(read)
-    except (DataError, MissingInputError, UnsafeError) as error:
-        return _unreadable(program, error, given, diagnostics)
-    value = given.value.model_copy(update={"size": size})
-    return program.with_settings({"vocab": Given(value, given.origin)})
+    folder = tokenizer_folder(user_path(vocab.path))
+    if folder != user_path(vocab.path):
+        vocab = vocab.model_copy(update={"path": str(folder)})
+    if not vocab.size:
+        try:
+            read = read_tokenizer(user_path(vocab.path), vocab.lower)
+            vocab = vocab.model_copy(update={"size": vocabulary_size(read)})
+        except (DataError, MissingInputError, UnsafeError) as error:
+            _unreadable(program, error, given.origin, diagnostics)
+    return settled(program, {"vocab": Given(vocab, given.origin)})
 
 
-def _gives_way(vocab: Given, init: Given) -> bool:
+def _gives_way(vocab: Given, init: Origin) -> bool:
     """True for a default, and for one to learn of the spec that ``init`` extends or is set on."""
-    earlier, later = (EARLIER_FIRST.index(given.origin.kind) for given in (vocab, init))
+    earlier, later = (EARLIER_FIRST.index(origin.kind) for origin in (vocab.origin, init))
     learned = not isinstance(vocab.value, TokenizerFile)
     return vocab.origin.kind == "default" or (learned and earlier < later)
 
 
-def _of_teacher(given: Given) -> Given | None:
+def _of_teacher(teachers: Sequence[Teacher], named: Origin) -> Given | None:
     """The vocabulary of the first teacher of whom more than the name is known."""
-    origin = replace(given.origin, kind="derived", source="the vocabulary of the teacher")
-    for teacher in given.value:
-        if teacher.shape is None:
-            continue
-        if isinstance(teacher.source, FromSpec):
-            return Given(teacher.shape.vocabulary, origin)
-        with suppress(DataError, UnsafeError):  # told where its weights are read
-            return Given(vocabulary_of_init(Path(teacher.source.path)), origin)
+    origin = replace(named, kind="derived", source="the vocabulary of the teacher")
+    for teacher in teachers:
+        match teacher.source:
+            case FromSpec(shape=Shape(vocabulary=vocabulary)):
+                return Given(vocabulary, origin)
+            case FromFolder(path=path, shape=Shape()):
+                with suppress(DataError, UnsafeError):  # told where its weights are read
+                    return Given(vocabulary_of_init(Path(path)), origin)
     return None
 
 
 def _unreadable(
-    program: Program, error: BertcError, given: Given, diagnostics: Diagnostics
-) -> Program:
+    program: Complete, error: BertcError, origin: Origin, diagnostics: Diagnostics
+) -> Complete:
     diagnostics.error(
         "E212",
         f"the vocabulary cannot be read: {error.message}",
-        given.origin.span,
+        origin.span,
         help=error.help or f"name one of {', '.join(FILE_NAMES)}, or a folder with one",
     )
     return program

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from bertc import passes, syntax
 from bertc.api import compile_spec, resolve
 from bertc.diagnostics import Diagnostics, MachineError, SpecError
 from bertc.ir.network.bilstm import BiLstmBody
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Program
 from bertc.passes import complete
+from bertc.passes.settings.stages import typed
 from bertc.planning.plan import Fit, Machine, choose_fit, largest_divisor, plan
 
 
@@ -275,3 +277,18 @@ def test_teachers_are_not_missed_where_the_spec_cannot_be_read() -> None:
     spec = 'hidden=64 hidden=128 objective=kd(logits)+mlm teacher="runs/bert"'
     compile_spec(spec, (), diagnostics)
     assert [each.code for each in diagnostics.found] == ["E102"]
+
+
+def test_typed_settings_agree_with_the_printed_program_after_each_pass() -> None:
+    text = "body=bilstm(150) objective=clm stage 'a' { steps=1M tokens } stage 'b' { steps=5 }"
+    diagnostics = Diagnostics()
+    (program,) = syntax.load(text, (), diagnostics)
+    for write in passes.WRITTEN:
+        program = write(program, diagnostics)
+    known = typed(program)
+    for fill in passes.FILLING:
+        known = fill(known, diagnostics)
+        for name, given in known.program.settings.items():
+            assert (getattr(known, name), known.origins[name]) == (given.value, given.origin)
+    assert [stage.steps for stage in known.stages] == [8, 5]
+    assert (known.hidden, diagnostics.found) == (300, [])

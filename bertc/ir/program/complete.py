@@ -17,7 +17,6 @@ class CompleteSettings(Settings):
     """
 
     name: str
-    steps: Positive
     origins: Mapping[str, Origin]
 
     def span(self, setting: str) -> Span | None:
@@ -33,6 +32,7 @@ class StageSettings(CompleteSettings):
     a round of a stage that prunes, that has ``planned`` steps, ``since`` of them before.
     """
 
+    steps: Positive
     own: Mapping[str, Origin]
     whole: int
     planned: int
@@ -57,6 +57,7 @@ class StageSettings(CompleteSettings):
 class Complete(CompleteSettings):
     """A program with every setting; ``program`` is the same one in printable form."""
 
+    steps: Positive
     stages: tuple[StageSettings, ...]
     program: Program
 

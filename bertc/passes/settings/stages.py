@@ -1,5 +1,6 @@
 """Typed settings of a run and its stages, and predicates on objectives."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from bertc.ir.data import DocSentences, Format, FullSentences, SegmentPair, Stream
@@ -9,6 +10,10 @@ from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Given, Program, StageGiven
 
 DEFAULT_STAGE = "main"
+_NOTHING = dict[str, Any]()
+_RUN = Complete.model_construct(**_NOTHING)
+_STAGE = StageSettings.model_construct(**_NOTHING)
+"""Settings without those that are derived; to copy them is much faster than to construct anew."""
 
 
 def typed(program: Program) -> Complete:
@@ -18,27 +23,32 @@ def typed(program: Program) -> Complete:
     """
     run = program.settings
     blocks = program.stages or (StageGiven(DEFAULT_STAGE, {}),)
-    return Complete.model_construct(
-        name=program.name,
-        stages=tuple(_stage(block, {**run, **block.settings}) for block in blocks),
-        program=program,
-        origins={name: given.origin for name, given in run.items()},
-        **{name: given.value for name, given in run.items()},
-    )
+    update = {
+        "name": program.name,
+        "stages": tuple(_stage(block, {**run, **block.settings}) for block in blocks),
+        "program": program,
+        "origins": {name: given.origin for name, given in run.items()},
+    }
+    return _RUN.model_copy(update={name: given.value for name, given in run.items()} | update)
+
+
+def settled(program: Complete, settings: Mapping[str, Given]) -> Complete:
+    """The same with some settings of the run replaced or added."""
+    return typed(program.program.with_settings(settings))
 
 
 def _stage(block: StageGiven, all_: dict[str, Given]) -> StageSettings:
     values: dict[str, Any] = {name: given.value for name, given in all_.items()}
     if "format" not in all_ or all_["format"].origin.kind == "derived":
         values["format"] = default_format(values["objective"], values["pack"])
-    return StageSettings.model_construct(
-        name=block.name,
-        own={name: given.origin for name, given in block.settings.items()},
-        whole=values["layers"],
-        planned=values["steps"],
-        origins={name: given.origin for name, given in all_.items()},
-        **values,
-    )
+    update = {
+        "name": block.name,
+        "own": {name: given.origin for name, given in block.settings.items()},
+        "whole": values["layers"],
+        "planned": values["steps"],
+        "origins": {name: given.origin for name, given in all_.items()},
+    }
+    return _STAGE.model_copy(update=values | update)
 
 
 def asks_about_pairs(objective: tuple[Term, ...]) -> bool:
