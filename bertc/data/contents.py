@@ -8,7 +8,7 @@ from bertc.data.cache.store import fingerprint
 from bertc.data.corpus import PreparedCorpus
 from bertc.data.layouts import dev_parts, part_source
 from bertc.data.sources.files import file_identity
-from bertc.data.sources.source import open_source
+from bertc.data.sources.opening import open_source
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.program.resolved import Resolved
 from bertc.storage import durable

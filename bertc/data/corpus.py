@@ -21,7 +21,8 @@ from bertc.data.examples.word_networks import NoNetworks, WordNetworks
 from bertc.data.rows.sample import sample
 from bertc.data.rows.tokenise import tokenise
 from bertc.data.rows.tokens import SPLITS, open_tokens, token_dtype
-from bertc.data.sources.source import CorpusText, TextSource, open_source
+from bertc.data.sources.opening import open_source
+from bertc.data.sources.source import CorpusText, TextSource
 from bertc.data.sources.spool import spooled
 from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.learned import learn

@@ -9,7 +9,6 @@ from bertc.estimate.duration import run_time, stage_time, step_time
 from bertc.estimate.execution import DeviceBudget, Execution, bf16_products
 from bertc.estimate.figures import (
     Convention,
-    Estimate,
     Flops,
     FromStart,
     Pruned,
@@ -28,6 +27,7 @@ from bertc.estimate.sharing import (
     step_communication,
 )
 from bertc.estimate.spent import microbatch_spent, step_spent
+from bertc.estimate.table import Estimate
 from bertc.estimate.where import part_costs
 from bertc.ir.learning.objective import Term
 from bertc.ir.program.lessons import expected_lessons, without_kept_teachers

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bertc.diagnostics import InNotebooks, Table, UsageError
+from bertc.diagnostics import UsageError
 from bertc.estimate.units import duration_text, range_text
 
 Convention = Literal["exact", "electra", "6n"]
@@ -215,8 +215,8 @@ class Pruned(_Figures):
     forward_per_example: int
 
 
-class Estimate(_Figures, InNotebooks):
-    """Cost of a whole program: sums over stages, and the memory of the stage that needs most."""
+class Totals(_Figures):
+    """Figures of a whole program: sums over stages, and the memory of the stage that needs most."""
 
     format_version: Annotated[Literal[1], Field(serialization_alias="schema")] = 1
     name: str
@@ -229,22 +229,6 @@ class Estimate(_Figures, InNotebooks):
     spread: Spread | None = None
     from_start: FromStart | None = None
     pruned: Pruned | None = None
-
-    def __str__(self) -> str:
-        """The table that ``bertc estimate`` prints."""
-        from bertc.estimate.table import as_table
-
-        return as_table([self])
-
-    def __repr__(self) -> str:
-        """The same table, for a Python shell."""
-        return str(self)
-
-    def tables(self) -> tuple[Table]:
-        """The same figures as a table, for notebooks."""
-        from bertc.estimate.table import table_of
-
-        return (table_of(self),)
 
     def as_json(self, *, where: bool = False) -> dict[str, object]:
         """The estimate as plain values, under the names of the published schema.

@@ -6,8 +6,8 @@ Plain text: a table library would take three times as long as the estimate itsel
 import json
 from collections.abc import Callable, Sequence
 
-from bertc.diagnostics import Table
-from bertc.estimate.figures import Estimate, Flops, Parameters, StageEstimate, Time
+from bertc.diagnostics import InNotebooks, Table
+from bertc.estimate.figures import Flops, Parameters, StageEstimate, Time, Totals
 from bertc.estimate.sharing import TALK_SOURCE
 from bertc.estimate.units import bytes_text, change_text, count_text, duration_text, flops_text
 
@@ -15,7 +15,23 @@ LABEL, COLUMN = 22, 16
 PARTS = ("embeddings", "attention", "ffn", "recurrence", "norm", "pooler", "head")
 
 
-def as_json(estimates: Sequence[Estimate], *, where: bool = False) -> str:
+class Estimate(Totals, InNotebooks):
+    """Cost of a whole program, which prints as its table, in text and in notebooks."""
+
+    def __str__(self) -> str:
+        """The table that ``bertc estimate`` prints."""
+        return as_table([self])
+
+    def __repr__(self) -> str:
+        """The same table, for a Python shell."""
+        return str(self)
+
+    def tables(self) -> tuple[Table]:
+        """The same figures as a table, for notebooks."""
+        return (table_of(self),)
+
+
+def as_json(estimates: Sequence[Totals], *, where: bool = False) -> str:
     """One estimate as its JSON object, several as the points of one object."""
     found = [one.as_json(where=where) for one in estimates]
     if len(found) == 1:
@@ -23,14 +39,14 @@ def as_json(estimates: Sequence[Estimate], *, where: bool = False) -> str:
     return json.dumps({"schema": 1, "points": found}, indent=2)
 
 
-def as_table(estimates: Sequence[Estimate]) -> str:
+def as_table(estimates: Sequence[Totals]) -> str:
     """One estimate by part and stage, or several side by side with differences to the first."""
     lines = details(estimates[0]) if len(estimates) == 1 else comparison(estimates)
     fitting = (_does_not_fit(one) for one in estimates)
     return "\n".join((*lines, "", *filter(None, fitting), *assumptions(estimates[0])))
 
 
-def table_of(estimate: Estimate) -> Table:
+def table_of(estimate: Totals) -> Table:
     """One estimate by part and stage, with its assumptions below."""
     columns = _columns(estimate)
     rows = list[Sequence[str]]()
@@ -48,22 +64,22 @@ def table_of(estimate: Estimate) -> Table:
     return Table(head, rows, title, tuple(filter(None, below)))
 
 
-def _columns(estimate: Estimate) -> tuple[Estimate | StageEstimate, ...]:
+def _columns(estimate: Totals) -> tuple[Totals | StageEstimate, ...]:
     return (estimate, *(estimate.stages if len(estimate.stages) > 1 else ()))
 
 
-def _titles(estimate: Estimate) -> list[str]:
+def _titles(estimate: Totals) -> list[str]:
     stages = estimate.stages if len(estimate.stages) > 1 else ()
     return ["whole run", *(f"stage {stage.name}" for stage in stages)]
 
 
-def _does_not_fit(estimate: Estimate) -> str:
+def _does_not_fit(estimate: Totals) -> str:
     if estimate.memory.largest_microbatch:
         return ""
     return f"{estimate.name} does not fit on {estimate.time.device}, not with one example at once."
 
 
-def assumptions(estimate: Estimate) -> tuple[str, ...]:
+def assumptions(estimate: Totals) -> tuple[str, ...]:
     """The assumptions behind the figures, a line each."""
     spread = estimate.spread
     time = estimate.time
@@ -100,7 +116,7 @@ def assumptions(estimate: Estimate) -> tuple[str, ...]:
     )
 
 
-def details(estimate: Estimate) -> list[str]:
+def details(estimate: Totals) -> list[str]:
     """A column for the whole run, and one per stage if there are several."""
     columns = _columns(estimate)
     titles = _titles(estimate)
@@ -119,7 +135,7 @@ def details(estimate: Estimate) -> list[str]:
     return lines + _beside_from_start(estimate) + _left_after_pruning(estimate)
 
 
-def _beside_from_start(estimate: Estimate) -> list[str]:
+def _beside_from_start(estimate: Totals) -> list[str]:
     """A comparison with training the last stage's network from the start."""
     deep, flops = estimate.from_start, estimate.flops.train_total
     if deep is None:
@@ -136,7 +152,7 @@ def _beside_from_start(estimate: Estimate) -> list[str]:
     ]
 
 
-def _left_after_pruning(estimate: Estimate) -> list[str]:
+def _left_after_pruning(estimate: Totals) -> list[str]:
     """Size and cost of the network at the end of a run that prunes, beside those before."""
     left = estimate.pruned
     if left is None:
@@ -152,10 +168,10 @@ def _left_after_pruning(estimate: Estimate) -> list[str]:
     ]
 
 
-Row = tuple[str, Callable[[Estimate | StageEstimate], str]]
+Row = tuple[str, Callable[[Totals | StageEstimate], str]]
 
 
-def _parameter_rows(first: Estimate | StageEstimate, whole: Estimate) -> list[Row]:
+def _parameter_rows(first: Totals | StageEstimate, whole: Totals) -> list[Row]:
     """Rows of the parameters: parts, the encoder, and totals."""
 
     def part_row(part: str) -> Row:
@@ -192,7 +208,7 @@ def _frozen_flops() -> list[Row]:
 
 
 def _sections(
-    columns: Sequence[Estimate | StageEstimate], whole: Estimate
+    columns: Sequence[Totals | StageEstimate], whole: Totals
 ) -> list[tuple[str, list[Row]]]:
     spread, devices = whole.spread, whole.spread.devices if whole.spread else 1
     update: Row = ("optimiser, of it", lambda c: flops_text(c.flops.update_per_step))
@@ -247,10 +263,10 @@ def _hours(time: Time, devices: int) -> str:
     return " to ".join(f"{hours * devices:,.2f}" for hours in time.hours_range)
 
 
-def comparison(estimates: Sequence[Estimate]) -> list[str]:
+def comparison(estimates: Sequence[Totals]) -> list[str]:
     """A row for each estimate, with differences to the first."""
     several = len(set(map(_steps, estimates))) > 1
-    figures: tuple[tuple[str, Callable[[Estimate], float], Callable[[Estimate], str]], ...] = (
+    figures: tuple[tuple[str, Callable[[Totals], float], Callable[[Totals], str]], ...] = (
         ("encoder", lambda e: e.parameters.encoder, lambda e: count_text(e.parameters.encoder)),
         ("with heads", lambda e: e.parameters.total, lambda e: count_text(e.parameters.total)),
         *((("steps", _steps, lambda e: f"{_steps(e):,}"),) if several else ()),
@@ -274,7 +290,7 @@ def comparison(estimates: Sequence[Estimate]) -> list[str]:
     ]
 
 
-def _steps(column: Estimate | StageEstimate) -> int:
+def _steps(column: Totals | StageEstimate) -> int:
     if isinstance(column, StageEstimate):
         return column.steps
     return sum(stage.steps for stage in column.stages)

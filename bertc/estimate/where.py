@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from bertc.estimate.blocks import kept_by
 from bertc.estimate.duration import StepTime
 from bertc.estimate.execution import FP32
-from bertc.estimate.figures import Estimate, PartCost, StageEstimate
+from bertc.estimate.figures import PartCost, StageEstimate, Totals
 from bertc.estimate.memory_points import Step
 from bertc.estimate.spent import Spent
 from bertc.estimate.units import bytes_text, duration_text
@@ -87,7 +87,7 @@ def _weights(step: Step) -> dict[str, int]:
     return dict(found)
 
 
-def where_table(estimates: Sequence[Estimate]) -> str:
+def where_table(estimates: Sequence[Totals]) -> str:
     """One table per stage, then what rows and columns mean."""
     tables = (
         "\n".join(_lines(estimate.name, stage))

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bertc.data.layouts import scored_examples, scored_parts
-from bertc.data.sources.source import open_source
+from bertc.data.sources.opening import open_source
 from bertc.evaluation.manner import Manner
 from bertc.evaluation.other_text import other_shares, with_objective
 from bertc.evaluation.task_lookup import columns_told, names_files, nothing_to_judge_by, task_of

@@ -7,7 +7,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 
 from bertc.runs.figures import LineFigures
-from bertc.trackers.sink import DEFAULT_PROJECT, TrackedRun
+from bertc.trackers.tracked import DEFAULT_PROJECT, TrackedRun
 
 MOST_PARAMETERS = 100
 """Parameters that one request takes."""

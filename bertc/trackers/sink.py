@@ -3,52 +3,25 @@
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, assert_never
+from typing import Any, assert_never
 
 from bertc.diagnostics import BertcError
 from bertc.diagnostics.render import escaped
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.run import Tracker
-from bertc.runs.figures import LineFigures, LineReader
+from bertc.runs.figures import LineReader
 from bertc.runs.groups import settings_texts
 from bertc.storage import durable
 from bertc.storage.json_file import read_json
 from bertc.storage.paths import is_taken
+from bertc.trackers.tracked import Sink, TrackedRun
 from bertc.train.beginning.tracking import Send
 
-DEFAULT_PROJECT = "bertc"
-"""The project, or experiment, of runs where the tracker's own variables name none."""
 LARGEST_NOTE_BYTES = 2**16
-
-
-@dataclass(frozen=True)
-class TrackedRun:
-    """A run as trackers know it: by an id that stays, taken up at ``step``."""
-
-    folder: Path
-    id: str
-    settings: Mapping[str, str]
-    step: int
-
-    @property
-    def name(self) -> str:
-        """The name that is shown: that of its folder."""
-        return self.folder.resolve().name
-
-
-class Sink(Protocol):
-    """A run in a tracker; any call may raise anything."""
-
-    def record(self, point: LineFigures, time: float) -> None:
-        """Take the figures of a line of metrics, measured at a Unix time."""
-
-    def close(self) -> None:
-        """End the connection; the run may be opened again."""
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from torch.utils.tensorboard import SummaryWriter
 
 from bertc.runs.figures import LineFigures
-from bertc.trackers.sink import TrackedRun
+from bertc.trackers.tracked import TrackedRun
 
 FOLDER = "tensorboard"
 

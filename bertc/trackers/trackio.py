@@ -7,7 +7,7 @@ from io import StringIO
 import trackio
 
 from bertc.runs.figures import LineFigures
-from bertc.trackers.sink import DEFAULT_PROJECT, TrackedRun
+from bertc.trackers.tracked import DEFAULT_PROJECT, TrackedRun
 
 
 class TrackioSink:

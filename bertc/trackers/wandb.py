@@ -5,7 +5,7 @@ import os
 import wandb
 
 from bertc.runs.figures import LineFigures
-from bertc.trackers.sink import DEFAULT_PROJECT, TrackedRun
+from bertc.trackers.tracked import DEFAULT_PROJECT, TrackedRun
 
 
 class WandbSink:

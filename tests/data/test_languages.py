@@ -13,7 +13,8 @@ from pyarrow import parquet
 from bertc.data import PreparedCorpus, Silent, prepare
 from bertc.data.batches.smoothing import draw_weights, proportioned, texts_of
 from bertc.data.rows.sample import sample
-from bertc.data.sources.source import CorpusText, open_source
+from bertc.data.sources.opening import open_source
+from bertc.data.sources.source import CorpusText
 from bertc.data.vocab.learned import bert_tokenizer, learn
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.ir.data import Files, Parallel, Share

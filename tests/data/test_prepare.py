@@ -23,8 +23,8 @@ from bertc.data.cache import store
 from bertc.data.cache.store import obtain
 from bertc.data.rows.sample import sample
 from bertc.data.rows.tokenise import part_of_document
+from bertc.data.sources.opening import open_source
 from bertc.data.sources.sentences import split_sentences
-from bertc.data.sources.source import open_source
 from bertc.diagnostics import CannotWriteError, DataError
 from bertc.ir.data import Files
 from bertc.ir.program.resolved import Resolved

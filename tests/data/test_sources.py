@@ -18,8 +18,8 @@ from pyarrow import parquet
 from bertc.api import check
 from bertc.data.layouts.survey import survey
 from bertc.data.sources import docstrings, hub, source, streams
+from bertc.data.sources.opening import open_source
 from bertc.data.sources.sentences import split_sentences
-from bertc.data.sources.source import open_source
 from bertc.diagnostics import BertcError, DataError, MissingInputError
 from bertc.ir.data import Docstrings, Files, Hf
 

@@ -11,7 +11,7 @@ from bertc.data import Silent
 from bertc.data.cache.workers import JOBS_AHEAD, processes, spread
 from bertc.data.rows import tokenise
 from bertc.data.sources import docstrings
-from bertc.data.sources.source import open_source
+from bertc.data.sources.opening import open_source
 from bertc.diagnostics import MachineError
 from bertc.ir.data import Docstrings, Files
 from tests.data.conftest import Make

@@ -11,7 +11,8 @@ from bertc.runs.curves import curves
 from bertc.runs.folder import identity
 from bertc.runs.longer import with_settings
 from bertc.trackers import sink
-from bertc.trackers.sink import TrackedRun, feeding
+from bertc.trackers.sink import feeding
+from bertc.trackers.tracked import TrackedRun
 from bertc.train.beginning import tracking
 from bertc.train.loop import train
 

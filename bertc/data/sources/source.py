@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
-from bertc.ir.data import Corpus, Docstrings, Files, Hf, Parallel, Sentences
+from bertc.ir.data import Corpus, Parallel, Sentences
 
 PIECE_BYTES = 1 << 20
 """Size of the pieces of longer documents, so that memory stays bounded."""
@@ -61,33 +61,6 @@ class TextSource:
     read: Callable[[], Iterator[Piece]]
     slow: bool = False
     paired: bool = False
-
-
-def open_source(corpus: Corpus, side: int | None = None) -> TextSource:
-    """Open a corpus, or one side of a parallel one, without reading its text.
-
-    Raises:
-        MissingInputError: a file, package or data set is not there.
-        DataError: it cannot be used.
-    """
-    match corpus:
-        case Docstrings():
-            from bertc.data.sources.docstrings import open_docstrings
-
-            return open_docstrings(corpus)
-        case Files():
-            from bertc.data.sources.files import open_files
-
-            return open_files(corpus)
-        case Hf():
-            from bertc.data.sources.hub import open_hf
-
-            return open_hf(corpus)
-        case Parallel():
-            from bertc.data.sources.parallel import open_parallel
-
-            return open_parallel(corpus, side)
-    assert_never(corpus)
 
 
 def pieces_of_text(text: str, amount: int) -> Iterator[Piece]:

@@ -5,7 +5,6 @@ import json
 
 from pydantic import Field
 
-from bertc.diagnostics import InNotebooks, Table
 from bertc.ir.base import Node
 from bertc.ir.changing.pruning import Units
 from bertc.ir.learning.objective import Term
@@ -16,7 +15,7 @@ from bertc.ir.program.stage import AnyStage, Stage
 from bertc.ir.vocabulary import Vocabulary
 
 
-class Resolved(Node, InNotebooks):
+class Resolved(Node):
     """A program after all passes.
 
     ``origins`` has the origin of each setting; it is not part of the fingerprint.
@@ -83,20 +82,3 @@ class Resolved(Node, InNotebooks):
         """sha256 of everything that affects the computation; names and origins do not."""
         text = json.dumps(self.model_dump(mode="json", exclude={"name", "origins"}), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
-
-    def tables(self) -> tuple[Table]:
-        """The stages, a row each; ``bertc.show`` has every setting."""
-        from bertc.ir.program.model import model_weights
-
-        count = sum(weight.numel for weight in model_weights(self))
-        head = ("stage", "layers", "learns", "steps", "batch", "tokens a row")
-        rows = [
-            (
-                stage.name or "main",
-                stage.encoder.depth,
-                " + ".join(term.name for term in stage.objective),
-                *(f"{number:,}" for number in (stage.steps, stage.batch, stage.seq)),
-            )
-            for stage in self.stages
-        ]
-        return (Table(head, rows, f"{self.name}: {count:,} parameters"),)

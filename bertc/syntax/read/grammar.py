@@ -1,14 +1,12 @@
 """The parse table of ``grammar/bertc.lark``.
 
 lark turns the grammar into an LALR(1) table. Doing so takes longer than all the rest of
-``bertc check``, so the table is stored beside the grammar as ``bertc.table.json``, with the
-checksum of the grammar; a changed grammar is compiled again.
-``python -m bertc.syntax.read.table`` writes the file.
+``bertc check``, so ``python -m bertc.syntax.read.table`` stores it next to the grammar, as
+``bertc.table.json``.
 """
 
 import json
 import re
-import zlib
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -57,14 +55,8 @@ def table_path() -> Path:
 
 @cache
 def grammar() -> Grammar:
-    """The grammar as an automaton; compiled by lark if the table is outdated."""
-    source = source_path().read_text(encoding="utf-8")
-    path = table_path()
-    table = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    if table.get("checksum") != checksum(source):
-        from bertc.syntax.read.table import compile_table
-
-        table = compile_table(source)
+    """The grammar as an automaton, from its compiled table."""
+    table = json.loads(table_path().read_text(encoding="utf-8"))
     return Grammar(
         start=table["start"],
         final=table["final"],
@@ -73,8 +65,3 @@ def grammar() -> Grammar:
         gotos=tuple(table["gotos"]),
         pattern=re.compile("|".join(f"(?P<{n}>{p})" for n, p in table["terminals"])),
     )
-
-
-def checksum(source: str) -> int:
-    """The checksum of a grammar, stored in its table."""
-    return zlib.crc32(source.encode())

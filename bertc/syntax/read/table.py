@@ -6,7 +6,7 @@ from typing import Any
 from lark import Lark
 from lark.parsers.lalr_analysis import Shift
 
-from bertc.syntax.read.grammar import END, checksum, source_path, table_path
+from bertc.syntax.read.grammar import END, source_path, table_path
 
 
 def compile_table(source: str) -> dict[str, Any]:
@@ -27,7 +27,6 @@ def compile_table(source: str) -> dict[str, Any]:
                 numbers[argument] if shift else -1 - productions.index(rows[argument])
             )
     return {
-        "checksum": checksum(source),
         "terminals": [
             [terminal.name, terminal.pattern.to_regexp()]
             for terminal in sorted(lark.terminals, key=lambda t: (-t.priority, t.name))
