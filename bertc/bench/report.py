@@ -3,7 +3,7 @@
 import json
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,7 +13,6 @@ import torch
 
 from bertc.bench.measure import Timing, quartiles
 from bertc.estimate import Estimate, estimate
-from bertc.estimate.beside import Measured, PartBeside, beside, beside_table
 from bertc.estimate.machines.accelerators import accelerator_called
 from bertc.estimate.units import bytes_text, duration_text
 from bertc.host.speed import device_here
@@ -42,7 +41,6 @@ class BenchReport:
     plan: Plan
     timings: Sequence[Timing]
     surroundings: Surroundings
-    measured: Measured
 
     @cached_property
     def estimate(self) -> Estimate:
@@ -51,11 +49,6 @@ class BenchReport:
         run = self.resolved.run.model_copy(update={"precision": self.plan.precision})
         resolved = self.resolved.model_copy(update={"stages": (stage,), "run": run})
         return estimate(resolved, device_here(self.surroundings.machine))
-
-    @cached_property
-    def where(self) -> tuple[PartBeside, ...]:
-        """bertc's step by part, as estimated and as measured."""
-        return beside(self.estimate.stages[0].where, self.measured, self.timings[0].median)
 
     @property
     def best_other(self) -> Timing | None:
@@ -90,7 +83,6 @@ class BenchReport:
                 "seconds_per_step": cost.time.seconds_per_step,
                 "device": cost.time.device,
             },
-            "where": [asdict(row) for row in self.where],
             "contenders": [self._contender(timing) for timing in self.timings],
             "best_other": self.best_other.contender.name if self.best_other else None,
             "ratio_to_best_other": self._ratio(self.best_other) if self.best_other else None,
@@ -123,8 +115,6 @@ class BenchReport:
                 "x bertc",
             ),
             *(self._row(timing) for timing in self.timings),
-            "",
-            beside_table("a step of bertc", self.where),
             "",
             *self._about_memory(),
             f"data: bertc waits {ours.wait_share:.1%} of a step for its batch; the others have "

@@ -14,7 +14,6 @@ from bertc.bench.contender import Contender, bertc
 from bertc.bench.measure import take_turns
 from bertc.bench.report import BenchReport, Surroundings
 from bertc.diagnostics import UsageError
-from bertc.estimate.beside import Measured
 from bertc.host.display import choose
 from bertc.host.machine import detect, make_plan
 from bertc.host.profile import PROFILED_STEPS, profiling
@@ -38,7 +37,7 @@ def bench(
     """Time the first stage's step on rows of random tokens; no text is read.
 
     Every contender takes one turn in every round. With ``compiled``, compiled forms are timed too.
-    After the timing bertc's step is profiled, part by part; ``profile`` is a folder to keep it in.
+    ``profile`` is a folder for a profile of bertc's step, taken after the timing.
 
     Raises:
         UsageError: if ``against`` is no known system.
@@ -49,7 +48,6 @@ def bench(
     plan = make_plan(resolved)
     resolved = resolved.as_in(resolved.stages[0])
     make = partial(_contenders, resolved, plan, _baseline(against), compiled)
-    bertc_contender = make()[0]
     device = torch.device(plan.device)
     dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
 
@@ -57,10 +55,11 @@ def bench(
         before = matmul_flops_per_second(device, dtype)
         timings = take_turns(make, device, rounds, display.note)
         matmul = max(before, matmul_flops_per_second(device, dtype))
-        display.note("profile of bertc's step")
-        measured = _measured(bertc_contender, device, profile)
+        if profile is not None:
+            display.note("profile of bertc's step")
+            _profile(make()[0], device, profile)
     surroundings = Surroundings(detect(resolved.run.device), matmul, tuple(sys.argv[1:]))
-    return BenchReport(resolved, plan, timings, surroundings, measured)
+    return BenchReport(resolved, plan, timings, surroundings)
 
 
 def _baseline(name: str | None) -> Baseline | None:
@@ -89,10 +88,8 @@ def _contenders(
             assert_never(unreachable)
 
 
-def _measured(contender: Contender, device: torch.device, folder: Path | None) -> Measured:
-    with contender.open() as step, contender.turn(), profiling(folder, device) as recording:
+def _profile(contender: Contender, device: torch.device, folder: Path) -> None:
+    with contender.open() as step, contender.turn(), profiling(folder, device) as step_is_done:
         for _ in range(PROFILED_STEPS):
             step()
-            recording.step_is_done()
-    assert recording.measured is not None, "all steps that it waits for were taken"
-    return recording.measured
+            step_is_done()

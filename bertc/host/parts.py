@@ -1,7 +1,7 @@
 """Names of the parts of a step, for a profiler that watches."""
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch.autograd import profiler
@@ -12,7 +12,6 @@ PartName = Literal[
 ]  # fmt: skip
 """``layers``: attention and feed-forward parts that were compiled as one; ``teacher``: all parts
 of frozen networks."""
-PROFILED_PARTS: tuple[str, ...] = get_args(PartName)
 
 
 def profiled_as(name: PartName) -> AbstractContextManager[Any]:

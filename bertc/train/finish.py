@@ -14,7 +14,6 @@ from bertc.interop.sentences import vectors_of
 from bertc.runs import metrics
 from bertc.runs.plot import plot
 from bertc.train.patience import describe
-from bertc.train.profiled import parts_beside
 from bertc.train.report import Report
 from bertc.train.session import Session
 
@@ -43,7 +42,6 @@ def finish(session: Session) -> Report:
         seconds=progress.seconds,
         evaluation=_last_evaluation(lines),
         notes=notes,
-        where=parts_beside(session),
     )
 
 

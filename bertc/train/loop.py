@@ -19,6 +19,7 @@ from bertc.host.display import Display, choose
 from bertc.host.heap import keep_freed_memory
 from bertc.host.machine import kernels
 from bertc.host.out_of_memory import is_out_of_memory, out_of_memory
+from bertc.host.profile import profiling
 from bertc.host.signals import Stop
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
@@ -41,7 +42,6 @@ from bertc.train.lessons import with_lessons
 from bertc.train.opening import open_session, saying_nothing_began
 from bertc.train.patience import update_patience
 from bertc.train.phase import Phase, open_phase, update_rule
-from bertc.train.profiled import profiled
 from bertc.train.pruning import prune
 from bertc.train.rehearsal import rehearsed, try_to_write
 from bertc.train.report import Report
@@ -141,7 +141,7 @@ def _train_stage(
         phase.rehearse(session)
     with (
         phase.feed(session, progress.step - stage.first_step, stage.steps) as feed,
-        profiled(session, profile) as recording,
+        profiling(profile and profile / stage.name, session.device) as step_is_done,
     ):
         evaluated = phase.evaluated_tokens(session.resolved.run.eval_examples)
         clock = Clock(session, evaluated)
@@ -163,7 +163,7 @@ def _train_stage(
             if progress.step % session.resolved.run.log_every == 0 or progress.step == end:
                 _log(session, stage, learning_rate)
             clock.show(stage, result.loss)
-            recording.step_is_done()
+            step_is_done()
             progress.seconds += lap()
 
 

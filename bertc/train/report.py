@@ -1,12 +1,11 @@
 """The report of a run or of an evaluation, as text and as JSON."""
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from bertc.diagnostics import InNotebooks, Table, several
-from bertc.estimate.beside import PartBeside, beside_table
 from bertc.evaluation.held_out import Evaluation
 from bertc.evaluation.reading import NextTokenCost, as_told
 from bertc.evaluation.remarks import always_lines
@@ -19,8 +18,7 @@ from bertc.ir.terms.positions import shown_figures
 class Report(InNotebooks):
     """The end of a run, or of an evaluation of one; ``notes`` are further sentences.
 
-    ``where`` has the parts of a step by stage, of those that were profiled; ``reading`` is of an
-    evaluation of next tokens.
+    ``reading`` is of an evaluation of next tokens.
     """
 
     folder: Path
@@ -30,7 +28,6 @@ class Report(InNotebooks):
     seconds: float
     evaluation: Evaluation | None
     notes: tuple[str, ...] = ()
-    where: Mapping[str, tuple[PartBeside, ...]] = field(default_factory=dict)
     reading: NextTokenCost | None = None
 
     def as_json(self) -> str:
@@ -53,8 +50,6 @@ class Report(InNotebooks):
         if self.step:
             line = f"{self.folder} after step {self.step:,} of {self.steps:,}"
             lines.append(line if evaluated_only else self._line())
-        for stage, rows in self.where.items():
-            lines.append(f"\n{beside_table(f'stage {stage}', rows)}\n")
         return "\n".join([*lines, *self.notes]).rstrip()
 
     def tables(self) -> list[Table]:

@@ -1,7 +1,7 @@
 """A run in progress: opening or resuming it, entering stages, saving checkpoints."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ from torch import Tensor
 from bertc.data import PreparedCorpus
 from bertc.distributed.engines import Engine, gathered, local_shard, make_engine
 from bertc.distributed.process_group import ProcessGroup
-from bertc.estimate.beside import Measured
 from bertc.host.display import Display
 from bertc.host.signals import Stop
 from bertc.ir.program.resolved import Resolved
@@ -62,7 +61,6 @@ class Session:
     saved: int
     origin: Mapping[str, Any]
     """Digests of the run's lock, which checkpoints repeat; {} but in the first process."""
-    measured: dict[str, Measured] = field(default_factory=dict)
     """Time and memory of a step's parts, of stages that were profiled."""
 
     @property

@@ -23,7 +23,6 @@ from bertc.diagnostics import DataError, MissingInputError, UsageError
 from bertc.host.machine import SUMS, make_plan
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
-from tests.kinds import PARTS_OF_A_STEP as PARTS
 
 TOY = "layers=2 hidden=32 heads=2 seq=16 batch=4 microbatch=2 vocab=wordpiece(200) steps=10 "
 TOY += "compile=off device=cpu precision=fp32 "
@@ -57,7 +56,6 @@ def test_the_command_prints_a_table_and_keeps_json(
     assert "transformers fp32" in table
     assert "random tokens" in table
     assert "memory +: by how much the process grew" in table
-    assert "a step of bertc" in table
 
     found = json.loads(kept.read_text())
     assert found["command"] == ["bertc", *arguments]
@@ -69,12 +67,6 @@ def test_the_command_prints_a_table_and_keeps_json(
     assert found["step"]["microbatch"] == 2
     assert found["step"]["useful_flops"] > 0
     assert found["estimate"]["peak_bytes"] > 0
-    where = {row["part"]: row for row in found["where"]}
-    assert list(where) == [*PARTS, "rest"]
-    seconds = [row["measured_seconds"] for row in found["where"]]
-    assert sum(seconds) == pytest.approx(found["contenders"][0]["seconds"]["median"])
-    assert all(where[part]["measured_seconds"] > 0 for part in PARTS if part != "loader")
-    assert all(where[part]["estimated_seconds"] > 0 for part in PARTS)
     own, other = found["contenders"]
     assert own["ratio"] == 1
     assert found["best_other"] == other["name"] == "transformers fp32"
