@@ -31,6 +31,7 @@ from bertc.passes.extends import extends
 from bertc.passes.recipes import as_published
 from bertc.storage.paths import is_folder, is_taken
 from bertc.teachers import with_shape
+from bertc.tokenizer_files.reading import network_folder
 
 NETWORK = (
     "layers", "hidden", "heads", "head_dim", "ffn", "embedding", "table", "share", "attention",
@@ -85,7 +86,7 @@ def network_of(folder: Path) -> dict[str, Any]:
 
     Errors in the folder are reported where its weights are read.
     """
-    resolved, config = folder / "resolved.json", folder / "config.json"
+    resolved, config = folder / "resolved.json", network_folder(folder) / "config.json"
     if is_taken(resolved):
         return _of_run(read_network(folder))
     if is_taken(config):
@@ -97,7 +98,7 @@ def _of_config(folder: Path) -> dict[str, Any]:
     from bertc.interop.config import read_config
     from bertc.interop.program import to_program
 
-    config = read_config(folder / "config.json")
+    config = read_config(network_folder(folder) / "config.json")
     settings = to_program(config, frozenset(), {}, folder, folder).settings
     found = {name: settings[name].value for name in NETWORK if name in settings}
     if not found["languages"]:
@@ -272,13 +273,13 @@ def program_of(folder: Path) -> Resolved | None:
     """The network in a run folder or a Hugging Face folder; None if it is neither."""
     if is_taken(folder / "resolved.json"):
         return read_network(folder)
-    if not is_taken(folder / "config.json"):
+    if not is_taken(network_folder(folder) / "config.json"):
         return None
     from bertc.interop.config import read_config
     from bertc.interop.program import to_program
     from bertc.passes import resolve
 
-    config = read_config(folder / "config.json")
+    config = read_config(network_folder(folder) / "config.json")
     return resolve(to_program(config, frozenset(), {}, folder, folder))
 
 

@@ -38,6 +38,7 @@ from bertc.ir.program.written import Given, Origin, Program
 from bertc.passes import resolve
 from bertc.storage.json_file import shown_name
 from bertc.storage.paths import is_file, is_folder
+from bertc.tokenizer_files.reading import network_folder
 
 JUDGE_WEIGHT = 50.0  # configure_pretraining.py disc_weight
 
@@ -110,10 +111,11 @@ def _with_generator(encoder: Imported, generator: Imported, folder: Path) -> Imp
 
 def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     """Import one network with its heads."""
-    config = read_config(folder / "config.json")
+    inner = network_folder(folder)
+    config, classes = read_config(inner / "config.json"), named_classes(inner / "config.json")
     family = family_named(config.model_type)
-    main = open_layout(folder, family)
-    head = read_task(folder / "config.json", family, config, main.modules())
+    main = open_layout(inner, family)
+    head = read_task(inner / "config.json", family, config, main.modules())
     tuned = head if isinstance(head, TaskOfFolder) else None
     config = config.model_copy(update=tuned.always) if tuned else config
     named = tuned.held.named if tuned else {}
@@ -129,9 +131,8 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     fresh = parts_of(w.name for w in model_weights(resolved)) - parts
     table = {w.name: w.shape for w in model_weights(resolved) if part_of(w.name) not in fresh}
 
-    own = [name for name in table if name not in beside]
     encoder = transformer(resolved)
-    placed = keys(family, encoder, own, named)
+    placed = keys(family, encoder, [name for name in table if name not in beside], named)
     check_names(folder / BESIDE, set(beside), set(table) - set(placed))
     copies = {copy: key for copy, key in copies.items() if copy not in placed.values()}
     left = main.left(family, {*copies, *placed.values()})
@@ -154,8 +155,8 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
         *_notes_on_dtypes(main),
         *_notes_on_tasks(head, others),
         *((sentences.note,) if sentences and not tuned else ()),
-        *_note_on_left(main, left, family, named_classes(folder / "config.json")),
-        *_notes_on_heads(fresh, parts, family, named_classes(folder / "config.json")),
+        *_note_on_left(main, left, family, classes),
+        *_notes_on_heads(fresh, parts, family, classes),
     )
     return Imported(config, program, resolved, {n: tensors[n] for n in table}, notes)
 

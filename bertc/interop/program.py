@@ -20,7 +20,7 @@ from bertc.ir.terms.masking import SpanUnit
 from bertc.ir.vocabulary import TokenizerFile, Vocabulary
 from bertc.storage.paths import is_file
 from bertc.tokenizer_files.by_transformers import FILE_NAMES
-from bertc.tokenizer_files.reading import ReadTokenizer, read_tokenizer
+from bertc.tokenizer_files.reading import ReadTokenizer, read_tokenizer, tokenizer_folder
 
 SHORTEST_ROW, LONGEST_ROW, STEPS = 8, 512, 1000
 LIMIT = "model_max_length"
@@ -47,7 +47,7 @@ def to_program(
     family = family_named(config.model_type)
     text = tuple(kind.of_head(beside) for name, kind in PRETRAINING.items() if name in parts)
     _check(family, config, text, folder / "config.json")
-    read = _read(folder)
+    read = _read(tokenizer_folder(folder))
     longest = (read.passed_on.get(LIMIT) if read else None) if tasks else LONGEST_ROW
     settings = _network(family, config, text, "pooler" in parts, longest) | {
         "vocab": _vocabulary(family, config.vocab_size, folder, tokenizer, read),
@@ -161,6 +161,6 @@ def _vocabulary(
     family: Family[Any], size: int, folder: Path, tokenizer: Path, read: ReadTokenizer | None
 ) -> Vocabulary:
     """The folder's vocabulary; without one, a new one of the same size and the family's kind."""
-    if not any(is_file(folder / name) for name in FILE_NAMES):
+    if not any(is_file(tokenizer_folder(folder) / name) for name in FILE_NAMES):
         return family.vocabulary(size=size)
     return TokenizerFile(path=str(tokenizer), lower=read.lower if read else True, size=size)

@@ -22,6 +22,7 @@ from bertc.interop.sentences import (
 from bertc.interop.task_classes import held_task
 from bertc.storage.paths import is_file
 from bertc.syntax import show
+from bertc.tokenizer_files.reading import network_folder
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def import_run(folder: Path, run: Path) -> ImportedRun:
             write_sentences(sentences, fresh / SENTENCES, imported.resolved.encoder)
         export_model(
             imported.resolved, imported.tensors, tokenizer, fresh / "model",
-            prefer=layout, kept=kept_settings(folder / "config.json"),
+            prefer=layout, kept=kept_settings(network_folder(folder) / "config.json"),
             sentences=sentences,
         )  # fmt: skip
         write_digests(fresh, model=0)

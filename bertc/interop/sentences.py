@@ -1,6 +1,6 @@
 """Folders of sentence-transformers: how the states of its tokens become a text's vector. No torch.
 
-Read are all layouts since 2.0, through closed lists; written is that of 2.0 to 5.
+Read are all layouts, those before 2.0 too, through closed lists; written is that of 2.0 to 5.
 """
 
 import json
@@ -24,7 +24,7 @@ from bertc.storage import durable
 from bertc.storage.json_file import parse_json, read_json, shown
 from bertc.storage.paths import is_file, is_taken
 from bertc.storage.plain_file import read_bytes
-from bertc.tokenizer_files.reading import tokenizer_folder
+from bertc.tokenizer_files.reading import network_folder, tokenizer_folder
 
 LONGEST_TEXT = 1 << 14
 """Maximum tokens of a text if positions set no limit."""
@@ -198,13 +198,17 @@ def _json(value: Any) -> bytes:
 
 def _read(folder: Path, tokenizer: Path) -> Sentences:
     """The ways of a folder's files, with the first of them that bertc cannot compute."""
-    came = {MODULES: read_bytes(folder / MODULES, _MOST_BYTES)}
+    inner = network_folder(folder)
+    content = read_bytes(folder / MODULES, _MOST_BYTES)
+    if inner != folder:  # as it is written since 2.0, and by a run
+        content = content.replace(f'"{inner.name}"'.encode(), b'""', 1)
+    came = {MODULES: content}
     paths, no_modules = _modules(folder, came[MODULES])
     configs = [f"{path}/config.json" for path in paths]
-    for name in (*configs, ENCODER, SETTINGS):
-        if is_file(folder / name):
-            came[name] = read_bytes(folder / name, _MOST_BYTES)
-    said = {name: read_json(folder / name, _MOST_BYTES) for name in came if name != MODULES}
+    places = {**{name: folder / name for name in (*configs, SETTINGS)}, ENCODER: inner / ENCODER}
+    places = {name: path for name, path in places.items() if is_file(path)}
+    came |= {name: read_bytes(path, _MOST_BYTES) for name, path in places.items()}
+    said = {name: read_json(path, _MOST_BYTES) for name, path in places.items()}
     pooling = said.get(configs[0], {}) if configs else {}
     encoder, settings = said.get(ENCODER, {}), said.get(SETTINGS, {})
     file = tokenizer / "tokenizer_config.json"

@@ -23,6 +23,7 @@ from bertc.passes.settings.stages import settled
 from bertc.storage.paths import check_path, is_folder, user_path
 from bertc.tokenizer_files.by_transformers import FILE_NAMES
 from bertc.tokenizer_files.reading import (
+    network_folder,
     read_tokenizer,
     settings_in,
     tokenizer_folder,
@@ -123,7 +124,7 @@ def vocabulary_of_init(run: Path) -> TokenizerFile:
     """
     folder = tokenizer_folder(run)
     program = settings_in(run / "resolved.json").get("vocabulary")
-    config = settings_in(run / "config.json").get("vocab_size")
+    config = settings_in(network_folder(run) / "config.json").get("vocab_size")
     size = (isinstance(program, dict) and program.get("size")) or config or 0
     lower = True
     with suppress(MissingInputError):

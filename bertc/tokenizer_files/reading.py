@@ -39,6 +39,7 @@ LOADING_SECONDS, TRIAL_SECONDS, CLOCK_SECONDS = 60, 2, 300
 
 The 250,000 pieces of XLM-R take 3 s, 1.3 GiB of addresses, and 5 ms for a text.
 """
+FIRST_MODULE = "0_Transformer"  # SentenceTransformer.save until 1.2
 SEEN_OF_CONFIG = ("model_type", "tokenizer_class", "transformers_version")
 """Settings of config.json that AutoTokenizer reads."""
 
@@ -60,7 +61,14 @@ class ReadTokenizer:
 
 def tokenizer_folder(run: Path) -> Path:
     """The folder of a tokenizer: ``tokenizer/`` of a run, a model's folder itself."""
-    return run / "tokenizer" if is_folder(run / "tokenizer") else run
+    return run / "tokenizer" if is_folder(run / "tokenizer") else network_folder(run)
+
+
+def network_folder(folder: Path) -> Path:
+    """The folder of a network's files: sentence-transformers before 2.0 had one inside its own."""
+    inner = folder / FIRST_MODULE
+    nested = is_file(folder / "modules.json") and is_file(inner / "config.json")
+    return inner if nested else folder
 
 
 def read_tokenizer(path: Path, lower: bool = True) -> ReadTokenizer:

@@ -95,6 +95,34 @@ FOLDERS: dict[str, Files] = {
 FOLDERS["written by 6"]["modules.json"][1]["path"] = "1_Pooling"
 
 
+def as_before_2(folder: Path) -> None:
+    """Move the files of the network as SentenceTransformer.save laid them out until 1.2."""
+    inner = folder / "0_Transformer"
+    inner.mkdir()
+    for path in [path for path in folder.iterdir() if path.is_file()]:
+        path.rename(inner / path.name)
+    (inner / "modules.json").rename(folder / "modules.json")
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[0]["path"] = inner.name
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "config.json").write_text('{"__version__": "0.3.8"}')
+
+
+def test_a_folder_from_before_2_0_is_read(theirs: Any, tmp_path: Path) -> None:
+    folder, run = folder_of(tmp_path / "came", FOLDERS["mean, normalised"]), tmp_path / "run"
+    as_before_2(folder)
+    expected = theirs(folder).encode(TEXTS)
+    imported = import_run(folder, run).imported
+    assert imported.program.name == "came"
+    export_run(run, tmp_path / "left")
+    for each in (folder, run, tmp_path / "left"):
+        np.testing.assert_allclose(bertc.load(each).embed(TEXTS), expected, atol=2e-6, rtol=0)
+    np.testing.assert_array_equal(theirs(tmp_path / "left").encode(TEXTS), expected)
+    resolved = bertc.resolve(f"init='{folder}' task=embed('x.tsv', text=a, positive=b, examples=9)")
+    assert resolved.encoder.hidden == 24
+    assert (resolved.stages[0].tasks[0].longest, resolved.encoder.vocab_size) == (9, 97)
+
+
 @pytest.fixture(scope="module")
 def theirs() -> Any:
     """``SentenceTransformer``, whose import takes seconds."""
