@@ -139,6 +139,21 @@ def test_all_files_of_tags_are_counted_and_the_one_that_judges_is_named(data: Pa
     assert check(alone) == 1
 
 
+@pytest.mark.parametrize("other", ["train-extra.conll", "a-train.conll", "readme.conll"])
+@pytest.mark.parametrize("dev", ["dev.conll", "valid.conll"])
+def test_a_file_next_to_that_of_tags_judges_whatever_else_is_there(
+    data: Path, dev: str, other: str
+) -> None:
+    (data / "ner").mkdir()
+    for name in ("train.conll", dev, other):
+        (data / "ner" / name).write_text("EU B-ORG\nrejects O\n\n" * 8)
+    for name in ("ner", "ner/train.conll"):
+        spec = start(survey(name), Answers())
+        assert f"ner/{dev} judges" in spec
+        assert ('tagging("ner", ner)' in spec) or f'tag("ner/train.conll", "ner/{dev}")' in spec
+        check(spec)
+
+
 WORDS = ("reed", "frog", "bird", "boat", "duck", "pond")
 PAIRS = [
     ("sentence_A\tsentence_B\tscore\tjudged", "A {w} of {n}.\tNo {w} is {n} here.\t{n}.5\t{y}",

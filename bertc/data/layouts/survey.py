@@ -110,7 +110,7 @@ def survey(name: str) -> Survey:
 def _in_folder(name: str, path: Path) -> str:
     """The training file of a folder, else the pattern of the ending that has the most bytes."""
     sizes, packed = Counter[str](), set[str]()
-    for file in sorted(path.rglob("*")):
+    for file in sorted(path.rglob("*"), key=lambda file: (file.stem.lower() != "train", file)):
         inside = file.relative_to(path)
         if not is_file(file) or any(part.startswith(".") for part in inside.parts):
             continue
@@ -177,8 +177,9 @@ def _tags(name: str, file: Path) -> Survey:
     except DataError:  # several files could each be one part
         parts = {}
     files = tuple(source for source in parts.values() if isinstance(source, Path))
-    if file not in files or "train" not in parts:
-        return Survey("tags", name, (file,))
+    beside = _dev_of(name)  # also as valid, which is no part of a folder
+    if file not in files or "train" not in parts or (beside and "dev" not in parts):
+        return Survey("tags", name, (file,), dev=beside)
     return Survey("tags", folder, files, dev=str(parts.get("dev", "")))
 
 
