@@ -20,6 +20,7 @@ from bertc.passes.settings.stages import DEFAULT_STAGE, has_tasks, typed
 Paces = Sequence[tuple[int, int]]
 """(number of steps, tokens of each), one after the other."""
 FOREVER = 10**18
+_UNITS = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 WITHOUT_WARMUP = Given(FULL_BATCH, Origin("default", source="bertc"))
 
 
@@ -99,9 +100,9 @@ def _counted(block: StageGiven, stage: CompleteSettings) -> StageGiven:
     if has_tasks(stage.objective):  # what the run says is about its text
         rising, in_block["batch_warmup"] = FULL_BATCH, WITHOUT_WARMUP
     if isinstance(rising, RisingBatch) and isinstance(rising.over, Tokens):
-        sizes = rising.sizes(stage.batch)
-        rows = sum(sizes) / max(1, len(sizes))
-        over = max(1, round(rising.over.tokens / max(1, rows * stage.seq)))
+        usual = RisingBatch(rows=max(1, stage.batch // 8), over=1)  # beyond batch: an error below
+        sizes = rising.sizes(stage.batch) or usual.sizes(stage.batch) or (stage.batch,)
+        over = max(1, round(rising.over.tokens * len(sizes) / (sum(sizes) * stage.seq)))
         rising = rising.model_copy(update={"over": over})
         in_block["batch_warmup"] = Given(rising, stage.origins["batch_warmup"])
     if isinstance(steps, Tokens):
@@ -225,8 +226,15 @@ def _batch_rises(check: Checker[StageSettings], rising: RisingBatch) -> None:
         wrong = "microbatch"
     else:
         return
-    over = min(over, max(1, steps // 10))
-    setting, instead = "batch_warmup", f"batch_warmup=rising({rows}, {over})"
+    # A tenth of what the stage reads.
+    read = sum(size * count for size, count in rising.pieces(batch, steps))
+    sizes = RisingBatch(rows=rows, over=1).sizes(batch) or (batch,)
+    over = min(over, max(1, read * len(sizes) // (10 * sum(sizes))))
+    span, length = stage.span("batch_warmup"), f"{over}"
+    if span and "tokens" in span.text:  # said as it was written
+        pieces = RisingBatch(rows=rows, over=over).pieces(batch, over)
+        length = _tokens_text(stage.seq * sum(size * count for size, count in pieces))
+    setting, instead = "batch_warmup", f"batch_warmup=rising({rows}, {length})"
     if wrong == "microbatch":
         setting, instead = wrong, f"microbatch={gcd(microbatch, rows, batch)}"
     elif rows >= batch or over >= steps:
@@ -243,3 +251,10 @@ def _batch_rises(check: Checker[StageSettings], rising: RisingBatch) -> None:
         help=instead,
         fix=fix(stage.origins[setting], instead),
     )
+
+
+def _tokens_text(tokens: int) -> str:
+    """A number of tokens to two digits, as a spec writes it."""
+    near = float(f"{tokens:.2g}")
+    size, unit = next(((s, u) for s, u in _UNITS if near >= s), (1, ""))
+    return f"{near / size:g}{unit} tokens"

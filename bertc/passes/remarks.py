@@ -1,7 +1,11 @@
 """Remarks on valid settings that are likely slips."""
 
+import re
+
 from bertc.diagnostics import Diagnostics, several
 from bertc.ir.changing.growth import Drawn, FromGenerator
+from bertc.ir.learning.answer import Labels
+from bertc.ir.learning.task import Task
 from bertc.ir.network.body_setting import Transformer
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.terms.masking import WordUnit
@@ -12,6 +16,9 @@ from bertc.passes.settings.stages import has_tasks, reads_on
 
 HEAD_WIDTH = 64
 """Head width of every release of BERT; the default number of heads is derived from it."""
+
+LEAST_NUMBERS, _NUMBER = 10, re.compile(r"-?\d+(\.\d+)?")
+"""Labels that are numbers with fractions, from which on they may be scores; and their form."""
 
 HIGH_RATE = 0.1
 """Far above the rates of all shipped specs and recipes, 1e-5 to 1.76e-3."""
@@ -34,6 +41,16 @@ def remarks(program: Complete, diagnostics: Diagnostics) -> None:
     first.rules(_OF_TUNING)
     if all(s.origins["data"].kind == "default" and has_tasks(s.objective) for s in program.stages):
         first.rules(_OF_UNNAMED_TEXT)
+
+
+def _numbers(stage: StageSettings) -> int:
+    """The number of labels of a task that are numbers with fractions; 0 if they are words."""
+    tasks = (term.objective for term in stage.objective if isinstance(term.objective, Task))
+    for names in (task.answer.names for task in tasks if isinstance(task.answer, Labels)):
+        numbers = [name for name in names if _NUMBER.fullmatch(name)]
+        if len(numbers) == len(names) >= LEAST_NUMBERS and any("." in name for name in numbers):
+            return len(names)
+    return 0
 
 
 def _idle_terms(check: Checker[StageSettings], program: Complete) -> None:
@@ -108,6 +125,9 @@ _OF_STAGES: tuple[Rule[StageSettings], ...] = (
          "without positions this attention does not know the order of tokens: a row is a bag of "
          "words",
          help=lambda s: f"positions={s.seq} or attention=relative"),
+    Rule("R119", "objective", _numbers,
+         lambda s: f"the {_numbers(s)} labels are numbers, which classify takes for classes",
+         help="regress(...) on the same columns predicts a number"),
 )  # fmt: skip
 _OF_TUNING: tuple[Rule[StageSettings], ...] = (
     Rule("R103", "objective", lambda s: has_tasks(s.objective) and isinstance(s.init, Drawn),

@@ -8,6 +8,7 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 import bertc
+from bertc.api import check
 from bertc.data import Silent, TaskData, TaskSet, encode
 from bertc.data.examples.copies import Copier
 from bertc.data.examples.task import cut, gather, in_order_of_length
@@ -22,6 +23,7 @@ from bertc.data.layouts.example import (
 from bertc.data.vocab.learned import learn
 from bertc.data.vocab.template import template_of
 from bertc.data.vocab.vocabulary import from_tokenizer
+from bertc.diagnostics import Diagnostics
 from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.vocabulary import ByteBpe
 
@@ -345,11 +347,6 @@ def test_words_that_are_not_read_say_why(bert):
         ("w1 no,w2 yes", "w1 yes,w3 no", "1 of 2 dev examples are training examples too"),
         ("w1 no,w2 yes", "w3 no,w4 yes,w5 no", "dev has 3 examples, training 2: they may be"),
         ("w1 no,w2 yes", "w3 no,w4 yes", ""),
-        (
-            ",".join(f"t{n} {n}.5" for n in range(11)),
-            "t11 1.5",
-            "its 11 labels are numbers: regress(...)",
-        ),
     ],
 )
 def test_parts_that_are_not_apart_are_remarked_on(bert, tmp_path, train, dev, said):
@@ -369,3 +366,13 @@ def test_parts_that_are_not_apart_are_remarked_on(bert, tmp_path, train, dev, sa
     read_tasks(bertc.resolve(spec).stages[0], bert, 1, copier, Told(), {})
     assert len(notes) == bool(said)
     assert all(note.startswith(f"classify: {said}") for note in notes)
+
+
+@pytest.mark.parametrize(("label", "remarked"), [("{n}.5", True), ("{n}", False), ("c{n}", False)])
+def test_labels_that_are_scores_are_remarked_on_by_check(tmp_path, label, remarked):
+    rows = "".join(f"w{n}\t{label.format(n=n)}\n" for n in range(11))
+    (tmp_path / "train.tsv").write_text(f"text\tlabel\n{rows}")
+    spec = f"layers=1 hidden=8 heads=2 vocab=wordpiece(99) task=classify('{tmp_path}/train.tsv')"
+    diagnostics = Diagnostics()
+    check(spec, diagnostics=diagnostics)
+    assert ("R119" in [remark.code for remark in diagnostics.remarks]) == remarked

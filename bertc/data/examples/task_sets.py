@@ -1,7 +1,6 @@
 """The tasks of a stage, read from their files and encoded."""
 
 import hashlib
-import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -18,14 +17,11 @@ from bertc.data.layouts import dev_parts, part_examples, training_examples
 from bertc.data.layouts.example import Example, LabelledExample, ScoredExample
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.diagnostics import DataError, listed
-from bertc.ir.learning.answer import Labels
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Glue
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
 
-LEAST_NUMBERS = 10
-"""Labels that are numbers with fractions, from which it is remarked that they may be scores."""
 INPUTS = ("texts", "passage", "question", "choices", "words")
 """Fields of examples that a model reads."""
 SAMPLE_EXAMPLES = 1000
@@ -181,17 +177,9 @@ def _read_task(
     progress.end()
     count = len(learned) + len(copies)
     notes = (*_sampled(all_parts, parts), *_notes(task_set, count, stage.seq))
-    for note in (*notes, *_numbers(task), *_not_apart(training, all_parts)):
+    for note in (*notes, *_not_apart(training, all_parts)):
         progress.note(f"{task.title}: {note}")
     return task_set
-
-
-def _numbers(task: AnyTask) -> Iterator[str]:
-    """Remark on labels that are numbers with fractions: scores, taken for classes."""
-    names = task.answer.names if isinstance(task.answer, Labels) else ()
-    numbers = [name for name in names if re.fullmatch(r"-?\d+(\.\d+)?", name)]
-    if len(numbers) == len(names) >= LEAST_NUMBERS and any("." in name for name in numbers):
-        yield f"its {len(names)} labels are numbers: regress(...) on the same columns predicts one"
 
 
 def _not_apart(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from bertc.diagnostics import Diagnostics, Fix, Note, listed, nearest
 from bertc.ir.base import Node, call_text
+from bertc.syntax.lowering.other_tools import ADDED, NOT_HERE
 from bertc.syntax.lowering.scalars import Slot, describe_value
 from bertc.syntax.lowering.unknown_argument import removal, rest_of_line
 from bertc.syntax.read.parse import OVERRIDE
@@ -35,9 +36,10 @@ FEW = 8
 def wrong_form(value: Value, shape: KindShape, slot: Slot, diagnostics: Diagnostics) -> None:
     """Report a value that is no kind where a kind is expected."""
     instead, help = "", ""
+    adds = slot.name == "vocab" and isinstance(value, Sum | Series)
     if isinstance(value, String):
         instead = nearest(value.value, shape.options)
-    elif isinstance(value, Sum | Scaled):
+    elif isinstance(value, Sum | Scaled) and not adds:
         help = "only objective and data are sums"
     elif isinstance(value, Number):
         if value.value is None:
@@ -47,7 +49,7 @@ def wrong_form(value: Value, shape: KindShape, slot: Slot, diagnostics: Diagnost
         "E108",
         f"`{slot.name}` cannot be {describe_value(value)}",
         value.span,
-        notes=(Note(f"it is one of: {listed(shape.options)}"),),
+        notes=(Note(ADDED if adds else f"it is one of: {listed(shape.options)}"),),
         help=slot.prefix + instead if instead else help,
         fix=Fix(value.span, instead) if instead else None,
     )
@@ -66,7 +68,8 @@ def unknown_kind(
         return
     inside = _taking_word(name.text, shape)
     near = "" if inside else nearest(name.text, known)
-    first = "" if near or inside else _first_of_few(shape)
+    added = slot.name == "vocab" and NOT_HERE.get(name.text) == ADDED
+    first = "" if near or inside or added else _first_of_few(shape)
     instead = near + rest_of_line(name, value) if near else inside or first
     path = ""
     if shape.bare("bare_string") and not near:
@@ -76,7 +79,7 @@ def unknown_kind(
         f"`{slot.name}` cannot be `{name.text[:40]}`",
         name.span,
         label=f"did you mean `{near}`?" if near else "",
-        notes=(Note(f"it is one of: {', '.join(known)}{path}"),),
+        notes=(Note(ADDED if added else f"it is one of: {', '.join(known)}{path}"),),
         help=slot.prefix + instead if instead else "",
         fix=Fix(value.span, first) if first else Fix(name.span, near) if near else None,
     )
