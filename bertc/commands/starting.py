@@ -56,7 +56,7 @@ def init(
     text: Annotated[
         str | None, typer.Option(help="a file, folder or pattern of text or of examples")
     ] = None,
-    language: Annotated[str | None, typer.Option(help="its code, such as fr")] = None,
+    language: Annotated[str, typer.Option(help="its code, such as fr")] = "",
     budget: Annotated[str | None, typer.Option(help="a size or a budget: 14M, 8h, 1e18")] = None,
     purpose: Annotated[
         str | None, typer.Option("--for", help="pretrain, classify, tag, squad or embed")
@@ -67,13 +67,12 @@ def init(
         Path | None, file_to_write("a new file for the spec [default: print it]", "-o", "--out")
     ] = None,
 ) -> None:
-    """Write a first spec from five answers, with its estimate; asks for those not given.
+    """Write a first spec from four answers, with its estimate; asks for those not given.
 
-    The data are looked at: format, size, language, sentences, columns and labels. Each guess
-    stands in the spec, to be changed there. Off a terminal only --text has to be given.
+    The data are looked at: format, size, columns and labels. The spec says each guess, to be
+    changed there. Off a terminal only --text has to be given.
     """
     from bertc.choosing.sizing import budget_named, machine_named
-    from bertc.data.layouts.languages import language_named
     from bertc.data.layouts.survey import survey
     from bertc.starting.init import Answers, purposes, start
     from bertc.storage.durable import write, writing
@@ -83,12 +82,11 @@ def init(
         raise UsageError(f"{out} is there already", help="-o with another name, or remove it")
     ask = _ask if is_terminal() else _as_given
     seen = ask("Which text or examples (a file, folder or pattern)?", text, None, survey)
-    code = ask("Which language?", language, seen.language, language_named)
     limit = ask("Which size or budget (14M, 8h, 1e18)?", budget, "1h", budget_named)
     known = purposes(seen)
     aim = ask(f"What for ({', '.join(known)})?", purpose, known[0], _purpose)
     place = ask("Which machine (cpu, h100, h100x8)?", machine, "cpu", machine_named)
-    spec = start(seen, Answers(code, limit, aim, place, begin))
+    spec = start(seen, Answers(language, limit, aim, place, begin))
     if out is None:
         say(spec, nl=False)
         return

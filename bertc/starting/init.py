@@ -1,4 +1,4 @@
-"""A spec from a few answers: the text, its language, a budget, the purpose and the machine.
+"""A spec from a few answers: the text, a budget, the purpose and the machine.
 
 The data are looked at, and what is guessed of them is said in the spec, with what it will cost.
 Loads no torch.
@@ -51,7 +51,7 @@ VOCABULARIES = ((3e5, "1k"), (3e6, "4k"), (3e7, "8k"), (3e8, "16k"), (float("inf
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers that a spec is written from; ``language`` "" is that of the text by its words.
+    """The answers that a spec is written from; ``language`` "" is written as none.
 
     ``purpose`` None is the likeliest for the data. ``init`` is a folder to begin from, "" for none.
     """
@@ -91,18 +91,17 @@ def start(seen: Survey, answers: Answers) -> str:
             f"--for {purpose} needs {NEEDS[purpose]}, but {escaped(seen.name)} has {_held(seen)}",
             help=f"--for {' or '.join(serves)}",
         )
-    language = answers.language or seen.language
-    found = _spec(answers, seen, purpose, language)
+    found = _spec(answers, seen, purpose)
     spec = found.spec
     check(spec, diagnostics=Diagnostics())
-    notes = [*_notes(seen, purpose, language, not answers.language), *_unread(seen, spec)]
+    notes = [*_notes(seen, purpose), *_unread(seen, spec)]
     notes += _cost(spec, answers.machine)
     notes += [found.why] * bool(found.why)
     head = "\n".join(f"# {note}" for note in notes)
     return format_text(f"{head}\n\n{spec}")
 
 
-def _spec(answers: Answers, seen: Survey, purpose: Purpose, language: str) -> Sized:
+def _spec(answers: Answers, seen: Survey, purpose: Purpose) -> Sized:
     """The settings: of a network that is there, or of a new one of a size for the budget."""
     task = _task_lines(seen, purpose) if purpose != "pretrain" else ()
     begin = (f"init = {quoted(answers.init)}  # its network and its vocabulary",)
@@ -113,7 +112,7 @@ def _spec(answers: Answers, seen: Survey, purpose: Purpose, language: str) -> Si
         text = "data = docstrings  # for the vocabulary; text like yours is better"
         tried = shapes(Parts((), (text, "vocab = bpe(8k)"), (), task))
         return sized(tried, answers.budget, answers.machine, seen.text_bytes)
-    text = _data(seen, purpose, language)
+    text = _data(seen, purpose, answers.language)
     batch, seq = answers.machine.rows
     packed = "pack = true  # several short texts a row, none padded"
     training = (f"batch = {batch}", f"seq = {seq}", packed)
@@ -134,7 +133,7 @@ def _data(seen: Survey, purpose: Purpose, language: str) -> str:
     arguments = [quoted(seen.name)]
     if column and column.name != "text":
         arguments.append(f"column={quoted(column.name)}")
-    if seen.has_line_sentences or (purpose == "embed" and seen.kind == "text"):
+    if purpose == "embed" and seen.kind == "text":
         arguments.append("sentences=lines")
     if language:
         arguments.append(f"language={quoted(language)}")
@@ -187,17 +186,10 @@ def _alike(roles: Roles) -> str:
     return f"{pair}, as far as {names['score']} says." if "score" in names else f"{pair}."
 
 
-def _notes(seen: Survey, purpose: Purpose, language: str, guessed: bool) -> list[str]:
-    """Sentences on the data: files, size, language, columns and labels."""
+def _notes(seen: Survey, purpose: Purpose) -> list[str]:
+    """Sentences on the data: files, size, columns and labels."""
     files = several(len(seen.files), "file")
     notes = [f"{escaped(seen.name)}: {seen.kind}, {files}, about {bytes_text(seen.text_bytes)}."]
-    if language and seen.kind in ("text", "table"):
-        notes.append(f"Language: {escaped(language)}{', by its commonest words' * guessed}.")
-    if not language and len(seen.languages) > 1:
-        mixed = listed(seen.languages)
-        notes.append(f"Languages: {mixed}, by their commonest words; of a mix none is written.")
-    if seen.has_line_sentences:
-        notes.append("A sentence a line, blank lines between documents.")
     text, label = seen.roles.text, seen.roles.label
     if text:
         columns = _listed([column.name for column in seen.columns])

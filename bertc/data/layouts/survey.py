@@ -1,13 +1,12 @@
-"""A first look at text or examples: format, size, language, sentences, columns and labels.
+"""A first look at text or examples: format, size, columns and labels.
 
-Of large files the beginning is read. What is guessed stands in the spec, to be changed there.
+Of large tables the beginning is read. A spec says what was guessed, to be changed there.
 """
 
 import glob
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -17,7 +16,6 @@ from typing import Literal
 from bertc.data.layouts.columns import Column, Roles, number_of, roles_of
 from bertc.data.layouts.conll import tagging_parts
 from bertc.data.layouts.documents import read_document
-from bertc.data.layouts.languages import languages_of
 from bertc.data.sources.files import begin_as_text, has_columns, matching_files
 from bertc.data.sources.streams import opened_stream
 from bertc.data.sources.tables import ColumnSelection, column_names, records
@@ -28,9 +26,7 @@ from bertc.storage.paths import is_file, is_folder, user_path
 from bertc.storage.tagged import SAMPLE_BYTES as TAGGED_BYTES
 from bertc.storage.tagged import are_tagged_words
 
-SURVEYED_ROWS, SURVEYED_BYTES, CELL_CHARACTERS = 1000, 1 << 18, 1 << 12
-SAMPLED_FILES, PLACES, PLACE_BYTES, PART_CELLS = 32, 8, 1 << 13, 50
-"""Files, places in one, bytes there and cells of a table whose languages are compared."""
+SURVEYED_ROWS, CELL_CHARACTERS = 1000, 1 << 12
 PACKED_BYTES = 3
 """Bytes of text in a byte of a compressed file, about; as prepared text assumes."""
 LONGEST_COLUMN_NAME, MOST_NAME_WORDS = 40, 3
@@ -52,8 +48,6 @@ class Survey:
     kind: Literal["text", "table", "tags", "questions"]
     name: str
     files: tuple[Path, ...]
-    sample: str = ""
-    languages: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     dev: str = ""
     version: int = 1
@@ -65,23 +59,10 @@ class Survey:
         packed = (*PACKED, ".parquet")
         return sum(file.stat().st_size * PACKED_BYTES ** (file.suffix in packed) for file in files)
 
-    @property
-    def language(self) -> str:
-        """The code of its language by its commonest words, "" of none that is known, or several."""
-        return self.languages[0] if len(self.languages) == 1 else ""
-
     @cached_property
     def roles(self) -> Roles:
         """Its columns by use."""
         return roles_of(self.columns)
-
-    @property
-    def has_line_sentences(self) -> bool:
-        """True if plain text has a sentence a line, and blank lines between documents."""
-        lines = [line.strip() for line in self.sample.splitlines()[:-1]]
-        ended = [bool(_SENTENCE_END.search(line)) for line in lines if line]
-        blank = len(lines) - len(ended)
-        return len(ended) >= 10 and 0 < blank < 0.5 * len(ended) and sum(ended) > 0.8 * len(ended)
 
 
 def survey(name: str) -> Survey:
@@ -103,8 +84,7 @@ def survey(name: str) -> Survey:
     begin_as_text(files)
     if has_columns(files[0]):
         return _table(name, files)
-    sample = _first_bytes(files[0], SURVEYED_BYTES).decode("utf-8", errors="replace")
-    return Survey("text", name, files, sample, languages_of(_samples(files)))
+    return Survey("text", name, files)
 
 
 def _in_folder(name: str, path: Path) -> str:
@@ -146,10 +126,7 @@ def _table(name: str, files: tuple[Path, ...]) -> Survey:
     columns = tuple(
         Column(column, tuple(row[i] for row in cells)) for i, column in enumerate(names)
     )
-    text = roles_of(columns).text
-    texts = text.cells if text else ()
-    parts = ("\n".join(texts[at : at + PART_CELLS]) for at in range(0, len(texts), PART_CELLS))
-    return Survey("table", name, files, "", languages_of(parts), columns, _dev_of(name))
+    return Survey("table", name, files, columns, _dev_of(name))
 
 
 def _shown(cell: object) -> str:
@@ -193,16 +170,6 @@ def _questions(name: str, file: Path) -> Survey:
         )
     version = 1 + ('"is_impossible": true' in json.dumps(document))
     return Survey("questions", name, (file,), dev=_dev_of(name), version=version)
-
-
-def _samples(files: Sequence[Path]) -> Iterator[str]:
-    """Text of some files, from several places of those that are not packed."""
-    for path in files[:: -(-len(files) // SAMPLED_FILES)]:
-        with opened_stream(path) as file:
-            places = 1 if path.suffix in PACKED else PLACES
-            for place in range(places):
-                file.stream.seek(path.stat().st_size * place // places)
-                yield file.stream.read(PLACE_BYTES).decode("utf-8", errors="ignore")
 
 
 def _first_bytes(path: Path, count: int) -> bytes:
