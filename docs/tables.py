@@ -9,26 +9,29 @@ on a claim that did not is ``results/TABLE-SCALE.md``, by hand.
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import get_args
 
 from pydantic import TypeAdapter
 
 from bertc.diagnostics import BertcError, SpecError
 from bertc.estimate.flops import executed_flops
-from bertc.resources import folder
-from bertc.tables.drawing import of_figures
+from bertc.estimate.units import flops_text
 from bertc.tables.files import data_files
 from bertc.tables.job import Job
-from bertc.tables.listing import COSTS, listing
 from bertc.tables.programs import Jobs
 from bertc.tables.reading import read_table, shipped_tables
 from bertc.tables.results import TableResults
 from bertc.tables.showing import Shown
-from bertc.tables.table import Table
+from bertc.tables.table import ScaleName, Table
 
 FOLDER = Path(__file__).parent / "tables"
 RESULTS = FOLDER / "results"
+COSTS = FOLDER / "costs.json"
+"""FLOPs by table and scale, which take long to count."""
+_FIGURE = re.compile(r"[+-]?(\d|inf|nan)")
 _RESULTS = TypeAdapter(TableResults)
 INDEX = """\
 # Published tables
@@ -67,13 +70,13 @@ def pages() -> Iterator[tuple[Path, str]]:
 
 def index() -> str:
     """A row a table, with a link to the page of each."""
-    known = listing()
-    head, lines = known.columns()
-    linked = [
-        [f"[{t.name}]({t.name}.md)", f"{t.asks} {t.paper}, {t.place}", *line[1:]]
-        for t, line in zip(known.tables, lines, strict=True)
-    ]
-    return markdown([head[0], "question", *head[1:]], linked)
+    known, lines = json.loads(COSTS.read_text()), list[list[str]]()
+    for table in map(read_table, shipped_tables()):
+        link = f"[{table.name}]({table.name}.md)"
+        asked = f"{table.asks} {table.paper}, {table.place}"
+        flops = map(flops_text, known[table.name].values())
+        lines.append([link, asked, str(len(table.rows)), *flops])
+    return markdown(["table", "question", "rows", *get_args(ScaleName)], lines)
 
 
 def trained() -> str:
@@ -129,7 +132,9 @@ def digest(path: Path) -> str:
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table in Markdown, with columns of figures aligned to the right."""
-    lines = [head, ["---:" if figures else "---" for figures in of_figures(rows)], *rows]
+    columns = zip(*rows, strict=True)
+    figures = [all(_FIGURE.match(cell) for cell in column if cell) for column in columns]
+    lines = [head, ["---:" if right else "---" for right in figures], *rows]
     escaped = ([cell.replace("|", "\\|") for cell in line] for line in lines)
     return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
 
@@ -154,7 +159,7 @@ def main() -> None:
     """Count what tables cost, and write all pages and pictures."""
     FOLDER.mkdir(exist_ok=True)
     costs = {name: flops_by_scale(read_table(name)) for name in shipped_tables()}
-    (folder("specs") / "tables" / COSTS).write_text(json.dumps(costs, indent=1) + "\n")
+    COSTS.write_text(json.dumps(costs, indent=1) + "\n")
     for path, text in pages():
         path.write_text(text, encoding="utf-8")
     for name in shipped_tables():

@@ -59,9 +59,8 @@ def reproduce(
     if show:
         shown = tables.show_table(table, scale, out)
     else:
-        ended = tables.train_table(table, scale, data or (), seeds, out, _say)
-        codes = [exit_code(error, in_color(sys.stderr)) for _, error in ended.failures]
-        shown = ended.shown
+        shown, failures = tables.train_table(table, scale, data or (), seeds, out, _say)
+        codes = [exit_code(error, in_color(sys.stderr)) for error in failures]
     if plot:
         shown.plot(plot)
     say(shown.as_json() if json else shown.as_text())

@@ -5,12 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bertc import api
+from bertc import api, diagnostics
 from bertc.diagnostics import DataError, MissingInputError, SpecError
 from bertc.estimate.units import bytes_text, count_text, duration_text, flops_text
-from bertc.tables.drawing import drawn
-from bertc.tables.job import Job
 from bertc.tables.programs import Jobs
+from bertc.tables.table import FIGURES
 
 _COLUMNS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "name": ("row", str),
@@ -48,17 +47,16 @@ class Costs:
     def as_table(self) -> str:
         """A line a row, then the files that are missing."""
         names = [name for name in _COLUMNS if any(row[name] is not None for row in self.rows)]
-        lines = [
-            ["" if row[name] is None else _COLUMNS[name][1](row[name]) for name in names]
-            for row in self.rows
-        ]
+        rows = [[row[name] for name in names] for row in self.rows]
+        head, units = zip(*(_COLUMNS[name] for name in names), strict=True)
         notes = [
             f"each once, on {self.device}, without the tasks that follow pretraining; without "
             "vocabulary or examples, rows of tasks count as full",
             *([self.basis] if self.basis else []),
             *(f"{row['name']}: {row['why']}" for row in self.rows if row["why"]),
         ]
-        return "\n".join((drawn([_COLUMNS[n][0] for n in names], lines), *notes, *self.lacks))
+        table = diagnostics.Table(head, rows, units=units)
+        return "\n".join((str(table), *notes, *self.lacks))
 
     def as_json(self) -> str:
         """The estimates as one JSON object."""
@@ -71,35 +69,28 @@ def costs_of(jobs: Jobs, device: str) -> Costs:
     Raises:
         UsageError: if there is no such device.
     """
-    table, rows, bases = jobs.table, list[dict[str, Any]](), list[str]()
+    table, rows, basis = jobs.table, list[dict[str, Any]](), ""
     published = {row.name: row.published for row in table.rows}
     runs = {f"before: {run.name}": jobs.before(run) for run in table.before} | jobs.firsts()
     for name, job in runs.items():
-        printed = published.get(name, {})
-        row = dict.fromkeys(_COLUMNS) | {
-            "name": name, "why": "", "published_parameters": printed.get("parameters"),
-            "published_flops": printed.get("flops"),
-        }  # fmt: skip
+        row: dict[str, Any] = dict.fromkeys(_COLUMNS) | {"name": name, "why": ""}
+        for figure in FIGURES:
+            row[f"published_{figure}"] = published.get(name, {}).get(figure)
+        rows.append(row)
         try:
-            row |= _figures(job, device, jobs, bases)
+            program = job.program()
+            cost = api.estimate(program, device, table.convention)
         except SpecError as error:
             row["why"] = str(error).splitlines()[0]
         except (MissingInputError, DataError) as error:
             row["why"] = f"{error} (help: {error.help})"
-        rows.append(row)
+        else:
+            row |= {
+                "parameters": cost.parameters.total, "steps": program.steps,
+                "flops": cost.flops.train_total, "bytes": cost.memory.peak_bytes,
+                "seconds": cost.time.seconds_total,
+            }  # fmt: skip
+            basis = " ".join(cost.time.basis.split())
     needed = {need for job in (*runs.values(), *jobs.all([1])) for need in job.lacks}
     lacks = tuple(line for need, line in jobs.files.missing.items() if need in needed)
-    return Costs(table.name, jobs.name, device, tuple(rows), lacks, max(bases, default=""))
-
-
-def _figures(job: Job, device: str, jobs: Jobs, bases: list[str]) -> dict[str, float]:
-    program = job.program()
-    cost = api.estimate(program, device, jobs.table.convention)
-    bases.append(" ".join(cost.time.basis.split()))
-    return {
-        "parameters": cost.parameters.total,
-        "steps": program.steps,
-        "flops": cost.flops.train_total,
-        "bytes": cost.memory.peak_bytes,
-        "seconds": cost.time.seconds_total,
-    }
+    return Costs(table.name, jobs.name, device, tuple(rows), lacks, basis)

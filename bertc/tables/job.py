@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from bertc import api
-from bertc.diagnostics import BertcError, CannotWriteError, SpecError
+from bertc.diagnostics import BertcError, CannotWriteError, SpecError, UsageError
 from bertc.ir.program.resolved import Resolved
 from bertc.runs.folder import RunFolder
 
@@ -62,6 +62,12 @@ class Job:
     def digest(self) -> str:
         """The digest of what the table says of it."""
         return sha256(self.said.encode()).hexdigest()
+
+    def check(self) -> None:
+        """Check it and the files that it names, as ``bertc check`` does."""
+        with self.placed():
+            if api.check(self.text, self.overrides) > 1:
+                raise UsageError("the settings are a grid", help="one row a point")
 
     def program(self, *more: str) -> Resolved:
         """Compile it, perhaps with more overrides; the runs that it begins with have to be there.

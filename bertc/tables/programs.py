@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from string import Template
 
@@ -13,7 +13,7 @@ from bertc.diagnostics import BertcError, SpecError, UsageError
 from bertc.syntax.write.show import quoted
 from bertc.tables.files import Files
 from bertc.tables.job import Job
-from bertc.tables.shrinking import Factors, factors, no_larger, sets, shrunk, steps_of
+from bertc.tables.shrinking import Factors, factors, sets, shrunk, steps_of
 from bertc.tables.table import PRETRAINING, Before, Measure, Row, Scale, Table, is_whole, path_name
 
 BEFORE = "before"
@@ -37,7 +37,7 @@ class Jobs:
         self.table, self.name, self.files, self.out = table, scale, files, out
         self.scale: Scale = table.scales[scale]  # type: ignore[index]
         self.sketched, self.steps = sketched, dict[str, int]()
-        self._known_sizes = dict[str, Mapping[str, float]]()
+        self.usual, self.sizes = f"{self.scale.spec} {self.scale.arrangement}", cache(self._sized)
 
     def all(self, seeds: Sequence[int]) -> list[Job]:
         """All of them, each after those that it waits for."""
@@ -54,7 +54,7 @@ class Jobs:
     def before(self, run: Before) -> Job:
         """The job of a run that rows begin with or learn from."""
         at = run.at.get(self.name, "")
-        usual = self._of_scale(run.spec) if run.pretraining else self.scale.tasks
+        usual = self.usual if run.pretraining else self.scale.tasks
         text, settings = (at, "") if is_whole(at) else (run.spec, at or usual)
         return self._job(f"{BEFORE}/{run.name}", "", "", 1, text, settings)
 
@@ -76,9 +76,9 @@ class Jobs:
 
     def _main(self, row: Row, seed: int, name: str) -> Job:
         text = row.spec if row.is_whole else self.table.spec
-        settings = [self._of_scale(text), self._settings(row)]
+        settings = [self.usual, self._settings(row)]
         share = self.scale.steps or 1
-        steps = self._sizes(text).get("steps", 0) * share
+        steps = self.sizes(text).get("steps", 0) * share
         if is_whole(at := row.at.get(self.name, "")):
             text, settings = at, []
         elif share != 1 and steps and not any(sets(each, "steps", "epochs") for each in settings):
@@ -90,33 +90,30 @@ class Jobs:
     def _evaluation(self, measure: Measure, row: Row, seed: int, folder: str) -> Job:
         """The evaluation of a row's run, or of a task's, under other options."""
         run = f"{folder}/{path_name(measure.of) if measure.of else PRETRAINING}"
-        options = dict(measure.eval)
-        texts = str(options.get("task", "")), str(options.get("data", ""))
-        name = f"{folder}/{path_name(measure.name)}"
-        job = self._job(name, row.name, measure.name, seed, *texts)
-        for option in LENGTHS:
-            if tokens := options.get(option):
-                options[option] = max(1, round(int(tokens) * self.factors["seq"]))
-        if texts[0]:
-            options["task"] = job.text
-        if texts[1]:
-            text = job.overrides[0]
-            options["data"] = f"files({text})" if text.startswith(("'", '"')) else text
-        said = json.dumps(options, sort_keys=True)
+        texts = self.files.texts
+        options = {
+            name: Template(value).safe_substitute(texts) if isinstance(value, str) else value
+            for name, value in measure.eval.items()
+        }
+        for name in LENGTHS:
+            if tokens := options.get(name):
+                options[name] = max(1, round(int(tokens) * self.factors["seq"]))
+        name, asked = (
+            f"{folder}/{path_name(measure.name)}",
+            " ".join(map(str, measure.eval.values())),
+        )
+        job, said = self._job(name, row.name, measure.name, seed, asked), json.dumps(options)
         return replace(job, text="", overrides=(), after=(run,), eval=options, said=said)
 
     @cached_property
     def factors(self) -> Factors:
         """The factors by which numbers of rows shrink."""
-        return factors(self.scale, self._sizes(self.table.spec))
-
-    def _sizes(self, text: str) -> Mapping[str, float]:
-        """Sizes and steps of a spec as it is written; none if it needs another run first."""
-        if text not in self._known_sizes:
-            self._known_sizes[text] = self._sized(text) if text else {}
-        return self._known_sizes[text]
+        return factors(self.scale, self.sizes(self.table.spec))
 
     def _sized(self, text: str) -> Mapping[str, float]:
+        """Sizes and steps of a spec as it is written; none if it needs another run first."""
+        if not text:
+            return {}
         with suppress(SpecError, BertcError):
             program = self._job(PRETRAINING, "", "", 1, text).program()
             last, steps = program.stages[-1], float(program.steps)
@@ -135,13 +132,6 @@ class Jobs:
         if self.name in row.at:
             return row.at[self.name]
         return "" if row.is_whole else shrunk(row.spec, self.factors)
-
-    def _of_scale(self, text: str) -> str:
-        """Settings of the scale for a spec that pretrains; the usual scales make nothing larger."""
-        spec = self.scale.spec
-        if self.name not in self.table.own_scales:
-            spec = no_larger(spec, self._sizes(text))
-        return f"{spec} {self.scale.arrangement}"
 
     def _job(
         self,

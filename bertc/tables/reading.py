@@ -46,7 +46,6 @@ def read_table(name: str) -> Table:
         raise _mistaken(path, "scales", "tables [scales.NAME] expected")
     merged = {each: {**usual.get(each, {}), **scales.get(each, {})} for each in {**usual, **scales}}
     facts = {"name": path.stem, "file": name, "scales": merged}
-    facts["own_scales"] = [each for each in scales if "spec" in scales[each]]
     try:
         return Table.model_validate({**table, **facts})
     except ValidationError as error:

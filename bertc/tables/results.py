@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
+from typing import Any
 
 from bertc import api
 from bertc.runs.figures import values_of
@@ -26,8 +26,6 @@ _SHOWN: Mapping[str, Callable[[float], float]] = {
     "perplexity": lambda value: math.exp(min(value, 700.0)),
     "bits": lambda value: value / math.log(2),
 }
-ClaimVerdict = Literal["holds", "reversed", "undecided", "not measured"]
-"""Undecided: the 95% interval of the difference of both means has 0 in it."""
 
 
 @dataclass(frozen=True)
@@ -58,21 +56,6 @@ class RowResult:
 
 
 @dataclass(frozen=True)
-class ClaimedPair:
-    """Two neighbours of a claimed order: our difference, half its 95% interval, and the verdict.
-
-    A difference above 0 is the way that the paper claims. ``published`` is the paper's own.
-    """
-
-    better: str
-    worse: str
-    difference: float | None
-    half: float | None
-    verdict: ClaimVerdict
-    published: float | None
-
-
-@dataclass(frozen=True)
 class TableResults:
     """A table at a scale as far as it was trained.
 
@@ -98,27 +81,33 @@ class TableResults:
         empty = RowResult(name, {}, None, None, 0.0)
         return next((row for row in self.rows if row.name == name), empty)
 
-    def pairs(self, table: Table, claim: Claim) -> list[ClaimedPair]:
-        """The neighbours of a claimed order."""
+    def pairs(self, table: Table, claim: Claim) -> list[dict[str, Any]]:
+        """The neighbours of a claimed order, with both differences and the verdict.
+
+        A difference above 0 is the way that the paper claims; ``half`` is half its 95% interval,
+        and a claim is undecided if that has 0 in it.
+        """
         better = {measure.name: measure.better for measure in table.measures}
         sign = 1 if better.get(claim.measure) == "more" else -1
-        pairs = zip(claim.order, claim.order[1:], strict=False)
-        return [self._pair(table, claim.measure, sign, *pair) for pair in pairs]
-
-    def _pair(self, table: Table, measure: str, sign: int, better: str, worse: str) -> ClaimedPair:
-        printed = [table.row(name).published.get(measure) for name in (better, worse)]
-        rows = [self.row(name) for name in (better, worse)]
-        difference = _difference(sign, *(row.figure(measure) for row in rows))
-        one, other = (row.summary(measure) for row in rows)
-        half = interval_of_difference(one, other) if one and other else 0.0
-        verdict: ClaimVerdict = "undecided"
-        if difference is None:
-            verdict = "not measured"
-        elif abs(difference) > half:
-            verdict = "holds" if difference > 0 else "reversed"
-        known = None if difference is None or math.isinf(half) else half
-        published = _difference(sign, *printed)
-        return ClaimedPair(better, worse, difference, known, verdict, published)
+        pairs = list[dict[str, Any]]()
+        for names in zip(claim.order, claim.order[1:], strict=False):
+            rows = [self.row(name) for name in names]
+            difference = _difference(sign, *(row.figure(claim.measure) for row in rows))
+            one, other = (row.summary(claim.measure) for row in rows)
+            half = interval_of_difference(one, other) if one and other else 0.0
+            verdict = "undecided"
+            if difference is None:
+                verdict = "not measured"
+            elif abs(difference) > half:
+                verdict = "holds" if difference > 0 else "reversed"
+            printed = (table.row(name).published.get(claim.measure) for name in names)
+            pairs.append({
+                "says": claim.says, "measure": claim.measure, "better": names[0], "worse": names[1],
+                "difference": difference,
+                "half": None if difference is None or math.isinf(half) else half,
+                "verdict": verdict, "published": _difference(sign, *printed),
+            })  # fmt: skip
+        return pairs
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from bertc import diagnostics
 from bertc.diagnostics import UsageError
 from bertc.estimate.units import count_text, duration_text, flops_text
 from bertc.runs.groups import Summary
 from bertc.runs.intervals import SPREAD, interval
-from bertc.tables.drawing import drawn
 from bertc.tables.results import TableResults
 from bertc.tables.table import FIGURES, MASKED_LM, PAPERS, Measure, Scale, Table
 
@@ -28,21 +28,16 @@ class Shown:
     results: TableResults
     left_out: tuple[str, ...] = ()
 
-    def as_text(self, draw: Callable[[list[str], list[list[str]]], str] = drawn) -> str:
+    def as_text(self, draw: Callable[..., object] = diagnostics.Table) -> str:
         """Measured figures next to published ones, then each claim; ``draw`` makes the tables."""
         claims = self.claims()
-        parts = [draw(*self._columns()), *self._notes()]
-        return "\n\n".join([*parts, draw(CLAIM_COLUMNS, claims)] if claims else parts)
+        parts = [str(draw(*self._columns())), *self._notes()]
+        return "\n\n".join([*parts, str(draw(CLAIM_COLUMNS, claims))] if claims else parts)
 
     def as_json(self) -> str:
         """The results as one JSON object, with each pair of the claims."""
-        pairs = [
-            {"says": claim.says, "measure": claim.measure, **asdict(pair)}
-            for claim in self.table.claims
-            for pair in self.results.pairs(self.table, claim)
-        ]
-        content = {"schema": 1, **asdict(self.results), "claims": pairs, "left_out": self.left_out}
-        return json.dumps(content, indent=1)
+        claims = {"claims": self._pairs(), "left_out": self.left_out}
+        return json.dumps({"schema": 1, **asdict(self.results), **claims}, indent=1)
 
     def plot(self, path: Path, described: str = "") -> None:
         """A picture of each measure: ours with 95% intervals, and the published figures.
@@ -63,16 +58,21 @@ class Shown:
     def claims(self) -> list[list[str]]:
         """The paper's claims, pair by pair, with both differences and the verdict on each."""
         lines, before = list[list[str]](), ""
-        for claim in self.table.claims:
-            for pair in self.results.pairs(self.table, claim):
-                ours = "" if pair.difference is None else f"{pair.difference:+.3g}"
-                half = "" if pair.half is None else f" ± {number_text(pair.half)}"
-                printed = "" if pair.published is None else f"{pair.published:+.3g}"
-                order = f"{pair.better} > {pair.worse}"
-                says = "" if claim.says == before else claim.says
-                lines.append([says, claim.measure, order, ours + half, printed, pair.verdict])
-                before = claim.says
+        for pair in self._pairs():
+            half = f" ± {number_text(pair['half'])}" if pair["half"] is not None else ""
+            differences = [
+                _text(pair[name], "{:+.3g}".format) for name in ("difference", "published")
+            ]
+            lines.append([
+                pair["says"] if pair["says"] != before else "", pair["measure"],
+                f"{pair['better']} > {pair['worse']}", differences[0] + half, differences[1],
+                pair["verdict"],
+            ])  # fmt: skip
+            before = pair["says"]
         return lines
+
+    def _pairs(self) -> list[dict[str, Any]]:
+        return [pair for c in self.table.claims for pair in self.results.pairs(self.table, c)]
 
     def _columns(self) -> tuple[list[str], list[list[str]]]:
         """Ours of each figure and measure, if there are any, then the paper's."""

@@ -32,14 +32,6 @@ def factors(scale: Scale, base: Mapping[str, float]) -> Factors:
     return {name: value or derived.get(name, 1.0) for name, value in of_scale.items()}
 
 
-def no_larger(text: str, base: Mapping[str, float]) -> str:
-    """The settings of a scale, without the numbers that are larger than those of a spec."""
-    for name, value, where in reversed([*_numbers(text)]):
-        if value > base.get(name, value):
-            text = text[: where.start()] + text[where.end() :].lstrip()
-    return text
-
-
 def steps_of(text: str) -> float | None:
     """The number of steps that settings say, None if they say none."""
     return next((value for name, value, _ in _numbers(text) if name == "steps"), None)

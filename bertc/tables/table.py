@@ -155,7 +155,7 @@ class Table(_Part):
 
     ``file`` is its name in messages. ``place`` is its number in the paper, ``asks`` the question
     that it answers, ``source`` the copy in which its figures were read. ``convention`` is that of
-    FLOPs in estimates. ``own_scales`` are scales whose spec the table says itself.
+    FLOPs in estimates.
     """
 
     name: Name
@@ -175,7 +175,6 @@ class Table(_Part):
     measures: Annotated[tuple[Measure, ...], Field(min_length=1)]
     claims: tuple[Claim, ...] = ()
     scales: Mapping[ScaleName, Scale]
-    own_scales: tuple[ScaleName, ...] = ()
 
     @model_validator(mode="after")
     def _holds_together(self) -> "Table":

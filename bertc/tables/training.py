@@ -18,7 +18,7 @@ LOOK_SECONDS = 5.0
 """Between looks at runs that other processes train."""
 
 
-def train_all(jobs: Sequence[Job], say: Callable[[str], None]) -> list[tuple[Job, Exception]]:
+def train_all(jobs: Sequence[Job], say: Callable[[str], None]) -> list[Exception]:
     """Train every unfinished run; return the failures, after which the others went on.
 
     Runs that other processes train are waited for, so that runs after them can begin. What was
@@ -52,7 +52,7 @@ def train_all(jobs: Sequence[Job], say: Callable[[str], None]) -> list[tuple[Job
             said = True
             sleep(LOOK_SECONDS)
         waiting = pending
-    return [(job, failed[job.name]) for job in jobs if job.name in failed]
+    return list(failed.values())
 
 
 def _error_of(job: Job, number: str, say: Callable[[str], None]) -> Exception | None:

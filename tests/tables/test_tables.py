@@ -101,18 +101,16 @@ def _table(folder: Path, text: str) -> Table:
     return read_table(str(path))
 
 
-def test_a_scale_makes_nothing_larger(tmp_path: Path) -> None:
+def test_rows_shrink_by_the_ratio_of_the_scale_to_the_spec_of_all_and_are_never_enlarged(
+    tmp_path: Path,
+) -> None:
     table = _table(tmp_path, SMALL)
     found = [job.program() for job in Jobs(table, "tiny", data_files(table), tmp_path).all([1])]
-    assert [program.steps for program in found] == [60, 200, 400, 200]
+    assert [program.steps for program in found] == [1000, 200, 400, 200]
     stages = [program.stages[-1] for program in found]
-    assert [stage.layers for stage in stages] == [2, 1, 2, 1]
-    assert [stage.encoder.hidden for stage in stages] == [64, 64, 64, 256]
-    assert [stage.batch for stage in stages] == [16, 8, 8, 8]
-    assert {stage.seq for stage in stages} == {128}, "what is larger shrinks"
-    table = _table(tmp_path, f'{SMALL}[scales.tiny]\nspec = "layers=3 hidden=128 seq=32 steps=9"\n')
-    short = Jobs(table, "tiny", data_files(table), tmp_path).firsts()["short"].program().stages[-1]
-    assert (short.layers, short.encoder.hidden, short.seq) == (3, 128, 32), "taken as it is written"
+    assert [stage.layers for stage in stages] == [3, 3, 2, 3]
+    assert [stage.encoder.hidden for stage in stages] == [128, 128, 128, 256]
+    assert {(stage.batch, stage.seq) for stage in stages} == {(16, 128)}
 
 
 @pytest.mark.parametrize(
