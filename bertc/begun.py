@@ -9,11 +9,10 @@ from bertc.diagnostics import DataError, Diagnostics
 from bertc.interop.folders import RESOLVED, checkpoint_at, read_resolved
 from bertc.ir.changing.growth import FromEmbeddings, FromLayers, FromOther, FromRun, FromVectors
 from bertc.ir.learning.custom_task import Embed
-from bertc.ir.network.bag import Bag
 from bertc.ir.network.sharing import ShareMap, ShareNone
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.written import Given, Program
-from bertc.passes.settings.fixes import Way, argument, fix_settings, note
+from bertc.passes.settings.fixes import fix_settings, note
 from bertc.storage.paths import is_file, is_taken, user_path
 
 OF_LAYERS = ("body", "layers", "heads", "head_dim", "ffn", "share", "attention")
@@ -71,7 +70,7 @@ def vectors_fit(program: Complete, diagnostics: Diagnostics) -> None:
 
     A file that is not there is told where its words are needed.
     """
-    init, body, span = program.init, program.body, program.span("init")
+    init, span = program.init, program.span("init")
     if not isinstance(init, FromVectors) or not is_file(user_path(init.path)):
         return
     from bertc.data.sources.vectors import vectors_width  # numpy, which no other spec needs here
@@ -81,20 +80,16 @@ def vectors_fit(program: Complete, diagnostics: Diagnostics) -> None:
     except DataError as error:
         diagnostics.error("E401", error.message, span, help=error.help)
         return
-    setting, own = "embedding", program.embedding
-    if isinstance(body, Bag):
-        setting, own = "body", body.hidden
-    if width != own:
+    if width != program.embedding:
         wider = f"embedding={width}"
-        way: Way = {"help": wider, "fix": fix_settings(program, program.origins["init"], wider)}
-        if setting == "body":
-            way = argument("body", program.origins["body"], "hidden", str(width))
         diagnostics.error(
             "E400",
-            f"{init.path} has {width:,} numbers for a word, and the token table {own:,}",
+            f"{init.path} has {width:,} numbers for a word, and the token table "
+            f"{program.embedding:,}",
             span,
-            notes=note(f"{setting} is set here", program.span(setting)),
-            **way,
+            notes=note("embedding is set here", program.span("embedding")),
+            help=wider,
+            fix=fix_settings(program, program.origins["init"], wider),
         )
 
 

@@ -5,7 +5,6 @@ from typing import assert_never
 import torch
 from torch import nn
 
-from bertc.ir.network.bag import BagBody
 from bertc.ir.network.bilstm import BiLstmBody
 from bertc.ir.network.body import Body
 from bertc.ir.network.encoder import Encoder as EncoderNode
@@ -14,7 +13,6 @@ from bertc.ir.program.model import frozen_weights, model_weights
 from bertc.ir.program.network import MAIN, Network
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.node import TermNode
-from bertc.nn.bag import Bag
 from bertc.nn.bilstm import BiLstm
 from bertc.nn.body import LAST_STATES, BodyModule, Outputs, joined_rows
 from bertc.nn.encoder import Encoder
@@ -182,8 +180,6 @@ def build_body(node: Body) -> BodyModule:
             return Encoder(node)
         case BiLstmBody():
             return BiLstm(node)
-        case BagBody():
-            return Bag(node)
         case unreachable:
             assert_never(unreachable)
 

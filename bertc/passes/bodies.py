@@ -3,8 +3,7 @@
 from typing import Any
 
 from bertc.diagnostics import Diagnostics
-from bertc.ir.changing.growth import FromTokens, FromVectors
-from bertc.ir.network.bag import Bag
+from bertc.ir.changing.growth import FromVectors
 from bertc.ir.network.body_setting import Ability, BodySetting
 from bertc.ir.network.positions import NoPositions
 from bertc.ir.program.complete import Complete, StageSettings
@@ -84,12 +83,8 @@ _OF_DIRECTIONS: tuple[Rule[StageSettings], ...] = (
          way=lambda s: argument("body", s.origins["body"], "directions", "apart")),
 )  # fmt: skip
 OF_TABLES: tuple[Rule[Complete], ...] = (
-    Rule("E269", "init", lambda p: isinstance(p.init, FromTokens) and not isinstance(p.body, Bag),
-         lambda p: f"init = bag-of(...) begins a bag, and body = {p.body.kind}",
-         also=("body", "body is set here"), help="body=bag"),
-    Rule("E269", "init", lambda p: p.table.narrows and ( isinstance(p.init, FromVectors)
-         or (isinstance(p.init, FromTokens) and isinstance(p.body, Bag)) ),
-         lambda p: f"init = {p.init.kind}(...) begins a table of one width, and table = adaptive",
+    Rule("E269", "init", lambda p: p.table.narrows and isinstance(p.init, FromVectors),
+         "init = vectors(...) begins a table of one width, and table = adaptive",
          also=("table", "table is set here"), help="table=whole"),
 )  # fmt: skip
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
 from bertc.diagnostics import Diagnostics, Fix, Span
-from bertc.ir.changing.growth import TEACHER, FromOther, FromTokens, FromVectors
+from bertc.ir.changing.growth import TEACHER, FromOther, FromVectors
 from bertc.ir.data import Files, named_files
 from bertc.ir.learning.augmentation import ReplacedCopies
 from bertc.ir.program.complete import Complete
@@ -22,7 +22,7 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
     installed packages are not looked up.
     """
     init, known = program.init, {each.code for each in diagnostics.found}
-    begins = init if isinstance(init, FromOther | FromTokens) else None
+    begins = init if isinstance(init, FromOther) else None
     if begins and not _is_there(begins) and "E265" not in known:
         nowhere_to_begin(begins, program.span("init"), diagnostics)
     reported = {(each.message, each.span) for each in diagnostics.found}
@@ -67,7 +67,7 @@ def tagged_text(program: Complete, diagnostics: Diagnostics) -> None:
                 )
 
 
-def _is_there(init: FromOther | FromTokens) -> bool:
+def _is_there(init: FromOther) -> bool:
     return init.path == TEACHER or is_folder(init.path)
 
 

@@ -14,7 +14,7 @@ from bertc.diagnostics import (
     Span,
     UnsafeError,
 )
-from bertc.ir.changing.growth import TEACHER, FromOther, FromTokens
+from bertc.ir.changing.growth import TEACHER, FromOther
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.teacher import FromFolder, FromSpec, Shape, Teacher
 from bertc.ir.program.written import Given, Origin, OriginKind
@@ -43,13 +43,13 @@ def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
     """
     given, init = Given(program.vocab, program.origins["vocab"]), program.init
     origin = program.origins["init"]
-    begins = isinstance(init, FromOther | FromTokens) and init.path != TEACHER
+    begins = isinstance(init, FromOther) and init.path != TEACHER
     if given.origin.kind == "default" and not begins:
         taught = [(program.teacher, program.origins["teacher"])]
         taught += [(s.teacher, s.own["teacher"]) for s in program.stages if "teacher" in s.own]
         given = next(filter(None, starmap(_of_teacher, taught)), given)
         program = settled(program, {"vocab": given})
-    if isinstance(init, FromOther | FromTokens) and begins and _gives_way(given, origin):
+    if isinstance(init, FromOther) and begins and _gives_way(given, origin):
         if not is_folder(init.path):
             nowhere_to_begin(init, origin.span, diagnostics)
             return program
@@ -106,9 +106,7 @@ def _unreadable(
     return program
 
 
-def nowhere_to_begin(
-    init: FromOther | FromTokens, span: Span | None, diagnostics: Diagnostics
-) -> None:
+def nowhere_to_begin(init: FromOther, span: Span | None, diagnostics: Diagnostics) -> None:
     """Report an ``init`` that is no folder."""
     message = f"init: there is no run or model folder {init.path}"
     diagnostics.error("E265", message, span, help=check_path(init.path))

@@ -94,10 +94,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
         "format=doc-sentences pack=true",
         "memory=16",
     ),
-    "body": (
-        f"body=bilstm(16) embedding=32 {OTHER_BODY}",
-        f"body=bag(32) embedding=32 {OTHER_BODY}",
-    ),
+    "body": (f"body=bilstm(16) embedding=32 {OTHER_BODY}",),
     "optimizer": (
         "optimizer=adam(1e-3,warmup=1,gradient_decay=0.9)",
         "optimizer=adamw(1e-3,warmup=32 tokens,layer_decay=0.8,schedule=inverse-sqrt)",

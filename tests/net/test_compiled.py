@@ -25,7 +25,7 @@ UNTRIED = {
     ("optimizer", "muon"),  # bf16 sums differ between machines: tests/train/test_optimizers.py
     ("average", "none"), ("average", "ema"),  # tests/train/test_average.py
     ("grow", "turned"),  # tests/train/test_turning.py
-    ("init", "vectors"), ("init", "bag-of"),  # begin with other files: tests/nn/test_bag.py
+    ("init", "vectors"),  # begins with another file: tests/nn/test_vectors.py
     ("copies", "none"), ("copies", "edit"), ("copies", "replace"),  # tests/train/test_copies.py
 }  # fmt: skip
 BESIDE = ("schema", "properties", "anyOf", "oneOf", "items", "prefixItems", "$defs")

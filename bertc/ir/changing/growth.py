@@ -246,25 +246,12 @@ class FromVectors(Node):
     positional = ("path",)
 
 
-class FromTokens(Node):
-    """Rows of a bag's token table from what another network makes of each token alone (model2vec).
-
-    The mean of its last states for [CLS] token [SEP], mapped to the width of the table by principal
-    components, times log(1 + n) for the n-th token. ``path`` is a run, an imported model or a
-    Hugging Face folder, whose vocabulary the bag reads with.
-    """
-
-    kind: Literal["bag-of"] = "bag-of"
-    path: Annotated[str, Field(min_length=1)]
-    positional = ("path",)
-
-
 def _counted(layers: int) -> str:
     return f"{layers} layer{'s' * (layers != 1)}"
 
 
 Init = Annotated[
-    Drawn | FromRun | FromLayers | FromEmbeddings | FromVectors | FromTokens,
+    Drawn | FromRun | FromLayers | FromEmbeddings | FromVectors,
     Field(discriminator="kind"),
 ]
 Beginning = (

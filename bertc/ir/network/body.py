@@ -4,12 +4,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from bertc.ir.network.bag import Bag, BagBody
 from bertc.ir.network.bilstm import BiLstm, BiLstmBody
 from bertc.ir.network.body_setting import Transformer
 from bertc.ir.network.encoder import Encoder
 
-BodyKind = Annotated[Transformer | BiLstm | Bag, Field(discriminator="kind")]
+BodyKind = Annotated[Transformer | BiLstm, Field(discriminator="kind")]
 """The setting."""
-Body = Encoder | BiLstmBody | BagBody
+Body = Encoder | BiLstmBody
 """The body of a network, below its heads."""

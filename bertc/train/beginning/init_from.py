@@ -18,7 +18,6 @@ from bertc.ir.changing.growth import (
     FromLayers,
     FromOther,
     FromRun,
-    FromTokens,
     FromVectors,
     Init,
     Kept,
@@ -31,7 +30,7 @@ from bertc.ir.program.stage import Stage
 from bertc.runs import checkpoints
 from bertc.syntax.read.shapes import setting_shape
 from bertc.syntax.write.show import show_value
-from bertc.train.beginning.init_tables import TableStart, from_tokens, from_vectors
+from bertc.train.beginning.init_tables import TableStart, from_vectors
 
 SHOWN_LABELS = 8
 
@@ -75,8 +74,6 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
             if vocabulary is None:  # a trial without text knows no words
                 return None
             return _of_tables(init.path, from_vectors(init, resolved, vocabulary))
-        case FromTokens():
-            return _of_tables(init.path, from_tokens(init, resolved, vocabulary))
         case FromOther(path=path) if path == TEACHER:
             return None  # a teacher that is a shape alone has no weights
         case FromOther(path=path):

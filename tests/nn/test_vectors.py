@@ -1,0 +1,101 @@
+"""Token tables that begin with vectors of words, from a file."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from bertc.api import points, resolve
+from bertc.data import vocabulary_of
+from bertc.diagnostics import DataError, MissingInputError, SpecError
+from bertc.interop.loading import load
+from bertc.ir.program.model import model_weights
+from bertc.nn.weights import initial_values
+from bertc.train import finish
+from bertc.train.beginning.init_tables import TABLE
+from bertc.train.loop import train
+from tests.fixes import apply_fixes
+from tests.net.programs import FARM, PROGRAMS, TOY
+
+
+def spec(name: str, body: str, **changed: str) -> str:
+    settings = {**TOY, **PROGRAMS[name], **changed, "body": body}
+    of_transformers = ("layers", "hidden", "heads", "ffn")
+    return " ".join(f"{k}={v}" for k, v in settings.items() if v and k not in of_transformers)
+
+
+@pytest.fixture(autouse=True)
+def in_the_farm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FARM)
+    monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
+
+
+def test_vectors_of_a_file_are_rows_of_a_table(tmp_path: Path) -> None:
+    file = tmp_path / "v.txt"
+    file.write_text("hens 1 2 3 4\nthe 0.5 0 0 1\nunheard 9 9 9 9\n")
+    beside = {"vocab": "words(60)", "init": f'vectors("{file}")', "freeze": "embeddings"}
+    (resolved,) = points(spec("glue", "bilstm(8)", embedding="4", **beside))
+    train(resolved, tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+    model = load(tmp_path / "run")
+    vocabulary = vocabulary_of(tmp_path / "run", resolved.encoder.vocab_size)
+    table = model.encoder.tokens.weight
+    hens = vocabulary.tokenizer.token_to_id("hens")
+    assert table[hens].tolist() == [1, 2, 3, 4]  # and it is not trained
+    drawn = {weight.name: weight for weight in model_weights(resolved)}[TABLE]
+    other = vocabulary.tokenizer.token_to_id("ducks")
+    assert torch.equal(table[other], initial_values(drawn, 0)[other])
+    beside["freeze"] = "0"
+    (resolved,) = points(spec("glue", "bilstm(8)", embedding="4", **beside))
+    train(resolved, tmp_path / "trained", cache=tmp_path / "cache", quiet=True)
+    assert load(tmp_path / "trained").encoder.tokens.weight[hens].tolist() != [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [("hens 1 2 3 4\nducks 1 2\n", "v.txt:2: 2 numbers, not 4 as before"),
+     ("xyzzy 1 2 3 4\n", "is a token of the vocabulary")],
+)  # fmt: skip
+def test_vectors_that_do_not_fit_are_refused(lines: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "v.txt"
+    file.write_text(lines)
+    beside = {"vocab": "words(60)", "init": f'vectors("{file}")', "embedding": "4"}
+    (resolved,) = points(spec("glue", "bilstm(8)", **beside))
+    with pytest.raises(DataError, match=message):
+        train(resolved, tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+
+
+def test_vectors_that_are_not_there_are_missed_before_text_is_read(tmp_path: Path) -> None:
+    beside = {"vocab": "words(60)", "init": 'vectors("none.txt")', "embedding": "4"}
+    (resolved,) = points(spec("glue", "bilstm(8)", **beside))
+    with pytest.raises(MissingInputError, match="none.txt is not there"):
+        train(resolved, tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("body", ["bilstm(8) embedding=4", "transformer", "bilstm(8)"])
+def test_the_width_of_vectors_is_put_right_by_the_help(body: str, tmp_path: Path) -> None:
+    (tmp_path / "v.txt").write_text("hens 1 2\n")
+    text = f"body={body} vocab=words(60) init=vectors('{tmp_path / 'v.txt'}')"
+    with pytest.raises(SpecError) as refused:
+        resolve(text)
+    (found,) = refused.value.diagnostics
+    assert (found.code, bool(found.fix)) == ("E400", True)
+    assert "has 2 numbers for a word, and the token table " in found.message
+    resolve(apply_fixes(found.fix.span.source, [found]))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ("body=bilstm heads=4", "E228"),
+        ("body=bilstm objective=plm", "E229"),
+        ('vocab=words table=adaptive([20]) init=vectors("a")', "E269"),
+        ("freeze=tables", "E108"),
+        ("freeze=positions body=bilstm", "E274"),
+        ("freeze=positions positions=rotary", "E274"),
+    ],
+)
+def test_what_it_cannot_do_is_refused(wrong: str, code: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        resolve(wrong)
+    assert code in {each.code for each in refused.value.diagnostics}
