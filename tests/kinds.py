@@ -24,7 +24,6 @@ OBJECTIVES = {
     "language_embeddings=true",
     "sbo": "objective=span+sbo format=single-segment",
     "tlm+sbo": f"objective=tlm(unit=span)+sbo {PAIRS}",
-    "factorised": "objective=mlm table=factorised(16)",
     "decoder": "objective=mlm+nsp format=segment-pair head=transform(decoder=64)",
     "nsp": "objective=mlm+nsp format=segment-pair",
     "sop": "objective=mlm+sop format=segment-pair",

@@ -13,7 +13,7 @@ from torch import nn
 
 from bertc.ir.network.body_node import BodyNode
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.table import AdaptiveTable, Cluster, FactorisedTable
+from bertc.ir.network.table import AdaptiveTable, Cluster
 from bertc.nn.dropout import dropout
 from bertc.nn.inputs import EncoderInputs, gather_positions
 from bertc.nn.norm import build_norm
@@ -65,8 +65,6 @@ def build_tokens(table: Table, node: BodyNode) -> Tokens:
     """The module of a body's token tables."""
     if isinstance(node.table, AdaptiveTable) and node.table.narrows:
         return AdaptiveEmbedding(table, "embeddings.token", node.clusters)
-    if isinstance(node.table, FactorisedTable):
-        return NarrowEmbedding(table, "embeddings.token")
     return Embedding(table, "embeddings.token")
 
 

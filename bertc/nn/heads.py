@@ -104,8 +104,6 @@ class TokenHead(nn.Module):
         self.dense = Linear(table, f"{name}.dense") if f"{name}.dense.weight" in table else None
         normed = f"{name}.norm.weight" in table
         self.norm = build_norm(table, f"{name}.norm", node.head_norm) if normed else None
-        factorised = f"{name}.project.weight" in table
-        self.project = Linear(table, f"{name}.project") if factorised else None
         untied, bias = table.get(f"{name}.weight"), table.get(f"{name}.bias")
         self.weight = None if untied is None else parameter(untied)
         self.bias = None if bias is None else parameter(bias)
@@ -115,8 +113,7 @@ class TokenHead(nn.Module):
         x = x_nh if self.dense is None else self.dense(x_nh)
         if self.activation is not None:
             x = activate(self.activation, x)
-        x = x if self.norm is None else self.norm(x)
-        return x if self.project is None else self.project(x)
+        return x if self.norm is None else self.norm(x)
 
     def bias_of(self, table_ve: Float[torch.Tensor, "v e"]) -> Float[torch.Tensor, "v"]:
         """The bias (v,); zeros if there is none."""

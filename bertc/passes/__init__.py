@@ -7,7 +7,6 @@ from bertc.ir.program.written import Program
 from bertc.passes.assemble import assemble
 from bertc.passes.bodies import bodies
 from bertc.passes.changing.beginning import begins
-from bertc.passes.changing.factorising import factorising
 from bertc.passes.changing.growth import growth
 from bertc.passes.changing.pruning import pruning
 from bertc.passes.checks import checks
@@ -44,7 +43,6 @@ CHECKS = (
     begins,
     growth,  # skipped where owners or widths are wrong already
     pruning,  # so too
-    factorising,
     tasks,
     checks,
     remarks,  # last: only about programs without errors

@@ -40,7 +40,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
     ),
     "head": ("head=linear", "head=linear(tied=false)", "head=transform(bias=false)"),
     "pooler": ("pooler=mean-gelu", "pooler=transform"),
-    "table": ("embedding=16", "table=factorised(8)", "table=adaptive([20,60],2)"),
+    "table": ("embedding=16", "table=adaptive([20,60],2)"),
     "share": (
         "share=all",
         "share=attention",

@@ -131,7 +131,6 @@ PROGRAMS: dict[str, dict[str, str]] = {
                       "steps": "",
                       "blocks": 'stage "whole" { steps=2 } '
                                 'stage "prune" { prune=layers([1]) steps=2 }'},
-    "factorised": {"objective": "mlm", "embedding": "24", "table": "factorised(8)"},
     # with dropout, whose draws differ where there are no C kernels
     "dropout": {"objective": "mlm + nsp", "dropout": "0.1", "format": "segment-pair"},
     "dropout relative": {**XLNET, "dropout": "0.1"},

@@ -9,7 +9,7 @@ from bertc.ir.base import Initializer, Node, Weight, Width
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.head import POOLINGS, AdaptiveHead, Head, PoolerKind, Pooling
 from bertc.ir.network.norm import NormFunction
-from bertc.ir.network.table import AdaptiveTable, Cluster, FactorisedTable, TokenTable
+from bertc.ir.network.table import AdaptiveTable, Cluster, TokenTable
 from bertc.ir.network.wanted import Wanted
 
 
@@ -210,23 +210,14 @@ class BodyNode(Node):
         vocab, init, wide = self.vocab_size, self.initializer, self.hidden // self.directions
         if isinstance(self.head, AdaptiveHead):
             return self.head.weights(name, wide, vocab, self._adaptive, init)
-        own = self.head.weights(name, wide, self.embedding, vocab, self.head_norm, init)
-        if isinstance(self.table, FactorisedTable) and self.head.reads_table:
-            return (*own, self.table.head_weight(name, self.embedding, init))
-        return own
+        return self.head.weights(name, wide, self.embedding, vocab, self.head_norm, init)
 
     def head_operations(self, rows: int) -> op.Operations:
         """The operations of the head over the vocabulary for ``rows`` states."""
         wide, rows = self.hidden // self.directions, rows * self.directions
         if isinstance(self.head, AdaptiveHead):
             return self.head.operations(wide, self.vocab_size, self._adaptive, rows)
-        own = self.head.operations(wide, self.embedding, self.vocab_size, rows)
-        if isinstance(self.table, FactorisedTable) and self.head.reads_table:
-            *before, _, loss = own
-            rank = self.table.rank
-            narrowed = op.Product(rows, self.embedding, rank)
-            return (*before, narrowed, op.Product(rows, rank, self.vocab_size), loss)
-        return own
+        return self.head.operations(wide, self.embedding, self.vocab_size, rows)
 
     @property
     def _adaptive(self) -> AdaptiveTable:

@@ -40,11 +40,6 @@ class TransformHead(Node):
     bias: On = True
     decoder: Annotated[int, Field(ge=0, le=1_000_000, exclude_if=not_)] = 0
 
-    @property
-    def reads_table(self) -> bool:
-        """True: scores are products with the token table."""
-        return True
-
     def weights(
         self, name: str, hidden: int, embedding: int, vocab: int, norm: NormFunction, init: Drawn
     ) -> tuple[Weight, ...]:
@@ -80,11 +75,6 @@ class LinearHead(Node):
     decoder: ClassVar[int] = 0
     bias: bool = True
     tied: On = True
-
-    @property
-    def reads_table(self) -> bool:
-        """True if scores are products with the token table."""
-        return self.tied
 
     def weights(
         self, name: str, hidden: int, embedding: int, vocab: int, norm: NormFunction, init: Drawn

@@ -117,51 +117,7 @@ class AdaptiveTable(Node):
         )
 
 
-class FactorisedTable(Node):
-    """A table of width ``rank`` and a projection to the width of the embeddings (ALBERT 3.1).
-
-    Only tokens are factorised: positions, segments and the norm of their sum are as wide as before.
-    A head over the vocabulary has a projection of its own, back to ``rank``.
-    """
-
-    kind: Literal["factorised"] = "factorised"
-    rank: Width
-    scaled: bool = False
-    positional = ("rank",)
-
-    def clusters(self, vocab: int, embedding: int) -> tuple[Cluster, ...]:
-        """A single cluster of all tokens."""
-        return (Cluster(0, vocab, self.rank),)
-
-    @property
-    def narrows(self) -> bool:
-        """True: the table is narrower than embeddings are."""
-        return True
-
-    def weights(
-        self, vocab: int, embedding: int, hidden: int, init: Initializer
-    ) -> tuple[Weight, ...]:
-        """The table and its projection."""
-        name, wide = "embeddings.token", (embedding, self.rank)
-        narrow: tuple[Axis, Axis] = ("vocab", "embedding")
-        back: tuple[Axis, Axis] = ("hidden", "embedding")
-        return (
-            Weight(f"{name}.weight", (vocab, self.rank), narrow, init, "embeddings", "table"),
-            Weight(f"{name}.project.weight", wide, back, init, "embeddings", "matrix"),
-        )
-
-    def head_weight(self, name: str, embedding: int, init: Initializer) -> Weight:
-        """The projection of a head's features to the width of the table."""
-        axes: tuple[Axis, Axis] = ("embedding", "hidden")
-        shape = (self.rank, embedding)
-        return Weight(f"{name}.project.weight", shape, axes, init, "head", "matrix")
-
-    def operations(self, vocab: int, embedding: int, hidden: int, tokens: int) -> op.Operations:
-        """A lookup and a product."""
-        return op.Lookup(tokens, self.rank, vocab), op.Product(tokens, self.rank, embedding)
-
-
-TokenTable = Annotated[WholeTable | AdaptiveTable | FactorisedTable, Field(discriminator="kind")]
+TokenTable = Annotated[WholeTable | AdaptiveTable, Field(discriminator="kind")]
 """The closed union of token tables."""
 
 

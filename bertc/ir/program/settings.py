@@ -74,7 +74,7 @@ class Settings(Node):
     table: TokenTable = default(
         WholeTable(),
         BERT,
-        "token embeddings: of one width, factorised, or narrower for rare tokens",
+        "token embeddings: of one width, or narrower for rare tokens",
     )
     share: Sharing = default(ShareNone(), BERT, "which layers share their weights")
     attention: Attention = default(FullAttention(), BERT, "kind of attention")
