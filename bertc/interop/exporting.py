@@ -34,6 +34,12 @@ JOINED = (
     "give its tokenizer the words of a sentence joined by spaces: with is_split_into_words "
     "transformers takes the space off each word, and this vocabulary splits it otherwise"
 )
+UNASKED = ("albert", "xlnet")
+"""Layouts whose tokenizers return no token types in transformers 5, unless asked."""
+TYPED = (
+    "pipelines of transformers give it no token types, which it has learned with: call its "
+    "tokenizer with return_token_type_ids=True"
+)
 
 
 @dataclass(frozen=True)
@@ -232,6 +238,8 @@ def _write_hf(
         notes.append(f"{chosen.name} draws a pooler when it is loaded: the model has none")
     if chosen.name.endswith("ForTokenClassification") and isinstance(resolved.vocabulary, ByteBpe):
         notes.append(JOINED)
+    if family.model_type in UNASKED:
+        notes.append(TYPED)
     plain = family.class_for(frozenset({"pooler"}))
     lacks = plain is not None and plain.parts == {"pooler"} and "pooler" not in parts_of(held)
     return Exported(fresh, family.model_type, name, tuple(notes), lacks)

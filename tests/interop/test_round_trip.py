@@ -9,7 +9,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from bertc.interop.exporting import export_model
+from bertc.interop.exporting import TYPED, UNASKED, export_model
 from bertc.interop.importing import import_model
 from bertc.interop.loading import load
 from bertc.ir.program.model import model_weights
@@ -98,7 +98,7 @@ def test_tensors_come_back_bit_equal(chosen: Case, tmp_path: Path) -> None:
         imported.resolved, imported.tensors, words, tmp_path / "out", prefer=kept
     )
     assert exported.architecture == chosen.cls
-    assert exported.notes == ()
+    assert exported.notes == (TYPED,) * (kept in UNASKED)
     before = load_file(tmp_path / "in" / "model.safetensors")
     after = load_file(tmp_path / "out" / "model.safetensors")
     assert before.keys() == after.keys()

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from bertc.diagnostics import DataError, UsageError
 from bertc.evaluation.task_lookup import task_of as asked_task
-from bertc.interop.exporting import JOINED, export_model
+from bertc.interop.exporting import JOINED, TYPED, UNASKED, export_model
 from bertc.interop.importing import import_model
 from bertc.interop.loading import load
 from bertc.interop.task_config import tasks_beside
@@ -216,7 +216,8 @@ def test_heads_come_in_and_go_out(chosen: Case, tmp_path: Path) -> None:
         strict=True, prefer=imported.config.model_type,
     )  # fmt: skip
     of_words = "TokenClass" in chosen.cls and isinstance(imported.resolved.vocabulary, ByteBpe)
-    assert (exported.architecture, exported.notes) == (chosen.cls, (JOINED,) * of_words)
+    notes = (*(JOINED,) * of_words, *(TYPED,) * (imported.config.model_type in UNASKED))
+    assert (exported.architecture, exported.notes) == (chosen.cls, notes)
     before, after = (load_file(tmp_path / at / "model.safetensors") for at in ("in", "out"))
     assert before.keys() == after.keys()
     bare = "transformer.mask_emb"  # read by none of XLNet's tasks, so nothing of bertc's
@@ -352,7 +353,7 @@ def test_what_was_learned_here_goes_out(
         with pytest.raises(DataError, match=obstacle):
             export_model(resolved, weights, words(), tmp_path / "strict", strict=True)
         return
-    assert exported.notes == ()
+    assert exported.notes == (TYPED,) * (exported.layout in UNASKED)
     theirs, info = getattr(transformers, cls).from_pretrained(tmp_path, output_loading_info=True)
     assert not any(info.values()), info
     assert_says_the_same(ours, theirs.eval())
