@@ -5,8 +5,7 @@ work on a machine can only slow one.
 """
 
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
 from itertools import product
 from typing import get_args
@@ -30,7 +29,7 @@ from bertc.nn.dropout import dropout
 from bertc.nn.ffn import activated
 from bertc.nn.masks import Mask
 from bertc.nn.norm import build_norm, sum_and_norm
-from bertc.nn.weights import Linear, initialise
+from bertc.nn.weights import Linear
 from bertc.objectives.softmax.cross_entropy import vocabulary_loss
 from bertc.optim.optimizers import make_rule, zero_moments
 
@@ -50,7 +49,7 @@ class Sizes:
         self.widths = tuple(width // scale for width in (64, 128, 256, 768))
         self.scores = (8 // min(scale, 8), 4, (64, 128, 512)[: 3 if scale == 1 else 1], (32, 64))
         self.vocab, self.predicted = 30_000 // scale, 512 // scale
-        self.weights = (8, (1 << 20) // scale)
+        self.tensors, self.numel = 8, (1 << 20) // scale
         self.copied = (1 << 25) // scale
         self.others = (1 << 26) // scale  # more than most caches hold
 
@@ -71,10 +70,11 @@ def calibrated(threads: tuple[int, ...], sizes: Sizes) -> Calibration:
 def _rates(sizes: Sizes) -> Rates:
     """Rates with as many threads as torch has now."""
     warm, cold = _Timer(), _Timer(sizes.others)
+    source, target = torch.zeros(sizes.copied), torch.empty(sizes.copied, dtype=torch.bfloat16)
     return Rates(
         products={name: _products(warm, sizes, dtype) for name, dtype in DTYPES.items()},
         attention={
-            precision + (" dropout" if rate else ""): _attention(warm, sizes, dtype, rate)
+            precision + " dropout" * (rate > 0): _attention(warm, sizes, dtype, rate)
             for precision, dtype in DTYPES.items()
             for rate in (0.0, RATE)
         },
@@ -83,8 +83,8 @@ def _rates(sizes: Sizes) -> Rates:
             for precision, dtype in DTYPES.items()
             for name, rate in _elements(cold, sizes, dtype).items()
         },
-        optimizers=_optimizers(warm, sizes),
-        bandwidth_bytes=_bandwidth(warm, sizes),
+        optimizers={"adam": _update(warm, sizes, Adam()), "lamb": _update(warm, sizes, Lamb())},
+        bandwidth_bytes=6 * sizes.copied / warm.best(lambda: target.copy_(source)),  # 4 and 2 bytes
         start_seconds=_start(warm),
     )
 
@@ -108,10 +108,11 @@ class _Timer:
             seconds.append(max(self._clock() - started, 1e-9))
         return min(seconds)
 
-    def both_ways(self, function: Callable[[], Tensor], *inputs: Tensor) -> float:
-        """Seconds of a function and its gradients."""
+    def both_ways(self, function: Callable[[], Tensor], *inputs: Tensor, part: float = 0) -> float:
+        """Seconds of a function and its gradients less those of a part, at least a tenth."""
         upstream = torch.ones_like(function())
-        return self.best(lambda: torch.autograd.grad(function(), inputs, upstream))
+        seconds = self.best(lambda: torch.autograd.grad(function(), inputs, upstream))
+        return max(seconds - part, 0.1 * seconds)
 
 
 def _random(dtype: torch.dtype, *shape: int) -> Tensor:
@@ -143,68 +144,47 @@ def _attention(timer: _Timer, sizes: Sizes, dtype: torch.dtype, rate: float) -> 
 def _elements(timer: _Timer, sizes: Sizes, dtype: torch.dtype) -> dict[str, float]:
     """Elements a second of every function that is no product."""
     rows, width = sizes.rows, sizes.width
-    x, y = _random(dtype, rows, width), _random(dtype, rows, width)
+    x, y, narrow = (_random(dtype, rows, wide) for wide in (width, width, NARROW))
     node = LayerNorm(eps=1e-12)
-    of_norm = node.weights("norm", "hidden", width)
-    norm = build_norm({weight.name: weight for weight in of_norm}, "norm", node)
-    _initialise(norm, of_norm)
-    functions: dict[str, Callable[[], Tensor]] = {
-        "norm": lambda: norm(x),
-        "norm of sum": lambda: sum_and_norm(norm, x, y, RATE, True)[1],
-        "dropout": lambda: dropout(x, RATE, True),
-        "add": lambda: x + y,
+    norm = build_norm({w.name: w for w in node.weights("norm", "hidden", width)}, "norm", node)
+    table = affine("map", ("ffn", width), ("hidden", NARROW), TruncatedNormal(), "ffn")
+    linear = Linear({weight.name: weight for weight in table}, "map")
+    for parameter in (*norm.parameters(), *linear.parameters()):
+        torch.nn.init.ones_(parameter)
+    seconds = {
+        "norm": timer.both_ways(lambda: norm(x), x),
+        "norm of sum": timer.both_ways(lambda: sum_and_norm(norm, x, y, RATE, True)[1], x),
+        "dropout": timer.both_ways(lambda: dropout(x, RATE, True), x),
+        "add": timer.both_ways(lambda: x + y, x),
     }
-    by_kind = {name: rows * width / timer.both_ways(f, x) for name, f in functions.items()}
     # As the layers do it, behind a product, whose time is taken off.
-    of_map = affine("map", ("ffn", width), ("hidden", NARROW), TruncatedNormal(), "ffn")
-    linear, narrow = Linear({w.name: w for w in of_map}, "map"), _random(dtype, rows, NARROW)
-    _initialise(linear, of_map)
     alone = timer.both_ways(lambda: linear(narrow), narrow)
     for kind in get_args(Activation):
-        seconds = timer.both_ways(partial(activated, kind, linear, narrow), narrow)
-        by_kind[kind] = rows * width / _without(seconds, alone)
-    table, ids = _random(torch.float32, sizes.vocab, width // 4), torch.randint(0, rows, (rows,))
-    seconds = timer.both_ways(lambda: F.embedding(ids, table), table)
-    by_kind["lookup"] = (rows + sizes.vocab) * table.shape[1] / seconds
+        activation = partial(activated, kind, linear, narrow)
+        seconds[kind] = timer.both_ways(activation, narrow, part=alone)
+    by_kind = {name: rows * width / spent for name, spent in seconds.items()}
+    values, ids = _random(torch.float32, sizes.vocab, width // 4), torch.randint(0, rows, (rows,))
+    spent = timer.both_ways(lambda: F.embedding(ids, values), values)
+    by_kind["lookup"] = (rows + sizes.vocab) * values.shape[1] / spent
     # Scores without the products that make them.
     rows, vocab = sizes.predicted, sizes.vocab
-    x, table = _random(dtype, rows, NARROW), _random(dtype, vocab, NARROW)
+    x, values = _random(dtype, rows, NARROW), _random(dtype, vocab, NARROW)
     bias, targets = torch.zeros(vocab), torch.randint(0, vocab, (rows,))
-    alone = timer.both_ways(lambda: F.linear(x, table), x, table)
-    seconds = timer.both_ways(lambda: vocabulary_loss(x, table, bias, targets)[0], x)
-    return by_kind | {"loss": rows * vocab / _without(seconds, alone)}
+    alone = timer.both_ways(lambda: F.linear(x, values), x, values)
+    spent = timer.both_ways(lambda: vocabulary_loss(x, values, bias, targets)[0], x, part=alone)
+    return by_kind | {"loss": rows * vocab / spent}
 
 
-def _without(whole: float, part: float) -> float:
-    """Seconds without those of a part; noise may leave next to nothing."""
-    return max(whole - part, 0.1 * whole)
-
-
-def _initialise(module: torch.nn.Module, weights: Iterable[Weight]) -> None:
-    initialise(module, [replace(w, name=w.name.partition(".")[2]) for w in weights], 0)
-
-
-def _optimizers(timer: _Timer, sizes: Sizes) -> dict[str, float]:
-    """Weights a second that each rule moves."""
-    tensors, numel = sizes.weights
-    by_kind = {}
-    for name, optimizer in (("adam", Adam()), ("lamb", Lamb())):
-        names = (f"{n}.weight" for n in range(tensors))
-        table = tuple(Weight(n, (numel,), ("hidden",), ONES, "ffn", "matrix") for n in names)
-        weights = {w.name: torch.nn.Parameter(torch.ones(w.shape)) for w in table}
-        for weight in weights.values():
-            weight.grad = torch.full_like(weight, 1e-3)
-        moments = zero_moments(optimizer, table, weights)
-        rule = make_rule(optimizer, table, weights, moments, 0)
-        by_kind[name] = tensors * numel / timer.best(partial(rule.update, 1e-6))
-    return by_kind
-
-
-def _bandwidth(timer: _Timer, sizes: Sizes) -> float:
-    """Bytes a second that a cast reads and writes, into memory that is there."""
-    source = torch.zeros(sizes.copied)
-    target = torch.empty(sizes.copied, dtype=torch.bfloat16)
-    return source.numel() * 6 / timer.best(lambda: target.copy_(source))
+def _update(timer: _Timer, sizes: Sizes, optimizer: Adam | Lamb) -> float:
+    """Weights a second that a rule moves."""
+    names, shape = (f"{n}.weight" for n in range(sizes.tensors)), (sizes.numel,)
+    table = tuple(Weight(n, shape, ("hidden",), ONES, "ffn", "matrix") for n in names)
+    weights = {w.name: torch.nn.Parameter(torch.ones(w.shape)) for w in table}
+    for weight in weights.values():
+        weight.grad = torch.full_like(weight, 1e-3)
+    moments = zero_moments(optimizer, table, weights)
+    rule = make_rule(optimizer, table, weights, moments, 0)
+    return sizes.tensors * sizes.numel / timer.best(partial(rule.update, 1e-6))
 
 
 def _start(timer: _Timer) -> float:

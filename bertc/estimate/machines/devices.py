@@ -35,8 +35,8 @@ MOST = 1e6
 HOW_TO_GIVE = '--device "NAME,bf16=312,fp32=19.5,memory=79,bandwidth=2039" (TFLOP/s, GiB, GB/s)'
 
 UNCALIBRATED = (
-    "from {cores} of {ghz:.1f} GHz, {flops:.0f} FLOPs a cycle in {precision}: expected within "
-    "a factor of {within:g};\nbertc calibrate measures this processor in less than a minute"
+    "from {cores} of {ghz:.1f} GHz, {flops} FLOPs a cycle: expected within a factor of "
+    "{within:g};\nbertc calibrate measures this processor in less than a minute"
 )
 CALIBRATED = "rates of {cores} that were measured here (bertc calibrate, torch {torch})"
 
@@ -133,7 +133,9 @@ def this_cpu(processes: int = 1, threads: int = 0) -> Device:
     elif most.isdecimal() and int(most):
         cores = min(cores, int(most))
     core, said = core_here(), f"{cores:.2g} core{'s' * (cores != 1)}"
-    precision, flops = ("bf16", core.bf16_flops) if core.bf16_flops else ("fp32", core.fp32_flops)
+    flops = f"{core.fp32_flops / core.clock:.0f}"
+    if core.bf16_flops:
+        flops += f" (bf16: {core.bf16_flops / core.clock:.0f})"
     cpu = Device(
         name="cpu",
         kind="cpu",
@@ -147,11 +149,7 @@ def this_cpu(processes: int = 1, threads: int = 0) -> Device:
         cores=cores,
         time_within=CPU_WITHIN,
         source=UNCALIBRATED.format(
-            cores=said,
-            ghz=core.clock / GIGA,
-            flops=flops / core.clock,
-            precision=precision,
-            within=CPU_WITHIN,
+            cores=said, ghz=core.clock / GIGA, flops=flops, within=CPU_WITHIN
         ),
     )
     calibration = calibration_here()
