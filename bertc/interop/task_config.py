@@ -36,7 +36,6 @@ class _HfTask(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True)
 
-    architectures: list[str] | None = None
     num_labels: Annotated[int, Field(ge=1, le=MOST_LABELS)] | None = None
     id2label: dict[str, str | int] | None = None
     problem_type: (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer, put_around
+from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
 from bertc.diagnostics import DataError
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.storage.foreign import as_data_error
@@ -59,6 +59,4 @@ def load_vocabulary(node: TokenizerFile, rows: int = 0) -> Vocabulary:
             "leave the size of the vocabulary out, so that it is read from the file; of a model "
             "folder take all files from one source",
         )
-    if tokenizer.post_processor is None:  # a tokenizer.json without a template
-        put_around(tokenizer, vocabulary.cls, vocabulary.sep)
     return vocabulary

@@ -32,11 +32,8 @@ class Template:
 
 
 def template_of(vocabulary: Vocabulary) -> Template:
-    """The template of a tokenizer, or BERT's [CLS] A [SEP] B [SEP] if it has none."""
+    """The template of a tokenizer."""
     tokenizer = vocabulary.tokenizer
-    if tokenizer.post_processor is None:
-        cls, sep = ((vocabulary.cls,), (0,)), ((vocabulary.sep,), (0,))
-        return Template(cls, sep, sep, ((vocabulary.sep,), (1,)), 1, last=False)
     with as_data_error(*FAILS):
         single, pair = tokenizer.encode("a"), tokenizer.encode("a", "b")
     before, after = _around(single.ids, single.type_ids, single.sequence_ids, 0)

@@ -80,10 +80,7 @@ class Vocabulary:
         Whether it puts out token_type_ids follows from ``segments``.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        tokenizer = Tokenizer.from_str(self.tokenizer.to_str())
-        if tokenizer.post_processor is None:
-            put_around(tokenizer, self.cls, self.sep)
-        whole = tokenizer.to_str(pretty=True)
+        whole = self.tokenizer.to_str(pretty=True)
         (folder / "tokenizer.json").write_text(whole, encoding="utf-8")
         names = {f"{role}_token": token for role, token in self.named.items()}
         config = {
@@ -138,7 +135,7 @@ class Vocabulary:
     @property
     def cls_last(self) -> bool:
         """True if [CLS] is the last token of a row, as in XLNet."""
-        ids = self.tokenizer.encode("a", "a").ids if self.tokenizer.post_processor else []
+        ids = self.tokenizer.encode("a", "a").ids
         return self.cls != self.sep and ids[-1:] == [self.cls]
 
     @property
@@ -164,12 +161,6 @@ def byte_signs() -> dict[int, str]:
     return signs
 
 
-def put_around(tokenizer: Tokenizer, cls: int, sep: int) -> None:
-    """Set BERT's template of special tokens around one text or two."""
-    ends = ((str(tokenizer.id_to_token(number)), number) for number in (sep, cls))
-    tokenizer.post_processor = processors.BertProcessing(*ends)
-
-
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -183,6 +174,8 @@ def from_tokenizer(
 ) -> Vocabulary:
     """The vocabulary of a tokenizer; ``named`` has special tokens by role.
 
+    A tokenizer without a template gets BERT's, [CLS] A [SEP] B [SEP].
+
     Raises:
         DataError: a special token is missing, or an id is too large.
     """
@@ -191,6 +184,9 @@ def from_tokenizer(
     known = {role: ids[token] for role, token in (named or {}).items() if token in ids}
     model = str(json.loads(tokenizer.to_str())["model"]["type"])
     roles = {role: _role(role, known, ids, name, model) for role in ROLES}
+    if tokenizer.post_processor is None:
+        ends = ((str(tokenizer.id_to_token(roles[role])), roles[role]) for role in ("sep", "cls"))
+        tokenizer.post_processor = processors.BertProcessing(*ends)
     special = np.zeros(size, dtype=np.bool_)
     special[list(roles.values())] = True
     special[[i for i, token in tokenizer.get_added_tokens_decoder().items() if token.special]] = 1
