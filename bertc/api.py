@@ -202,14 +202,16 @@ def show(spec: str, overrides: Sequence[str] = ()) -> Showing:
     return run(spec, overrides)
 
 
-def estimate(spec: Spec, device: str = "h200", convention: Convention = "exact") -> Estimate:
-    """Parameters, FLOPs, memory (bytes) and time (seconds) of a spec on a named device."""
+def estimate(
+    spec: Spec, device: str = "h200", convention: Convention = "exact", *, devices: int = 1
+) -> Estimate:
+    """Parameters, FLOPs, memory (bytes) and time (seconds) of a spec on named devices."""
     from bertc.estimate import estimate as run
     from bertc.external import row_lengths
 
     resolved = resolve(spec)
     (lengths,) = row_lengths([resolved])
-    return run(resolved, device, convention, lengths=lengths)
+    return run(resolved, device, convention, devices=devices, lengths=lengths)
 
 
 def build(spec: Spec) -> Model:

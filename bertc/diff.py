@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bertc.api import points, resolve
-from bertc.diagnostics import BertcError, SpecError
+from bertc.diagnostics import BertcError, SpecError, Table
 from bertc.estimate import Estimate, estimate
 from bertc.estimate.latency.cases import Shape
 from bertc.estimate.latency.predicted import TOKENS_OF_A_TEXT, text_seconds
@@ -80,28 +80,24 @@ class Difference:
     lines: tuple[Line, ...]
     note: str
 
-    def as_table(self) -> str:
+    def table(self) -> Table:
         """Both programs, then each setting alone, with differences to the first program."""
         first, second = self.costs
         rows = [
-            [title for title, _, _ in COLUMNS],
-            *([text(of(cost)) for _, of, text in COLUMNS] for cost in self.costs),
+            (*(text(of(cost)) for _, of, text in COLUMNS), name)
+            for name, cost in zip(self.names, self.costs, strict=True)
         ]
-        names = ["", *self.names]
         if [line.alone for line in self.lines] != [second]:  # else the setting's own line says it
-            rows.append(_changes(second, first))
-            names.append("")
-        above = len(rows)
+            rows.append((*_changes(second, first), ""))
         for line in self.lines:
-            rows.append([] if line.follows else [REFUSED])
-            if line.alone:
-                rows[-1] = _changes(line.alone, first)
-            names.append(str(line.change))
-        table = [
-            f"{cells}  {name}".rstrip() for cells, name in zip(_cells(rows), names, strict=True)
-        ]
-        table.insert(above, "" if self.lines else "no setting differs")
-        return "\n".join((*table, "", self.note))
+            empty = (None if line.follows else REFUSED, *[None] * (len(COLUMNS) - 1))
+            rows.append((*(_changes(line.alone, first) if line.alone else empty), str(line.change)))
+        notes = [*([] if self.lines else ["no setting differs"]), *self.note.split("\n")]
+        return Table((*(title for title, _, _ in COLUMNS), ""), rows, notes=notes)
+
+    def as_table(self) -> str:
+        """The table as text."""
+        return str(self.table())
 
     def as_json(self) -> str:
         """All figures as JSON, in bytes, FLOPs and seconds."""
@@ -261,13 +257,6 @@ def _note(device: str, tokens: int, differing: Sequence[str]) -> str:
     note = NOTE.format(device=device, cores=available_cores(), tokens=tokens)
     told = [ALONE] * bool(differing) + [note] + [OTHER_STAGES] * (STAGES in differing)
     return "\n".join(told)
-
-
-def _cells(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The columns of each row as one text; of short rows the last are empty."""
-    full = [[*row, *[""] * (len(COLUMNS) - len(row))] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*full, strict=True)]
-    return ["  ".join(map(str.rjust, row, widths)) for row in full]
 
 
 def _changes(cost: Cost, first: Cost) -> list[str]:

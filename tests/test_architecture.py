@@ -83,7 +83,7 @@ ROOMS = (
     "commands",
 )
 """Folders of the package from the ground up: one imports only from those before it."""
-ON_TOP = ("choosing", "starting", "editor", "tables", "commands")
+ON_TOP = ("choosing", "starting", "editor", "report", "tables", "commands")
 """Rooms that call the Python functions of the package."""
 TORCH_FREE = (
     "editor",

@@ -9,13 +9,12 @@ import typer
 from bertc.commands.options import (
     JsonOption,
     app,
-    picture_to_write,
     refuse_others,
     say,
     without_collecting,
 )
 
-LISTED, RESULTS = ("where", "sort", "json"), ("results", "plot", "json")
+LISTED, RESULTS = ("where", "sort", "json"), ("results", "json")
 
 
 @app.command("runs")
@@ -35,7 +34,6 @@ def runs_(
     sort: Annotated[
         str, typer.Option(help="when, name, state, score, parameters, seconds or flops")
     ] = "when",
-    plot: Annotated[Path | None, picture_to_write("of --results")] = None,
     json: JsonOption = False,
 ) -> None:
     """List run folders with their state, last and best score and cost, or compare their results.
@@ -50,8 +48,6 @@ def runs_(
 
         compared = compare(folders)
         say(compared.as_json() if json else compared.as_table())
-        if plot:
-            compared.plot(plot)
         return
     from bertc.runs.listing import list_runs
 

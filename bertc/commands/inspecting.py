@@ -69,13 +69,15 @@ def _attention(
     run: Path, text: str, pair: str, data: str, most: int, out: Path | None, json: bool
 ) -> None:
     from bertc.inspecting.attention import attention_of_heads
-    from bertc.report.report import attention_page, write_page
+    from bertc.report.attention import attention_page
+    from bertc.storage import durable
     from bertc.storage.plain_file import opened
 
     if bool(text) == bool(data) or (data and out):
         raise UsageError("attention is of one text, or of a file", help='--text "A text" -o a.html')
     if out:
-        write_page(attention_page(run, text, pair), out)
+        page = attention_page(run, text, pair)
+        durable.replace(out, page.encode(), elsewhere="name another file with -o")
         say(out)
         return
     texts = [(text, pair)]

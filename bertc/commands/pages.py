@@ -15,26 +15,20 @@ def report_(
     out: Annotated[Path, file_to_write("the HTML file to write", "-o", "--out")] = Path(
         "report.html"
     ),
-    examples: Annotated[
-        int,
-        typer.Option(min=0, help="texts that a run on its own is asked about [0: load no model]"),
-    ] = 8,
 ) -> None:
-    """Write runs as one HTML page: curves, cost, scores, examples; of several, all side by side."""
-    from bertc.external import row_lengths
-    from bertc.parents import parent_of
+    """Write runs as one HTML page: curves, cost, scores; of several, next to each other."""
     from bertc.report.report import report_page
 
-    _write(report_page(runs, parent_of, row_lengths, examples), out)
+    _write(report_page(runs), out)
 
 
 def _write(page: str, out: Path) -> None:
     """Write a page and print its name; say if it takes the place of another."""
-    from bertc.report.report import write_page
+    from bertc.storage import durable
     from bertc.storage.paths import is_file
 
     again = is_file(out)
-    write_page(page, out)
+    durable.replace(out, page.encode(), elsewhere="name another file with -o")
     say(out)
     if again:
         say("written again, over the one that was there; -o names another", err=True)

@@ -9,7 +9,7 @@ from typing import Any
 from bertc.diagnostics.html import html_text
 from bertc.diagnostics.render import escaped
 
-_FIGURE = re.compile(r"[+=-]?(\d|inf|nan)")
+_FIGURE = re.compile(r"[+x-]?(\d|inf|nan)|=$")
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,13 @@ class Table:
             yield [_text(v, u) for v, u in zip_longest(row, self.units[: len(row)], fillvalue=str)]
 
     def _right(self) -> list[bool]:
-        """True of each column of figures, which is set to the right."""
+        """True of each column that is mostly figures, which is set to the right."""
         rows = [row for row in self._cells() if len(row) == len(self.head)]
         columns = zip(*rows, strict=True) if rows else [()] * len(self.head)
-        return [all(_FIGURE.match(cell) for cell in column if cell) for column in columns]
+        filled = [
+            [_FIGURE.match(cell) is not None for cell in column if cell] for column in columns
+        ]
+        return [2 * sum(column) > len(column) for column in filled]
 
 
 class InNotebooks:

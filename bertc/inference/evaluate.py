@@ -128,9 +128,8 @@ def evaluate_runs(
         return reports[0]
     common = [n for n in reports[0].notes if all(n in report.notes for report in reports)]
     further = [f"{r.folder}: {note}" for r in reports for note in r.notes if note not in common]
-    classes = any(report.evaluation and report.evaluation.classes for report in reports)
     groups = tuple(grouped([*map(_evaluated, reports)]))
-    return Results(groups, "of these evaluations", (*common, *further), classes)
+    return Results(groups, "of these evaluations", (*common, *further))
 
 
 def _evaluated(report: Report) -> Run:

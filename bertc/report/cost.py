@@ -1,27 +1,25 @@
-"""The cost of a run, as estimated beside what it took."""
+"""The cost of a run, as estimated and as measured."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from bertc.diagnostics import UsageError
-from bertc.estimate import Estimate, estimate
+from bertc.api import estimate
+from bertc.diagnostics import Table, UsageError
+from bertc.estimate import Estimate
 from bertc.estimate.figures import StageEstimate
 from bertc.estimate.units import bytes_text, change_text, count_text, duration_text, flops_text
 from bertc.estimate.where import TITLES
-from bertc.interop.folders import read_network
-from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
-from bertc.report.axes import time_unit
-from bertc.report.markup import Content, element, in_picture, note_below, table_of
-from bertc.report.page import Picture
-from bertc.report.plotly_js import COLOURS, figure, legend, picture_title, trace
+from bertc.report.markup import element, in_picture, remark
+from bertc.report.page import Part
+from bertc.report.pictures import Picture
 from bertc.runs.curves import Curves
 from bertc.runs.folder import RunFolder
 from bertc.runs.lock import Lock
+from bertc.runs.results import Run
 from bertc.runs.spent import Usage, by_stage
 from bertc.runs.spent import read as read_spent
 
-RowLengths = Callable[[Sequence[Resolved]], list[tuple[int, ...]]]
-"""``external.row_lengths``: the mean tokens a row of each program's stages."""
 ELSEWHERE = "h200"
 """The device of the estimate where nothing says which device the run had."""
 WENT = {
@@ -29,23 +27,22 @@ WENT = {
     "checkpoints": "saving",
 }  # fmt: skip
 """Uses of the time of the first process."""
-BOUNDS = (
-    ("arithmetic", "arithmetic_seconds"),
-    ("memory", "memory_seconds"),
-    ("start of operations", "start_seconds"),
-)
+BOUNDS = {
+    "arithmetic": "arithmetic_seconds",
+    "memory": "memory_seconds",
+    "start of operations": "start_seconds",
+}
 
 
-def told_cost(resolved: Resolved, lock: Lock | None, row_lengths: RowLengths) -> Estimate:
+def estimated_cost(resolved: Resolved, lock: Lock | None) -> Estimate:
     """The estimate of a run's program on the kind of device that it had.
 
     Raises:
         UsageError: if the program has more processes than rows.
         DataError: if a file of its tasks cannot be read.
     """
-    (lengths,) = row_lengths([resolved])
     if lock is None:
-        return estimate(resolved, ELSEWHERE, lengths=lengths)
+        return estimate(resolved, ELSEWHERE)
     plan, run = lock.plan, resolved.run.model_copy(update={"precision": lock.plan.precision})
     stages = tuple(
         stage.model_copy(update={"microbatch": size})
@@ -54,15 +51,13 @@ def told_cost(resolved: Resolved, lock: Lock | None, row_lengths: RowLengths) ->
     planned = resolved.model_copy(update={"stages": stages, "run": run})
     name = "cpu" if plan.device == "cpu" else str(lock.machine.get("name", ELSEWHERE))
     try:
-        return estimate(planned, name, devices=plan.processes, lengths=lengths)
+        return estimate(planned, name, devices=plan.processes)
     except UsageError:  # a device without known figures
-        return estimate(planned, ELSEWHERE, devices=plan.processes, lengths=lengths)
+        return estimate(planned, ELSEWHERE, devices=plan.processes)
 
 
-def cost_section(
-    folder: RunFolder, curves: Curves, row_lengths: RowLengths
-) -> Sequence[Content | Picture]:
-    """A table of estimates beside measurements, time by what it went to among them, and pictures.
+def cost_section(folder: RunFolder, run: Run, curves: Curves) -> Sequence[Part]:
+    """A table of estimates and measurements, what the time went to, and pictures of a step.
 
     Raises:
         MissingInputError, DataError: if the run's files cannot be read.
@@ -70,114 +65,80 @@ def cost_section(
     resolved, lock = folder.read_resolved(), folder.read_lock()
     if lock is not None:
         lock.refuse_misfit(resolved)
-    told = told_cost(resolved, lock, row_lengths)
+    cost = estimated_cost(resolved, lock)
     spent = by_stage(read_spent(folder.spent))
     rows = [
-        _parameters(told, folder),
-        *_work(told, resolved, curves, spent),
+        _row("parameters", cost.parameters.total, run.parameters, "{:,}".format),
+        *_work(cost, resolved, curves, spent),
         *_went(spent),
-        _memory(told, spent, on_cpu=lock is None or lock.plan.device == "cpu"),
+        _memory(cost, spent, on_cpu=lock is None or lock.plan.device == "cpu"),
     ]
     return (
-        table_of(("", "estimated", "measured", "difference"), rows),
-        note_below(
-            f"Estimated for {told.time.device}. {told.time.basis} Memory measured is that of the "
+        Table(("", "estimated", "measured", "difference"), rows),
+        remark(
+            f"Estimated for {cost.time.device}. {cost.time.basis} Memory measured is that of the "
             "first process as a whole, on a CPU with Python, torch and the data."
         ),
-        *_where(told),
+        element("h3", "Where a step is estimated to go"),
+        *(_parts(stage) for stage in cost.stages),
     )
 
 
-def _parameters(told: Estimate, folder: RunFolder) -> Sequence[Content]:
-    network = read_network(folder.path)
-    weights = sum(weight.numel for weight in model_weights(network))
-    return ("parameters", f"{told.parameters.total:,}", f"{weights:,}",
-            change_text(weights, told.parameters.total))  # fmt: skip
+def _row(
+    title: str, cost: float, measured: float, text: Callable[[Any], str] = duration_text
+) -> tuple[str, ...]:
+    """A measured value, and how it differs from the estimated one."""
+    change = (text(measured), change_text(measured, cost)) if measured else ("", "")
+    return (title, text(cost), *change)
 
 
 def _work(
-    told: Estimate, resolved: Resolved, curves: Curves, spent: Mapping[str, Usage]
-) -> list[Sequence[Content]]:
-    rows: list[Sequence[Content]] = []
+    cost: Estimate, resolved: Resolved, curves: Curves, spent: Mapping[str, Usage]
+) -> list[tuple[str, ...]]:
     last = curves.points[-1] if curves.points else None
-    done = last.step if last else 0
-    flops, seconds = (last.flops, last.seconds) if last else (0.0, 0.0)
-    whole = f" of {resolved.steps:,}" if done < resolved.steps else ""
-    rows.append(("steps", f"{resolved.steps:,}", f"{done:,}{whole}", ""))
-    rows.append(
-        ("FLOPs of training", flops_text(told.flops.train_total), flops_text(flops) if last else "",
-         "")
-    )  # fmt: skip
-    step = told.time.seconds_per_step
-    steps = sum(each.steps for each in spent.values())
-    measured = sum(each.seconds.get("steps", 0.0) for each in spent.values())
+    done, flops, seconds = (last.step, last.flops, last.seconds) if last else (0, 0.0, 0.0)
+    steps = sum(usage.steps for usage in spent.values())
+    measured = sum(usage.seconds.get("steps", 0.0) for usage in spent.values())
     mean = measured / steps if steps else seconds / done if done else 0.0
-    rows.append(("a step", told.time.step_text, *_measured(mean, step)))
-    total = told.time.seconds_total
-    rows.append(("time", told.time.total_text, *_measured(seconds, total * done / resolved.steps)))
-    speed = flops / seconds if seconds else 0.0
-    assumed = told.flops.train_total / total if total else 0.0
-    rows.append(("FLOP/s", flops_text(assumed), *_measured(speed, assumed, flops_text)))
+    total, planned = cost.time.seconds_total, cost.flops.train_total
+    part = done / resolved.steps
+    rows = [
+        ("steps", f"{resolved.steps:,}", f"{done:,}", ""),
+        (*_row("FLOPs of training", planned, flops, flops_text)[:3], ""),
+        ("a step", cost.time.step_text, *_row("", cost.time.seconds_per_step, mean)[2:]),
+        ("time", cost.time.total_text, *_row("", total * part, seconds)[2:]),
+        _row("FLOP/s", planned / total, flops / seconds if seconds else 0.0, flops_text),
+    ]
     if last and seconds:
         rows.append(("tokens a second", "", count_text(last.tokens / seconds), ""))
     return rows
 
 
-def _went(spent: Mapping[str, Usage]) -> list[Sequence[Content]]:
-    seconds = {what: sum(each.seconds.get(what, 0.0) for each in spent.values()) for what in WENT}
-    whole = sum(seconds.values())
+def _went(spent: Mapping[str, Usage]) -> list[tuple[str, ...]]:
+    seconds = {what: sum(u.seconds.get(what, 0.0) for u in spent.values()) for what in WENT}
+    total = sum(seconds.values())
     return [
-        (WENT[w], "", f"{duration_text(s)}, {s / whole:.0%}", "") for w, s in seconds.items() if s
+        (WENT[w], "", f"{duration_text(s)}, {s / total:.0%}", "") for w, s in seconds.items() if s
     ]
 
 
-def _measured(
-    value: float, told: float, text: Callable[[float], str] = duration_text
-) -> tuple[str, str]:
-    """A measured value, and how it differs from the estimated one."""
-    return (text(value), change_text(value, told)) if value else ("", "")
+def _memory(cost: Estimate, spent: Mapping[str, Usage], on_cpu: bool) -> tuple[str, ...]:
+    measured = max((usage.memory_bytes for usage in spent.values()), default=0)
+    row = _row("memory at its peak", cost.memory.peak_bytes, measured, bytes_text)
+    return (*row[:3], "") if on_cpu else row  # a CPU's has Python, torch and the data in it
 
 
-def _memory(told: Estimate, spent: Mapping[str, Usage], on_cpu: bool) -> Sequence[Content]:
-    peak = told.memory.peak_bytes
-    measured = max((each.memory_bytes for each in spent.values()), default=0)
-    text, change = _measured(measured, peak, bytes_text)
-    # A CPU's has Python, torch and the data in it.
-    return ("memory at its peak", bytes_text(peak), text, "" if on_cpu else change)
-
-
-def _where(told: Estimate) -> Sequence[Content | Picture]:
-    """Bars of the parts of a step of each stage, by what bounds them."""
-    pictures = [_parts(stage, len(told.stages) > 1) for stage in told.stages]
-    return (
-        element("h3", "Where a step is estimated to go"),
-        legend([t for t, _ in BOUNDS]),
-        *pictures,
-    )
-
-
-def _parts(stage: StageEstimate, named: bool) -> Picture:
+def _parts(stage: StageEstimate) -> Picture:
+    """Bars of the parts of a step, by what bounds them."""
     costs = [cost for cost in stage.where if cost.seconds][::-1]
-    title, unit = time_unit(max((cost.seconds for cost in costs), default=0.0))
     bars = [
-        trace(
-            "bar",
-            orientation="h",
-            name=bound,
-            y=[TITLES.get(cost.part, cost.part) for cost in costs],
-            x=[getattr(cost, field) / unit for cost in costs],
-            marker={"color": COLOURS[number]},
-            customdata=[duration_text(getattr(cost, field)) for cost in costs],
-            hovertemplate="%{customdata}<extra>%{fullData.name}</extra>",
-        )
-        for number, (bound, field) in enumerate(BOUNDS)
-    ]
-    made = figure(
-        bars,
-        title=picture_title(f"Stage {in_picture(stage.name)}" if named else "A step"),
-        barmode="stack",
-        showlegend=False,
-        xaxis={"title": {"text": title}},
-        yaxis={"automargin": True},
+        {
+            "type": "bar", "orientation": "h", "name": bound,
+            "y": [in_picture(TITLES.get(cost.part, cost.part)) for cost in costs],
+            "x": [1000 * getattr(cost, field) for cost in costs],
+        }
+        for bound, field in BOUNDS.items()
+    ]  # fmt: skip
+    return Picture(
+        f"Stage {stage.name}", bars, {"barmode": "stack", "xaxis": {"title": {"text": "ms"}}}
     )
-    return Picture(made)

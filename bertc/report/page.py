@@ -1,70 +1,42 @@
-"""The page: sections with their pictures in one HTML document that needs nothing else."""
+"""The page: sections with tables and pictures in one HTML document that needs nothing else."""
 
-import base64
-import gzip
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
-from bertc.diagnostics import BertcError
-from bertc.report.markup import Content, Html, element, joined
-from bertc.report.plotly_js import plotly_js
+from bertc.diagnostics import BertcError, Table
+from bertc.report.markup import Content, Html, element, joined, remark
+from bertc.report.pictures import Picture
 from bertc.storage.plain_file import read_text
 
 LARGEST_PART = 2**20
-FAILED = "Pictures could not be drawn: they need a browser of 2023 or later, with JavaScript."
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure of plotly as JSON values.
-
-    ``along`` are the places of each trace's points by the name of an axis, ``marks`` those of its
-    vertical lines; ``smooth`` are smoothed values of each trace. ``scales`` may have a logarithmic
-    axis of values. ``names`` are those of each trace's points in order, each with how many it has.
-    """
-
-    figure: Mapping[str, Any]
-    along: Mapping[str, Sequence[Sequence[float | None]]] | None = None
-    smooth: Sequence[Sequence[float | None]] | None = None
-    marks: Mapping[str, Sequence[float]] | None = None
-    scales: bool = False
-    names: Sequence[Sequence[tuple[str, int]]] | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """The JSON that the page's script reads."""
-        told = {
-            name: getattr(self, name) for name in ("along", "smooth", "marks", "scales", "names")
-        }
-        return {"figure": self.figure, **{name: each for name, each in told.items() if each}}
+Part = Content | Table | Picture
 
 
 @dataclass(frozen=True)
 class Section:
-    """A title, and below it markup and pictures in order."""
+    """A title, and below it markup, tables and pictures in order."""
 
     title: str
-    body: Sequence[Content | Picture]
+    body: Sequence[Part]
 
 
-def section(title: str, make: Callable[[], Sequence[Content | Picture]]) -> Section:
-    """A section, or in its place why it cannot be made."""
+def section(title: str, make: Callable[[], Sequence[Part]]) -> Section:
+    """A section, or in its place the reason why it cannot be made."""
     try:
         return Section(title, make())
     except (BertcError, OSError) as error:
         message = error.message if isinstance(error, BertcError) else str(error)
         help = error.help if isinstance(error, BertcError) else ""
         why = element("p", f"This part cannot be shown: {message}", class_="why")
-        return Section(title, (why, element("p", help, class_="note") if help else None))
+        return Section(title, (why, remark(help) if help else None))
 
 
-def document(title: str, below: Content, sections: Sequence[Section]) -> str:
+def document(title: str, below: str, sections: Sequence[Section]) -> str:
     """The page as text."""
-    pictures: list[Picture] = []
-    bodies = [_section(f"part-{n}", each, pictures) for n, each in enumerate(sections, 1)]
+    pictures = [part for each in sections for part in each.body if isinstance(part, Picture)]
+    first = pictures[0] if pictures else None
     links = (element("a", each.title, href=f"#part-{n}") for n, each in enumerate(sections, 1))
     head = joined(
         (
@@ -72,54 +44,42 @@ def document(title: str, below: Content, sections: Sequence[Section]) -> str:
             element("meta", name="viewport", content="width=device-width, initial-scale=1"),
             element("title", title),
             element("link", rel="icon", href="data:,"),
-            element("style", Html(_part("page.css"))),
+            element("style", Html(read_text(Path(__file__).parent / "page.css", LARGEST_PART))),
         )
     )
     body = joined(
         (
-            element("header", element("h1", title), element("p", below, class_="sub")),
-            element("nav", element("div", links)) if len(sections) > 1 else None,
-            element("p", FAILED, class_="why", id="failed", hidden=True),
-            element("main", bodies),
-            element("footer", "Made by bertc. This page is one file and loads nothing."),
-            packed_script("plotly", plotly_js().encode()) if pictures else None,
-            packed_script("pictures", _as_json([each.as_json() for each in pictures])),
-            element("script", Html(_part("page.js") + _part("attention.js"))),
+            element("h1", title),
+            element("p", below, class_="note"),
+            element("nav", links),
+            (
+                element("section", element("h2", each.title), _parts(each, first), id=f"part-{n}")
+                for n, each in enumerate(sections, 1)
+            ),
+            remark("Made by bertc. This page is one file and loads nothing."),
         )
     )
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n'
 
 
-def _section(name: str, each: Section, pictures: list[Picture]) -> Html:
-    """A section as markup; its pictures join those of the page, side by side where they follow."""
-    parts: list[Content] = []
-    for drawn, run in groupby(each.body, lambda part: isinstance(part, Picture)):
+def folded(title: str, table: Table) -> Html:
+    """A table that is shown when its title is clicked."""
+    return element("details", element("summary", title), _markup(table))
+
+
+def _parts(section: Section, first: Picture | None) -> list[Html]:
+    """The parts of a section as markup; pictures that follow each other are next to each other."""
+    parts = list[Html]()
+    for drawn, run in groupby(section.body, lambda part: isinstance(part, Picture)):
         if drawn:
-            figures = [_figure(part, pictures) for part in run if isinstance(part, Picture)]
+            figures = [p.html(with_script=p is first) for p in run if isinstance(p, Picture)]
             parts.append(element("div", figures, class_="plots"))
         else:
-            parts += [part for part in run if not isinstance(part, Picture)]
-    return element("section", element("h2", each.title), parts, id=name)
+            parts += [_markup(part) for part in run if not isinstance(part, Picture)]
+    return parts
 
 
-def _figure(picture: Picture, pictures: list[Picture]) -> Html:
-    pictures.append(picture)
-    height = picture.figure["layout"].get("height", 300)
-    plot = element(
-        "div", class_="plot", data_picture=len(pictures) - 1, style=f"height: {height}px"
-    )
-    return element("figure", plot)
-
-
-def packed_script(name: str, content: bytes) -> Html:
-    """Bytes in the page, compressed, for ``unpacked(name)`` of its script."""
-    text = base64.b64encode(gzip.compress(content, 6, mtime=0)).decode()
-    return element("script", Html(text), id=name, type="application/octet-stream")
-
-
-def _as_json(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
-
-
-def _part(name: str) -> str:
-    return read_text(Path(__file__).parent / name, LARGEST_PART)
+def _markup(part: Content | Table) -> Html:
+    if isinstance(part, Table):
+        return element("div", Html(part.html()), class_="wide")
+    return joined([part])

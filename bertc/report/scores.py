@@ -1,26 +1,31 @@
-"""Scores of runs over their seeds, the settings that tell them apart, and score against cost."""
+"""Scores of runs over their seeds, by the settings that differ, and against what they cost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from bertc.diagnostics import DataError
-from bertc.ir.program.model import model_weights
-from bertc.report.axes import run_time_unit
-from bertc.report.markup import Content, element, in_picture, note_below, table_of
-from bertc.report.page import Picture
-from bertc.report.plotly_js import COLOURS, figure, legend, picture_title, trace, values_axis
-from bertc.runs.compare import heading as score_heading
+from bertc.report.markup import in_picture
+from bertc.report.page import Part
+from bertc.report.pictures import Picture, along, colour, legend
+from bertc.runs.compare import Results, heading
 from bertc.runs.curves import Curves
 from bertc.runs.groups import Group
-from bertc.runs.intervals import SPREAD, mean_text
 from bertc.runs.results import Run, Score
 
-MOST_ROWS = 400
+MOST_SCORES, MOST_VALUES = 8, 30
+"""Scores that have a picture, and values of a setting up to which it is an axis of one."""
 
 
-def said(score: Score) -> str:
-    """A score in words."""
-    return score_heading(score).replace("\n", " ")
+def groups_section(groups: Sequence[Group]) -> Sequence[Part]:
+    """A row a group of runs: settings that differ, seeds, and the last scores.
+
+    Raises:
+        DataError: if none was evaluated.
+    """
+    if not scores_of(groups):
+        raise DataError("nothing was evaluated yet", help="bertc eval RUN does it now")
+    return Results(tuple(groups)).tables()
 
 
 def scores_of(groups: Sequence[Group]) -> list[Score]:
@@ -29,127 +34,79 @@ def scores_of(groups: Sequence[Group]) -> list[Score]:
     return sorted(every, key=lambda score: len(score) != 3)
 
 
-def groups_section(groups: Sequence[Group]) -> Sequence[Content]:
-    """A row a group of runs: settings that differ, seeds, and the last scores.
-
-    Raises:
-        DataError: if none was evaluated.
-    """
-    scores = scores_of(groups)
-    if not scores:
-        raise DataError("nothing was evaluated yet", help="bertc eval RUN does it now")
-    names = list(groups[0].settings) if len(groups) > 1 else []
-    alone = len(groups) == 1 and len(groups[0].runs) == 1
-    placed = len({group.place for group in groups}) > 1 or not names
-    first = (*(["run"] if placed else []), *names, "seeds")
-    head = (*(() if alone else first), *map(said, scores))
-    rows = []
-    for group in groups[:MOST_ROWS]:
-        cells = [mean_text(group.last[s]) if s in group.last else "" for s in scores]
-        best = [
-            f"best {mean_text(group.best[s][0])} at {group.best[s][1][0]:,}"
-            if s in group.best
-            else None
-            for s in scores
-        ]
-        place = [_place(group)] if placed else []
-        about = (*place, *(group.settings[n] for n in names), f"{len(group.seeds)}")
-        shown = (
-            (c, element("br"), element("small", b)) if b else c
-            for c, b in zip(cells, best, strict=True)
-        )
-        rows.append((*(() if alone else about), *shown))
-    several = any(len(group.runs) > 1 for group in groups)
-    remark = "The last evaluation of each run"
-    remark += f"; {SPREAD}." if several else "."
-    more = len(groups) - MOST_ROWS
-    cut = f" {more} more rows are left out." if more > 0 else ""
-    return (
-        table_of(head, rows, numbers=0 if alone else placed + len(names)),
-        note_below(remark + cut),
-    )
+def group_label(group: Group) -> str:
+    """The settings of a group that no other one has, else its place."""
+    texts = (f"{name}={text}" for name, text in group.settings.items() if text)
+    return ", ".join(texts) or group.place
 
 
-def _place(group: Group) -> Content:
-    standing = element("small", f" at {group.standing}") if group.standing else None
-    return (group.place, standing)
+def by_setting(groups: Sequence[Group]) -> Sequence[Part]:
+    """A picture a setting that varies: the first score of every run over the values of it."""
+    score = scores_of(groups)[0]
+    return [
+        _scattered(score, groups, name, {name: _value_of(name)})
+        for name in groups[0].settings
+        if 1 < len({group.settings[name] for group in groups}) <= MOST_VALUES
+    ]
 
 
-def _cost(run: Run, curves: Curves | None) -> tuple[float, float, float]:
-    """FLOPs and seconds of a run until its last line of metrics, and its parameters."""
-    weights = run.parameters_left or sum(weight.numel for weight in model_weights(run.resolved))
-    last = curves.points[-1] if curves and curves.points else None
-    return (last.flops, last.seconds, weights) if last else (0.0, 0.0, weights)
-
-
-def against_cost(
-    groups: Sequence[Group], names: Sequence[str], curves: Mapping[Path, Curves | None]
-) -> Sequence[Content | Picture]:
-    """A picture a score: every run's last score against what it cost."""
-    costs = {run.folder: _cost(run, curves.get(run.folder)) for g in groups for run in g.runs}
-    time, unit = run_time_unit(seconds for _, seconds, _ in costs.values())
-    axes = {
-        "FLOPs of training": {run: flops for run, (flops, _, _) in costs.items()},
-        time: {run: seconds / unit for run, (_, seconds, _) in costs.items()},
-        "parameters": {run: float(weights) for run, (_, _, weights) in costs.items()},
+def against_cost(groups: Sequence[Group], curves: Mapping[Path, Curves | None]) -> Sequence[Part]:
+    """A picture a score: the last score of every run against what the run cost."""
+    last = {run: read.points[-1] for run, read in curves.items() if read and read.points}
+    axes: dict[str, Callable[[Run, Group], Any]] = {
+        "FLOPs of training": lambda run, _: last[run.folder].flops if run.folder in last else None,
+        "hours": lambda run, _: last[run.folder].seconds / 3600 if run.folder in last else None,
+        "parameters": lambda run, _: run.parameters,
     }
-    # First the axes along which runs differ.
-    shown = sorted(axes, key=lambda name: len({*axes[name].values()}) == 1)
-    choice = element("select", (element("option", name) for name in shown), data_control="along")
-    return (
-        legend(names) if len(groups) <= MOST_NAMED else None,
-        element("div", element("label", "against", choice), class_="controls"),
-        *(
-            _scattered(score, groups, names, {name: axes[name] for name in shown})
-            for score in scores_of(groups)[:MOST_SCORES]
-        ),
-    )
+    shown = scores_of(groups)[:MOST_SCORES]
+    pictures = (_scattered(score, groups, heading(score), axes) for score in shown)
+    return (legend([group_label(group) for group in groups]), *pictures)
 
 
 def _scattered(
     score: Score,
     groups: Sequence[Group],
-    names: Sequence[str],
-    axes: Mapping[str, Mapping[Path, float]],
+    title: str,
+    axes: Mapping[str, Callable[[Run, Group], Any]],
 ) -> Picture:
-    """Points of runs; ``axes`` are their places by the title of an axis, the first shown first."""
-    first = next(iter(axes))
-    traces, along = [], {title: list[list[float]]() for title in axes}
-    named = list(zip(map(in_picture, names), groups, strict=True))
-    # A trace a colour: a browser is slow at hundreds of traces.
-    for number in range(min(len(groups), len(COLOURS))):
-        runs = [
-            (name, run)
-            for name, group in named[number :: len(COLOURS)]
-            for run in group.runs
-            if score in run.last_scores
-        ]
-        for title, places in axes.items():
-            along[title].append([places[run.folder] for _, run in runs])
+    """A point a run, a colour a group; the first of the axes is shown first."""
+    places = {axis: list[list[Any]]() for axis in axes}
+    traces = list[dict[str, Any]]()
+    for number, group in enumerate(groups):
+        runs = [run for run in group.runs if score in run.last_scores]
+        for axis, place in axes.items():
+            places[axis].append([place(run, group) for run in runs])
         traces.append(
-            trace(
-                "scatter",
-                x=along[first][-1],
-                y=[run.last_scores[score] for _, run in runs],
-                mode="markers",
-                marker={"size": 9, "color": COLOURS[number], "opacity": 0.85},
-                text=[f"{name}, seed {run.resolved.run.seed}" for name, run in runs],
-                hovertemplate="%{y:.4f} at %{x:.4~s}<extra>%{text}</extra>",
-            )
-        )
-    made = figure(
+            {
+                "type": "scatter", "mode": "markers", "name": in_picture(group_label(group)),
+                "x": places[next(iter(axes))][-1], "y": [run.last_scores[score] for run in runs],
+                "marker": {"size": 9, "color": colour(number), "opacity": 0.85},
+                "text": [f"seed {run.resolved.run.seed}" for run in runs],
+                "hovertemplate": "%{y:.4f} at %{x}, %{text}<extra>%{fullData.name}</extra>",
+            }
+        )  # fmt: skip
+    first = next(iter(axes))
+    texts = {value for values in places[first] for value in values if isinstance(value, str)}
+    order = {"type": "category", "categoryarray": sorted(texts, key=_size)} if texts else {}
+    return Picture(
+        title,
         traces,
-        title=picture_title(in_picture(said(score))),
-        showlegend=False,
-        xaxis={"title": {"text": first}},
-        yaxis=values_axis(value for one in traces for value in one["y"]),
+        {
+            "xaxis": {"title": {"text": in_picture(first)}, **order},
+            "yaxis": {"title": {"text": in_picture(heading(score))}},
+            "updatemenus": [along(places)] if len(axes) > 1 else [],
+            "showlegend": False,
+        },
     )
-    return Picture(made, along=along, marks={title: [] for title in axes})
 
 
-MOST_SCORES, MOST_NAMED = 8, 12
+def _value_of(name: str) -> Callable[[Run, Group], str]:
+    return lambda _, group: in_picture(group.settings[name])
 
 
-def group_label(group: Group) -> str:
-    """The settings that tell a group apart, as a text."""
-    return ", ".join(f"{name}={text}" for name, text in group.settings.items() if text)
+def _size(text: str) -> tuple[float, str]:
+    """The order of values: numbers by size, before others."""
+    try:
+        return float(text.rstrip("%")), text
+    except ValueError:
+        return float("inf"), text

@@ -10,7 +10,6 @@ from typing import Any, get_args, overload
 
 from bertc.diagnostics import DataError, Diagnostics, InNotebooks, Table, UsageError
 from bertc.estimate.units import count_text, duration_text, flops_text
-from bertc.ir.program.model import model_weights
 from bertc.runs import metrics
 from bertc.runs.changes import written
 from bertc.runs.curves import FlopsUntil
@@ -177,7 +176,7 @@ def _listed(path: Path) -> Listed:
         last=run.ranked(run.last)[1] if run.last else None,
         best=run.ranked(run.best)[1] if run.best else None,
         rank=run.best.rank if run.best else None,
-        parameters=run.parameters_left or sum(w.numel for w in model_weights(resolved)),
+        parameters=run.parameters,
         seconds=next((line["seconds"] for line in reversed(lines) if "seconds" in line), 0.0),
         flops=FlopsUntil(resolved, metrics.tokens_read(lines)).at(run.step),
         when=last_sign(folder),

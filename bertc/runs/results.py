@@ -54,6 +54,11 @@ class Run:
     """The number of parameters after pruning, of a run that removed some and has ended."""
 
     @property
+    def parameters(self) -> int:
+        """The number of parameters, after pruning if it has ended."""
+        return self.parameters_left or sum(w.numel for w in model_weights(self.resolved))
+
+    @property
     def last_scores(self) -> dict[Score, float]:
         """The last value of each score."""
         seen = [*self.earlier, *filter(None, [self.last])]

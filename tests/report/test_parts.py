@@ -1,48 +1,21 @@
-"""Parts of pages without a browser: thinning, escaping, parts that cannot be made."""
+"""Parts of pages without a browser: escaping, pictures, parts that cannot be made."""
 
 import math
 from pathlib import Path
 
 import pytest
 
-from bertc.api import points
+from bertc.api import estimate, points
 from bertc.diagnostics import DataError, Table, html_text
-from bertc.estimate import estimate
-from bertc.external import row_lengths
-from bertc.report.axes import time_unit
-from bertc.report.cost import ELSEWHERE, told_cost
+from bertc.report.cost import ELSEWHERE, estimated_cost
 from bertc.report.curves import RunCurves, curves_section, panels
-from bertc.report.grid import is_grid
-from bertc.report.markup import Html, element, in_picture, joined, table_of
-from bertc.report.names import with_short_settings
-from bertc.report.page import Picture, document, section
-from bertc.report.plotly_js import labels_axis, plotly_js
-from bertc.report.spec import spec_section
-from bertc.report.thinning import rounded, smoothed, thinned
+from bertc.report.markup import Html, element, in_picture, joined
+from bertc.report.page import document, section
+from bertc.report.pictures import Picture
 from bertc.runs.curves import Curves, MetricsPoint
-from bertc.runs.folder import RunFolder
-from bertc.runs.groups import Group, Summary
+from bertc.runs.groups import Summary
 from bertc.runs.intervals import interval
 from bertc.runs.spent import Usage, append, by_stage, read
-
-
-def test_thinning_keeps_ends_peaks_and_order() -> None:
-    x = [*range(10_000)]
-    y = [math.sin(each / 500) for each in x]
-    y[6789] = 40.0
-    kept = thinned(x, y, 200).tolist()
-    assert len(kept) == 200
-    assert (kept[0], kept[-1]) == (0, 9999)
-    assert kept == sorted({*kept})
-    assert 6789 in kept
-    assert thinned(x[:50], y[:50], 200).tolist() == x[:50]
-
-
-def test_a_smoothed_constant_is_the_constant_and_noise_is_less() -> None:
-    assert smoothed([3.0] * 500) == pytest.approx([3.0] * 500)
-    noise = [(-1.0) ** each for each in range(500)]
-    assert max(map(abs, smoothed(noise)[100:])) < 0.2
-    assert rounded([1.23456789, 3.0, 4e20]) == [1.23457, 3, 4e20]
 
 
 def test_text_is_text_wherever_it_is_put() -> None:
@@ -56,22 +29,7 @@ def test_text_is_text_wherever_it_is_put() -> None:
     assert html_text(hostile) in Table(("", ""), [(hostile, "")]).html()
     assert html_text(hostile) in shown
     assert html_text("a\n\tb") == "a\n\tb"
-    assert "<b" not in table_of((hostile,), [(hostile, [hostile])])
     assert in_picture("<b>&\n") == "&lt;b&gt;&amp; "
-
-
-def test_a_task_costs_on_the_page_what_the_estimate_says(tmp_path: Path) -> None:
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hens", "ducks"]
-    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
-    (tmp_path / "a.tsv").write_text("text\tlabel\n" + "hens\tx\nducks\ty\n" * 4)
-    (resolved,) = points(
-        f"layers=1 hidden=32 heads=2 seq=64 vocab=tokenizer('{tmp_path}') device=cpu "
-        f"task=classify('{tmp_path}/a.tsv', '{tmp_path}/a.tsv')"
-    )
-    assert row_lengths([resolved]) == [(3,)]
-    told = told_cost(resolved, None, row_lengths)
-    assert told == estimate(resolved, ELSEWHERE, lengths=(3,))
-    assert told.flops.train_total < estimate(resolved, ELSEWHERE).flops.train_total / 5
 
 
 def test_a_part_that_cannot_be_made_says_why_and_the_others_are_there() -> None:
@@ -118,58 +76,6 @@ def test_masked_positions_stand_in_pictures_in_place_of_all_predicted_ones() -> 
     }  # fmt: skip
 
 
-def test_axes_have_units_that_fit_and_show_what_is_constant() -> None:
-    assert time_unit(7 * 3600) == ("hours", 3600)
-    assert time_unit(119) == ("seconds", 1)
-    assert time_unit(0.2) == ("milliseconds", 1e-3)
-    points = tuple(
-        MetricsPoint("eval", "main", step, 0, 1e5 * step, {"eval/accuracy/mlm": 0.25}, 1e9)
-        for step in (1, 2)
-    )
-    *_, controls, picture, _ = curves_section([RunCurves("", 0, Curves(points, ()))])
-    assert isinstance(picture, Picture)
-    assert "tokens" not in str(controls)
-    assert picture.along == {"steps": [[1, 2]], "hours": [[27.7778, 55.5556]], "FLOPs": [[1e9] * 2]}
-    low, high = picture.figure["layout"]["yaxis"]["range"]
-    assert 0.2 < low < 0.25 < high < 0.3
-    many = [RunCurves(f"run {n}", n, Curves(points, ())) for n in range(30)]
-    picture = curves_section(many)[-2]
-    assert isinstance(picture, Picture)
-    assert len(picture.figure["data"]) == 10, "a trace a colour"
-    assert picture.names is not None
-    assert picture.names[3] == [("run 3", 3), ("run 13", 3), ("run 23", 3)]
-
-
-def test_the_script_is_compiled_early_and_long_labels_have_room() -> None:
-    pytest.importorskip("plotly")
-    script = plotly_js()
-    assert ": this, (() => {" in script[:1000], "plotly's script begins in another way now"
-    assert script.rstrip().endswith("})));")
-    assert not labels_axis(["8", "16"])["automargin"]
-    assert labels_axis(["8", "adamw(0.1)"])["automargin"]
-    assert labels_axis(["100"] * 20)["automargin"]
-
-
-def test_a_grid_has_more_points_than_settings() -> None:
-    def groups(*settings: dict[str, str]) -> list[Group]:
-        return [Group(each, ()) for each in settings]
-
-    assert is_grid(groups({"lr": "1"}, {"lr": "2"}))
-    assert not is_grid(groups({"lr": "1", "seq": "8"}, {"lr": "2", "seq": "16"}))
-    assert not is_grid(groups({"lr": "1"}))
-
-
-def test_a_spec_is_shown_with_what_was_set_in_its_place(tmp_path: Path) -> None:
-    spec = "layers=1 hidden=32 heads=2 vocab=100 data=files('x') steps=9 objective=mlm"
-    (resolved,) = points(spec, ["steps=5"])
-    folder = RunFolder(tmp_path)
-    folder.start(resolved, f"{spec}  # mine\n\n# --set steps=5\n")
-    shown = str(joined(spec_section(folder, None)))
-    assert "# mine</code>" in shown
-    assert "In place of what is written there: <code>steps=5</code>" in shown
-    assert "<td>steps</td><td>5</td>" in shown
-
-
 def test_lines_of_what_a_run_took_add_up(tmp_path: Path) -> None:
     path = tmp_path / "spent.jsonl"
     for memory in (5, 3):
@@ -190,12 +96,28 @@ def test_intervals_are_students() -> None:
     assert interval(Summary(0.5, 0.0, 0.5, 1)) == 0.0
 
 
-def test_values_of_settings_are_told_by_what_differs() -> None:
-    def names(*texts: str) -> list[str]:
-        groups = [Group({"optimizer": text}, ()) for text in texts]
-        return [group.settings["optimizer"] for group in with_short_settings(groups)]
+def test_curves_of_a_group_are_one_trace_with_gaps_and_not_too_many_points() -> None:
+    points_of_run = tuple(
+        MetricsPoint("eval", "main", step, 64 * step, 3.6 * step, {"eval/loss": 1.0}, 1e9 * step)
+        for step in range(1, 3001)
+    )
+    runs = [RunCurves(f"run {n}", f"group {n % 2}", Curves(points_of_run, ())) for n in range(3)]
+    legend, picture, note = curves_section(runs)
+    assert "group 1" in str(legend)
+    assert isinstance(picture, Picture)
+    first, second = picture.traces
+    assert len(first["x"]) == 2 * (1500 + 2), (
+        "two runs, the last point of each, and a gap after each"
+    )
+    assert first["x"][1499:1502] == [2999, 3000, None]
+    assert first["text"][-2] == "run 2"
+    assert second["text"][0] == "run 1"
+    (axes, _) = picture.layout["updatemenus"]
+    assert [button["label"] for button in axes["buttons"]] == ["steps", "tokens", "hours", "FLOPs"]
+    assert axes["buttons"][2]["args"][0]["x"][0][0] == pytest.approx(0.001)
+    assert "A colour is a group" in str(note)
 
-    assert names("adamw(lr=0.1, s=f(a, b))", "adamw(s=f(a, b))") == ["adamw(lr=0.1)", "adamw"]
-    assert names("16", "8") == ["16", "8"]
-    assert names("x" * 50 + "1", "x" * 50 + "2") == ["x" * 50 + "1", "x" * 50 + "2"]
-    assert names("x" * 50, "y")[0].endswith("…")
+
+def test_the_cost_of_a_run_without_a_lock_is_that_of_the_estimate() -> None:
+    (resolved,) = points("layers=1 hidden=32 heads=2 seq=64 vocab=100")
+    assert estimated_cost(resolved, None) == estimate(resolved, ELSEWHERE)

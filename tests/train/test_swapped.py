@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from bertc.diagnostics import DataError, ResumeRefusedError
-from bertc.external import row_lengths
 from bertc.inference.evaluate import evaluate_run
 from bertc.inference.trained import load
 from bertc.interop.runs import export_run, import_run
@@ -82,7 +81,7 @@ def test_a_part_of_another_run_is_noticed(
         lambda: load(RUN),
         lambda: evaluate_run(RUN, cache=cache, quiet=True),
         lambda: export_run(RUN, Path("out")),
-        lambda: report_page([RUN], lambda run: None, row_lengths, 0),
+        lambda: report_page([RUN]),
     ):
         with pytest.raises(DataError, match=said):
             way()

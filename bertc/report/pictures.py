@@ -1,0 +1,103 @@
+"""Pictures of plotly in the looks of the page."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from bertc.diagnostics import MissingInputError
+from bertc.report.markup import Html, element
+
+INSTALL = "pip install -c constraints.txt -e '.[report]'"
+COLOURS = (
+    "#3b7dd8", "#e07b39", "#2fa36b", "#c2507a", "#8d6fd1",
+    "#b0912b", "#2ba0b5", "#d1495b", "#6c9a3d", "#8a8f98",
+)  # fmt: skip
+"""Colours of traces, readable on white and on black."""
+AXIS = {"gridcolor": "rgba(128,128,128,0.25)", "zeroline": False, "automargin": True}
+HEIGHT = 320
+MOST_NAMED = 24
+"""Names in a legend."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure of plotly: a title above it, its traces and its layout."""
+
+    title: str
+    traces: Sequence[Mapping[str, Any]]
+    layout: Mapping[str, Any]
+
+    def html(self, with_script: bool) -> Html:
+        """The figure as an element; the first one of a page brings plotly's script."""
+        layout = {
+            "template": "none", "colorway": COLOURS, "height": HEIGHT, "hovermode": "closest",
+            "margin": {"l": 50, "r": 10, "t": 34, "b": 40}, "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)", "font": {"color": "#7c8794"},
+            "showlegend": len(self.traces) > 1,
+            "legend": {"orientation": "h", "y": -0.25, "yanchor": "top"},
+            **self.layout,
+            **{axis: AXIS | self.layout.get(axis, {}) for axis in ("xaxis", "yaxis")},
+        }  # fmt: skip
+        made = plotly().to_html(
+            {"data": list(self.traces), "layout": layout},
+            config={"responsive": True, "displayModeBar": False},
+            include_plotlyjs=with_script,
+            full_html=False,
+        )
+        return element("figure", element("h3", self.title), Html(made))
+
+
+def plotly() -> Any:
+    """``plotly.io``.
+
+    Raises:
+        MissingInputError: if plotly is not installed.
+    """
+    try:
+        return import_module("plotly.io")
+    except ImportError:
+        raise MissingInputError(
+            "plotly is not installed, which pages with pictures need", help=INSTALL
+        ) from None
+
+
+def menu(places: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]], x: float = 1) -> Any:
+    """A menu above a picture: what each choice changes of the traces and of the layout."""
+    buttons = [
+        {"label": label, "method": "update", "args": [dict(of_traces), dict(of_layout)]}
+        for label, (of_traces, of_layout) in places.items()
+    ]
+    return {
+        "buttons": buttons, "x": x, "xanchor": "right", "y": 1.02, "yanchor": "bottom",
+        "bgcolor": "rgba(128,128,128,0.15)", "borderwidth": 0, "pad": {"t": 0, "b": 2},
+    }  # fmt: skip
+
+
+def along(places: Mapping[str, Sequence[Sequence[Any]]]) -> Any:
+    """A menu of axes: the places of each trace's points by the title of an axis."""
+    return menu({n: ({"x": list(xs)}, {"xaxis.title.text": n}) for n, xs in places.items()})
+
+
+def legend(names: Sequence[str]) -> Html | None:
+    """The colours of a section's pictures with their names, unless there are too many."""
+    if not 1 < len(names) <= MOST_NAMED:
+        return None
+    return element(
+        "p",
+        (
+            element("span", element("b", "■ ", style=f"color: {colour(number)}"), name, " ")
+            for number, name in enumerate(names)
+        ),
+        class_="note",
+    )
+
+
+def colour(number: int) -> str:
+    """The colour of a run, a group or a figure by its number."""
+    return COLOURS[number % len(COLOURS)]
+
+
+def end_to_end(parts: Iterable[Sequence[Any]]) -> list[Any]:
+    """The points of several curves as one trace, with a gap after each."""
+    return [value for part in parts for value in (*part, None)]
