@@ -7,8 +7,6 @@ keeps two commands from one folder.
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from bertc.storage import durable
@@ -45,14 +43,3 @@ def claim(path: Path) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
-
-
-@contextmanager
-def claimed(path: Path) -> Iterator[bool]:
-    """Hold a claim meanwhile; false if another process has it."""
-    descriptor = claim(path)
-    try:
-        yield descriptor is not None
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
