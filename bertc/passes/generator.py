@@ -7,6 +7,7 @@ from bertc.ir.network.sharing import ShareGroups, ShareMap
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Given, Origin
 from bertc.passes.settings.fixes import argument, fix, fix_argument, note
+from bertc.passes.settings.rules import Checker
 from bertc.passes.settings.stages import settled
 
 WIDEST = 16.0
@@ -32,9 +33,9 @@ def generator(program: Complete, diagnostics: Diagnostics) -> None:
     ``generator=0.25`` is E231 beside ``objective=mlm``.
     """
     node = program.generator
-    _has_use(program, node, diagnostics)
+    _has_use(Checker(program, diagnostics), node)
     for stage in program.stages:
-        _stage_fits(stage, node, diagnostics)
+        _stage_fits(Checker(stage, diagnostics), node)
         if isinstance(node, GeneratorNetwork):
             _leaves_frozen(stage, node, diagnostics)
     if isinstance(node, GeneratorNetwork):
@@ -72,72 +73,75 @@ def _one_width(
         )
 
 
-def _has_use(program: Complete, node: Generator, diagnostics: Diagnostics) -> None:
-    objectives = [t.objective for s in program.stages for t in s.objective]
-    span = program.span("generator")
-    judge = next((o for o in objectives if o.needs_replacements), None)
+def _judge(stage: StageSettings) -> Objective | None:
+    """The objective that needs replaced tokens."""
+    judges = (t.objective for t in stage.objective if t.objective.needs_replacements)
+    return next(judges, None)
+
+
+def _has_use(check: Checker[Complete], node: Generator) -> None:
+    stages = check.settings.stages
+    judge = next((judge for stage in stages if (judge := _judge(stage))), None)
     if not isinstance(node, NoGenerator) and not judge:
-        diagnostics.error(
+        network = isinstance(node, GeneratorNetwork)
+        check.report(
             "E231",
             "a generator is only used by rtd and restore, and the objective has neither",
-            span,
-            notes=note("the objective is set here", program.span("objective")),
-            help="objective=rtd*50+mlm or generator=none"
-            if isinstance(node, GeneratorNetwork)
-            else "generator=none",
-            fix=fix(program.origins["generator"], "generator=none"),
+            "generator",
+            also=("objective", "the objective is set here"),
+            help="objective=rtd*50+mlm or " * network + "generator=none",
+            instead="generator=none",
         )
-    learns = any(objective.masks for objective in objectives)
+    learns = any(term.objective.masks for stage in stages for term in stage.objective)
     if isinstance(node, GeneratorNetwork) and judge and not learns:
-        diagnostics.error(
+        check.report(
             "E232",
             "the generator is a network, but no mlm term trains it",
-            span,
+            "generator",
             label="needs an mlm term",
-            notes=note("the objective is set here", program.span("objective")),
+            also=("objective", "the objective is set here"),
             help=f"objective={_beside_mlm(judge)} or generator=unigram",
-            fix=fix(program.origins["generator"], "generator=unigram"),
+            instead="generator=unigram",
         )
 
 
-def _stage_fits(stage: StageSettings, node: Generator, diagnostics: Diagnostics) -> None:
+def _stage_fits(check: Checker[StageSettings], node: Generator) -> None:
     """Check that rtd has one source of replacements, and one choice of positions."""
-    objectives = [term.objective for term in stage.objective]
-    judge = next((o for o in objectives if o.needs_replacements), None)
+    stage, judge = check.settings, _judge(check.settings)
     if judge is None:
         return
-    span, masks = stage.span("objective"), next((o.kind for o in objectives if o.masks), "")
+    masks = next((t.objective.kind for t in stage.objective if t.objective.masks), "")
     if isinstance(node, NoGenerator):
         network = "generator=0.25" if masks else f"objective={_beside_mlm(judge)} generator=0.25"
-        diagnostics.error(
+        check.report(
             "E230",
             f"{judge.kind} {'detects' if judge.detects else 'reads'} replaced tokens, but there is "
             "no generator to replace any",
-            span,
+            "objective",
             label="needs a generator",
             help=network if masks else f"{network} or generator=unigram",
         )
     elif masks and not isinstance(node, GeneratorNetwork):
-        diagnostics.error(
+        check.report(
             "E233",
             f"{masks} beside {judge.kind} trains a generator network, but generator = {node.kind} "
             "is none",
-            span,
+            "objective",
             label="the encoder reads replacements, not masks",
-            notes=note(f"generator = {node.kind}", stage.span("generator")),
+            also=("generator", f"generator = {node.kind}"),
             help=f"objective={judge.kind} or generator=0.25",
-            fix=fix(stage.origins["generator"], "generator=0.25"),
+            instead="generator=0.25",
         )
     elif masks and (alone := judge.masks_alone) and alone.p != _default_p(judge):
-        by_masking = _chosen_by_masking(stage, alone.p)
-        diagnostics.error(
+        edit = _chosen_by_masking(stage, alone.p)
+        help = edit.replacement if edit else f"leave p of {judge.kind} out"
+        check.report(
             "E234",
             f"{judge.kind} has p={alone.p:g}, but with {masks} the masked tokens are those "
             "replaced",
-            span,
+            "objective",
             label=f"only {masks} sets the fraction here",
-            help=by_masking.replacement if by_masking else f"leave p of {judge.kind} out",
-            fix=by_masking,
+            way={"help": help, "fix": edit},
         )
 
 

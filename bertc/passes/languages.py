@@ -5,6 +5,7 @@ from bertc.ir.data import Parallel
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.settings import Settings
 from bertc.passes.settings.fixes import fix, note, terms_written
+from bertc.passes.settings.rules import Checker, Rule
 from bertc.passes.settings.stages import has_tasks
 
 
@@ -13,56 +14,70 @@ def check_languages(program: Complete, diagnostics: Diagnostics) -> None:
     before = len(diagnostics.found)
     for stage in program.stages:
         if stage.translation_term:
-            _translations_possible(stage, stage.translation_term, diagnostics)
+            Checker(stage, diagnostics).rules(_OF_TRANSLATIONS)
     if len(diagnostics.found) == before:
         _languages_known(program, diagnostics)
         for stage in program.stages:
-            _several_to_smooth(stage, diagnostics)
+            Checker(stage, diagnostics).rules(_OF_SMOOTHING)
 
 
-def _quoted(name: str) -> str:
-    return f'"{name}"'
+def _pairing(stage: StageSettings) -> str:
+    """The term that classifies pairs of segments; empty if none does."""
+    asking = (t.objective.kind for t in stage.objective if t.objective.pairs != "none")
+    return next(asking, "")
 
 
-def _translations_possible(stage: StageSettings, reader: str, diagnostics: Diagnostics) -> None:
-    """Report a term that reads translations without any, and text that no term reads."""
-    parallel = [isinstance(share.corpus, Parallel) for share in stage.data]
-    asking = [t.objective.kind for t in stage.objective if t.objective.pairs != "none"]
-    both = f"objective={_beside_mlm(stage, reader)}"
-    if asking:
-        diagnostics.error(
-            "E242",
-            f"{asking[0]} classifies consecutive segments, but {reader} reads translations",
-            stage.span("objective"),
-            label="the two segments of a row are translations",
-            help=both,
-            fix=fix(stage.origins["objective"], both),
-        )
-    elif not any(parallel):
-        diagnostics.error(
-            "E240",
-            f"{reader} needs parallel text, but the data has none",
-            stage.span("objective"),
-            notes=note("the text is named here", stage.span("data")),
-            help='data=pairs(en="a.en", fr="a.fr")',
-        )
-    elif all(t.objective.translations for t in stage.objective) and not all(parallel):
-        diagnostics.error(
-            "E241",
-            f"no objective reads the monolingual part of the data: {reader} reads only pairs",
-            stage.span("data") or stage.span("objective"),
-            notes=note(f"{reader} is the only objective", stage.span("objective")),
-            help=both,
-            fix=fix(stage.origins["objective"], both),
-        )
+def _parallel(stage: StageSettings) -> list[bool]:
+    """One truth for each source of text: that it has translations."""
+    return [isinstance(share.corpus, Parallel) for share in stage.data]
 
 
-def _beside_mlm(stage: StageSettings, reader: str) -> str:
+def _with_mlm(stage: StageSettings) -> str:
     """The objective as written, without pair classification and with mlm."""
     terms = [term.objective for term in stage.objective]
-    kept = terms_written(stage.origins["objective"], lambda i: terms[i].pairs == "none") or reader
+    kept = (
+        terms_written(stage.origins["objective"], lambda i: terms[i].pairs == "none")
+        or stage.translation_term
+    )
     masked = any(term.masks and not term.translations for term in terms)
-    return kept if masked else f"mlm + {kept}"
+    return f"objective={kept if masked else f'mlm + {kept}'}"
+
+
+def _languages(stage: StageSettings) -> set[str]:
+    return {name for share in stage.data for name in share.corpus.languages}
+
+
+def _about_this_data(stage: StageSettings) -> bool:
+    """True of a written smoothing; that of a base is not about data given by --set."""
+    smoothing, data = stage.origins["smoothing"], stage.origins["data"]
+    return smoothing.kind == "set" or (smoothing.kind, data.kind) == 2 * ("written",)
+
+
+_OF_TRANSLATIONS: tuple[Rule[StageSettings], ...] = (
+    Rule("E242", "objective", _pairing,
+         lambda s: f"{_pairing(s)} classifies consecutive segments, but {s.translation_term} reads "
+         "translations",
+         label="the two segments of a row are translations", instead=_with_mlm),
+    Rule("E240", "objective", lambda s: not _pairing(s) and not any(_parallel(s)),
+         lambda s: f"{s.translation_term} needs parallel text, but the data has none",
+         also=("data", "the text is named here"), help='data=pairs(en="a.en", fr="a.fr")'),
+    Rule("E241", ("data", "objective"),
+         lambda s: not _pairing(s) and any(_parallel(s)) and not all(_parallel(s))
+         and all(term.objective.translations for term in s.objective),
+         lambda s: "no objective reads the monolingual part of the data: "
+         f"{s.translation_term} reads only pairs",
+         also=lambda s: ("objective", f"{s.translation_term} is the only objective"),
+         instead=_with_mlm),
+)  # fmt: skip
+_OF_SMOOTHING: tuple[Rule[StageSettings], ...] = (
+    Rule("E245", "smoothing",
+         lambda s: _about_this_data(s) and s.data != Settings.model_fields["data"].default
+         and s.smoothing != 1 and len(_languages(s)) < 2 and not has_tasks(s.objective),
+         lambda s: f"smoothing = {s.smoothing:g} changes the frequency of languages, but the data "
+         + (f"has one, {listed(_languages(s))}" if any(_languages(s)) else "names none"),
+         also=("data", "the text is named here"),
+         label='files("sw.txt", language="sw") is text of a language', instead="smoothing=1"),
+)  # fmt: skip
 
 
 def _languages_known(program: Complete, diagnostics: Diagnostics) -> None:
@@ -78,9 +93,10 @@ def _languages_known(program: Complete, diagnostics: Diagnostics) -> None:
         )
         return
     for stage in program.stages:
-        for name in sorted({n for s in stage.data for n in s.corpus.languages}):
+        for name in sorted(_languages(stage)):
             if name and name not in known:
-                every = f"languages=[{', '.join(map(_quoted, (*known, name)))}]"
+                quoted = (f'"{language}"' for language in (*known, name))
+                every = f"languages=[{', '.join(quoted)}]"
                 diagnostics.error(
                     "E243",
                     f"the data has text in {name}, which languages does not list",
@@ -97,29 +113,4 @@ def _languages_known(program: Complete, diagnostics: Diagnostics) -> None:
             embedded.span,
             help='languages=["en", "fr"]',
             fix=fix(embedded, 'language_embeddings=true languages=["en", "fr"]'),
-        )
-
-
-def _several_to_smooth(stage: StageSettings, diagnostics: Diagnostics) -> None:
-    """Check that the data has several languages if ``smoothing`` is written."""
-    smoothing, data = stage.origins["smoothing"], stage.origins["data"]
-    named = {name for share in stage.data for name in share.corpus.languages}
-    # A base's smoothing is about its own data, and not about data given by --set.
-    about_this_data = smoothing.kind == "set" or (smoothing.kind, data.kind) == 2 * ("written",)
-    if (
-        about_this_data
-        and stage.data != Settings.model_fields["data"].default
-        and stage.smoothing != 1
-        and len(named) < 2
-        and not has_tasks(stage.objective)
-    ):
-        diagnostics.error(
-            "E245",
-            f"smoothing = {stage.smoothing:g} changes the frequency of languages, but the data "
-            + (f"has one, {listed(named)}" if any(named) else "names none"),
-            smoothing.span,
-            notes=note("the text is named here", data.span),
-            label='files("sw.txt", language="sw") is text of a language',
-            help="smoothing=1",
-            fix=fix(smoothing, "smoothing=1"),
         )

@@ -13,7 +13,7 @@ from bertc.ir.program.lessons import needs_same_tokens
 from bertc.ir.program.teacher import FromFolder, NoTeacher, Shape, Teacher
 from bertc.ir.terms.kd import KdLogits, OfLayers
 from bertc.ir.vocabulary import table_rows
-from bertc.passes.settings.fixes import fix, note
+from bertc.passes.settings.rules import Checker
 from bertc.passes.teaching.taught_layers import layers_fit, of_layers
 
 WHOLE_EXAMPLES = (
@@ -76,13 +76,13 @@ def teachers(program: Complete, diagnostics: Diagnostics) -> None:
     _keeps_something(program, diagnostics)
     is_read = any(_taught(stage) for stage in program.stages)
     if not is_read and _known(program.teacher):
-        diagnostics.remark(
+        Checker(program, diagnostics).report(
             "R110",
             "no term learns from the teacher, so it is not read",
-            program.span("teacher"),
-            notes=note("the objective is set here", program.span("objective")),
+            "teacher",
+            also=("objective", "the objective is set here"),
             help="remove the teacher, or learn from it, as in objective=kd(logits, T=2)+mlm",
-            fix=fix(program.origins["teacher"], "teacher=none"),
+            instead="teacher=none",
         )
     for at, stage in enumerate(program.stages):
         terms = _taught(stage)
@@ -93,17 +93,16 @@ def teachers(program: Complete, diagnostics: Diagnostics) -> None:
 
 def _keeps_something(program: Complete, diagnostics: Diagnostics) -> None:
     """Remark on ``teacher_cache=fp32`` where no stage learns a task from a teacher."""
-    asking = [each for each in program.stages if each.teacher_cache in ("fp32", "fp16")]
-    if asking and not any(_taught(each) and _tasks(each) for each in asking):
-        first = asking[0]
-        diagnostics.remark(
+    stages = program.stages
+    asking = next((stage for stage in stages if stage.teacher_cache in ("fp32", "fp16")), None)
+    if asking and not any(_taught(stage) and _tasks(stage) for stage in stages):
+        Checker(asking, diagnostics).report(
             "R114",
-            f"teacher_cache = {first.teacher_cache} keeps nothing: no stage learns a task from a "
+            f"teacher_cache = {asking.teacher_cache} keeps nothing: no stage learns a task from a "
             "teacher",
-            first.span("teacher_cache"),
+            "teacher_cache",
             label="text is masked anew in each pass, and examples of a task are what they are",
-            help="teacher_cache=auto",
-            fix=fix(first.origins["teacher_cache"], "teacher_cache=auto"),
+            instead="teacher_cache=auto",
         )
 
 
@@ -150,67 +149,66 @@ def _teacher_fits(
     diagnostics: Diagnostics,
 ) -> None:
     """Check that a teacher can read what a stage reads, and has what terms need."""
+    check = Checker(stage, diagnostics)
     if shape.body.vocab_size != table_rows(stage.vocab):
-        _reads_apart(stage, shape.body, diagnostics)
+        _reads_apart(check, shape.body)
     else:
-        _has_room(stage, shape.body.room, diagnostics)
+        _has_room(check, shape.body.room)
     for term in terms:
-        _masks(stage, term, diagnostics)
+        _masks(check, term)
         if isinstance(term, KdLogits):
-            _has_head(stage, shape, term, diagnostics)
+            _has_head(check, shape, term)
         else:
             layers_fit(stage, len(_known(stage.teacher)) > 1, shape, term, diagnostics)
 
 
-def _reads_apart(stage: StageSettings, teacher: Body, diagnostics: Diagnostics) -> None:
+def _reads_apart(check: Checker[StageSettings], teacher: Body) -> None:
     """Check that a teacher with other tokens says something of whole examples, which is kept."""
-    span, rows = stage.span("teacher"), table_rows(stage.vocab)
-    problem = (
-        f"the teacher reads with {teacher.vocab_size:,} tokens, and this network with {rows:,}"
-    )
+    stage = check.settings
+    problem = f"the teacher reads with {teacher.vocab_size:,} tokens, and this network with "
+    problem += f"{table_rows(stage.vocab):,}"
     if reason := needs_same_tokens(term.objective for term in stage.objective):
-        diagnostics.error(
+        check.report(
             "E283",
             f"{problem}; {reason}",
-            span,
+            "teacher",
             label="terms over tokens compare the same ones",
-            notes=note("the vocabulary is set here", stage.span("vocab")),
+            also=("vocab", "the vocabulary is set here"),
             help="leave vocab out, and the network reads with the vocabulary of its teacher, or "
             f"learn what it says of {WHOLE_EXAMPLES}",
         )
     elif stage.teacher_cache == "off":
-        diagnostics.error(
+        check.report(
             "E283",
             f"{problem}: it reads the examples by its own, before the first step, and what it says "
             "is kept",
-            stage.span("teacher_cache"),
-            notes=note("the teacher is named here", span),
-            help="teacher_cache=auto",
-            fix=fix(stage.origins["teacher_cache"], "teacher_cache=auto"),
+            "teacher_cache",
+            also=("teacher", "the teacher is named here"),
+            instead="teacher_cache=auto",
         )
 
 
-def _has_room(stage: StageSettings, room: int | None, diagnostics: Diagnostics) -> None:
+def _has_room(check: Checker[StageSettings], room: int | None) -> None:
     """Check that a teacher of the same tokens has positions for the rows of a stage."""
-    span = stage.span("teacher")
-    if room is not None and stage.seq > room:
-        diagnostics.error(
+    if room is not None and check.settings.seq > room:
+        check.report(
             "E284",
-            f"rows have {stage.seq} tokens, and the teacher {room} positions",
-            stage.span("seq") or span,
-            notes=note("the teacher is named here", span),
-            help=f"seq={room}",
-            fix=fix(stage.origins["seq"], f"seq={room}"),
+            f"rows have {check.settings.seq} tokens, and the teacher {room} positions",
+            ("seq", "teacher"),
+            also=("teacher", "the teacher is named here"),
+            instead=f"seq={room}",
         )
 
 
-def _masks(stage: StageSettings, term: Distillation, diagnostics: Diagnostics) -> None:
-    if term.compares == "masked" and not any(each.objective.masks for each in stage.objective):
-        diagnostics.error(
+def _masks(check: Checker[StageSettings], term: Distillation) -> None:
+    masked = any(taught.objective.masks for taught in check.settings.objective)
+    if term.compares == "masked" and not masked:
+        example = f"objective={call_text(term.title, 'over=masked')}+mlm"
+        check.report(
             "E285",
             f"{term.title} compares masked tokens, and nothing is masked here",
-            stage.span("objective"),
-            help=f"mask tokens too, as in objective={call_text(term.title, 'over=masked')}+mlm",
+            "objective",
+            help=f"mask tokens too, as in {example}",
         )
 
 
@@ -244,18 +242,13 @@ def _weigh_something(
             )
 
 
-def _has_head(stage: StageSettings, shape: Shape, term: KdLogits, diagnostics: Diagnostics) -> None:
+def _has_head(check: Checker[StageSettings], shape: Shape, term: KdLogits) -> None:
     """Check that both networks score the same things, each by one softmax."""
-    tasks = _tasks(stage)
-    problems = [_task_lacks(shape, term, task) for task in tasks] or [_lacks(stage, shape, term)]
-    for problem, help in dict.fromkeys(each for each in problems if each):
-        diagnostics.error(
-            "E285",
-            f"{term.title} compares {problem}",
-            stage.span("objective"),
-            notes=note("the teacher is named here", stage.span("teacher")),
-            help=help,
-        )
+    stage = check.settings
+    problems = [_task_lacks(shape, term, task) for task in _tasks(stage)]
+    for problem, help in dict.fromkeys(filter(None, problems or [_lacks(stage, shape, term)])):
+        message, also = f"{term.title} compares {problem}", "the teacher is named here"
+        check.report("E285", message, "objective", also=("teacher", also), help=help)
 
 
 def _task_lacks(shape: Shape, term: KdLogits, task: Task) -> tuple[str, str] | None:
