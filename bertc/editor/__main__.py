@@ -12,12 +12,10 @@ help: pip install -c constraints.txt -e '.[editor]'"""
 def answer_editor() -> None:
     """Answer an editor until it ends the session."""
     try:
-        import pygls  # noqa: F401
+        from bertc.editor.server import create
     except ImportError:
         print(HELP, file=sys.stderr)
         sys.exit(MISSING)
-    from bertc.editor.requests import create
-
     create().start_io()
 
 

@@ -48,10 +48,3 @@ class TextLines:
     def range(self, span: Span) -> Range:
         """The range of a span."""
         return Range(self.position(span.start), self.position(span.end))
-
-    def line_of(self, offset: int) -> Range:
-        """The range of the whole line of an offset."""
-        line = self.position(offset).line
-        end = _LINE_END.search(self.text, self.starts[line])
-        stop = end.start() if end else len(self.text)
-        return Range(Position(line, 0), self.position(stop))

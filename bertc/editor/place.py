@@ -9,14 +9,11 @@ from bertc.diagnostics import Diagnostics, Source
 from bertc.syntax.read.brackets import balance
 from bertc.syntax.read.scan import CLOSERS, SPELLING, Token, scan
 
-_BEFORE_CURSOR = re.compile(r"""(?:[^"'#]|"(?:\\.|[^"\\])*+"|'(?:\\.|[^'\\])*+')*+(.?)(.*)""")
+_BEFORE_CURSOR = re.compile(r"""(?:[^"'#]|"(?:\\.|[^"\\])*+"|'(?:\\.|[^'\\])*+')*+(.?)""")
 """A line up to the cursor: closed strings and other text, then an open quote or a comment."""
 _WORD = re.compile(r"[A-Za-z_][\w-]*$")
 _REST_OF_WORD = re.compile(r"[\w-]*")
 _ASSIGNED = re.compile(r"[\w-]*\s*=")
-
-KEPT_TEXTS = 32
-"""Texts before a cursor whose surroundings are kept."""
 
 Expected = Literal["item", "value", "argument", "base", "nothing"]
 
@@ -47,7 +44,7 @@ class Bracket:
 
 @dataclass(frozen=True)
 class CursorPlace:
-    """The word or string at a cursor, from ``start`` to ``end``, and what surrounds it.
+    """The word at a cursor, from ``start`` to ``end``, and what surrounds it.
 
     ``expected`` is what may stand there. ``named`` is true of a word before ``=``.
     """
@@ -59,7 +56,6 @@ class CursorPlace:
     expected: Expected
     level: Level
     brackets: tuple[Bracket, ...] = ()
-    in_string: bool = False
     named: bool = False
 
     @property
@@ -69,7 +65,7 @@ class CursorPlace:
 
     @property
     def word(self) -> str:
-        """The whole word or string."""
+        """All of the word."""
         return self.text[self.start : self.end]
 
 
@@ -79,11 +75,8 @@ def place_at(text: str, cursor: int) -> CursorPlace:
     line = text[text.rfind("\n", 0, cursor) + 1 : cursor]
     match = _BEFORE_CURSOR.match(line)
     assert match is not None, "the pattern takes any line"
-    if match[1] == "#":
+    if match[1]:  # in a comment or a string
         return CursorPlace(text, cursor, cursor, cursor, "nothing", Level())
-    if match[1]:
-        start = cursor - len(match[2])
-        return _in_string(text, start, cursor, match[1])
     word = _WORD.search(line)
     start = cursor - len(word.group()) if word else cursor
     rest = _REST_OF_WORD.match(text, cursor)
@@ -93,14 +86,7 @@ def place_at(text: str, cursor: int) -> CursorPlace:
     return CursorPlace(text, start, end, cursor, expected, level, brackets, named=named)
 
 
-def _in_string(text: str, start: int, cursor: int, quote: str) -> CursorPlace:
-    rest = re.compile(rf"(?:\\.|[^\\\n{quote}])*").match(text, cursor)
-    end = rest.end() if rest else cursor
-    level, brackets, expected = _surroundings(text[: start - 1])
-    return CursorPlace(text, start, end, cursor, expected, level, brackets, in_string=True)
-
-
-@lru_cache(KEPT_TEXTS)
+@lru_cache(32)
 def _surroundings(before: str) -> tuple[Level, tuple[Bracket, ...], Expected]:
     """The level and the brackets that a text leaves open, and what may follow it.
 

@@ -1,7 +1,6 @@
-"""The language server: documents as they are typed, and the requests about them."""
+"""The language server: documents as they are typed, and the answers to requests about them."""
 
 import asyncio
-import gc
 import os
 from pathlib import Path
 
@@ -10,46 +9,40 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
 from bertc import __version__
-from bertc.editor import reading
-from bertc.editor.convert import diagnostics
+from bertc.diagnostics import SpecError
+from bertc.editor import convert, reading
+from bertc.editor.hover import page_at
 from bertc.editor.lines import TextLines
 from bertc.editor.place import place_at
 from bertc.editor.reading import Reading
 from bertc.editor.suggestions import suggestions
 from bertc.storage.paths import is_folder, working_folder
+from bertc.syntax import format_text
 
 QUIET_SECONDS = 0.15
 """Pause between keys after which a text is checked."""
 
 
 class Server(LanguageServer):
-    """A server for specs, which checks a text once no key was pressed for ``quiet`` seconds."""
+    """A server for specs, which checks a text once no key was pressed for a moment."""
 
-    def __init__(self, quiet: float = QUIET_SECONDS) -> None:
+    def __init__(self) -> None:
         super().__init__("bertc", __version__, types.TextDocumentSyncKind.Full)
-        self.quiet = quiet
         self.checking: dict[str, asyncio.Task[None]] = {}
-
-    def text(self, uri: str) -> str:
-        """The text of a document as it is in the editor."""
-        return self.workspace.get_text_document(uri).source
 
     def lines(self, uri: str) -> TextLines:
         """The lines of a document."""
-        return TextLines(self.text(uri), self.workspace.position_codec)
+        text = self.workspace.get_text_document(uri).source
+        return TextLines(text, self.workspace.position_codec)
 
     def path(self, uri: str) -> Path:
         """The file of a document; of one without a file, its name in the working folder."""
         path = to_fs_path(uri) if uri.startswith("file:") else None
         return Path(path) if path else working_folder() / uri.rpartition(":")[2]
 
-    def written(self, uri: str) -> Reading:
-        """A document and its bases, unchecked."""
-        return reading.as_written(self.path(uri), self.text(uri))
-
     def checked(self, uri: str) -> Reading:
         """A document with all that is found in it."""
-        return reading.read_checked(self.path(uri), self.text(uri))
+        return reading.read_checked(self.path(uri), self.lines(uri).text)
 
     def check_soon(self, uri: str) -> None:
         """Check a document and send what is found, once no key was pressed for a moment."""
@@ -58,9 +51,9 @@ class Server(LanguageServer):
         self.checking[uri] = asyncio.ensure_future(self._check(uri))
 
     async def _check(self, uri: str) -> None:
-        await asyncio.sleep(self.quiet)
+        await asyncio.sleep(QUIET_SECONDS)
         try:
-            shown = diagnostics(self.checked(uri), self.lines(uri), uri)
+            shown = convert.diagnostics(self.checked(uri), self.lines(uri))
         except Exception as error:  # whatever was typed, the next text is checked again
             message = f"internal error: {error!r}; please report it with this text"
             self.window_log_message(types.LogMessageParams(types.MessageType.Error, message))
@@ -71,44 +64,28 @@ class Server(LanguageServer):
         """Send what was found in a document."""
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, version))
 
-    def check_all(self) -> None:
-        """Check every open document anew, since a file has changed that it may depend on."""
-        reading.forget()
-        for uri in self.workspace.text_documents:
-            self.check_soon(uri)
-
-    def enter(self, folder: str | None) -> None:
-        """Make a folder the one that the paths in specs begin in, as for a command run there."""
-        if folder and is_folder(folder):
-            os.chdir(folder)
-
 
 def initialized(ls: Server, params: types.InitializedParams) -> None:
-    """Begin in the folder that is open in the editor, with the pages of all words made."""
-    ls.enter(ls.workspace.root_path)
-    for text in ("", "extends "):
-        suggestions(place_at(text, len(text)), working_folder())
-    gc.freeze()  # what is there by now stays, and need not be looked at again and again
+    """Begin in the folder that is open in the editor, where paths in specs begin too."""
+    folder = ls.workspace.root_path
+    if folder and is_folder(folder):
+        os.chdir(folder)
 
 
-def document_opened(ls: Server, params: types.DidOpenTextDocumentParams) -> None:
-    """Check a document that was opened."""
+def document_changed(
+    ls: Server, params: types.DidOpenTextDocumentParams | types.DidChangeTextDocumentParams
+) -> None:
+    """Check a document that was opened or is being typed."""
     ls.check_soon(params.text_document.uri)
 
 
-def document_changed(ls: Server, params: types.DidChangeTextDocumentParams) -> None:
-    """Check a document that is being typed."""
-    ls.check_soon(params.text_document.uri)
-
-
-def document_saved(ls: Server, params: types.DidSaveTextDocumentParams) -> None:
-    """Check all documents: some may extend the one that was saved."""
-    ls.check_all()
-
-
-def files_changed(ls: Server, params: types.DidChangeWatchedFilesParams) -> None:
-    """Check all documents: a file that they name may have come or gone."""
-    ls.check_all()
+def files_changed(
+    ls: Server, params: types.DidSaveTextDocumentParams | types.DidChangeWatchedFilesParams
+) -> None:
+    """Check every open document anew, since a file has changed that it may depend on."""
+    reading.forget()
+    for uri in ls.workspace.text_documents:
+        ls.check_soon(uri)
 
 
 def document_closed(ls: Server, params: types.DidCloseTextDocumentParams) -> None:
@@ -117,3 +94,61 @@ def document_closed(ls: Server, params: types.DidCloseTextDocumentParams) -> Non
     if task := ls.checking.pop(uri, None):
         task.cancel()
     ls.publish(uri, [])
+
+
+def suggest(ls: Server, params: types.CompletionParams) -> types.CompletionList:
+    """Answer with all that may be written at a position."""
+    uri = params.text_document.uri
+    lines = ls.lines(uri)
+    place = place_at(lines.text, lines.offset(params.position))
+    offered = enumerate(suggestions(place))
+    items = [convert.completion(suggestion, n, place, lines) for n, suggestion in offered]
+    return types.CompletionList(is_incomplete=False, items=items)
+
+
+def hover(ls: Server, params: types.HoverParams) -> types.Hover | None:
+    """The meaning of the word at a position."""
+    uri = params.text_document.uri
+    lines = ls.lines(uri)
+    place = place_at(lines.text, lines.offset(params.position))
+    page = page_at(place)
+    if not page:
+        return None
+    at = types.Range(lines.position(place.start), lines.position(place.end))
+    return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, page), at)
+
+
+def act(ls: Server, params: types.CodeActionParams) -> list[types.CodeAction]:
+    """The helps about a range that are edits."""
+    uri = params.text_document.uri
+    return list(convert.actions(ls.checked(uri), ls.lines(uri), uri, params.range))
+
+
+def format(ls: Server, params: types.DocumentFormattingParams) -> list[types.TextEdit] | None:
+    """The canonical text of a document; None while it cannot be read."""
+    uri = params.text_document.uri
+    lines = ls.lines(uri)
+    try:
+        text = format_text(lines.text, str(ls.path(uri)))
+    except SpecError:
+        return None
+    everything = types.Range(types.Position(0, 0), lines.position(len(lines.text)))
+    return [types.TextEdit(everything, text)] if text != lines.text else []
+
+
+def create() -> Server:
+    """A server that answers all requests."""
+    ls = Server()
+    triggers = ["=", "(", ",", "+", "*", "[", "{"]
+    ls.feature(types.INITIALIZED)(initialized)
+    ls.feature(types.TEXT_DOCUMENT_DID_OPEN)(document_changed)
+    ls.feature(types.TEXT_DOCUMENT_DID_CHANGE)(document_changed)
+    ls.feature(types.TEXT_DOCUMENT_DID_SAVE)(files_changed)
+    ls.feature(types.TEXT_DOCUMENT_DID_CLOSE)(document_closed)
+    ls.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)(files_changed)
+    ls.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(triggers))(suggest)
+    ls.feature(types.TEXT_DOCUMENT_HOVER)(hover)
+    ls.feature(types.TEXT_DOCUMENT_FORMATTING)(format)
+    fixes = types.CodeActionOptions([types.CodeActionKind.QuickFix])
+    ls.feature(types.TEXT_DOCUMENT_CODE_ACTION, fixes)(act)
+    return ls

@@ -1,6 +1,6 @@
 """Names and values that settings allow at a place: known names, kinds, the shape of a value."""
 
-from collections.abc import Iterator
+from functools import reduce
 from typing import NamedTuple
 
 from bertc.editor.place import Bracket, CursorPlace, Level
@@ -21,15 +21,11 @@ from bertc.syntax.read.shapes import (
 
 
 class ArgumentSlot(NamedTuple):
-    """An argument of a kind; ``name`` is empty where there is no further one without a name.
-
-    ``unnamed`` are those that were given without theirs.
-    """
+    """An argument of a kind; ``name`` is empty where there is no further one without a name."""
 
     kind: str
     node: type[Node]
     name: str = ""
-    unnamed: tuple[str, ...] = ()
 
 
 def full_name(setting: str) -> str:
@@ -52,57 +48,33 @@ def names_at(level: Level) -> tuple[str, ...]:
 
 def value_shape(place: CursorPlace) -> Shape | None:
     """The shape of the value at a place; None where no setting is known."""
-    shape = _level_shape(place.level)
-    for bracket in place.brackets:
-        shape = _inside(shape, bracket)
-    return shape
+    return reduce(_inside, place.brackets, _level_shape(place.level))
 
 
 def slot_at(place: CursorPlace) -> ArgumentSlot | None:
     """The kind that the innermost bracket gives arguments to, and which of them is next."""
     if not place.brackets:
         return None
-    shape = _level_shape(place.level)
-    for bracket in place.brackets[:-1]:
-        shape = _inside(shape, bracket)
-    return _slot(shape, place.brackets[-1])
-
-
-def naming_words(place: CursorPlace) -> list[str]:
-    """The words that a kind at an open bracket may be named with: ``logits`` of ``kd(logits)``."""
-    if not place.brackets or place.brackets[-1].unnamed:
-        return []
-    shape = _level_shape(place.level)
-    for bracket in place.brackets[:-1]:
-        shape = _inside(shape, bracket)
-    head = f"{place.brackets[-1].kind}("
-    return [kind[len(head) : -1] for kind in kinds_by_name(shape) if kind.startswith(head)]
-
-
-def kind_shapes(shape: Shape | None) -> Iterator[KindShape]:
-    """The unions of kinds that a value of a shape may be of."""
-    match shape:
-        case KindShape():
-            yield shape
-        case SumShape():
-            yield from kind_shapes(shape.inner)
-        case ListShape():
-            yield from kind_shapes(shape.item)
-        case EitherShape():
-            for option in shape.options:
-                yield from kind_shapes(option)
+    *outer, innermost = place.brackets
+    return _slot(reduce(_inside, outer, _level_shape(place.level)), innermost)
 
 
 def kinds_by_name(shape: Shape | None) -> dict[str, type[Node]]:
     """The classes that a value may name, those of shorthands included: ``span`` for an mlm."""
-    found: dict[str, type[Node]] = {}
-    for union in kind_shapes(shape):
-        found |= union.options
-        for node in union.options.values():
-            inner = arguments(node).get(node.shorthand)
-            if isinstance(inner, KindShape):
-                found |= {name: each for name, each in inner.options.items() if name not in found}
-    return found
+    match shape:
+        case KindShape():
+            named = dict(shape.options)
+            for node in shape.options.values():
+                inner = arguments(node).get(node.shorthand)
+                if isinstance(inner, KindShape):
+                    named = {**inner.options, **named}
+            return {**shape.options, **named}
+        case SumShape(inner=item) | ListShape(item=item):
+            return kinds_by_name(item)
+        case EitherShape():
+            return {k: v for option in shape.options for k, v in kinds_by_name(option).items()}
+        case _:
+            return {}
 
 
 def _level_shape(level: Level) -> Shape | None:
@@ -139,6 +111,5 @@ def _slot(shape: Shape | None, bracket: Bracket) -> ArgumentSlot | None:
     node = kinds.get(kind)
     if node is None:
         return None
-    given, rest = node.positional[: max(0, number)], node.positional[max(0, number) :]
-    following = next(iter(rest), "") if number >= 0 else ""
-    return ArgumentSlot(kind, node, bracket.argument or following, given)
+    following = "" if number < 0 else next(iter(node.positional[number:]), "")
+    return ArgumentSlot(kind, node, bracket.argument or following)

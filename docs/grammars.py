@@ -1,4 +1,4 @@
-"""The words of the language as files for other programs: ``python -m bertc.editor.grammars``.
+"""The words of the language as files for other programs: ``python docs/grammars.py``.
 
 A TextMate grammar colours specs in editors; a list of words lets a shell complete settings without
 loading the settings themselves, which takes longer than a key.
