@@ -99,8 +99,6 @@ class Manner:
                 "windows predict next tokens, which this run did not learn",
                 help="a run with objective=clm",
             )
-        if self.sliding and encoder.directions > 1:
-            raise UsageError("sliding predicts next tokens alone, and this network learned both")
         if self.stride > max(1, self.sliding):
             raise UsageError(
                 f"a stride of {self.stride} needs windows at least as long",

@@ -56,11 +56,10 @@ def side_by_side(maps: Iterable[torch.Tensor | None], dtype: torch.dtype) -> lis
 
 
 class Layer(nn.Module):
-    """Both directions of a layer; ``apart`` each reads its own half of the inputs."""
+    """Both directions of a layer."""
 
-    def __init__(self, table: Table, name: str, *, apart: bool) -> None:
+    def __init__(self, table: Table, name: str) -> None:
         super().__init__()
-        self.apart = apart
         self.right = Direction(table, f"{name}.right")
         self.left = Direction(table, f"{name}.left")
 
@@ -69,13 +68,9 @@ class Layer(nn.Module):
     ) -> Float[torch.Tensor, "b s d"]:
         """States of every token, from the tokens of its own text."""
         b, s, _ = x_bsi.shape
-        right_bsi, left_bsi = x_bsi.chunk(2, dim=2) if self.apart else (x_bsi, x_bsi)
         found = []
-        for direction, own_bsi, backward in (
-            (self.right, right_bsi, False),
-            (self.left, left_bsi, True),
-        ):
-            x_nsi = gather_positions(own_bsi, texts.read(backward)).view(-1, s, own_bsi.shape[2])
+        for direction, backward in ((self.right, False), (self.left, True)):
+            x_nsi = gather_positions(x_bsi, texts.read(backward)).view(-1, s, x_bsi.shape[2])
             y_nsh = direction(x_nsi)
             y_bmh = y_nsh.reshape(b, -1, y_nsh.shape[2])  # m = t*s
             found.append(gather_positions(y_bmh, texts.back(backward)))
@@ -93,7 +88,7 @@ class StatesScores(Linear):
         self.mix = LayerWeights(table, f"{name}.mix") if node.weighs else None
         count = node.recurrent.layers if node.recurrent else 0
         self.recurrence = nn.ModuleList(
-            Layer(table, f"{name}.recurrence.{number}", apart=False) for number in range(count)
+            Layer(table, f"{name}.recurrence.{number}") for number in range(count)
         )
 
     def joined(self, parts: Sequence[Float[torch.Tensor, "b k h"]]) -> torch.Tensor:
@@ -140,10 +135,8 @@ class BiLstm(RowPoolingModule):
         table = {weight.name: weight for weight in node.weights()}
         if node.lstm.project:
             self.embeddings["project"] = Linear(table, "embeddings.project")
-        apart = node.lstm.directions == "apart"
         self.recurrence = nn.ModuleList(
-            Layer(table, f"recurrence.{number}", apart=apart and number > 0)
-            for number in range(node.depth)
+            Layer(table, f"recurrence.{number}") for number in range(node.depth)
         )
         self.pooler = Linear(table, "pooler") if node.pooler else None
 

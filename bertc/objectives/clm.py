@@ -1,13 +1,11 @@
 """Causal language modelling: predict the next token at every position.
 
-A network whose states have two directions predicts the token before, too (ELMo).
-
-Axes: b rows, s positions of a row, h states of a direction.
+Axes: b rows, s positions of a row.
 """
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import nn
 
 from bertc.ir.terms.clm import Clm
@@ -24,11 +22,8 @@ class ClmTensors(TokenTensors[Clm, NextTokenTargets, nn.Module]):
     def targets(
         self, rows: TextRows, reading: EncoderInputs
     ) -> tuple[EncoderInputs, NextTokenTargets]:
-        """The text shifted by one, of two directions either way."""
-        found = next_tokens(rows.inputs, reading.sequence_ids)
-        if rows.stage.encoder.directions > 1:
-            found = both_ways(found, rows.inputs.token_ids, rows.real)
-        return reading, found
+        """The text shifted by one."""
+        return reading, next_tokens(rows.inputs, reading.sequence_ids)
 
     def positions(self, own: NextTokenTargets, batch: MicroBatch) -> None:
         """None: all positions."""
@@ -42,23 +37,17 @@ class ClmTensors(TokenTensors[Clm, NextTokenTargets, nn.Module]):
         network: BodyModule,
         chances: torch.Tensor | None,
     ) -> Predicted:
-        """Scores over the vocabulary, of each direction by the same head."""
-        states_bth, directions = states[0], network.node.directions
-        if directions > 1:
-            states_bth = torch.cat(states_bth.chunk(directions, dim=2), dim=1)
-        return token_losses(states_bth, own.targets, head, network, z=self.node.z)
+        """Scores over the vocabulary."""
+        return token_losses(states[0], own.targets, head, network, z=self.node.z)
 
     def weights(self, own: NextTokenTargets) -> torch.Tensor:
-        """1 (b, s) or (b, 2s) where the predicted token exists, else 0."""
+        """1 (b, s) where the predicted token exists, else 0."""
         return own.weights
 
     def explain(self, own: NextTokenTargets, view: RowView) -> list[tuple[str, str]]:
         """The number of predicted tokens."""
-        by_direction = own.weights[view.row].view(-1, view.batch.originals.shape[1]).sum(1)
-        ahead, *back = map(int, by_direction.tolist())
-        told = f"{ahead} tokens predicted from those before"
-        told += "".join(f", {count} from those after" for count in back)
-        return [("clm", told)]
+        count = int(own.weights[view.row].sum())
+        return [("clm", f"{count} tokens predicted from those before")]
 
 
 def next_tokens(
@@ -76,14 +65,3 @@ def next_tokens(
     if sequence_ids_bs is not None:
         told_bs = told_bs & F.pad(sequence_ids_bs.diff(dim=1) == 0, (0, 1), value=True)
     return NextTokenTargets(targets_bs, told_bs.float())
-
-
-def both_ways(
-    ahead: NextTokenTargets, ids_bs: Int[torch.Tensor, "b s"], real_bs: Bool[torch.Tensor, "b s"]
-) -> NextTokenTargets:
-    """Targets (b, 2s): the next token of each, then the one before it in the row."""
-    before_bs, known_bs = F.pad(ids_bs, (1, -1)), F.pad(real_bs[:, 1:], (1, 0))
-    return NextTokenTargets(
-        torch.cat([ahead.targets, before_bs], dim=1),
-        torch.cat([ahead.weights, known_bs.float()], dim=1),
-    )

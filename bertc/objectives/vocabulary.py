@@ -60,11 +60,7 @@ def feature_losses(
 def token_logits(
     states_nh: Float[torch.Tensor, "n h"], head: nn.Module, network: BodyModule
 ) -> Float[torch.Tensor, "n v"]:
-    """Scores (n, v) of every token; log p for an adaptive head.
-
-    Of states with two directions those of the text before predict.
-    """
-    states_nh = states_nh[:, : states_nh.shape[1] // network.node.directions]
+    """Scores (n, v) of every token; log p for an adaptive head."""
     if isinstance(head, AdaptiveTokenHead):
         return adaptive_logits(network.node, states_nh, head, network.tokens)
     assert isinstance(head, TokenHead), "the head of a language model"

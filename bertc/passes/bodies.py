@@ -8,7 +8,7 @@ from bertc.ir.network.body_setting import Ability, BodySetting
 from bertc.ir.network.positions import NoPositions
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Given, Origin, Program
-from bertc.passes.settings.fixes import argument, fix, written
+from bertc.passes.settings.fixes import fix, written
 from bertc.passes.settings.rules import Checker, Rule
 from bertc.passes.settings.stages import reads_on, settled
 
@@ -63,7 +63,6 @@ def printed(program: Complete) -> Program:
 def check_body(check: Checker[StageSettings]) -> None:
     """Report objectives and row formats that a stage's body cannot do."""
     stage = check.settings
-    check.rules(_OF_DIRECTIONS)
     for ability, setting, why in _wanted(stage):
         if ability not in stage.body.able:
             check.report(
@@ -76,12 +75,6 @@ def check_body(check: Checker[StageSettings]) -> None:
             return
 
 
-_OF_DIRECTIONS: tuple[Rule[StageSettings], ...] = (
-    Rule("E340", "objective", lambda s: reads_on(s.objective) and s.body.mixes_directions,
-         "clm predicts from each direction alone, and layers read both of the one below",
-         also=("body", "the body is set here"),
-         way=lambda s: argument("body", s.origins["body"], "directions", "apart")),
-)  # fmt: skip
 OF_TABLES: tuple[Rule[Complete], ...] = (
     Rule("E269", "init", lambda p: p.table.narrows and isinstance(p.init, FromVectors),
          "init = vectors(...) begins a table of one width, and table = adaptive",

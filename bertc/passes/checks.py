@@ -12,10 +12,9 @@ from bertc.passes.bodies import OF_TABLES, check_body
 from bertc.passes.languages import check_languages
 from bertc.passes.lengths import check_lengths
 from bertc.passes.running import check_running
-from bertc.passes.settings.fixes import argument, fix, note, terms_written
+from bertc.passes.settings.fixes import argument
 from bertc.passes.settings.layers import layer_values
 from bertc.passes.settings.rules import Also, Checker, Rule
-from bertc.passes.settings.stages import reads_on
 from bertc.passes.terms import check_terms
 from bertc.planning.plan import largest_divisor
 
@@ -32,7 +31,6 @@ def checks(program: Complete, diagnostics: Diagnostics) -> None:
     check_attention(run)
     run.rules(_OF_SIZE)
     check_languages(program, diagnostics)
-    _turns(program, diagnostics)
     _clusters_fit(run)
     run.rules(OF_TABLES)
     for stage in program.stages:
@@ -140,24 +138,6 @@ def _clusters_fit(check: Checker[Complete]) -> None:
     else:
         return
     check.report("E220", problem, "table", help=rule or "fewer clusters or more tokens")
-
-
-def _turns(program: Complete, diagnostics: Diagnostics) -> None:
-    first, causal = program.stages[0], reads_on(program.stages[0].objective)
-    unlike = next((s for s in program.stages if reads_on(s.objective) != causal), None)
-    if unlike is not None and "turning" not in program.body.able:
-        terms = terms_written(first.origins["objective"], lambda _: True)
-        instead = f"objective={terms}" if terms else ""
-        diagnostics.error(
-            "E218",
-            "some stages predict each next token, others read in both directions, which body = "
-            f"{program.body.kind} cannot do with the same weights",
-            unlike.span("objective"),
-            label=f"stage {unlike.name}",
-            notes=note(f"stage {first.name}", first.span("objective")),
-            help=instead or "use clm in every stage or in none, or body=transformer",
-            fix=fix(unlike.origins["objective"], instead) if instead else None,
-        )
 
 
 def _pairing(stage: StageSettings) -> str:

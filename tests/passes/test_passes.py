@@ -280,7 +280,7 @@ def test_teachers_are_not_missed_where_the_spec_cannot_be_read() -> None:
 
 
 def test_typed_settings_agree_with_the_printed_program_after_each_pass() -> None:
-    text = "body=bilstm(150) objective=clm stage 'a' { steps=1M tokens } stage 'b' { steps=5 }"
+    text = "body=bilstm(150) objective=mlm stage 'a' { steps=1M tokens } stage 'b' { steps=5 }"
     diagnostics = Diagnostics()
     (program,) = syntax.load(text, (), diagnostics)
     for write in passes.WRITTEN:

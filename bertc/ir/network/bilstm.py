@@ -11,7 +11,7 @@ from pydantic import Field
 
 from bertc.ir import operation as op
 from bertc.ir.base import Axis, FanIn, Part, Weight, Width, affine
-from bertc.ir.network.body_setting import Ability, Shared
+from bertc.ir.network.body_setting import Shared
 from bertc.ir.network.row_pooling import RowPooling, RowPoolingBody
 
 GATES = 4
@@ -51,9 +51,7 @@ def layer_operations(rows: int, steps: int, inner: int, hidden: int) -> op.Opera
 class BiLstm(RowPooling):
     """An LSTM in each direction, ``hidden`` wide; a token's state is both side by side.
 
-    A layer reads both directions of the one below, or with ``directions=apart`` each its own, so
-    that half of a state is of the text before and half of the text after (ELMo, Peters et al. 2018,
-    3.1).
+    A layer reads both directions of the one below.
     ``project``: width that the vectors of tokens are mapped to before, 0: they are read as they
     are. A row is one vector by ``pool``: the last state of each direction, or the largest or the
     mean value of all tokens. Of two texts each is read by itself, and their vectors u and v are
@@ -66,17 +64,8 @@ class BiLstm(RowPooling):
     layers: Annotated[int, Field(ge=1, le=1000)] = 1
     project: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     pool: Literal["ends", "max", "mean"] = "ends"
-    directions: Annotated[
-        Literal["joined", "apart"], Field(exclude_if=lambda how: how == "joined")
-    ] = "joined"
     units: Width = 200  # confs/birnn_sst2.json fc_size
     positional = ("hidden", "layers")
-    able = frozenset[Ability]({"causal"})
-
-    @property
-    def mixes_directions(self) -> bool:
-        """True if a layer reads both directions of the one below."""
-        return self.layers > 1 and self.directions == "joined"
 
     @property
     def depth(self) -> int:
@@ -94,10 +83,7 @@ class BiLstm(RowPooling):
 
 
 class BiLstmBody(RowPoolingBody):
-    """The layers of ``lstm``, over each text of a row.
-
-    A causal one predicts in both directions, from half of a state each.
-    """
+    """The layers of ``lstm``, over each text of a row."""
 
     lstm: BiLstm
 
@@ -114,20 +100,13 @@ class BiLstmBody(RowPoolingBody):
         return {"recurrence": tuple(range(self.depth))}
 
     @property
-    def directions(self) -> int:
-        """Two, once it learned every next token, and every one before."""
-        return len(DIRECTIONS) if self.causal else 1
-
-    @property
     def inner(self) -> int:
         """Width of the inputs of the first layer."""
         return self.lstm.project or self.embedding
 
     def read_by_direction(self, layer: int) -> int:
         """Width of the inputs of a direction of a layer."""
-        if layer == 0:
-            return self.inner
-        return self.lstm.hidden if self.lstm.directions == "apart" else self.hidden
+        return self.hidden if layer else self.inner
 
     def embedding_weights(self) -> tuple[Weight, ...]:
         """The token table, and the map from it if there is one."""

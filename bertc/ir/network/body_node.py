@@ -125,11 +125,6 @@ class BodyNode(Node):
         return False
 
     @property
-    def directions(self) -> int:
-        """Parts of a state that predict tokens by themselves, each of one direction of reading."""
-        return 1
-
-    @property
     def owners(self) -> Mapping[str, tuple[int, ...]]:
         """Parts that exist once a layer, each with the layer whose weights layer l uses."""
         return {}
@@ -207,17 +202,16 @@ class BodyNode(Node):
 
     def head_weights(self, name: str) -> tuple[Weight, ...]:
         """The weights of a head over the vocabulary, the tied table left out."""
-        vocab, init, wide = self.vocab_size, self.initializer, self.hidden // self.directions
+        vocab, init, wide = self.vocab_size, self.initializer, self.hidden
         if isinstance(self.head, AdaptiveHead):
             return self.head.weights(name, wide, vocab, self._adaptive, init)
         return self.head.weights(name, wide, self.embedding, vocab, self.head_norm, init)
 
     def head_operations(self, rows: int) -> op.Operations:
         """The operations of the head over the vocabulary for ``rows`` states."""
-        wide, rows = self.hidden // self.directions, rows * self.directions
         if isinstance(self.head, AdaptiveHead):
-            return self.head.operations(wide, self.vocab_size, self._adaptive, rows)
-        return self.head.operations(wide, self.embedding, self.vocab_size, rows)
+            return self.head.operations(self.hidden, self.vocab_size, self._adaptive, rows)
+        return self.head.operations(self.hidden, self.embedding, self.vocab_size, rows)
 
     @property
     def _adaptive(self) -> AdaptiveTable:
@@ -236,7 +230,6 @@ class BodyNode(Node):
 
     def scores(self, rows: int) -> int:
         """Scores that the head over the vocabulary makes of ``rows`` states."""
-        rows *= self.directions
         if isinstance(self.head, AdaptiveHead):
             first, *rarer = self.clusters
             judged = self.head.rows(self.vocab_size, self._adaptive, rows)

@@ -11,13 +11,12 @@ from bertc.ir.network.head import Head, PoolerKind
 from bertc.ir.network.table import TokenTable
 
 Ability = Literal[
-    "causal", "turning", "permuted", "packed", "remembering", "backward", "generating", "decoding"
+    "causal", "permuted", "packed", "remembering", "backward", "generating", "decoding"
 ]
 """Abilities that some objectives and row formats need.
 
-States see no later token, in all stages or (turning) in some, or tokens in any order; rows hold
-several examples, go on from the rows before, or run backward; a generator is made like the encoder;
-a mask decoder is above it.
+States see no later token, or tokens in any order; rows hold several examples, go on from the rows
+before, or run backward; a generator is made like the encoder; a mask decoder is above it.
 """
 
 OF_TRANSFORMERS = (
@@ -65,11 +64,6 @@ class BodySetting(Node):
         """Width of its states."""
 
     @property
-    def mixes_directions(self) -> bool:
-        """True if it reads in both directions and mixes them before the last layer."""
-        return False
-
-    @property
     def segments(self) -> int:
         """Number of segments of a row that it distinguishes."""
         return 0
@@ -85,12 +79,10 @@ class Transformer(Node):
     kind: Literal["transformer"] = "transformer"
 
     unread: ClassVar[tuple[str, ...]] = ()
-    mixes_directions: ClassVar[bool] = False
     attends: ClassVar[bool] = True
     able: ClassVar[frozenset[Ability]] = frozenset(
         {
             "causal",
-            "turning",
             "permuted",
             "packed",
             "remembering",

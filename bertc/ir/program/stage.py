@@ -148,7 +148,6 @@ class Stage(Node):
             self.texts,
             self.rows_an_example,
             self.predictions(),
-            self.encoder.directions,
         )
 
     def masked_terms(self) -> tuple[MaskedTerm, ...]:

@@ -8,8 +8,7 @@ from bertc.ir.terms.node import FP32, LONG, LanguageModel, RowShape
 class Clm(LanguageModel):
     """Predict every next token from itself and earlier ones (Transformer-XL, section 3; GPT).
 
-    An encoder trained with clm is causal, in use too. One that reads in both directions predicts
-    every token before, too, by the same table and softmax (ELMo, Peters et al. 2018, 3.1).
+    An encoder trained with clm is causal, in use too.
     """
 
     kind: Literal["clm"] = "clm"
@@ -25,5 +24,5 @@ class Clm(LanguageModel):
         return None
 
     def target_bytes(self, rows: RowShape) -> int:
-        """The next token of each position, in each direction, and its weight."""
-        return rows.directions * rows.seq * (LONG + FP32)
+        """The next token of each position, and its weight."""
+        return rows.seq * (LONG + FP32)

@@ -43,14 +43,13 @@ class RowShape(NamedTuple):
     """Sizes of one row of a stage, from which outputs and costs of its terms are derived.
 
     ``examples`` is the most examples per row, ``choices`` the rows per example, ``predictions`` the
-    tokens per row that are predicted or replaced, ``directions`` those of the network's states.
+    tokens per row that are predicted or replaced.
     """
 
     seq: int
     examples: int = 1
     choices: int = 1
     predictions: int = 0
-    directions: int = 1
 
 
 class TermNode(Node):
