@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -17,9 +18,7 @@ from bertc.runs.figures import LineFigures
 from bertc.runs.folder import RunFolder
 from bertc.runs.following import Following
 from bertc.runs.state import RunState, last_sign, state_of
-from bertc.watch.chart import DrawnCurve, chart
 
-LOSS_LINES, SIDE_LINES = 12, 6
 QUIET_SECONDS = 120.0
 """Seconds without a new figure after which a reader should know."""
 RECENT = 10
@@ -70,44 +69,32 @@ class RunView:
         return f"evaluation at step {self.evaluation.step:,}: {', '.join(figures)}"
 
     def picture(self, width: int) -> RenderableType:
-        """The run as a screen of ``width`` characters."""
-        half = max(20, (width - 2) // 2)
+        """The run as a screen of ``width`` characters: a bar, and a line a figure."""
         held_out = shown_figure("eval/loss", self.evaluation.values if self.evaluation else ())
-        curves = (("train/loss", "cyan"), (held_out, "yellow"))
-        loss = [self._series(*each) for each in curves if self._has(each[0])]
-        title = Text("loss  ", style="bold")
-        title.append("training ", "cyan").append("held out", "yellow")
-        title.append(" on masked positions" * (held_out != "eval/loss"))
-        side = [
-            Group(Text(text, style="bold"), *chart([self._series(name, style)], half, SIDE_LINES))
-            for text, name, style in (
-                ("learning rate", "train/lr", "green"),
-                ("tokens a second", "train/tokens_per_second", "magenta"),
-            )
-            if self._has(name)
-        ]
-        beside = Table.grid(padding=(0, 2))
-        beside.add_row(*side)
-        return Group(
-            Text(self.line()),
-            self._bar(width),
-            title,
-            *chart(loss, width, LOSS_LINES),
-            beside,
-            Text(self.evaluation_line()),
-        )
+        rows = Table.grid(padding=(0, 1))
+        for title, name, style in (
+            ("training loss", "train/loss", "cyan"),
+            ("held-out loss", held_out, "yellow"),
+            ("learning rate", "train/lr", "green"),
+            ("tokens a second", "train/tokens_per_second", "magenta"),
+        ):
+            if values := [p.values[name] for p in self.points if name in p.values]:
+                bars = Text(sparkline(values, max(10, width - 44)), style=style)
+                rows.add_row(title, bars, f"{values[0]:.4g} to {values[-1]:.4g}")
+        bar = ProgressBar(total=max(1, self.steps), completed=self.step, width=width)
+        return Group(Text(self.line()), bar, rows, Text(self.evaluation_line()))
 
-    def _has(self, name: str) -> bool:
-        return any(name in point.values for point in self.points)
 
-    def _series(self, name: str, style: str) -> DrawnCurve:
-        there = [point for point in self.points if name in point.values]
-        steps, values = [float(p.step) for p in there], [p.values[name] for p in there]
-        return DrawnCurve(steps, values, style)
+BAR_BLOCKS = "▁▂▃▄▅▆▇█"
 
-    def _bar(self, width: int) -> Text:
-        done = round(width * self.step / max(1, self.steps))
-        return Text("━" * done, style="green").append("━" * (width - done), style="dim")
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """Values as blocks from the lowest to the highest, the last of each of ``width`` parts."""
+    every = max(1, -(-len(values) // width))
+    last = [values[min(at + every, len(values)) - 1] for at in range(0, len(values), every)]
+    low, high = min(last), max(last)
+    scale = (len(BAR_BLOCKS) - 1) / (high - low) if high > low else 0.0
+    return "".join(BAR_BLOCKS[round((value - low) * scale)] for value in last)
 
 
 class WatchedRun:

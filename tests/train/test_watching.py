@@ -7,9 +7,8 @@ import pytest
 from rich.console import Console
 
 from bertc.runs.following import Following
-from bertc.watch.chart import DrawnCurve, chart
 from bertc.watch.terminal import show_once, watch
-from bertc.watch.view import WatchedRun
+from bertc.watch.view import WatchedRun, sparkline
 
 
 def line(step, kind="train", **more):
@@ -69,7 +68,7 @@ def test_a_picture_fits_its_width_and_lines_go_where_there_is_no_terminal(run):
         lines = shown.getvalue().splitlines()
         assert max(map(len, lines)) <= width
         assert any("learning rate" in each for each in lines)
-        assert any("\u2801" <= c <= "\u28ff" for c in shown.getvalue())
+        assert "█▄▁" in shown.getvalue()
     shown = io.StringIO()
     watch(run, Console(file=shown, width=80))  # no process trains it: it has ended
     first, second = shown.getvalue().splitlines()
@@ -77,11 +76,7 @@ def test_a_picture_fits_its_width_and_lines_go_where_there_is_no_terminal(run):
     assert second.startswith("evaluation at step 4")
 
 
-def test_curves_are_drawn_from_their_least_to_their_largest_value():
-    (top, bottom) = chart(
-        [DrawnCurve([0, 1, 2, 3], [0.0, 1.0, 2.0, 3.0], "red")], width=4, height=2
-    )
-    assert (top.plain, bottom.plain) == ("3  \u285c", "0 \u2878 ")
-    assert chart([DrawnCurve([], [], "red")], 10, 3) == []
-    flat = chart([DrawnCurve([1, 1], [2.0, 2.0], "red")], 20, 3)
-    assert len(flat) == 3
+def test_a_line_of_blocks_is_from_the_lowest_to_the_highest_value():
+    assert sparkline([0.0, 1.0, 2.0, 3.0], 4) == "▁▃▆█"
+    assert sparkline([1.0, 0.0, 1.0], 2) == "▁█"
+    assert sparkline([2.0, 2.0], 10) == "▁▁"
