@@ -192,5 +192,8 @@ def test_a_file_system_without_locks_is_worked_on(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(claims.fcntl, "flock", refuses)
-    with claims.claimed(tmp_path / "claim") as held, RunFolder(tmp_path / "run").claimed():
-        assert held
+    held = claims.claim(tmp_path / "claim")
+    assert held is not None
+    os.close(held)
+    with RunFolder(tmp_path / "run").claimed():
+        assert (tmp_path / "run").is_dir()
