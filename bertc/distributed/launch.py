@@ -17,8 +17,10 @@ from bertc.planning.cores import available_cores
 from bertc.runs.checkpoints import how_to_resume
 from bertc.runs.folder import RunFolder
 
-SAVING_SECONDS = 120
-"""Seconds that processes get to save after a signal before they are killed."""
+SAVING_SECONDS = 60
+"""Seconds that processes get to save after a signal; those that wait for a peer are killed then.
+
+After the loss of a process torch's agent gives the others 30."""
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}
 
 

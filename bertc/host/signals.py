@@ -4,12 +4,11 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, ClassVar, Self
 
 from bertc.diagnostics import StoppedError
-from bertc.host.stuck import Stuck, Work
 
 
 class InterruptedRunError(StoppedError):
@@ -44,7 +43,6 @@ class Stop:
         self._leaving_is_safe = False
         self._previous: dict[int, Any] = {}
         self._terminals = [descriptor for descriptor in (0, 1, 2) if os.isatty(descriptor)]
-        self._stuck: Stuck | None = None
 
     def __enter__(self) -> Self:
         # Only the main thread may install handlers; elsewhere signals are the host program's.
@@ -52,18 +50,11 @@ class Stop:
             for number in self.SIGNALS:
                 if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup
                     self._previous[number] = signal.signal(number, self._handle)
-            self._stuck = Stuck() if self._shared else None
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._stuck:
-            self._stuck.close()
         for number, handler in self._previous.items():
             signal.signal(number, handler)
-
-    def collective(self, work: Work) -> AbstractContextManager[None]:
-        """Guard collective work: exit after a signal if it waits forever for another process."""
-        return self._stuck.collective(work) if self._stuck else nullcontext()
 
     @property
     def requested(self) -> bool:

@@ -211,7 +211,7 @@ def _saved_when_stopped(session: Session) -> Iterator[None]:
 def _evaluate(session: Session, phase: Phase) -> Evaluation:
     """Evaluate on the held-out data, and write a line of metrics."""
     progress, stage = session.progress, phase.stage
-    with session.ranks.stop.collective("evaluation"), in_average(session):
+    with in_average(session):
         evaluation = phase.evaluate(session, session.resolved.run.eval_examples, session.display)
     bad = [name for name, value in evaluation.losses.items() if not math.isfinite(value)]
     if bad:
@@ -240,8 +240,7 @@ def _log(session: Session, stage: Stage, learning_rate: float) -> None:
 def _step(
     session: Session, phase: Phase, feed: Feed | TaskFeed, batch: Batch, learning_rate: float
 ) -> StepResult:
-    waiting = session.ranks.stop.collective("step")
-    with _saved_when_stopped(session), _naming_what_fits(session, phase, batch.inputs), waiting:
+    with _saved_when_stopped(session), _naming_what_fits(session, phase, batch.inputs):
         return phase.step(batch, session.progress.step, learning_rate, feed.look_ahead)
 
 

@@ -82,7 +82,7 @@ def _is_above_floor(session: Session, phase: Phase, kind: Units, gone: ByLayer) 
     """
     if not kind.floor:
         return True
-    with session.ranks.stop.collective("evaluation"), in_average(session):
+    with in_average(session):
         evaluation = phase.evaluate(session, session.resolved.run.eval_examples, Silent())
     scores = evaluation.scores
     score = session.ranks.share(mean_score(phase.stage, scores) if scores else 0.0)

@@ -139,8 +139,7 @@ class Session:
         if self.saved == self.progress.step:
             return
         assert self.stage is self.resolved.trained_at(self.progress.step), "its stage has begun"
-        with self.ranks.stop.collective("save"):
-            self._save()
+        self._save()
         self.saved = self.progress.step
 
     def _save(self) -> None:

@@ -7,20 +7,19 @@ import shutil
 import signal
 import socket
 import sys
-import threading
 import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from torch.distributed.elastic.multiprocessing.api import PContext
 
 from bertc import cli
 from bertc.api import points
 from bertc.diagnostics import BertcError, GivenUpError, UsageError
 from bertc.distributed import parent_watch
 from bertc.distributed import process_group as ranks
-from bertc.host import stuck
 from bertc.host.machine import make_plan
 from bertc.ir.changing.growth import FromRun, Stack
 from bertc.ir.changing.pruning import Heads
@@ -35,12 +34,11 @@ from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.planning.world import World
-from bertc.runs import checkpoints
 from bertc.step.step import TrainStep
 from bertc.storage.paths import cache_folder
 from bertc.train import finish, phase
 from bertc.train.loop import train
-from bertc.train.session import Session, Watched
+from bertc.train.session import Watched
 
 PAIRS = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
 ELECTRA = (Term(objective=Rtd(), weight=50), Term(objective=Mlm()))
@@ -230,45 +228,6 @@ def hold_gradients_in_place(rank):
     TrainStep.__call__ = call
 
 
-def impatient(rank):
-    """Wait for hardly any time after a signal."""
-    stuck.PATIENCE_SECONDS, stuck.TIMES, stuck.GLANCE_SECONDS = 0.2 + 2 * rank, 0, 0.05
-
-
-def hang_one(rank):
-    """One process waits for ever within a step, the other for it; both are asked to stop."""
-    impatient(rank)
-
-    def wait():
-        threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM)).start()
-        if rank:
-            time.sleep(2 * SECONDS)
-
-    harmed(rank, 5, wait)  # nothing is saved after it: there they would meet outside a step
-
-
-def hang_one_that_saves(rank):
-    """The first process writes for ever, the other waits for it; both are asked to stop."""
-    impatient(rank)
-    real, saves = checkpoints.save, []
-
-    def save(*arguments):
-        saves.append(1)
-        if len(saves) == 2:
-            time.sleep(2 * SECONDS)
-        return real(*arguments)
-
-    checkpoints.save = save
-    real_save = Session.save
-
-    def ask_and_save(self):
-        if self.progress.step == 8:
-            threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM)).start()
-        real_save(self)
-
-    Session.save = ask_and_save
-
-
 def kill_one(rank, step=7):
     if rank == 1:
         harmed(rank, step, lambda: os.kill(os.getpid(), signal.SIGKILL))
@@ -400,11 +359,6 @@ def test_memory_that_runs_out_in_one_stops_all(together, tiny, tmp_path):
     assert dict(said)[1].endswith("4 examples of 24 tokens at once do not fit in memory; 2 might")
 
 
-def test_a_process_that_waits_for_one_that_is_gone_ends_when_asked_to(together, tiny):
-    assert together(2, tiny(), harm=hang_one) == ([75, 75], [])
-    assert together(2, tiny(), "saving", harm=hang_one_that_saves) == ([75, 75], [])
-
-
 def test_more_processes_than_examples_are_refused(tiny):
     with pytest.raises(UsageError, match="batch of 8 examples cannot be shared by 9 processes"):
         make_plan(tiny(), World(9, 9))
@@ -463,20 +417,27 @@ def test_the_command_starts_processes_and_ends_with_the_code_of_the_run(
 
 
 MEMBER = """#!/bin/sh
-if [ $RANK = 0 ]; then echo $$ > first; exec sleep 600; fi
+if [ $RANK = 0 ]; then {answer} echo $$ > first; exec sleep 600; fi
 until [ -s first ]; do sleep 0.02; done
 kill -9 $$
 """
 
 
-def test_a_killed_process_is_told_and_the_others_are_stopped(processes, tiny, tmp_path):
+def impatient(said, program):
+    """The command, where torch's agent waits for a moment before it kills, and not 30 seconds."""
+    PContext.close.__defaults__ = (None, 1)
+    command(said, program)
+
+
+@pytest.mark.parametrize("answer", ["", "trap '' TERM;"], ids=["ends", "waits in a library"])
+def test_a_killed_process_is_told_and_the_others_are_stopped(processes, tiny, tmp_path, answer):
     """What a run does that lost another process is held above: these are none, and load nothing."""
     train(tiny(), tmp_path / "run", cache=tmp_path / "cache", quiet=True)
     (tmp_path / "farm.bertc").write_text("extends bert-tiny device=cpu")
     member, said = tmp_path / "member", tmp_path / "said"
-    member.write_text(MEMBER)
+    member.write_text(MEMBER.replace("{answer}", answer))
     member.chmod(0o755)
-    launcher = processes.Process(target=command, args=(said, str(member)))
+    launcher = processes.Process(target=impatient, args=(said, str(member)))
     launcher.start()
     launcher.join(SECONDS)
     told = said.read_text()
