@@ -1,1 +1,0 @@
-"""Several processes for one run: their launcher, messages between them, DDP and FSDP engines."""
