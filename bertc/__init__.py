@@ -6,9 +6,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bertc.api import build, estimate, load, parse, resolve, runs, show, train
+    from bertc.api import build, estimate, load, parse, resolve, show, train
 
-__all__ = ["build", "estimate", "load", "parse", "resolve", "runs", "show", "train"]
+__all__ = ["build", "estimate", "load", "parse", "resolve", "show", "train"]
 __version__ = "0.1.0"
 
 
@@ -16,7 +16,7 @@ class _Package(ModuleType):
     """The package, with functions of ``bertc.api`` imported at first use.
 
     So the command line starts at once, and answers a Ctrl-C while the rest is loading. Rooms with
-    the name of a function (``bertc.train``) are shadowed by it: the attribute is the function.
+    the name of a function (``bertc.run.train``) are shadowed by it: the attribute is the function.
     """
 
     def __getattribute__(self, name: str) -> Any:

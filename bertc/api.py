@@ -9,21 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertc.diagnostics import Diagnostics, UsageError
-from bertc.ir.program.complete import Complete
+from bertc.base.diagnostics import Diagnostics, UsageError
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program
 
 if TYPE_CHECKING:
-    from bertc.estimate import Convention, Estimate
-    from bertc.inference.trained import Trained
-    from bertc.nn import Model
-    from bertc.runs.listing import Listing
-    from bertc.starting.showing import Showing
-    from bertc.syntax import SpecLocation, Tree
-    from bertc.syntax.load import Written
-    from bertc.train.beginning.tracking import Tracking
-    from bertc.train.report import Report
+    from bertc.check.showing import Showing
+    from bertc.cost import Convention, Estimate
+    from bertc.lang import SpecLocation, Tree
+    from bertc.model import Model
+    from bertc.run.beginning.tracking import Tracking
+    from bertc.run.train.report import Report
+    from bertc.use.trained import Trained
 
 Spec = str | Program | Resolved
 
@@ -34,10 +31,10 @@ def parse(text: str, name: str = "<spec>") -> Tree:
     Raises:
         SpecError: with every mistake of syntax in the text.
     """
-    from bertc import syntax
+    from bertc import lang
 
     diagnostics = Diagnostics()
-    tree = syntax.parse(text, name, diagnostics)
+    tree = lang.parse(text, name, diagnostics)
     diagnostics.raise_if_any()
     return tree
 
@@ -55,19 +52,9 @@ def points(
         SpecError: with every mistake found in any of them.
         UsageError: if the text is empty.
     """
-    from bertc import passes
+    from bertc.check.compiling import points as run
 
-    findings = diagnostics or Diagnostics()
-    complete = compile_spec(spec, overrides, findings)
-    findings.raise_if_any()
-    found = tuple(passes.assemble(program) for program in complete)
-    if diagnostics is not None:
-        from bertc.interop.foreseen import remark_own_layout
-
-        for program, resolved in zip(complete, found, strict=True):
-            passes.tagged_text(program, diagnostics)
-            remark_own_layout(program, resolved, diagnostics)
-    return found
+    return run(spec, overrides, diagnostics)
 
 
 def check(
@@ -77,99 +64,11 @@ def check(
 ) -> int:
     """Check a spec and the files that it names; the number of programs that were checked.
 
-    As ``checked``.
+    As ``bertc.check.compiling.checked``.
     """
+    from bertc.check.compiling import checked
+
     return len(checked(spec, overrides, diagnostics or Diagnostics()))
-
-
-def checked(
-    spec: str | SpecLocation, overrides: Sequence[str], diagnostics: Diagnostics
-) -> tuple[Resolved, ...]:
-    """The programs of a spec, with the files that they name checked.
-
-    Of a spec with ranges those at both ends of each are.
-    The files of tasks are read: those of text may be large, and only their beginnings are.
-    Remarks on what is no mistake go to ``diagnostics``.
-
-    Raises:
-        SpecError: with every mistake found in any of them.
-        UsageError: if the text is empty.
-        MissingInputError, DataError: of the files of a task; of text that is not UTF-8, an ``init``
-            that does not fit.
-    """
-    from bertc import passes
-    from bertc.data.sources.files import begins_as_text
-    from bertc.external import begun_from, judged_by
-    from bertc.interop.foreseen import remark_own_layout
-    from bertc.syntax.load import read_spec
-    from bertc.syntax.space import has_ranges
-
-    _refuse_empty(spec)
-    written = read_spec(spec, overrides, diagnostics)
-    complete = compile_spec(written, (), diagnostics, searched=has_ranges(written))
-    for program in complete:
-        passes.missing_inputs(program, diagnostics)
-        passes.tagged_text(program, diagnostics)
-    diagnostics.raise_if_any()
-    found = list[Resolved]()
-    for program in complete:
-        begins_as_text(program)
-        judged_by(program)
-        resolved = passes.assemble(program)
-        begun_from(resolved)
-        remark_own_layout(program, resolved, diagnostics)
-        found.append(resolved)
-    return tuple(found)
-
-
-def compile_spec(
-    spec: str | SpecLocation | Written | Program,
-    overrides: Sequence[str],
-    diagnostics: Diagnostics,
-    *,
-    searched: bool = False,
-) -> list[Complete]:
-    """Every program of a spec with all its settings, each with its origin.
-
-    Facts from other files are filled in first: the network of ``init``, labels and examples of
-    tasks; then how many steps a budget has room for.
-    Then every pass runs. Errors go to ``diagnostics``.
-    ``searched``: as ``syntax.load``.
-
-    Raises:
-        UsageError: if the text is empty.
-        MissingInputError, DataError: if a file that decides a setting cannot be read.
-    """
-    from bertc import syntax
-    from bertc.choosing.equal import equalled
-    from bertc.external import filled_in
-
-    if isinstance(spec, Program):
-        programs = equalled([spec], diagnostics)
-        programs = [filled_in(program, diagnostics) for program in programs]
-        return _completed(programs, diagnostics)
-    _refuse_empty(spec)
-    programs = syntax.load(spec, overrides, diagnostics, searched=searched)
-    if not diagnostics.found:
-        programs = equalled(programs, diagnostics)
-        programs = [filled_in(program, diagnostics) for program in programs]
-    return _completed(programs, diagnostics)
-
-
-def _refuse_empty(spec: object) -> None:
-    if isinstance(spec, str) and not spec.strip():
-        raise UsageError("the spec is empty", help="a file, a shipped spec's name, or a text")
-
-
-def _completed(programs: list[Program], diagnostics: Diagnostics) -> list[Complete]:
-    """Run every pass, and hold the programs against the files of ``init``."""
-    from bertc import passes
-    from bertc.begun import vectors_fit
-
-    finished = [passes.complete(program, diagnostics) for program in programs]
-    for program in finished:
-        vectors_fit(program, diagnostics)
-    return finished
 
 
 def resolve(spec: Spec, overrides: Sequence[str] = ()) -> Resolved:
@@ -197,7 +96,7 @@ def show(spec: str, overrides: Sequence[str] = ()) -> Showing:
     Raises:
         SpecError: with every mistake found.
     """
-    from bertc.starting.showing import show as run
+    from bertc.check.showing import show as run
 
     return run(spec, overrides)
 
@@ -206,8 +105,8 @@ def estimate(
     spec: Spec, device: str = "h200", convention: Convention = "exact", *, devices: int = 1
 ) -> Estimate:
     """Parameters, FLOPs, memory (bytes) and time (seconds) of a spec on named devices."""
-    from bertc.estimate import estimate as run
-    from bertc.external import row_lengths
+    from bertc.check.facts.examples import row_lengths
+    from bertc.cost import estimate as run
 
     resolved = resolve(spec)
     (lengths,) = row_lengths([resolved])
@@ -222,9 +121,9 @@ def build(spec: Spec) -> Model:
     Raises:
         MissingInputError, DataError, UnsafeError: if ``init`` names no model that fits.
     """
-    from bertc.nn import build as run
-    from bertc.train.beginning.init_from import source_of
-    from bertc.train.state import begin
+    from bertc.model import build as run
+    from bertc.run.beginning.init_from import source_of
+    from bertc.run.train.state import begin
 
     resolved = resolve(spec)
     source = source_of(resolved)
@@ -241,10 +140,10 @@ def train(
 ) -> Report:
     """Train a spec in the run folder ``out``, or with ``resume`` continue the run there.
 
-    ``tracking`` feeds the trackers that ``log`` names: ``bertc.trackers.sink.feeding``.
+    ``tracking`` feeds the trackers that ``log`` names: ``bertc.lab.trackers.sink.feeding``.
     """
-    from bertc.syntax.files import spec_text
-    from bertc.train.loop import train as run
+    from bertc.lang.files import spec_text
+    from bertc.run.train.loop import train as run
 
     resolved = resolve(spec, overrides)
     text = spec_text(spec, overrides) if isinstance(spec, str) else ""
@@ -259,20 +158,6 @@ def load(folder: str | Path) -> Trained:
     Raises:
         MissingInputError, DataError, UnsafeError: if there is no model, or it cannot be read.
     """
-    from bertc.inference.trained import load as run
+    from bertc.use.trained import load as run
 
     return run(Path(folder))
-
-
-def runs(folder: str | Path = "runs", where: Sequence[str] = (), order: str = "when") -> Listing:
-    """List the runs in a folder and below it, a typed row each; a notebook shows a table.
-
-    ``where`` and ``order`` are as ``bertc runs --where --sort``; ``.rows()`` are for a data frame.
-
-    Raises:
-        MissingInputError: if there is no such folder, or no run in it.
-        UsageError, SpecError: of a condition.
-    """
-    from bertc.runs.listing import list_runs
-
-    return list_runs([Path(folder)], where, order)

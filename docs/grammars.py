@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bertc.editor.slots import kinds_by_name
-from bertc.editor.suggestions import plain_words
+from bertc.base.resources import folder
 from bertc.ir.program.settings import Settings, aliases
-from bertc.resources import folder
-from bertc.syntax.lowering.lower import BLOCKS
-from bertc.syntax.read.shapes import Shape, arguments, setting_shape
-from bertc.syntax.write.reference import setting_facts
+from bertc.lab.editor.slots import kinds_by_name
+from bertc.lab.editor.suggestions import plain_words
+from bertc.lang.lowering.lower import BLOCKS
+from bertc.lang.read.shapes import Shape, arguments, setting_shape
+from bertc.lang.write.reference import setting_facts
 
 WORDS_FILE = "bertc.words.json"
 TEXT_MATE_FILE = "vscode/bertc.tmLanguage.json"

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bertc.api import points
-from bertc.estimate import estimate
-from bertc.estimate.units import bytes_text, duration_text, flops_text
-from bertc.starting.gallery import gallery
+from bertc.cost import estimate
+from bertc.cost.units import bytes_text, duration_text, flops_text
+from bertc.lab.starting.gallery import gallery
 
 ROOT = Path(__file__).parent.parent
 OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md")

@@ -16,16 +16,16 @@ from typing import get_args
 
 from pydantic import TypeAdapter
 
-from bertc.diagnostics import BertcError, SpecError
-from bertc.estimate.flops import executed_flops
-from bertc.estimate.units import flops_text
-from bertc.tables.files import data_files
-from bertc.tables.job import Job
-from bertc.tables.programs import Jobs
-from bertc.tables.reading import read_table, shipped_tables
-from bertc.tables.results import TableResults
-from bertc.tables.showing import Shown
-from bertc.tables.table import ScaleName, Table
+from bertc.base.diagnostics import BertcError, SpecError
+from bertc.cost.flops import executed_flops
+from bertc.cost.units import flops_text
+from bertc.lab.reproduce.files import data_files
+from bertc.lab.reproduce.job import Job
+from bertc.lab.reproduce.programs import Jobs
+from bertc.lab.reproduce.reading import read_table, shipped_tables
+from bertc.lab.reproduce.results import TableResults
+from bertc.lab.reproduce.showing import Shown
+from bertc.lab.reproduce.table import ScaleName, Table
 
 FOLDER = Path(__file__).parent / "tables"
 RESULTS = FOLDER / "results"

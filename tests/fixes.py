@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from bertc.diagnostics import Diagnostic, Fix, Source
-from bertc.syntax.fixes import with_edits
+from bertc.base.diagnostics import Diagnostic, Fix, Source
+from bertc.lang.fixes import with_edits
 
 
 def apply_fixes(source: Source, diagnostics: Iterable[Diagnostic]) -> str:

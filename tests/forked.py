@@ -9,13 +9,13 @@ from importlib import import_module
 from bertc.ir.program.resolved import Resolved
 
 for name in (
-    "bertc.bench.run",
-    "bertc.train.loop",
+    "bertc.lab.bench.run",
+    "bertc.run.train.loop",
     "torch.distributed.fsdp",
     "torch._dynamo",
     "tests.data.test_prepare",
-    "tests.train.test_killed",
-    "tests.train.test_ranks_exchanged",
+    "tests.run.test_killed",
+    "tests.run.test_ranks_exchanged",
 ):
     import_module(name)
 Resolved.model_rebuild()

@@ -18,14 +18,14 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def check_shapes() -> None:
     """Check every call in the two rooms of tensors, from their import on."""
-    install_import_hook(["bertc.nn", "bertc.objectives"], "tests.shapes.checked")
+    install_import_hook(["bertc.model", "bertc.learn.objectives"], "tests.shapes.checked")
 
 
 def refused() -> str:
     """The complaint about a mask that is one key short."""
     import torch
 
-    from bertc.nn.attend import attend
+    from bertc.model.attend import attend
 
     query, mask = torch.zeros(2, 3, 4, 5), torch.zeros(2, 1, 4, 3)
     try:
@@ -40,8 +40,8 @@ def take_steps() -> None:
     import torch
 
     from bertc.api import resolve
-    from bertc.step.feed import to_inputs
-    from bertc.step.synthetic import RandomText
+    from bertc.learn.step.feed import to_inputs
+    from bertc.run.beginning.synthetic import RandomText
     from tests.bench.rig import make_step
     from tests.kinds import OBJECTIVES
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from bertc.api import points
+from bertc.base.resources import shipped_specs
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.resources import shipped_specs
 
 
 def _reads_text_alone(programs: tuple[Resolved, ...]) -> bool:

@@ -8,23 +8,23 @@ from typing import Any, Literal
 import pytest
 import torch
 
-from bertc.diagnostics import DataError
-from bertc.interop import families
-from bertc.interop.exporting import export_model
-from bertc.interop.families import bert_like, family_for
-from bertc.interop.families.config import HfConfig, Single
-from bertc.interop.families.family import Candidate, Family, Reshape, TaskHeads, Tokens, hf_class
-from bertc.interop.families.obstacle import Obstacle
-from bertc.interop.importing import import_model
-from bertc.interop.loading import load
+from bertc.base.diagnostics import DataError
+from bertc.hub import families
+from bertc.hub.exporting import export_model
+from bertc.hub.families import bert_like, family_for
+from bertc.hub.families.config import HfConfig, Single
+from bertc.hub.families.family import Candidate, Family, Reshape, TaskHeads, Tokens, hf_class
+from bertc.hub.families.obstacle import Obstacle
 from bertc.ir.network.attention import FullAttention
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import LearnedPositions, SinusoidalPositions
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.vocabulary import WordPiece
-from bertc.nn import build
-from tests.interop.programs import program, tensors, words
+from bertc.model import build
+from bertc.run.models.importing import import_model
+from bertc.run.models.loading import load
+from tests.hub.programs import program, tensors, words
 
 
 class HfToy(HfConfig):

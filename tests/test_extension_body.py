@@ -9,13 +9,11 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from bertc.api import points
-from bertc.diagnostics import DataError, StoppedError
-from bertc.estimate import estimate
-from bertc.estimate.execution import ANY
-from bertc.estimate.rules import cost
-from bertc.inference.preview import preview
-from bertc.interop.exporting import export_model
-from bertc.interop.loading import load
+from bertc.base.diagnostics import DataError, StoppedError
+from bertc.cost import estimate
+from bertc.cost.execution import ANY
+from bertc.cost.rules import cost
+from bertc.hub.exporting import export_model
 from bertc.ir import operation as op
 from bertc.ir.base import Axis, Part, Weight, affine
 from bertc.ir.network.body_node import BodyNode
@@ -25,16 +23,18 @@ from bertc.ir.network.norm import LayerNorm
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage, TextStage
-from bertc.nn import EncoderInputs, build, model
-from bertc.nn.body import LAST_STATES, BodyModule, Outputs
-from bertc.nn.embeddings import Tokens, build_tokens
-from bertc.nn.inputs import gather_positions
-from bertc.nn.weights import parameter
-from bertc.train import finish
-from bertc.train.loop import train
-from tests.interop.programs import tensors, words
+from bertc.model import EncoderInputs, build, model
+from bertc.model.body import LAST_STATES, BodyModule, Outputs
+from bertc.model.embeddings import Tokens, build_tokens
+from bertc.model.inputs import gather_positions
+from bertc.model.weights import parameter
+from bertc.run.models.loading import load
+from bertc.run.train import finish
+from bertc.run.train.loop import train
+from bertc.use.preview import preview
+from tests.hub.programs import tensors, words
 from tests.net.programs import FARM, spec
-from tests.train.test_training import stop_after
+from tests.run.test_training import stop_after
 
 GATES = 3
 

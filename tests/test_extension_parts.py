@@ -11,11 +11,9 @@ import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from bertc.api import points
-from bertc.diagnostics import DataError, StoppedError
-from bertc.estimate import estimate
-from bertc.inference.preview import preview
-from bertc.interop.exporting import export_model
-from bertc.interop.loading import load
+from bertc.base.diagnostics import DataError, StoppedError
+from bertc.cost import estimate
+from bertc.hub.exporting import export_model
 from bertc.ir import operation as op
 from bertc.ir.base import ONES, Axis, Drawn, Node, Part, Weight, affine
 from bertc.ir.learning.objective import Objective, Term
@@ -28,19 +26,21 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage, TextStage
 from bertc.ir.terms.heads import Classifier
 from bertc.ir.terms.node import FP32, LONG, RowShape, TextTerm
-from bertc.nn import EncoderInputs, attention, build, ffn, norm
-from bertc.nn.body import BodyModule
-from bertc.nn.layer import AttentionPart
-from bertc.nn.masks import Mask, mask_of
-from bertc.nn.weights import Linear, Table, parameter
-from bertc.objectives import terms
-from bertc.objectives.targets import MicroBatch
-from bertc.objectives.term import Predicted, TermTensors, TextRows
-from bertc.train import finish
-from bertc.train.loop import train
-from tests.interop.programs import tensors, words
+from bertc.learn.objectives import terms
+from bertc.learn.objectives.targets import MicroBatch
+from bertc.learn.objectives.term import Predicted, TermTensors, TextRows
+from bertc.model import EncoderInputs, attention, build, ffn, norm
+from bertc.model.body import BodyModule
+from bertc.model.layer import AttentionPart
+from bertc.model.masks import Mask, mask_of
+from bertc.model.weights import Linear, Table, parameter
+from bertc.run.models.loading import load
+from bertc.run.train import finish
+from bertc.run.train.loop import train
+from bertc.use.preview import preview
+from tests.hub.programs import tensors, words
 from tests.net.programs import FARM, spec
-from tests.train.test_training import stop_after
+from tests.run.test_training import stop_after
 
 
 class Mean(AttentionNode):

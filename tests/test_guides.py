@@ -15,11 +15,13 @@ import torch
 import typer.main
 from safetensors.torch import load_file
 
-from bertc import cli, passes, syntax
-from bertc.bench import latency
-from bertc.commands import app, starting
-from bertc.diagnostics import Diagnostics
-from bertc.train import finish
+from bertc import cli, lang
+from bertc.base.diagnostics import Diagnostics
+from bertc.check import passes
+from bertc.cli import starting
+from bertc.cli.app import app
+from bertc.lab.bench import latency
+from bertc.run.train import finish
 from tests.campaigns import answers
 
 ROOT = Path(__file__).parents[1]
@@ -34,7 +36,7 @@ SMALLER = "layers=1 hidden=16 heads=2 vocab=wordpiece(300) seq=16 batch=4 steps=
 
 @pytest.fixture(autouse=True)
 def _no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw no pictures of finished runs, which tests/train/test_training.py looks at."""
+    """Draw no pictures of finished runs, which tests/run/test_training.py looks at."""
     monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
 
 
@@ -93,7 +95,7 @@ def test_commands_are_understood(
     for spec in specs:
         found = Diagnostics()
         sets, searched = tuple(given.get("set") or ()), name in TAKES_RANGES
-        assert list(syntax.load(spec, sets, found, searched=searched))
+        assert list(lang.load(spec, sets, found, searched=searched))
         assert found.found == [], page
 
 
@@ -118,7 +120,7 @@ def test_pages_of_tables_are_those_of_their_results() -> None:
 
 def test_the_spec_of_the_tutorial_is_sound() -> None:
     found = Diagnostics()
-    for program in syntax.load(tutorial_spec(), (), found):
+    for program in lang.load(tutorial_spec(), (), found):
         passes.complete(program, found)
     assert found.found == []
 

@@ -1,6 +1,6 @@
 """Tables as plain text and as HTML."""
 
-from bertc.diagnostics import Table
+from bertc.base.diagnostics import Table
 
 FIGURES = Table(
     ("part", "size", "note"),

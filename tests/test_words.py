@@ -12,31 +12,16 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "bertc"
 
-ALL_ROOMS = ["", *sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))]
-
-ROOMS = (
-    "bench",
-    "commands",
-    "compress",
-    "data",
-    "diagnostics",
-    "distributed",
-    "evaluation",
-    "host",
-    "inference",
-    "native",
-    "optim",
-    "passes",
-    "planning",
-    "runs",
-    "step",
-    "storage",
-    "syntax",
-    "tasks",
-    "tokenizer_files",
-    "train",
+ALL_ROOMS = sorted(
+    "/".join(path.parent.relative_to(PACKAGE).parts) for path in PACKAGE.rglob("__init__.py")
 )
+"""Folders of the package; "." is the package itself."""
+ROOMS = (
+    "base/diagnostics", "base/storage", "check", "cli", "cost/planning", "data", "ir/weight_maps",
+    "lab/bench", "lang", "learn/optim", "learn/step", "machine", "model/native", "run", "use",
+)  # fmt: skip
 """Rooms whose names were gone through."""
+GONE_THROUGH = {room.split("/")[0] for room in ROOMS} - {"ir", "lab", "model", "learn", "cost"}
 
 CLAUSES = re.compile(
     r"(What|Where|Which|Whether|Those|As|Of|That|Who|Whose|How|When|Why|If|It|So|Than"
@@ -67,6 +52,7 @@ RETIRED = {
 """Names that were in use before."""
 
 IN_TWO_ROOMS = {
+    "MAX_JSON_BYTES", "NETWORK", "TRIES", "counted", "show",
     "ALONE", "Block", "Call", "Candidate", "Clock", "Count", "Ends", "FILLED", "GLANCE_SECONDS",
     "Head", "IGNORED", "LEGEND", "LONGEST_ROW", "MASK", "MOST", "Name", "Objective", "Plain",
     "Predicted", "Progress", "ROWS_AT_ONCE", "Run", "STEPS", "Score", "Shape", "Table",
@@ -79,9 +65,8 @@ IN_TWO_ROOMS = {
 
 
 def files(room: str) -> Iterator[Path]:
-    """The files of a room and of the rooms in it; "" is the package's own files."""
-    folder = PACKAGE / room
-    yield from sorted(folder.rglob("*.py") if room else folder.glob("*.py"))
+    """The files of a folder; "." is the package's own files."""
+    yield from sorted((PACKAGE / room).glob("*.py"))
 
 
 def first_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -148,12 +133,12 @@ def test_retired_names_stay_retired(room: str) -> None:
 
 
 def test_a_public_name_is_defined_in_one_room() -> None:
-    top = {"choosing", "starting", *(path.name for path in PACKAGE.glob("*.py"))}
+    top = {"lab", "cli", *(path.name for path in PACKAGE.glob("*.py"))}
     rooms: dict[str, set[str]] = defaultdict(set)
     for path in PACKAGE.rglob("*.py"):
         room = path.relative_to(PACKAGE).parts[0]
         if room not in top:  # functions at the top have the names of what they call
             for name in public_names(path):
                 rooms[name].add(room)
-    doubles = {name for name, of in rooms.items() if len(of) > 1 and of & set(ROOMS)}
+    doubles = {name for name, of in rooms.items() if len(of) > 1 and of & GONE_THROUGH}
     assert doubles - IN_TWO_ROOMS == set()

@@ -16,9 +16,9 @@ from typing import Any
 
 import typer
 
-from bertc.diagnostics import BertcError, SpecError, StoppedError, for_terminal
-from bertc.storage.durable import TOO_LITTLE_ELSE, TOO_LITTLE_ROOM
-from bertc.storage.plain_file import reason
+from bertc.base.diagnostics import BertcError, SpecError, StoppedError, for_terminal
+from bertc.base.storage.durable import TOO_LITTLE_ELSE, TOO_LITTLE_ROOM
+from bertc.base.storage.plain_file import reason
 
 BAD_SPEC, MISSING, INTERNAL, CANNOT_WRITE, NO_MEMORY, INTERRUPTED = 65, 66, 70, 74, 78, 130
 
@@ -29,7 +29,7 @@ def exit_code(error: BaseException, color: bool) -> int:
         case SystemExit():
             return error.code if isinstance(error.code, int) else int(error.code is not None)
         case SpecError():
-            from bertc.diagnostics.render import render
+            from bertc.base.diagnostics.render import render
 
             print(render(error.diagnostics, color), file=sys.stderr)
             return BAD_SPEC

@@ -3,7 +3,7 @@
 from functools import cache
 from pathlib import Path
 
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).parents[1]
 
 
 def folder(name: str) -> Path:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import IO, Any, cast
 
-from bertc.diagnostics import BertcError, MachineError
+from bertc.base.diagnostics import BertcError, MachineError
 
 
 class Worker:

@@ -8,14 +8,14 @@ from itertools import takewhile
 from pathlib import PurePath
 from typing import Any
 
-from bertc.api import compile_spec
-from bertc.diagnostics import Diagnostics, InNotebooks, Span, Table, escaped
+from bertc.base.diagnostics import Diagnostics, InNotebooks, Span, Table, escaped
+from bertc.check.compiling import compile_spec
+from bertc.check.passes.tasks import without_unread
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Given, Origin, Program, StageGiven
-from bertc.passes.tasks import without_unread
-from bertc.syntax.read.shapes import setting_shape
-from bertc.syntax.write.format import LINE_WIDTH, format_text
-from bertc.syntax.write.show import quoted, show_value
+from bertc.lang.read.shapes import setting_shape
+from bertc.lang.write.format import LINE_WIDTH, format_text
+from bertc.lang.write.show import quoted, show_value
 
 COMMENT_COLUMN = 44
 SAID = {"written": "here", "set": "--set", "default": "default", "derived": "derived"}

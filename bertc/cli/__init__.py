@@ -21,7 +21,7 @@ def main() -> None:
         atexit.register(gc.freeze)
         # Looking for plugins reads the metadata of every package that is installed.
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-        from bertc.commands import app_for
+        from bertc.cli.app import app_for
 
         _refuse_bytes(sys.argv[1:])
         code = app_for(sys.argv[1:])(
@@ -30,8 +30,8 @@ def main() -> None:
         signals.raise_if_swallowed()
     except BaseException as error:  # the one place where nothing may pass
         signals.ignore()
-        from bertc.commands import in_color
-        from bertc.failures import exit_code
+        from bertc.base.failures import exit_code
+        from bertc.cli.app import in_color
 
         # Libraries turn the interruption of their import into errors of their own.
         code = exit_code(signals.cause or error, color=in_color(sys.stderr))
@@ -89,7 +89,7 @@ class _Signals:
 
 def _refuse_bytes(words: list[str]) -> None:
     """Refuse arguments that are not UTF-8: such names could be neither stored nor shown."""
-    from bertc.diagnostics import UsageError
+    from bertc.base.diagnostics import UsageError
 
     for word in words:
         try:

@@ -1,6 +1,6 @@
 """The commands; each reads its arguments, calls one function and prints its result."""
 
-from bertc.commands import (
+from bertc.cli import (
     benching,
     following,
     inspecting,
@@ -13,7 +13,7 @@ from bertc.commands import (
     training,
     using,
 )
-from bertc.commands.options import app, app_for, in_color
+from bertc.cli.options import app, app_for, in_color
 
 __all__ = [
     "app",

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bertc.commands.options import (
+from bertc.base.diagnostics import UsageError
+from bertc.base.storage.paths import is_folder
+from bertc.cli.options import (
     QUIET_PROFILER,
     JsonOption,
     ProfileOption,
@@ -18,8 +20,6 @@ from bertc.commands.options import (
     refuse_others,
     say,
 )
-from bertc.diagnostics import UsageError
-from bertc.storage.paths import is_folder
 
 if TYPE_CHECKING:
     from bertc.ir.program.resolved import Resolved
@@ -98,7 +98,7 @@ def _time_step(
     from bertc.api import resolve
 
     os.environ.update(QUIET_PROFILER)
-    from bertc.bench.run import bench as run
+    from bertc.lab.bench.run import bench as run
 
     resolved = resolve(specs[0], overrides)
     report = run(resolved, against=against, rounds=rounds, compiled=compiled, profile=profile)
@@ -116,8 +116,8 @@ def _time_answers(
     json: bool,
 ) -> None:
     from bertc.api import resolve
-    from bertc.bench.latencies import latencies, of_folder, of_spec
-    from bertc.estimate.latency.cases import chosen
+    from bertc.lab.bench.latencies import latencies, of_folder, of_spec
+    from bertc.lab.latency.cases import chosen
 
     subjects = [
         of_folder(Path(name)) if is_folder(name) else of_spec(resolve(name, overrides), name)
@@ -133,7 +133,7 @@ def _time_answers(
 
 def _mean_length(programs: "list[Resolved]") -> int:
     """The mean number of tokens of the training texts of the first task among some programs."""
-    from bertc.external import row_lengths
+    from bertc.check.facts.examples import row_lengths
 
     of_tasks = [program for program in programs if program.stages[-1].tasks]
     if not of_tasks:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from bertc.resources import folder, shipped_specs
+from bertc.base.resources import folder, shipped_specs
 
 MOST_NAMES = 500
 

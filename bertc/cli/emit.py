@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pprint import pformat
 
-from bertc.diagnostics import Diagnostics, UsageError
+from bertc.base.diagnostics import Diagnostics, UsageError
 from bertc.ir.program.model import model_weights
 
 
@@ -30,30 +30,30 @@ def emit(spec: str, overrides: Sequence[str], stage: str) -> str:
 
 def _tree(spec: str, overrides: Sequence[str]) -> str:
     from bertc.api import parse
-    from bertc.syntax.files import spec_text
+    from bertc.lang.files import spec_text
 
     return pformat(parse(spec_text(spec, overrides)), width=100)
 
 
 def _program(spec: str, overrides: Sequence[str]) -> str:
     """The program as written; ``resolved`` adds every default, and facts from bases and files."""
-    from bertc import syntax
+    from bertc import lang
 
-    programs = syntax.load(spec, overrides)
-    return "\n\n".join(syntax.show(program, origins=True) for program in programs)
+    programs = lang.load(spec, overrides)
+    return "\n\n".join(lang.show(program, origins=True) for program in programs)
 
 
 def _resolved(spec: str, overrides: Sequence[str]) -> str:
     """Every setting that is read, with all its arguments and its origin."""
-    from bertc import syntax
-    from bertc.api import compile_spec
-    from bertc.passes.tasks import without_unread
+    from bertc import lang
+    from bertc.check.compiling import compile_spec
+    from bertc.check.passes.tasks import without_unread
 
     diagnostics = Diagnostics()
     complete = compile_spec(spec, overrides, diagnostics)
     diagnostics.raise_if_any()
     return "\n\n".join(
-        syntax.show(without_unread(each), origins=True, full=True) for each in complete
+        lang.show(without_unread(each), origins=True, full=True) for each in complete
     )
 
 
@@ -73,6 +73,6 @@ def _weights(spec: str, overrides: Sequence[str]) -> str:
 
 def _module(spec: str, overrides: Sequence[str]) -> str:
     from bertc.api import resolve
-    from bertc.nn import build
+    from bertc.model import build
 
     return str(build(resolve(spec, overrides), device="meta"))

@@ -6,13 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bertc.commands.options import (
-    JsonOption,
-    app,
-    refuse_others,
-    say,
-    without_collecting,
-)
+from bertc.cli.options import JsonOption, app, refuse_others, say, without_collecting
 
 LISTED, RESULTS = ("where", "sort", "json"), ("results", "json")
 
@@ -44,12 +38,12 @@ def runs_(
     refuse_others(context, *(("results", RESULTS) if results else ("a list of runs", LISTED)))
     folders = folders or [Path("runs")]
     if results:
-        from bertc.runs.compare import results as compare
+        from bertc.lab.results.compare import results as compare
 
         compared = compare(folders)
         say(compared.as_json() if json else compared.as_table())
         return
-    from bertc.runs.listing import list_runs
+    from bertc.lab.results.listing import list_runs
 
     listing = list_runs(folders, where or (), sort)
     say(listing.as_json() if json else listing.as_table())
@@ -63,7 +57,7 @@ def watch_(
     """Follow a run until it ends: curves, rate, time left, last evaluation; Ctrl-C ends it."""
     from rich.console import Console
 
-    from bertc.watch.terminal import show_once, wait_for, watch
+    from bertc.lab.watch.terminal import show_once, wait_for, watch
 
     console = Console(highlight=False)
     if once:

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from bertc.commands.options import JsonOption, app, file_to_write, refuse_others, say
-from bertc.diagnostics import DataError, UsageError
+from bertc.base.diagnostics import DataError, UsageError
+from bertc.cli.options import JsonOption, app, file_to_write, refuse_others, say
 
 OPTIONS = {
     "heads": ("task", "examples", "json"),
@@ -51,13 +51,13 @@ def inspect_(
         raise UsageError(f"{what} are of one run", help=f"bertc inspect {what} {runs[0]}")
     match what:
         case "heads" | "layers":
-            from bertc.inspecting.parts import worth
+            from bertc.lab.inspect.parts import worth
 
             part: Literal["head", "layer"] = "head" if what == "heads" else "layer"
             report = worth(runs[0], part, task=task, examples=examples)
             say(report.as_json() if json else report.as_table())
         case "context":
-            from bertc.inspecting.context import context_lengths
+            from bertc.lab.inspect.context import context_lengths
 
             lengths = context_lengths(runs, longest or 1000, examples or 1000, data)
             say(lengths.as_json() if json else lengths.as_table())
@@ -68,10 +68,10 @@ def inspect_(
 def _attention(
     run: Path, text: str, pair: str, data: str, most: int, out: Path | None, json: bool
 ) -> None:
-    from bertc.inspecting.attention import attention_of_heads
-    from bertc.report.attention import attention_page
-    from bertc.storage import durable
-    from bertc.storage.plain_file import opened
+    from bertc.base.storage import durable
+    from bertc.base.storage.plain_file import opened
+    from bertc.lab.inspect.attention import attention_of_heads
+    from bertc.lab.report.attention import attention_page
 
     if bool(text) == bool(data) or (data and out):
         raise UsageError("attention is of one text, or of a file", help='--text "A text" -o a.html')

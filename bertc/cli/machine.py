@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from bertc.commands.options import app, say
+from bertc.cli.options import app, say
 
 
 @app.command()
@@ -17,11 +17,11 @@ def calibrate(
     ] = None,
 ) -> None:
     """Measure this CPU in less than a minute, so that estimated times fit it."""
-    from bertc.bench.calibrate import Sizes, calibrated
-    from bertc.estimate.machines.calibration import calibration_path
-    from bertc.estimate.units import bytes_text, flops_text
-    from bertc.planning.cores import available_cores
-    from bertc.storage.durable import make_folder, replace
+    from bertc.base.cores import available_cores
+    from bertc.base.storage.durable import make_folder, replace
+    from bertc.cost.machines.calibration import calibration_path
+    from bertc.cost.units import bytes_text, flops_text
+    from bertc.lab.bench.calibrate import Sizes, calibrated
 
     counts = sorted(set(threads or (1, available_cores())))
     say("measuring; other work on this machine makes the figures worse ...", err=True)

@@ -13,9 +13,9 @@ import typer
 from typer.core import TyperGroup
 from typer.models import CommandInfo
 
-from bertc.commands.completing import complete_setting, complete_spec
-from bertc.diagnostics import UsageError, for_terminal
-from bertc.storage.paths import is_folder, working_folder
+from bertc.base.diagnostics import UsageError, for_terminal
+from bertc.base.storage.paths import is_folder, working_folder
+from bertc.cli.completing import complete_setting, complete_spec
 
 HELP_GROUPS = {
     "Write a spec": ("init", "specs", "check", "explain", "fmt", "estimate", "fit"),

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bertc.commands.options import app, file_to_write, say, without_collecting
+from bertc.cli.options import app, file_to_write, say, without_collecting
 
 
 @app.command("report")
@@ -17,15 +17,15 @@ def report_(
     ),
 ) -> None:
     """Write runs as one HTML page: curves, cost, scores; of several, next to each other."""
-    from bertc.report.report import report_page
+    from bertc.lab.report.report import report_page
 
     _write(report_page(runs), out)
 
 
 def _write(page: str, out: Path) -> None:
     """Write a page and print its name; say if it takes the place of another."""
-    from bertc.storage import durable
-    from bertc.storage.paths import is_file
+    from bertc.base.storage import durable
+    from bertc.base.storage.paths import is_file
 
     again = is_file(out)
     durable.replace(out, page.encode(), elsewhere="name another file with -o")

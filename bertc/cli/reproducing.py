@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bertc.commands.options import JsonOption, app, in_color, picture_to_write, say
+from bertc.cli.options import JsonOption, app, in_color, picture_to_write, say
 
 ScaleOption = Annotated[
     str, typer.Option(help="full: the paper's sizes; base, small; tiny: minutes a row on a laptop")
@@ -44,10 +44,10 @@ def reproduce(
     The same command goes on where it was killed, and shares the rows with other processes that run
     it on the same folder.
     """
-    from bertc.failures import BAD_SPEC, exit_code
-    from bertc.tables import reproduce as tables
-    from bertc.tables.listing import listing
-    from bertc.tables.table import PAPERS
+    from bertc.base.failures import BAD_SPEC, exit_code
+    from bertc.lab.reproduce import reproduce as tables
+    from bertc.lab.reproduce.listing import listing
+    from bertc.lab.reproduce.table import PAPERS
 
     _refuse_both(table, show, estimate)
     if estimate or not table:
@@ -69,7 +69,7 @@ def reproduce(
 
 
 def _refuse_both(table: str, show: bool, estimate: bool) -> None:
-    from bertc.diagnostics import UsageError
+    from bertc.base.diagnostics import UsageError
 
     if show and estimate:
         raise UsageError("--show tells what came out, --estimate what it costs", help="one of them")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bertc.commands.options import JsonOption, SetOption, app, picture_to_write, say
+from bertc.cli.options import JsonOption, SetOption, app, picture_to_write, say
 
 
 @app.command()
@@ -42,7 +42,7 @@ def sweep(
     The same command goes on with a search that was stopped or killed, and joins one that another
     process works at. The best trial is printed as a spec; all else goes to stderr.
     """
-    from bertc.choosing.sweeping import sweep as run
+    from bertc.lab.search.sweeping import sweep as run
 
     swept = run(spec, set or (), for_, trials, out, budget, prune, partial(say, err=True))
     if plot:

@@ -8,8 +8,16 @@ from typing import Annotated
 
 import typer
 
-from bertc.commands.completing import complete_spec
-from bertc.commands.options import (
+from bertc.base.diagnostics import (
+    DataError,
+    Diagnostics,
+    MissingInputError,
+    SpecError,
+    UnsafeError,
+    UsageError,
+)
+from bertc.cli.completing import complete_spec
+from bertc.cli.options import (
     JsonOption,
     SetOption,
     SpecArgument,
@@ -19,14 +27,6 @@ from bertc.commands.options import (
     refuse_others,
     say,
     without_collecting,
-)
-from bertc.diagnostics import (
-    DataError,
-    Diagnostics,
-    MissingInputError,
-    SpecError,
-    UnsafeError,
-    UsageError,
 )
 
 
@@ -40,7 +40,7 @@ def check(specs: SpecsArgument, set: SetOption = None) -> None:
     mistake in any spec, or a file of it is not there or does not fit; a remark is no mistake.
     """
     from bertc.api import check as run
-    from bertc.diagnostics.render import render
+    from bertc.base.diagnostics.render import render
 
     wrong = False
     for spec in specs:
@@ -64,7 +64,7 @@ def check(specs: SpecsArgument, set: SetOption = None) -> None:
 @app.command()
 def explain(code: Annotated[str, typer.Argument(help="the code of a diagnostic: E201")]) -> None:
     """Explain a diagnostic: its meaning, a wrong and a right example."""
-    from bertc.diagnostics.codes import explain as text
+    from bertc.base.diagnostics.codes import explain as text
 
     say(text(code))
 
@@ -78,7 +78,7 @@ def fmt(
     ] = False,
 ) -> None:
     """Rewrite spec files in canonical form; comments stay."""
-    from bertc.syntax.files import format_file
+    from bertc.lang.files import format_file
 
     changed = [file for file in files if format_file(file, write=not check)]
     for file in changed:
@@ -134,10 +134,10 @@ def _estimate(
     json: bool,
 ) -> None:
     from bertc.api import points
-    from bertc.choosing.budget import budget
-    from bertc.estimate import as_json, as_table, convention_named, where_table
-    from bertc.estimate import estimate as run
-    from bertc.external import full_rows, row_lengths
+    from bertc.check.facts.examples import full_rows, row_lengths
+    from bertc.cost import as_json, as_table, convention_named, where_table
+    from bertc.cost import estimate as run
+    from bertc.lab.fit.budget import budget
 
     counting = convention_named(convention)
     programs = [point for spec in specs for point in points(spec, overrides)]
@@ -156,7 +156,7 @@ def _estimate(
 
 
 def _differ(specs: Sequence[str], overrides: Sequence[str], device: str, json: bool) -> None:
-    from bertc.diff import diff
+    from bertc.lab.results.diff import diff
 
     if len(specs) != 2:
         raise UsageError(f"--diff is of two specs, not {len(specs)}", help="--diff A B")
@@ -198,8 +198,8 @@ def fit_(
     Of several budgets the first in this order is used up, and the others are kept:
     parameters, FLOPs, time, latency. Within memory alone the most parameters are taken.
     """
-    from bertc.choosing.budget import budget
-    from bertc.choosing.fitting import choose
+    from bertc.lab.fit.budget import budget
+    from bertc.lab.fit.fitting import choose
 
     given = {"params": params, "flops": flops, "time": time, "memory": memory, "latency": latency}
     budgets = [budget(kind, text) for kind, text in given.items() if text is not None]
@@ -227,12 +227,12 @@ def build(
 ) -> None:
     """Allocate the model, compile its training step, run one step, write the model folder."""
     if emit is not None:
-        from bertc.emit import emit as show
+        from bertc.cli.emit import emit as show
 
         say(show(spec, set or (), emit))
         return
     from bertc.api import resolve
-    from bertc.train.build import build as run
+    from bertc.run.train.build import build as run
 
     say("compiling the training step; on a CPU this takes about a minute ...", err=True)
     say(run(resolve(spec, set or ()), out))
@@ -246,6 +246,6 @@ def show_batch(
 ) -> None:
     """Print examples as the model reads them: masks, labels, segments."""
     from bertc.api import resolve
-    from bertc.inference.preview import preview
+    from bertc.use.preview import preview
 
     say(preview(resolve(spec, set or ()), examples, color=in_color(sys.stdout)), styled=True)

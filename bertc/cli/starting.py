@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from bertc.commands.options import (
+from bertc.base.diagnostics import BertcError, UsageError
+from bertc.cli.options import (
     JsonOption,
     SetOption,
     SpecArgument,
@@ -16,7 +17,6 @@ from bertc.commands.options import (
     say,
     without_collecting,
 )
-from bertc.diagnostics import BertcError, UsageError
 
 specs = typer.Typer(no_args_is_help=False, rich_markup_mode=None)
 app.add_typer(specs, name="specs")
@@ -31,7 +31,7 @@ def list_specs(context: typer.Context, json: JsonOption = False) -> None:
     """
     if context.invoked_subcommand:
         return
-    from bertc.starting.gallery import gallery, gallery_json, gallery_table
+    from bertc.lab.starting.gallery import gallery, gallery_json, gallery_table
 
     say((gallery_json if json else gallery_table)(gallery()))
 
@@ -44,7 +44,7 @@ def show_specs(spec: SpecArgument, set: SetOption = None, json: JsonOption = Fal
     `here` is written in the spec itself, with what its comment says; then come the spec that it
     extends, by name, `default` and `derived` (the rule). Grids print each of their points.
     """
-    from bertc.starting.showing import show
+    from bertc.check.showing import show
 
     showing = show(spec, set or ())
     say(showing.as_json() if json else str(showing))
@@ -72,11 +72,11 @@ def init(
     The data are looked at: format, size, columns and labels. The spec says each guess, to be
     changed there. Off a terminal only --text has to be given.
     """
-    from bertc.choosing.sizing import budget_named, machine_named
-    from bertc.data.layouts.survey import survey
-    from bertc.starting.init import Answers, purposes, start
-    from bertc.storage.durable import write, writing
-    from bertc.storage.paths import is_taken
+    from bertc.base.storage.durable import write, writing
+    from bertc.base.storage.paths import is_taken
+    from bertc.lab.fit.sizing import budget_named, machine_named
+    from bertc.lab.starting.init import Answers, purposes, start
+    from bertc.lab.starting.survey import survey
 
     if out and is_taken(out):
         raise UsageError(f"{out} is there already", help="-o with another name, or remove it")
@@ -102,7 +102,7 @@ def is_terminal() -> bool:
 
 
 def _purpose(text: str) -> Any:
-    from bertc.starting.init import NEEDS
+    from bertc.lab.starting.init import NEEDS
 
     if text in NEEDS:
         return text

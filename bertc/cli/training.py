@@ -9,16 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bertc.commands.completing import complete_spec
-from bertc.commands.options import (
-    QUIET_PROFILER,
-    ProfileOption,
-    SetOption,
-    app,
-    in_color,
-    say,
-)
-from bertc.diagnostics import BertcError, Diagnostics, MissingInputError, UsageError
+from bertc.base.diagnostics import BertcError, Diagnostics, MissingInputError, UsageError
+from bertc.cli.completing import complete_spec
+from bertc.cli.options import QUIET_PROFILER, ProfileOption, SetOption, app, in_color, say
 
 if TYPE_CHECKING:
     from bertc.ir.program.resolved import Resolved
@@ -49,8 +42,8 @@ def train(
 ) -> None:
     """Train a spec into a run folder, or each point of a grid into one; torchrun may start it."""
     from bertc.api import points
-    from bertc.distributed.parent_watch import end_with_launcher
-    from bertc.syntax.files import spec_text
+    from bertc.lang.files import spec_text
+    from bertc.machine.parent_watch import end_with_launcher
 
     end_with_launcher()
     set = [*(set or ()), *_as_override(log or ())]
@@ -77,9 +70,9 @@ def _train_one(
     program: "Resolved", folder: Path, text: str, resume: bool, dry_run: bool, profile: Path | None
 ) -> None:
     """Train a program in this process, and print its report in the first of several."""
-    from bertc.distributed.process_group import world_here
-    from bertc.trackers.sink import feeding
-    from bertc.train.loop import train as go
+    from bertc.lab.trackers.sink import feeding
+    from bertc.machine.process_group import world_here
+    from bertc.run.train.loop import train as go
 
     report = go(
         program,
@@ -103,10 +96,10 @@ def _as_override(log: Sequence[str]) -> list[str]:
 
 def _launch(command: Sequence[str], resolved: "Resolved", nproc: int, folder: Path) -> int:
     """Train in several processes; returns the exit code."""
-    from bertc.distributed.launch import launch
-    from bertc.host.machine import refuse_too_few_devices
-    from bertc.planning.cores import available_cores
-    from bertc.planning.world import World, refuse_too_many
+    from bertc.base.cores import available_cores
+    from bertc.cost.planning.world import World, refuse_too_many
+    from bertc.machine.machine import refuse_too_few_devices
+    from bertc.run.launch import launch
 
     refuse_too_few_devices(resolved.run.device, nproc)
     refuse_too_many(resolved, World(nproc, nproc))
@@ -117,8 +110,8 @@ def _launch(command: Sequence[str], resolved: "Resolved", nproc: int, folder: Pa
 
 def _remark(findings: Diagnostics, nproc: int) -> None:
     """Print remarks before training, in the first process only."""
-    from bertc.diagnostics.render import render
-    from bertc.distributed.process_group import world_here
+    from bertc.base.diagnostics.render import render
+    from bertc.machine.process_group import world_here
 
     if findings.remarks and nproc == 1 and world_here()[0] == 0:
         say(render(findings.remarks, color=in_color(sys.stderr)), err=True, styled=True)
@@ -133,10 +126,10 @@ def _run_to_resume(spec: str, out: Path | None, resume: bool) -> Path | None:
     """
     if not spec:
         raise UsageError("no spec given", help="bertc train SPEC, or bertc train --resume RUN")
-    from bertc.interop.folders import RESOLVED
-    from bertc.resources import shipped_specs
-    from bertc.storage.paths import is_folder, is_taken
-    from bertc.syntax.files import STANDARD_INPUT
+    from bertc.base.resources import shipped_specs
+    from bertc.base.storage.paths import is_folder, is_taken
+    from bertc.hub.folders import RESOLVED
+    from bertc.lang.files import STANDARD_INPUT
 
     folder = Path(spec)
     if spec in shipped_specs():
@@ -157,7 +150,7 @@ def _run_to_resume(spec: str, out: Path | None, resume: bool) -> Path | None:
 
 
 def _refuse_nothing_there(spec: str) -> None:
-    from bertc.syntax.files import find
+    from bertc.lang.files import find
 
     try:
         find(spec)
@@ -168,8 +161,8 @@ def _refuse_nothing_there(spec: str) -> None:
 
 
 def _program_of(run: Path, overrides: Sequence[str]) -> "tuple[Resolved, ...]":
-    from bertc.runs.folder import RunFolder
-    from bertc.runs.longer import with_settings
+    from bertc.run.records.folder import RunFolder
+    from bertc.run.records.longer import with_settings
 
     return (with_settings(RunFolder(run).read_resolved(), overrides),)
 
@@ -185,17 +178,17 @@ def _train_grid(
     profile: Path | None,
 ) -> int:
     """Train all points and print their results; returns the exit code of the first that failed."""
-    from bertc.failures import exit_code
-    from bertc.syntax.files import find, spec_text
+    from bertc.base.failures import exit_code
+    from bertc.lang.files import find, spec_text
 
     if nproc > 1:
         raise UsageError(
             f"a grid of {len(points)} points is trained in one process",
             help="leave --nproc out, or train its points by themselves, with --set",
         )
-    from bertc.runs.compare import results
-    from bertc.trackers.sink import feeding
-    from bertc.train.grid import train_grid
+    from bertc.lab.results.compare import results
+    from bertc.lab.trackers.sink import feeding
+    from bertc.run.train.grid import train_grid
 
     parent, codes = out or Path("runs") / find(spec).title, list[int]()
     for outcome in train_grid(
@@ -226,7 +219,7 @@ def _training(
     profile: Path | None = None,
 ) -> list[str]:
     """The command line of ``train`` for other processes, which do not share standard input."""
-    from bertc.syntax.files import STANDARD_INPUT, spec_text
+    from bertc.lang.files import STANDARD_INPUT, spec_text
 
     return [
         *("train", spec_text(spec) if spec == STANDARD_INPUT else spec),

@@ -5,14 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from bertc.commands.options import (
-    JsonOption,
-    RunArgument,
-    WithoutHeads,
-    WithoutLayers,
-    app,
-    say,
-)
+from bertc.cli.options import JsonOption, RunArgument, WithoutHeads, WithoutLayers, app, say
 
 
 @app.command("eval")
@@ -56,9 +49,9 @@ def evaluate(
     json: JsonOption = False,
 ) -> None:
     """Evaluate the newest good checkpoint of a run on its held-out text, or examples of a task."""
-    from bertc.evaluation.manner import Manner
-    from bertc.evaluation.without import LeftOut
-    from bertc.inference.evaluate import evaluate_runs
+    from bertc.lab.results.evaluations import evaluate_runs
+    from bertc.run.evaluation.manner import Manner
+    from bertc.run.evaluation.without import LeftOut
 
     manner = Manner(seq, memory, clamp, same_length, sliding, examples, stride, data, objective)
     left_out = LeftOut(without_heads, without_layers)
@@ -75,7 +68,7 @@ def fill(
     json: JsonOption = False,
 ) -> None:
     """Predict masked tokens, or the next token, or which tokens of a text are replaced."""
-    from bertc.inference.fill_mask import fill as answer
+    from bertc.use.fill_mask import fill as answer
 
     report = answer(run, text, top, language)
     say(report.as_json() if json else report.summary())
@@ -93,8 +86,8 @@ def predict(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps")] = "auto",
 ) -> None:
     """Answer the rows of a file with a fine-tuned model; prints a JSON object per row."""
-    from bertc.inference.predict import predict as run_on
-    from bertc.inference.predict import write_files
+    from bertc.use.predict import predict as run_on
+    from bertc.use.predict import write_files
 
     _refuse_swapped("predict", run, file)
     predictions = run_on(run, file, task, batch, device)
@@ -108,8 +101,8 @@ def predict(
 
 def _refuse_swapped(command: str, run: Path, file: Path) -> None:
     """Refuse a file where a run belongs, and a folder in the place of the file."""
-    from bertc.diagnostics import UsageError
-    from bertc.storage.paths import is_file, is_folder
+    from bertc.base.diagnostics import UsageError
+    from bertc.base.storage.paths import is_file, is_folder
 
     if is_file(run) and is_folder(file):
         raise UsageError(
@@ -138,7 +131,7 @@ def embed_(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps")] = "auto",
 ) -> None:
     """Write a vector for each line of a file, from the hidden states of a model."""
-    from bertc.inference.embed import embed_file, refuse_other_files, write_vectors
+    from bertc.use.embed import embed_file, refuse_other_files, write_vectors
 
     _refuse_swapped("embed", run, file)
     refuse_other_files(out)
@@ -168,7 +161,7 @@ def export_(
     ] = "",
 ) -> None:
     """Write a run's model as a Hugging Face folder or ONNX graph, or name what is in the way."""
-    from bertc.diagnostics import UsageError
+    from bertc.base.diagnostics import UsageError
 
     if to is None and onnx is None or int8 and onnx is None:
         raise UsageError(
@@ -178,11 +171,11 @@ def export_(
     if pooling and to is None:
         raise UsageError("--pooling is of a Hugging Face folder", help="--to FOLDER")
     if to is not None:
-        from bertc.inference.card import export_with_card
+        from bertc.use.card import export_with_card
 
         say(export_with_card(run, to, pooling).summary())
     if onnx is not None:
-        from bertc.onnx.folder import export_onnx
+        from bertc.lab.onnx.folder import export_onnx
 
         say(export_onnx(run, onnx, int8=int8, examples=examples).summary())
 
@@ -193,6 +186,6 @@ def import_(
     out: Annotated[Path, typer.Option(help="the run folder to write")],
 ) -> None:
     """Read a Hugging Face folder into a run folder."""
-    from bertc.interop.runs import import_run
+    from bertc.run.models.runs import import_run
 
     say(import_run(folder, out).summary())

@@ -1,9 +1,9 @@
 """Device memory of a step's batch: the rows as fetched, and the targets made from them."""
 
-from bertc.estimate.execution import DeviceBudget
+from bertc.cost.execution import DeviceBudget
+from bertc.cost.planning.plan import batches_at_once
 from bertc.ir.program.stage import Stage, TaskStage
 from bertc.ir.terms.node import FP32, LONG
-from bertc.planning.plan import batches_at_once
 
 ID, SEGMENT = 4, 1  # bytes per token id and per segment id, as fetched
 FACTS = 5

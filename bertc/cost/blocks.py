@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from bertc.estimate.execution import FP32, DeviceBudget, Execution, execution_of
-from bertc.estimate.rules import cost, is_fused
+from bertc.cost.execution import FP32, DeviceBudget, Execution, execution_of
+from bertc.cost.rules import cost, is_fused
 from bertc.ir import operation as op
 from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network

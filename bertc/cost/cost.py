@@ -4,37 +4,25 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bertc.compress.prune import expected
-from bertc.estimate.duration import run_time, stage_time, step_time
-from bertc.estimate.execution import DeviceBudget, Execution, bf16_products
-from bertc.estimate.figures import (
-    Convention,
-    Flops,
-    FromStart,
-    Pruned,
-    Spread,
-    StageEstimate,
-)
-from bertc.estimate.flops import executed_flops, run_flops, stage_flops
-from bertc.estimate.machines.device import Device
-from bertc.estimate.machines.devices import device_named
-from bertc.estimate.memory import whole_step
-from bertc.estimate.parameters import count
-from bertc.estimate.sharing import (
-    layout_on,
-    process_fit,
-    process_memory,
-    step_communication,
-)
-from bertc.estimate.spent import microbatch_spent, step_spent
-from bertc.estimate.table import Estimate
-from bertc.estimate.where import part_costs
+from bertc.cost.duration import run_time, stage_time, step_time
+from bertc.cost.execution import DeviceBudget, Execution, bf16_products
+from bertc.cost.figures import Convention, Flops, FromStart, Pruned, Spread, StageEstimate
+from bertc.cost.flops import executed_flops, run_flops, stage_flops
+from bertc.cost.machines.device import Device
+from bertc.cost.machines.devices import device_named
+from bertc.cost.memory import whole_step
+from bertc.cost.parameters import count
+from bertc.cost.planning.plan import Fit, Machine, compiles, largest_divisor
+from bertc.cost.planning.world import ALONE, Layout, World
+from bertc.cost.sharing import layout_on, process_fit, process_memory, step_communication
+from bertc.cost.spent import microbatch_spent, step_spent
+from bertc.cost.table import Estimate
+from bertc.cost.where import part_costs
 from bertc.ir.learning.objective import Term
 from bertc.ir.program.lessons import expected_lessons, without_kept_teachers
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.planning.plan import Fit, Machine, compiles, largest_divisor
-from bertc.planning.world import ALONE, Layout, World
+from bertc.ir.weight_maps.prune import expected
 
 PER_HOST = 8
 """Maximum number of devices per machine."""

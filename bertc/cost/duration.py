@@ -7,9 +7,9 @@ next kernels, so a step takes the larger of the two. Evaluation and checkpoints 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from bertc.estimate.figures import Time
-from bertc.estimate.machines.device import Device
-from bertc.estimate.spent import ByPart, Spent, total
+from bertc.cost.figures import Time
+from bertc.cost.machines.device import Device
+from bertc.cost.spent import ByPart, Spent, total
 from bertc.ir.program.stage import Stage
 
 

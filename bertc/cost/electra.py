@@ -6,8 +6,8 @@ element as below; the vocabulary head runs on 80 of 512 positions and the head t
 tokens on all. Other objectives are not counted, and every encoder has two token types.
 """
 
-from bertc.estimate.execution import ANY
-from bertc.estimate.rules import cost
+from bertc.cost.execution import ANY
+from bertc.cost.rules import cost
 from bertc.ir import operation as op
 from bertc.ir.network.body import Body
 from bertc.ir.network.encoder import Encoder, LayerWidths

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from bertc.cost.planning.world import Strategy
 from bertc.ir.base import DeviceKind
 from bertc.ir.program.network import Network
-from bertc.planning.world import Strategy
 
 FP32 = 4
 

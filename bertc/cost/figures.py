@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bertc.diagnostics import UsageError
-from bertc.estimate.units import duration_text, range_text
+from bertc.base.diagnostics import UsageError
+from bertc.cost.units import duration_text, range_text
 
 Convention = Literal["exact", "electra", "6n"]
 """Rules for counting FLOPs.

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple, assert_never
 
-from bertc.estimate import electra
-from bertc.estimate.execution import ANY
-from bertc.estimate.figures import Convention, Flops, Parameters
-from bertc.estimate.rules import cost
-from bertc.estimate.update import update_products
+from bertc.cost import electra
+from bertc.cost.execution import ANY
+from bertc.cost.figures import Convention, Flops, Parameters
+from bertc.cost.rules import cost
+from bertc.cost.update import update_products
 from bertc.ir.program.passing import heads_of, passed_by
 from bertc.ir.program.stage import Stage
 

@@ -2,15 +2,15 @@
 
 from dataclasses import replace
 
-from bertc.estimate.blocks import MemoryPoint
-from bertc.estimate.execution import FP32, DeviceBudget
-from bertc.estimate.figures import Memory, Parameters
-from bertc.estimate.machines.cuda import CONTEXT_BYTES, NCCL_BYTES
-from bertc.estimate.memory_points import Step
-from bertc.estimate.update import average_bytes, state_bytes
+from bertc.cost.blocks import MemoryPoint
+from bertc.cost.execution import FP32, DeviceBudget
+from bertc.cost.figures import Memory, Parameters
+from bertc.cost.machines.cuda import CONTEXT_BYTES, NCCL_BYTES
+from bertc.cost.memory_points import Step
+from bertc.cost.planning.plan import Fit, choose_fit, largest_divisor
+from bertc.cost.update import average_bytes, state_bytes
 from bertc.ir.program.passing import passed_by
 from bertc.ir.program.stage import Stage
-from bertc.planning.plan import Fit, choose_fit, largest_divisor
 
 USABLE = {"cpu": 0.7, "cuda": 0.95, "mps": 0.9}
 """Share of device memory that a step may use.

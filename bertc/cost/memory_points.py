@@ -11,18 +11,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from bertc.estimate.batch import batch_bytes, memory_bytes
-from bertc.estimate.blocks import (
+from bertc.cost.batch import batch_bytes, memory_bytes
+from bertc.cost.blocks import (  # fmt: skip
     Gradients,
     MemoryPoint,
     NetworkPass,
     block_bytes,
     largest_scores,
-)  # fmt: skip
-from bertc.estimate.execution import FP32, DeviceBudget, execution_of
-from bertc.estimate.figures import Parameters
-from bertc.estimate.machines.cuda import CUBLAS_BYTES
-from bertc.estimate.update import state_bytes, temporary_bytes
+)
+from bertc.cost.execution import FP32, DeviceBudget, execution_of
+from bertc.cost.figures import Parameters
+from bertc.cost.machines.cuda import CUBLAS_BYTES
+from bertc.cost.update import state_bytes, temporary_bytes
 from bertc.ir import operation as op
 from bertc.ir.program.stage import Stage
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from bertc.estimate.figures import Parameters
+from bertc.cost.figures import Parameters
 from bertc.ir.base import Weight
 from bertc.ir.learning.objective import Term
 from bertc.ir.program.model import frozen_weights

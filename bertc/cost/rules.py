@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import assert_never
 
-from bertc.estimate.execution import FP32, Execution
+from bertc.cost.execution import FP32, Execution
 from bertc.ir import operation as op
 from bertc.ir.blocks import SHORT_KEYS, block_size
 

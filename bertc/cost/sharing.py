@@ -3,16 +3,16 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-from bertc.estimate.execution import FP32, DeviceBudget, Execution
-from bertc.estimate.figures import Memory, Parameters
-from bertc.estimate.machines.device import Device
-from bertc.estimate.memory import USABLE, stage_fit, stage_memory
-from bertc.estimate.parameters import count
-from bertc.estimate.update import state_bytes
+from bertc.cost.execution import FP32, DeviceBudget, Execution
+from bertc.cost.figures import Memory, Parameters
+from bertc.cost.machines.device import Device
+from bertc.cost.memory import USABLE, stage_fit, stage_memory
+from bertc.cost.parameters import count
+from bertc.cost.planning.plan import Fit
+from bertc.cost.planning.world import Layout, World, lay_out
+from bertc.cost.update import state_bytes
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.planning.plan import Fit
-from bertc.planning.world import Layout, World, lay_out
 
 NETWORK_BYTES = 50e9
 """Bytes per second, each way, between machines, per device: InfiniBand NDR, 400 Gb/s."""

@@ -7,16 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from bertc.estimate.execution import FP32, Execution, execution_of
-from bertc.estimate.machines.device import Device
-from bertc.estimate.machines.rates import rate_at
-from bertc.estimate.rules import Cost, cost, is_fused
-from bertc.estimate.update import (
-    AVERAGE_BYTES,
-    MOVED_BYTES,
-    moves_as,
-    update_products,
-)
+from bertc.cost.execution import FP32, Execution, execution_of
+from bertc.cost.machines.device import Device
+from bertc.cost.machines.rates import rate_at
+from bertc.cost.rules import Cost, cost, is_fused
+from bertc.cost.update import AVERAGE_BYTES, MOVED_BYTES, moves_as, update_products
 from bertc.ir import operation as op
 from bertc.ir.program.network import Network
 from bertc.ir.program.passing import heads_of, passed_by

@@ -6,10 +6,10 @@ Plain text: a table library would take three times as long as the estimate itsel
 import json
 from collections.abc import Callable, Sequence
 
-from bertc.diagnostics import InNotebooks, Table
-from bertc.estimate.figures import Flops, Parameters, StageEstimate, Time, Totals
-from bertc.estimate.sharing import TALK_SOURCE
-from bertc.estimate.units import bytes_text, change_text, count_text, duration_text, flops_text
+from bertc.base.diagnostics import InNotebooks, Table
+from bertc.cost.figures import Flops, Parameters, StageEstimate, Time, Totals
+from bertc.cost.sharing import TALK_SOURCE
+from bertc.cost.units import bytes_text, change_text, count_text, duration_text, flops_text
 
 LABEL, COLUMN = 22, 16
 PARTS = ("embeddings", "attention", "ffn", "recurrence", "norm", "pooler", "head")

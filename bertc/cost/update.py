@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from math import prod
 from typing import Literal, assert_never
 
-from bertc.estimate.execution import FP32
-from bertc.estimate.parameters import stored
+from bertc.cost.execution import FP32
+from bertc.cost.parameters import stored
 from bertc.ir import operation as op
 from bertc.ir.learning.optimizer import MUON_AT_ONCE, Adam, Lamb, Muon, StableAdam
 from bertc.ir.program.stage import Stage

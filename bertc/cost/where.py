@@ -3,14 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from bertc.estimate.blocks import kept_by
-from bertc.estimate.duration import StepTime
-from bertc.estimate.execution import FP32
-from bertc.estimate.figures import PartCost, StageEstimate, Totals
-from bertc.estimate.memory_points import Step
-from bertc.estimate.spent import Spent
-from bertc.estimate.units import bytes_text, duration_text
-from bertc.estimate.update import state_bytes
+from bertc.cost.blocks import kept_by
+from bertc.cost.duration import StepTime
+from bertc.cost.execution import FP32
+from bertc.cost.figures import PartCost, StageEstimate, Totals
+from bertc.cost.memory_points import Step
+from bertc.cost.spent import Spent
+from bertc.cost.units import bytes_text, duration_text
+from bertc.cost.update import state_bytes
 
 TITLES = {"ffn": "feed-forward", "loader": "loader and masking"}
 LABEL, COLUMN = 20, 13

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from bertc.base.storage import durable
+from bertc.base.storage.paths import is_file
 from bertc.data.batches.smoothing import texts_of
 from bertc.data.cache.store import fingerprint
 from bertc.data.corpus import PreparedCorpus
@@ -11,8 +13,6 @@ from bertc.data.sources.files import file_identity
 from bertc.data.sources.opening import open_source
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.program.resolved import Resolved
-from bertc.storage import durable
-from bertc.storage.paths import is_file
 
 
 def contents(corpus: PreparedCorpus) -> dict[str, tuple[str, str]]:

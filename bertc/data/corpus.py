@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from bertc.base.storage.paths import is_file
 from bertc.data.batches.arranged import VERSION, TextData, Tokenised, arrange
 from bertc.data.batches.smoothing import orders_of, texts_of
 from bertc.data.cache.progress import Progress
@@ -31,7 +32,6 @@ from bertc.ir.data import Parallel
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
 from bertc.ir.vocabulary import TokenizerFile, Unigram
-from bertc.storage.paths import is_file
 
 AnyData = TextData | TaskData
 """The batches of a stage."""

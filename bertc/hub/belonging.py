@@ -9,12 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertc.diagnostics import BertcError, DataError, MissingInputError
-from bertc.interop.folders import SENTENCES, checkpoint_folders, checkpoint_name
-from bertc.storage import durable
-from bertc.storage.json_file import parse_json, read_json
-from bertc.storage.paths import is_file, is_folder
-from bertc.storage.plain_file import opened
+from bertc.base.diagnostics import BertcError, DataError, MissingInputError
+from bertc.base.storage import durable
+from bertc.base.storage.json_file import parse_json, read_json
+from bertc.base.storage.paths import is_file, is_folder
+from bertc.base.storage.plain_file import opened
+from bertc.hub.folders import SENTENCES, checkpoint_folders, checkpoint_name
 
 DIGESTS = "digests.json"
 """sha256 of the files of ``tokenizer/``, ``sentences/`` and ``model/``, as a run wrote them."""

@@ -1,7 +1,7 @@
 """``config.json`` of the Hugging Face families: what transformers reads of it, and nothing else.
 
 A setting that transformers' class of the family reads is a field of the family's class, has one
-value that bertc computes, or is ignored for a stated reason; ``tests/interop/test_configs.py`` goes
+value that bertc computes, or is ignored for a stated reason; ``tests/hub/test_configs.py`` goes
 through the classes of transformers. Any other changes nothing there, and nothing here.
 """
 
@@ -11,13 +11,13 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 
-from bertc.diagnostics import DataError, UnsafeError
-from bertc.interop import families
-from bertc.interop.families.bert import BERT
-from bertc.interop.families.config import MEANING, HfConfig, Single
-from bertc.interop.families.family import Family, HfClass, Tokens
+from bertc.base.diagnostics import DataError, UnsafeError
+from bertc.base.storage.json_file import read_json, shown, shown_name
+from bertc.hub import families
+from bertc.hub.families.bert import BERT
+from bertc.hub.families.config import MEANING, HfConfig, Single
+from bertc.hub.families.family import Family, HfClass, Tokens
 from bertc.ir.network.encoder import Encoder
-from bertc.storage.json_file import read_json, shown, shown_name
 
 MAX_BYTES, MOST_REFUSED = 2**20, 5
 

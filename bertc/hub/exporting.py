@@ -9,17 +9,17 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from bertc.diagnostics import DataError, listed
-from bertc.interop.config import OF_SCORES, as_it_came, hf_config
-from bertc.interop.families.family import Family, HfClass, Tokens, transformer
-from bertc.interop.families.obstacle import Obstacle
-from bertc.interop.folder import replacing
-from bertc.interop.keys import by_key, keys, part_of, parts_of, prefixed
-from bertc.interop.networks import alone, names_beside, tensors_alone
-from bertc.interop.sentences import Sentences, write_sentences
-from bertc.interop.target import Target, target_of
-from bertc.interop.task_classes import held_task
-from bertc.interop.tensors import write_tensors
+from bertc.base.diagnostics import DataError, listed
+from bertc.hub.config import OF_SCORES, as_it_came, hf_config
+from bertc.hub.families.family import Family, HfClass, Tokens, transformer
+from bertc.hub.families.obstacle import Obstacle
+from bertc.hub.folder import replacing
+from bertc.hub.keys import by_key, keys, part_of, parts_of, prefixed
+from bertc.hub.networks import alone, names_beside, tensors_alone
+from bertc.hub.sentences import Sentences, write_sentences
+from bertc.hub.target import Target, target_of
+from bertc.hub.task_classes import held_task
+from bertc.hub.tensors import write_tensors
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.vocabulary import ByteBpe

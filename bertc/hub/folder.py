@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bertc.diagnostics import UsageError
-from bertc.interop.sentences import SENTENCE_FILES
-from bertc.storage import durable
-from bertc.storage.paths import is_folder, is_taken
+from bertc.base.diagnostics import UsageError
+from bertc.base.storage import durable
+from bertc.base.storage.paths import is_folder, is_taken
+from bertc.hub.sentences import SENTENCE_FILES
 
 ELSEWHERE = "name another folder"
 SIGNS = ("config.json", "resolved.json", "onnx.json")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from bertc.diagnostics import DataError, MissingInputError, listed, several
+from bertc.base.diagnostics import DataError, MissingInputError, listed, several
+from bertc.base.storage.json_file import read_json
+from bertc.base.storage.paths import is_file, is_folder, is_taken
 from bertc.ir.program.resolved import Resolved
-from bertc.storage.json_file import read_json
-from bertc.storage.paths import is_file, is_folder, is_taken
 
 RESOLVED = "resolved.json"
 PRUNED = "pruned.json"

@@ -3,10 +3,10 @@
 import re
 from typing import assert_never
 
-from bertc.diagnostics import Diagnostics
-from bertc.interop.families.obstacle import Obstacle
-from bertc.interop.networks import alone
-from bertc.interop.target import target_of
+from bertc.base.diagnostics import Diagnostics
+from bertc.hub.families.obstacle import Obstacle
+from bertc.hub.networks import alone
+from bertc.hub.target import target_of
 from bertc.ir.changing.pruning import Heads, Neurons
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.model import model_weights
@@ -14,7 +14,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.settings import aliases
 from bertc.ir.program.written import Origin
 from bertc.ir.vocabulary import ByteBpe, Bytes, TokenizerFile, Unigram, WordPiece, Words
-from bertc.syntax.write.show import show_value
+from bertc.lang.write.show import show_value
 
 
 def remark_own_layout(program: Complete, resolved: Resolved, diagnostics: Diagnostics) -> None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bertc.interop.families.family import Family, HfClass, weight_numbers
+from bertc.hub.families.family import Family, HfClass, weight_numbers
 from bertc.ir.network.encoder import DECODER, Encoder
 
 BUFFERS = frozenset({"embeddings.position_ids", "embeddings.token_type_ids", "position_ids"})

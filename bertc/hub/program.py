@@ -5,10 +5,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bertc.diagnostics import BertcError, DataError
-from bertc.interop.families import family_named
-from bertc.interop.families.config import MEANING, HfConfig
-from bertc.interop.families.family import Family
+from bertc.base.diagnostics import BertcError, DataError
+from bertc.base.storage.paths import is_file
+from bertc.data.tokenizers.by_transformers import FILE_NAMES
+from bertc.data.tokenizers.reading import ReadTokenizer, read_tokenizer, tokenizer_folder
+from bertc.hub.families import family_named
+from bertc.hub.families.config import MEANING, HfConfig
+from bertc.hub.families.family import Family
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.objective import PRETRAINING, Pretraining, Term
 from bertc.ir.network.encoder import DECODER
@@ -18,9 +21,6 @@ from bertc.ir.program.network import MAIN
 from bertc.ir.program.written import Given, Origin, Program, StageGiven
 from bertc.ir.terms.masking import SpanUnit
 from bertc.ir.vocabulary import TokenizerFile, Vocabulary
-from bertc.storage.paths import is_file
-from bertc.tokenizer_files.by_transformers import FILE_NAMES
-from bertc.tokenizer_files.reading import ReadTokenizer, read_tokenizer, tokenizer_folder
 
 SHORTEST_ROW, LONGEST_ROW, STEPS = 8, 512, 1000
 LIMIT = "model_max_length"

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from bertc.compress.prune import Entries, Removed, entries, pruned
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import SharedPart
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.weight_maps.prune import Entries, Removed, entries, pruned
 
 
 def removed_units(encoder: Encoder, tensors: Mapping[str, Tensor]) -> Removed:

@@ -10,9 +10,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from bertc.diagnostics import DataError
-from bertc.interop.folders import RESOLVED, SENTENCES, read_network
-from bertc.interop.task_classes import learned_vectors
+from bertc.base.diagnostics import DataError
+from bertc.base.storage import durable
+from bertc.base.storage.json_file import parse_json, read_json, shown
+from bertc.base.storage.paths import is_file, is_taken
+from bertc.base.storage.plain_file import read_bytes
+from bertc.data.tokenizers.reading import network_folder, tokenizer_folder
+from bertc.hub.folders import RESOLVED, SENTENCES, read_network
+from bertc.hub.task_classes import learned_vectors
 from bertc.ir.base import Node
 from bertc.ir.changing.growth import TEACHER, FromEmbeddings, FromOther
 from bertc.ir.learning.answer import Pooling
@@ -20,11 +25,6 @@ from bertc.ir.learning.custom_task import Embed
 from bertc.ir.learning.objective import Term
 from bertc.ir.network.body import Body
 from bertc.ir.program.resolved import Resolved
-from bertc.storage import durable
-from bertc.storage.json_file import parse_json, read_json, shown
-from bertc.storage.paths import is_file, is_taken
-from bertc.storage.plain_file import read_bytes
-from bertc.tokenizer_files.reading import network_folder, tokenizer_folder
 
 LONGEST_TEXT = 1 << 14
 """Maximum tokens of a text if positions set no limit."""

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from bertc.interop.families import family_for
-from bertc.interop.families.family import Family, HfClass, transformer
-from bertc.interop.families.obstacle import Obstacle
-from bertc.interop.keys import keys, part_of, parts_of
-from bertc.interop.task_classes import held_task, task_class
+from bertc.hub.families import family_for
+from bertc.hub.families.family import Family, HfClass, transformer
+from bertc.hub.families.obstacle import Obstacle
+from bertc.hub.keys import keys, part_of, parts_of
+from bertc.hub.task_classes import held_task, task_class
 from bertc.ir.program.resolved import Resolved
 
 Target = tuple[Family[Any], HfClass]

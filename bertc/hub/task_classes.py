@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bertc.interop.families.family import Family, HfClass
-from bertc.interop.families.obstacle import Obstacle
+from bertc.hub.families.family import Family, HfClass
+from bertc.hub.families.obstacle import Obstacle
 from bertc.ir.learning.answer import Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask, Embed
 from bertc.ir.network.head import PoolerKind

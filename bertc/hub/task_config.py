@@ -8,18 +8,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from bertc.base.diagnostics import BertcError, DataError
+from bertc.base.storage.json_file import read_json, shown, shown_name
 from bertc.data.vocab.existing import vocabulary_of
-from bertc.diagnostics import BertcError, DataError
-from bertc.interop.config import MAX_BYTES
-from bertc.interop.families.config import HfConfig
-from bertc.interop.families.family import Family, HfClass, TaskClass, TaskHeads
-from bertc.interop.keys import OF_HEADS, part_of
+from bertc.hub.config import MAX_BYTES
+from bertc.hub.families.config import HfConfig
+from bertc.hub.families.family import Family, HfClass, TaskClass, TaskHeads
+from bertc.hub.keys import OF_HEADS, part_of
 from bertc.ir.base import Probability
 from bertc.ir.learning.answer import Conditioned, Labels, Tags
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.objective import PRETRAINING
 from bertc.ir.learning.task import Name
-from bertc.storage.json_file import read_json, shown, shown_name
 
 MOST_LABELS, MOST_SHOWN = 100_000, 8
 _NAME: TypeAdapter[str] = TypeAdapter(Name)

@@ -12,10 +12,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from bertc.diagnostics import DataError, MissingInputError
-from bertc.interop.folder import ELSEWHERE
-from bertc.storage import durable
-from bertc.storage.json_file import parse_json, shown_name
+from bertc.base.diagnostics import DataError, MissingInputError
+from bertc.base.storage import durable
+from bertc.base.storage.json_file import parse_json, shown_name
+from bertc.hub.folder import ELSEWHERE
 
 MAX_HEADER_BYTES = 16 * 2**20
 MOST_NAMED = 5

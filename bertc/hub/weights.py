@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertc.diagnostics import DataError, MissingInputError, UnsafeError
-from bertc.interop import families
-from bertc.interop.families.family import Family
-from bertc.interop.keys import ANGLES, BUFFERS, of_encoder, plain, prefixes
-from bertc.interop.tensors import Entry, read_header, read_tensors
-from bertc.storage.json_file import read_json, shown, shown_name
-from bertc.storage.paths import is_file
+from bertc.base.diagnostics import DataError, MissingInputError, UnsafeError
+from bertc.base.storage.json_file import read_json, shown, shown_name
+from bertc.base.storage.paths import is_file
+from bertc.hub import families
+from bertc.hub.families.family import Family
+from bertc.hub.keys import ANGLES, BUFFERS, of_encoder, plain, prefixes
+from bertc.hub.tensors import Entry, read_header, read_tensors
 
 SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
 """Names of weights in published folders, the first that is there is read."""

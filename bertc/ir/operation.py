@@ -1,4 +1,4 @@
-"""Operations of a forward pass, as plain data; ``estimate/`` has the cost of each.
+"""Operations of a forward pass, as plain data; ``cost/`` has the cost of each.
 
 A node states its operations for a ``Call``. Sizes are totals over all rows of the call.
 """

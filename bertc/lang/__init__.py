@@ -1,11 +1,11 @@
 """Specs: text to tree to program, and back to canonical text."""
 
-from bertc.syntax.files import SpecLocation
-from bertc.syntax.load import load, lower
-from bertc.syntax.read.parse import parse
-from bertc.syntax.read.tree import Tree
-from bertc.syntax.write.format import format_text
-from bertc.syntax.write.show import show, show_value
+from bertc.lang.files import SpecLocation
+from bertc.lang.load import load, lower
+from bertc.lang.read.parse import parse
+from bertc.lang.read.tree import Tree
+from bertc.lang.write.format import format_text
+from bertc.lang.write.show import show, show_value
 
 __all__ = [
     "SpecLocation",

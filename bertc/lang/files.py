@@ -10,12 +10,12 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from bertc.diagnostics import CannotWriteError, MissingInputError, Span, listed, nearest
-from bertc.resources import folder, shipped_specs
-from bertc.storage.paths import is_file, working_folder
-from bertc.storage.plain_file import kind_of, reason
-from bertc.syntax.read.scan import LARGEST_TEXT
-from bertc.syntax.write.format import format_text
+from bertc.base.diagnostics import CannotWriteError, MissingInputError, Span, listed, nearest
+from bertc.base.resources import folder, shipped_specs
+from bertc.base.storage.paths import is_file, working_folder
+from bertc.base.storage.plain_file import kind_of, reason
+from bertc.lang.read.scan import LARGEST_TEXT
+from bertc.lang.write.format import format_text
 
 SUFFIX = ".bertc"
 OVERRIDE = "# --set "

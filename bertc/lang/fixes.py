@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from bertc.diagnostics import Fix
+from bertc.base.diagnostics import Fix
 
 
 def with_edits(text: str, edits: Iterable[Fix]) -> str:

@@ -5,11 +5,11 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from bertc.diagnostics import Diagnostic, Diagnostics, Fix, Source, Span, SpecError
+from bertc.base.diagnostics import Diagnostic, Diagnostics, Fix, Source, Span, SpecError
 from bertc.ir.program.settings import Settings, aliases
-from bertc.syntax.fixes import with_edits
-from bertc.syntax.read.parse import parse
-from bertc.syntax.read.tree import Block, Name, Setting, Tree
+from bertc.lang.fixes import with_edits
+from bertc.lang.read.parse import parse
+from bertc.lang.read.tree import Block, Name, Setting, Tree
 
 
 class Remedy(NamedTuple):

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePath
 
-from bertc.diagnostics import Diagnostics, Fix, Note, Span, UsageError, nearest
+from bertc.base.diagnostics import Diagnostics, Fix, Note, Span, UsageError, nearest
+from bertc.base.resources import shipped_specs
+from bertc.base.storage.paths import real_path, working_folder
 from bertc.ir.program.written import Program
-from bertc.resources import shipped_specs
-from bertc.storage.paths import real_path, working_folder
-from bertc.syntax.files import SUFFIX, SpecLocation, UnreadableError, find, read_file, shipped_place
-from bertc.syntax.lowering.lower import lower_tree
-from bertc.syntax.read.parse import OVERRIDE, parse
-from bertc.syntax.read.scan import MOST_MISTAKES
-from bertc.syntax.read.tree import Extends, String, Tree
-from bertc.syntax.write.show import quoted
+from bertc.lang.files import SUFFIX, SpecLocation, UnreadableError, find, read_file, shipped_place
+from bertc.lang.lowering.lower import lower_tree
+from bertc.lang.read.parse import OVERRIDE, parse
+from bertc.lang.read.scan import MOST_MISTAKES
+from bertc.lang.read.tree import Extends, String, Tree
+from bertc.lang.write.show import quoted
 
 DEEPEST_BASE = 16
 _BARE_PATH = re.compile(

@@ -6,16 +6,16 @@ from functools import cached_property
 from math import floor, log10
 from typing import Any
 
-from bertc.diagnostics import Diagnostics, Span
+from bertc.base.diagnostics import Diagnostics, Span
 from bertc.ir.program.settings import aliases
 from bertc.ir.program.written import Given, Program
-from bertc.syntax.load import Written, load, read_spec
-from bertc.syntax.lowering.grids import inner_values
-from bertc.syntax.lowering.lower import lower_tree
-from bertc.syntax.lowering.ranges import LOG
-from bertc.syntax.read.numbers import show_number
-from bertc.syntax.read.shapes import setting_shape
-from bertc.syntax.read.tree import (
+from bertc.lang.load import Written, load, read_spec
+from bertc.lang.lowering.grids import inner_values
+from bertc.lang.lowering.lower import lower_tree
+from bertc.lang.lowering.ranges import LOG
+from bertc.lang.read.numbers import show_number
+from bertc.lang.read.shapes import setting_shape
+from bertc.lang.read.tree import (
     Block,
     Call,
     Grid,
@@ -28,8 +28,8 @@ from bertc.syntax.read.tree import (
     Tree,
     Value,
 )
-from bertc.syntax.write.format import flat
-from bertc.syntax.write.show import show_value
+from bertc.lang.write.format import flat
+from bertc.lang.write.show import show_value
 
 DIGITS = 4
 """Significant digits of values that are drawn from a range."""

@@ -20,8 +20,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from bertc.diagnostics import for_terminal
-from bertc.estimate.units import duration_text
+from bertc.base.diagnostics import for_terminal
+from bertc.cost.units import duration_text
 
 PLAIN_SECONDS = 30.0
 """Seconds between two plain lines."""

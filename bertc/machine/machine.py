@@ -12,18 +12,19 @@ from typing import Any
 
 import torch
 
-from bertc.data import PreparedCorpus, TaskData
-from bertc.diagnostics import MachineError
-from bertc.estimate import Estimate, estimate, largest_microbatches, layout
-from bertc.estimate.machines.accelerators import accelerator_called
-from bertc.estimate.machines.devices import this_cpu
-from bertc.host.speed import device_here
+from bertc.base.cores import available_cores
+from bertc.base.diagnostics import MachineError
+from bertc.cost import Estimate, estimate, largest_microbatches, layout
+from bertc.cost.machines.accelerators import accelerator_called
+from bertc.cost.machines.devices import this_cpu
+from bertc.cost.planning.plan import Machine, Plan, plan
+from bertc.cost.planning.world import ALONE, World
+from bertc.data.corpus import PreparedCorpus
+from bertc.data.examples.task_data import TaskData
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.run import Run
-from bertc.native import missing
-from bertc.planning.cores import available_cores
-from bertc.planning.plan import Machine, Plan, plan
-from bertc.planning.world import ALONE, World
+from bertc.machine.speed import device_here
+from bertc.model.native import missing
 
 
 def detect(wanted: str = "auto", processes: int = 1) -> Machine:

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import torch
 
-from bertc.diagnostics import MachineError
-from bertc.estimate import largest_microbatches, layout
-from bertc.estimate.memory import USABLE
-from bertc.estimate.units import bytes_text
+from bertc.base.diagnostics import MachineError
+from bertc.cost import largest_microbatches, layout
+from bertc.cost.memory import USABLE
+from bertc.cost.planning.plan import Machine, Plan, largest_divisor
+from bertc.cost.planning.world import World
+from bertc.cost.units import bytes_text
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.planning.plan import Machine, Plan, largest_divisor
-from bertc.planning.world import World
 
 WORDS = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
 """Words in plain RuntimeErrors that mean memory ran out.

@@ -4,7 +4,7 @@ import os
 import threading
 import time
 
-from bertc.diagnostics import StoppedError
+from bertc.base.diagnostics import StoppedError
 
 LAUNCHER = "BERTC_LAUNCHER"
 """Environment variable with the process id of the launcher."""

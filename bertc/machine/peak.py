@@ -5,7 +5,7 @@ import sys
 
 import torch
 
-from bertc.host import resident
+from bertc.machine import resident
 
 
 def begin_peak(device: torch.device) -> int:

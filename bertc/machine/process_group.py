@@ -16,11 +16,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from bertc.diagnostics import BertcError, StoppedError
-from bertc.distributed.parent_watch import launched
-from bertc.host.machine import refuse_too_few_devices
-from bertc.host.signals import Stop
-from bertc.planning.world import World
+from bertc.base.diagnostics import BertcError, StoppedError
+from bertc.cost.planning.world import World
+from bertc.machine.machine import refuse_too_few_devices
+from bertc.machine.parent_watch import launched
+from bertc.machine.signals import Stop
 
 STEP_TIMEOUT = timedelta(minutes=30)
 PREPARATION_TIMEOUT = timedelta(days=7)

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from bertc.storage import durable
+from bertc.base.storage import durable
 
 COLD_STEPS, WARM_UP_STEPS, STEPS = 5, 2, 3
 """Steps that are skipped, steps that warm the profiler up, and steps that are recorded."""
@@ -22,7 +22,7 @@ def profiling(folder: Path | None, device: torch.device) -> Iterator[Callable[[]
     """Profile a stage into ``folder``, if there is one; the result is called after every step.
 
     Leaves ``trace.json`` in Chrome's format (chrome://tracing, Perfetto), where the parts of a step
-    have their names (``host/parts.py``), and ``ops.txt``, the operations by their own time on the
+    have their names (``model/parts.py``), and ``ops.txt``, the operations by their own time on the
     device. Fewer than 8 steps leave nothing.
 
     Raises:

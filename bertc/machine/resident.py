@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bertc.host.heap import trim_heap
+from bertc.machine.heap import trim_heap
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"  # proc(5)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, ClassVar, Self
 
-from bertc.diagnostics import StoppedError
+from bertc.base.diagnostics import StoppedError
 
 
 class InterruptedRunError(StoppedError):

@@ -4,14 +4,10 @@ import time
 
 import torch
 
-from bertc.estimate import Device
-from bertc.estimate.machines.accelerators import (
-    LAUNCH_SECONDS,
-    PRODUCTS_OF_A_STEP,
-    accelerator_called,
-)
-from bertc.estimate.machines.devices import this_cpu
-from bertc.planning.plan import Machine
+from bertc.cost import Device
+from bertc.cost.machines.accelerators import LAUNCH_SECONDS, PRODUCTS_OF_A_STEP, accelerator_called
+from bertc.cost.machines.devices import this_cpu
+from bertc.cost.planning.plan import Machine
 
 MATMUL = {"cpu": (2048, 1), "cuda": (8192, 8), "mps": (4096, 2)}
 """Width of the timed products, and their number between two looks at the clock."""

@@ -1,9 +1,9 @@
 """Modules for the kinds of the IR."""
 
-from bertc.nn.dropout import dropout
-from bertc.nn.inputs import EncoderInputs, Memory, PermutationMask, gather_positions
-from bertc.nn.model import Model, build
-from bertc.nn.positions import restarting_positions
+from bertc.model.dropout import dropout
+from bertc.model.inputs import EncoderInputs, Memory, PermutationMask, gather_positions
+from bertc.model.model import Model, build
+from bertc.model.positions import restarting_positions
 
 __all__ = [
     "EncoderInputs",

@@ -13,10 +13,10 @@ from jaxtyping import Float, Int, Shaped
 from torch.autograd.function import once_differentiable
 
 from bertc.ir.blocks import SHORT_KEYS
-from bertc.native import Dropped, Kernels, drop, kernels_for
-from bertc.nn.dropout import drop_out
-from bertc.nn.inputs import gather_positions
-from bertc.nn.masks import AttentionMask, Blocks, VarlenOffsets, not_later, of_rows
+from bertc.model.dropout import drop_out
+from bertc.model.inputs import gather_positions
+from bertc.model.masks import AttentionMask, Blocks, VarlenOffsets, not_later, of_rows
+from bertc.model.native import Dropped, Kernels, drop, kernels_for
 
 SCORES_AT_ONCE = 4 << 20
 """Bytes of scores computed at once on an eager CPU.

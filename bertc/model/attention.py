@@ -18,12 +18,12 @@ from bertc.ir.network.attention import LocalAttention as LocalNode
 from bertc.ir.network.attention import RelativeAttention as RelativeNode
 from bertc.ir.network.attention_node import ContentAttention as ContentNode
 from bertc.ir.network.encoder import Encoder
-from bertc.nn.attend import attend, can_varlen, join_heads, rows_at_once, split_heads
-from bertc.nn.body import Projected
-from bertc.nn.dropout import dropout
-from bertc.nn.inputs import EncoderInputs
-from bertc.nn.layer import AttentionPart, ProjectedAttention
-from bertc.nn.masks import (
+from bertc.model.attend import attend, can_varlen, join_heads, rows_at_once, split_heads
+from bertc.model.body import Projected
+from bertc.model.dropout import dropout
+from bertc.model.inputs import EncoderInputs
+from bertc.model.layer import AttentionPart, ProjectedAttention
+from bertc.model.masks import (
     AttentionMask,
     Blocks,
     VarlenOffsets,
@@ -32,10 +32,10 @@ from bertc.nn.masks import (
     of_rows,
     select_rows,
 )
-from bertc.nn.norm import HeadNorm
-from bertc.nn.positions import Distances, Rotation, related_by
-from bertc.nn.relative import RelativeAttention
-from bertc.nn.weights import Linear, Table, fused_linear
+from bertc.model.norm import HeadNorm
+from bertc.model.positions import Distances, Rotation, related_by
+from bertc.model.relative import RelativeAttention
+from bertc.model.weights import Linear, Table, fused_linear
 
 
 class ContentContext(NamedTuple):

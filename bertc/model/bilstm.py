@@ -15,15 +15,15 @@ from jaxtyping import Float
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from bertc.host.parts import profiled_as
 from bertc.ir.network.bilstm import BiLstmBody
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.terms.task_head import StatesHead
-from bertc.nn.body import LAST_STATES, Outputs
-from bertc.nn.dropout import dropout
-from bertc.nn.inputs import EncoderInputs, gather_positions
-from bertc.nn.row_pooling import RowPoolingModule, TextSpans, text_spans
-from bertc.nn.weights import Linear, Table, parameter
+from bertc.model.body import LAST_STATES, Outputs
+from bertc.model.dropout import dropout
+from bertc.model.inputs import EncoderInputs, gather_positions
+from bertc.model.parts import profiled_as
+from bertc.model.row_pooling import RowPoolingModule, TextSpans, text_spans
+from bertc.model.weights import Linear, Table, parameter
 
 lstm: Any = torch._VF.lstm
 

@@ -14,8 +14,8 @@ from torch import nn
 
 from bertc.ir.network.body_node import BodyNode
 from bertc.ir.network.wanted import Wanted
-from bertc.nn.embeddings import Tokens
-from bertc.nn.inputs import EncoderInputs, Memory
+from bertc.model.embeddings import Tokens
+from bertc.model.inputs import EncoderInputs, Memory
 
 
 class Projected(NamedTuple):

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
 
-from bertc.native import Dropped, Kernels, drop, kernels_for
+from bertc.model.native import Dropped, Kernels, drop, kernels_for
 
 _DRAWS_PER_WORD = 4
 _LEVELS = 1 << 16

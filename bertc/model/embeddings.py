@@ -14,11 +14,11 @@ from torch import nn
 from bertc.ir.network.body_node import BodyNode
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.table import AdaptiveTable, Cluster
-from bertc.nn.dropout import dropout
-from bertc.nn.inputs import EncoderInputs, gather_positions
-from bertc.nn.norm import build_norm
-from bertc.nn.positions import build_positions
-from bertc.nn.weights import Embedding, Linear, Table, parameter, picked
+from bertc.model.dropout import dropout
+from bertc.model.inputs import EncoderInputs, gather_positions
+from bertc.model.norm import build_norm
+from bertc.model.positions import build_positions
+from bertc.model.weights import Embedding, Linear, Table, parameter, picked
 
 
 class NarrowEmbedding(Embedding):

@@ -13,21 +13,29 @@ from jaxtyping import Float
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from bertc.host.parts import profiled_as
 from bertc.ir.network.encoder import DECODER
 from bertc.ir.network.encoder import Encoder as EncoderNode
 from bertc.ir.network.wanted import Wanted
-from bertc.nn.attention import build_attention
-from bertc.nn.body import LAST_STATES, BodyModule, Outputs, Projected
-from bertc.nn.dropout import dropout
-from bertc.nn.embeddings import Embeddings, Tokens
-from bertc.nn.ffn import build_ffn
-from bertc.nn.heads import Pooler
-from bertc.nn.inputs import EncoderInputs, gather_positions
-from bertc.nn.layer import AttentionPart, Compute, Computed, Context, Layer, Projects, compute_layer
-from bertc.nn.norm import norm_if_any
-from bertc.nn.positions import build_positions
-from bertc.nn.weights import add_parameters
+from bertc.model.attention import build_attention
+from bertc.model.body import LAST_STATES, BodyModule, Outputs, Projected
+from bertc.model.dropout import dropout
+from bertc.model.embeddings import Embeddings, Tokens
+from bertc.model.ffn import build_ffn
+from bertc.model.heads import Pooler
+from bertc.model.inputs import EncoderInputs, gather_positions
+from bertc.model.layer import (
+    AttentionPart,
+    Compute,
+    Computed,
+    Context,
+    Layer,
+    Projects,
+    compute_layer,
+)
+from bertc.model.norm import norm_if_any
+from bertc.model.parts import profiled_as
+from bertc.model.positions import build_positions
+from bertc.model.weights import add_parameters
 
 
 class Regions(NamedTuple):

@@ -15,10 +15,10 @@ from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.ffn import Glu as GluNode
 from bertc.ir.network.ffn import Mlp as MlpNode
-from bertc.native import Kernels, kernels_for
-from bertc.nn.dropout import dropout
-from bertc.nn.norm import Norm, build_norm, norm_if_any
-from bertc.nn.weights import Linear, Table, joined_linear
+from bertc.model.dropout import dropout
+from bertc.model.native import Kernels, kernels_for
+from bertc.model.norm import Norm, build_norm, norm_if_any
+from bertc.model.weights import Linear, Table, joined_linear
 
 
 def activate(kind: Activation, x: torch.Tensor) -> torch.Tensor:

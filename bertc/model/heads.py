@@ -28,10 +28,10 @@ from bertc.ir.terms.heads import (
 )
 from bertc.ir.terms.node import TermNode
 from bertc.ir.terms.task_head import StatesHead
-from bertc.nn.bilstm import StatesScores
-from bertc.nn.ffn import activate
-from bertc.nn.norm import build_norm
-from bertc.nn.weights import Embedding, Linear, Table, parameter
+from bertc.model.bilstm import StatesScores
+from bertc.model.ffn import activate
+from bertc.model.norm import build_norm
+from bertc.model.weights import Embedding, Linear, Table, parameter
 
 
 class Heads(nn.Module):

@@ -11,14 +11,14 @@ import torch
 from jaxtyping import Float
 from torch import nn
 
-from bertc.host.parts import profiled_as
 from bertc.ir.network.encoder import Encoder
-from bertc.nn.body import Projected
-from bertc.nn.dropout import dropout
-from bertc.nn.ffn import FeedForward
-from bertc.nn.inputs import EncoderInputs
-from bertc.nn.norm import Norm, norm_if_any, sum_and_norm
-from bertc.nn.weights import Linear, Table, fused_linear
+from bertc.model.body import Projected
+from bertc.model.dropout import dropout
+from bertc.model.ffn import FeedForward
+from bertc.model.inputs import EncoderInputs
+from bertc.model.norm import Norm, norm_if_any, sum_and_norm
+from bertc.model.parts import profiled_as
+from bertc.model.weights import Linear, Table, fused_linear
 
 
 class Context(Protocol):

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Int, Shaped
 
 from bertc.ir.blocks import block_size, in_blocks
-from bertc.nn.inputs import EncoderInputs, PermutationMask
+from bertc.model.inputs import EncoderInputs, PermutationMask
 
 
 class Mask(NamedTuple):

@@ -13,12 +13,12 @@ from bertc.ir.program.model import frozen_weights, model_weights
 from bertc.ir.program.network import MAIN, Network
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.node import TermNode
-from bertc.nn.bilstm import BiLstm
-from bertc.nn.body import LAST_STATES, BodyModule, Outputs, joined_rows
-from bertc.nn.encoder import Encoder
-from bertc.nn.heads import Heads
-from bertc.nn.inputs import EncoderInputs
-from bertc.nn.weights import initialise
+from bertc.model.bilstm import BiLstm
+from bertc.model.body import LAST_STATES, BodyModule, Outputs, joined_rows
+from bertc.model.encoder import Encoder
+from bertc.model.heads import Heads
+from bertc.model.inputs import EncoderInputs
+from bertc.model.weights import initialise
 
 
 class Model(nn.Module):

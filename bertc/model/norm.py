@@ -11,9 +11,9 @@ from torch.autograd.function import once_differentiable
 from bertc.ir.network.norm import LayerNorm as LayerNormNode
 from bertc.ir.network.norm import NormFunction
 from bertc.ir.network.norm import RmsNorm as RmsNormNode
-from bertc.native import Dropped, Kernels, drop, kernels_for
-from bertc.nn.dropout import dropout
-from bertc.nn.weights import Table, parameter
+from bertc.model.dropout import dropout
+from bertc.model.native import Dropped, Kernels, drop, kernels_for
+from bertc.model.weights import Table, parameter
 
 HEAD_EPS = 1e-6
 """Added to the mean square of a head (Qwen3, rms_norm_eps)."""

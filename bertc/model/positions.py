@@ -20,10 +20,10 @@ from bertc.ir.network.positions import NoPositions as NoneNode
 from bertc.ir.network.positions import Positions, TablePositions
 from bertc.ir.network.positions import RotaryPositions as RotaryNode
 from bertc.ir.network.positions import SinusoidalPositions as SinusoidalNode
-from bertc.native import Kernels, kernels_for
-from bertc.nn.inputs import EncoderInputs
-from bertc.nn.masks import Blocks, Mask
-from bertc.nn.weights import Embedding, Table
+from bertc.model.inputs import EncoderInputs
+from bertc.model.masks import Blocks, Mask
+from bertc.model.native import Kernels, kernels_for
+from bertc.model.weights import Embedding, Table
 
 
 class LearnedPositions(Embedding):

@@ -14,14 +14,14 @@ from jaxtyping import Bool, Float, Int
 from bertc.ir.network.attention import RelativeAttention as RelativeNode
 from bertc.ir.network.attention import strips
 from bertc.ir.network.encoder import Encoder
-from bertc.nn.attend import attend, join_heads, rows_at_once, split_heads
-from bertc.nn.body import Projected
-from bertc.nn.dropout import dropout
-from bertc.nn.inputs import EncoderInputs
-from bertc.nn.layer import ProjectedAttention
-from bertc.nn.masks import mask_of, of_rows, select_rows
-from bertc.nn.positions import encode_distances
-from bertc.nn.weights import Linear, Table, parameter
+from bertc.model.attend import attend, join_heads, rows_at_once, split_heads
+from bertc.model.body import Projected
+from bertc.model.dropout import dropout
+from bertc.model.inputs import EncoderInputs
+from bertc.model.layer import ProjectedAttention
+from bertc.model.masks import mask_of, of_rows, select_rows
+from bertc.model.positions import encode_distances
+from bertc.model.weights import Linear, Table, parameter
 
 
 class RelativeContext(NamedTuple):

@@ -14,9 +14,9 @@ from jaxtyping import Bool, Float, Int
 from torch import nn
 
 from bertc.ir.network.row_pooling import RowPoolingBody
-from bertc.nn.body import BodyModule
-from bertc.nn.embeddings import Tokens, build_tokens
-from bertc.nn.inputs import EncoderInputs
+from bertc.model.body import BodyModule
+from bertc.model.embeddings import Tokens, build_tokens
+from bertc.model.inputs import EncoderInputs
 
 
 class TextSpans(NamedTuple):

@@ -11,11 +11,11 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalEx
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from bertc.diagnostics import StoppedError
-from bertc.distributed.parent_watch import LAUNCHER
-from bertc.planning.cores import available_cores
-from bertc.runs.checkpoints import how_to_resume
-from bertc.runs.folder import RunFolder
+from bertc.base.cores import available_cores
+from bertc.base.diagnostics import StoppedError
+from bertc.machine.parent_watch import LAUNCHER
+from bertc.run.records.checkpoints import how_to_resume
+from bertc.run.records.folder import RunFolder
 
 SAVING_SECONDS = 60
 """Seconds that processes get to save after a signal; those that wait for a peer are killed then.

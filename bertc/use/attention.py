@@ -6,21 +6,16 @@ Axes: b batch, s sequence, q queries, k keys, n heads, w widths of all heads, h 
 from collections.abc import Callable
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from bertc.diagnostics import UsageError
-from bertc.evaluation.without import transformer_of
-from bertc.nn import EncoderInputs, Model
-from bertc.nn.attend import split_heads
-from bertc.nn.body import Outputs
-from bertc.nn.encoder import Encoder
-from bertc.nn.layer import ProjectedAttention
-
-if TYPE_CHECKING:
-    from bertc.inference.trained import Trained
+from bertc.model import EncoderInputs, Model
+from bertc.model.attend import split_heads
+from bertc.model.body import Outputs
+from bertc.model.encoder import Encoder
+from bertc.model.layer import ProjectedAttention
 
 See = Callable[[int, Tensor], None]
 """A function of a layer, counted from 0, and its map (b, n, q, k)."""
@@ -37,31 +32,6 @@ class AttentionMaps(NamedTuple):
     special: tuple[bool, ...]
     maps: tuple[Tensor, ...]
     is_cut: bool
-
-
-def attention(model: "Trained", text: str, pair: str = "", longest: int = 128) -> AttentionMaps:
-    """Read a text, or a pair, and return the attention of every head of every layer.
-
-    Raises:
-        DataError: if the network has no heads.
-        UsageError: if the text has no tokens.
-    """
-    transformer_of(model)
-    vocabulary, inputs = (
-        model.tokenizer.vocabulary,
-        model.tokenizer([(text, pair) if pair else text]),
-    )
-    if not text.strip() or inputs["token_ids"].shape[1] < 2:
-        raise UsageError("the text has no tokens", help="write a few words")
-    ids_bs, segments_bs = (inputs[name][:, :longest] for name in ("token_ids", "segment_ids"))
-    maps: list[Tensor] = []
-    see_maps(
-        model, EncoderInputs(ids_bs, segments_bs), lambda _, map_bnqk: maps.append(map_bnqk[0])
-    )
-    ids = ids_bs[0].tolist()
-    tokens = tuple(vocabulary.readable(token) for token in ids)
-    special = tuple(bool(vocabulary.special[token]) for token in ids)
-    return AttentionMaps(tokens, special, tuple(maps), inputs["token_ids"].shape[1] > longest)
 
 
 @torch.no_grad()

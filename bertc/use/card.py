@@ -4,21 +4,21 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from bertc.diagnostics import escaped, several
-from bertc.interop.exporting import Exported
-from bertc.interop.loading import newest_step
-from bertc.interop.runs import export_run
-from bertc.interop.sentences import MODULES
+from bertc.base.diagnostics import escaped, several
+from bertc.base.storage import durable
+from bertc.base.storage.paths import is_file, is_taken
+from bertc.base.storage.plain_file import read_text
+from bertc.hub.exporting import Exported
+from bertc.hub.sentences import MODULES
 from bertc.ir.changing.growth import FromOther
 from bertc.ir.learning.objective import titled
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
-from bertc.runs.folder import RunFolder
-from bertc.runs.results import values_of
-from bertc.storage import durable
-from bertc.storage.paths import is_file, is_taken
-from bertc.storage.plain_file import read_text
+from bertc.run.models.loading import newest_step
+from bertc.run.models.runs import export_run
+from bertc.run.records.folder import RunFolder
+from bertc.run.records.results import values_of
 
 _SPEC_LINES, _TEXTS, _SCORES, _MOST_BYTES = 16, 6, 10, 2**20
 _PIPELINES = {

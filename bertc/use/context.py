@@ -12,16 +12,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertc.data import Progress, RunningData
-from bertc.diagnostics import UsageError
-from bertc.evaluation.manner import Manner
-from bertc.host.display import choose
-from bertc.inference.evaluate import progress_of
-from bertc.inference.open_run import open_run
+from bertc.base.diagnostics import UsageError
+from bertc.data.batches.running import RunningData
+from bertc.data.cache.progress import Progress
 from bertc.ir.terms.node import TermNode
-from bertc.nn import EncoderInputs, Model
-from bertc.objectives.vocabulary import token_losses
-from bertc.runs.folder import RunFolder
+from bertc.learn.objectives.vocabulary import token_losses
+from bertc.machine.display import choose
+from bertc.model import EncoderInputs, Model
+from bertc.run.evaluation.evaluate import progress_of
+from bertc.run.evaluation.manner import Manner
+from bertc.run.evaluation.open_run import open_run
+from bertc.run.records.folder import RunFolder
 
 
 class ContextLosses(NamedTuple):

@@ -16,23 +16,26 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertc.data import Progress, Silent, TaskRows, encode, vocabulary_of
+from bertc.base.diagnostics import DataError, UsageError, several
+from bertc.base.storage import durable
+from bertc.base.storage.plain_file import opened
+from bertc.data.cache.progress import Progress, Silent
+from bertc.data.examples.encode import encode
+from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts.example import LabelledExample
-from bertc.diagnostics import DataError, UsageError, several
-from bertc.evaluation.device import placed
-from bertc.host.display import choose
-from bertc.interop.loading import load
-from bertc.interop.sentences import LONGEST_TEXT, Sentences, vectors_of
+from bertc.data.vocab.existing import vocabulary_of
+from bertc.hub.sentences import LONGEST_TEXT, Sentences, vectors_of
 from bertc.ir.learning.answer import Pooling
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.run import RunPrecision
 from bertc.ir.terms.features import LAST, Concat, LayersRead, LayerSum
-from bertc.nn import EncoderInputs, Model
-from bertc.objectives.softmax.similarities import pooled
-from bertc.storage import durable
-from bertc.storage.plain_file import opened
+from bertc.learn.objectives.softmax.similarities import pooled
+from bertc.machine.display import choose
+from bertc.model import EncoderInputs, Model
+from bertc.run.evaluation.device import placed
+from bertc.run.models.loading import load
 
 ROWS_AT_ONCE, TOKENS_AT_ONCE = 256, 1 << 14
 VECTORS_BY: Mapping[str, tuple[Pooling, LayersRead]] = {

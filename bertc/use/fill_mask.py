@@ -7,15 +7,15 @@ from pathlib import Path
 
 import torch
 
-from bertc.data import Vocabulary, vocabulary_of
-from bertc.data.vocab.vocabulary import FAILS
-from bertc.diagnostics import DataError, UsageError
-from bertc.inference.filled import Candidate, Filled, Verdict
-from bertc.interop.loading import load
+from bertc.base.diagnostics import DataError, UsageError
+from bertc.base.storage.foreign import as_data_error
+from bertc.data.vocab.existing import vocabulary_of
+from bertc.data.vocab.vocabulary import FAILS, Vocabulary
 from bertc.ir.learning.objective import PRETRAINING, Objective, Pretraining
-from bertc.nn import EncoderInputs, Model
-from bertc.objectives import tensors_of, token_logits
-from bertc.storage.foreign import as_data_error
+from bertc.learn.objectives import tensors_of, token_logits
+from bertc.model import EncoderInputs, Model
+from bertc.run.models.loading import load
+from bertc.use.filled import Candidate, Filled, Verdict
 
 MASK = "[MASK]"
 """Spelling of the mask in a text, accepted beside the vocabulary's own."""

@@ -8,24 +8,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, assert_never
 
-from bertc.data import Progress, Silent, TaskSet, Vocabulary, encode, vocabulary_of
+from bertc.base.diagnostics import DataError, UsageError, several
+from bertc.base.storage import durable
+from bertc.data.cache.progress import Progress, Silent
+from bertc.data.examples.encode import encode
+from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_sets import notes_on_cuts
 from bertc.data.layouts import columns_of, read_examples
 from bertc.data.layouts.example import ChoiceExample, Example
-from bertc.diagnostics import DataError, UsageError, several
-from bertc.evaluation.device import placed
-from bertc.evaluation.said import Answers
-from bertc.evaluation.task_inference import ROWS_AT_ONCE, answer
-from bertc.evaluation.task_lookup import columns_told, task_of
-from bertc.host.display import choose
-from bertc.interop.loading import load
+from bertc.data.metrics.submit import glue, squad
+from bertc.data.vocab.existing import vocabulary_of
+from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.learning.answer import MOST_CHOICES, Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask, Choose
 from bertc.ir.learning.task import Glue, Squad
 from bertc.ir.program.stage import Stage
-from bertc.nn import Model
-from bertc.storage import durable
-from bertc.tasks.submit import glue, squad
+from bertc.machine.display import choose
+from bertc.model import Model
+from bertc.run.evaluation.device import placed
+from bertc.run.evaluation.said import Answers
+from bertc.run.evaluation.task_inference import ROWS_AT_ONCE, answer
+from bertc.run.evaluation.task_lookup import columns_told, task_of
+from bertc.run.models.loading import load
 
 
 @dataclass(frozen=True)

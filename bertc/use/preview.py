@@ -8,23 +8,26 @@ from typing import assert_never
 
 import torch
 
-from bertc.data import RawBatch, TaskBatch, TaskData, TaskSet, Vocabulary, prepare
-from bertc.data.examples.task import cut, gather
-from bertc.diagnostics import escaped, listed, several
-from bertc.evaluation.held_out import named
-from bertc.evaluation.word_networks import TrainedNetworks
-from bertc.host.display import choose
-from bertc.host.signals import Stop
-from bertc.inference.preview_rows import WIDTH, row_text
+from bertc.base.diagnostics import escaped, listed, several
+from bertc.base.storage.paths import cache_folder
+from bertc.data.batches.batch import RawBatch
+from bertc.data.corpus import prepare
+from bertc.data.examples.task import TaskBatch, TaskSet, cut, gather
+from bertc.data.examples.task_data import TaskData
+from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.objective import PRETRAINING
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TextStage
-from bertc.objectives import corrupt, mask_key
-from bertc.step.feed import to_inputs
-from bertc.step.vocabulary import vocab_tensors
-from bertc.storage.paths import cache_folder
-from bertc.train.session import Watched
+from bertc.learn.objectives import corrupt, mask_key
+from bertc.learn.step.feed import to_inputs
+from bertc.learn.step.vocabulary import vocab_tensors
+from bertc.machine.display import choose
+from bertc.machine.signals import Stop
+from bertc.run.evaluation.held_out import named
+from bertc.run.evaluation.word_networks import TrainedNetworks
+from bertc.run.train.session import Watched
+from bertc.use.preview_rows import WIDTH, row_text
 
 PREDICTING = listed(
     name

@@ -3,10 +3,11 @@
 import textwrap
 from itertools import pairwise
 
-from bertc.data import RawBatch, Vocabulary
-from bertc.diagnostics import several
+from bertc.base.diagnostics import several
+from bertc.data.batches.batch import RawBatch
+from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.program.stage import Stage
-from bertc.objectives import MicroBatch, RowView, tensors_of
+from bertc.learn.objectives import MicroBatch, RowView, tensors_of
 
 WIDTH = 100
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"

@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertc.data import Vocabulary, encode, vocabulary_of
+from bertc.base.diagnostics import UsageError
+from bertc.data.examples.encode import encode
 from bertc.data.layouts.example import (
     ChoiceExample,
     Example,
@@ -23,20 +24,24 @@ from bertc.data.layouts.example import (
     ScoredExample,
     TaggedExample,
 )
-from bertc.evaluation.task_lookup import imported, task_of
-from bertc.evaluation.without import transformer_of
-from bertc.inference.attention import AttentionMaps, attention
-from bertc.inference.embed import batch_of_rows, embed
-from bertc.inference.fill_mask import filled
-from bertc.inference.filled import Filled
-from bertc.inference.predict import answered, of_any_number
-from bertc.interop.loading import load as load_model
+from bertc.data.vocab.existing import vocabulary_of
+from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask, Classify
 from bertc.ir.program.resolved import Resolved
-from bertc.nn import Model
+from bertc.model import EncoderInputs, Model
+from bertc.run.evaluation.task_lookup import imported, task_of
+from bertc.run.evaluation.without import transformer_of
+from bertc.run.models.loading import load as load_model
+from bertc.use.attention import AttentionMaps, see_maps
+from bertc.use.embed import batch_of_rows, embed
+from bertc.use.fill_mask import filled
+from bertc.use.filled import Filled
+from bertc.use.predict import answered, of_any_number
 
 Text = str | tuple[str, str]
+LONGEST_SEEN = 128
+"""Most tokens of a text whose attention is shown."""
 LONGEST = 1 << 20
 """Maximum row length in tokens if positions set no limit."""
 
@@ -103,9 +108,27 @@ class Trained(Model):
         """The attention of every head over a text, or a pair: maps (heads, tokens, tokens).
 
         Raises:
-            UsageError, DataError: as ``inference.attention.attention``.
+            DataError: if the network has no heads.
+            UsageError: if the text has no tokens.
         """
-        return attention(self, text, pair)
+        transformer_of(self)
+        vocabulary, inputs = (
+            self.tokenizer.vocabulary,
+            self.tokenizer([(text, pair) if pair else text]),
+        )
+        if not text.strip() or inputs["token_ids"].shape[1] < 2:
+            raise UsageError("the text has no tokens", help="write a few words")
+        names = ("token_ids", "segment_ids")
+        ids_bs, segments_bs = (inputs[name][:, :LONGEST_SEEN] for name in names)
+        maps: list[Tensor] = []
+        see_maps(
+            self, EncoderInputs(ids_bs, segments_bs), lambda _, map_bnqk: maps.append(map_bnqk[0])
+        )
+        ids = ids_bs[0].tolist()
+        tokens = tuple(vocabulary.readable(token) for token in ids)
+        special = tuple(bool(vocabulary.special[token]) for token in ids)
+        is_cut = inputs["token_ids"].shape[1] > LONGEST_SEEN
+        return AttentionMaps(tokens, special, tuple(maps), is_cut)
 
     def fill(self, text: str, top: int = 5, language: str = "") -> Filled:
         """The likeliest tokens for each [MASK] of a text, as ``bertc fill``.

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from bertc.diagnostics import BertcError, CannotWriteError, DataError, MissingInputError
-from bertc.runs.folder import RunFolder
-from bertc.storage import claims, durable, paths
-from bertc.storage.encodings import not_utf8
-from bertc.storage.foreign import as_data_error
-from bertc.storage.json_file import read_json
-from bertc.storage.plain_file import read_bytes, read_text, size_bytes
+from bertc.base.diagnostics import BertcError, CannotWriteError, DataError, MissingInputError
+from bertc.base.storage import claims, durable, paths
+from bertc.base.storage.encodings import not_utf8
+from bertc.base.storage.foreign import as_data_error
+from bertc.base.storage.json_file import read_json
+from bertc.base.storage.plain_file import read_bytes, read_text, size_bytes
+from bertc.run.records.folder import RunFolder
 
 
 @pytest.fixture

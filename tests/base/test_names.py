@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from bertc import api
+from bertc.base.diagnostics import BertcError, DataError, SpecError
+from bertc.base.storage.paths import check_path
 from bertc.data.layouts.example import LabelledExample
 from bertc.data.layouts.labels import MAX_LABELS, found_labels
-from bertc.diagnostics import BertcError, DataError, SpecError
-from bertc.interop.task_config import tasks_beside
+from bertc.hub.task_config import tasks_beside
 from bertc.ir.learning.custom_task import Classify
-from bertc.storage.paths import check_path
 
 LONG = "x" * 300
 

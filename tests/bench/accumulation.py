@@ -17,10 +17,10 @@ from pathlib import Path
 import torch
 
 from bertc.api import resolve
-from bertc.host.machine import determinism
-from bertc.objectives import Inputs
-from bertc.optim.optimizers import clip, gradient_norm
-from bertc.step.objective import counts, divisors
+from bertc.learn.objectives import Inputs
+from bertc.learn.optim.optimizers import clip, gradient_norm
+from bertc.learn.step.objective import counts, divisors
+from bertc.machine.machine import determinism
 from tests.bench.rig import make_step, random_rows
 
 SPECS = (

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
-from bertc.nn import attend
-from bertc.nn.masks import Mask
+from bertc.model import attend
+from bertc.model.masks import Mask
 
 SHAPES = {
     "bert-mini, 32 x 128, packed": (32, 4, 128, 64, True),

@@ -27,12 +27,12 @@ import torch
 from torch._dynamo.utils import counters
 
 from bertc.api import resolve
-from bertc.host.heap import keep_freed_memory
-from bertc.host.machine import detect, determinism
 from bertc.ir.program.resolved import Resolved
-from bertc.objectives import Inputs
-from bertc.step.objective import make_objective
-from bertc.step.step import TrainStep
+from bertc.learn.objectives import Inputs
+from bertc.learn.step.objective import make_objective
+from bertc.learn.step.step import TrainStep
+from bertc.machine.heap import keep_freed_memory
+from bertc.machine.machine import detect, determinism
 from tests.bench.rig import make_step
 
 SCHEMES = ("layers", "whole")

@@ -19,10 +19,10 @@ from pathlib import Path
 import torch
 
 from bertc.api import resolve
-from bertc.estimate import device_named, estimate
-from bertc.host.heap import keep_freed_memory
-from bertc.host.machine import determinism
+from bertc.cost import device_named, estimate
 from bertc.ir.program.resolved import Resolved
+from bertc.machine.heap import keep_freed_memory
+from bertc.machine.machine import determinism
 from tests.bench.rig import SHIPPED, make_step, random_rows
 
 MINI = "layers=4 hidden=256 vocab=30522"

@@ -54,7 +54,7 @@ class Editor:
         self.version = 0
 
     async def start(self, folder: Path) -> None:
-        await self.client.start_io(sys.executable, "-m", "bertc.editor")
+        await self.client.start_io(sys.executable, "-m", "bertc.lab.editor")
         await self.client.initialize_async(
             types.InitializeParams(types.ClientCapabilities(), root_uri=folder.as_uri())
         )

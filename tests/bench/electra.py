@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 
 from bertc.api import resolve
-from bertc.host.machine import determinism
 from bertc.ir.program.resolved import Resolved
+from bertc.machine.machine import determinism
 from tests.bench.rig import make_step, random_rows
 
 SPECS = (

@@ -9,9 +9,10 @@ import sys
 from collections.abc import Iterator
 from time import perf_counter
 
-from bertc import passes, syntax
-from bertc.diagnostics import Diagnostics, MissingInputError, SpecError, codes, render
-from bertc.resources import shipped_specs
+from bertc import lang
+from bertc.base.diagnostics import Diagnostics, MissingInputError, SpecError, codes, render
+from bertc.base.resources import shipped_specs
+from bertc.check import passes
 
 NAMES = (
     "layers hidden heads ffn share objective vocab optimizer data format stage extends E H A V "
@@ -65,7 +66,7 @@ def check(text: str) -> int:
     """Everything ``bertc check`` does with a text; how many mistakes it finds."""
     diagnostics = Diagnostics()
     try:
-        for program in syntax.load(f"# fuzz\n{text}", (), diagnostics)[:3]:
+        for program in lang.load(f"# fuzz\n{text}", (), diagnostics)[:3]:
             passes.complete(program, diagnostics)
         diagnostics.raise_if_any()
     except SpecError as error:

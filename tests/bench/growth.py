@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bertc.api import resolve
-from bertc.estimate import estimate
+from bertc.cost import estimate
 from bertc.ir.program.resolved import Resolved
 
 SPEC = """

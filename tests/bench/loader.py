@@ -16,14 +16,15 @@ from pathlib import Path
 
 import torch
 
-from bertc.data import PreparedCorpus, Silent, prepare
-from bertc.diagnostics import Diagnostics
-from bertc.host.heap import keep_freed_memory
-from bertc.objectives import corrupt, mask_key
-from bertc.passes import resolve
-from bertc.step.feed import Feed, corruption, to_inputs
-from bertc.step.vocabulary import vocab_tensors
-from bertc.syntax import load
+from bertc.base.diagnostics import Diagnostics
+from bertc.check.passes import resolve
+from bertc.data.cache.progress import Silent
+from bertc.data.corpus import PreparedCorpus, prepare
+from bertc.lang import load
+from bertc.learn.objectives import corrupt, mask_key
+from bertc.learn.step.feed import Feed, corruption, to_inputs
+from bertc.learn.step.vocabulary import vocab_tensors
+from bertc.machine.heap import keep_freed_memory
 
 UNITS = ("token", "word", "ngram", "span")
 SHAPES = ((32, 128), (256, 128), (32, 512))

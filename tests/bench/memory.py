@@ -28,11 +28,11 @@ import torch
 from torch.autograd.profiler import profile
 
 from bertc.api import resolve
-from bertc.estimate import estimate
-from bertc.host.machine import determinism
+from bertc.cost import estimate
 from bertc.ir.program.resolved import Resolved
-from bertc.step.feed import Feed
-from bertc.step.synthetic import RandomText
+from bertc.learn.step.feed import Feed
+from bertc.machine.machine import determinism
+from bertc.run.beginning.synthetic import RandomText
 from tests.bench.rig import SHIPPED, make_step
 from tests.kinds import PAIRS
 

@@ -24,11 +24,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bertc.api import resolve
-from bertc.bench.contender import Contender, bertc
-from bertc.bench.measure import quartiles, take_turns
-from bertc.host.heap import keep_freed_memory
-from bertc.host.machine import make_plan
 from bertc.ir.program.resolved import Resolved
+from bertc.lab.bench.contender import Contender, bertc
+from bertc.lab.bench.measure import quartiles, take_turns
+from bertc.machine.heap import keep_freed_memory
+from bertc.machine.machine import make_plan
 
 VOCAB, MASK, DROPOUT, RATE = 30_522, 4, 0.1, 1e-4
 ROWS_AT_ONCE = 2**19 // VOCAB

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from bertc.api import resolve
-from bertc.bench.report import BenchReport
-from bertc.bench.run import bench
+from bertc.lab.bench.report import BenchReport
+from bertc.lab.bench.run import bench
 
 MINI = (
     "extends modernbert layers=7 hidden=256 ffn=384 dropout=0 objective=mlm(p=30%) format=blocks "

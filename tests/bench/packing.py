@@ -19,16 +19,17 @@ from pathlib import Path
 import torch
 
 from bertc.api import resolve
-from bertc.data import Silent, prepare
-from bertc.host.machine import determinism, make_plan
+from bertc.data.cache.progress import Silent
+from bertc.data.corpus import prepare
 from bertc.ir.program.model import model_weights
-from bertc.nn import build
-from bertc.objectives import Inputs
-from bertc.optim.optimizers import make_rule, zero_moments
-from bertc.step.feed import to_inputs
-from bertc.step.objective import make_objective
-from bertc.step.step import TrainStep
-from bertc.step.vocabulary import vocab_tensors
+from bertc.learn.objectives import Inputs
+from bertc.learn.optim.optimizers import make_rule, zero_moments
+from bertc.learn.step.feed import to_inputs
+from bertc.learn.step.objective import make_objective
+from bertc.learn.step.step import TrainStep
+from bertc.learn.step.vocabulary import vocab_tensors
+from bertc.machine.machine import determinism, make_plan
+from bertc.model import build
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmn" for b in "aeiou" for c in "bdfgklmn"]
 

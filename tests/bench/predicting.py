@@ -19,13 +19,15 @@ from typing import Any
 import torch
 from transformers import pipeline
 
-from bertc.data import TaskSet, encode, vocabulary_of
+from bertc.data.examples.encode import encode
+from bertc.data.examples.task import TaskSet
 from bertc.data.layouts import read_examples
-from bertc.evaluation.device import placed
-from bertc.evaluation.task_inference import answer
-from bertc.evaluation.task_lookup import task_of
-from bertc.interop.loading import load
-from bertc.interop.runs import export_run
+from bertc.data.vocab.existing import vocabulary_of
+from bertc.run.evaluation.device import placed
+from bertc.run.evaluation.task_inference import answer
+from bertc.run.evaluation.task_lookup import task_of
+from bertc.run.models.loading import load
+from bertc.run.models.runs import export_run
 
 
 def main() -> None:

@@ -24,11 +24,12 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from bertc.data import Silent, prepare
+from bertc.base.diagnostics import Diagnostics
+from bertc.check.passes import resolve
+from bertc.data.cache.progress import Silent
+from bertc.data.corpus import prepare
 from bertc.data.sources.sentences import split_sentences
-from bertc.diagnostics import Diagnostics
-from bertc.passes import resolve
-from bertc.syntax import load
+from bertc.lang import load
 
 BATCHES = (1000, 10_000)
 TRIED_BYTES = 6 << 20

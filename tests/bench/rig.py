@@ -2,13 +2,13 @@
 
 import torch
 
+from bertc.cost.planning.plan import Plan
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.nn import build
-from bertc.objectives import Inputs
-from bertc.planning.plan import Plan
-from bertc.step.step import TrainStep
-from bertc.step.synthetic import CLS, SEP, SPECIALS, first_step
+from bertc.learn.objectives import Inputs
+from bertc.learn.step.step import TrainStep
+from bertc.model import build
+from bertc.run.beginning.synthetic import CLS, SEP, SPECIALS, first_step
 
 SHIPPED = tuple(
     f"extends {name} batch={batch}"

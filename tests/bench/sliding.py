@@ -14,8 +14,8 @@ import time
 import torch
 
 from bertc.api import resolve
-from bertc.nn import EncoderInputs, Model, build
-from bertc.nn.inputs import nothing
+from bertc.model import EncoderInputs, Model, build
+from bertc.model.inputs import nothing
 
 SPEC = (
     "extends transformer-xl layers=6 hidden=256 heads=4 vocab=bytes table=whole(scaled=true) "

@@ -14,8 +14,8 @@ from contextlib import ExitStack
 import torch
 
 from bertc.api import resolve
-from bertc.bench.contender import bertc
-from bertc.host.machine import make_plan
+from bertc.lab.bench.contender import bertc
+from bertc.machine.machine import make_plan
 
 
 def main() -> None:

@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 
 from bertc.api import points, resolve
-from bertc.resources import shipped_specs
-from bertc.train.loop import train
+from bertc.base.resources import shipped_specs
+from bertc.run.train.loop import train
 
 TOY = ["layers=2", "hidden=64", "heads=2", "ffn=128", "seq=64", "batch=16", "steps=30"]
 TOY += ["log_every=1", "eval_every=30", "save_every=30", "compile=off"]

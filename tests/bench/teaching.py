@@ -23,20 +23,22 @@ import torch
 import torch.nn.functional as F
 
 from bertc.api import resolve
-from bertc.data import Silent, TaskData, prepare
+from bertc.data.cache.progress import Silent
+from bertc.data.corpus import prepare
+from bertc.data.examples.task_data import TaskData
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.nn import Model, build
-from bertc.objectives import Teaching
-from bertc.optim.optimizers import make_rule, zero_moments
-from bertc.step.feed import Batch
-from bertc.step.lessons import obtain_lessons
-from bertc.step.objective import make_objective
-from bertc.step.step import TrainStep
-from bertc.step.synthetic import unlearned_vocab
-from bertc.step.task_feed import TaskFeed
-from bertc.step.teachers import frozen_networks
+from bertc.learn.objectives import Teaching
+from bertc.learn.optim.optimizers import make_rule, zero_moments
+from bertc.learn.step.feed import Batch
+from bertc.learn.step.objective import make_objective
+from bertc.learn.step.step import TrainStep
+from bertc.learn.step.task_feed import TaskFeed
+from bertc.model import Model, build
+from bertc.run.beginning.lessons import obtain_lessons
+from bertc.run.beginning.synthetic import unlearned_vocab
+from bertc.run.beginning.teachers import frozen_networks
 from tests.bench.rig import random_rows
 
 CPU = torch.device("cpu")

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from bertc.api import resolve
-from bertc.train.loop import train
+from bertc.run.train.loop import train
 
 FOUR = ("en", "de", "fr", "cs")
 EIGHT = (*FOUR, "ar", "ru", "sw", "zh")

@@ -14,14 +14,15 @@ from pathlib import Path
 import torch
 
 from bertc.api import resolve
-from bertc.data import Silent, prepare
-from bertc.distributed.process_group import ALONE
-from bertc.evaluation.held_out import Evaluation, evaluate, unigram_nats
-from bertc.interop.loading import load
+from bertc.data.cache.progress import Silent
+from bertc.data.corpus import prepare
 from bertc.ir.program.resolved import Resolved
-from bertc.step.objective import make_objective
-from bertc.step.vocabulary import vocab_tensors
-from bertc.train.loop import train
+from bertc.learn.step.objective import make_objective
+from bertc.learn.step.vocabulary import vocab_tensors
+from bertc.machine.process_group import ALONE
+from bertc.run.evaluation.held_out import Evaluation, evaluate, unigram_nats
+from bertc.run.models.loading import load
+from bertc.run.train.loop import train
 
 TOY = (
     "layers=2 hidden=128 heads=2 segments=0 head=linear language_embeddings=true smoothing=0.7 "

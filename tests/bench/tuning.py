@@ -85,9 +85,9 @@ def theirs(spec: str, bf16: bool) -> dict[str, Any]:
 
 def measure(options: argparse.Namespace, name: str, path: str, seed: int) -> dict[str, Any]:
     """Both systems on one task with one seed."""
+    from bertc.base.diagnostics import Diagnostics
     from bertc.data.layouts import training_examples
-    from bertc.diagnostics import Diagnostics
-    from bertc.syntax import load
+    from bertc.lang import load
 
     task = task_text(name, path)
     (program,) = load(f"task={task}", (), Diagnostics())

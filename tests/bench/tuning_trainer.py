@@ -32,8 +32,8 @@ def run(spec: str, bf16: bool) -> dict[str, Any]:
 
     import bertc
     from bertc.data.layouts import dev_parts, part_examples, training_examples
+    from bertc.data.metrics.metrics import judge
     from bertc.ir.learning.answer import Labels, Score, Span, Tags
-    from bertc.tasks.metrics import judge
 
     logging.set_verbosity_error()
     resolved = bertc.resolve(spec)
@@ -134,10 +134,10 @@ def _reading(resolved, stage, task, examples, tokenizer, bf16) -> dict[str, Any]
         TrainingArguments,
     )
 
-    from bertc.data import encode
+    from bertc.data.examples.encode import encode
+    from bertc.data.metrics.metrics import judge
+    from bertc.data.metrics.spans import Window, decode_plain
     from bertc.data.vocab.existing import load_vocabulary
-    from bertc.tasks.metrics import judge
-    from bertc.tasks.spans import Window, decode_plain
 
     vocabulary = load_vocabulary(resolved.vocabulary)
     rows = {

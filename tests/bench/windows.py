@@ -16,9 +16,9 @@ from pathlib import Path
 import torch
 
 from bertc.ir import blocks
-from bertc.nn import EncoderInputs
-from bertc.nn.attend import attend
-from bertc.nn.masks import kernel_mask
+from bertc.model import EncoderInputs
+from bertc.model.attend import attend
+from bertc.model.masks import kernel_mask
 
 LENGTHS = (256, 512, 1024, 4096, 8192)
 HEADS, WIDTH, TOKENS = 2, 64, 8192

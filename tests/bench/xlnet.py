@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 from bertc.api import resolve
-from bertc.estimate import estimate
-from bertc.host.machine import determinism
-from bertc.step.step import TrainStep
+from bertc.cost import estimate
+from bertc.learn.step.step import TrainStep
+from bertc.machine.machine import determinism
 from tests.bench.rig import make_step, random_rows
 
 SHAPES = (

@@ -34,14 +34,14 @@ import torch
 from torch import Tensor
 
 from bertc.api import resolve
-from bertc.diagnostics import SpecError
+from bertc.base.diagnostics import SpecError
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.objectives import Inputs, MicroBatch
-from bertc.step.feed import to_inputs
-from bertc.step.objective import divisors, term_weights
-from bertc.step.step import TrainStep
-from bertc.step.synthetic import PAD, SEP, RandomText
+from bertc.learn.objectives import Inputs, MicroBatch
+from bertc.learn.step.feed import to_inputs
+from bertc.learn.step.objective import divisors, term_weights
+from bertc.learn.step.step import TrainStep
+from bertc.run.beginning.synthetic import PAD, SEP, RandomText
 from tests.bench.rig import make_step
 
 BATCH, SEQ, VOCAB = 8, 32, 300

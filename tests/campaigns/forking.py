@@ -44,16 +44,14 @@ def load_everything() -> None:
     import torch.distributed.tensor
 
     import bertc.api
-    import bertc.bench.run
-    import bertc.commands
-    import bertc.external
-    import bertc.failures
-    import bertc.inference.evaluate
-    import bertc.inference.fill_mask
-    import bertc.inference.predict
-    import bertc.interop.runs
-    import bertc.runs.plot
-    import bertc.runs.results  # noqa: F401
+    import bertc.base.failures
+    import bertc.check.facts.networks
+    import bertc.cli.app
+    import bertc.lab.bench.run
+    import bertc.run.evaluation.evaluate
+    import bertc.run.models.runs
+    import bertc.run.records.plot
+    import bertc.run.records.results  # noqa: F401
 
     torch.set_num_threads(1)
     gc.freeze()  # what is shared with children is left untouched

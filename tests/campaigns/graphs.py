@@ -11,11 +11,11 @@ import tempfile
 from pathlib import Path
 
 import bertc
-from bertc.diagnostics import BertcError, SpecError
-from bertc.onnx.graph import graph_of
-from bertc.onnx.tracing import compared, to_onnx
-from tests.interop.programs import tensors
-from tests.onnx.conftest import NETWORK, table
+from bertc.base.diagnostics import BertcError, SpecError
+from bertc.lab.onnx.graph import graph_of
+from bertc.lab.onnx.tracing import compared, to_onnx
+from tests.hub.programs import tensors
+from tests.lab.onnx.conftest import NETWORK, table
 
 BILSTM = "body=bilstm(8) vocab=wordpiece(97) seq=24 device=cpu"
 NETWORKS = (
@@ -52,7 +52,7 @@ def outcome(spec: str) -> tuple[str, bool]:
         resolved = bertc.resolve(spec)
     except SpecError as error:
         return error.diagnostics[0].code, True
-    model = bertc.nn.build(resolved)
+    model = bertc.model.build(resolved)
     model.load_state_dict(tensors(resolved))
     graph = graph_of(model.eval())
     try:

@@ -9,7 +9,7 @@ refused; or
 * the estimate has as many parameters as the module that is built for the last stage;
 * its FLOPs of each stage of text, forward and with backward, are within 0.1% of those that torch
   counts on the meta device. Windows are counted as if they saw the whole row: what they see is held
-  by ``tests/nn/test_positions.py``;
+  by ``tests/model/test_positions.py``;
 * it trains the steps of all its stages, with finite losses, and a gradient for those weights that
   the weight table says, and no others;
 * the memory of the estimate is within a quarter of what torch's allocator gave out (``--memory``).
@@ -42,20 +42,20 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from bertc.api import check, points
-from bertc.diagnostics import BertcError, Diagnostic, SpecError
-from bertc.estimate import estimate
+from bertc.base.diagnostics import BertcError, Diagnostic, SpecError
+from bertc.cost import estimate
 from bertc.ir.learning.objective import Clm, Mlm, Plm, Sbo
 from bertc.ir.program.model import trained_names
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TextStage
-from bertc.nn import build
-from bertc.step.step import TrainStep
-from bertc.train import finish
-from bertc.train.loop import train
+from bertc.learn.step.step import TrainStep
+from bertc.model import build
+from bertc.run.train import finish
+from bertc.run.train.loop import train
 from tests.bench.memory import allocated_bytes
 from tests.campaigns.ideas import AXES, written
+from tests.lang.test_helps import Written, alternatives
 from tests.net.programs import FARM
-from tests.syntax.test_helps import Written, alternatives
 
 SEEN, WHOLE = '"window":16', '"window":128'
 """A window, and one that sees all of a row."""

@@ -8,8 +8,8 @@ says; ``docs/how-to/tables.md`` has what came out.
 
 from pathlib import Path
 
-from bertc.runs import attempts, metrics
-from bertc.runs.folder import RunFolder
+from bertc.run.records import attempts, metrics
+from bertc.run.records.folder import RunFolder
 from tests.campaigns.killing import State, Work, campaign, sentences, weights
 
 SEEDS = 3

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 
 import bertc
-from bertc.interop.runs import export_run
-from bertc.interop.sentences import MODES
-from bertc.objectives.softmax.similarities import related_losses
+from bertc.hub.sentences import MODES
+from bertc.learn.objectives.softmax.similarities import related_losses
+from bertc.run.models.runs import export_run
 
 TEXTS = ["a man is eating food", "many words " * 300, "the stock market fell", "", "ß – 中文 🙂"]
 TOLERANCE = 1e-5

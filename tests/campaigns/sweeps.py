@@ -7,9 +7,9 @@ Twelve trials on toy sentences, as ``killing`` says; ``docs/how-to/search.md`` h
 
 from pathlib import Path
 
-from bertc.diagnostics import MissingInputError
-from bertc.runs import attempts
-from bertc.search.store import read_store, run_folder
+from bertc.base.diagnostics import MissingInputError
+from bertc.lab.search.store import read_store, run_folder
+from bertc.run.records import attempts
 from tests.campaigns.killing import State, Work, campaign, sentences, weights
 
 TRIALS = 12

@@ -18,15 +18,16 @@ from typing import Any
 
 import transformers
 
-from bertc.data import Vocabulary, encode, vocabulary_of
+from bertc.base.diagnostics import BertcError
+from bertc.data.examples.encode import encode
 from bertc.data.layouts.example import LabelledExample
+from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.learned import learn
-from bertc.data.vocab.vocabulary import from_tokenizer
-from bertc.diagnostics import BertcError
+from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.vocabulary import ByteBpe, Bytes, Unigram, WordPiece
 from bertc.ir.vocabulary import Words as WordList
-from tests.interop.hf_tokenizers import Words, all_folders
+from tests.hub.hf_tokenizers import Words, all_folders
 
 TASK = Classify(train="-", labels=("x", "y"))
 LONGEST, ROWS, AT_ONCE = 100_000, 10_000_000, 1000

@@ -26,15 +26,15 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from bertc.data import vocabulary_of
-from bertc.diagnostics import BertcError
-from bertc.interop.loading import load
-from bertc.interop.runs import export_run, import_run
-from bertc.nn import Model
+from bertc.base.diagnostics import BertcError
+from bertc.data.vocab.existing import vocabulary_of
+from bertc.model import Model
+from bertc.run.models.loading import load
+from bertc.run.models.runs import export_run, import_run
 from tests.campaigns.tokenizers import differing, drawn
-from tests.interop import test_tasks
-from tests.interop.hf_models import CASES, Case
-from tests.interop.hf_tokenizers import (
+from tests.hub import test_tasks
+from tests.hub.hf_models import CASES, Case
+from tests.hub.hf_tokenizers import (
     ALBERT,
     BERT,
     CAMEMBERT,
@@ -49,8 +49,8 @@ from tests.interop.hf_tokenizers import (
     Folder,
     Words,
 )
-from tests.interop.test_round_trip import encoded, mlm_logits
-from tests.interop.test_weights import in_parts, old_pickle, pickled, safe
+from tests.hub.test_round_trip import encoded, mlm_logits
+from tests.hub.test_weights import in_parts, old_pickle, pickled, safe
 
 TOLERANCE, LONGEST = 1e-5, 24
 DOCS = Path(__file__).parents[2] / "docs"

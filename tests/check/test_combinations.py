@@ -4,14 +4,15 @@ import itertools
 
 import pytest
 
-from bertc import passes, syntax
+from bertc import lang
 from bertc.api import points, resolve
-from bertc.compress.fit import fit
-from bertc.compress.grow import weight_map
-from bertc.diagnostics import Diagnostic, Diagnostics
+from bertc.base.diagnostics import Diagnostic, Diagnostics
+from bertc.base.resources import shipped_specs
+from bertc.check import passes
 from bertc.ir.changing.growth import Interleave, Stack, parted
 from bertc.ir.program.model import model_weights
-from bertc.resources import shipped_specs
+from bertc.ir.weight_maps.fit import fit
+from bertc.ir.weight_maps.grow import weight_map
 from tests.fixes import apply_fixes
 
 GROUPS = 'share=groups(2) stage "a" { layers=2 steps=9 } stage "b" { layers=4 steps=9 }'
@@ -32,7 +33,7 @@ REFUSED = [
 
 def found(spec: str) -> Diagnostics:
     diagnostics = Diagnostics()
-    for program in syntax.load(spec, (), diagnostics):
+    for program in lang.load(spec, (), diagnostics):
         passes.complete(program, diagnostics)
     return diagnostics
 
@@ -143,7 +144,7 @@ def test_the_groups_of_init_are_not_torn_apart() -> None:
 )
 def test_the_attention_that_full_replaced_comes_back(spec: str, sets: tuple[str, ...]) -> None:
     diagnostics = Diagnostics()
-    for program in syntax.load(spec, sets, diagnostics):
+    for program in lang.load(spec, sets, diagnostics):
         passes.complete(program, diagnostics)
     ways = {each.code: each.help for each in diagnostics.found}
     own = "attention=relative(untie=true,segments=true)"

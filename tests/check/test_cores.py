@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from bertc.planning import cores
+from bertc.base import cores
 
 
 @pytest.fixture

@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from bertc import passes, syntax
-from bertc.diagnostics import Diagnostics
+from bertc import lang
+from bertc.base.diagnostics import Diagnostics
+from bertc.check import passes
 from bertc.ir.program.complete import Complete
 
 EXAMPLE = re.compile(r"``([^`]+)``\s+(?:becomes\s+``([^`]+)``|is\s+([ER]\d{3}))")
@@ -13,7 +14,7 @@ EXAMPLE = re.compile(r"``([^`]+)``\s+(?:becomes\s+``([^`]+)``|is\s+([ER]\d{3}))"
 
 def completed(spec: str) -> tuple[Complete, Diagnostics]:
     diagnostics = Diagnostics()
-    (program,) = syntax.load(spec, (), diagnostics)
+    (program,) = lang.load(spec, (), diagnostics)
     return passes.complete(program, diagnostics), diagnostics
 
 
@@ -32,6 +33,6 @@ def test_examples_of_passes_hold(step, tmp_path, monkeypatch):
             assert [each.code for each in [*diagnostics.found, *diagnostics.remarks]] == [code]
             continue
         assert not diagnostics.found
-        (wanted,) = syntax.load(after.removesuffix(" ..."), (), Diagnostics())
+        (wanted,) = lang.load(after.removesuffix(" ..."), (), Diagnostics())
         for setting, given in wanted.settings.items():
             assert getattr(complete.stages[0], setting) == given.value, setting

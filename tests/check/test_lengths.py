@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from bertc.api import resolve
-from bertc.diagnostics import SpecError
-from bertc.emit import emit
+from bertc.base.diagnostics import SpecError
+from bertc.cli.emit import emit
+from bertc.cost.planning.schedules import rate
 from bertc.ir.learning.average import Ema
 from bertc.ir.learning.optimizer import Adam, WarmupStableDecay
-from bertc.planning.schedules import rate
-from bertc.syntax import load
-from bertc.syntax.read.shapes import setting_shape
-from bertc.syntax.write.show import show_value
+from bertc.lang import load
+from bertc.lang.read.shapes import setting_shape
+from bertc.lang.write.show import show_value
 
 MODERNBERT = {768: 3333333300, 1536: 10e9, 2304: 20e9, 3072: 33333333000, 3840: 50e9}
 """Rows of a batch, and tokens after which the next size begins (modernbert-base-pretrain.yaml)."""

@@ -5,15 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from bertc import passes, syntax
-from bertc.api import compile_spec, resolve
-from bertc.diagnostics import Diagnostics, MachineError, SpecError
+from bertc import lang
+from bertc.base.diagnostics import Diagnostics, MachineError, SpecError
+from bertc.check import passes
+from bertc.check.compiling import compile_spec, resolve
+from bertc.check.passes import complete
+from bertc.check.passes.settings.stages import typed
+from bertc.cost.planning.plan import Fit, Machine, choose_fit, largest_divisor, plan
 from bertc.ir.network.bilstm import BiLstmBody
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Program
-from bertc.passes import complete
-from bertc.passes.settings.stages import typed
-from bertc.planning.plan import Fit, Machine, choose_fit, largest_divisor, plan
 
 
 def test_every_setting_gets_a_value_and_an_origin() -> None:
@@ -282,7 +283,7 @@ def test_teachers_are_not_missed_where_the_spec_cannot_be_read() -> None:
 def test_typed_settings_agree_with_the_printed_program_after_each_pass() -> None:
     text = "body=bilstm(150) objective=mlm stage 'a' { steps=1M tokens } stage 'b' { steps=5 }"
     diagnostics = Diagnostics()
-    (program,) = syntax.load(text, (), diagnostics)
+    (program,) = lang.load(text, (), diagnostics)
     for write in passes.WRITTEN:
         program = write(program, diagnostics)
     known = typed(program)

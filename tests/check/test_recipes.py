@@ -7,19 +7,19 @@ import pytest
 
 import bertc
 from bertc.api import points
-from bertc.diagnostics import Diagnostics, SpecError
-from bertc.external import network_of
-from bertc.interop.families import FAMILIES, family_for
-from bertc.interop.families.family import Obstacle
+from bertc.base.diagnostics import Diagnostics, SpecError
+from bertc.check.facts.networks import network_of
+from bertc.check.passes import resolve
+from bertc.check.passes.published.systems import recipe
+from bertc.hub.families import FAMILIES, family_for
+from bertc.hub.families.family import Obstacle
 from bertc.ir.learning.answer import Conditioned, Plain
 from bertc.ir.learning.custom_task import Choose, Read
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.node import System
-from bertc.passes import resolve
-from bertc.passes.published.systems import recipe
-from bertc.runs.folder import identity
-from bertc.syntax import load
+from bertc.lang import load
+from bertc.run.records.folder import identity
 from tests.shipped import PRETRAINING, PROGRAMS
 
 SYSTEMS = get_args(System)

@@ -2,10 +2,11 @@
 
 import pytest
 
-from bertc import passes, syntax
+from bertc import lang
 from bertc.api import resolve
-from bertc.diagnostics import Diagnostics
-from bertc.external import filled_in
+from bertc.base.diagnostics import Diagnostics
+from bertc.check import passes
+from bertc.check.facts import facts as filled_in
 from bertc.ir.learning.objective import Objective
 from tests.fixes import apply_fixes
 
@@ -16,7 +17,7 @@ TEACHER = "layers=4 hidden=48 heads=4 ffn=64 vocab=500 seq=16"
 def mended(spec: str, code: str) -> list[Objective]:
     """The terms of a spec once its one mistake is mended as its diagnostic says."""
     diagnostics = Diagnostics()
-    (program,) = syntax.load(spec, (), diagnostics)
+    (program,) = lang.load(spec, (), diagnostics)
     passes.complete(filled_in(program, diagnostics), diagnostics)
     (found,) = diagnostics.found
     assert found.code == code

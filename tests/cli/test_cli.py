@@ -15,9 +15,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from bertc import cli, commands, resolve
-from bertc.commands.options import HELP_GROUPS
-from bertc.diagnostics import (
+from bertc import cli, resolve
+from bertc.base.diagnostics import (
     CannotWriteError,
     DataError,
     MachineError,
@@ -28,8 +27,10 @@ from bertc.diagnostics import (
     UnsafeError,
     UsageError,
 )
-from bertc.failures import exit_code
-from bertc.resources import shipped_specs
+from bertc.base.failures import exit_code
+from bertc.base.resources import shipped_specs
+from bertc.cli import app as commands
+from bertc.cli.options import HELP_GROUPS
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -363,8 +364,8 @@ def test_check_holds_a_network_against_that_of_init(
 def test_more_processes_than_cores_are_remarked(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("bertc.planning.cores.available_cores", lambda: 2)
-    monkeypatch.setattr("bertc.distributed.launch.launch", lambda *_: 0)
+    monkeypatch.setattr("bertc.base.cores.available_cores", lambda: 2)
+    monkeypatch.setattr("bertc.run.launch.launch", lambda *_: 0)
     assert call(monkeypatch, "train", "layers=1 batch=8 device=cpu", "--nproc", "8") == 0
     assert "8 processes share 2 cores" in capsys.readouterr().err
 
@@ -412,8 +413,8 @@ def test_a_swallowed_signal_is_one_all_the_same(
 def test_importing_the_package_loads_nothing_yet_and_functions_keep_their_names() -> None:
     code = (
         "import sys, bertc; loaded = {m for m in sys.modules if m.startswith('bertc.')};"
-        "assert not loaded, loaded; import bertc.runs.folder, bertc.estimate;"
-        "assert bertc.train.__name__ == 'train' and callable(bertc.estimate)"
+        "assert not loaded, loaded; import bertc.run.records.folder, bertc.cost;"
+        "assert bertc.run.train.__name__ == 'train' and callable(bertc.cost)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from bertc.api import points, resolve
-from bertc.emit import emit
+from bertc.base.resources import shipped_specs
+from bertc.cli.emit import emit
 from bertc.ir.learning.objective import Mlm
-from bertc.resources import shipped_specs
 from tests.kinds import OBJECTIVES
 
 CONFIG = {
@@ -54,10 +54,10 @@ def test_a_program_is_shown_as_written_with_the_places(examples: str) -> None:
 
 
 def test_a_program_of_python_is_looked_up_too(examples: str) -> None:
-    from bertc import syntax
+    from bertc import lang
 
     spec = f'{TOY} epochs=3 objective=classify("{examples}")'
-    (program,) = syntax.load(spec)
+    (program,) = lang.load(spec)
     assert resolve(program) == resolve(spec)
 
 

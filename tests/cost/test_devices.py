@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from bertc.api import resolve
-from bertc.diagnostics import BertcError, UsageError
-from bertc.estimate import Device, device_named, estimate
-from bertc.estimate.machines import processor
-from bertc.estimate.machines.accelerators import ACCELERATORS, GIB, accelerator_called
-from bertc.estimate.machines.devices import this_cpu
+from bertc.base.diagnostics import BertcError, UsageError
+from bertc.cost import Device, device_named, estimate
+from bertc.cost.machines import processor
+from bertc.cost.machines.accelerators import ACCELERATORS, GIB, accelerator_called
+from bertc.cost.machines.devices import this_cpu
 
 MINI = "layers=4 hidden=256 heads=4 vocab=30522 seq=128 batch=512"
 LARGE = "layers=24 hidden=1024 heads=16 vocab=30522 seq=128 batch=96"

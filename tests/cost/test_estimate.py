@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from bertc.api import points, resolve
-from bertc.diagnostics import UsageError
-from bertc.estimate import as_json, as_table, device_named, estimate, where_table
-from bertc.estimate.machines import devices
-from bertc.estimate.machines.devices import NAMES
-from bertc.estimate.units import duration_text, range_text
+from bertc.base.diagnostics import UsageError
+from bertc.cost import as_json, as_table, device_named, estimate, where_table
+from bertc.cost.machines import devices
+from bertc.cost.machines.devices import NAMES
+from bertc.cost.units import duration_text, range_text
 
 FLOPS = {
     "convention", "forward_per_example", "train_per_example", "train_per_step", "train_total",

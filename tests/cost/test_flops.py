@@ -9,18 +9,18 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from bertc.api import resolve
-from bertc.diagnostics import UsageError
-from bertc.estimate import convention_named, electra, estimate
+from bertc.base.diagnostics import UsageError
+from bertc.cost import convention_named, electra, estimate
 from bertc.ir.network.head import POOLINGS, PoolerKind
 from bertc.ir.program.model import model_weights, trained_names
-from bertc.nn import EncoderInputs, build
-from bertc.nn.model import Frozen
-from bertc.objectives import MicroBatch, TaskTargets, corrupt
-from bertc.optim.optimizers import make_rule, zero_moments
-from bertc.step.feed import to_inputs
-from bertc.step.objective import make_objective
-from bertc.step.synthetic import RandomText, unlearned_vocab
-from bertc.step.teachers import frozen_networks
+from bertc.learn.objectives import MicroBatch, TaskTargets, corrupt
+from bertc.learn.optim.optimizers import make_rule, zero_moments
+from bertc.learn.step.feed import to_inputs
+from bertc.learn.step.objective import make_objective
+from bertc.model import EncoderInputs, build
+from bertc.model.model import Frozen
+from bertc.run.beginning.synthetic import RandomText, unlearned_vocab
+from bertc.run.beginning.teachers import frozen_networks
 from tests.kinds import OBJECTIVES, TEACHER
 from tests.specs.test_flop_counter import BATCH, micro_batch
 

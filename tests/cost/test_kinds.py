@@ -6,15 +6,15 @@ import pytest
 import torch
 
 from bertc.api import resolve
-from bertc.estimate import estimate
-from bertc.estimate.batch import targets_bytes, text_bytes
-from bertc.estimate.blocks import kept_by
-from bertc.estimate.execution import Execution
-from bertc.estimate.rules import cost
+from bertc.cost import estimate
+from bertc.cost.batch import targets_bytes, text_bytes
+from bertc.cost.blocks import kept_by
+from bertc.cost.execution import Execution
+from bertc.cost.rules import cost
 from bertc.ir.program.resolved import Resolved
-from bertc.objectives import corrupt
-from bertc.step.feed import to_inputs
-from bertc.step.synthetic import RandomText, unlearned_vocab
+from bertc.learn.objectives import corrupt
+from bertc.learn.step.feed import to_inputs
+from bertc.run.beginning.synthetic import RandomText, unlearned_vocab
 from tests.kinds import FORMAT_KINDS, OBJECTIVES, PAIRS, TEXT_KINDS, UNIT_KINDS
 
 TOY = "layers=2 hidden=32 heads=2 vocab=500 seq=64 batch=4 steps=10"

@@ -4,16 +4,16 @@ import pytest
 import torch
 
 from bertc.api import resolve
-from bertc.estimate import estimate, largest_microbatches
-from bertc.estimate.execution import DeviceBudget
-from bertc.estimate.memory import stage_fit, stage_memory, whole_step
-from bertc.estimate.memory_points import CHUNK
-from bertc.estimate.parameters import count
-from bertc.estimate.rules import flash_bytes
+from bertc.cost import estimate, largest_microbatches
+from bertc.cost.execution import DeviceBudget
+from bertc.cost.memory import stage_fit, stage_memory, whole_step
+from bertc.cost.memory_points import CHUNK
+from bertc.cost.parameters import count
+from bertc.cost.planning.plan import Machine
+from bertc.cost.planning.world import Strategy
+from bertc.cost.rules import flash_bytes
 from bertc.ir.program.resolved import Resolved
-from bertc.nn import EncoderInputs, PermutationMask, build
-from bertc.nn.body import Outputs
-from bertc.objectives import (
+from bertc.learn.objectives import (
     Boundaries,
     Losses,
     MicroBatch,
@@ -21,10 +21,10 @@ from bertc.objectives import (
     Predictions,
     with_output_positions,
 )
-from bertc.objectives.softmax.cross_entropy import GPU_CHUNK
-from bertc.planning.plan import Machine
-from bertc.planning.world import Strategy
-from bertc.step.memory import beginning
+from bertc.learn.objectives.softmax.cross_entropy import GPU_CHUNK
+from bertc.learn.step.memory import beginning
+from bertc.model import EncoderInputs, PermutationMask, build
+from bertc.model.body import Outputs
 from tests.bench.memory import allocated_bytes
 from tests.kinds import PAIRS
 

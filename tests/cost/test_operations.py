@@ -11,18 +11,18 @@ import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from bertc.api import resolve
-from bertc.bench.calibrate import Sizes, calibrated
-from bertc.estimate import device_named, estimate
-from bertc.estimate.execution import Execution
-from bertc.estimate.machines.calibration import calibration_here, calibration_path
-from bertc.estimate.machines.rates import Point, rate_at
-from bertc.estimate.rules import cost
+from bertc.cost import device_named, estimate
+from bertc.cost.execution import Execution
+from bertc.cost.machines.calibration import calibration_here, calibration_path
+from bertc.cost.machines.rates import Point, rate_at
+from bertc.cost.rules import cost
 from bertc.ir import operation as op
 from bertc.ir.network.norm import LayerNorm
-from bertc.nn import EncoderInputs
-from bertc.nn.attend import attend
-from bertc.nn.masks import Mask, kernel_mask
-from bertc.nn.norm import Norm, build_norm, sum_and_norm
+from bertc.lab.bench.calibrate import Sizes, calibrated
+from bertc.model import EncoderInputs
+from bertc.model.attend import attend
+from bertc.model.masks import Mask, kernel_mask
+from bertc.model.norm import Norm, build_norm, sum_and_norm
 from tests.kinds import OBJECTIVES
 
 EAGER = Execution("cpu", "fp32", compiled=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bertc.api import points, resolve
-from bertc.estimate import estimate
+from bertc.cost import estimate
 from bertc.ir.base import Weight
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.model import head_weights, model_weights

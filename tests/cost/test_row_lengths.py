@@ -4,10 +4,10 @@ import pytest
 from typer.testing import CliRunner
 
 import bertc
-from bertc.commands import app
+from bertc.check.facts.examples import row_lengths
+from bertc.cli.app import app
+from bertc.cost import as_table, estimate
 from bertc.data.examples import task_sets
-from bertc.estimate import as_table, estimate
-from bertc.external import row_lengths
 
 SMALL = "layers=2 hidden=32 heads=2 batch=4 steps=10 "
 
@@ -26,7 +26,7 @@ def farm(tmp_path):
 
 def test_flops_and_time_are_of_the_mean_row(farm):
     spec = f"{SMALL} vocab='{farm}/vocab.txt' task=classify('{farm}/train.tsv')"
-    found, full = bertc.estimate(f"{spec} seq=24"), estimate(bertc.resolve(f"{spec} seq=24"))
+    found, full = bertc.cost(f"{spec} seq=24"), estimate(bertc.resolve(f"{spec} seq=24"))
     short = estimate(bertc.resolve(f"{spec} seq=11"))  # (5 + 7 + 9 + 20) / 4 and a bit
     assert found.stages[0].row_tokens == 11
     assert found.stages[0].seq == full.stages[0].seq == 24

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from bertc.api import resolve
-from bertc.diagnostics import UsageError
-from bertc.estimate import as_json, as_table, estimate, largest_microbatches, layout
-from bertc.planning.plan import Fit, Machine, plan
-from bertc.planning.world import Layout, World
+from bertc.base.diagnostics import UsageError
+from bertc.cost import as_json, as_table, estimate, largest_microbatches, layout
+from bertc.cost.planning.plan import Fit, Machine, plan
+from bertc.cost.planning.world import Layout, World
 
 GIB = 2**30
 CARD = Machine("cuda", "a card", 79 * GIB, fast_bf16=True, cores=8)

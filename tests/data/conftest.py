@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from bertc.data import PreparedCorpus, Silent, prepare
-from bertc.diagnostics import Diagnostics
+from bertc.base.diagnostics import Diagnostics
+from bertc.check.passes import resolve
+from bertc.data.cache.progress import Silent
+from bertc.data.corpus import PreparedCorpus, prepare
 from bertc.ir.program.resolved import Resolved
-from bertc.passes import resolve
-from bertc.syntax import load
+from bertc.lang import load
 
 WORDS = "hen duck goose barn yard egg corn lake reed wing feather cluck quack nest straw".split()  # noqa: SIM905
 

@@ -8,14 +8,14 @@ from random import Random
 import numpy as np
 import pytest
 
-from bertc.data import Progress, Silent
+from bertc.base.diagnostics import DataError
+from bertc.data.cache.progress import Progress, Silent
 from bertc.data.examples.copies import Copier
 from bertc.data.examples.edit import edited
 from bertc.data.examples.replace import replaceable, replaced
 from bertc.data.examples.word_spans import SplitText, split_text
 from bertc.data.layouts.example import LabelledExample
 from bertc.data.sources.vectors import nearest_words, read_vectors
-from bertc.diagnostics import DataError
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation, EditedCopies, ReplacedCopies
 
 SENTENCE = "The old hens, sadly, don't sit in the barn."

@@ -9,9 +9,12 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 
 import bertc
 from bertc.api import check
-from bertc.data import Silent, TaskData, TaskSet, encode
+from bertc.base.diagnostics import Diagnostics
+from bertc.data.cache.progress import Silent
 from bertc.data.examples.copies import Copier
-from bertc.data.examples.task import cut, gather, in_order_of_length
+from bertc.data.examples.encode import encode
+from bertc.data.examples.task import TaskSet, cut, gather, in_order_of_length
+from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_sets import notes_on_cuts, read_tasks
 from bertc.data.layouts.example import (
     ChoiceExample,
@@ -23,7 +26,6 @@ from bertc.data.layouts.example import (
 from bertc.data.vocab.learned import learn
 from bertc.data.vocab.template import template_of
 from bertc.data.vocab.vocabulary import from_tokenizer
-from bertc.diagnostics import Diagnostics
 from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.vocabulary import ByteBpe
 

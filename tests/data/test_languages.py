@@ -10,17 +10,18 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from bertc.data import PreparedCorpus, Silent, prepare
+from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.data.batches.smoothing import draw_weights, proportioned, texts_of
+from bertc.data.cache.progress import Silent
+from bertc.data.corpus import PreparedCorpus, prepare
 from bertc.data.rows.sample import sample
 from bertc.data.sources.opening import open_source
 from bertc.data.sources.source import CorpusText
 from bertc.data.vocab.learned import bert_tokenizer, learn
-from bertc.diagnostics import DataError, MissingInputError
 from bertc.ir.data import Files, Parallel, Share
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.vocabulary import WordPiece
-from bertc.syntax import format_text
+from bertc.lang import format_text
 
 Make = Callable[..., PreparedCorpus]
 PAIRS = [

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from bertc.data import PreparedCorpus, RawBatch
+from bertc.data.batches.batch import RawBatch
 from bertc.data.batches.packs import Packs, best_fit
+from bertc.data.corpus import PreparedCorpus
 
 Make = Callable[..., PreparedCorpus]
 SETTINGS = "vocab=wordpiece(200) seq=64 batch=8 pack=true"

@@ -18,14 +18,15 @@ import numpy as np
 import pytest
 
 from bertc.api import resolve
-from bertc.data import PreparedCorpus, Silent, prepare
+from bertc.base.diagnostics import CannotWriteError, DataError
 from bertc.data.cache import store
+from bertc.data.cache.progress import Silent
 from bertc.data.cache.store import obtain
+from bertc.data.corpus import PreparedCorpus, prepare
 from bertc.data.rows.sample import sample
 from bertc.data.rows.tokenise import part_of_document
 from bertc.data.sources.opening import open_source
 from bertc.data.sources.sentences import split_sentences
-from bertc.diagnostics import CannotWriteError, DataError
 from bertc.ir.data import Files
 from bertc.ir.program.resolved import Resolved
 
@@ -319,7 +320,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     program = textwrap.dedent("""
         import resource, sys
         from pathlib import Path
-        from bertc.data import Silent
+        from bertc.data.cache.progress import Silent
         from bertc.data.vocab.learned import learn
         from bertc.data.sources.source import Piece, TextSource
         from bertc.data.rows.tokenise import tokenise

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bertc.data import RunningData
+from bertc.data.batches.running import RunningData
 
 VOCABULARY = SimpleNamespace(pad=0)
 

@@ -4,7 +4,7 @@ import fcntl
 
 import pytest
 
-from bertc.data import Silent
+from bertc.data.cache.progress import Silent
 from bertc.data.cache.store import obtain
 
 

@@ -11,10 +11,10 @@ from sentencepiece import sentencepiece_model_pb2
 from tokenizers import Tokenizer
 
 from bertc import resolve
+from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.learned import ALBERT_SPECIALS, _alphabet, learn
 from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
-from bertc.diagnostics import DataError, MissingInputError
 from bertc.ir.vocabulary import ByteBpe, TokenizerFile, Unigram, WordPiece
 
 Learned = WordPiece | ByteBpe | Unigram

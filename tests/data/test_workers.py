@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from bertc.data import Silent
+from bertc.base.diagnostics import MachineError
+from bertc.data.cache.progress import Silent
 from bertc.data.cache.workers import JOBS_AHEAD, processes, spread
 from bertc.data.rows import tokenise
 from bertc.data.sources import docstrings
 from bertc.data.sources.opening import open_source
-from bertc.diagnostics import MachineError
 from bertc.ir.data import Docstrings, Files
 from tests.data.conftest import Make
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
+from bertc.check.passes import resolve
 from bertc.ir.learning.objective import Mlm, Nsp, Objective, Sbo, Sop, Term
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.ir.terms.masking import SpanUnit
 from bertc.ir.vocabulary import WordPiece
-from bertc.nn import build
-from bertc.passes import resolve
+from bertc.model import build
 
 SMALL = {"layers": 3, "hidden": 24, "heads": 3, "ffn": 40, "vocab": WordPiece(size=97), "seq": 16}
 

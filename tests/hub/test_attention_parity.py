@@ -8,8 +8,8 @@ import transformers
 from torch import Tensor
 
 from bertc.api import resolve
-from bertc.nn import EncoderInputs, build
-from bertc.nn.encoder import Encoder
+from bertc.model import EncoderInputs, build
+from bertc.model.encoder import Encoder
 
 B, V, H, HEADS, LAYERS, SEQ = 2, 300, 64, 4, 4, 200
 BASE = f"layers={LAYERS} hidden={H} heads={HEADS} vocab={V} seq={SEQ} dropout=0 segments=0 "

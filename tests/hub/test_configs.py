@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import transformers
 
-from bertc.diagnostics import DataError
-from bertc.interop import families
-from bertc.interop.config import IGNORED, OF_SCORES, ONLY, read_config
-from bertc.interop.families.family import Family
-from bertc.interop.families.nomic import HfNomicBert
-from bertc.interop.importing import import_model
-from tests.interop.hf_models import SMALL, case
+from bertc.base.diagnostics import DataError
+from bertc.hub import families
+from bertc.hub.config import IGNORED, OF_SCORES, ONLY, read_config
+from bertc.hub.families.family import Family
+from bertc.hub.families.nomic import HfNomicBert
+from bertc.run.models.importing import import_model
+from tests.hub.hf_models import SMALL, case
 
 DERIVED = {"num_labels", "_attn_implementation", "output_attentions"}
 """Made by ``PreTrainedConfig`` of settings that it has, or about what is returned."""

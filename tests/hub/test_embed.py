@@ -10,15 +10,15 @@ from pyarrow.parquet import read_table
 
 import bertc
 from bertc import cli
-from bertc.diagnostics import DataError, UsageError
-from bertc.inference import embed as module
-from bertc.inference.embed import VECTORS_BY, embed_file
-from bertc.inference.trained import Trained
-from bertc.interop.sentences import MODES
+from bertc.base.diagnostics import DataError, UsageError
+from bertc.hub.sentences import MODES
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.network import MAIN
-from bertc.nn import EncoderInputs
-from tests.onnx.conftest import NETWORK, TEXTS, run_of
+from bertc.model import EncoderInputs
+from bertc.use import embed as module
+from bertc.use.embed import VECTORS_BY, embed_file
+from bertc.use.trained import Trained
+from tests.lab.onnx.conftest import NETWORK, TEXTS, run_of
 
 WAYS = {
     "mean": lambda states: states[-1].mean(0),

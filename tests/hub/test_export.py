@@ -10,17 +10,17 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from bertc.diagnostics import CannotWriteError, DataError, UsageError
-from bertc.interop.exporting import export_model
-from bertc.interop.families import family_for
-from bertc.interop.families.obstacle import Obstacle
-from bertc.interop.importing import import_model
-from bertc.interop.loading import load
+from bertc.base.diagnostics import CannotWriteError, DataError, UsageError
+from bertc.hub.exporting import export_model
+from bertc.hub.families import family_for
+from bertc.hub.families.obstacle import Obstacle
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import LearnedPositions
 from bertc.ir.network.sharing import ShareAll, ShareAttention, ShareFfn, ShareGroups, ShareMap
 from bertc.ir.program.resolved import Resolved
-from tests.interop.programs import Wordless, objective, program, tensors, words
+from bertc.run.models.importing import import_model
+from bertc.run.models.loading import load
+from tests.hub.programs import Wordless, objective, program, tensors, words
 
 ROBERTA = {"positions": LearnedPositions(rows=18, offset=2), "segments": 1}
 ALBERT = {"embedding": 16, "share": ShareAll()}

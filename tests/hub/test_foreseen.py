@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from bertc import resolve, syntax
+from bertc import lang, resolve
 from bertc.api import points
+from bertc.base.diagnostics import Diagnostic, Diagnostics
 from bertc.data.vocab.learned import learn
-from bertc.diagnostics import Diagnostic, Diagnostics
-from bertc.interop.families.obstacle import Obstacle
-from bertc.interop.foreseen import padding
-from bertc.interop.networks import alone
-from bertc.interop.target import target_of
+from bertc.hub.families.obstacle import Obstacle
+from bertc.hub.foreseen import padding
+from bertc.hub.networks import alone
+from bertc.hub.target import target_of
 from bertc.ir.program.model import model_weights
 from bertc.ir.vocabulary import ByteBpe, Bytes, TokenizerFile, Unigram, Vocabulary, WordPiece, Words
-from tests.interop.programs import program
+from tests.hub.programs import program
 
 TOY = "hidden=64 heads=2 layers=2 ffn=256 vocab=99 seq=32"
 XLNET = "attention=relative(untie=true, segments=true) objective=plm"
@@ -97,7 +97,7 @@ def test_the_values_that_are_named_lead_to_a_layout(spec: str) -> None:
         found = remarked(*sets.values())
         if not found:
             return
-        named = [setting.span.text for setting in syntax.parse(found[0].help).settings()]
+        named = [setting.span.text for setting in lang.parse(found[0].help).settings()]
         assert named, found[0].message
         assert not set(named) <= set(sets.values()), "the same once more"
         sets |= {text.partition("=")[0]: text for text in named}

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertc.interop.config import read_config
-from bertc.interop.families import family_named
-from bertc.interop.keys import keys, plain, prefixes
-from bertc.interop.loading import load
-from bertc.interop.task_config import LeftHead, read_task
-from tests.interop.hf_models import DEBERTA, MPNET, Case, case
-from tests.interop.test_round_trip import encoded, inputs, mlm_logits
-from tests.interop.test_tasks import said, task_of, theirs_says
+from bertc.hub.config import read_config
+from bertc.hub.families import family_named
+from bertc.hub.keys import keys, plain, prefixes
+from bertc.hub.task_config import LeftHead, read_task
+from bertc.run.models.loading import load
+from tests.hub.hf_models import DEBERTA, MPNET, Case, case
+from tests.hub.test_round_trip import encoded, inputs, mlm_logits
+from tests.hub.test_tasks import said, task_of, theirs_says
 
 CLASSES = [
     case("DebertaV2ForMaskedLM", DEBERTA, legacy=False),

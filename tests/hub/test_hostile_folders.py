@@ -17,16 +17,17 @@ import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from bertc.data import encode, vocabulary_of
+from bertc.base.diagnostics import BertcError, DataError, MissingInputError, UnsafeError
+from bertc.data.examples.encode import encode
 from bertc.data.layouts.example import LabelledExample
-from bertc.diagnostics import BertcError, DataError, MissingInputError, UnsafeError
-from bertc.interop import families
-from bertc.interop.config import IGNORED, ONLY
-from bertc.interop.importing import import_model
-from bertc.interop.loading import load
+from bertc.data.tokenizers import reading
+from bertc.data.vocab.existing import vocabulary_of
+from bertc.hub import families
+from bertc.hub.config import IGNORED, ONLY
 from bertc.ir.learning.custom_task import Classify
-from bertc.tokenizer_files import reading
-from tests.interop.hf_models import SMALL, XLM, case
+from bertc.run.models.importing import import_model
+from bertc.run.models.loading import load
+from tests.hub.hf_models import SMALL, XLM, case
 
 in_process = reading.in_process
 """What commands use; other tests read in this process."""
@@ -422,7 +423,7 @@ def test_a_sound_tokenizer_is_read_aside_once(
     aside = reading.read_tokenizer(tmp_path / "one")
     assert aside == here
     code = (
-        "import sys; from bertc.api import resolve; from bertc.tokenizer_files import reading;"
+        "import sys; from bertc.api import resolve; from bertc.data.tokenizers import reading;"
         f"del reading.in_process; print(resolve('vocab=\"{tmp_path / 'two'}\"').vocabulary.size);"
         "bad = {'torch', 'transformers'} & {*sys.modules}; assert not bad, bad"
     )
@@ -453,7 +454,7 @@ def test_a_machine_that_limits_processes_itself_reads_tokenizers_too() -> None:
     """As ``ulimit -t`` does: a process may not raise what is set."""
     code = (
         "import resource as r; r.setrlimit(r.RLIMIT_CPU, (500, 500));"
-        "from bertc.tokenizer_files.by_transformers import limit;"
+        "from bertc.data.tokenizers.by_transformers import limit;"
         "limit(r.RLIMIT_CPU, 900); assert r.getrlimit(r.RLIMIT_CPU) == (500, 500);"
         "limit(r.RLIMIT_CPU, 90); assert r.getrlimit(r.RLIMIT_CPU) == (90, 500)"
     )

@@ -9,11 +9,11 @@ import torch
 import transformers
 
 import bertc
-from bertc.diagnostics import UsageError
-from bertc.inference.predict import predict
-from bertc.interop.exporting import TRANSFORMERS
-from bertc.interop.runs import export_run, import_run
-from tests.onnx.conftest import TEXTS, run_of, table
+from bertc.base.diagnostics import UsageError
+from bertc.hub.exporting import TRANSFORMERS
+from bertc.run.models.runs import export_run, import_run
+from bertc.use.predict import predict
+from tests.lab.onnx.conftest import TEXTS, run_of, table
 
 SMALL = "layers=1 hidden=16 heads=2 seq=24 device=cpu precision=fp32 vocab=wordpiece(97)"
 LABELS = [(text, "odd" if n % 2 else "even") for n, text in enumerate(TEXTS)]

@@ -6,7 +6,7 @@ names of kinds that had no fields.
 
 from pathlib import Path
 
-from bertc.interop.folders import read_resolved
+from bertc.hub.folders import read_resolved
 from bertc.ir.data import MixedBatches
 from bertc.ir.learning.answer import Conditioned, Plain, Span
 from bertc.ir.learning.augmentation import EditedCopies

@@ -11,13 +11,13 @@ import transformers
 from safetensors.torch import save_file
 
 import bertc
-from bertc.diagnostics import DataError, UnsafeError
-from bertc.interop.importing import import_model
-from bertc.interop.loading import load
+from bertc.base.diagnostics import DataError, UnsafeError
 from bertc.ir.network.attention import LocalAttention
 from bertc.ir.network.positions import RotaryPositions
-from bertc.train.beginning.init_from import source_of
-from tests.interop.hf_models import MODERN, Case, case
+from bertc.run.beginning.init_from import source_of
+from bertc.run.models.importing import import_model
+from bertc.run.models.loading import load
+from tests.hub.hf_models import MODERN, Case, case
 
 SEQ = 40
 LOCAL = case("ModernBertModel", MODERN, local_attention=8)

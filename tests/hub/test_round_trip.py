@@ -9,13 +9,13 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from bertc.interop.exporting import TYPED, UNASKED, export_model
-from bertc.interop.importing import import_model
-from bertc.interop.loading import load
+from bertc.hub.exporting import TYPED, UNASKED, export_model
 from bertc.ir.program.model import model_weights
-from bertc.nn import Model
-from tests.interop.hf_models import CASES, DEEP, MPNET, SMALL, Case, case
-from tests.interop.programs import Wordless
+from bertc.model import Model
+from bertc.run.models.importing import import_model
+from bertc.run.models.loading import load
+from tests.hub.hf_models import CASES, DEEP, MPNET, SMALL, Case, case
+from tests.hub.programs import Wordless
 
 LENGTHS = (1, 7, 16, 30)
 

@@ -12,16 +12,16 @@ import transformers
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from bertc.diagnostics import DataError, MissingInputError, UsageError
-from bertc.interop.exporting import export_model
-from bertc.interop.loading import load
-from bertc.interop.runs import export_run, import_run
+from bertc.base.diagnostics import DataError, MissingInputError, UsageError
+from bertc.hub.exporting import export_model
 from bertc.ir.network.sharing import ShareAttention
 from bertc.ir.program.resolved import Resolved
-from tests.interop.hf_models import SMALL, XLM, XLNET, case
-from tests.interop.hf_tokenizers import ROBERTA, Folder, Words
-from tests.interop.hf_tokenizers import XLNET as TOKENS_OF_XLNET
-from tests.interop.programs import objective, program, tensors, words
+from bertc.run.models.loading import load
+from bertc.run.models.runs import export_run, import_run
+from tests.hub.hf_models import SMALL, XLM, XLNET, case
+from tests.hub.hf_tokenizers import ROBERTA, Folder, Words
+from tests.hub.hf_tokenizers import XLNET as TOKENS_OF_XLNET
+from tests.hub.programs import objective, program, tensors, words
 
 BERT_WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ROBERTA_WORDS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
@@ -251,8 +251,8 @@ def test_what_is_no_checkpoint_is_passed_over(run: Path) -> None:
 
 @pytest.mark.parametrize(("cls", "kind"), [("BertModel", "mlm"), ("XLNetModel", "plm")])
 def test_a_folder_without_a_head_guesses_nothing(cls: str, kind: str, tmp_path: Path) -> None:
-    from bertc.inference import trained
-    from bertc.inference.fill_mask import fill
+    from bertc.use import trained
+    from bertc.use.fill_mask import fill
 
     case(cls, XLNET if kind == "plm" else SMALL).save(tmp_path / "hf")
     write_tokenizer(tmp_path / "hf")
@@ -266,7 +266,7 @@ def test_a_folder_without_a_head_guesses_nothing(cls: str, kind: str, tmp_path: 
 
 
 def test_a_folder_with_a_head_fills(tmp_path: Path) -> None:
-    from bertc.inference.fill_mask import fill
+    from bertc.use.fill_mask import fill
 
     case("BertForMaskedLM", SMALL).save(tmp_path / "hf")
     write_tokenizer(tmp_path / "hf")
@@ -275,7 +275,7 @@ def test_a_folder_with_a_head_fills(tmp_path: Path) -> None:
 
 
 def test_no_loss_of_a_head_that_the_folder_lacks_is_told(tmp_path: Path) -> None:
-    from bertc.inference.evaluate import evaluate_run
+    from bertc.run.evaluation.evaluate import evaluate_run
 
     case("BertModel", SMALL).save(tmp_path / "hf")
     write_tokenizer(tmp_path / "hf")

@@ -12,10 +12,10 @@ import torch
 import transformers
 
 import bertc
-from bertc.diagnostics import DataError, UsageError
-from bertc.inference.embed import embed_file
-from bertc.interop.runs import export_run, import_run
-from tests.interop.hf_models import SMALL
+from bertc.base.diagnostics import DataError, UsageError
+from bertc.run.models.runs import export_run, import_run
+from bertc.use.embed import embed_file
+from tests.hub.hf_models import SMALL
 
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", ":", "query", "passage")
 TEXTS = ["a b c", "b", "", "a b c d e f g h " * 9, "h g : query"]
@@ -176,7 +176,7 @@ def test_a_run_that_begins_there_learns_and_leaves_with_its_ways(
     Path("pairs.tsv").write_text(f"a\tb\n{rows}")
     Path("text.txt").write_text("\n\n".join(TEXTS * 9))
     spec = f"init='came' steps=1 device=cpu precision=fp32 {SPECS[name]}"
-    bertc.train(spec, run)
+    bertc.run.train(spec, run)
     shutil.rmtree(folder / "1_Pooling")  # the run has its own by now
     model = bertc.load(run)
     if name == "embeds":

@@ -9,12 +9,9 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from bertc.diagnostics import DataError, UsageError
-from bertc.evaluation.task_lookup import task_of as asked_task
-from bertc.interop.exporting import JOINED, TYPED, UNASKED, export_model
-from bertc.interop.importing import import_model
-from bertc.interop.loading import load
-from bertc.interop.task_config import tasks_beside
+from bertc.base.diagnostics import DataError, UsageError
+from bertc.hub.exporting import JOINED, TYPED, UNASKED, export_model
+from bertc.hub.task_config import tasks_beside
 from bertc.ir.learning.answer import Answer, Choice, Conditioned, Labels, Span, Tags
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.objective import Mlm, Nsp, Plm, Term
@@ -33,12 +30,15 @@ from bertc.ir.network.positions import (
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.vocabulary import ByteBpe
-from bertc.nn import Model
-from bertc.objectives import TaskTargets
-from bertc.objectives.answers import answer_scores, span_scores
-from tests.interop.hf_models import DEBERTA, DISTIL, MODERN, MPNET, SMALL, XLM, XLNET, Case, case
-from tests.interop.programs import Wordless, program, tensors, words
-from tests.interop.test_round_trip import close, encoded, inputs
+from bertc.learn.objectives import TaskTargets
+from bertc.learn.objectives.answers import answer_scores, span_scores
+from bertc.model import Model
+from bertc.run.evaluation.task_lookup import task_of as asked_task
+from bertc.run.models.importing import import_model
+from bertc.run.models.loading import load
+from tests.hub.hf_models import DEBERTA, DISTIL, MODERN, MPNET, SMALL, XLM, XLNET, Case, case
+from tests.hub.programs import Wordless, program, tensors, words
+from tests.hub.test_round_trip import close, encoded, inputs
 
 CHOICES = 3
 BERT = {"classifier_dropout": 0.3}
@@ -429,9 +429,9 @@ def test_after_more_text_the_head_of_pretraining_is_held(tmp_path: Path) -> None
 
 def staged(stages: dict[str, tuple[Term, ...]], **settings: Any) -> Resolved:
     """A small program of some stages."""
+    from bertc.check.passes import resolve
     from bertc.ir.program.written import Given, Origin, Program, StageGiven
-    from bertc.passes import resolve
-    from tests.interop.programs import SMALL as OURS
+    from tests.hub.programs import SMALL as OURS
 
     def given(values: dict[str, Any]) -> dict[str, Given]:
         return {name: Given(value, Origin("written")) for name, value in values.items()}

@@ -10,21 +10,22 @@ import torch
 import transformers
 
 from bertc.api import resolve
-from bertc.data import TaskSet, encode, vocabulary_of
+from bertc.base.diagnostics import BertcError, DataError, SpecError
+from bertc.data.examples.encode import encode
+from bertc.data.examples.task import TaskSet
 from bertc.data.layouts.example import LabelledExample
-from bertc.data.vocab.existing import load_vocabulary
+from bertc.data.vocab.existing import load_vocabulary, vocabulary_of
 from bertc.data.vocab.learned import learn
 from bertc.data.vocab.vocabulary import from_tokenizer
-from bertc.diagnostics import BertcError, DataError, SpecError
-from bertc.evaluation.task_inference import answer
-from bertc.interop.loading import load
-from bertc.interop.runs import import_run
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.vocabulary import Bytes, TokenizerFile, Unigram
 from bertc.ir.vocabulary import Words as WordsNode
-from tests.interop.hf_models import XLNET as XLNET_SIZES
-from tests.interop.hf_models import case
-from tests.interop.hf_tokenizers import (
+from bertc.run.evaluation.task_inference import answer
+from bertc.run.models.loading import load
+from bertc.run.models.runs import import_run
+from tests.hub.hf_models import XLNET as XLNET_SIZES
+from tests.hub.hf_models import case
+from tests.hub.hf_tokenizers import (
     ALBERT,
     BEGUN,
     BERT,

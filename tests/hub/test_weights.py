@@ -8,9 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from bertc.diagnostics import DataError
-from bertc.interop.importing import Imported, import_model
-from tests.interop.hf_models import DEBERTA, DISTIL, MODERN, SMALL, XLNET, Case, case
+from bertc.base.diagnostics import DataError
+from bertc.run.models.importing import Imported, import_model
+from tests.hub.hf_models import DEBERTA, DISTIL, MODERN, SMALL, XLNET, Case, case
 
 Tensors = dict[str, torch.Tensor]
 

@@ -10,15 +10,15 @@ import torch.nn.functional as F
 from torch.utils._pytree import tree_map
 
 from bertc.api import resolve
-from bertc.diagnostics import DataError
-from bertc.interop.families import family_for
-from bertc.interop.families.obstacle import Obstacle
-from bertc.interop.importing import import_model
-from bertc.interop.loading import load
-from bertc.nn import EncoderInputs, Memory, Model
-from bertc.objectives import corrupt
-from tests.interop.hf_models import XLNET, Case, case
-from tests.objectives.material import rows, vocab
+from bertc.base.diagnostics import DataError
+from bertc.hub.families import family_for
+from bertc.hub.families.obstacle import Obstacle
+from bertc.learn.objectives import corrupt
+from bertc.model import EncoderInputs, Memory, Model
+from bertc.run.models.importing import import_model
+from bertc.run.models.loading import load
+from tests.hub.hf_models import XLNET, Case, case
+from tests.learn.material import rows, vocab
 
 CASES = [
     case("XLNetLMHeadModel", XLNET, vocab_size=1000),

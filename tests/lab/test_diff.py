@@ -7,10 +7,10 @@ import pytest
 
 from bertc import cli
 from bertc.api import points, resolve
-from bertc.diff import REFUSED, diff
-from bertc.estimate import estimate
+from bertc.cost import estimate
 from bertc.ir.program.resolved import Resolved
-from bertc.runs.folder import RunFolder
+from bertc.lab.results.diff import REFUSED, diff
+from bertc.run.records.folder import RunFolder
 
 ONE = "layers=4 hidden=64 vocab=1k seq=64 steps=100 objective=mlm"
 OTHER = "layers=4 hidden=64 vocab=1k seq=64 steps=100 objective=rtd*50+mlm generator=0.5 E=32"

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from bertc.api import check, resolve, train
-from bertc.choosing.budget import Budget
-from bertc.choosing.sizing import Machine, budget_named, machine_named
+from bertc.base.diagnostics import DataError, Diagnostics, MissingInputError, UsageError
 from bertc.cli import main
-from bertc.commands import starting as commands
-from bertc.data.layouts.survey import survey
-from bertc.diagnostics import DataError, Diagnostics, MissingInputError, UsageError
-from bertc.starting.init import NEEDS, Answers, purposes, start
-from bertc.syntax.write.format import format_text
-from bertc.train.clock import evaluations_due
+from bertc.cli import starting as commands
+from bertc.lab.fit.budget import Budget
+from bertc.lab.fit.sizing import Machine, budget_named, machine_named
+from bertc.lab.starting.init import NEEDS, Answers, purposes, start
+from bertc.lab.starting.survey import survey
+from bertc.lang.write.format import format_text
+from bertc.run.train.clock import evaluations_due
 
 ROWS = "Review,id,stars\n" + "".join(
     f'"A hen, a duck and the {word} by that pond.",{i},{i % 3}\n'

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from bertc import passes, syntax
-from bertc.begun import vectors_fit
-from bertc.choosing.equal import equalled
-from bertc.diagnostics import Diagnostics, UsageError, codes, explain
-from bertc.external import filled_in
-from bertc.interop.foreseen import remark_own_layout
+from bertc import lang
+from bertc.base.diagnostics import Diagnostics, UsageError, codes, explain
+from bertc.check import passes
+from bertc.check.equal import equalled
+from bertc.check.facts import facts as filled_in
+from bertc.check.passes.vectors import vectors as vectors_fit
+from bertc.hub.foreseen import remark_own_layout
 
 PACKAGE = Path(__file__).parents[2] / "bertc"
 
@@ -33,7 +34,7 @@ def found(folder: Path, code: str, text: str, monkeypatch: pytest.MonkeyPatch) -
     (folder / "example.bertc").write_text(text, encoding="utf-8")
     monkeypatch.chdir(folder)
     diagnostics = Diagnostics()
-    programs = syntax.load("example.bertc", (), diagnostics)[:1]
+    programs = lang.load("example.bertc", (), diagnostics)[:1]
     for program in equalled(programs, diagnostics) if code in OF_BUDGETS else programs:
         known = filled_in(program, diagnostics) if code in OF_TEACHERS else program
         complete = passes.complete(known, diagnostics)

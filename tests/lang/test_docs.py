@@ -1,6 +1,6 @@
 """docs/language.md: its examples are sound, and its tables are what the IR says.
 
-``python tests/syntax/test_docs.py`` writes the tables anew.
+``python tests/lang/test_docs.py`` writes the tables anew.
 """
 
 import re
@@ -8,18 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bertc import passes, syntax
-from bertc.diagnostics import Diagnostics
+from bertc import lang
+from bertc.base.diagnostics import Diagnostics
+from bertc.check import passes
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings
-from bertc.syntax.read.shapes import (
-    EitherShape,
-    KindShape,
-    Shape,
-    SumShape,
-    arguments,
-    setting_shape,
-)
-from bertc.syntax.write.reference import argument_facts, setting_facts
+from bertc.lang.read.shapes import EitherShape, KindShape, Shape, SumShape, arguments, setting_shape
+from bertc.lang.write.reference import argument_facts, setting_facts
 
 PATH = Path(__file__).parents[2] / "docs" / "language.md"
 TEXT = PATH.read_text(encoding="utf-8")
@@ -89,14 +83,14 @@ EXAMPLES = re.findall(r"```bertc\n(.*?)```", TEXT, re.DOTALL)
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
 def test_examples(example: str) -> None:
     diagnostics = Diagnostics()
-    for program in syntax.load(example, (), diagnostics):
+    for program in lang.load(example, (), diagnostics):
         passes.complete(program, diagnostics)
     assert diagnostics.found == []
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_tables(name: str) -> None:
-    assert written(TEXT, name, TABLES[name]()) == TEXT, "run python tests/syntax/test_docs.py"
+    assert written(TEXT, name, TABLES[name]()) == TEXT, "run python tests/lang/test_docs.py"
 
 
 if __name__ == "__main__":

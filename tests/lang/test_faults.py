@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from bertc import syntax
-from bertc.diagnostics import Diagnostics
+from bertc import lang
+from bertc.base.diagnostics import Diagnostics
 
 LINES = (
     "layers = 12",
@@ -76,7 +76,7 @@ FAULTS: dict[str, Fault] = {
 
 def find(text: str) -> list[tuple[str, int]]:
     diagnostics = Diagnostics()
-    syntax.load(text, (), diagnostics)
+    lang.load(text, (), diagnostics)
     return [(d.code, d.span.start if d.span else -1) for d in diagnostics.found]
 
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertc import syntax
-from bertc.diagnostics import Diagnostics, SpecError, codes
-from bertc.resources import shipped_specs
-from bertc.syntax.files import format_file, spec_text
+from bertc import lang
+from bertc.base.diagnostics import Diagnostics, SpecError, codes
+from bertc.base.resources import shipped_specs
+from bertc.lang.files import format_file, spec_text
 
 UNTIDY = """
 
@@ -56,7 +56,7 @@ A = [
 
 
 def test_example() -> None:
-    assert syntax.format_text(UNTIDY) == TIDY
+    assert lang.format_text(UNTIDY) == TIDY
 
 
 GOOD = [*(page.good for page in codes().values()), UNTIDY, ""]
@@ -65,9 +65,9 @@ GOOD += [path.read_text(encoding="utf-8") for path in shipped_specs().values()]
 
 @pytest.mark.parametrize("text", GOOD)
 def test_says_the_same_and_stays_the_same(text: str) -> None:
-    tidy = syntax.format_text(text)
-    assert syntax.parse(tidy) == syntax.parse(text)
-    assert syntax.format_text(tidy) == tidy
+    tidy = lang.format_text(text)
+    assert lang.parse(tidy) == lang.parse(text)
+    assert lang.format_text(tidy) == tidy
     assert all(len(line) <= 100 for line in tidy.splitlines() if "#" not in line)
 
 
@@ -81,12 +81,12 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=14).map(" ".join))
 def test_any_sound_text(text: str) -> None:
     diagnostics = Diagnostics()
-    tree = syntax.parse(text, "<spec>", diagnostics)
+    tree = lang.parse(text, "<spec>", diagnostics)
     if diagnostics.found:
         return
-    tidy = syntax.format_text(text)
-    assert syntax.parse(tidy) == tree
-    assert syntax.format_text(tidy) == tidy
+    tidy = lang.format_text(text)
+    assert lang.parse(tidy) == tree
+    assert lang.format_text(tidy) == tidy
 
 
 def test_a_text_with_mistakes_is_not_touched(tmp_path: Path) -> None:
@@ -110,5 +110,5 @@ def test_files(tmp_path: Path) -> None:
 
 def test_the_text_of_a_spec_with_its_overrides_reads_as_the_spec() -> None:
     text = spec_text("layers=12 # c", ["hidden=3\n4"])
-    assert syntax.load(text)[0].settings["layers"].value == 12
+    assert lang.load(text)[0].settings["layers"].value == 12
     assert "# --set hidden=3 4" in text

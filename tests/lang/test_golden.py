@@ -1,7 +1,7 @@
 """Wrong specs and what is said about them, as text pairs in ``golden/``.
 
 A case is a title, the spec, ``---`` and the rendered diagnostics; ``=====`` stands between two.
-``python tests/syntax/test_golden.py`` writes the renderings anew, for a person to read the diff.
+``python tests/lang/test_golden.py`` writes the renderings anew, for a person to read the diff.
 """
 
 from dataclasses import dataclass
@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from bertc import passes, syntax
-from bertc.diagnostics import Diagnostic, Diagnostics, render
-from bertc.diagnostics.render import MOST_LINES
-from bertc.emit import emit
+from bertc import lang
+from bertc.base.diagnostics import Diagnostic, Diagnostics, render
+from bertc.base.diagnostics.render import MOST_LINES
+from bertc.check import passes
+from bertc.cli.emit import emit
 from tests.fixes import apply_fixes
 
 FOLDER = Path(__file__).parent / "golden"
@@ -37,7 +38,7 @@ def read(path: Path) -> list[Case]:
 
 def find(spec: str) -> list[Diagnostic]:
     diagnostics = Diagnostics()
-    for program in syntax.load(spec + "\n", (), diagnostics):
+    for program in lang.load(spec + "\n", (), diagnostics):
         passes.complete(program, diagnostics)
     return diagnostics.found
 

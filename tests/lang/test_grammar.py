@@ -6,11 +6,11 @@ import time
 import pytest
 from lark import Lark
 
-from bertc.diagnostics import Diagnostics
-from bertc.syntax import parse
-from bertc.syntax.read.build import Builder
-from bertc.syntax.read.grammar import grammar, source_path, table_path
-from bertc.syntax.read.table import compile_table
+from bertc.base.diagnostics import Diagnostics
+from bertc.lang import parse
+from bertc.lang.read.build import Builder
+from bertc.lang.read.grammar import grammar, source_path, table_path
+from bertc.lang.read.table import compile_table
 
 SOURCE = source_path().read_text(encoding="utf-8")
 
@@ -22,7 +22,7 @@ def test_strictly_lalr() -> None:
 
 def test_the_table_is_made_from_the_grammar() -> None:
     assert json.loads(table_path().read_text(encoding="utf-8")) == compile_table(SOURCE), (
-        "run python -m bertc.syntax.read.table"
+        "run python -m bertc.lang.read.table"
     )
 
 

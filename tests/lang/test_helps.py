@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from bertc import passes, syntax
-from bertc.diagnostics import (
+from bertc import lang
+from bertc.base.diagnostics import (
     Diagnostic,
     Diagnostics,
     Fix,
@@ -24,19 +24,14 @@ from bertc.diagnostics import (
     Span,
     codes,
 )
-from bertc.external import filled_in
+from bertc.check import passes
+from bertc.check.facts import facts as filled_in
 from bertc.ir.base import Node, call_text
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Program
-from bertc.syntax.fixes import with_edits
-from bertc.syntax.helps import (
-    alternatives,
-    own_name,
-    settings_written,
-    written_in,
-    written_settings,
-)
-from bertc.syntax.read.shapes import (
+from bertc.lang.fixes import with_edits
+from bertc.lang.helps import alternatives, own_name, settings_written, written_in, written_settings
+from bertc.lang.read.shapes import (
     EitherShape,
     KindShape,
     ListShape,
@@ -45,9 +40,9 @@ from bertc.syntax.read.shapes import (
     arguments,
     setting_shape,
 )
-from bertc.syntax.read.tree import Block, Setting
-from bertc.syntax.write.show import show_value
-from tests.syntax.test_golden import CASES
+from bertc.lang.read.tree import Block, Setting
+from bertc.lang.write.show import show_value
+from tests.lang.test_golden import CASES
 
 IN_WORDS = re.compile("(remove|leave|insert|write|move) ")
 """How a help begins that tells the edit of its fix."""
@@ -69,7 +64,7 @@ class Written:
     def found(self) -> tuple[list[Diagnostic], list[Program]]:
         """What is found, remarks too, and the programs as they are written."""
         diagnostics = Diagnostics()
-        programs = syntax.load(f"{self.spec}\n", self.sets, diagnostics)
+        programs = lang.load(f"{self.spec}\n", self.sets, diagnostics)
         if "spec(" in self.spec and not diagnostics.found:  # the shape of a teacher
             with suppress(MissingInputError):
                 programs = [filled_in(program, diagnostics) for program in programs]
@@ -79,11 +74,11 @@ class Written:
 
     def settings(self) -> list[Setting]:
         """Those of the spec and of its blocks, by their own names."""
-        return written_settings(syntax.parse(self.spec, diagnostics=Diagnostics()))
+        return written_settings(lang.parse(self.spec, diagnostics=Diagnostics()))
 
     def blocks(self, spans: Sequence[Span]) -> set[str]:
         """Names of the blocks that some of the spans touch: ``generator { ... }`` is a setting."""
-        items = syntax.parse(self.spec, diagnostics=Diagnostics()).items
+        items = lang.parse(self.spec, diagnostics=Diagnostics()).items
         touched = (item for item in items if any(overlap(item.span, span) for span in spans))
         return {item.name.text for item in touched if isinstance(item, Block)}
 
@@ -99,7 +94,7 @@ class Written:
     def with_settings(self, text: str, at: Span | None) -> "Written":
         """The same with settings in the place of those that it has, or else at its end."""
         sets, rest = list(self.sets), []
-        for setting in syntax.parse(text).settings():
+        for setting in lang.parse(text).settings():
             name = own_name(setting).text
             told = [number for number, each in enumerate(sets) if settings_written(each) == {name}]
             if told:
@@ -170,7 +165,7 @@ def tells(help: str, fix: Fix, made: str) -> bool:
     if IN_WORDS.match(help) or help.endswith(fix.replacement):
         return True
     texts = [[help]]
-    texts += [[s.span.text for s in syntax.parse(t).settings()] for t in alternatives(help)]
+    texts += [[s.span.text for s in lang.parse(t).settings()] for t in alternatives(help)]
     return any(all(squeezed(each) in made for each in text) for text in texts)
 
 

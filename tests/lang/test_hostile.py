@@ -6,8 +6,9 @@ from types import ModuleType
 
 import pytest
 
-from bertc import passes, syntax
-from bertc.diagnostics import Diagnostics, render
+from bertc import lang
+from bertc.base.diagnostics import Diagnostics, render
+from bertc.check import passes
 
 GRID = "={1,2,3,4,5,6,7,8,9,10}"
 HOSTILE = {
@@ -47,7 +48,7 @@ HOSTILE = {
 @pytest.mark.parametrize("title", HOSTILE)
 def test_hostile(title: str) -> None:
     diagnostics = Diagnostics()
-    programs = syntax.load("\n" + HOSTILE[title], (), diagnostics)
+    programs = lang.load("\n" + HOSTILE[title], (), diagnostics)
     assert 1 <= len(diagnostics.found) < 200
     assert len(programs) <= 1
     for program in programs:
@@ -58,7 +59,7 @@ def test_hostile(title: str) -> None:
 def test_what_is_shown_cannot_steer_a_terminal() -> None:
     diagnostics = Diagnostics()
     text = '\u202elayers\x1b[31m = "\x07\u2066" hiden\x00 = 1'
-    syntax.load(text, (), diagnostics)
+    lang.load(text, (), diagnostics)
     shown = render(diagnostics.found)
     assert not set(shown) & set("\u202e\u2066\x1b\x07\x00")
     assert "\\u202elayers\\x1b[31m" in shown
@@ -66,7 +67,7 @@ def test_what_is_shown_cannot_steer_a_terminal() -> None:
 
 def test_colour_is_the_only_difference_that_colour_makes() -> None:
     diagnostics = Diagnostics()
-    syntax.load("hiden = 1\nhidden = 2 H = 3", (), diagnostics)
+    lang.load("hiden = 1\nhidden = 2 H = 3", (), diagnostics)
     colored = render(diagnostics.found, color=True)
     assert "\x1b[1;31m" in colored
     for style in ("1;31", "34", "1;36", "1;32", "0"):

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from bertc import syntax
-from bertc.diagnostics import Diagnostics, MissingInputError, SpecError
+from bertc import lang
+from bertc.base.diagnostics import Diagnostics, MissingInputError, SpecError
 from bertc.ir.data import Docstrings, Files, Share
 from bertc.ir.learning.objective import Mlm, Sop, Term
 from bertc.ir.learning.optimizer import Adam, Lamb, Polynomial
@@ -21,7 +21,7 @@ FIRST_LINE = "layers=12 share=attention E=128 objective=sop+span"
 
 
 def only(text: str, *overrides: str) -> Program:
-    (program,) = syntax.load(text, overrides)
+    (program,) = lang.load(text, overrides)
     return program
 
 
@@ -32,7 +32,7 @@ def value(text: str) -> Any:
 
 def codes(text: str, *overrides: str) -> list[str]:
     diagnostics = Diagnostics()
-    syntax.load(text, overrides, diagnostics)
+    lang.load(text, overrides, diagnostics)
     return [diagnostic.code for diagnostic in diagnostics.found]
 
 
@@ -107,7 +107,7 @@ def test_places_of_arguments() -> None:
 
 
 def test_a_grid_is_the_product_of_its_settings() -> None:
-    programs = syntax.load("E={64,128} share={none,all} seq=128")
+    programs = lang.load("E={64,128} share={none,all} seq=128")
     assert [program.name for program in programs] == [
         "E=64 share=none",
         "E=64 share=all",
@@ -118,7 +118,7 @@ def test_a_grid_is_the_product_of_its_settings() -> None:
 
 
 def test_a_grid_inside_an_argument() -> None:
-    programs = syntax.load("optimizer=lamb(lr={1e-3, 2e-3}, clip={1, 0})")
+    programs = lang.load("optimizer=lamb(lr={1e-3, 2e-3}, clip={1, 0})")
     rates = [program.settings["optimizer"].value for program in programs]
     assert [(rate.lr, rate.clip) for rate in rates] == [
         (0.001, 1), (0.001, 0), (0.002, 1), (0.002, 0),
@@ -131,7 +131,7 @@ def test_a_wrong_point_of_a_grid_is_one_message() -> None:
 
 def test_a_large_grid_is_lowered_once_for_each_value() -> None:
     ten = ",".join(str(64 * n) for n in range(1, 11))
-    programs = syntax.load(f"H={{{ten}}} E={{{ten}}} F={{{ten}}}")
+    programs = lang.load(f"H={{{ten}}} E={{{ten}}} F={{{ten}}}")
     assert len(programs) == 1000
     assert programs[0].settings["hidden"] is programs[1].settings["hidden"]
 
@@ -155,7 +155,7 @@ def test_overrides_win_and_say_so() -> None:
 
 
 def test_overrides_may_be_grids_and_may_be_wrong() -> None:
-    assert len(syntax.load("layers=12", ["E={1,2,3}"])) == 3
+    assert len(lang.load("layers=12", ["E={1,2,3}"])) == 3
     assert codes("layers=12", "layrs=3") == ["E101"]
     assert codes("layers=12", "extends bert-base") == ["E115"]
     assert codes("layers=12", "layers") == ["E007"]
@@ -163,7 +163,7 @@ def test_overrides_may_be_grids_and_may_be_wrong() -> None:
 
 def test_wrong_settings_are_left_out_and_the_rest_is_kept() -> None:
     diagnostics = Diagnostics()
-    (program,) = syntax.load("layers=0 hidden=256 chickens=3", (), diagnostics)
+    (program,) = lang.load("layers=0 hidden=256 chickens=3", (), diagnostics)
     assert list(program.settings) == ["hidden"]
     assert len(diagnostics.found) == 2
 
@@ -184,7 +184,7 @@ def test_extends_reads_bases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert program.base.base is not None
     assert program.base.base.settings["hidden"].value == 64
     monkeypatch.chdir(tmp_path)
-    assert syntax.lower(syntax.parse("extends './a.bertc'"))[0].base == program.__class__(
+    assert lang.lower(lang.parse("extends './a.bertc'"))[0].base == program.__class__(
         "./a.bertc", program.settings, program.stages, program.base
     )
 
@@ -193,7 +193,7 @@ def test_a_mistake_in_a_base_is_shown_in_the_base(tmp_path: Path) -> None:
     (tmp_path / "b.bertc").write_text("layers=0")
     (tmp_path / "a.bertc").write_text("extends './b.bertc'")
     with pytest.raises(SpecError) as error:
-        syntax.load(str(tmp_path / "a.bertc"))
+        lang.load(str(tmp_path / "a.bertc"))
     assert str(error.value.diagnostics[0].span) == "./b.bertc:1:8"
 
 
@@ -203,7 +203,7 @@ def test_a_link_does_not_lead_out_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "in" / "link.bertc").symlink_to(tmp_path / "secret.bertc")
     (tmp_path / "in" / "a.bertc").write_text("extends './link.bertc'")
     with pytest.raises(SpecError) as error:
-        syntax.load(str(tmp_path / "in" / "a.bertc"))
+        lang.load(str(tmp_path / "in" / "a.bertc"))
     assert [d.code for d in error.value.diagnostics] == ["E306"]
 
 
@@ -213,7 +213,7 @@ def test_a_link_does_not_lead_out_of_the_folder(tmp_path: Path) -> None:
 )
 def test_specs_that_are_not_there(spec: str, help: str) -> None:
     with pytest.raises(MissingInputError) as error:
-        syntax.load(spec)
+        lang.load(spec)
     assert error.value.exit_code == 66
     assert help in error.value.help
 
@@ -221,10 +221,10 @@ def test_specs_that_are_not_there(spec: str, help: str) -> None:
 def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
     for spec in (str(tmp_path), "/dev/zero"):
         with pytest.raises(MissingInputError):
-            syntax.load(spec)
+            lang.load(spec)
     (tmp_path / "binary.bertc").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(MissingInputError) as error:
-        syntax.load(str(tmp_path / "binary.bertc"))
+        lang.load(str(tmp_path / "binary.bertc"))
     assert "UTF-8" in error.value.message
 
 
@@ -246,7 +246,7 @@ def test_the_empty_text_is_a_spec_without_settings() -> None:
 )
 def test_a_kind_named_with_its_first_word_is_completed(written: str, meant: str) -> None:
     diagnostics = Diagnostics()
-    syntax.load(f"objective = mlm + {written}", (), diagnostics)
+    lang.load(f"objective = mlm + {written}", (), diagnostics)
     (mistake,) = diagnostics.found
     assert mistake.code == "E103"
     assert mistake.label == (f"did you mean `{meant}`?" if meant else "")

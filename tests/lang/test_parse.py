@@ -2,21 +2,21 @@
 
 import pytest
 
-from bertc import syntax
-from bertc.diagnostics import Diagnostics, SpecError
-from bertc.syntax.read.numbers import NUMBER_UNITS, NotANumberError, read_number, show_number
-from bertc.syntax.read.tree import Block, Extends, Grid, Name, Ratio, Scaled, Setting, String, Sum
+from bertc import lang
+from bertc.base.diagnostics import Diagnostics, SpecError
+from bertc.lang.read.numbers import NUMBER_UNITS, NotANumberError, read_number, show_number
+from bertc.lang.read.tree import Block, Extends, Grid, Name, Ratio, Scaled, Setting, String, Sum
 
 FIRST_LINE = "layers=12 share=attention E=128 objective=sop+span"
 
 
 def value(text: str) -> object:
-    (setting,) = syntax.parse(f"x = {text}").settings()
+    (setting,) = lang.parse(f"x = {text}").settings()
     return setting.value
 
 
 def test_the_first_line() -> None:
-    tree = syntax.parse(FIRST_LINE)
+    tree = lang.parse(FIRST_LINE)
     assert [setting.name.text for setting in tree.settings()] == [
         "layers", "share", "E", "objective",
     ]  # fmt: skip
@@ -74,29 +74,29 @@ def test_forms_of_values() -> None:
 
 
 def test_items() -> None:
-    tree = syntax.parse('# c\nextends albert-base\nstage "long" { seq=512 steps=100k } # d\na=1')
+    tree = lang.parse('# c\nextends albert-base\nstage "long" { seq=512 steps=100k } # d\na=1')
     assert [type(item) for item in tree.items] == [Extends, Block, Setting]
     assert [comment.text for comment in tree.comments] == ["# c", "# d"]
 
 
 def test_positions_of_every_setting() -> None:
     text = "a=1\n  bb = f(x,\n y=2)"
-    spans = [str(setting.span) for setting in syntax.parse(text, "n").settings()]
+    spans = [str(setting.span) for setting in lang.parse(text, "n").settings()]
     assert spans == ["n:1:1", "n:2:3"]
 
 
 def test_mistakes_are_raised_where_nobody_takes_them() -> None:
     with pytest.raises(SpecError) as error:
-        syntax.parse("layers 12 hidden = = 3")
+        lang.parse("layers 12 hidden = = 3")
     assert [d.code for d in error.value.diagnostics] == ["E004", "E007"]
 
 
 def test_what_can_be_understood_is_kept() -> None:
     diagnostics = Diagnostics()
-    tree = syntax.parse("layers = 12 hidden == (3 heads = 4 seq =", "<spec>", diagnostics)
+    tree = lang.parse("layers = 12 hidden == (3 heads = 4 seq =", "<spec>", diagnostics)
     assert {setting.name.text for setting in tree.settings()} >= {"layers", "heads"}
     assert diagnostics.found
 
 
 def _anywhere() -> object:
-    return syntax.parse("x = 1").items[0].span
+    return lang.parse("x = 1").items[0].span

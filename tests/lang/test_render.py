@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import bertc
-from bertc.diagnostics import (
+from bertc.base.diagnostics import (
     Diagnostic,
     Note,
     Source,
@@ -17,7 +17,7 @@ from bertc.diagnostics import (
     nearest,
     render,
 )
-from bertc.diagnostics.render import MOST_LINES
+from bertc.base.diagnostics.render import MOST_LINES
 
 
 def span(text: str, start: int, end: int, name: str = "a.bertc") -> Span:
@@ -97,8 +97,7 @@ def test_text_of_others_acts_on_no_terminal_and_json_keeps_its_value(sign: str) 
 def test_commands_print_by_one_function() -> None:
     """All that they print is made safe there, but text with colours."""
     texts = {
-        path.name: path.read_text()
-        for path in (Path(bertc.__file__).parent / "commands").glob("*.py")
+        path.name: path.read_text() for path in (Path(bertc.__file__).parent / "cli").glob("*.py")
     }
     assert {name for name, text in texts.items() if "typer.echo" in text} == {"options.py"}
     styled = [

@@ -9,13 +9,13 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from bertc import syntax
-from bertc.diagnostics import Diagnostics
+from bertc import lang
+from bertc.base.diagnostics import Diagnostics
 from bertc.ir.base import Node
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Given, Origin, Program
-from bertc.syntax.lowering.convert import Converter
-from bertc.syntax.read.shapes import (
+from bertc.lang.lowering.convert import Converter
+from bertc.lang.read.shapes import (
     ChoiceShape,
     EitherShape,
     KindShape,
@@ -128,7 +128,7 @@ def nodes(draw: st.DrawFn, node: type[Node]) -> Node:
 
 def read_back(text: str, shape: Shape) -> Any:
     diagnostics = Diagnostics()
-    tree = syntax.parse(f"x = {text}\n", "<test>", diagnostics)
+    tree = lang.parse(f"x = {text}\n", "<test>", diagnostics)
     (setting,) = tree.settings()
     value = Converter("x", diagnostics).convert(setting.value, shape)
     assert not diagnostics.found, text
@@ -153,8 +153,8 @@ def test_every_kind(node: type[Node]) -> None:
     @settings(max_examples=15, deadline=None, database=None, derandomize=True)
     @given(strategy, st.booleans())
     def holds(value: Any, full: bool) -> None:
-        assert read_back(syntax.show_value(value, shape, full=full), shape) == value
-        assert read_back(syntax.show_value(value, full=full), shape) == value
+        assert read_back(lang.show_value(value, shape, full=full), shape) == value
+        assert read_back(lang.show_value(value, full=full), shape) == value
 
     holds()
 
@@ -165,7 +165,7 @@ def test_every_setting(setting: str) -> None:
     @given(values(setting_shape(setting)))
     def holds(value: Any) -> None:
         program = Program("spec", {setting: Given(value, Origin("written"))})
-        (again,) = syntax.lower(syntax.parse(syntax.show(program)))
+        (again,) = lang.lower(lang.parse(lang.show(program)))
         assert again == program
         assert type(again.settings[setting].value) is type(value)
 
@@ -188,15 +188,15 @@ stage "a \\"long\\" one" {
     seq = 512
 }
 """
-    (program,) = syntax.load(text)
-    assert syntax.load(syntax.show(program)) == [program]
+    (program,) = lang.load(text)
+    assert lang.load(lang.show(program)) == [program]
     assert program.base is not None
     assert program.base.name == "bert-base"
 
 
 def test_origins_become_comments_that_read_as_nothing() -> None:
-    (program,) = syntax.load("hidden=256", ["heads=4"])
-    text = syntax.show(program, origins=True)
+    (program,) = lang.load("hidden=256", ["heads=4"])
+    text = lang.show(program, origins=True)
     assert "hidden = 256  # written: <spec>:1:1" in text
     assert "heads = 4  # set: --set #1:1:1" in text
-    assert syntax.load(text) == [program]
+    assert lang.load(text) == [program]

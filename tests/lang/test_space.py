@@ -3,9 +3,9 @@
 import pytest
 
 from bertc import api
-from bertc.diagnostics import SpecError
-from bertc.syntax import format_text, show
-from bertc.syntax.space import Interval, Options, SpacePoint, space
+from bertc.base.diagnostics import SpecError
+from bertc.lang import format_text, show
+from bertc.lang.space import Interval, Options, SpacePoint, space
 
 SPEC = """
 layers={2..12} dropout={0..1} share={none, all}

@@ -4,9 +4,9 @@ import torch
 
 from bertc.api import resolve
 from bertc.ir.program.resolved import Resolved
-from bertc.nn import Model
-from bertc.nn.body import Outputs
-from bertc.objectives import Inputs, Losses, MicroBatch, TermLoss, VocabTensors, corrupt
+from bertc.learn.objectives import Inputs, Losses, MicroBatch, TermLoss, VocabTensors, corrupt
+from bertc.model import Model
+from bertc.model.body import Outputs
 
 VOCAB, ORDINARY, CONTINUES = 1000, 10, 700
 PAD, CLS, SEP, MASK = 0, 2, 3, 4

@@ -6,13 +6,13 @@ import torch
 
 from bertc.ir.learning.objective import Mlm
 from bertc.ir.terms.masking import SpanUnit
-from bertc.objectives import Inputs, VocabTensors
-from bertc.objectives.ngrams import choose_ngrams, ngram_draws
-from bertc.objectives.sampling.draws import below, bits, order_keys, unit
-from bertc.objectives.selection import counts, lowest
-from bertc.objectives.spans import geometric, span_draws, span_keys
-from bertc.objectives.words import Text, Words, choose_words, find_words, read_text
-from tests.objectives.references import Word, words_of
+from bertc.learn.objectives import Inputs, VocabTensors
+from bertc.learn.objectives.ngrams import choose_ngrams, ngram_draws
+from bertc.learn.objectives.sampling.draws import below, bits, order_keys, unit
+from bertc.learn.objectives.selection import counts, lowest
+from bertc.learn.objectives.spans import geometric, span_draws, span_keys
+from bertc.learn.objectives.words import Text, Words, choose_words, find_words, read_text
+from tests.learn.references import Word, words_of
 
 
 @dataclass(frozen=True)

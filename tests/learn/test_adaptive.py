@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from bertc.api import resolve
-from bertc.nn import build
-from bertc.objectives.softmax.adaptive import adaptive_logits, adaptive_loss
+from bertc.learn.objectives.softmax.adaptive import adaptive_logits, adaptive_loss
+from bertc.model import build
 
 BASE = "objective=clm layers=1 hidden=16 heads=2 segments=0 vocab=words(90) seq=8 "
 KINDS = [

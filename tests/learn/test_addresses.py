@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
-from bertc.objectives import Inputs, MicroBatch, corrupt
-from tests.objectives.material import chosen, corrupted, program, rows, vocab
+from bertc.learn.objectives import Inputs, MicroBatch, corrupt
+from tests.learn.material import chosen, corrupted, program, rows, vocab
 
 TERMS = (
     "mlm",

@@ -12,15 +12,15 @@ from transformers.models.xlnet.modeling_xlnet import (
 import bertc
 from bertc.ir.learning.answer import Conditioned, answer_head
 from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
-from bertc.nn.heads import make_head
-from bertc.objectives import TaskTargets
-from bertc.objectives.answers import (
+from bertc.learn.objectives import TaskTargets
+from bertc.learn.objectives.answers import (
     TaskTensors,
     answer_count,
     answer_losses,
     answer_scores,
     span_scores,
 )
+from bertc.model.heads import make_head
 
 B, S, H = 3, 11, 8
 

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from bertc.nn.body import Outputs
-from bertc.objectives import Losses, MicroBatch, TermLoss, corrupt
-from tests.objectives.material import program, rows, vocab
-from tests.objectives.test_addresses import TERMS, tensors
-from tests.objectives.test_losses import setting, weights
+from bertc.learn.objectives import Losses, MicroBatch, TermLoss, corrupt
+from bertc.model.body import Outputs
+from tests.learn.material import program, rows, vocab
+from tests.learn.test_addresses import TERMS, tensors
+from tests.learn.test_losses import setting, weights
 
 
 @pytest.mark.parametrize("terms", TERMS)

@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 
 import bertc
-from bertc.data import encode
+from bertc.cost.planning.plan import Plan
+from bertc.data.examples.encode import encode
 from bertc.data.examples.task import cut, gather
 from bertc.data.layouts.example import RelatedExample
 from bertc.ir.address import key
-from bertc.nn import build
-from bertc.objectives import MicroBatch
-from bertc.objectives.softmax.similarities import cosent, info_nce, pooled, related_losses
-from bertc.planning.plan import Plan
-from bertc.step import synthetic
-from bertc.step.step import TrainStep
-from bertc.step.task_feed import to_micro_batch
+from bertc.learn.objectives import MicroBatch
+from bertc.learn.objectives.softmax.similarities import cosent, info_nce, pooled, related_losses
+from bertc.learn.step.step import TrainStep
+from bertc.learn.step.task_feed import to_micro_batch
+from bertc.model import build
+from bertc.run.beginning import synthetic
 from tests.data.test_encode import bert_vocabulary, text, word_tokenizer
 
 NETWORK = "layers=2 hidden=16 heads=2 vocab=47 seq=16 initializer=normal(0.3) batch=8 compile=off "

@@ -11,14 +11,14 @@ import torch.nn.functional as F
 from bertc.api import resolve
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.terms.kd import KdLogits
-from bertc.nn import EncoderInputs, build
-from bertc.objectives import MicroBatch, TaskTargets, corrupt, tensors_of
-from bertc.objectives.softmax import relations, soft_targets
-from bertc.objectives.softmax.soft_targets import Comparison, Logits, soft_target_loss
-from bertc.objectives.targets import Lesson
-from bertc.step.objective import counts, make_objective
-from bertc.step.teachers import frozen_networks
-from tests.objectives.material import rows, vocab
+from bertc.learn.objectives import MicroBatch, TaskTargets, corrupt, tensors_of
+from bertc.learn.objectives.softmax import relations, soft_targets
+from bertc.learn.objectives.softmax.soft_targets import Comparison, Logits, soft_target_loss
+from bertc.learn.objectives.targets import Lesson
+from bertc.learn.step.objective import counts, make_objective
+from bertc.model import EncoderInputs, build
+from bertc.run.beginning.teachers import frozen_networks
+from tests.learn.material import rows, vocab
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -7,18 +7,18 @@ import torch
 import torch.nn.functional as F
 
 from bertc.api import resolve
-from bertc.nn import Model, build
-from bertc.nn.model import drawn
-from bertc.objectives import (
+from bertc.learn.objectives import (
     MicroBatch,
     TermLoss,
     corrupt,
     token_logits,
     with_output_positions,
 )
-from bertc.objectives.softmax import cross_entropy
-from bertc.step.objective import make_objective
-from tests.objectives.material import losses, program, rows, vocab
+from bertc.learn.objectives.softmax import cross_entropy
+from bertc.learn.step.objective import make_objective
+from bertc.model import Model, build
+from bertc.model.model import drawn
+from tests.learn.material import losses, program, rows, vocab
 
 Activation = Callable[[torch.Tensor], torch.Tensor]
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from scipy import stats
 
-from bertc.objectives import corrupt
+from bertc.learn.objectives import corrupt
 from tests.kinds import UNIT_KINDS
-from tests.objectives.material import (
+from tests.learn.material import (
     MASK,
     ORDINARY,
     PAD,

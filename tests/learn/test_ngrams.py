@@ -4,10 +4,10 @@ import pytest
 import torch
 from scipy import stats
 
-from bertc.objectives.ngrams import _draw, ngram_draws
-from tests.objectives import references
-from tests.objectives.material import rows, vocab
-from tests.objectives.samples import draw_order, sample
+from bertc.learn.objectives.ngrams import _draw, ngram_draws
+from tests.learn import references
+from tests.learn.material import rows, vocab
+from tests.learn.samples import draw_order, sample
 
 
 @pytest.mark.parametrize(("p", "most"), [(0.15, 3), (0.15, 1), (0.3, 2), (0.15, 6)])

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from bertc.ir.learning.objective import Plm
-from bertc.nn import PermutationMask
-from bertc.objectives import Inputs, MicroBatch, corrupt
-from bertc.objectives.plm import chained, find_spans, shuffled
-from bertc.objectives.sampling.draws import another, below, bits, unit
-from tests.objectives.material import CLS, SEP, chosen, corrupted, program, rows, vocab
-from tests.objectives.references import words_of
+from bertc.learn.objectives import Inputs, MicroBatch, corrupt
+from bertc.learn.objectives.plm import chained, find_spans, shuffled
+from bertc.learn.objectives.sampling.draws import another, below, bits, unit
+from bertc.model import PermutationMask
+from tests.learn.material import CLS, SEP, chosen, corrupted, program, rows, vocab
+from tests.learn.references import words_of
 
 SEQ = 96
 

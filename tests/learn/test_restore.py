@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from bertc.objectives import corrupt
-from bertc.objectives.rtd import copied_losses
-from tests.objectives.material import program, rows, vocab
+from bertc.learn.objectives import corrupt
+from bertc.learn.objectives.rtd import copied_losses
+from tests.learn.material import program, rows, vocab
 
 
 def test_a_copied_token_has_the_probability_of_the_mixture() -> None:

@@ -6,11 +6,11 @@ import torch.nn.functional as F
 
 from bertc.ir.program.model import trained_names
 from bertc.ir.program.resolved import Resolved
-from bertc.nn import Model, build, gather_positions
-from bertc.objectives import MicroBatch, corrupt, with_guesses
-from bertc.objectives.softmax.cross_entropy import draw, vocabulary_loss
-from bertc.step.objective import make_objective
-from tests.objectives.material import MASK, ORDINARY, VOCAB, losses, program, rows, vocab
+from bertc.learn.objectives import MicroBatch, corrupt, with_guesses
+from bertc.learn.objectives.softmax.cross_entropy import draw, vocabulary_loss
+from bertc.learn.step.objective import make_objective
+from bertc.model import Model, build, gather_positions
+from tests.learn.material import MASK, ORDINARY, VOCAB, losses, program, rows, vocab
 
 SEQ = 40
 ELECTRA = "rtd*50+mlm(15%,replace=85/0/15,distinct=false)"

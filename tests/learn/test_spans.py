@@ -8,12 +8,12 @@ import torch
 from scipy import stats
 
 from bertc.ir.terms.masking import SpanUnit
-from bertc.objectives import MicroBatch
-from bertc.objectives.sampling.arrival import earliest_cover, first_come, union
-from bertc.objectives.spans import geometric
-from tests.objectives import references
-from tests.objectives.material import MASK, ORDINARY, chosen, corrupted, rows, vocab
-from tests.objectives.samples import sample
+from bertc.learn.objectives import MicroBatch
+from bertc.learn.objectives.sampling.arrival import earliest_cover, first_come, union
+from bertc.learn.objectives.spans import geometric
+from tests.learn import references
+from tests.learn.material import MASK, ORDINARY, chosen, corrupted, rows, vocab
+from tests.learn.samples import sample
 
 SPANBERT = "mlm(unit=span(0.2, 10), replace_per=span, random_from=corpus, count=up)"
 

@@ -5,9 +5,9 @@ import torch
 from scipy import stats
 
 from bertc.ir.program.stage import Stage
-from bertc.nn import build
-from bertc.objectives import Inputs, MicroBatch, corrupt, tensors_of
-from tests.objectives.material import (
+from bertc.learn.objectives import Inputs, MicroBatch, corrupt, tensors_of
+from bertc.model import build
+from tests.learn.material import (
     CLS,
     MASK,
     ORDINARY,

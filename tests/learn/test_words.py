@@ -4,11 +4,11 @@ import pytest
 import torch
 from scipy import stats
 
-from bertc.objectives import Inputs, VocabTensors
-from bertc.objectives.words import Text, Words, find_words, next_stop, read_text
-from tests.objectives import references
-from tests.objectives.material import CONTINUES, chosen, corrupted, rows, vocab
-from tests.objectives.samples import draw_order, sample
+from bertc.learn.objectives import Inputs, VocabTensors
+from bertc.learn.objectives.words import Text, Words, find_words, next_stop, read_text
+from tests.learn import references
+from tests.learn.material import CONTINUES, chosen, corrupted, rows, vocab
+from tests.learn.samples import draw_order, sample
 
 SPECIALS = ["<pad>", "<unk>", "<cls>", "<sep>", "<mask>"]
 

@@ -10,24 +10,25 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.utils.flop_counter import FlopCounterMode
 
 from bertc.api import points, resolve
-from bertc.diagnostics import DataError, MachineError, SpecError, StoppedError
-from bertc.estimate import estimate
-from bertc.estimate.execution import ANY
-from bertc.estimate.rules import cost
-from bertc.external import begun_from, network_of
-from bertc.interop.exporting import export_model
-from bertc.interop.loading import load
+from bertc.base.diagnostics import DataError, MachineError, SpecError, StoppedError
+from bertc.check.facts.beginning import begun_from
+from bertc.check.facts.networks import network_of
+from bertc.cost import estimate
+from bertc.cost.execution import ANY
+from bertc.cost.planning.plan import Fit, Machine, plan
+from bertc.cost.rules import cost
+from bertc.hub.exporting import export_model
 from bertc.ir import operation as op
-from bertc.nn import EncoderInputs, build
-from bertc.nn.bilstm import BiLstm
-from bertc.planning.plan import Fit, Machine, plan
-from bertc.runs.changes import changed
-from bertc.train import finish
-from bertc.train.loop import train
+from bertc.model import EncoderInputs, build
+from bertc.model.bilstm import BiLstm
+from bertc.run.models.loading import load
+from bertc.run.records.changes import changed
+from bertc.run.train import finish
+from bertc.run.train.loop import train
 from tests.bench.memory import allocated_bytes
-from tests.interop.programs import tensors, words
+from tests.hub.programs import tensors, words
 from tests.net.programs import FARM, PROGRAMS, TOY
-from tests.train.test_training import stop_after
+from tests.run.test_training import stop_after
 
 LENGTHS = (11, 7, 1)
 CASES = [

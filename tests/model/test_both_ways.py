@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from bertc.api import resolve
-from bertc.estimate import estimate
+from bertc.cost import estimate
 from bertc.ir.learning.objective import Plm
-from bertc.nn import EncoderInputs, Memory, Model, PermutationMask, build
-from bertc.objectives import corrupt
-from tests.objectives.material import rows, vocab
+from bertc.learn.objectives import corrupt
+from bertc.model import EncoderInputs, Memory, Model, PermutationMask, build
+from tests.learn.material import rows, vocab
 from tests.specs.test_flop_counter import BATCH, counted_by_torch
 
 B, S = 4, 12

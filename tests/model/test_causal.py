@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from bertc.api import points
-from bertc.nn import EncoderInputs, Memory, Model, build
-from bertc.nn.inputs import nothing
-from bertc.nn.masks import mask_of
+from bertc.model import EncoderInputs, Memory, Model, build
+from bertc.model.inputs import nothing
+from bertc.model.masks import mask_of
 
 SIZE = "layers=2 hidden=16 heads=2 ffn=32 vocab=100 seq=12 segments=0 "
 

@@ -7,10 +7,10 @@ import torch
 import transformers
 
 from bertc.api import resolve
-from bertc.diagnostics import SpecError
-from bertc.estimate import estimate
+from bertc.base.diagnostics import SpecError
+from bertc.cost import estimate
 from bertc.ir.network.attention import DisentangledAttention
-from bertc.nn import EncoderInputs, Model, build, gather_positions
+from bertc.model import EncoderInputs, Model, build, gather_positions
 from tests.specs.test_flop_counter import BATCH, counted_by_torch
 
 B, V, H, N, LAYERS, SEQ = 2, 300, 32, 4, 3, 90

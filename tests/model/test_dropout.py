@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from bertc.nn.attend import attend
-from bertc.nn.dropout import dropout
-from bertc.nn.masks import Mask
+from bertc.model.attend import attend
+from bertc.model.dropout import dropout
+from bertc.model.masks import Mask
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from bertc.nn.relative import gather_distances
-from bertc.nn.weights import picked
+from bertc.model.relative import gather_distances
+from bertc.model.weights import picked
 
 
 def compiled(function: Callable[..., Any], operations: set[str]) -> Callable[..., Any]:

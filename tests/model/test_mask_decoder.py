@@ -5,13 +5,13 @@ import torch
 import transformers
 
 from bertc.api import resolve
-from bertc.diagnostics import SpecError
-from bertc.estimate import estimate
+from bertc.base.diagnostics import SpecError
+from bertc.cost import estimate
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.model import trained_names
-from bertc.nn import EncoderInputs, Model, build, gather_positions
-from tests.nn.test_disentangled import IDS, KIND, MASK, NAMES, SEQ, B, H, N, V
-from tests.nn.test_disentangled import LAYERS as DEPTH
+from bertc.model import EncoderInputs, Model, build, gather_positions
+from tests.model.test_disentangled import IDS, KIND, MASK, NAMES, SEQ, B, H, N, V
+from tests.model.test_disentangled import LAYERS as DEPTH
 from tests.specs.test_flop_counter import BATCH, counted_by_torch
 
 DECODED = Wanted(last=False, decoded=True)

@@ -11,7 +11,7 @@ from torch._dynamo.utils import counters
 from bertc.api import resolve
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
-from bertc.nn import EncoderInputs, Model, build, gather_positions
+from bertc.model import EncoderInputs, Model, build, gather_positions
 
 TINY = "hidden=32 vocab=100 seq=16 dropout=0 "
 

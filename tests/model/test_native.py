@@ -12,16 +12,16 @@ from bertc.ir.network.ffn import Activation
 from bertc.ir.network.norm import LayerNorm as LayerNormNode
 from bertc.ir.network.norm import NormFunction
 from bertc.ir.network.norm import RmsNorm as RmsNormNode
-from bertc.native import Kernels, drop, kernels_for, library, missing
-from bertc.native import kernels as tensors
-from bertc.nn.attend import attend
-from bertc.nn.dropout import dropout
-from bertc.nn.ffn import activate, activated, gate_activated
-from bertc.nn.masks import Mask
-from bertc.nn.norm import build_norm, sum_and_norm
-from bertc.nn.positions import Angles, Rotation
-from bertc.nn.weights import Linear
-from bertc.objectives.softmax import cross_entropy
+from bertc.learn.objectives.softmax import cross_entropy
+from bertc.model.attend import attend
+from bertc.model.dropout import dropout
+from bertc.model.ffn import activate, activated, gate_activated
+from bertc.model.masks import Mask
+from bertc.model.native import Kernels, drop, kernels_for, library, missing
+from bertc.model.native import kernels as tensors
+from bertc.model.norm import build_norm, sum_and_norm
+from bertc.model.positions import Angles, Rotation
+from bertc.model.weights import Linear
 
 RATE = 0.3
 TYPES = pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 5e-6), (torch.bfloat16, 2e-2)])

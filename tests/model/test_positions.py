@@ -7,14 +7,14 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from bertc.api import resolve
-from bertc.estimate import estimate
+from bertc.cost import estimate
 from bertc.ir import operation as op
 from bertc.ir.network.positions import BucketedPositions
 from bertc.ir.program.resolved import Resolved
-from bertc.nn import EncoderInputs, Model, build, gather_positions
-from bertc.nn.attend import attend
-from bertc.nn.masks import Blocks, kernel_mask, mask_of, near
-from bertc.nn.positions import slopes
+from bertc.model import EncoderInputs, Model, build, gather_positions
+from bertc.model.attend import attend
+from bertc.model.masks import Blocks, kernel_mask, mask_of, near
+from bertc.model.positions import slopes
 from tests.specs.test_flop_counter import BATCH, counted_by_torch
 
 B, S, H, N, D = 2, 200, 32, 4, 8

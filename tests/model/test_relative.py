@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from bertc.api import resolve
-from bertc.estimate import estimate
-from bertc.nn import EncoderInputs, Model, build, gather_positions
+from bertc.cost import estimate
+from bertc.model import EncoderInputs, Model, build, gather_positions
 from tests.specs.test_flop_counter import BATCH, counted_by_torch
 
 B, S, H, N, D = 2, 7, 16, 2, 8

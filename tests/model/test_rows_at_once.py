@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bertc.api import resolve
-from bertc.nn import EncoderInputs, attend, build
+from bertc.model import EncoderInputs, attend, build
 
 B, S = 5, 8
 # So seldom that none of the draws means it, and yet scores are made as for dropout.

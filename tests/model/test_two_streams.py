@@ -10,8 +10,8 @@ import torch
 from torch._dynamo.utils import counters
 
 from bertc.api import resolve
-from bertc.estimate import estimate
-from bertc.nn import EncoderInputs, Model, PermutationMask, build
+from bertc.cost import estimate
+from bertc.model import EncoderInputs, Model, PermutationMask, build
 from tests.specs.test_flop_counter import BATCH, counted_by_torch
 
 B, S = 2, 6

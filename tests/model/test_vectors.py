@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from bertc.api import points, resolve
-from bertc.data import vocabulary_of
-from bertc.diagnostics import DataError, MissingInputError, SpecError
-from bertc.interop.loading import load
+from bertc.base.diagnostics import DataError, MissingInputError, SpecError
+from bertc.data.vocab.existing import vocabulary_of
 from bertc.ir.program.model import model_weights
-from bertc.nn.weights import initial_values
-from bertc.train import finish
-from bertc.train.beginning.init_tables import TABLE
-from bertc.train.loop import train
+from bertc.model.weights import initial_values
+from bertc.run.beginning.init_tables import TABLE
+from bertc.run.models.loading import load
+from bertc.run.train import finish
+from bertc.run.train.loop import train
 from tests.fixes import apply_fixes
 from tests.net.programs import FARM, PROGRAMS, TOY
 

@@ -5,20 +5,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from bertc.api import points
-from bertc.estimate import Estimate, convention_named, estimate
-from bertc.estimate.flops import Convention, executed_flops, run_flops, stage_flops
-from bertc.external import row_lengths
-from bertc.interop.config import hf_config
-from bertc.interop.families.obstacle import Obstacle
-from bertc.interop.foreseen import padding
-from bertc.interop.keys import keys
-from bertc.interop.networks import alone
-from bertc.interop.target import target_of
+from bertc.base.resources import shipped_specs
+from bertc.check.facts.examples import row_lengths
+from bertc.cost import Estimate, convention_named, estimate
+from bertc.cost.flops import Convention, executed_flops, run_flops, stage_flops
+from bertc.hub.config import hf_config
+from bertc.hub.families.obstacle import Obstacle
+from bertc.hub.foreseen import padding
+from bertc.hub.keys import keys
+from bertc.hub.networks import alone
+from bertc.hub.target import target_of
 from bertc.ir.program.lessons import expected_lessons
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
-from bertc.resources import shipped_specs
-from bertc.step.synthetic import Unlearned
+from bertc.run.beginning.synthetic import Unlearned
 from tests.net.programs import PROGRAMS, spec
 
 CONVENTIONS = ("exact", "electra", "6n")

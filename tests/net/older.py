@@ -11,10 +11,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from bertc.inference.evaluate import evaluate_run
-from bertc.interop.runs import export_run
-from bertc.runs.folder import RunFolder
-from bertc.train.loop import train
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.models.runs import export_run
+from bertc.run.records.folder import RunFolder
+from bertc.run.train.loop import train
 from tests.net import steps
 
 OLD_RUNS = Path(__file__).parent / "old_runs"

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from bertc.native import kernels, library
+from bertc.model.native import kernels, library
 from tests.net import compiled, goldens, older, steps
 from tests.net.programs import FARM, PROGRAMS, UNTRAINED
 

@@ -39,8 +39,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bertc.api import points
-from bertc.native import kernels
-from bertc.train.loop import train
+from bertc.model.native import kernels
+from bertc.run.train.loop import train
 from tests.net.programs import PROGRAMS, spec
 
 BOUNDS = {"grad_norm": 1e-5, "learned": 1e-5}

@@ -21,12 +21,12 @@ UNTRIED = {
     ("prune", "none"), ("features", "last"),  # what is usual is left out of the JSON
     ("init", "run"), ("init", "layers"), ("init", "embeddings"), ("grow", "generator"),
     ("vocabulary", "tokenizer"),  # begin with older runs
-    ("positions", "bucketed"),  # tests/nn/test_positions.py
-    ("optimizer", "muon"),  # bf16 sums differ between machines: tests/train/test_optimizers.py
-    ("average", "none"), ("average", "ema"),  # tests/train/test_average.py
-    ("grow", "turned"),  # tests/train/test_turning.py
-    ("init", "vectors"),  # begins with another file: tests/nn/test_vectors.py
-    ("copies", "none"), ("copies", "edit"), ("copies", "replace"),  # tests/train/test_copies.py
+    ("positions", "bucketed"),  # tests/model/test_positions.py
+    ("optimizer", "muon"),  # bf16 sums differ between machines: tests/run/test_optimizers.py
+    ("average", "none"), ("average", "ema"),  # tests/run/test_average.py
+    ("grow", "turned"),  # tests/run/test_turning.py
+    ("init", "vectors"),  # begins with another file: tests/model/test_vectors.py
+    ("copies", "none"), ("copies", "edit"), ("copies", "replace"),  # tests/run/test_copies.py
 }  # fmt: skip
 BESIDE = ("schema", "properties", "anyOf", "oneOf", "items", "prefixItems", "$defs")
 """Keys of a schema that name no field."""

@@ -6,7 +6,7 @@
 
 import pytest
 
-from bertc.train import finish
+from bertc.run.train import finish
 from tests.net import goldens, older, steps
 from tests.net.programs import FARM
 

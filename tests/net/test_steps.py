@@ -6,7 +6,7 @@ What is compared, and why there, says ``steps.py``; how to renew it, ``test_comp
 import pytest
 import torch
 
-from bertc.train import finish
+from bertc.run.train import finish
 from tests.net import goldens, steps
 from tests.net.programs import FARM, PROGRAMS, UNTRAINED
 

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from bertc.api import points
+from bertc.check.passes import resolve
 from bertc.ir.data import Files, Share
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.learning.objective import Mlm, Term
@@ -18,9 +19,8 @@ from bertc.ir.network.encoder import Dropout
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Origin, Program, StageGiven
 from bertc.ir.vocabulary import WordPiece
-from bertc.passes import resolve
-from bertc.train import finish
-from bertc.train.loop import train
+from bertc.run.train import finish
+from bertc.run.train.loop import train
 from tests.net.programs import FARM
 
 WORDS = (

@@ -3,14 +3,14 @@
 import pytest
 
 import bertc
+from bertc.base.diagnostics import DataError, MissingInputError, UsageError
 from bertc.data.layouts import scored_parts
-from bertc.diagnostics import DataError, MissingInputError, UsageError
-from bertc.evaluation.manner import Manner
-from bertc.evaluation.task_lookup import own_form, task_of
-from bertc.inference.evaluate import evaluate_run
-from bertc.inference.predict import predict
 from bertc.ir.learning.custom_task import Classify, Read
-from bertc.train.loop import train
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.evaluation.manner import Manner
+from bertc.run.evaluation.task_lookup import own_form, task_of
+from bertc.run.train.loop import train
+from bertc.use.predict import predict
 
 SPEC = "layers=1 hidden=16 heads=2 vocab=wordpiece(99) seq=16 batch=4 steps=2 device=cpu "
 ROWS = [("a hen", "a bird", "yes"), ("a pond", "a bird", "no"), ("a duck", "a pond", "no")]

@@ -11,15 +11,15 @@ from safetensors.torch import load_file
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from bertc.api import resolve
-from bertc.diagnostics import DataError
-from bertc.estimate import estimate
-from bertc.inference.evaluate import evaluate_run
-from bertc.interop.loading import read_checkpoint, read_model
+from bertc.base.diagnostics import DataError
+from bertc.cost import estimate
 from bertc.ir.changing.pruning import Neurons
 from bertc.ir.learning.average import Ema
 from bertc.ir.learning.optimizer import Adam, ConstantRate
-from bertc.nn import build
-from bertc.train.loop import train
+from bertc.model import build
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.models.loading import read_checkpoint, read_model
+from bertc.run.train.loop import train
 
 STAGES: dict[str, dict[str, object]] = {
     "moving": {"steps": 6, "layers": 1, "average": Ema(half_life=1.5 / 6)},

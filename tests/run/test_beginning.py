@@ -9,18 +9,18 @@ from safetensors.torch import load_file
 
 import bertc
 from bertc.api import resolve
-from bertc.diagnostics import BertcError, DataError, MissingInputError, ResumeRefusedError
-from bertc.interop.loading import read_model
-from bertc.interop.runs import export_run, import_run
+from bertc.base.diagnostics import BertcError, DataError, MissingInputError, ResumeRefusedError
 from bertc.ir.changing.growth import FromRun, Identity, Interleave, Tile
 from bertc.ir.learning.objective import Mlm, Sop, Term
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import LearnedPositions
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.vocabulary import TokenizerFile, WordPiece
-from bertc.train import session, start
-from bertc.train.loop import train
-from bertc.train.session import Session
+from bertc.run.models.loading import read_model
+from bertc.run.models.runs import export_run, import_run
+from bertc.run.train import session, start
+from bertc.run.train.loop import train
+from bertc.run.train.session import Session
 
 BOTH = (Term(objective=Mlm()), Term(objective=Sop()))
 

@@ -5,9 +5,9 @@ import shlex
 import pytest
 
 from bertc.api import resolve
-from bertc.diagnostics import ResumeRefusedError
-from bertc.runs.changes import refuse_another_program
-from bertc.runs.longer import longer
+from bertc.base.diagnostics import ResumeRefusedError
+from bertc.run.records.changes import refuse_another_program
+from bertc.run.records.longer import longer
 
 STAGES = 'stage "short" { steps=60 seq=16 } stage "long" { steps=40 seq=32 }'
 SMALL = "hidden=64 layers=2 vocab=1000 steps=3000"

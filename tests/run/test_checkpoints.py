@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from bertc.diagnostics import CannotWriteError, DataError
+from bertc.base.diagnostics import CannotWriteError, DataError
+from bertc.base.storage import durable
 from bertc.ir.base import Normal, Weight
 from bertc.ir.learning.optimizer import Adam, moments_of
-from bertc.runs import checkpoints
-from bertc.storage import durable
+from bertc.run.records import checkpoints
 
 TABLE = (
     Weight("a.weight", (3, 4), ("hidden", "hidden"), Normal(), "ffn", "matrix"),

@@ -10,14 +10,14 @@ import torch
 
 import bertc
 from bertc.api import points
-from bertc.diagnostics import DataError, SpecError, StoppedError
-from bertc.interop.loading import read_model
+from bertc.base.diagnostics import DataError, SpecError, StoppedError
 from bertc.ir.program.resolved import Resolved
-from bertc.train.beginning.init_from import source_of
-from bertc.train.loop import train
+from bertc.run.beginning.init_from import source_of
+from bertc.run.models.loading import read_model
+from bertc.run.train.loop import train
 from tests.net.programs import TOY
-from tests.train.conftest import text
-from tests.train.test_training import stop_after
+from tests.run.conftest import text
+from tests.run.test_training import stop_after
 
 DEEP = {**TOY, "layers": "4", "heads": "[1, 2, 2, 1]", "objective": "mlm", "steps": "2"}
 SMALL = {**TOY, "vocab": "", "steps": "4", "objective": "mlm"}

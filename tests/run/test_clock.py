@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from bertc.estimate.units import duration_text
-from bertc.host.display import Quiet
-from bertc.train import clock, loop
+from bertc.cost.units import duration_text
+from bertc.machine.display import Quiet
+from bertc.run.train import clock, loop
 
 
 class Impatient(Quiet):

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from bertc.api import points
-from bertc.diagnostics import SpecError
-from bertc.train.loop import train
+from bertc.base.diagnostics import SpecError
+from bertc.run.train.loop import train
 
 TOY = ["layers=2", "hidden=32", "heads=2", "ffn=64", "seq=32", "batch=4", "steps=5", "log_every=1",
        "eval_every=5", "save_every=5", "eval_examples=8", "holdout=20%", "device=cpu",

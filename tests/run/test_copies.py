@@ -8,15 +8,16 @@ import pytest
 import torch
 
 from bertc.api import check, points, resolve
-from bertc.data import Silent, prepare
+from bertc.base.diagnostics import DataError, SpecError, StoppedError
+from bertc.data.cache.progress import Silent
+from bertc.data.corpus import prepare
 from bertc.data.examples.word_spans import split_text
-from bertc.diagnostics import DataError, SpecError, StoppedError
-from bertc.evaluation.word_networks import TrainedNetworks
-from bertc.inference.preview import preview
-from bertc.interop.loading import load
-from bertc.train.loop import train
+from bertc.run.evaluation.word_networks import TrainedNetworks
+from bertc.run.models.loading import load
+from bertc.run.train.loop import train
+from bertc.use.preview import preview
 from tests.net.programs import PROGRAMS, TOY
-from tests.train.test_training import stop_after
+from tests.run.test_training import stop_after
 
 pytestmark = pytest.mark.usefixtures("in_the_farm")
 

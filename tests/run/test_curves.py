@@ -4,13 +4,15 @@ import shutil
 
 import pytest
 
-from bertc import estimate, resolve, runs
-from bertc.diagnostics import DataError
+from bertc import cost as estimate
+from bertc import resolve
+from bertc.base.diagnostics import DataError
 from bertc.ir.learning.objective import Mlm, Sop, Term
-from bertc.runs import attempts
-from bertc.runs.curves import curves
-from bertc.runs.folder import RunFolder
-from bertc.train.loop import train
+from bertc.lab.results.curves import curves
+from bertc.lab.results.listing import list_runs
+from bertc.run.records import attempts
+from bertc.run.records.folder import RunFolder
+from bertc.run.train.loop import train
 
 
 def test_curves_and_attempts_of_a_run_with_stages_that_was_resumed(tiny, tmp_path, cache):
@@ -53,7 +55,7 @@ def test_flops_of_a_task_are_of_rows_as_long_as_those_that_were_read(tmp_path, c
     train(resolve(spec), tmp_path / "run", cache=cache, quiet=True)
     flops, _ = curves(tmp_path / "run").of("train/loss", "flops")
     assert flops[1] == 2 * flops[0] == pytest.approx(told.flops.train_total, rel=0.05)
-    (listed,) = runs(tmp_path).runs
+    (listed,) = list_runs([tmp_path]).runs
     assert listed.flops == flops[1]
 
 

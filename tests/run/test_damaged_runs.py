@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from bertc.diagnostics import CannotWriteError, DataError, MissingInputError
-from bertc.interop.folders import checkpoint_folders
-from bertc.planning.plan import Plan
-from bertc.runs import metrics
-from bertc.runs.compare import results
-from bertc.runs.folder import RunFolder, admit
-from bertc.runs.lock import Lock
-from bertc.train.state import Progress
+from bertc.base.diagnostics import CannotWriteError, DataError, MissingInputError
+from bertc.cost.planning.plan import Plan
+from bertc.hub.folders import checkpoint_folders
+from bertc.lab.results.compare import results
+from bertc.run.records import metrics
+from bertc.run.records.folder import RunFolder, admit
+from bertc.run.records.lock import Lock
+from bertc.run.train.state import Progress
 
 PLAN = Plan("cpu", "fp32", (8,), (False,), False, ("fp32: asked for",))
 LOCK = Lock(resolved="r", data="d", init="", threads=2, plan=PLAN, machine={}, versions={})

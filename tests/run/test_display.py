@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from bertc.evaluation.held_out import counted
-from bertc.host import display as displays
-from bertc.host.display import Live, Plain, Standing
-from bertc.train.clock import Clock, evaluations_due
-from bertc.train.loop import train
+from bertc.machine import display as displays
+from bertc.machine.display import Live, Plain, Standing
+from bertc.run.evaluation.held_out import counted
+from bertc.run.train.clock import Clock, evaluations_due
+from bertc.run.train.loop import train
 
 STANDING = Standing(1, 9, "main", 2.0, 100.0, 61.0, 2**30)
 

@@ -7,11 +7,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from bertc.diagnostics import StoppedError
-from bertc.inference.fill_mask import fill
-from bertc.inference.preview import preview
-from bertc.interop.loading import load, read_model
-from bertc.interop.runs import import_run
+from bertc.base.diagnostics import StoppedError
 from bertc.ir.changing.growth import FromGenerator
 from bertc.ir.learning.objective import Mlm, Rtd, Sbo, Sop, Term
 from bertc.ir.network.encoder import Dropout
@@ -19,10 +15,14 @@ from bertc.ir.network.generator import GeneratorNetwork, RandomGenerator, Unigra
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.terms.masking import Replace, SpanUnit
-from bertc.nn import build
-from bertc.train.beginning.growth import grown
-from bertc.train.loop import train
-from tests.train.test_training import stop_after
+from bertc.model import build
+from bertc.run.beginning.growth import grown
+from bertc.run.models.loading import load, read_model
+from bertc.run.models.runs import import_run
+from bertc.run.train.loop import train
+from bertc.use.fill_mask import fill
+from bertc.use.preview import preview
+from tests.run.test_training import stop_after
 
 MASKS = Mlm(replace=Replace(mask=85, random=0, keep=15), distinct=False)
 ELECTRA = (Term(weight=50, objective=Rtd()), Term(objective=MASKS))

@@ -8,16 +8,16 @@ import torch
 from safetensors.torch import load_file
 
 from bertc.api import points
-from bertc.diagnostics import DataError, StoppedError
-from bertc.evaluation.tasks import evaluate_files
-from bertc.interop.loading import load
-from bertc.nn import build
-from bertc.onnx.graph import refuse_unsayable
-from bertc.step import lessons
-from bertc.train.loop import train
+from bertc.base.diagnostics import DataError, StoppedError
+from bertc.lab.onnx.graph import refuse_unsayable
+from bertc.model import build
+from bertc.run.beginning import lessons
+from bertc.run.evaluation.tasks import evaluate_files
+from bertc.run.models.loading import load
+from bertc.run.train.loop import train
 from tests.net.programs import TOY
-from tests.train.test_lessons import losses, text
-from tests.train.test_training import stop_after
+from tests.run.test_lessons import losses, text
+from tests.run.test_training import stop_after
 
 pytestmark = pytest.mark.usefixtures("in_the_farm")
 

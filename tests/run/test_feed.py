@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from bertc.data import RawBatch, StageData
-from bertc.data.batches.batch import empty_batch
+from bertc.data.batches.batch import RawBatch, empty_batch
+from bertc.data.batches.stage import StageData
 from bertc.ir.program.resolved import Resolved
-from bertc.objectives import VocabTensors
-from bertc.step import feed
-from bertc.step.feed import Batch, Feed, corruption, split, to_inputs
+from bertc.learn.objectives import VocabTensors
+from bertc.learn.step import feed
+from bertc.learn.step.feed import Batch, Feed, corruption, split, to_inputs
 
 BATCH, SEQ, STEPS = 4, 24, 11
 CPU = torch.device("cpu")

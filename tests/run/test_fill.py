@@ -3,17 +3,17 @@
 import pytest
 import torch
 
+from bertc.base.diagnostics import DataError, UsageError
 from bertc.data.vocab.existing import load_vocabulary
-from bertc.diagnostics import DataError, UsageError
-from bertc.inference.fill_mask import _Reader, fill
-from bertc.interop.loading import load
 from bertc.ir.learning.objective import Clm, Mlm, Nsp, Plm, Rtd, Term
 from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.network.generator import GeneratorNetwork, UnigramGenerator
 from bertc.ir.vocabulary import TokenizerFile
-from bertc.nn import EncoderInputs
-from bertc.objectives import token_logits
-from bertc.train.loop import train
+from bertc.learn.objectives import token_logits
+from bertc.model import EncoderInputs
+from bertc.run.models.loading import load
+from bertc.run.train.loop import train
+from bertc.use.fill_mask import _Reader, fill
 
 
 @pytest.fixture

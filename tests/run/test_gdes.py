@@ -7,13 +7,13 @@ import torch
 import transformers
 
 from bertc.api import resolve
-from bertc.estimate import estimate
-from bertc.interop.exporting import export_model
-from bertc.interop.networks import parted, summed, tensors_alone
+from bertc.cost import estimate
+from bertc.hub.exporting import export_model
+from bertc.hub.networks import parted, summed, tensors_alone
 from bertc.ir.program.model import model_weights
-from bertc.nn import EncoderInputs, Model, build
-from bertc.nn.heads import Detector
-from tests.interop.programs import Wordless
+from bertc.model import EncoderInputs, Model, build
+from bertc.model.heads import Detector
+from tests.hub.programs import Wordless
 from tests.specs.test_flop_counter import BATCH, counted_by_torch
 
 SPEC = """layers=2 hidden=32 heads=4 vocab=300 seq=32 segments=0 norm=post(1e-7) dropout=0

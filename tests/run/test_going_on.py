@@ -2,13 +2,13 @@
 
 import pytest
 
-from bertc.diagnostics import DataError, MissingInputError, StoppedError
-from bertc.external import begun_from
+from bertc.base.diagnostics import DataError, MissingInputError, StoppedError
+from bertc.check.facts.beginning import begun_from
 from bertc.ir.changing.growth import FromRun
 from bertc.ir.learning.optimizer import ConstantRate, Muon, StableAdam, WarmupStableDecay
 from bertc.ir.vocabulary import WordPiece
-from bertc.train.loop import train
-from tests.train.test_training import stop_after
+from bertc.run.train.loop import train
+from tests.run.test_training import stop_after
 
 DECAY = WarmupStableDecay(decay=4, end=0.1)
 
@@ -23,7 +23,7 @@ def go(tmp_path, cache):
 
 def decaying(tiny, run, **settings):
     """Four steps of decay from step 8 of a run, as ``api`` resolves them: facts are looked up."""
-    from bertc.begun import taken
+    from bertc.check.facts.begun import taken
     from bertc.ir.program.written import Given, Origin
 
     init = FromRun(path=str(run), step=8, moments="carry")

@@ -14,14 +14,14 @@ from torch._dynamo.utils import counters
 from torch.fx import GraphModule
 
 from bertc.api import resolve
-from bertc.host.graphs import graphs_so_far
 from bertc.ir.learning.objective import Mlm, Rtd, Sop, Term
 from bertc.ir.network.generator import GeneratorNetwork
-from bertc.objectives import MicroBatch
-from bertc.step.feed import to_inputs
-from bertc.step.step import TrainStep
-from bertc.step.synthetic import RandomText
-from bertc.train.loop import train
+from bertc.learn.objectives import MicroBatch
+from bertc.learn.step.feed import to_inputs
+from bertc.learn.step.step import TrainStep
+from bertc.machine.graphs import graphs_so_far
+from bertc.run.beginning.synthetic import RandomText
+from bertc.run.train.loop import train
 from tests.bench.rig import make_step
 from tests.kinds import OBJECTIVES
 from tests.traced import traced
@@ -116,7 +116,7 @@ def test_the_branches_of_other_machines_compute_the_same(objective: str, elsewhe
 
     here = gradients()
     whose = {
-        "a GPU": patch("bertc.nn.attend.eager_cpu", lambda x: False),
+        "a GPU": patch("bertc.model.attend.eager_cpu", lambda x: False),
         "compiled": patch.object(torch.compiler, "is_compiling", lambda: True),
     }
     with whose[elsewhere]:

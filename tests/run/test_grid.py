@@ -5,9 +5,9 @@ import math
 import pytest
 
 from bertc import cli
-from bertc.interop.loading import read_model
-from bertc.train import loop, phase
-from bertc.train.grid import folder_name
+from bertc.run.models.loading import read_model
+from bertc.run.train import loop, phase
+from bertc.run.train.grid import folder_name
 
 SPEC = """
 layers=2 hidden=32 heads=2 ffn=64 vocab=wordpiece(60) data=files("{data}") holdout=10%

@@ -3,10 +3,7 @@
 import pytest
 import torch
 
-from bertc.diagnostics import ResumeRefusedError, StoppedError
-from bertc.inference.evaluate import evaluate_run
-from bertc.inference.fill_mask import fill
-from bertc.interop.loading import read_model
+from bertc.base.diagnostics import ResumeRefusedError, StoppedError
 from bertc.ir.changing.growth import Identity, Interleave, Stack, Tile
 from bertc.ir.learning.objective import Clm, Mlm, Rtd, Sop, Term
 from bertc.ir.learning.optimizer import Adam, Lamb, Muon
@@ -16,11 +13,14 @@ from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import NoPositions
 from bertc.ir.network.sharing import ShareAll, ShareFfn, ShareGroups, ShareNone
 from bertc.ir.program.model import model_weights
-from bertc.nn import build
-from bertc.optim.optimizers import zero_moments
-from bertc.train import session
-from bertc.train.beginning.growth import grown
-from bertc.train.loop import train
+from bertc.learn.optim.optimizers import zero_moments
+from bertc.model import build
+from bertc.run.beginning.growth import grown
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.models.loading import read_model
+from bertc.run.train import session
+from bertc.run.train.loop import train
+from bertc.use.fill_mask import fill
 
 RTD = (Term(objective=Rtd(), weight=50), Term(objective=Mlm()))
 STAGES = {"flat": {"layers": 1, "steps": 6}, "deep": {"layers": 2, "steps": 6}}

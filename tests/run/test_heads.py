@@ -11,20 +11,12 @@ import torch
 from einops import rearrange
 from typer.testing import CliRunner
 
-from bertc.commands import app
-from bertc.diagnostics import UsageError
-from bertc.evaluation.without import LeftOut, heads_named, without_heads
-from bertc.inference.attention import AttentionMaps, see_maps
-from bertc.inference.evaluate import evaluate_run
-from bertc.inspecting.attention import Head, head_figures
-from bertc.interop.pruned import removed_units, without_removed
+from bertc.base.diagnostics import UsageError
+from bertc.cli.app import app
+from bertc.hub.pruned import removed_units, without_removed
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.learning.objective import Term
-from bertc.ir.network.attention import (
-    DisentangledAttention,
-    LocalAttention,
-    RelativeAttention,
-)
+from bertc.ir.network.attention import DisentangledAttention, LocalAttention, RelativeAttention
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import (
     AlibiPositions,
@@ -34,9 +26,13 @@ from bertc.ir.network.positions import (
 )
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.terms.plm import Plm
-from bertc.nn import EncoderInputs, Model, build
-from bertc.nn.inputs import PermutationMask, nothing
-from bertc.train.loop import train
+from bertc.lab.inspect.attention import Head, head_figures
+from bertc.model import EncoderInputs, Model, build
+from bertc.model.inputs import PermutationMask, nothing
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.evaluation.without import LeftOut, heads_named, without_heads
+from bertc.run.train.loop import train
+from bertc.use.attention import AttentionMaps, see_maps
 
 RELATIVE = RelativeAttention(untie=True, segments=True)
 

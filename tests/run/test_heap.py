@@ -7,9 +7,9 @@ import sys
 import pytest
 import torch
 
-from bertc.host.heap import keep_freed_memory
-from bertc.runs import spent
-from bertc.train.loop import train
+from bertc.machine.heap import keep_freed_memory
+from bertc.run.records import spent
+from bertc.run.train.loop import train
 
 
 @pytest.mark.skipif(

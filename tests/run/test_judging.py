@@ -3,10 +3,10 @@
 import pytest
 
 import bertc
-from bertc.evaluation.held_out import Evaluation
-from bertc.evaluation.remarks import score_lines
-from bertc.evaluation.tasks import evaluate_files
-from bertc.train.loop import train
+from bertc.run.evaluation.held_out import Evaluation
+from bertc.run.evaluation.remarks import score_lines
+from bertc.run.evaluation.tasks import evaluate_files
+from bertc.run.train.loop import train
 
 
 @pytest.fixture

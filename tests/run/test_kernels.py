@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from bertc.api import resolve
-from bertc.diagnostics import DataError, MachineError
-from bertc.host import machine
-from bertc.host.machine import SUMS, determinism, is_deterministic, kernels, right_dropout
-from bertc.host.out_of_memory import is_out_of_memory
-from bertc.planning.plan import Fit, Machine, plan
+from bertc.base.diagnostics import DataError, MachineError
+from bertc.cost.planning.plan import Fit, Machine, plan
+from bertc.machine import machine
+from bertc.machine.machine import SUMS, determinism, is_deterministic, kernels, right_dropout
+from bertc.machine.out_of_memory import is_out_of_memory
 
 
 def state():

@@ -10,7 +10,7 @@ import time
 import pytest
 import torch
 
-from bertc.train.loop import train
+from bertc.run.train.loop import train
 
 
 @pytest.fixture

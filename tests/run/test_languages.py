@@ -10,12 +10,12 @@ import torch
 import transformers
 
 from bertc.api import resolve
-from bertc.diagnostics import StoppedError, UsageError
-from bertc.inference.fill_mask import fill
-from bertc.interop.loading import load
+from bertc.base.diagnostics import StoppedError, UsageError
 from bertc.ir.terms.positions import shown_figures
-from bertc.step.step import TrainStep
-from bertc.train.loop import train
+from bertc.learn.step.step import TrainStep
+from bertc.run.models.loading import load
+from bertc.run.train.loop import train
+from bertc.use.fill_mask import fill
 
 WORDS = {
     "en": ["hens", "ducks", "quack", "in", "the", "old", "barn"],

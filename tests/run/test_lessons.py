@@ -9,13 +9,13 @@ import torch
 from safetensors.torch import load_file
 
 from bertc.api import check, estimate, points
-from bertc.diagnostics import DataError, Diagnostics, StoppedError
+from bertc.base.diagnostics import DataError, Diagnostics, StoppedError
 from bertc.ir.program.lessons import Counts, kept_by, lesson_bytes, lesson_shapes
-from bertc.step import lessons
-from bertc.train import lessons as keeping
-from bertc.train.loop import train
+from bertc.run.beginning import lessons
+from bertc.run.train import lessons as keeping
+from bertc.run.train.loop import train
 from tests.net.programs import TOY
-from tests.train.test_training import stop_after
+from tests.run.test_training import stop_after
 
 pytestmark = pytest.mark.usefixtures("in_the_farm")
 

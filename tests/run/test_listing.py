@@ -7,13 +7,13 @@ import pytest
 from typer.testing import CliRunner
 
 import bertc
-from bertc.commands import app
-from bertc.diagnostics import DataError, SpecError, StoppedError, UsageError
+from bertc.base.diagnostics import DataError, SpecError, StoppedError, UsageError
+from bertc.cli.app import app
 from bertc.ir.program.model import model_weights
-from bertc.runs import state
-from bertc.runs.folder import RunFolder
-from bertc.runs.listing import list_runs
-from bertc.runs.state import noting_failure, state_of
+from bertc.lab.results.listing import list_runs
+from bertc.run.records import state
+from bertc.run.records.folder import RunFolder
+from bertc.run.records.state import noting_failure, state_of
 
 
 def line(step, loss):
@@ -84,7 +84,7 @@ def test_python_has_the_runs_as_rows_tables_and_html(run, tmp_path):
     run("<b>", {6: 4.0}, hidden=64, seed=3)
     run("two", {})
     (run("damaged", {}) / "metrics.jsonl").write_text("{}\n")
-    listed = bertc.runs(tmp_path / "runs", order="name")
+    listed = bertc.run.records(tmp_path / "runs", order="name")
     assert [each.folder.name for each in listed] == ["<b>", "two"]
     assert (len(listed), listed[0].last, listed[1:][0].last) == (2, 4.0, None)
     html = listed._repr_html_()

@@ -8,22 +8,22 @@ from typer.testing import CliRunner
 
 import bertc
 from bertc.api import resolve
-from bertc.commands import app
-from bertc.diagnostics import (
+from bertc.base.diagnostics import (
     MissingInputError,
     ResumeRefusedError,
     SpecError,
     StoppedError,
     UsageError,
 )
-from bertc.inference.evaluate import evaluate_run
+from bertc.cli.app import app
 from bertc.ir.learning.optimizer import Adam, ConstantRate, Cosine, InverseSqrt, Polynomial
-from bertc.runs.changes import refuse_another_program
-from bertc.runs.folder import RunFolder
-from bertc.runs.longer import longer, why_not_longer, with_settings
-from bertc.syntax.files import overrides_in
-from bertc.train.loop import train
-from tests.train.test_training import stop_after
+from bertc.lang.files import overrides_in
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.records.changes import refuse_another_program
+from bertc.run.records.folder import RunFolder
+from bertc.run.records.longer import longer, why_not_longer, with_settings
+from bertc.run.train.loop import train
+from tests.run.test_training import stop_after
 
 FLAT = Adam(lr=1e-3, warmup=2, schedule=ConstantRate())
 

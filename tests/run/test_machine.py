@@ -9,21 +9,21 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bertc.api import resolve
-from bertc.diagnostics import MachineError
-from bertc.distributed import launch
-from bertc.estimate import largest_microbatches
-from bertc.estimate.machines.devices import this_cpu
-from bertc.host import exact, speed
-from bertc.host.machine import detect, make_plan, refuse_too_few_devices
-from bertc.host.out_of_memory import refuse_what_cannot_fit
-from bertc.host.speed import device_here
-from bertc.nn import build
-from bertc.planning.plan import Machine, plan
-from bertc.planning.world import Layout, World
-from bertc.step.feed import to_inputs
-from bertc.step.synthetic import RandomText, first_step
-from bertc.train.loop import train
-from bertc.train.start import machine_of
+from bertc.base.diagnostics import MachineError
+from bertc.cost import largest_microbatches
+from bertc.cost.machines.devices import this_cpu
+from bertc.cost.planning.plan import Machine, plan
+from bertc.cost.planning.world import Layout, World
+from bertc.learn.step.feed import to_inputs
+from bertc.machine import exact, speed
+from bertc.machine.machine import detect, make_plan, refuse_too_few_devices
+from bertc.machine.out_of_memory import refuse_what_cannot_fit
+from bertc.machine.speed import device_here
+from bertc.model import build
+from bertc.run import launch
+from bertc.run.beginning.synthetic import RandomText, first_step
+from bertc.run.train.loop import train
+from bertc.run.train.start import machine_of
 
 GIB = 2**30
 
@@ -77,7 +77,7 @@ def test_a_plan_beyond_the_memory_is_refused_with_one_that_fits(
     sizes, fits = tried(smaller)
     assert all(1 < size <= fit.examples for size, fit in zip(sizes, fits, strict=True))
     here = replace(detect("cpu"), memory_bytes=2 * 2**20)
-    monkeypatch.setattr(import_module("bertc.train.loop"), "machine_of", lambda *_: here)
+    monkeypatch.setattr(import_module("bertc.run.train.loop"), "machine_of", lambda *_: here)
     with pytest.raises(MachineError, match="do not fit in 2.00 MiB"):
         train(tiny(microbatch=64, batch=64), tmp_path / "run", quiet=True, dry_run=True)
 

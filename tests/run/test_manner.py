@@ -6,16 +6,16 @@ import math
 import numpy as np
 import pytest
 
-from bertc.diagnostics import UsageError
-from bertc.evaluation.manner import Manner
-from bertc.inference.evaluate import evaluate_run
-from bertc.inspecting.context import ContextLength, context_lengths, relative_length
+from bertc.base.diagnostics import UsageError
 from bertc.ir.data import Files, Share
 from bertc.ir.learning.objective import Clm, Nsp, Sop, Term
 from bertc.ir.learning.optimizer import Adam
 from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.vocabulary import Bytes
-from bertc.train.loop import train
+from bertc.lab.inspect.context import ContextLength, context_lengths, relative_length
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.evaluation.manner import Manner
+from bertc.run.train.loop import train
 
 
 @pytest.fixture

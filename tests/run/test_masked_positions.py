@@ -6,10 +6,6 @@ import pytest
 import torch
 
 import bertc
-from bertc.evaluation import held_out
-from bertc.evaluation.held_out import Evaluation
-from bertc.evaluation.remarks import plateau_lines
-from bertc.inference.evaluate import evaluate_run
 from bertc.ir.changing.growth import FromRun
 from bertc.ir.learning.objective import Mlm, Nsp, Sbo, Term
 from bertc.ir.learning.optimizer import Adam
@@ -17,12 +13,16 @@ from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.terms.masking import NgramUnit, Replace, SpanUnit, WordUnit
 from bertc.ir.terms.positions import by_kind
 from bertc.ir.terms.rtd import Rtd
-from bertc.objectives.mlm import MaskedTensors
-from bertc.objectives.term import Predicted
-from bertc.runs.figures import values_of
-from bertc.runs.folder import RunFolder
-from bertc.runs.results import read_run, run_of
-from bertc.train.loop import train
+from bertc.learn.objectives.mlm import MaskedTensors
+from bertc.learn.objectives.term import Predicted
+from bertc.run.evaluation import held_out
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.evaluation.held_out import Evaluation
+from bertc.run.evaluation.remarks import plateau_lines
+from bertc.run.records.figures import values_of
+from bertc.run.records.folder import RunFolder
+from bertc.run.records.results import read_run, run_of
+from bertc.run.train.loop import train
 
 PARTS = by_kind("mlm")
 
@@ -76,7 +76,7 @@ def test_a_model_that_copies_knows_nothing_of_masked_positions(go, tmp_path, cac
     known = {}
     real = held_out.evaluate
     monkeypatch.setattr(
-        "bertc.inference.evaluate.evaluate",
+        "bertc.run.evaluation.evaluate.evaluate",
         lambda *given: (known.update(nats_v=given[5][0]), real(*given))[1],
     )
 

@@ -1,6 +1,6 @@
 """The step as a GPU would be given it: what it launches, where it waits, what it holds.
 
-``python -m tests.train.test_on_a_gpu`` writes the launches anew, for a person to read the diff.
+``python -m tests.run.test_on_a_gpu`` writes the launches anew, for a person to read the diff.
 """
 
 import json
@@ -11,16 +11,17 @@ import pytest
 import torch
 
 from bertc.api import resolve
-from bertc.data import TaskRows, TaskSet
+from bertc.cost import estimate
+from bertc.cost.planning.plan import Plan
+from bertc.data.examples.task import TaskSet
+from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts.example import LabelledExample
-from bertc.distributed.engines import gathered
-from bertc.estimate import estimate
-from bertc.evaluation.task_inference import answer
 from bertc.ir.program.resolved import Resolved
-from bertc.nn import Model
-from bertc.planning.plan import Plan
-from bertc.step.feed import to_inputs
-from bertc.step.synthetic import RandomText, first_step
+from bertc.learn.step.engines import gathered
+from bertc.learn.step.feed import to_inputs
+from bertc.model import Model
+from bertc.run.beginning.synthetic import RandomText, first_step
+from bertc.run.evaluation.task_inference import answer
 from tests.kinds import OBJECTIVES
 from tests.pretended import CUDA, META, Gpu
 

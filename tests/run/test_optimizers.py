@@ -5,12 +5,12 @@ import torch
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
-from bertc.distributed.engines import shard_like
 from bertc.ir.base import ONES, ZEROS, Normal, Weight
 from bertc.ir.learning.optimizer import Adam, Lamb, Muon, Polynomial, StableAdam, moments_of
-from bertc.optim import muon
-from bertc.optim.muon import orthogonal
-from bertc.optim.optimizers import clip, gradient_norm, guard, make_rule, zero_moments
+from bertc.learn.optim import muon
+from bertc.learn.optim.muon import orthogonal
+from bertc.learn.optim.optimizers import clip, gradient_norm, guard, make_rule, zero_moments
+from bertc.learn.step.engines import shard_like
 
 TABLE = (
     Weight("dense.weight", (2, 2), ("hidden", "hidden"), Normal(), "ffn", "matrix"),

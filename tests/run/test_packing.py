@@ -7,9 +7,7 @@ from torch.nn.utils.rnn import pad_sequence
 from bertc.api import resolve
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.nn import EncoderInputs, Model, build
-from bertc.nn.masks import beginnings, end_to_end
-from bertc.objectives import (
+from bertc.learn.objectives import (
     Boundaries,
     Inputs,
     MicroBatch,
@@ -20,7 +18,9 @@ from bertc.objectives import (
     corrupt,
     with_output_positions,
 )
-from bertc.step.objective import make_objective
+from bertc.learn.step.objective import make_objective
+from bertc.model import EncoderInputs, Model, build
+from bertc.model.masks import beginnings, end_to_end
 
 PACKS = [[0, 1, 2], [3, 4], [5], [6, 7, 8, 9]]
 ROOM, VOCAB = 48, 90
@@ -182,7 +182,7 @@ def test_the_kernel_for_any_length_sees_the_same(monkeypatch: pytest.MonkeyPatch
     resolved, _, together = both(SPECS[1])
     statistics, gradients = results(resolved, together)
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", one_by_one)
-    monkeypatch.setattr("bertc.nn.attention.can_varlen", lambda *_: True)
+    monkeypatch.setattr("bertc.model.attention.can_varlen", lambda *_: True)
     found, moved = results(resolved, together)
     torch.testing.assert_close(found, statistics, atol=1e-5, rtol=1e-5)
     for name, gradient in gradients.items():

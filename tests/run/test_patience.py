@@ -6,11 +6,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from bertc.diagnostics import DataError, StoppedError
-from bertc.inference.evaluate import evaluate_run
+from bertc.base.diagnostics import DataError, StoppedError
 from bertc.ir.learning.objective import Mlm, Term
-from bertc.train import loop, patience, phase
-from bertc.train.loop import train
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.train import loop, patience, phase
+from bertc.run.train.loop import train
 
 
 @pytest.fixture

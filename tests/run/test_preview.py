@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bertc.api import points, resolve
-from bertc.inference.preview import preview
+from bertc.use.preview import preview
 from tests.kinds import OBJECTIVES
 from tests.shipped import PRETRAINING
 

@@ -8,10 +8,10 @@ import sys
 import pytest
 import torch
 
+from bertc.base.diagnostics import CannotWriteError
 from bertc.cli import main
-from bertc.diagnostics import CannotWriteError
-from bertc.host.profile import _write
-from bertc.train.loop import train
+from bertc.machine.profile import _write
+from bertc.run.train.loop import train
 from tests.kinds import PARTS_OF_A_STEP as PARTS
 
 

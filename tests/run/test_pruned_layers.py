@@ -9,22 +9,22 @@ import pytest
 import torch
 
 import bertc
-from bertc.diagnostics import SpecError, StoppedError, UsageError
-from bertc.estimate import estimate
-from bertc.evaluation.without import LeftOut, layers_named, leaving_out
-from bertc.external import network_of
-from bertc.inference.evaluate import evaluate_run
-from bertc.inspecting.parts import worth
-from bertc.interop.loading import load, read_model
+from bertc.base.diagnostics import SpecError, StoppedError, UsageError
+from bertc.check.facts.networks import network_of
+from bertc.cost import estimate
 from bertc.ir.changing.growth import FromRun
 from bertc.ir.changing.pruning import Heads, Layers
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.sharing import ShareAttention, ShareGroups
 from bertc.ir.program.model import model_weights
-from bertc.nn import build
-from bertc.train.beginning.init_from import source_of
-from bertc.train.loop import train
-from tests.train.test_training import stop_after
+from bertc.lab.inspect.parts import worth
+from bertc.model import build
+from bertc.run.beginning.init_from import source_of
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.evaluation.without import LeftOut, layers_named, leaving_out
+from bertc.run.models.loading import load, read_model
+from bertc.run.train.loop import train
+from tests.run.test_training import stop_after
 
 KINDS: dict[str, tuple[Any, tuple[int, ...], dict[str, object]]] = {
     "a list": (Layers(which=(1, 2)), (0, 3), {"heads": (1, 2, 4, 2), "head_dim": 8}),

@@ -9,14 +9,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from bertc.bench.latencies import of_folder
-from bertc.compress.prune import chosen_by_score, expected, without
-from bertc.diagnostics import DataError, StoppedError
-from bertc.estimate import estimate
-from bertc.external import network_of
-from bertc.inference.evaluate import evaluate_run
-from bertc.interop.loading import load
-from bertc.interop.pruned import removed_units
+from bertc.base.diagnostics import DataError, StoppedError
+from bertc.check.facts.networks import network_of
+from bertc.cost import estimate
+from bertc.hub.pruned import removed_units
 from bertc.ir.changing.growth import FromRun
 from bertc.ir.changing.pruning import Heads, Neurons
 from bertc.ir.learning.custom_task import Classify
@@ -27,12 +23,16 @@ from bertc.ir.network.ffn import Activation, Glu
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import NoPositions
 from bertc.ir.network.sharing import ShareAll, ShareAttention
-from bertc.nn import build
-from bertc.runs.checkpoints import WEIGHTS
-from bertc.runs.compare import results
-from bertc.step.gates import gated
-from bertc.train.loop import train
-from tests.train.test_training import stop_after
+from bertc.ir.weight_maps.prune import chosen_by_score, expected, without
+from bertc.lab.bench.latencies import of_folder
+from bertc.lab.results.compare import results
+from bertc.learn.step.gates import gated
+from bertc.model import build
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.models.loading import load
+from bertc.run.records.checkpoints import WEIGHTS
+from bertc.run.train.loop import train
+from tests.run.test_training import stop_after
 
 STEPWISE = Heads(share=0.5, every=0.25, examples=16)
 

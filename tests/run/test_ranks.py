@@ -17,10 +17,9 @@ from torch.distributed.elastic.multiprocessing.api import PContext
 
 from bertc import cli
 from bertc.api import points
-from bertc.diagnostics import BertcError, GivenUpError, UsageError
-from bertc.distributed import parent_watch
-from bertc.distributed import process_group as ranks
-from bertc.host.machine import make_plan
+from bertc.base.diagnostics import BertcError, GivenUpError, UsageError
+from bertc.base.storage.paths import cache_folder
+from bertc.cost.planning.world import World
 from bertc.ir.changing.growth import FromRun, Stack
 from bertc.ir.changing.pruning import Heads
 from bertc.ir.data import StreamPair
@@ -33,12 +32,13 @@ from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.vocabulary import TokenizerFile
-from bertc.planning.world import World
-from bertc.step.step import TrainStep
-from bertc.storage.paths import cache_folder
-from bertc.train import finish, phase
-from bertc.train.loop import train
-from bertc.train.session import Watched
+from bertc.learn.step.step import TrainStep
+from bertc.machine import parent_watch
+from bertc.machine import process_group as ranks
+from bertc.machine.machine import make_plan
+from bertc.run.train import finish, phase
+from bertc.run.train.loop import train
+from bertc.run.train.session import Watched
 
 PAIRS = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
 ELECTRA = (Term(objective=Rtd(), weight=50), Term(objective=Mlm()))

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch.distributed.fsdp._fully_shard import _fsdp_param_group as groups
 
-from bertc.host.graphs import graphs_so_far
 from bertc.ir.network.sharing import ShareAttention
-from bertc.step.step import TrainStep
-from tests.train.test_ranks import (
+from bertc.learn.step.step import TrainStep
+from bertc.machine.graphs import graphs_so_far
+from tests.run.test_ranks import (
     AT_THE_END,
     CALM,
     PAIRS,

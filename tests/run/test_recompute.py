@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from bertc.api import resolve
-from bertc.runs.changes import differences
-from bertc.runs.folder import identity
+from bertc.run.records.changes import differences
+from bertc.run.records.folder import identity
 from tests.bench.memory import allocated_bytes
 from tests.bench.rig import make_step, random_rows
 

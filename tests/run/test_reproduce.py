@@ -6,16 +6,16 @@ import os
 import pytest
 
 from bertc import cli
-from bertc.runs.attempts import read
-from bertc.storage.claims import claim
-from bertc.tables import training
-from bertc.tables.files import data_files
-from bertc.tables.programs import Jobs
-from bertc.tables.reading import read_table
-from bertc.tables.reproduce import trainable
-from bertc.tables.results import RowResult, TableResults
-from bertc.tables.showing import Shown
-from bertc.train import loop
+from bertc.base.storage.claims import claim
+from bertc.lab.reproduce import training
+from bertc.lab.reproduce.files import data_files
+from bertc.lab.reproduce.programs import Jobs
+from bertc.lab.reproduce.reading import read_table
+from bertc.lab.reproduce.reproduce import trainable
+from bertc.lab.reproduce.results import RowResult, TableResults
+from bertc.lab.reproduce.showing import Shown
+from bertc.run.records.attempts import read
+from bertc.run.train import loop
 
 TABLE = """
 title = "Depth"
@@ -340,7 +340,7 @@ def test_a_row_may_be_a_whole_spec_at_a_scale_and_estimates_need_no_runs_before(
 
 
 def test_a_table_ends_at_the_first_run_for_which_the_disk_is_too_small(call, monkeypatch):
-    monkeypatch.setattr("bertc.storage.durable.free_bytes", lambda _: 2**10)
+    monkeypatch.setattr("bertc.base.storage.durable.free_bytes", lambda _: 2**10)
     code, _, err = call(*TRAIN, "--out", "runs")
     assert code == 74
     assert "cannot write runs/tiny/one-first/seed-1/pretraining: the disk is full" in err

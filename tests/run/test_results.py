@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from bertc.api import resolve
-from bertc.diagnostics import MissingInputError
+from bertc.base.diagnostics import MissingInputError
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam
 from bertc.ir.learning.task import Glue
-from bertc.runs.compare import results
+from bertc.lab.results.compare import results
 
 TASKS = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")
 

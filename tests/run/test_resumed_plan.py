@@ -2,11 +2,11 @@
 
 import pytest
 
-from bertc.host.display import Quiet
-from bertc.host.machine import detect
-from bertc.runs.folder import RunFolder
-from bertc.train import resumed_plan
-from bertc.train.loop import train
+from bertc.machine.display import Quiet
+from bertc.machine.machine import detect
+from bertc.run.records.folder import RunFolder
+from bertc.run.train import resumed_plan
+from bertc.run.train.loop import train
 
 
 class Noting(Quiet):

@@ -1,5 +1,6 @@
 import pytest
 
+from bertc.cost.planning.schedules import rate
 from bertc.ir.learning.optimizer import (
     Adam,
     ConstantRate,
@@ -8,7 +9,6 @@ from bertc.ir.learning.optimizer import (
     Polynomial,
     WarmupStableDecay,
 )
-from bertc.planning.schedules import rate
 
 BERT = Adam(lr=1e-4, warmup=10_000, schedule=Polynomial(decay_from="start"))
 

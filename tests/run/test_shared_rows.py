@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import bertc
-from bertc.data import encode
+from bertc.data.examples.encode import encode
 from bertc.data.examples.task import MIN_SHARED_ROW_TOKENS, TaskSet, gather, shared
 from bertc.data.examples.task_data import TaskData
 from bertc.data.layouts.example import (
@@ -17,9 +17,9 @@ from bertc.data.layouts.example import (
     ScoredExample,
     TaggedExample,
 )
-from bertc.nn.masks import beginnings
-from bertc.step.objective import make_objective
-from bertc.step.task_feed import examples_at_once, to_micro_batch
+from bertc.learn.step.objective import make_objective
+from bertc.learn.step.task_feed import examples_at_once, to_micro_batch
+from bertc.model.masks import beginnings
 from tests.data.test_encode import bert_vocabulary, text, word_tokenizer
 
 NETWORK = "layers=2 hidden=32 heads=2 vocab=47 seq=48 dropout=0 initializer=normal(0.3) "

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from bertc.api import resolve
-from bertc.diagnostics import DataError
+from bertc.base.diagnostics import DataError
+from bertc.cost.planning.plan import Plan
 from bertc.ir.program.model import model_weights
-from bertc.nn import build
-from bertc.planning.plan import Plan
-from bertc.step import synthetic
-from bertc.step.feed import Feed
-from bertc.step.step import TrainStep, _seed_draws
+from bertc.learn.step.feed import Feed
+from bertc.learn.step.step import TrainStep, _seed_draws
+from bertc.model import build
+from bertc.run.beginning import synthetic
 
 SPEC = "layers=1 hidden=16 heads=2 vocab=64 seq=16 batch=4 microbatch=2 steps=9 compile=off"
 State = Callable[[], list[torch.Tensor]]

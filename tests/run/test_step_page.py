@@ -9,7 +9,7 @@ from types import FrameType
 import pytest
 
 from bertc.api import resolve
-from bertc.train.loop import train
+from bertc.run.train.loop import train
 
 ROOT = Path(__file__).parents[2]
 ROWS = re.findall(

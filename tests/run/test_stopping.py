@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from bertc.diagnostics import StoppedError
-from bertc.host.signals import Stop
-from bertc.train import loop, phase
+from bertc.base.diagnostics import StoppedError
+from bertc.machine.signals import Stop
+from bertc.run.train import loop, phase
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from bertc.diagnostics import DataError, ResumeRefusedError
-from bertc.inference.evaluate import evaluate_run
-from bertc.inference.trained import load
-from bertc.interop.runs import export_run, import_run
+from bertc.base.diagnostics import DataError, ResumeRefusedError
 from bertc.ir.data import Files, Share
 from bertc.ir.program.resolved import Resolved
-from bertc.report.report import report_page
-from bertc.runs.folder import RunFolder
-from bertc.runs.listing import list_runs
-from bertc.train.loop import train
+from bertc.lab.report.report import report_page
+from bertc.lab.results.listing import list_runs
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.models.runs import export_run, import_run
+from bertc.run.records.folder import RunFolder
+from bertc.run.train.loop import train
+from bertc.use.trained import load
 
 RUN = Path("run")
 
@@ -146,7 +146,7 @@ def test_an_imported_model_keeps_its_weights(program: Resolved) -> None:
 
 
 def _without_digests(manifest: Path) -> None:
-    from bertc.runs import checkpoints
+    from bertc.run.records import checkpoints
 
     content = json.loads(manifest.read_text())["content"]
     facts = {n: v for n, v in content["facts"].items() if n not in ("origin", "metrics")}

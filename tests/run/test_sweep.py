@@ -7,14 +7,14 @@ from contextlib import closing
 import pytest
 
 from bertc import cli
-from bertc.diagnostics import CannotWriteError, DataError, MissingInputError, UsageError
-from bertc.report.page import Section, document
-from bertc.report.search import search_section
-from bertc.runs.attempts import read
-from bertc.search.goal import Goal
-from bertc.search.outcome import read_outcome
-from bertc.search.store import DATABASE, open_store, read_store, reading_store
-from bertc.train import loop
+from bertc.base.diagnostics import CannotWriteError, DataError, MissingInputError, UsageError
+from bertc.lab.report.page import Section, document
+from bertc.lab.report.search import search_section
+from bertc.lab.search.goal import Goal
+from bertc.lab.search.outcome import read_outcome
+from bertc.lab.search.store import DATABASE, open_store, read_store, reading_store
+from bertc.run.records.attempts import read
+from bertc.run.train import loop
 
 SPEC = """
 layers={{1..2}} hidden=32 heads=2 ffn=64 vocab=wordpiece(60) data=files("{data}") holdout=10%

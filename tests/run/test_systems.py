@@ -6,7 +6,7 @@ import pytest
 
 from bertc.api import points
 from bertc.ir.terms.positions import of_all_positions
-from bertc.train.loop import train
+from bertc.run.train.loop import train
 from tests.shipped import PROGRAMS, SYSTEMS
 
 TOY = ["layers=2", "hidden=32", "heads=2", "head_dim=16", "ffn=64", "seq=32", "batch=16",

@@ -11,16 +11,17 @@ import torch
 from safetensors.torch import load_file
 
 import bertc
-from bertc.diagnostics import MissingInputError, SpecError, StoppedError, UsageError
-from bertc.evaluation.task_lookup import task_of
-from bertc.inference.evaluate import evaluate_run, evaluate_runs
-from bertc.inference.predict import predict
-from bertc.inference.preview import preview
+from bertc.base.diagnostics import MissingInputError, SpecError, StoppedError, UsageError
 from bertc.ir.learning.answer import Labels, Tags
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Task
-from bertc.train.loop import train
-from tests.train.test_training import stop_after
+from bertc.lab.results.evaluations import evaluate_runs
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.evaluation.task_lookup import task_of
+from bertc.run.train.loop import train
+from bertc.use.predict import predict
+from bertc.use.preview import preview
+from tests.run.test_training import stop_after
 
 BIRDS, PLACES = ("hens", "ducks", "geese"), ("barn", "pond", "gate")
 NETWORK = (

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from bertc.api import check, estimate, points
-from bertc.data import TaskData
-from bertc.diagnostics import DataError, SpecError, StoppedError
-from bertc.inference.predict import predict
+from bertc.base.diagnostics import DataError, SpecError, StoppedError
+from bertc.data.examples.task_data import TaskData
 from bertc.ir.program.lessons import kept_by
-from bertc.train import loop
+from bertc.run.train import loop
+from bertc.use.predict import predict
 from tests.net.programs import TOY
-from tests.train.conftest import text
-from tests.train.test_training import stop_after
+from tests.run.conftest import text
+from tests.run.test_training import stop_after
 
 pytestmark = pytest.mark.usefixtures("in_the_farm")
 TUNED = {**TOY, "recipe": "bert", "seq": "24", "steps": "2"}

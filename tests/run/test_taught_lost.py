@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from bertc.api import points
-from bertc.diagnostics import SpecError, UsageError
-from bertc.evaluation.without import LeftOut
-from bertc.inference.evaluate import evaluate_run
-from bertc.interop.loading import load
+from bertc.base.diagnostics import SpecError, UsageError
 from bertc.ir.terms.positions import of_all_positions
-from bertc.train.loop import train
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.evaluation.without import LeftOut
+from bertc.run.models.loading import load
+from bertc.run.train.loop import train
 from tests.net.programs import TOY
-from tests.train.conftest import text
+from tests.run.conftest import text
 
 pytestmark = pytest.mark.usefixtures("in_the_farm")
 OWN = {**TOY, "layers": "4", "heads": "2", "head_dim": "", "ffn": "32", "steps": ""}

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from bertc.api import points
-from bertc.diagnostics import StoppedError
-from bertc.train.loop import train
+from bertc.base.diagnostics import StoppedError
+from bertc.run.train.loop import train
 from tests.net.programs import TOY
-from tests.train.conftest import text, weights
-from tests.train.test_training import stop_after
+from tests.run.conftest import text, weights
+from tests.run.test_training import stop_after
 
 pytestmark = pytest.mark.usefixtures("in_the_farm")
 TASK = 'glue(rte, "RTE")'

@@ -11,16 +11,22 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from bertc.api import estimate, points
-from bertc.diagnostics import DataError, ResumeRefusedError, SpecError, StoppedError, UsageError
-from bertc.inference.preview import preview
-from bertc.inspecting.parts import worth
-from bertc.interop.loading import load
+from bertc.base.diagnostics import (
+    DataError,
+    ResumeRefusedError,
+    SpecError,
+    StoppedError,
+    UsageError,
+)
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.positions import of_all_positions
-from bertc.train.loop import train
+from bertc.lab.inspect.parts import worth
+from bertc.run.models.loading import load
+from bertc.run.train.loop import train
+from bertc.use.preview import preview
 from tests.net.programs import TOY
-from tests.train.conftest import text, weights
-from tests.train.test_training import stop_after
+from tests.run.conftest import text, weights
+from tests.run.test_training import stop_after
 
 pytestmark = pytest.mark.usefixtures("in_the_farm")
 STUDENT = {**TOY, "layers": "1", "hidden": "16", "ffn": "32", "vocab": "", "steps": "4"}

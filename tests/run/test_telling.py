@@ -1,9 +1,9 @@
 """What a run says before its first step, and what to try where it cannot make one."""
 
-from bertc.estimate import estimate
-from bertc.step.non_finite import what_to_try
-from bertc.train import opening
-from bertc.train.loop import train
+from bertc.cost import estimate
+from bertc.learn.step.non_finite import what_to_try
+from bertc.run.train import opening
+from bertc.run.train.loop import train
 
 
 def test_a_run_that_takes_long_says_so(tiny, tmp_path, monkeypatch, capsys):

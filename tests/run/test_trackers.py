@@ -6,15 +6,15 @@ from importlib.util import find_spec
 import pytest
 
 from bertc.api import resolve
-from bertc.diagnostics import MissingInputError, UsageError
-from bertc.runs.curves import curves
-from bertc.runs.folder import identity
-from bertc.runs.longer import with_settings
-from bertc.trackers import sink
-from bertc.trackers.sink import feeding
-from bertc.trackers.tracked import TrackedRun
-from bertc.train.beginning import tracking
-from bertc.train.loop import train
+from bertc.base.diagnostics import MissingInputError, UsageError
+from bertc.lab.results.curves import curves
+from bertc.lab.trackers import sink
+from bertc.lab.trackers.sink import feeding
+from bertc.lab.trackers.tracked import TrackedRun
+from bertc.run.beginning import tracking
+from bertc.run.records.folder import identity
+from bertc.run.records.longer import with_settings
+from bertc.run.train.loop import train
 
 LINES = [
     {"kind": kind, "step": step, "stage": "main", "tokens": step * 64, "seconds": step / 2,

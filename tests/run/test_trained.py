@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import bertc
-from bertc.inference.fill_mask import fill
-from bertc.inference.predict import predict
-from bertc.train.loop import train
+from bertc.run.train.loop import train
+from bertc.use.fill_mask import fill
+from bertc.use.predict import predict
 
 README = Path(__file__).parents[2] / "README.md"
 SPEC = "layers=1 hidden=16 heads=2 vocab=wordpiece(99) seq=16 batch=4 steps=2 device=cpu "

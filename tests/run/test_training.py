@@ -9,19 +9,19 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from bertc.diagnostics import DataError, ResumeRefusedError, StoppedError, UsageError
-from bertc.inference.evaluate import evaluate_run
+from bertc.base.diagnostics import DataError, ResumeRefusedError, StoppedError, UsageError
 from bertc.ir.data import StreamPair
 from bertc.ir.learning.batch_warmup import RisingBatch
 from bertc.ir.learning.objective import Clm, Mlm, Plm, Sop, Term
 from bertc.ir.learning.optimizer import Adam, Lamb, Muon, StableAdam
 from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.terms.positions import of_all_positions
-from bertc.runs.checkpoints import newest
-from bertc.runs.folder import RunFolder, identity
-from bertc.runs.plot import plot
-from bertc.train import finish
-from bertc.train.loop import train
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.records.checkpoints import newest
+from bertc.run.records.folder import RunFolder, identity
+from bertc.run.records.plot import plot
+from bertc.run.train import finish
+from bertc.run.train.loop import train
 
 NEXT = (Term(objective=Clm()),)
 IN_ORDER = {
@@ -182,7 +182,7 @@ def stop_after(monkeypatch, step, run):
     """Run until a stop is asked for in the middle of update ``step``."""
     import signal
 
-    from bertc.step.step import TrainStep
+    from bertc.learn.step.step import TrainStep
 
     real = TrainStep.__call__
 
@@ -212,7 +212,7 @@ def test_a_stop_in_an_evaluation_leaves_it_due(
 ):
     import signal
 
-    from bertc.evaluation import held_out as evaluation
+    from bertc.run.evaluation import held_out as evaluation
 
     go(tiny(), "straight")
     real, calls = evaluation.corrupt, 0
@@ -370,7 +370,7 @@ def test_stages_change_what_is_trained_and_share_the_state(
 
 @pytest.mark.parametrize("place", ["loss", "gradient"])
 def test_a_non_finite_number_stops_before_the_update(go, tiny, tmp_path, monkeypatch, place):
-    from bertc.train import phase
+    from bertc.run.train import phase
 
     real, calls = phase.make_objective, 0
 
@@ -400,8 +400,8 @@ def test_a_non_finite_number_stops_before_the_update(go, tiny, tmp_path, monkeyp
 
 
 def test_running_out_of_memory_names_what_fits(go, tiny, monkeypatch):
-    from bertc.diagnostics import MachineError
-    from bertc.train import phase
+    from bertc.base.diagnostics import MachineError
+    from bertc.run.train import phase
 
     def narrow(*arguments):
         def call(batch, factors):
@@ -428,8 +428,8 @@ def test_a_dry_run_trains_nothing_and_leaves_nothing(go, tiny, tmp_path):
 
 
 def test_a_dry_run_fails_where_the_run_would(go, tiny, tmp_path, monkeypatch, capsys, cache):
-    from bertc.diagnostics import CannotWriteError
-    from bertc.storage import durable
+    from bertc.base.diagnostics import CannotWriteError
+    from bertc.base.storage import durable
 
     go(tiny(), "taken")
     for of_the_run in (tiny(), tiny(seed=9)):
@@ -447,8 +447,8 @@ def test_a_dry_run_fails_where_the_run_would(go, tiny, tmp_path, monkeypatch, ca
 
 @pytest.mark.parametrize("step", [2, 4, 12])
 def test_a_folder_that_is_removed_during_training_is_named(go, tiny, tmp_path, monkeypatch, step):
-    from bertc.diagnostics import CannotWriteError
-    from bertc.step.step import TrainStep
+    from bertc.base.diagnostics import CannotWriteError
+    from bertc.learn.step.step import TrainStep
 
     real = TrainStep.__call__
 
@@ -467,9 +467,9 @@ def test_a_folder_that_is_removed_during_training_is_named(go, tiny, tmp_path, m
 def test_a_disk_without_room_for_the_first_checkpoint_is_refused_before_a_step(
     go, tiny, tmp_path, monkeypatch, rule
 ):
-    from bertc.diagnostics import CannotWriteError
-    from bertc.planning.disk import next_bytes
-    from bertc.storage import durable
+    from bertc.base.diagnostics import CannotWriteError
+    from bertc.base.storage import durable
+    from bertc.cost.planning.disk import next_bytes
 
     resolved = tiny(optimizer=rule, steps=2, save_every=1)
     go(resolved, "whole")
@@ -487,7 +487,7 @@ def test_a_disk_without_room_for_the_first_checkpoint_is_refused_before_a_step(
 def test_a_held_out_loss_that_is_not_finite_is_an_error(go, tiny, monkeypatch):
     from dataclasses import replace
 
-    from bertc.train import phase
+    from bertc.run.train import phase
 
     real = phase.evaluate
 

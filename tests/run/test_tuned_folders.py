@@ -9,17 +9,17 @@ import transformers
 from typer.testing import CliRunner
 
 import bertc
-from bertc.commands import app
+from bertc.base.diagnostics import DataError, MissingInputError, SpecError, UsageError
+from bertc.cli.app import app
 from bertc.data.examples.task_sets import learned_examples
 from bertc.data.layouts import training_examples
-from bertc.diagnostics import DataError, MissingInputError, SpecError, UsageError
-from bertc.inference.evaluate import evaluate_run
-from bertc.inference.predict import predict
-from bertc.interop.loading import read_model
-from bertc.interop.runs import export_run, import_run
-from bertc.train.beginning.init_from import source_of
-from bertc.train.loop import train
-from tests.train.conftest import WORDS
+from bertc.run.beginning.init_from import source_of
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.models.loading import read_model
+from bertc.run.models.runs import export_run, import_run
+from bertc.run.train.loop import train
+from bertc.use.predict import predict
+from tests.run.conftest import WORDS
 
 NETWORK = (
     "layers=2 hidden=32 heads=2 vocab=wordpiece(120) precision=fp32 device=cpu compile=off seq=24 "

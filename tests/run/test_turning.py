@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 import torch
 
-from bertc.estimate import estimate
-from bertc.inference.evaluate import evaluate_run
-from bertc.inference.fill_mask import fill
-from bertc.interop.loading import load
-from bertc.interop.runs import export_run
+from bertc.cost import estimate
 from bertc.ir.changing.growth import Turned
 from bertc.ir.learning.objective import Clm, Mlm, Term
 from bertc.ir.network.head import TransformHead
-from bertc.train.loop import train
-from tests.train.test_average import stood_at
-from tests.train.test_growth import begun
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.models.loading import load
+from bertc.run.models.runs import export_run
+from bertc.run.train.loop import train
+from bertc.use.fill_mask import fill
+from tests.run.test_average import stood_at
+from tests.run.test_growth import begun
 
 NEXT, MASKED = (Term(objective=Clm()),), (Term(objective=Mlm()),)
 STAGES = {

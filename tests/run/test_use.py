@@ -5,11 +5,11 @@ import json
 import pytest
 import torch
 
-from bertc.diagnostics import DataError, MissingInputError, UsageError
-from bertc.inference import fill_mask as filling
-from bertc.inference.evaluate import evaluate_run
-from bertc.inference.fill_mask import fill
-from bertc.train.loop import train
+from bertc.base.diagnostics import DataError, MissingInputError, UsageError
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.train.loop import train
+from bertc.use import fill_mask as filling
+from bertc.use.fill_mask import fill
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import json
 import pytest
 from rich.console import Console
 
-from bertc.runs.following import Following
-from bertc.watch.terminal import show_once, watch
-from bertc.watch.view import WatchedRun, sparkline
+from bertc.lab.watch.terminal import show_once, watch
+from bertc.lab.watch.view import WatchedRun, sparkline
+from bertc.run.records.following import Following
 
 
 def line(step, kind="train", **more):

@@ -13,13 +13,12 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from bertc.api import points
-from bertc.estimate import estimate
+from bertc.cost import estimate
 from bertc.ir.learning.objective import Clm, Mlm, Plm, Sbo
 from bertc.ir.network.table import share_by_zipf
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.nn import EncoderInputs, Memory, PermutationMask, build
-from bertc.objectives import (
+from bertc.learn.objectives import (
     Boundaries,
     MicroBatch,
     NextTokenTargets,
@@ -28,8 +27,9 @@ from bertc.objectives import (
     ReplacedTokens,
     with_output_positions,
 )
-from bertc.objectives.softmax import adaptive
-from bertc.step.objective import make_objective
+from bertc.learn.objectives.softmax import adaptive
+from bertc.learn.step.objective import make_objective
+from bertc.model import EncoderInputs, Memory, PermutationMask, build
 from tests.shipped import PROGRAMS, STRUCTURES
 
 BATCH = 2
@@ -127,7 +127,7 @@ def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[int, int]:
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_torch_counts_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Windows are counted as their queries see them, and computed in blocks of more keys: their own
-    # counts are held by tests/nn/test_positions.py.
+    # counts are held by tests/model/test_positions.py.
     attention = PROGRAMS[name][0].encoder.attention
     whole = ["attention=full(bias=false)"] if attention.at(1).reach else []
     sets = [f"batch={BATCH}", f"microbatch={BATCH}", "batch_warmup=none", *whole]

@@ -6,15 +6,9 @@ from pathlib import Path
 import pytest
 
 from bertc.api import resolve
-from bertc.resources import shipped_specs
-from bertc.starting.gallery import (
-    Shipped,
-    gallery_json,
-    gallery_table,
-    paper_of,
-    sentence_of,
-)
-from bertc.starting.showing import show
+from bertc.base.resources import shipped_specs
+from bertc.check.showing import show
+from bertc.lab.starting.gallery import Shipped, gallery_json, gallery_table, paper_of, sentence_of
 
 
 @pytest.mark.parametrize("name", shipped_specs())

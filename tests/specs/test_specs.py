@@ -5,14 +5,14 @@ import re
 import pytest
 
 from bertc.api import points, resolve
-from bertc.interop.families import family_for
-from bertc.interop.families.family import Family
+from bertc.base.resources import shipped_specs
+from bertc.hub.families import family_for
+from bertc.hub.families.family import Family
 from bertc.ir.base import Normal
 from bertc.ir.learning.objective import Mlm, Plm, Sbo
 from bertc.ir.program.model import model_weights
-from bertc.nn import build
-from bertc.resources import shipped_specs
-from bertc.syntax import format_text
+from bertc.lang import format_text
+from bertc.model import build
 from tests.shipped import PROGRAMS
 
 SPECS = shipped_specs()

@@ -1,8 +1,8 @@
 """Diagnostics: mistakes as data, errors with exit codes, and their rendering."""
 
-from bertc.diagnostics.codes import codes, explain
-from bertc.diagnostics.diagnostic import Diagnostic, Diagnostics, Fix, Note, SpecError
-from bertc.diagnostics.errors import (
+from bertc.base.diagnostics.codes import codes, explain
+from bertc.base.diagnostics.diagnostic import Diagnostic, Diagnostics, Fix, Note, SpecError
+from bertc.base.diagnostics.errors import (
     BertcError,
     CannotWriteError,
     DataError,
@@ -15,11 +15,11 @@ from bertc.diagnostics.errors import (
     UnsafeError,
     UsageError,
 )
-from bertc.diagnostics.html import html_text, plain_text
-from bertc.diagnostics.near import listed, nearest, several
-from bertc.diagnostics.render import escaped, for_terminal, render
-from bertc.diagnostics.span import Source, Span
-from bertc.diagnostics.table import InNotebooks, Table
+from bertc.base.diagnostics.html import html_text, plain_text
+from bertc.base.diagnostics.near import listed, nearest, several
+from bertc.base.diagnostics.render import escaped, for_terminal, render
+from bertc.base.diagnostics.span import Source, Span
+from bertc.base.diagnostics.table import InNotebooks, Table
 
 __all__ = [
     "BertcError",

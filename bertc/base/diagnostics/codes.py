@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from bertc.diagnostics.errors import UsageError
-from bertc.diagnostics.near import listed, nearest
+from bertc.base.diagnostics.errors import UsageError
+from bertc.base.diagnostics.near import listed, nearest
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from bertc.diagnostics.span import Span
+from bertc.base.diagnostics.span import Span
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Text as HTML, the one place that escapes it."""
 
-from bertc.diagnostics.render import escaped
+from bertc.base.diagnostics.render import escaped
 
 
 def plain_text(text: object) -> str:

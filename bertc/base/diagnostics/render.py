@@ -12,8 +12,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from textwrap import wrap
 
-from bertc.diagnostics.diagnostic import Diagnostic, Note
-from bertc.diagnostics.span import Source, Span
+from bertc.base.diagnostics.diagnostic import Diagnostic, Note
+from bertc.base.diagnostics.span import Source, Span
 
 MOST_LINES = 12
 MAX_COLUMNS = 100

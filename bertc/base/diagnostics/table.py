@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from bertc.diagnostics.html import html_text
-from bertc.diagnostics.render import escaped
+from bertc.base.diagnostics.html import html_text
+from bertc.base.diagnostics.render import escaped
 
 _FIGURE = re.compile(r"[+x-]?(\d|inf|nan)|=$")
 

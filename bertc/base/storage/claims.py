@@ -9,7 +9,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from bertc.storage import durable
+from bertc.base.storage import durable
 
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bertc.diagnostics import BertcError, CannotWriteError
-from bertc.storage.paths import existing_folder, working_folder
-from bertc.storage.plain_file import opened
+from bertc.base.diagnostics import BertcError, CannotWriteError
+from bertc.base.storage.paths import existing_folder, working_folder
+from bertc.base.storage.plain_file import opened
 
 TOO_LITTLE_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TOO_LITTLE_ELSE = (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN)

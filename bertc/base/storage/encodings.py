@@ -4,7 +4,7 @@ import codecs
 import shlex
 from pathlib import Path
 
-from bertc.diagnostics import DataError
+from bertc.base.diagnostics import DataError
 
 ENCODINGS = (
     "latin_1", "cp1252", "cp1250", "iso8859_2", "cp1251", "koi8_r", "koi8_u", "iso8859_5", "cp866",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bertc.diagnostics import BertcError, DataError
+from bertc.base.diagnostics import BertcError, DataError
 
 
 @contextmanager

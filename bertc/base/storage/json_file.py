@@ -5,8 +5,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from bertc.diagnostics import DataError
-from bertc.storage.plain_file import read_bytes
+from bertc.base.diagnostics import DataError
+from bertc.base.storage.plain_file import read_bytes
 
 MAX_INTEGER_DIGITS = 40  # transformers writes int(1e30), of 31 digits, for no limit
 

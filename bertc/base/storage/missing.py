@@ -1,7 +1,7 @@
 """Reasons why the file or folder of a name cannot be used, each with its remedy."""
 
-from bertc.storage.paths import check_path, is_file, is_folder, user_path
-from bertc.storage.plain_file import kind_there
+from bertc.base.storage.paths import check_path, is_file, is_folder, user_path
+from bertc.base.storage.plain_file import kind_there
 
 
 def no_folder(name: str) -> tuple[str, str] | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from bertc.diagnostics import MissingInputError, listed, nearest
+from bertc.base.diagnostics import MissingInputError, listed, nearest
 
 StrPath = str | os.PathLike[str]
 _NAMES_READ = 5000

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 
-from bertc.diagnostics import DataError, MissingInputError
-from bertc.storage.encodings import not_utf8
-from bertc.storage.paths import StrPath, check_path, working_folder
+from bertc.base.diagnostics import DataError, MissingInputError
+from bertc.base.storage.encodings import not_utf8
+from bertc.base.storage.paths import StrPath, check_path, working_folder
 
 _REASONS = {
     errno.ENOENT: "it is not there",

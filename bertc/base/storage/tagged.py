@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from bertc.storage import plain_file
-from bertc.storage.endings import FORMATS, PACKED, suffix
+from bertc.base.storage import plain_file
+from bertc.base.storage.endings import FORMATS, PACKED, suffix
 
 SAMPLE_BYTES = 1 << 16
 """Bytes at the beginning of a file that are looked at."""

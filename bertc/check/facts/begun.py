@@ -5,15 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bertc.diagnostics import DataError, Diagnostics
-from bertc.interop.folders import RESOLVED, checkpoint_at, read_resolved
-from bertc.ir.changing.growth import FromEmbeddings, FromLayers, FromOther, FromRun, FromVectors
+from bertc.base.storage.paths import is_taken
+from bertc.hub.folders import RESOLVED, checkpoint_at, read_resolved
+from bertc.ir.changing.growth import FromEmbeddings, FromLayers, FromOther, FromRun
 from bertc.ir.learning.custom_task import Embed
 from bertc.ir.network.sharing import ShareMap, ShareNone
-from bertc.ir.program.complete import Complete
 from bertc.ir.program.written import Given, Program
-from bertc.passes.settings.fixes import fix_settings, note
-from bertc.storage.paths import is_file, is_taken, user_path
 
 OF_LAYERS = ("body", "layers", "heads", "head_dim", "ffn", "share", "attention")
 """Settings that embeddings alone do not say."""
@@ -50,7 +47,7 @@ def embedding_as_there(program: Program) -> Program:
     embeds = any(isinstance(term.objective, Embed) for one in given for term in one.value)
     if not embeds:
         return program
-    from bertc.interop.sentences import vectors_of_init
+    from bertc.hub.sentences import vectors_of_init
 
     if (sentences := vectors_of_init(init)) is None:
         return program
@@ -63,34 +60,6 @@ def embedding_as_there(program: Program) -> Program:
 
     stages = (replace(stage, settings=filled(stage.settings)) for stage in program.stages)
     return replace(program.with_settings(filled(program.settings)), stages=tuple(stages))
-
-
-def vectors_fit(program: Complete, diagnostics: Diagnostics) -> None:
-    """Report word vectors that are no vectors, or of another width than the token table.
-
-    A file that is not there is told where its words are needed.
-    """
-    init, span = program.init, program.span("init")
-    if not isinstance(init, FromVectors) or not is_file(user_path(init.path)):
-        return
-    from bertc.data.sources.vectors import vectors_width  # numpy, which no other spec needs here
-
-    try:
-        width = vectors_width(init.path)
-    except DataError as error:
-        diagnostics.error("E401", error.message, span, help=error.help)
-        return
-    if width != program.embedding:
-        wider = f"embedding={width}"
-        diagnostics.error(
-            "E400",
-            f"{init.path} has {width:,} numbers for a word, and the token table "
-            f"{program.embedding:,}",
-            span,
-            notes=note("embedding is set here", program.span("embedding")),
-            help=wider,
-            fix=fix_settings(program, program.origins["init"], wider),
-        )
 
 
 def _going_on(init: FromRun) -> FromRun:

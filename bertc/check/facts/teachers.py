@@ -1,23 +1,24 @@
 """Shapes of teachers, which only their folders or specs know."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import assert_never
 
-from bertc.diagnostics import Diagnostics
+from bertc.base.storage.paths import is_taken
+from bertc.check.facts.networks import program_of
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.teacher import FromFolder, FromSpec, NoTeacher, Shape, Teacher
-from bertc.storage.paths import is_taken
 
 
-def with_shape(teacher: Teacher) -> Teacher:
+def with_shape(teacher: Teacher, of_spec: Callable[[str], Resolved]) -> Teacher:
     """A teacher with the shape of its network, if that can be found.
+
+    ``of_spec`` resolves the spec of a teacher that is trained before.
 
     Raises:
         SpecError: with the mistakes of its spec.
         DataError: if its folder is damaged.
     """
-    from bertc.external import program_of
-
     known = True
     match teacher.source:
         case FromFolder(path=path):
@@ -25,7 +26,7 @@ def with_shape(teacher: Teacher) -> Teacher:
             # Which heads are in a folder of others, only its weights say.
             known = is_taken(Path(path) / "resolved.json")
         case FromSpec(spec=spec):
-            found = _of_spec(spec)
+            found = of_spec(spec)
             # What a network of this shape will have learned is not known: its weights are to come.
             known = False
         case NoTeacher():
@@ -38,14 +39,3 @@ def with_shape(teacher: Teacher) -> Teacher:
     shape = Shape(body=found.encoder, terms=terms, vocabulary=found.vocabulary)
     source = teacher.source.model_copy(update={"shape": shape})
     return teacher.model_copy(update={"source": source})
-
-
-def _of_spec(spec: str) -> Resolved:
-    from bertc import syntax
-    from bertc.external import filled_in
-    from bertc.passes import resolve
-
-    diagnostics = Diagnostics()
-    first, *_ = syntax.load(spec, (), diagnostics)
-    diagnostics.raise_if_any()
-    return resolve(filled_in(first, diagnostics))

@@ -1,27 +1,28 @@
-"""Passes: functions, run in one order, that complete and check a program."""
+"""Passes on a program alone, run in one order; facts of other files are filled in before."""
 
-from bertc.diagnostics import Diagnostics
+from bertc.base.diagnostics import Diagnostics
+from bertc.check.passes.assemble import assemble
+from bertc.check.passes.bodies import bodies
+from bertc.check.passes.changing.beginning import begins
+from bertc.check.passes.changing.growth import growth
+from bertc.check.passes.changing.pruning import pruning
+from bertc.check.passes.checks import checks
+from bertc.check.passes.dimensions import defaults, dimensions
+from bertc.check.passes.extends import extends
+from bertc.check.passes.generator import generator, generator_widths
+from bertc.check.passes.inputs import missing_inputs, tagged_text
+from bertc.check.passes.lengths import in_steps
+from bertc.check.passes.recipes import recipes
+from bertc.check.passes.remarks import remarks
+from bertc.check.passes.settings.stages import typed
+from bertc.check.passes.sharing import sharing
+from bertc.check.passes.tasks import tasks
+from bertc.check.passes.teaching.teachers import teachers
+from bertc.check.passes.vectors import vectors
+from bertc.check.passes.vocabulary import vocabulary
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program
-from bertc.passes.assemble import assemble
-from bertc.passes.bodies import bodies
-from bertc.passes.changing.beginning import begins
-from bertc.passes.changing.growth import growth
-from bertc.passes.changing.pruning import pruning
-from bertc.passes.checks import checks
-from bertc.passes.dimensions import defaults, dimensions
-from bertc.passes.extends import extends
-from bertc.passes.generator import generator, generator_widths
-from bertc.passes.inputs import missing_inputs, tagged_text
-from bertc.passes.lengths import in_steps
-from bertc.passes.recipes import recipes
-from bertc.passes.remarks import remarks
-from bertc.passes.settings.stages import typed
-from bertc.passes.sharing import sharing
-from bertc.passes.tasks import tasks
-from bertc.passes.teaching.teachers import teachers
-from bertc.passes.vocabulary import vocabulary
 
 WRITTEN = (
     extends,  # first, since settings of the base count as written
@@ -45,11 +46,10 @@ CHECKS = (
     pruning,  # so too
     tasks,
     checks,
+    vectors,
     remarks,  # last: only about programs without errors
 )
 """Checks of a complete program; findings are reported in this order."""
-PASSES = (*WRITTEN, *FILLING, dimensions, *CHECKS)
-"""All passes in order; ``dimensions``, in the middle, derives the last open settings."""
 
 
 def complete(program: Program, diagnostics: Diagnostics) -> Complete:
@@ -78,9 +78,12 @@ def resolve(program: Program, diagnostics: Diagnostics | None = None) -> Resolve
 
 
 __all__ = [
-    "PASSES",
+    "CHECKS",
+    "FILLING",
+    "WRITTEN",
     "assemble",
     "complete",
+    "dimensions",
     "missing_inputs",
     "tagged_text",
     "resolve",

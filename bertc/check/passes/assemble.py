@@ -1,5 +1,9 @@
 """From a complete, checked program to a ``Resolved``."""
 
+from bertc.check.passes.pieces import in_pieces
+from bertc.check.passes.settings.layers import layer_values, owners
+from bertc.check.passes.settings.stages import has_tasks, reads_on
+from bertc.check.passes.teaching.teachers import taught_terms
 from bertc.ir.changing.growth import FromRun, Kept, NetworkChange, Turned
 from bertc.ir.changing.pruning import Layers
 from bertc.ir.data import FULL, PAIRED
@@ -18,10 +22,6 @@ from bertc.ir.program.run import Run
 from bertc.ir.program.stage import AnyStage, TaskStage, TextStage
 from bertc.ir.terms.node import Pairs
 from bertc.ir.vocabulary import table_rows
-from bertc.passes.pieces import in_pieces
-from bertc.passes.settings.layers import layer_values, owners
-from bertc.passes.settings.stages import has_tasks, reads_on
-from bertc.passes.teaching.teachers import taught_terms
 
 
 def assemble(program: Complete) -> Resolved:

@@ -2,15 +2,15 @@
 
 import math
 
+from bertc.check.passes.settings.fixes import Way, argument, note
+from bertc.check.passes.settings.layers import layer_values
+from bertc.check.passes.settings.rules import Checker, Rule
+from bertc.cost.planning.plan import largest_divisor
 from bertc.ir.network.attention_node import ContentAttention
 from bertc.ir.network.body_setting import Transformer
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.program.complete import Complete
-from bertc.passes.settings.fixes import Way, argument, note
-from bertc.passes.settings.layers import layer_values
-from bertc.passes.settings.rules import Checker, Rule
-from bertc.planning.plan import largest_divisor
 
 
 def check_attention(check: Checker[Complete]) -> None:

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from bertc.diagnostics import Diagnostics
+from bertc.base.diagnostics import Diagnostics
+from bertc.check.passes.settings.fixes import fix, written
+from bertc.check.passes.settings.rules import Checker, Rule
+from bertc.check.passes.settings.stages import reads_on, settled
 from bertc.ir.changing.growth import FromVectors
 from bertc.ir.network.body_setting import Ability, BodySetting
 from bertc.ir.network.positions import NoPositions
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Given, Origin, Program
-from bertc.passes.settings.fixes import fix, written
-from bertc.passes.settings.rules import Checker, Rule
-from bertc.passes.settings.stages import reads_on, settled
 
 
 def bodies(program: Complete, diagnostics: Diagnostics) -> Complete:

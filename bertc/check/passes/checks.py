@@ -1,22 +1,22 @@
 """Cross-checks: settings that are valid one by one but contradict each other."""
 
-from bertc.diagnostics import Diagnostics
+from bertc.base.diagnostics import Diagnostics
+from bertc.check.passes.attention import check_attention
+from bertc.check.passes.bodies import OF_TABLES, check_body
+from bertc.check.passes.languages import check_languages
+from bertc.check.passes.lengths import check_lengths
+from bertc.check.passes.running import check_running
+from bertc.check.passes.settings.fixes import argument
+from bertc.check.passes.settings.layers import layer_values
+from bertc.check.passes.settings.rules import Also, Checker, Rule
+from bertc.check.passes.terms import check_terms
+from bertc.cost.planning.plan import largest_divisor
 from bertc.ir.changing.growth import FromOther
 from bertc.ir.data import FILLED, PAIRED
 from bertc.ir.network.head import POOLINGS
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.terms.heads import VocabularyHead
 from bertc.ir.vocabulary import table_rows
-from bertc.passes.attention import check_attention
-from bertc.passes.bodies import OF_TABLES, check_body
-from bertc.passes.languages import check_languages
-from bertc.passes.lengths import check_lengths
-from bertc.passes.running import check_running
-from bertc.passes.settings.fixes import argument
-from bertc.passes.settings.layers import layer_values
-from bertc.passes.settings.rules import Also, Checker, Rule
-from bertc.passes.terms import check_terms
-from bertc.planning.plan import largest_divisor
 
 LARGEST_MODEL = 10**15
 

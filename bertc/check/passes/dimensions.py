@@ -3,16 +3,22 @@
 import math
 from collections.abc import Callable
 
-from bertc.diagnostics import Diagnostics
+from bertc.base.diagnostics import Diagnostics
+from bertc.check.passes.bodies import printed
+from bertc.check.passes.settings.shortened import shortened
+from bertc.check.passes.settings.stages import (
+    default_format,
+    has_tasks,
+    reads_on,
+    reads_pooler,
+    settled,
+)
 from bertc.ir.network.head import AdaptiveHead, LinearHead, TransformHead
 from bertc.ir.network.positions import LearnedPositions, NoPositions
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.run import layout_of
 from bertc.ir.program.settings import Settings, default_source
 from bertc.ir.program.written import Given, Origin, Program
-from bertc.passes.bodies import printed
-from bertc.passes.settings.shortened import shortened
-from bertc.passes.settings.stages import default_format, has_tasks, reads_on, reads_pooler, settled
 
 CONSTANT = {
     name: Given(field.default, Origin("default", source=default_source(name)))

@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from bertc.diagnostics import Diagnostics
+from bertc.base.diagnostics import Diagnostics
+from bertc.check.passes.lengths import shares
+from bertc.check.passes.settings.fixes import fix
+from bertc.check.passes.settings.stages import has_tasks
 from bertc.ir.base import Tokens
 from bertc.ir.changing.growth import TEACHER, FromOther
 from bertc.ir.learning.equal import Equal
 from bertc.ir.program.settings import STAGE_SETTINGS
 from bertc.ir.program.written import Given, Program, StageGiven
-from bertc.passes.lengths import shares
-from bertc.passes.settings.fixes import fix
-from bertc.passes.settings.stages import has_tasks
 
 TEXT = ("data", "smoothing", "mixing")
 """Stage settings that say what a vocabulary is learned from, and what languages there are."""

@@ -1,14 +1,14 @@
 """Widths of the generator, and checks of its use."""
 
-from bertc.diagnostics import Diagnostics, Fix
+from bertc.base.diagnostics import Diagnostics, Fix
+from bertc.check.passes.settings.fixes import argument, fix, fix_argument, note
+from bertc.check.passes.settings.rules import Checker
+from bertc.check.passes.settings.stages import settled
 from bertc.ir.learning.objective import Objective
 from bertc.ir.network.generator import Generator, GeneratorNetwork, NoGenerator
 from bertc.ir.network.sharing import ShareGroups, ShareMap
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Given, Origin
-from bertc.passes.settings.fixes import argument, fix, fix_argument, note
-from bertc.passes.settings.rules import Checker
-from bertc.passes.settings.stages import settled
 
 WIDEST = 16.0
 """The largest ``size`` that a spec may give."""

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
-from bertc.diagnostics import Diagnostics, Fix, Span
+from bertc.base.diagnostics import Diagnostics, Fix, Span
+from bertc.base.storage.endings import NO_TEXT, no_text, suffix
+from bertc.base.storage.missing import no_file, no_folder, no_match
+from bertc.base.storage.paths import files_matching, is_folder, user_path
+from bertc.base.storage.tagged import has_tagged_words, tagging_help
+from bertc.check.passes.vocabulary import nowhere_to_begin
 from bertc.ir.changing.growth import TEACHER, FromOther, FromVectors
 from bertc.ir.data import Files, named_files
 from bertc.ir.learning.augmentation import ReplacedCopies
 from bertc.ir.program.complete import Complete
-from bertc.passes.vocabulary import nowhere_to_begin
-from bertc.storage.endings import NO_TEXT, no_text, suffix
-from bertc.storage.missing import no_file, no_folder, no_match
-from bertc.storage.paths import files_matching, is_folder, user_path
-from bertc.storage.tagged import has_tagged_words, tagging_help
 
 
 def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:

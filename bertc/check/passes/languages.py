@@ -1,12 +1,12 @@
 """Checks of languages, and of objectives that read translation pairs."""
 
-from bertc.diagnostics import Diagnostics, listed
+from bertc.base.diagnostics import Diagnostics, listed
+from bertc.check.passes.settings.fixes import fix, note, terms_written
+from bertc.check.passes.settings.rules import Checker, Rule
+from bertc.check.passes.settings.stages import has_tasks
 from bertc.ir.data import Parallel
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.settings import Settings
-from bertc.passes.settings.fixes import fix, note, terms_written
-from bertc.passes.settings.rules import Checker, Rule
-from bertc.passes.settings.stages import has_tasks
 
 
 def check_languages(program: Complete, diagnostics: Diagnostics) -> None:

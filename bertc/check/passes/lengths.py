@@ -5,17 +5,17 @@ from dataclasses import replace
 from math import gcd
 from typing import Any
 
-from bertc.diagnostics import Diagnostics
+from bertc.base.diagnostics import Diagnostics
+from bertc.check.passes.dimensions import CONSTANT
+from bertc.check.passes.settings.fixes import argument, fix, note, written
+from bertc.check.passes.settings.rules import Checker, Rule
+from bertc.check.passes.settings.stages import DEFAULT_STAGE, has_tasks, typed
 from bertc.ir.base import Tokens
 from bertc.ir.learning.average import Ema
 from bertc.ir.learning.batch_warmup import FULL_BATCH, BatchWarmup, RisingBatch
 from bertc.ir.learning.optimizer import Decay, Optimizer, WarmupStableDecay
 from bertc.ir.program.complete import Complete, CompleteSettings, StageSettings
 from bertc.ir.program.written import Given, Origin, Program, StageGiven
-from bertc.passes.dimensions import CONSTANT
-from bertc.passes.settings.fixes import argument, fix, note, written
-from bertc.passes.settings.rules import Checker, Rule
-from bertc.passes.settings.stages import DEFAULT_STAGE, has_tasks, typed
 
 Paces = Sequence[tuple[int, int]]
 """(number of steps, tokens of each), one after the other."""

@@ -5,7 +5,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from bertc.diagnostics import Diagnostics
+from bertc.base.diagnostics import Diagnostics
+from bertc.check.passes.published.recipe import Recipe
+from bertc.check.passes.published.systems import TaskArguments, recipe, task_arguments
+from bertc.check.passes.settings.fixes import fix
+from bertc.check.passes.settings.stages import asks_about_pairs
 from bertc.ir.learning.augmentation import UNCHANGED, with_copies
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.optimizer import Optimizer
@@ -14,10 +18,6 @@ from bertc.ir.network.head import POOLINGS
 from bertc.ir.program.settings import STAGE_SETTINGS
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.ir.terms.node import System
-from bertc.passes.published.recipe import Recipe
-from bertc.passes.published.systems import TaskArguments, recipe, task_arguments
-from bertc.passes.settings.fixes import fix
-from bertc.passes.settings.stages import asks_about_pairs
 
 
 class _Published(NamedTuple):

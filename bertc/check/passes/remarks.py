@@ -2,7 +2,10 @@
 
 import re
 
-from bertc.diagnostics import Diagnostics, several
+from bertc.base.diagnostics import Diagnostics, several
+from bertc.check.passes.settings.fixes import argument, note
+from bertc.check.passes.settings.rules import Checker, Rule
+from bertc.check.passes.settings.stages import has_tasks, reads_on
 from bertc.ir.changing.growth import Drawn, FromGenerator
 from bertc.ir.learning.answer import Labels
 from bertc.ir.learning.task import Task
@@ -10,9 +13,6 @@ from bertc.ir.network.body_setting import Transformer
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.terms.masking import WordUnit
 from bertc.ir.vocabulary import Bytes, TokenizerFile, Words
-from bertc.passes.settings.fixes import argument, note
-from bertc.passes.settings.rules import Checker, Rule
-from bertc.passes.settings.stages import has_tasks, reads_on
 
 HEAD_WIDTH = 64
 """Head width of every release of BERT; the default number of heads is derived from it."""

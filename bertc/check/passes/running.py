@@ -1,11 +1,11 @@
 """Checks of streams of text and of memory."""
 
+from bertc.check.passes.settings.fixes import Way, fix, fix_settings, written
+from bertc.check.passes.settings.rules import Also, Checker, Rule
+from bertc.check.passes.settings.stages import asks_about_pairs, has_tasks
 from bertc.ir.data import RUNNING, StreamPair
 from bertc.ir.network.attention_node import AttentionNode
 from bertc.ir.program.complete import StageSettings
-from bertc.passes.settings.fixes import Way, fix, fix_settings, written
-from bertc.passes.settings.rules import Also, Checker, Rule
-from bertc.passes.settings.stages import asks_about_pairs, has_tasks
 
 SHORTEST_PAIR = 5
 """Minimum tokens of two segments: one each, a separator after each, and [CLS]."""

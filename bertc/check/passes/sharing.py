@@ -1,11 +1,11 @@
 """Checks of sharing: owner maps, and widths of the layers that share."""
 
-from bertc.diagnostics import Diagnostics, Note, Span, several
+from bertc.base.diagnostics import Diagnostics, Note, Span, several
+from bertc.check.passes.settings.fixes import argument, note
+from bertc.check.passes.settings.layers import layer_values, owners
 from bertc.ir.network.body_setting import Transformer
 from bertc.ir.network.sharing import SharedPart, ShareGroups, ShareMap
 from bertc.ir.program.complete import Complete, StageSettings
-from bertc.passes.settings.fixes import argument, note
-from bertc.passes.settings.layers import layer_values, owners
 
 
 def sharing(program: Complete, diagnostics: Diagnostics) -> None:

@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from bertc.diagnostics import Diagnostics, listed, several
+from bertc.base.diagnostics import Diagnostics, listed, several
+from bertc.check.passes.settings.features import features, one_head_a_task
+from bertc.check.passes.settings.fixes import written
+from bertc.check.passes.settings.rules import Checker, Rule
+from bertc.check.passes.settings.stages import has_tasks
 from bertc.ir.learning.answer import Labels, Score
 from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.task import Task
 from bertc.ir.network.positions import TablePositions
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Origin, Program
-from bertc.passes.settings.features import features, one_head_a_task
-from bertc.passes.settings.fixes import written
-from bertc.passes.settings.rules import Checker, Rule
-from bertc.passes.settings.stages import has_tasks
 
 OF_TEXT = ("generator", "mixing", "format", "pack", "memory")
 """Settings that a stage of tasks does not read; ``data`` it may learn its vocabulary from."""

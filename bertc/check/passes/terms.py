@@ -2,12 +2,12 @@
 
 import math
 
+from bertc.check.passes.settings.fixes import argument, terms_written
+from bertc.check.passes.settings.rules import Checker
+from bertc.cost.planning.plan import largest_divisor
 from bertc.ir.learning.objective import Objective
 from bertc.ir.program.complete import StageSettings
 from bertc.ir.terms.node import LanguageModel
-from bertc.passes.settings.fixes import argument, terms_written
-from bertc.passes.settings.rules import Checker
-from bertc.planning.plan import largest_divisor
 
 
 def check_terms(check: Checker[StageSettings]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import starmap
 from pathlib import Path
 
-from bertc.diagnostics import (
+from bertc.base.diagnostics import (
     BertcError,
     DataError,
     Diagnostics,
@@ -14,21 +14,21 @@ from bertc.diagnostics import (
     Span,
     UnsafeError,
 )
-from bertc.ir.changing.growth import TEACHER, FromOther
-from bertc.ir.program.complete import Complete
-from bertc.ir.program.teacher import FromFolder, FromSpec, Shape, Teacher
-from bertc.ir.program.written import Given, Origin, OriginKind
-from bertc.ir.vocabulary import TokenizerFile
-from bertc.passes.settings.stages import settled
-from bertc.storage.paths import check_path, is_folder, user_path
-from bertc.tokenizer_files.by_transformers import FILE_NAMES
-from bertc.tokenizer_files.reading import (
+from bertc.base.storage.paths import check_path, is_folder, user_path
+from bertc.check.passes.settings.stages import settled
+from bertc.data.tokenizers.by_transformers import FILE_NAMES
+from bertc.data.tokenizers.reading import (
     network_folder,
     read_tokenizer,
     settings_in,
     tokenizer_folder,
     vocabulary_size,
 )
+from bertc.ir.changing.growth import TEACHER, FromOther
+from bertc.ir.program.complete import Complete
+from bertc.ir.program.teacher import FromFolder, FromSpec, Shape, Teacher
+from bertc.ir.program.written import Given, Origin, OriginKind
+from bertc.ir.vocabulary import TokenizerFile
 
 EARLIER_FIRST: tuple[OriginKind, ...] = ("default", "derived", "extends", "written", "set")
 

@@ -13,7 +13,7 @@ device file with measured figures takes their place (docs/estimates.md).
 import re
 from collections.abc import Mapping
 
-from bertc.estimate.machines.device import Device
+from bertc.cost.machines.device import Device
 
 GIB = 2**30
 TERA, GIGA = 1e12, 1e9

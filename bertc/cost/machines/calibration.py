@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from bertc.diagnostics import BertcError
-from bertc.estimate.machines.processor import cpu_info
-from bertc.estimate.machines.rates import Rates
-from bertc.storage.json_file import read_json
-from bertc.storage.paths import cache_folder, is_file
+from bertc.base.diagnostics import BertcError
+from bertc.base.storage.json_file import read_json
+from bertc.base.storage.paths import cache_folder, is_file
+from bertc.cost.machines.processor import cpu_info
+from bertc.cost.machines.rates import Rates
 
 MAX_FILE_BYTES = 2**20
 LIMITS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")

@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from bertc.diagnostics import DataError, UsageError
-from bertc.estimate.machines.rates import Rates
+from bertc.base.diagnostics import DataError, UsageError
+from bertc.base.storage.json_file import read_json
+from bertc.cost.machines.rates import Rates
 from bertc.ir.base import DeviceKind
-from bertc.storage.json_file import read_json
 
 BANDWIDTH_SHARE = 0.8
 """Assumed share of nominal memory bandwidth that copying kernels reach."""

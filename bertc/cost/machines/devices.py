@@ -6,8 +6,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertc.diagnostics import UsageError
-from bertc.estimate.machines.accelerators import (
+from bertc.base.cores import available_cores
+from bertc.base.diagnostics import UsageError
+from bertc.cost.machines.accelerators import (
     ACCELERATORS,
     GIB,
     GIGA,
@@ -16,10 +17,9 @@ from bertc.estimate.machines.accelerators import (
     TERA,
     accelerator_called,
 )
-from bertc.estimate.machines.calibration import Calibration, calibration_here
-from bertc.estimate.machines.device import Device, device_in
-from bertc.estimate.machines.processor import core_here, cpu_flags
-from bertc.planning.cores import available_cores
+from bertc.cost.machines.calibration import Calibration, calibration_here
+from bertc.cost.machines.device import Device, device_in
+from bertc.cost.machines.processor import core_here, cpu_flags
 
 NAMES = (*ACCELERATORS, "cpu")
 UNITS = {

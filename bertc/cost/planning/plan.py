@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from bertc.diagnostics import MachineError
+from bertc.base.diagnostics import MachineError
+from bertc.cost.planning.world import ALONE, Layout, Strategy, World
 from bertc.ir.base import DeviceKind
 from bertc.ir.program.lessons import Kept
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TextStage
-from bertc.planning.world import ALONE, Layout, Strategy, World
 
 EFFICIENT_TOKENS: Mapping[str, int] = {"cpu": 256, "cuda": 8192, "mps": 8192}
 """Tokens in a micro-batch below which a step loses more time than recomputing layers costs, 25%.

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from bertc.diagnostics import UsageError
+from bertc.base.diagnostics import UsageError
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from bertc.base.diagnostics import DataError, MissingInputError
+from bertc.base.storage import durable
+from bertc.base.storage.claims import lock
+from bertc.base.storage.paths import is_file, is_taken
+from bertc.base.storage.plain_file import read_text, size_bytes
 from bertc.data.cache.progress import Progress
-from bertc.diagnostics import DataError, MissingInputError
-from bertc.storage import durable
-from bertc.storage.claims import lock
-from bertc.storage.paths import is_file, is_taken
-from bertc.storage.plain_file import read_text, size_bytes
 
 MANIFEST_FILE = "manifest.json"
 CHECKED_BYTES = 64 << 20

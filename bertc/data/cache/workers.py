@@ -6,8 +6,8 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar, cast
 
-from bertc.planning.cores import available_cores
-from bertc.planning.worker import Worker
+from bertc.base.cores import available_cores
+from bertc.base.worker import Worker
 
 MAX_PROCESSES = 16
 """Most worker processes: more would wait for the reader, and each holds about 100 MB."""

@@ -17,6 +17,8 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from bertc.base.storage.paths import user_path
+from bertc.base.storage.plain_file import opened
 from bertc.data.batches.order import permute
 from bertc.data.cache.progress import Progress
 from bertc.data.cache.store import fingerprint, obtain
@@ -34,8 +36,6 @@ from bertc.ir.learning.augmentation import (
     NoCopies,
     ReplacedCopies,
 )
-from bertc.storage.paths import user_path
-from bertc.storage.plain_file import opened
 
 VERSION = 1
 COPIES_FILE = "copies.jsonl"

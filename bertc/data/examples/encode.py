@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding
 
+from bertc.base.storage.foreign import as_data_error
 from bertc.data.examples.task_rows import RowBuilder, TaskRows
 from bertc.data.layouts.example import (
     ChoiceExample,
@@ -22,7 +23,6 @@ from bertc.data.vocab.vocabulary import FAILS, Vocabulary
 from bertc.ir.learning.answer import Choice, Labels, Tags
 from bertc.ir.learning.custom_task import AnyTask, Choose, Embed, Read
 from bertc.ir.learning.task import Race, Squad
-from bertc.storage.foreign import as_data_error
 
 TEXTS_AT_ONCE = 4096
 """Texts in a batch of the tokenizer."""

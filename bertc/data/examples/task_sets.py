@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bertc.base.diagnostics import DataError, listed
 from bertc.data.batches.order import permute
 from bertc.data.cache.progress import Progress
 from bertc.data.examples.copies import Copier
@@ -16,7 +17,6 @@ from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts import dev_parts, part_examples, training_examples
 from bertc.data.layouts.example import Example, LabelledExample, ScoredExample
 from bertc.data.vocab.vocabulary import Vocabulary
-from bertc.diagnostics import DataError, listed
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Glue
 from bertc.ir.program.network import Network

@@ -4,11 +4,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from bertc.base.storage.paths import is_file
 from bertc.data.examples.task_sets import learned_examples
 from bertc.data.layouts import found_labels, part_source, training_examples
 from bertc.data.sources.files import file_identity
 from bertc.ir.learning.custom_task import AnyTask
-from bertc.storage.paths import is_file
 
 TASKS_REMEMBERED = 64
 """Tasks whose findings are remembered."""

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, get_args
 
+from bertc.base.diagnostics import DataError
 from bertc.data.layouts.example import TaggedExample
 from bertc.data.layouts.find import DataPart, DataParts, files_of, only
 from bertc.data.layouts.table import opened_file
 from bertc.data.sources.cells import known_label
 from bertc.data.sources.streams import lines
-from bertc.diagnostics import DataError
 from bertc.ir.learning.custom_task import Tag
 from bertc.ir.learning.task import TagColumn, Tagging
 

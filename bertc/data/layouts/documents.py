@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bertc.base.diagnostics import DataError, listed, nearest
 from bertc.data.layouts.table import opened_file
 from bertc.data.sources.streams import chunks, decode
-from bertc.diagnostics import DataError, listed, nearest
 
 JsonValue = TypeVar("JsonValue", str, int, list[Any], dict[str, Any])
 

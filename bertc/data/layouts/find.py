@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from bertc.base.diagnostics import DataError, MissingInputError, listed
+from bertc.base.storage.endings import PACKED
+from bertc.base.storage.paths import check_path, is_file, is_folder, user_path
 from bertc.data.layouts.table import ExampleSource
-from bertc.diagnostics import DataError, MissingInputError, listed
-from bertc.storage.endings import PACKED
-from bertc.storage.paths import check_path, is_file, is_folder, user_path
 
 
 class DataPart(NamedTuple):

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bertc.base.diagnostics import DataError
+from bertc.base.storage.endings import suffix
 from bertc.data.layouts.documents import member, read_document
 from bertc.data.layouts.example import LabelledExample, ScoredExample
 from bertc.data.layouts.find import DataPart, DataParts, files_of, first
 from bertc.data.layouts.table import table
 from bertc.data.sources.cells import known_label, label, number, text
 from bertc.data.sources.tables import ColumnNames, ColumnSelection
-from bertc.diagnostics import DataError
 from bertc.ir.learning.task import GLUE_LABELS, Glue
-from bertc.storage.endings import suffix
 
 SCORES = (0.0, 5.0)
 WITHHELD = ("", "-", "hidden", "-1")

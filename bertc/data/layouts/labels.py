@@ -3,8 +3,8 @@
 import math
 from collections.abc import Sequence
 
+from bertc.base.diagnostics import DataError
 from bertc.data.layouts.example import Example, LabelledExample, TaggedExample
-from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
 from bertc.ir.learning.answer import names_spans
 from bertc.ir.learning.custom_task import AnyTask, Classify, Tag

@@ -5,6 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bertc.base.diagnostics import DataError, several
+from bertc.base.storage.paths import user_path
+from bertc.base.storage.tagged import is_tagged_file
 from bertc.data.layouts.conll import bio, in_columns, read_tagging
 from bertc.data.layouts.documents import member
 from bertc.data.layouts.example import (
@@ -20,12 +23,9 @@ from bertc.data.layouts.squad import checked_answer
 from bertc.data.layouts.table import ExampleSource, table
 from bertc.data.sources.cells import known_label, label, number, text, texts, words
 from bertc.data.sources.tables import ColumnSelection
-from bertc.diagnostics import DataError, several
 from bertc.ir.data import Hf
 from bertc.ir.learning.answer import names_spans
 from bertc.ir.learning.custom_task import Choose, Classify, Embed, Read, Regress, Tag
-from bertc.storage.paths import user_path
-from bertc.storage.tagged import is_tagged_file
 
 Own = Classify | Regress | Choose | Tag | Read
 

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import assert_never
 
+from bertc.base.diagnostics import DataError, MissingInputError, listed
+from bertc.base.storage.paths import check_path, is_file, is_taken, names_in, user_path
 from bertc.data.layouts.conll import read_tagging, tagging_parts
 from bertc.data.layouts.example import Example
 from bertc.data.layouts.find import DataPart, DataParts
@@ -13,10 +15,8 @@ from bertc.data.layouts.related import read_related, related_parts
 from bertc.data.layouts.squad import read_squad, squad_parts
 from bertc.data.layouts.table import ExampleSource, source_name
 from bertc.data.layouts.xnli import read_xnli, xnli_parts
-from bertc.diagnostics import DataError, MissingInputError, listed
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Embed, Read, Regress, Tag
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
-from bertc.storage.paths import check_path, is_file, is_taken, names_in, user_path
 
 CUSTOM_PARTS = ("train", "dev", "test")
 """Parts of custom tasks, each named by an argument."""

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bertc.base.diagnostics import DataError
+from bertc.base.storage.endings import suffix
+from bertc.base.storage.paths import is_file, is_folder
 from bertc.data.layouts.documents import json_values, member
 from bertc.data.layouts.example import ChoiceExample
 from bertc.data.layouts.find import DataPart, DataParts, files_of, first
 from bertc.data.sources.cells import text, texts
-from bertc.diagnostics import DataError
 from bertc.ir.learning.task import Race
-from bertc.storage.endings import suffix
-from bertc.storage.paths import is_file, is_folder
 
 LETTERS = "ABCD"
 

@@ -3,6 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from bertc.base.diagnostics import DataError
+from bertc.base.storage.endings import suffix
+from bertc.base.storage.paths import user_path
 from bertc.data.layouts.example import RelatedExample, ScoredExample
 from bertc.data.layouts.find import DataPart, DataParts
 from bertc.data.layouts.glue import read_glue
@@ -10,11 +13,8 @@ from bertc.data.layouts.own import own_parts, rows_of
 from bertc.data.layouts.table import ExampleSource, opened_file, source_name
 from bertc.data.sources.cells import number, text
 from bertc.data.sources.streams import lines
-from bertc.diagnostics import DataError
 from bertc.ir.learning.custom_task import Embed
 from bertc.ir.learning.task import Glue
-from bertc.storage.endings import suffix
-from bertc.storage.paths import user_path
 
 LINES = ".txt"
 """The ending of files with a text a line."""

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bertc.base.diagnostics import DataError, MissingInputError
+from bertc.base.storage.paths import check_path, is_file, is_taken, user_path
 from bertc.data.layouts.documents import member, read_document
 from bertc.data.layouts.example import QuestionExample
 from bertc.data.layouts.find import DataPart, DataParts, files_of, only, packed
 from bertc.data.sources.cells import text
-from bertc.diagnostics import DataError, MissingInputError
 from bertc.ir.learning.task import Squad
-from bertc.storage.paths import check_path, is_file, is_taken, user_path
 
 AnswerSpans = tuple[tuple[str, int], ...]
 

@@ -6,6 +6,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from bertc.base.diagnostics import DataError
+from bertc.base.storage.endings import FORMATS, NO_TEXT, PACKED, suffix
+from bertc.base.storage.paths import is_folder
+from bertc.base.storage.tagged import SAMPLE_BYTES, is_tagged_file, tagging_help
 from bertc.data.sources.streams import OpenFile, opened_stream
 from bertc.data.sources.tables import (
     ColumnNames,
@@ -15,11 +19,7 @@ from bertc.data.sources.tables import (
     column_names,
     records,
 )
-from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
-from bertc.storage.endings import FORMATS, NO_TEXT, PACKED, suffix
-from bertc.storage.paths import is_folder
-from bertc.storage.tagged import SAMPLE_BYTES, is_tagged_file, tagging_help
 
 ExampleSource = Path | Hf
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from bertc.data.layouts.example import Example
+from bertc.data.metrics.gold import AnswerValue, gold
+from bertc.data.metrics.tagged import spans
 from bertc.ir.learning.answer import Labels, Tags
 from bertc.ir.learning.custom_task import AnyTask
-from bertc.tasks.gold import AnswerValue, gold
-from bertc.tasks.tagged import spans
 
 
 @dataclass(frozen=True)

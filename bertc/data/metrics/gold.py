@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from bertc.base.diagnostics import DataError
 from bertc.data.layouts.example import (
     ChoiceExample,
     Example,
@@ -11,7 +12,6 @@ from bertc.data.layouts.example import (
     ScoredExample,
     TaggedExample,
 )
-from bertc.diagnostics import DataError
 
 AnswerValue = str | int | float | tuple[str, ...]
 """An answer: a label, the number of a choice, a score, a tag for each word, or a text.

@@ -11,14 +11,14 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from bertc.base.diagnostics import DataError
 from bertc.data.layouts.example import Example, RelatedExample
-from bertc.diagnostics import DataError
+from bertc.data.metrics.gold import AnswerValue, gold, questions_of
+from bertc.data.metrics.reading import agreement
+from bertc.data.metrics.tagged import span_f1
 from bertc.ir.learning.answer import Labels, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Metric
-from bertc.tasks.gold import AnswerValue, gold, questions_of
-from bertc.tasks.reading import agreement
-from bertc.tasks.tagged import span_f1
 
 
 def judge(

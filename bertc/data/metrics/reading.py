@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc.data.layouts.example import QuestionExample
-from bertc.tasks.gold import gold
+from bertc.data.metrics.gold import gold
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 NO_PUNCTUATION = str.maketrans("", "", string.punctuation)

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 
 from bertc.data.layouts.example import Example
+from bertc.data.metrics.gold import AnswerValue
+from bertc.data.metrics.spans import Decoded
 from bertc.ir.learning.task import GlueName
-from bertc.tasks.gold import AnswerValue
-from bertc.tasks.spans import Decoded
 
 GLUE_FILES: dict[GlueName, str] = {
     "cola": "CoLA.tsv",

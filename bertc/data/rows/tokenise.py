@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from bertc.base.diagnostics import DataError
+from bertc.base.storage.foreign import as_data_error
 from bertc.data.cache.progress import Progress
 from bertc.data.cache.workers import processes, spread
 from bertc.data.rows.holdout import ensure_both_parts
@@ -21,9 +23,7 @@ from bertc.data.rows.tokens import SPLITS, TokenWriter, open_tokens, token_dtype
 from bertc.data.sources.sentences import split_sentences
 from bertc.data.sources.source import TextSource
 from bertc.data.vocab.vocabulary import FAILS, Vocabulary
-from bertc.diagnostics import DataError
 from bertc.ir.data import Sentences
-from bertc.storage.foreign import as_data_error
 
 BATCH_CHARACTERS = 1 << 19
 TEXT_BYTES_PER_PROCESS = 4 << 20

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from bertc.diagnostics import DataError, listed, nearest
+from bertc.base.diagnostics import DataError, listed, nearest
 
 
 def text(cell: Any, place: str, column: str) -> str:

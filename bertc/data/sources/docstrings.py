@@ -17,9 +17,9 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
+from bertc.base.diagnostics import MissingInputError
 from bertc.data.cache.workers import processes, spread
 from bertc.data.sources.source import Piece, TextSource, pieces_of_text
-from bertc.diagnostics import MissingInputError
 from bertc.ir.data import Docstrings
 
 MIN_CHARACTERS = 81

@@ -7,6 +7,10 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
+from bertc.base.diagnostics import DataError, MissingColumnError, MissingInputError
+from bertc.base.storage.endings import FORMATS, NO_TEXT, PACKED, no_text, suffix
+from bertc.base.storage.missing import no_match
+from bertc.base.storage.paths import files_matching
 from bertc.data.sources.cells import text
 from bertc.data.sources.source import Piece, TextSource, pieces_of_text
 from bertc.data.sources.streams import (
@@ -18,12 +22,8 @@ from bertc.data.sources.streams import (
     opened_stream,
 )
 from bertc.data.sources.tables import ColumnNames, ColumnSelection, records
-from bertc.diagnostics import DataError, MissingColumnError, MissingInputError
 from bertc.ir.data import Files, Sentences, named_files
 from bertc.ir.program.complete import Complete
-from bertc.storage.endings import FORMATS, NO_TEXT, PACKED, no_text, suffix
-from bertc.storage.missing import no_match
-from bertc.storage.paths import files_matching
 
 SAMPLED_BYTES = 1 << 16
 """Bytes at each end of a file in its identity, beside name, size and time of change."""

@@ -10,14 +10,14 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+from bertc.base.diagnostics import DataError, MissingInputError, listed
+from bertc.base.storage.endings import PACKED, suffix
+from bertc.base.storage.foreign import as_data_error
+from bertc.base.storage.paths import is_folder, is_taken
+from bertc.base.storage.plain_file import read_bytes, size_bytes
 from bertc.data.sources.source import Piece, TextSource, pieces_of_text
 from bertc.data.sources.streams import chunks, opened_stream
-from bertc.diagnostics import DataError, MissingInputError, listed
 from bertc.ir.data import Hf
-from bertc.storage.endings import PACKED, suffix
-from bertc.storage.foreign import as_data_error
-from bertc.storage.paths import is_folder, is_taken
-from bertc.storage.plain_file import read_bytes, size_bytes
 
 BATCH_ROWS = 256
 HUB_SECONDS = 10.0

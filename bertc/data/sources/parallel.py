@@ -6,10 +6,10 @@ from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
+from bertc.base.diagnostics import DataError
 from bertc.data.sources.files import begin_as_text, file_identity, has_columns, matching_files, rows
 from bertc.data.sources.source import Piece, TextSource
 from bertc.data.sources.streams import OpenFile, lines, opened_stream
-from bertc.diagnostics import DataError
 from bertc.ir.data import Parallel
 
 Both = tuple[str, str]

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from bertc.base.diagnostics import DataError
+from bertc.base.storage import plain_file
+from bertc.base.storage.encodings import not_utf8
 from bertc.data.sources.source import PIECE_BYTES
-from bertc.diagnostics import DataError
-from bertc.storage import plain_file
-from bertc.storage.encodings import not_utf8
 
 LONGEST_LINE_BYTES = 64 << 20
 """Longest line that is read: it has to fit in memory several times."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bertc.base.diagnostics import DataError, MissingColumnError, listed, nearest
+from bertc.base.storage.endings import PACKED, suffix
+from bertc.base.storage.foreign import as_data_error
 from bertc.data.sources.streams import LONGEST_LINE_BYTES, OpenFile, lines
-from bertc.diagnostics import DataError, MissingColumnError, listed, nearest
-from bertc.storage.endings import PACKED, suffix
-from bertc.storage.foreign import as_data_error
 
 ColumnNames = tuple[str, ...]
 Record = tuple[int, list[str]]

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from bertc.base.diagnostics import DataError
+from bertc.base.storage.paths import user_path
 from bertc.data.cache.progress import Progress, Silent
 from bertc.data.sources.streams import lines, opened_stream
-from bertc.diagnostics import DataError
-from bertc.storage.paths import user_path
 
 FORMAT = "a line has a word and its numbers, as in `the 0.418 0.24968 -0.41242`"
 WORDS_AT_ONCE = 256

@@ -14,10 +14,10 @@ from pathlib import Path
 from posixpath import commonprefix
 from typing import Any
 
-from bertc.diagnostics import BertcError, DataError, UnsafeError
-from bertc.storage.foreign import as_data_error
-from bertc.storage.json_file import parse_json, shown
-from bertc.storage.plain_file import read_bytes
+from bertc.base.diagnostics import BertcError, DataError, UnsafeError
+from bertc.base.storage.foreign import as_data_error
+from bertc.base.storage.json_file import parse_json, shown
+from bertc.base.storage.plain_file import read_bytes
 
 LARGEST_FILE_BYTES = 256 * 2**20
 TOKEN_ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")

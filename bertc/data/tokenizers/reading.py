@@ -14,13 +14,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bertc.diagnostics import BertcError, DataError, MissingInputError, UnsafeError
-from bertc.storage import durable
-from bertc.storage.foreign import as_data_error
-from bertc.storage.json_file import read_json, shown
-from bertc.storage.paths import cache_folder, is_file, is_folder, is_taken
-from bertc.storage.plain_file import read_bytes, read_text
-from bertc.tokenizer_files.by_transformers import (
+from bertc.base.diagnostics import BertcError, DataError, MissingInputError, UnsafeError
+from bertc.base.storage import durable
+from bertc.base.storage.foreign import as_data_error
+from bertc.base.storage.json_file import read_json, shown
+from bertc.base.storage.paths import cache_folder, is_file, is_folder, is_taken
+from bertc.base.storage.plain_file import read_bytes, read_text
+from bertc.data.tokenizers.by_transformers import (
     ANOTHER,
     FILE_NAMES,
     GENERIC_CLASSES,
@@ -199,7 +199,7 @@ def in_process(folder: Path, lower: bool) -> dict[str, Any]:
     quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "PYTHONWARNINGS": "ignore"}
     serial = {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-    serve = "from bertc.tokenizer_files.by_transformers import serve_tokenizer; serve_tokenizer()"
+    serve = "from bertc.data.tokenizers.by_transformers import serve_tokenizer; serve_tokenizer()"
     limits = map(str, (MOST_MEMORY_BYTES, LOADING_SECONDS, TRIAL_SECONDS))
     try:
         done = subprocess.run(

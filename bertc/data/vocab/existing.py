@@ -5,14 +5,14 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from bertc.base.diagnostics import DataError
+from bertc.base.storage.foreign import as_data_error
+from bertc.base.storage.paths import is_file, user_path
+from bertc.base.storage.plain_file import read_bytes
+from bertc.data.tokenizers.by_transformers import ANOTHER, LARGEST_FILE_BYTES, SENTENCEPIECE_FILES
+from bertc.data.tokenizers.reading import read_tokenizer, tokenizer_folder
 from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
-from bertc.diagnostics import DataError
 from bertc.ir.vocabulary import TokenizerFile
-from bertc.storage.foreign import as_data_error
-from bertc.storage.paths import is_file, user_path
-from bertc.storage.plain_file import read_bytes
-from bertc.tokenizer_files.by_transformers import ANOTHER, LARGEST_FILE_BYTES, SENTENCEPIECE_FILES
-from bertc.tokenizer_files.reading import read_tokenizer, tokenizer_folder
 
 
 def differing_token(

@@ -18,9 +18,9 @@ from tokenizers import (
     trainers,
 )
 
-from bertc.diagnostics import DataError
+from bertc.base.diagnostics import DataError
+from bertc.base.storage.foreign import as_data_error
 from bertc.ir.vocabulary import ByteBpe, Bytes, Unigram, WordPiece, Words
-from bertc.storage.foreign import as_data_error
 
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALBERT_SPECIALS = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")  # ALBERT: pad 0, unk 1

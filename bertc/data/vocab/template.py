@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bertc.base.storage.foreign import as_data_error
 from bertc.data.vocab.vocabulary import FAILS, Vocabulary
-from bertc.storage.foreign import as_data_error
 
 Ends = tuple[tuple[int, ...], tuple[int, ...]]
 """Token ids and segment ids of consecutive special tokens."""

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, pre_tokenizers, processors
 
-from bertc.diagnostics import DataError, escaped
-from bertc.tokenizer_files.by_transformers import ANOTHER, checked_size
+from bertc.base.diagnostics import DataError, escaped
+from bertc.data.tokenizers.by_transformers import ANOTHER, checked_size
 
 ROLES: Mapping[str, tuple[str, ...]] = {
     "pad": ("[PAD]", "<pad>"),

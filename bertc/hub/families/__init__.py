@@ -3,21 +3,21 @@
 from collections.abc import Iterator
 from typing import Any
 
-from bertc.interop.families.albert import ALBERT
-from bertc.interop.families.bert import BERT
-from bertc.interop.families.deberta import DEBERTA
-from bertc.interop.families.distilbert import DISTILBERT
-from bertc.interop.families.electra import ELECTRA
-from bertc.interop.families.eurobert import EUROBERT
-from bertc.interop.families.family import Candidate, Family
-from bertc.interop.families.modernbert import MODERNBERT
-from bertc.interop.families.mpnet import MPNET
-from bertc.interop.families.neobert import NEOBERT
-from bertc.interop.families.nomic import NOMIC
-from bertc.interop.families.obstacle import Obstacle, first_of
-from bertc.interop.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
-from bertc.interop.families.xlm import XLM
-from bertc.interop.families.xlnet import XLNET
+from bertc.hub.families.albert import ALBERT
+from bertc.hub.families.bert import BERT
+from bertc.hub.families.deberta import DEBERTA
+from bertc.hub.families.distilbert import DISTILBERT
+from bertc.hub.families.electra import ELECTRA
+from bertc.hub.families.eurobert import EUROBERT
+from bertc.hub.families.family import Candidate, Family
+from bertc.hub.families.modernbert import MODERNBERT
+from bertc.hub.families.mpnet import MPNET
+from bertc.hub.families.neobert import NEOBERT
+from bertc.hub.families.nomic import NOMIC
+from bertc.hub.families.obstacle import Obstacle, first_of
+from bertc.hub.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
+from bertc.hub.families.xlm import XLM
+from bertc.hub.families.xlnet import XLNET
 from bertc.ir.base import Node
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.head import POOLINGS

@@ -4,8 +4,8 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from bertc.interop.families import bert_like
-from bertc.interop.families.config import (
+from bertc.hub.families import bert_like
+from bertc.hub.families.config import (
     ABSOLUTE,
     HfActivation,
     HfConfig,
@@ -13,15 +13,8 @@ from bertc.interop.families.config import (
     Single,
     VocabularySize,
 )
-from bertc.interop.families.family import (
-    Candidate,
-    Family,
-    TaskHeads,
-    Tokens,
-    hf_class,
-    weight_numbers,
-)
-from bertc.interop.families.obstacle import Obstacle
+from bertc.hub.families.family import Candidate, Family, TaskHeads, Tokens, hf_class, weight_numbers
+from bertc.hub.families.obstacle import Obstacle
 from bertc.ir.base import Probability, Width
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import ShareAll, ShareGroups, ShareMap, ShareNone, Sharing

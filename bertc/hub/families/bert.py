@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from bertc.interop.families import bert_like
-from bertc.interop.families.config import ABSOLUTE, HfConfig
-from bertc.interop.families.family import Family, TaskHeads, hf_class
+from bertc.hub.families import bert_like
+from bertc.hub.families.config import ABSOLUTE, HfConfig
+from bertc.hub.families.family import Family, TaskHeads, hf_class
 from bertc.ir.vocabulary import WordPiece
 
 

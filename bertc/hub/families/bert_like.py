@@ -6,9 +6,9 @@ Each family takes what it shares from here, by name.
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from bertc.interop.families.config import ACTIVATIONS, MEANING, HfConfig
-from bertc.interop.families.family import Candidate, TaskClass, Tokens
-from bertc.interop.families.obstacle import Obstacle, first_of
+from bertc.hub.families.config import ACTIVATIONS, MEANING, HfConfig
+from bertc.hub.families.family import Candidate, TaskClass, Tokens
+from bertc.hub.families.obstacle import Obstacle, first_of
 from bertc.ir.base import Node, Normal
 from bertc.ir.network.attention import FullAttention
 from bertc.ir.network.encoder import Dropout, Encoder, LayerWidths

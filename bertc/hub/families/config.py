@@ -8,11 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from bertc.base.storage.json_file import shown_name
 from bertc.ir.base import Probability, Width
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.norm import Epsilon
 from bertc.ir.program.settings import Heads
-from bertc.storage.json_file import shown_name
 
 VocabularySize = Annotated[int, Field(ge=16, le=1_000_000)]
 TokenId = Annotated[int, Field(ge=0, le=998)]

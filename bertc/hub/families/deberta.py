@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.interop.families import bert_like
-from bertc.interop.families.config import NO_CLASS, HfConfig, Layers, Single, VocabularySize
-from bertc.interop.families.family import (
+from bertc.hub.families import bert_like
+from bertc.hub.families.config import NO_CLASS, HfConfig, Layers, Single, VocabularySize
+from bertc.hub.families.family import (
     AnswerKind,
     Candidate,
     Family,
@@ -17,7 +17,7 @@ from bertc.interop.families.family import (
     Tokens,
     hf_class,
 )
-from bertc.interop.families.obstacle import Obstacle, first_of
+from bertc.hub.families.obstacle import Obstacle, first_of
 from bertc.ir.base import Node, Width
 from bertc.ir.network.attention import DisentangledAttention
 from bertc.ir.network.encoder import Dropout, Encoder, LayerWidths

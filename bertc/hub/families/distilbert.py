@@ -2,10 +2,10 @@
 
 from typing import Any, Literal
 
-from bertc.interop.families import bert_like
-from bertc.interop.families.config import ACTIVATIONS, HfConfig, Layers
-from bertc.interop.families.family import Candidate, Family, TaskClass, TaskHeads, Tokens, hf_class
-from bertc.interop.families.obstacle import Obstacle
+from bertc.hub.families import bert_like
+from bertc.hub.families.config import ACTIVATIONS, HfConfig, Layers
+from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, Tokens, hf_class
+from bertc.hub.families.obstacle import Obstacle
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.vocabulary import WordPiece
 

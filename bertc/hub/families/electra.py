@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from bertc.interop.families import bert_like
-from bertc.interop.families.config import ABSOLUTE, HfConfig
-from bertc.interop.families.family import Candidate, Family, TaskClass, TaskHeads, Tokens, hf_class
-from bertc.interop.families.obstacle import Obstacle
+from bertc.hub.families import bert_like
+from bertc.hub.families.config import ABSOLUTE, HfConfig
+from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, Tokens, hf_class
+from bertc.hub.families.obstacle import Obstacle
 from bertc.ir.base import Width
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.head import PoolerKind

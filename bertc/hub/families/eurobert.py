@@ -5,11 +5,11 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from bertc.interop.families import bert_like, rotary_like
-from bertc.interop.families.config import ACTIVATIONS, NO_CLASS, ROPE, HfConfig, VocabularySize
-from bertc.interop.families.family import Candidate, Family, TaskClass, TaskHeads, Tokens, hf_class
-from bertc.interop.families.obstacle import Obstacle
-from bertc.interop.families.rotary_like import GateActivation, PadId, Rope
+from bertc.hub.families import bert_like, rotary_like
+from bertc.hub.families.config import ACTIVATIONS, NO_CLASS, ROPE, HfConfig, VocabularySize
+from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, Tokens, hf_class
+from bertc.hub.families.obstacle import Obstacle
+from bertc.hub.families.rotary_like import GateActivation, PadId, Rope
 from bertc.ir.base import Node, Probability, Width
 from bertc.ir.network.attention import FullAttention
 from bertc.ir.network.encoder import Dropout, Encoder, LayerWidths

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
-from bertc.interop.families.config import HfConfig
-from bertc.interop.families.obstacle import Obstacle
+from bertc.hub.families.config import HfConfig
+from bertc.hub.families.obstacle import Obstacle
 from bertc.ir.base import Node
 from bertc.ir.learning import task
 from bertc.ir.network.encoder import Encoder

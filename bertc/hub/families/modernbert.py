@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.interop.families import bert_like, rotary_like
-from bertc.interop.families.config import (
+from bertc.hub.families import bert_like, rotary_like
+from bertc.hub.families.config import (
     ACTIVATIONS,
     MEANING,
     NO_CLASS,
@@ -16,7 +16,7 @@ from bertc.interop.families.config import (
     Single,
     VocabularySize,
 )
-from bertc.interop.families.family import (
+from bertc.hub.families.family import (
     AnswerKind,
     Candidate,
     Family,
@@ -25,8 +25,8 @@ from bertc.interop.families.family import (
     Tokens,
     hf_class,
 )
-from bertc.interop.families.obstacle import Obstacle, first_of
-from bertc.interop.families.rotary_like import GateActivation, PadId, Rope
+from bertc.hub.families.obstacle import Obstacle, first_of
+from bertc.hub.families.rotary_like import GateActivation, PadId, Rope
 from bertc.ir.base import Node, Probability, TruncatedNormal, Width
 from bertc.ir.network.attention import FullAttention, LocalAttention
 from bertc.ir.network.encoder import Dropout, Encoder, LayerWidths

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
-from bertc.interop.families import bert_like
-from bertc.interop.families.config import Single, VocabularySize
-from bertc.interop.families.family import Candidate, Tokens
-from bertc.interop.families.obstacle import Obstacle, first_of
-from bertc.interop.families.roberta import ROBERTA, HfRoberta
+from bertc.hub.families import bert_like
+from bertc.hub.families.config import Single, VocabularySize
+from bertc.hub.families.family import Candidate, Tokens
+from bertc.hub.families.obstacle import Obstacle, first_of
+from bertc.hub.families.roberta import ROBERTA, HfRoberta
 from bertc.ir.network.attention import FullAttention
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.positions import BucketedPositions, LearnedPositions

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from bertc.interop.families import bert_like
-from bertc.interop.families.config import HfConfig, Layers
-from bertc.interop.families.family import Family, Reshape, TaskHeads, hf_class
-from bertc.interop.families.obstacle import Obstacle
+from bertc.hub.families import bert_like
+from bertc.hub.families.config import HfConfig, Layers
+from bertc.hub.families.family import Family, Reshape, TaskHeads, hf_class
+from bertc.hub.families.obstacle import Obstacle
 from bertc.ir.base import Uniform, Width
 from bertc.ir.network.attention import FullAttention
 from bertc.ir.network.encoder import Dropout, Encoder

@@ -6,11 +6,11 @@ Keys are those of the files, which transformers renames when it reads and writes
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
-from bertc.interop.families import bert_like, rotary_like
-from bertc.interop.families.config import ACTIVATIONS, ROPE, HfConfig, Single, VocabularySize
-from bertc.interop.families.family import Candidate, Family, TaskClass, TaskHeads, Tokens, hf_class
-from bertc.interop.families.obstacle import Obstacle
-from bertc.interop.families.rotary_like import GateActivation, PadId, Rope
+from bertc.hub.families import bert_like, rotary_like
+from bertc.hub.families.config import ACTIVATIONS, ROPE, HfConfig, Single, VocabularySize
+from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, Tokens, hf_class
+from bertc.hub.families.obstacle import Obstacle
+from bertc.hub.families.rotary_like import GateActivation, PadId, Rope
 from bertc.ir.base import Node, Probability, Width
 from bertc.ir.network.attention import FullAttention
 from bertc.ir.network.encoder import Dropout, Encoder, LayerWidths

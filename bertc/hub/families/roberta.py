@@ -9,17 +9,10 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from bertc.interop.families import bert_like
-from bertc.interop.families.config import ABSOLUTE, HfConfig, TokenId, VocabularySize
-from bertc.interop.families.family import (
-    Candidate,
-    Family,
-    TaskClass,
-    TaskHeads,
-    Tokens,
-    hf_class,
-)
-from bertc.interop.families.obstacle import Obstacle
+from bertc.hub.families import bert_like
+from bertc.hub.families.config import ABSOLUTE, HfConfig, TokenId, VocabularySize
+from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, Tokens, hf_class
+from bertc.hub.families.obstacle import Obstacle
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.positions import LearnedPositions, TablePositions
 from bertc.ir.vocabulary import ByteBpe, Unigram, Vocabulary

@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bertc.interop.families import bert_like
-from bertc.interop.families.config import MEANING, HfActivation
-from bertc.interop.families.family import Candidate
-from bertc.interop.families.obstacle import Obstacle, first_of
+from bertc.hub.families import bert_like
+from bertc.hub.families.config import MEANING, HfActivation
+from bertc.hub.families.family import Candidate
+from bertc.hub.families.obstacle import Obstacle, first_of
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Glu
 from bertc.ir.network.positions import Theta

@@ -4,10 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from bertc.interop.families import bert_like
-from bertc.interop.families.config import HfConfig, Single, TokenId, VocabularySize
-from bertc.interop.families.family import Candidate, Family, TaskClass, TaskHeads, Tokens, hf_class
-from bertc.interop.families.obstacle import Obstacle
+from bertc.hub.families import bert_like
+from bertc.hub.families.config import HfConfig, Single, TokenId, VocabularySize
+from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, Tokens, hf_class
+from bertc.hub.families.obstacle import Obstacle
 from bertc.ir.base import Width
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.head import LinearHead

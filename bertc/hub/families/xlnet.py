@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.interop.families import bert_like
-from bertc.interop.families.config import (
+from bertc.hub.families import bert_like
+from bertc.hub.families.config import (
     ACTIVATIONS,
     NO_CLASS,
     HfConfig,
@@ -20,7 +20,7 @@ from bertc.interop.families.config import (
     TokenId,
     VocabularySize,
 )
-from bertc.interop.families.family import (
+from bertc.hub.families.family import (
     Candidate,
     Family,
     Reshape,
@@ -30,7 +30,7 @@ from bertc.interop.families.family import (
     Tokens,
     hf_class,
 )
-from bertc.interop.families.obstacle import Obstacle, first_of
+from bertc.hub.families.obstacle import Obstacle, first_of
 from bertc.ir.base import Node, Width
 from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.network.encoder import Dropout, Encoder, LayerWidths

@@ -1,8 +1,8 @@
 """Initial weights of a run, and growth to a deeper network.
 
 A kind maps each layer of the new depth to the layer it is copied from; widths, embeddings and heads
-are kept, but for wider ones by ``tile``. ``bertc.compress`` derives the map of tensors, sharing
-included.
+are kept, but for wider ones by ``tile``. ``bertc.ir.weight_maps`` derives the map of tensors,
+sharing included.
 """
 
 from operator import not_

@@ -2,7 +2,7 @@
 
 Heads belong to attention, neurons to feed-forward parts. Layers that share a part share its heads
 or neurons, which then count once. What is removed has only weights of zero from then on: its
-gradients are zero too, so it stays so, and ``bertc.compress`` cuts it out when the run ends.
+gradients are zero too, so it stays so, and ``bertc.ir.weight_maps`` cuts it out when the run ends.
 Whole layers are gone from the first step of the stage, whose network is a smaller one.
 """
 
@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from bertc.diagnostics import several
+from bertc.base.diagnostics import several
 from bertc.ir.base import Axis, Node, Probability
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import SharedPart

@@ -7,15 +7,7 @@ from pydantic import Field
 
 from bertc.ir import operation as op
 from bertc.ir.base import Probability
-from bertc.ir.learning.answer import (
-    Answer,
-    Choice,
-    Labels,
-    Score,
-    Span,
-    answer_head,
-    answer_rows,
-)
+from bertc.ir.learning.answer import Answer, Choice, Labels, Score, Span, answer_head, answer_rows
 from bertc.ir.network.body import Body
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.terms.features import LAST, Features

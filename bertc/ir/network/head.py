@@ -12,17 +12,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import (
-    ZEROS,
-    Axis,
-    Drawn,
-    Node,
-    On,
-    Weight,
-    affine,
-    bias,
-    matrix,
-)
+from bertc.ir.base import ZEROS, Axis, Drawn, Node, On, Weight, affine, bias, matrix
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.norm import NormFunction
 from bertc.ir.network.table import AdaptiveTable, share_by_zipf

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from bertc.diagnostics import Span
+from bertc.base.diagnostics import Span
 from bertc.ir.changing.growth import FromGenerator
 from bertc.ir.data import StreamPair
 from bertc.ir.program.settings import Positive, Settings

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
-from bertc.diagnostics import Span
+from bertc.base.diagnostics import Span
 
 OriginKind = Literal["written", "extends", "set", "default", "derived"]
 

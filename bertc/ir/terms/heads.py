@@ -1,6 +1,6 @@
 """Heads of terms: weights and operations between the states of a network and scores.
 
-``nn/heads.py`` has a module for each. ``rows`` is the number of states that a head reads, summed
+``model/heads.py`` has a module for each. ``rows`` is the number of states that a head reads, summed
 over ``examples``.
 """
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from bertc.diagnostics import DataError
+from bertc.base.diagnostics import DataError
 from bertc.ir.base import Width
 from bertc.ir.terms.heads import BoundaryHead
 from bertc.ir.terms.node import FP32, LONG, RowShape, TextTerm

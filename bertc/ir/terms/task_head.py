@@ -1,6 +1,6 @@
 """Heads of tasks: layers between the states of a network and scores.
 
-``nn/bilstm.py`` has the module.
+``model/bilstm.py`` has the module.
 """
 
 from dataclasses import dataclass

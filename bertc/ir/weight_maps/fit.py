@@ -3,8 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from bertc.compress.grow import WeightMap, weight_map
-from bertc.diagnostics import DataError, several
+from bertc.base.diagnostics import DataError, several
 from bertc.ir.base import Axis, Weight
 from bertc.ir.changing.growth import (
     PARTIAL,
@@ -23,6 +22,7 @@ from bertc.ir.learning.task import Task
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.weight_maps.grow import WeightMap, weight_map
 
 QUERY_STREAM = "encoder.embeddings.unseen"
 """XLNet's initial query-stream state, which only permutation-LM objectives need."""

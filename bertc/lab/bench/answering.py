@@ -15,10 +15,10 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.estimate.latency.cases import Setup, Shape
-from bertc.host.resident import peak_beyond, reset_peak
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
+from bertc.lab.latency.cases import Setup, Shape
+from bertc.machine.resident import peak_beyond, reset_peak
 
 TURN_SECONDS = 0.02
 """Seconds that a turn takes at least, after a first run that is not timed."""
@@ -84,7 +84,7 @@ def _opened(subject: Subject, setup: Setup) -> tuple[Run, int]:
         case "torch":
             return _in_torch(subject, setup)
         case "onnx":
-            from bertc.onnx.runtime import GraphSession, package
+            from bertc.lab.onnx.runtime import GraphSession, package
 
             package("onnxruntime")
             gc.collect()
@@ -98,9 +98,9 @@ def _opened(subject: Subject, setup: Setup) -> tuple[Run, int]:
 def _in_torch(subject: Subject, setup: Setup) -> tuple[Run, int]:
     import torch
 
-    from bertc.interop.loading import load
-    from bertc.nn import build
-    from bertc.onnx.graph import graph_of
+    from bertc.lab.onnx.graph import graph_of
+    from bertc.model import build
+    from bertc.run.models.loading import load
 
     torch.set_num_threads(setup.threads)
     torch.nn.functional.linear(torch.ones(64, 64), torch.ones(64, 64))  # kernels are loaded

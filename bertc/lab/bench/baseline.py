@@ -11,22 +11,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bertc.bench.contender import Contender, Precision, Step
-from bertc.bench.pair import IGNORED, GuessingPair
-from bertc.diagnostics import DataError, MissingInputError
-from bertc.interop.config import hf_config
-from bertc.interop.families import family_for
-from bertc.interop.families.family import Family, transformer
-from bertc.interop.families.obstacle import Obstacle
-from bertc.interop.networks import alone
+from bertc.base.diagnostics import DataError, MissingInputError
+from bertc.cost.planning.plan import Plan
+from bertc.hub.config import hf_config
+from bertc.hub.families import family_for
+from bertc.hub.families.family import Family, transformer
+from bertc.hub.families.obstacle import Obstacle
+from bertc.hub.networks import alone
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.network import Network
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.objectives import MicroBatch, Predictions, corrupt, mask_key
-from bertc.planning.plan import Plan
-from bertc.step.feed import split, to_inputs
-from bertc.step.synthetic import RandomText, Unlearned, unlearned_vocab
+from bertc.lab.bench.contender import Contender, Precision, Step
+from bertc.lab.bench.pair import IGNORED, GuessingPair
+from bertc.learn.objectives import MicroBatch, Predictions, corrupt, mask_key
+from bertc.learn.step.feed import split, to_inputs
+from bertc.run.beginning.synthetic import RandomText, Unlearned, unlearned_vocab
 
 OTHERWISE = "bertc bench SPEC without --against times bertc alone"
 

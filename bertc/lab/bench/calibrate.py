@@ -14,24 +14,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bertc.bench.contender import small
-from bertc.estimate import estimate
-from bertc.estimate.machines.calibration import Calibration
-from bertc.estimate.machines.devices import this_cpu
-from bertc.estimate.machines.rates import Point, Rates
-from bertc.host.heap import keep_freed_memory
+from bertc.cost import estimate
+from bertc.cost.machines.calibration import Calibration
+from bertc.cost.machines.devices import this_cpu
+from bertc.cost.machines.rates import Point, Rates
 from bertc.ir.base import ONES, TruncatedNormal, Weight, affine
 from bertc.ir.learning.optimizer import Adam, Lamb
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.norm import LayerNorm
-from bertc.nn.attend import attend
-from bertc.nn.dropout import dropout
-from bertc.nn.ffn import activated
-from bertc.nn.masks import Mask
-from bertc.nn.norm import build_norm, sum_and_norm
-from bertc.nn.weights import Linear
-from bertc.objectives.softmax.cross_entropy import vocabulary_loss
-from bertc.optim.optimizers import make_rule, zero_moments
+from bertc.lab.bench.contender import small
+from bertc.learn.objectives.softmax.cross_entropy import vocabulary_loss
+from bertc.learn.optim.optimizers import make_rule, zero_moments
+from bertc.machine.heap import keep_freed_memory
+from bertc.model.attend import attend
+from bertc.model.dropout import dropout
+from bertc.model.ffn import activated
+from bertc.model.masks import Mask
+from bertc.model.norm import build_norm, sum_and_norm
+from bertc.model.weights import Linear
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 MOST_TRIES, ENOUGH_SECONDS = 5, 0.4

@@ -10,17 +10,17 @@ from typing import Literal
 
 import torch
 
-from bertc.host.heap import keep_freed_memory
-from bertc.host.machine import kernels, make_plan
+from bertc.check.passes import resolve
+from bertc.cost.planning.plan import Plan
+from bertc.cost.planning.schedules import rate
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.ir.vocabulary import WordPiece
-from bertc.nn import build
-from bertc.passes import resolve
-from bertc.planning.plan import Plan
-from bertc.planning.schedules import rate
-from bertc.step.feed import Feed
-from bertc.step.synthetic import RandomText, first_step
+from bertc.learn.step.feed import Feed
+from bertc.machine.heap import keep_freed_memory
+from bertc.machine.machine import kernels, make_plan
+from bertc.model import build
+from bertc.run.beginning.synthetic import RandomText, first_step
 
 UNBOUNDED_STEPS = 10**9
 SMALL = {

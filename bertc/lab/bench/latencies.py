@@ -3,13 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertc.bench.answering import Subject
-from bertc.diagnostics import UsageError
-from bertc.estimate.latency.cases import Case, Choices
-from bertc.estimate.latency.predicted import predicted
-from bertc.estimate.latency.table import Figures, Latencies, Row
-from bertc.estimate.machines.devices import this_cpu
-from bertc.interop.folders import (
+from bertc.base.diagnostics import UsageError
+from bertc.base.storage.paths import is_taken
+from bertc.cost.machines.devices import this_cpu
+from bertc.hub.folders import (
     PRUNED,
     RESOLVED,
     checkpoint_folders,
@@ -19,8 +16,11 @@ from bertc.interop.folders import (
 )
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
-from bertc.runs.results import score_of_weights
-from bertc.storage.paths import is_taken
+from bertc.lab.bench.answering import Subject
+from bertc.lab.latency.cases import Case, Choices
+from bertc.lab.latency.predicted import predicted
+from bertc.lab.latency.table import Figures, Latencies, Row
+from bertc.run.records.results import score_of_weights
 
 RANDOM_ROWS = (
     "rows are full of random tokens; a text's time is its batch's divided by its texts, without\n"
@@ -41,7 +41,7 @@ def of_folder(folder: Path) -> Subject:
     """
     if not is_taken(folder / RESOLVED):
         refuse_several(folder)
-        from bertc.interop.loading import read_model  # only weights say what some folders hold
+        from bertc.run.models.loading import read_model  # only weights say what some folders hold
 
         return Subject(str(folder), read_model(folder)[0], folder, {})
     resolved = read_network(folder)
@@ -74,7 +74,7 @@ def latencies(
         _refuse_longer(subject, choices)
     notes, measured = [RANDOM_ROWS], dict[Case, Figures]()
     if not predict:
-        from bertc.bench.latency import measure
+        from bertc.lab.bench.latency import measure
 
         measured = measure(subjects, choices, seconds)
         runs = [figures.runs for figures in measured.values()]

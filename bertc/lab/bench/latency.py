@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bertc.bench.answering import Subject, Warm, answer_turns
-from bertc.diagnostics import MachineError
-from bertc.estimate.latency.cases import Case, Choices, NumberFormat, Setup, Shape
-from bertc.estimate.latency.table import Figures
-from bertc.host.display import Display, choose
+from bertc.base.diagnostics import MachineError
+from bertc.lab.bench.answering import Subject, Warm, answer_turns
+from bertc.lab.latency.cases import Case, Choices, NumberFormat, Setup, Shape
+from bertc.lab.latency.table import Figures
+from bertc.machine.display import Display, choose
 
 MOST_ROUNDS = 200
 """Rounds after which more would not change a median, whatever time is left."""
@@ -62,10 +62,10 @@ def _with_graphs(
     subject: Subject, folder: Path, precisions: Sequence[NumberFormat], display: Display
 ) -> Subject:
     """The subject with ONNX files of its network, in a folder that is there for a while."""
-    from bertc.interop.loading import load
-    from bertc.nn import build
-    from bertc.onnx.graph import graph_of, refuse_unsayable
-    from bertc.onnx.tracing import quantised, to_onnx
+    from bertc.lab.onnx.graph import graph_of, refuse_unsayable
+    from bertc.lab.onnx.tracing import quantised, to_onnx
+    from bertc.model import build
+    from bertc.run.models.loading import load
 
     display.note(f"tracing {subject.name}")
     model = build(subject.resolved) if subject.folder is None else load(subject.folder)

@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-from bertc.bench.contender import Contender, Step, load_kernels
-from bertc.diagnostics import MachineError
-from bertc.host.graphs import Graphs, graphs_so_far
-from bertc.host.peak import begin_peak, peak_beyond
-from bertc.host.speed import finish
+from bertc.base.diagnostics import MachineError
+from bertc.lab.bench.contender import Contender, Step, load_kernels
+from bertc.machine.graphs import Graphs, graphs_so_far
+from bertc.machine.peak import begin_peak, peak_beyond
+from bertc.machine.speed import finish
 
 WARM_STEPS = 2
 """Untimed steps after the first one, which compiles."""

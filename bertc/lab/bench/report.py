@@ -11,14 +11,14 @@ from typing import Any
 
 import torch
 
-from bertc.bench.measure import Timing, quartiles
-from bertc.estimate import Estimate, estimate
-from bertc.estimate.machines.accelerators import accelerator_called
-from bertc.estimate.units import bytes_text, duration_text
-from bertc.host.speed import device_here
+from bertc.base.storage import durable
+from bertc.cost import Estimate, estimate
+from bertc.cost.machines.accelerators import accelerator_called
+from bertc.cost.planning.plan import Machine, Plan
+from bertc.cost.units import bytes_text, duration_text
 from bertc.ir.program.resolved import Resolved
-from bertc.planning.plan import Machine, Plan
-from bertc.storage import durable
+from bertc.lab.bench.measure import Timing, quartiles
+from bertc.machine.speed import device_here
 
 PACKAGES = ("bertc", "torch", "transformers", "numpy")
 COLUMNS = "{:<30}{:>12}{:>18}{:>11}{:>8}{:>8}{:>10}{:>11}{:>9}"

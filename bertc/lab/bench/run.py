@@ -9,17 +9,17 @@ from typing import Literal, assert_never
 
 import torch
 
-from bertc.bench.baseline import transformers
-from bertc.bench.contender import Contender, bertc
-from bertc.bench.measure import take_turns
-from bertc.bench.report import BenchReport, Surroundings
-from bertc.diagnostics import UsageError
-from bertc.host.display import choose
-from bertc.host.machine import detect, make_plan
-from bertc.host.profile import PROFILED_STEPS, profiling
-from bertc.host.speed import matmul_flops_per_second
+from bertc.base.diagnostics import UsageError
+from bertc.cost.planning.plan import Plan
 from bertc.ir.program.resolved import Resolved
-from bertc.planning.plan import Plan
+from bertc.lab.bench.baseline import transformers
+from bertc.lab.bench.contender import Contender, bertc
+from bertc.lab.bench.measure import take_turns
+from bertc.lab.bench.report import BenchReport, Surroundings
+from bertc.machine.display import choose
+from bertc.machine.machine import detect, make_plan
+from bertc.machine.profile import PROFILED_STEPS, profiling
+from bertc.machine.speed import matmul_flops_per_second
 
 Baseline = Literal["transformers"]
 BASELINES: tuple[Baseline, ...] = ("transformers",)

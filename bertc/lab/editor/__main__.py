@@ -1,4 +1,4 @@
-"""The language server on standard input and output: ``python -m bertc.editor``."""
+"""The language server on standard input and output: ``python -m bertc.lab.editor``."""
 
 import sys
 
@@ -12,7 +12,7 @@ help: pip install -c constraints.txt -e '.[editor]'"""
 def answer_editor() -> None:
     """Answer an editor until it ends the session."""
     try:
-        from bertc.editor.server import create
+        from bertc.lab.editor.server import create
     except ImportError:
         print(HELP, file=sys.stderr)
         sys.exit(MISSING)

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from lsprotocol import types
 
-from bertc.diagnostics import Diagnostic
-from bertc.diagnostics.render import escaped
-from bertc.editor.lines import TextLines
-from bertc.editor.place import CursorPlace
-from bertc.editor.reading import Reading
-from bertc.editor.suggestions import Suggestion
-from bertc.syntax.helps import remedies
+from bertc.base.diagnostics import Diagnostic
+from bertc.base.diagnostics.render import escaped
+from bertc.lab.editor.lines import TextLines
+from bertc.lab.editor.place import CursorPlace
+from bertc.lab.editor.reading import Reading
+from bertc.lab.editor.suggestions import Suggestion
+from bertc.lang.helps import remedies
 
 TOOL = "bertc"
 FIRST_LINE = types.Range(types.Position(0, 0), types.Position(1, 0))

@@ -3,9 +3,11 @@
 import inspect
 import re
 
-from bertc.diagnostics.render import escaped
-from bertc.editor.place import CursorPlace
-from bertc.editor.slots import (
+from bertc.base.diagnostics.render import escaped
+from bertc.base.resources import shipped_specs
+from bertc.ir.base import Node, call_text
+from bertc.lab.editor.place import CursorPlace
+from bertc.lab.editor.slots import (
     block_node,
     full_name,
     kinds_by_name,
@@ -13,12 +15,10 @@ from bertc.editor.slots import (
     slot_at,
     value_shape,
 )
-from bertc.ir.base import Node, call_text
-from bertc.resources import shipped_specs
-from bertc.syntax.files import shipped_place
-from bertc.syntax.lowering.lower import BLOCKS
-from bertc.syntax.read.shapes import arguments, block_kind
-from bertc.syntax.write.reference import allowed, argument_facts, setting_facts
+from bertc.lang.files import shipped_place
+from bertc.lang.lowering.lower import BLOCKS
+from bertc.lang.read.shapes import arguments, block_kind
+from bertc.lang.write.reference import allowed, argument_facts, setting_facts
 
 _FIRST_WORD = re.compile(r"\(\s*([\w-]+)")
 

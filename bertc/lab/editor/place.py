@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-from bertc.diagnostics import Diagnostics, Source
-from bertc.syntax.read.brackets import balance
-from bertc.syntax.read.scan import CLOSERS, SPELLING, Token, scan
+from bertc.base.diagnostics import Diagnostics, Source
+from bertc.lang.read.brackets import balance
+from bertc.lang.read.scan import CLOSERS, SPELLING, Token, scan
 
 _BEFORE_CURSOR = re.compile(r"""(?:[^"'#]|"(?:\\.|[^"\\])*+"|'(?:\\.|[^'\\])*+')*+(.?)""")
 """A line up to the cursor: closed strings and other text, then an open quote or a comment."""

@@ -6,9 +6,9 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from bertc.api import check
-from bertc.diagnostics import BertcError, Diagnostic, Diagnostics, Source, SpecError
-from bertc.syntax import SpecLocation, parse
-from bertc.syntax.read.tree import Extends, Tree
+from bertc.base.diagnostics import BertcError, Diagnostic, Diagnostics, Source, SpecError
+from bertc.lang import SpecLocation, parse
+from bertc.lang.read.tree import Extends, Tree
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,15 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
 from bertc import __version__
-from bertc.diagnostics import SpecError
-from bertc.editor import convert, reading
-from bertc.editor.hover import page_at
-from bertc.editor.lines import TextLines
-from bertc.editor.place import place_at
-from bertc.editor.reading import Reading
-from bertc.editor.suggestions import suggestions
-from bertc.storage.paths import is_folder, working_folder
-from bertc.syntax import format_text
+from bertc.base.diagnostics import SpecError
+from bertc.base.storage.paths import is_folder, working_folder
+from bertc.lab.editor import convert, reading
+from bertc.lab.editor.hover import page_at
+from bertc.lab.editor.lines import TextLines
+from bertc.lab.editor.place import place_at
+from bertc.lab.editor.reading import Reading
+from bertc.lab.editor.suggestions import suggestions
+from bertc.lang import format_text
 
 QUIET_SECONDS = 0.15
 """Pause between keys after which a text is checked."""

@@ -3,11 +3,11 @@
 from functools import reduce
 from typing import NamedTuple
 
-from bertc.editor.place import Bracket, CursorPlace, Level
 from bertc.ir.base import Node
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
-from bertc.syntax.lowering.lower import BLOCKS
-from bertc.syntax.read.shapes import (
+from bertc.lab.editor.place import Bracket, CursorPlace, Level
+from bertc.lang.lowering.lower import BLOCKS
+from bertc.lang.read.shapes import (
     EitherShape,
     KindShape,
     ListShape,

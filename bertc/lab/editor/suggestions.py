@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Literal, NamedTuple
 
-from bertc.editor.hover import (
+from bertc.base.resources import shipped_specs
+from bertc.lab.editor.hover import (
     EXTENDS_MEANING,
     STAGE_MEANING,
     argument_page,
@@ -12,8 +13,8 @@ from bertc.editor.hover import (
     setting_page,
     spec_page,
 )
-from bertc.editor.place import CursorPlace
-from bertc.editor.slots import (
+from bertc.lab.editor.place import CursorPlace
+from bertc.lab.editor.slots import (
     ArgumentSlot,
     block_node,
     full_name,
@@ -22,11 +23,10 @@ from bertc.editor.slots import (
     slot_at,
     value_shape,
 )
-from bertc.resources import shipped_specs
-from bertc.syntax.files import shipped_place
-from bertc.syntax.lowering.lower import BLOCKS
-from bertc.syntax.read.shapes import ChoiceShape, EitherShape, ListShape, Shape, TruthShape
-from bertc.syntax.write.reference import argument_facts, setting_facts
+from bertc.lang.files import shipped_place
+from bertc.lang.lowering.lower import BLOCKS
+from bertc.lang.read.shapes import ChoiceShape, EitherShape, ListShape, Shape, TruthShape
+from bertc.lang.write.reference import argument_facts, setting_facts
 
 Sort = Literal["setting", "argument", "block", "kind", "value", "spec"]
 

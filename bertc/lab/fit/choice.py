@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bertc.choosing.budget import Budget
-from bertc.estimate.units import count_text
+from bertc.cost.units import count_text
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program
-from bertc.syntax import show
+from bertc.lab.fit.budget import Budget
+from bertc.lang import show
 
 SPENT = ("flops", "time")
 """Budgets that every step takes from."""

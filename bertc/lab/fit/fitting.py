@@ -11,20 +11,20 @@ from dataclasses import replace
 from math import inf
 
 from bertc.api import points
-from bertc.choosing.budget import UNITS, Budget
-from bertc.choosing.choice import SPENT, Candidate, Choice
-from bertc.choosing.equal import STEPS, most_steps, with_steps
-from bertc.diagnostics import Diagnostics, SpecError, UsageError
-from bertc.estimate import Estimate, estimate
-from bertc.estimate.latency.cases import Shape
-from bertc.estimate.latency.predicted import TOKENS_OF_A_TEXT, text_seconds
-from bertc.external import row_lengths
+from bertc.base.cores import available_cores
+from bertc.base.diagnostics import Diagnostics, SpecError, UsageError
+from bertc.check.equal import STEPS, most_steps, with_steps
+from bertc.check.facts.examples import row_lengths
+from bertc.cost import Estimate, estimate
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program
-from bertc.planning.cores import available_cores
-from bertc.syntax import load
-from bertc.syntax.files import STANDARD_INPUT, find
-from bertc.syntax.lowering.grids import MOST_POINTS
+from bertc.lab.fit.budget import UNITS, Budget
+from bertc.lab.fit.choice import SPENT, Candidate, Choice
+from bertc.lab.latency.cases import Shape
+from bertc.lab.latency.predicted import TOKENS_OF_A_TEXT, text_seconds
+from bertc.lang import load
+from bertc.lang.files import STANDARD_INPUT, find
+from bertc.lang.lowering.grids import MOST_POINTS
 
 CANDIDATES: Mapping[str, tuple[int, ...]] = {
     "layers": (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32, 36, 40, 48),

@@ -9,17 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from bertc.choosing.budget import Budget, budget
-from bertc.choosing.choice import SPENT as SPENDING
-from bertc.choosing.choice import Candidate
-from bertc.choosing.fitting import choose_among
-from bertc.diagnostics import Diagnostics, UsageError
-from bertc.estimate.machines.accelerators import accelerator_called
-from bertc.estimate.machines.devices import device_named
-from bertc.external import filled_in
+from bertc.base.diagnostics import Diagnostics, UsageError
+from bertc.check.facts import facts as filled_in
+from bertc.cost.machines.accelerators import accelerator_called
+from bertc.cost.machines.devices import device_named
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.written import Given, Program
-from bertc.syntax import load
+from bertc.lab.fit.budget import Budget, budget
+from bertc.lab.fit.choice import SPENT as SPENDING
+from bertc.lab.fit.choice import Candidate
+from bertc.lab.fit.fitting import choose_among
+from bertc.lang import load
 
 SHAPES = (
     (2, 128, 192), (4, 256, 384), (7, 256, 384), (10, 384, 576), (19, 512, 768), (22, 768, 1152),

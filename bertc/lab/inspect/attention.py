@@ -13,8 +13,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from bertc.inference.attention import AttentionMaps
-from bertc.inference.trained import load
+from bertc.use.attention import AttentionMaps
+from bertc.use.trained import load
 
 TINY = 1e-30
 WIDE = 120

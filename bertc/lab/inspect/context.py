@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from bertc.diagnostics import UsageError
-from bertc.inference.context import ContextLosses, context_losses
+from bertc.base.diagnostics import UsageError
+from bertc.use.context import ContextLosses, context_losses
 
 HARD = (0.1, 0.5, 1.0)
 """Shares of the positions that the best short context predicts worst (table 8)."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from bertc.evaluation.held_out import Evaluation
-from bertc.evaluation.manner import Manner
-from bertc.evaluation.without import LeftOut
-from bertc.inference.evaluate import evaluate_run
-from bertc.inference.trained import load
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.evaluation.held_out import Evaluation
+from bertc.run.evaluation.manner import Manner
+from bertc.run.evaluation.without import LeftOut
+from bertc.use.trained import load
 
 
 @dataclass(frozen=True)

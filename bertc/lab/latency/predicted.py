@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator
 
-from bertc.estimate.execution import FP32, Execution
-from bertc.estimate.latency.cases import Case, Setup, Shape
-from bertc.estimate.latency.table import Figures
-from bertc.estimate.machines.devices import this_cpu
-from bertc.estimate.rules import cost
-from bertc.estimate.spent import Spent, forward_spent
+from bertc.cost.execution import FP32, Execution
+from bertc.cost.machines.devices import this_cpu
+from bertc.cost.rules import cost
+from bertc.cost.spent import Spent, forward_spent
 from bertc.ir import operation as op
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.stage import AnyStage
 from bertc.ir.terms.node import RowShape
+from bertc.lab.latency.cases import Case, Setup, Shape
+from bertc.lab.latency.table import Figures
 
 TOKENS_OF_A_TEXT = 128
 """Length of the text that stands for all where none is given, as in ``bertc bench --latency``."""

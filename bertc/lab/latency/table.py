@@ -4,9 +4,9 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bertc.diagnostics import Table
-from bertc.estimate.latency.cases import Case
-from bertc.estimate.units import bytes_text
+from bertc.base.diagnostics import Table
+from bertc.cost.units import bytes_text
+from bertc.lab.latency.cases import Case
 
 
 @dataclass(frozen=True)

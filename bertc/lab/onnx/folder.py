@@ -8,19 +8,20 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bertc.data import Vocabulary, vocabulary_of
+from bertc.base.diagnostics import UsageError
+from bertc.base.storage.paths import is_folder, is_taken, working_folder
+from bertc.cost.units import bytes_text
+from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.template import template_of
-from bertc.diagnostics import UsageError
-from bertc.estimate.units import bytes_text
-from bertc.host.display import choose
-from bertc.interop.exporting import save_tokenizer
-from bertc.interop.folder import replacing
-from bertc.interop.loading import load
-from bertc.onnx.graph import Graph, Output, graph_of, left_out, refuse_unsayable
-from bertc.onnx.runtime import package
-from bertc.onnx.scoring import scored
-from bertc.onnx.tracing import OPSET, Check, compared, quantised, to_onnx
-from bertc.storage.paths import is_folder, is_taken, working_folder
+from bertc.data.vocab.vocabulary import Vocabulary
+from bertc.hub.exporting import save_tokenizer
+from bertc.hub.folder import replacing
+from bertc.lab.onnx.graph import Graph, Output, graph_of, left_out, refuse_unsayable
+from bertc.lab.onnx.runtime import package
+from bertc.lab.onnx.scoring import scored
+from bertc.lab.onnx.tracing import OPSET, Check, compared, quantised, to_onnx
+from bertc.machine.display import choose
+from bertc.run.models.loading import load
 
 NAME, DESCRIPTION = "model.onnx", "onnx.json"
 EXAMPLES = 1000

@@ -10,9 +10,9 @@ from typing import assert_never
 import torch
 from torch import nn
 
-from bertc.diagnostics import DataError
-from bertc.interop.families.obstacle import Obstacle, first_of
-from bertc.interop.task_classes import beyond_last
+from bertc.base.diagnostics import DataError
+from bertc.hub.families.obstacle import Obstacle, first_of
+from bertc.hub.task_classes import beyond_last
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask, Embed
 from bertc.ir.learning.objective import Objective
@@ -31,10 +31,10 @@ from bertc.ir.terms.heads import (
     VocabularyHead,
 )
 from bertc.ir.terms.task_head import StatesHead
-from bertc.nn import EncoderInputs, Model, gather_positions
-from bertc.objectives import token_logits
-from bertc.objectives.answers import TaskTensors
-from bertc.objectives.softmax.similarities import pooled
+from bertc.learn.objectives import token_logits
+from bertc.learn.objectives.answers import TaskTensors
+from bertc.learn.objectives.softmax.similarities import pooled
+from bertc.model import EncoderInputs, Model, gather_positions
 
 LAST_STATE, POOLED = "last_hidden_state", "pooled"
 Inputs = dict[str, torch.Tensor]

@@ -11,23 +11,23 @@ import numpy as np
 import torch
 from torch import nn
 
-from bertc.data import Progress
-from bertc.diagnostics import MissingInputError
-from bertc.evaluation.task_inference import Within
-from bertc.evaluation.tasks import evaluate_files
+from bertc.base.diagnostics import MissingInputError
+from bertc.data.cache.progress import Progress
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
-from bertc.nn import gather_positions
-from bertc.objectives import MicroBatch, TaskTargets, TermLoss
-from bertc.objectives.answers import (
+from bertc.lab.onnx.graph import Graph
+from bertc.lab.onnx.runtime import GraphSession
+from bertc.learn.objectives import MicroBatch, TaskTargets, TermLoss
+from bertc.learn.objectives.answers import (
     SpanScores,
     TaskTensors,
     answer_losses,
     answer_scores,
     span_scores,
 )
-from bertc.onnx.graph import Graph
-from bertc.onnx.runtime import GraphSession
+from bertc.model import gather_positions
+from bertc.run.evaluation.task_inference import Within
+from bertc.run.evaluation.tasks import evaluate_files
 
 Outputs = Callable[[MicroBatch], tuple[torch.Tensor | SpanScores, TermLoss]]
 

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertc.diagnostics import DataError
-from bertc.onnx.graph import Graph
-from bertc.onnx.runtime import NEEDED, GraphSession, package
+from bertc.base.diagnostics import DataError
+from bertc.lab.onnx.graph import Graph
+from bertc.lab.onnx.runtime import NEEDED, GraphSession, package
 
 OPSET = 20
 """Version of ONNX's operators: the first that has GELU as one."""

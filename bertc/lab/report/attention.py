@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from bertc.inference.attention import AttentionMaps
-from bertc.inference.trained import load
-from bertc.report.markup import in_picture, remark
-from bertc.report.page import Section, document
-from bertc.report.pictures import Picture, menu
+from bertc.lab.report.markup import in_picture, remark
+from bertc.lab.report.page import Section, document
+from bertc.lab.report.pictures import Picture, menu
+from bertc.use.attention import AttentionMaps
+from bertc.use.trained import load
 
 MAPS_IN_A_ROW, ROW_PIXELS = 4, 260
 """Maps next to each other, and the pixels of a row of them."""

@@ -4,21 +4,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bertc.api import estimate
-from bertc.diagnostics import Table, UsageError
-from bertc.estimate import Estimate
-from bertc.estimate.figures import StageEstimate
-from bertc.estimate.units import bytes_text, change_text, count_text, duration_text, flops_text
-from bertc.estimate.where import TITLES
+from bertc.base.diagnostics import Table, UsageError
+from bertc.cost import Estimate
+from bertc.cost.figures import StageEstimate
+from bertc.cost.units import bytes_text, change_text, count_text, duration_text, flops_text
+from bertc.cost.where import TITLES
 from bertc.ir.program.resolved import Resolved
-from bertc.report.markup import element, in_picture, remark
-from bertc.report.page import Part
-from bertc.report.pictures import Picture
-from bertc.runs.curves import Curves
-from bertc.runs.folder import RunFolder
-from bertc.runs.lock import Lock
-from bertc.runs.results import Run
-from bertc.runs.spent import Usage, by_stage
-from bertc.runs.spent import read as read_spent
+from bertc.lab.report.markup import element, in_picture, remark
+from bertc.lab.report.page import Part
+from bertc.lab.report.pictures import Picture
+from bertc.lab.results.curves import Curves
+from bertc.run.records.folder import RunFolder
+from bertc.run.records.lock import Lock
+from bertc.run.records.results import Run
+from bertc.run.records.spent import Usage, by_stage
+from bertc.run.records.spent import read as read_spent
 
 ELSEWHERE = "h200"
 """The device of the estimate where nothing says which device the run had."""

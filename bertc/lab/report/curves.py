@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bertc.diagnostics import DataError
+from bertc.base.diagnostics import DataError
 from bertc.ir.learning.objective import titled
 from bertc.ir.terms.positions import shown_figures
-from bertc.report.markup import in_picture, remark
-from bertc.report.page import Part
-from bertc.report.pictures import Picture, along, colour, end_to_end, legend, menu
-from bertc.runs.curves import Curves, MetricsPoint
+from bertc.lab.report.markup import in_picture, remark
+from bertc.lab.report.page import Part
+from bertc.lab.report.pictures import Picture, along, colour, end_to_end, legend, menu
+from bertc.lab.results.curves import Curves, MetricsPoint
 
 DRAWN_POINTS, MOST_OF_A_CURVE, FEWEST_OF_A_CURVE = 60_000, 2000, 50
 """Points of all curves of a page, of one, and of each where there are very many."""

@@ -3,7 +3,7 @@
 import html
 from collections.abc import Iterable
 
-from bertc.diagnostics import html_text, plain_text
+from bertc.base.diagnostics import html_text, plain_text
 
 VOID = frozenset({"meta", "link"})
 

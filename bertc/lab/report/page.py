@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from bertc.diagnostics import BertcError, Table
-from bertc.report.markup import Content, Html, element, joined, remark
-from bertc.report.pictures import Picture
-from bertc.storage.plain_file import read_text
+from bertc.base.diagnostics import BertcError, Table
+from bertc.base.storage.plain_file import read_text
+from bertc.lab.report.markup import Content, Html, element, joined, remark
+from bertc.lab.report.pictures import Picture
 
 LARGEST_PART = 2**20
 Part = Content | Table | Picture

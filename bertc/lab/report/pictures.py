@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from bertc.diagnostics import MissingInputError
-from bertc.report.markup import Html, element
+from bertc.base.diagnostics import MissingInputError
+from bertc.lab.report.markup import Html, element
 
 INSTALL = "pip install -c constraints.txt -e '.[report]'"
 COLOURS = (

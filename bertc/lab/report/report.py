@@ -5,21 +5,21 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
-from bertc.diagnostics import BertcError, several
-from bertc.interop.belonging import refuse_strangers
-from bertc.report.cost import cost_section
-from bertc.report.curves import RunCurves, curves_section
-from bertc.report.page import Section, document, section
-from bertc.report.pictures import plotly
-from bertc.report.scores import against_cost, by_setting, group_label, groups_section, scores_of
-from bertc.report.search import search_section
-from bertc.report.spec import spec_section
-from bertc.runs import metrics
-from bertc.runs.curves import Curves, curves_of
-from bertc.runs.folder import RunFolder
-from bertc.runs.groups import grouped
-from bertc.runs.results import Run, find_folders, run_of
-from bertc.search.store import has_search
+from bertc.base.diagnostics import BertcError, several
+from bertc.hub.belonging import refuse_strangers
+from bertc.lab.report.cost import cost_section
+from bertc.lab.report.curves import RunCurves, curves_section
+from bertc.lab.report.page import Section, document, section
+from bertc.lab.report.pictures import plotly
+from bertc.lab.report.scores import against_cost, by_setting, group_label, groups_section, scores_of
+from bertc.lab.report.search import search_section
+from bertc.lab.report.spec import spec_section
+from bertc.lab.results.curves import Curves, curves_of
+from bertc.lab.search.store import has_search
+from bertc.run.records import metrics
+from bertc.run.records.folder import RunFolder
+from bertc.run.records.groups import grouped
+from bertc.run.records.results import Run, find_folders, run_of
 
 
 def report_page(folders: Sequence[Path]) -> str:

@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertc.diagnostics import DataError
-from bertc.report.markup import in_picture
-from bertc.report.page import Part
-from bertc.report.pictures import Picture, along, colour, legend
-from bertc.runs.compare import Results, heading
-from bertc.runs.curves import Curves
-from bertc.runs.groups import Group
-from bertc.runs.results import Run, Score
+from bertc.base.diagnostics import DataError
+from bertc.lab.report.markup import in_picture
+from bertc.lab.report.page import Part
+from bertc.lab.report.pictures import Picture, along, colour, legend
+from bertc.lab.results.compare import Results, heading
+from bertc.lab.results.curves import Curves
+from bertc.run.records.groups import Group
+from bertc.run.records.results import Run, Score
 
 MOST_SCORES, MOST_VALUES = 8, 30
 """Scores that have a picture, and values of a setting up to which it is an axis of one."""

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertc.diagnostics import several
-from bertc.estimate.units import duration_text, flops_text
-from bertc.report.markup import element, in_picture, remark
-from bertc.report.page import Part
-from bertc.report.pictures import Picture, colour
-from bertc.search.outcome import LEAST_TRIALS, read_outcome
+from bertc.base.diagnostics import several
+from bertc.cost.units import duration_text, flops_text
+from bertc.lab.report.markup import element, in_picture, remark
+from bertc.lab.report.page import Part
+from bertc.lab.report.pictures import Picture, colour
+from bertc.lab.search.outcome import LEAST_TRIALS, read_outcome
 
 
 def search_section(folder: Path) -> Sequence[Part]:

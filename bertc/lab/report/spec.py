@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from bertc.api import parse
-from bertc.diagnostics import BertcError, Table
-from bertc.diff import diff
-from bertc.report.markup import element
-from bertc.report.page import Part, folded
-from bertc.runs import attempts
-from bertc.runs.folder import RunFolder
-from bertc.runs.groups import settings_texts
-from bertc.storage.plain_file import read_text
-from bertc.syntax.read.scan import LARGEST_TEXT
-from bertc.syntax.read.tree import Extends, String
+from bertc.base.diagnostics import BertcError, Table
+from bertc.base.storage.plain_file import read_text
+from bertc.lab.report.markup import element
+from bertc.lab.report.page import Part, folded
+from bertc.lab.results.diff import diff
+from bertc.lang.read.scan import LARGEST_TEXT
+from bertc.lang.read.tree import Extends, String
+from bertc.run.records import attempts
+from bertc.run.records.folder import RunFolder
+from bertc.run.records.groups import settings_texts
 
 
 def spec_section(folder: RunFolder) -> Sequence[Part]:

@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bertc import api, diagnostics
-from bertc.diagnostics import DataError, MissingInputError, SpecError
-from bertc.estimate.units import bytes_text, count_text, duration_text, flops_text
-from bertc.tables.programs import Jobs
-from bertc.tables.table import FIGURES
+from bertc import api
+from bertc.base import diagnostics
+from bertc.base.diagnostics import DataError, MissingInputError, SpecError
+from bertc.cost.units import bytes_text, count_text, duration_text, flops_text
+from bertc.lab.reproduce.programs import Jobs
+from bertc.lab.reproduce.table import FIGURES
 
 _COLUMNS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "name": ("row", str),

@@ -7,9 +7,9 @@ from os.path import lexists
 from pathlib import Path
 from string import Template
 
-from bertc.diagnostics import MissingInputError, UsageError
-from bertc.syntax.write.show import quoted
-from bertc.tables.table import Need, Table
+from bertc.base.diagnostics import MissingInputError, UsageError
+from bertc.lab.reproduce.table import Need, Table
+from bertc.lang.write.show import quoted
 
 
 @dataclass(frozen=True)

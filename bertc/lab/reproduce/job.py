@@ -8,9 +8,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from bertc import api
-from bertc.diagnostics import BertcError, CannotWriteError, SpecError, UsageError
+from bertc.base.diagnostics import BertcError, CannotWriteError, SpecError, UsageError
 from bertc.ir.program.resolved import Resolved
-from bertc.runs.folder import RunFolder
+from bertc.run.records.folder import RunFolder
 
 EVALUATION = "evaluation.json"
 """In the folder of a job that evaluates: the figures by name, as ``values_of`` has them."""

@@ -3,9 +3,9 @@
 import json
 from dataclasses import dataclass
 
-from bertc import diagnostics
-from bertc.tables.reading import read_table, shipped_tables
-from bertc.tables.table import Table
+from bertc.base import diagnostics
+from bertc.lab.reproduce.reading import read_table, shipped_tables
+from bertc.lab.reproduce.table import Table
 
 
 @dataclass(frozen=True)

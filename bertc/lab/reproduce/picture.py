@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertc.runs.intervals import interval
-from bertc.runs.plot import save
-from bertc.tables.results import TableResults
-from bertc.tables.table import Measure, Table
+from bertc.lab.reproduce.results import TableResults
+from bertc.lab.reproduce.table import Measure, Table
+from bertc.lab.results.intervals import interval
+from bertc.run.records.plot import save
 
 SHIFT = 0.12
 """Our scores are above the line of a row and published figures below, so that both are seen."""

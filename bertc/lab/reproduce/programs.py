@@ -9,12 +9,21 @@ from pathlib import Path
 from string import Template
 
 from bertc import api
-from bertc.diagnostics import BertcError, SpecError, UsageError
-from bertc.syntax.write.show import quoted
-from bertc.tables.files import Files
-from bertc.tables.job import Job
-from bertc.tables.shrinking import Factors, factors, sets, shrunk, steps_of
-from bertc.tables.table import PRETRAINING, Before, Measure, Row, Scale, Table, is_whole, path_name
+from bertc.base.diagnostics import BertcError, SpecError, UsageError
+from bertc.lab.reproduce.files import Files
+from bertc.lab.reproduce.job import Job
+from bertc.lab.reproduce.shrinking import Factors, factors, sets, shrunk, steps_of
+from bertc.lab.reproduce.table import (
+    PRETRAINING,
+    Before,
+    Measure,
+    Row,
+    Scale,
+    Table,
+    is_whole,
+    path_name,
+)
+from bertc.lang.write.show import quoted
 
 BEFORE = "before"
 LENGTHS = ("seq", "memory", "clamp", "sliding", "stride")

@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from bertc.diagnostics import DataError, MissingInputError, nearest
-from bertc.resources import folder
-from bertc.tables.table import Before, Claim, Measure, Need, Row, Scale, Table
+from bertc.base.diagnostics import DataError, MissingInputError, nearest
+from bertc.base.resources import folder
+from bertc.lab.reproduce.table import Before, Claim, Measure, Need, Row, Scale, Table
 
 TOML = ".toml"
 SCALES = "scales"

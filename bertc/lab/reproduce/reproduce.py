@@ -6,15 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bertc.diagnostics import MissingInputError, ResumeRefusedError, UsageError
-from bertc.tables.costs import Costs, costs_of
-from bertc.tables.files import data_files
-from bertc.tables.job import Job, outdated, write_file
-from bertc.tables.programs import Jobs, with_equal_steps
-from bertc.tables.reading import read_table
-from bertc.tables.results import results_of
-from bertc.tables.showing import Shown
-from bertc.tables.table import Table
+from bertc.base.diagnostics import MissingInputError, ResumeRefusedError, UsageError
+from bertc.lab.reproduce.costs import Costs, costs_of
+from bertc.lab.reproduce.files import data_files
+from bertc.lab.reproduce.job import Job, outdated, write_file
+from bertc.lab.reproduce.programs import Jobs, with_equal_steps
+from bertc.lab.reproduce.reading import read_table
+from bertc.lab.reproduce.results import results_of
+from bertc.lab.reproduce.showing import Shown
+from bertc.lab.reproduce.table import Table
 
 BEGUN = "begun.json"
 """In the folder of a table: the texts of its needs when it was trained, and equal steps by row."""
@@ -56,7 +56,7 @@ def train_table(
         ResumeRefusedError: if the table says something else of a finished run.
         CannotWriteError, StoppedError: as ``train_all``.
     """
-    from bertc.tables.training import train_all
+    from bertc.lab.reproduce.training import train_all
 
     table = read_table(name)
     if not scale:

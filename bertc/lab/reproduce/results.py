@@ -8,15 +8,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from bertc import api
-from bertc.runs.figures import values_of
-from bertc.runs.folder import RunFolder
-from bertc.runs.groups import Summary, summary_of
-from bertc.runs.intervals import interval_of_difference
-from bertc.search.goal import Goal
-from bertc.tables.job import EVALUATION, SAME, Job
-from bertc.tables.programs import Jobs
-from bertc.tables.table import FIGURES, Claim, Measure, Row, Table
+from bertc.lab.reproduce.job import EVALUATION, SAME, Job
+from bertc.lab.reproduce.programs import Jobs
+from bertc.lab.reproduce.table import FIGURES, Claim, Measure, Row, Table
+from bertc.lab.results.intervals import interval_of_difference
+from bertc.lab.results.listing import list_runs
+from bertc.lab.search.goal import Goal
+from bertc.run.records.figures import values_of
+from bertc.run.records.folder import RunFolder
+from bertc.run.records.groups import Summary, summary_of
 
 MASKED = "_masked"
 """Ending of figures of masked positions."""
@@ -163,7 +163,7 @@ def _row(
     sizes: tuple[float | None, float | None] = None, None
     trained = (job for job, _ in finished if job.eval is None)
     if main := next((job for job in trained if not (table.pretrains and job.measure)), None):
-        run = api.runs(main.folder)[0]
+        run = list_runs([main.folder])[0]
         sizes = run.parameters, run.flops
     measured = {name: values for name, values in scores.items() if values}
     seconds = round(sum(outcome.seconds for _, outcome in finished), 1)

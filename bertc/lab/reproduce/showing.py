@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bertc import diagnostics
-from bertc.diagnostics import UsageError
-from bertc.estimate.units import count_text, duration_text, flops_text
-from bertc.runs.groups import Summary
-from bertc.runs.intervals import SPREAD, interval
-from bertc.tables.results import TableResults
-from bertc.tables.table import FIGURES, MASKED_LM, PAPERS, Measure, Scale, Table
+from bertc.base import diagnostics
+from bertc.base.diagnostics import UsageError
+from bertc.cost.units import count_text, duration_text, flops_text
+from bertc.lab.reproduce.results import TableResults
+from bertc.lab.reproduce.table import FIGURES, MASKED_LM, PAPERS, Measure, Scale, Table
+from bertc.lab.results.intervals import SPREAD, interval
+from bertc.run.records.groups import Summary
 
 CLAIM_COLUMNS = ["claim", "measure", "better > worse", "difference", "published", "seen"]
 
@@ -48,7 +48,7 @@ class Shown:
             UsageError: if nothing was measured.
             CannotWriteError: if the disk has no room.
         """
-        from bertc.tables.picture import save_picture
+        from bertc.lab.reproduce.picture import save_picture
 
         measured = [measure for measure in self.table.measures if self._is_measured(measure)]
         if not measured:

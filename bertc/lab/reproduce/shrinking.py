@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from bertc.tables.table import Scale
+from bertc.lab.reproduce.table import Scale
 
 _WIDTH = 8
 """Shrunk widths are multiples of it."""

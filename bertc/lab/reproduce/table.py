@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, model_validator
 
-from bertc.diagnostics import nearest
-from bertc.estimate import Convention
+from bertc.base.diagnostics import nearest
+from bertc.cost import Convention
 
 ScaleName = Literal["full", "base", "small", "tiny"]
 PAPERS: ScaleName = "full"

@@ -6,13 +6,13 @@ from time import sleep
 from typing import Any
 
 from bertc import api
-from bertc.diagnostics import BertcError, CannotWriteError, StoppedError
-from bertc.evaluation.manner import Manner
-from bertc.inference.evaluate import evaluate_run
-from bertc.runs.figures import values_of
-from bertc.runs.folder import RunFolder
-from bertc.tables.job import DIGEST, EVALUATION, SAME, Job, write_file
-from bertc.trackers.sink import feeding
+from bertc.base.diagnostics import BertcError, CannotWriteError, StoppedError
+from bertc.lab.reproduce.job import DIGEST, EVALUATION, SAME, Job, write_file
+from bertc.lab.trackers.sink import feeding
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.evaluation.manner import Manner
+from bertc.run.records.figures import values_of
+from bertc.run.records.folder import RunFolder
 
 LOOK_SECONDS = 5.0
 """Between looks at runs that other processes train."""

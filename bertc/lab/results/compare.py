@@ -7,11 +7,11 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from bertc.diagnostics import InNotebooks, Table
+from bertc.base.diagnostics import InNotebooks, Table
 from bertc.ir.learning.objective import titled
-from bertc.runs.groups import Group, Summary, grouped
-from bertc.runs.intervals import SPREAD, mean_text
-from bertc.runs.results import Run, Score, Seen, find_runs
+from bertc.lab.results.intervals import SPREAD, mean_text
+from bertc.run.records.groups import Group, Summary, grouped
+from bertc.run.records.results import Run, Score, Seen, find_runs
 
 READABLE = 100
 """Characters of a line up to which each group is a row; in a wider table it is a column."""

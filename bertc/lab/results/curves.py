@@ -7,13 +7,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from bertc.estimate.flops import executed_flops
+from bertc.cost.flops import executed_flops
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TaskStage
-from bertc.runs import attempts, metrics
-from bertc.runs.attempts import Attempt
-from bertc.runs.figures import LineFigures, LineReader
-from bertc.runs.folder import RunFolder
+from bertc.run.records import attempts, metrics
+from bertc.run.records.attempts import Attempt
+from bertc.run.records.figures import LineFigures, LineReader
+from bertc.run.records.folder import RunFolder
 
 XAxis = Literal["step", "tokens", "seconds", "flops"]
 

@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from bertc.api import points, resolve
-from bertc.diagnostics import BertcError, SpecError, Table
-from bertc.estimate import Estimate, estimate
-from bertc.estimate.latency.cases import Shape
-from bertc.estimate.latency.predicted import TOKENS_OF_A_TEXT, text_seconds
-from bertc.estimate.units import bytes_text, change_text, count_text, duration_text, flops_text
-from bertc.external import row_lengths
+from bertc.base.cores import available_cores
+from bertc.base.diagnostics import BertcError, SpecError, Table
+from bertc.base.storage.paths import is_folder
+from bertc.check.facts.examples import row_lengths
+from bertc.cost import Estimate, estimate
+from bertc.cost.units import bytes_text, change_text, count_text, duration_text, flops_text
+from bertc.data.tokenizers.reading import tokenizer_folder
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.vocabulary import TokenizerFile, Vocabulary
-from bertc.planning.cores import available_cores
-from bertc.runs.changes import STAGES, Change, changed, follows, overrides_of
-from bertc.runs.folder import RunFolder
-from bertc.storage.paths import is_folder
-from bertc.tokenizer_files.reading import tokenizer_folder
+from bertc.lab.latency.cases import Shape
+from bertc.lab.latency.predicted import TOKENS_OF_A_TEXT, text_seconds
+from bertc.run.records.changes import STAGES, Change, changed, follows, overrides_of
+from bertc.run.records.folder import RunFolder
 
 REFUSED = "not alone"
 STEPS = "steps"

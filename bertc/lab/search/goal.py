@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bertc.diagnostics import UsageError
+from bertc.base.diagnostics import UsageError
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.positions import by_kind
-from bertc.runs.curves import Curves
+from bertc.lab.results.curves import Curves
 
 LOSS = "loss"
 ACCURACY = "accuracy"

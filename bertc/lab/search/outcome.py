@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bertc.diagnostics import UsageError, several
-from bertc.runs.plot import save
-from bertc.search.cost import cost_of
-from bertc.search.goal import Goal
-from bertc.search.store import DAMAGE, Store, read_store, reading_store, run_folder
-from bertc.syntax import show
-from bertc.syntax.space import Space
+from bertc.base.diagnostics import UsageError, several
+from bertc.lab.search.cost import cost_of
+from bertc.lab.search.goal import Goal
+from bertc.lab.search.store import DAMAGE, Store, read_store, reading_store, run_folder
+from bertc.lang import show
+from bertc.lang.space import Space
+from bertc.run.records.plot import save
 
 MOST_ROWS = 20
 LEAST_TRIALS = 4

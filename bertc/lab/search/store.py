@@ -15,17 +15,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bertc.diagnostics import (
+from bertc.base.diagnostics import (
     BertcError,
     CannotWriteError,
     DataError,
     MissingInputError,
     UsageError,
 )
-from bertc.search.goal import Goal
-from bertc.storage import durable
-from bertc.storage.claims import claim, lock
-from bertc.storage.paths import is_file
+from bertc.base.storage import durable
+from bertc.base.storage.claims import claim, lock
+from bertc.base.storage.paths import is_file
+from bertc.lab.search.goal import Goal
 
 DATABASE = "sweep.db"
 STUDY = "sweep"

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertc.api import points
-from bertc.choosing.budget import UNITS, budget
-from bertc.diagnostics import UsageError
+from bertc.base.diagnostics import UsageError
 from bertc.ir.learning.equal import Equal
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program
-from bertc.search.goal import goal_of
-from bertc.search.outcome import Outcome, best_spec, outcome_of
-from bertc.search.store import DAMAGE, open_store, reading_store
-from bertc.search.trials import Search, search
-from bertc.syntax.files import find, spec_text
-from bertc.syntax.space import Dimension, Interval, space
+from bertc.lab.fit.budget import UNITS, budget
+from bertc.lab.search.goal import goal_of
+from bertc.lab.search.outcome import Outcome, best_spec, outcome_of
+from bertc.lab.search.store import DAMAGE, open_store, reading_store
+from bertc.lab.search.trials import Search, search
+from bertc.lang.files import find, spec_text
+from bertc.lang.space import Dimension, Interval, space
 
 HALVING = "halving"
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bertc.diagnostics import (
+from bertc.base.diagnostics import (
     BertcError,
     DataError,
     GivenUpError,
@@ -15,15 +15,15 @@ from bertc.diagnostics import (
 )
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program
-from bertc.runs.changes import POINT
-from bertc.runs.curves import Curves, curves
-from bertc.runs.folder import RunFolder
-from bertc.search.cost import cost_of
-from bertc.search.goal import Goal
-from bertc.search.store import DAMAGE, Store, reading_store, run_folder
-from bertc.syntax.space import Dimension, Interval, Space, SpacePoint
-from bertc.trackers.sink import feeding
-from bertc.train.loop import train
+from bertc.lab.results.curves import Curves, curves
+from bertc.lab.search.cost import cost_of
+from bertc.lab.search.goal import Goal
+from bertc.lab.search.store import DAMAGE, Store, reading_store, run_folder
+from bertc.lab.trackers.sink import feeding
+from bertc.lang.space import Dimension, Interval, Space, SpacePoint
+from bertc.run.records.changes import POINT
+from bertc.run.records.folder import RunFolder
+from bertc.run.train.loop import train
 
 MOST_FAILURES = 3
 """Trials that fail at the beginning of a search, before it ends with the reason."""

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from itertools import takewhile
 
 from bertc.api import points
+from bertc.base.resources import shipped_specs
 from bertc.ir.program.model import model_weights
-from bertc.resources import shipped_specs
 
 _PAPER = re.compile(r"[A-Z][\w-]+ (?:et al\.|(?:&|and) [A-Z][\w-]+) (?:19|20)\d\d\b")
 _SOURCES = re.compile(r" \([^()]*\)")

@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bertc.api import check, points
-from bertc.choosing.budget import Budget, budget
-from bertc.choosing.choice import SPENT
-from bertc.choosing.sizing import Machine, Parts, Sized, shapes, sized
+from bertc.base.diagnostics import Diagnostics, UsageError, escaped, listed, several
+from bertc.base.storage.endings import suffix
+from bertc.base.storage.paths import is_folder, user_path
+from bertc.check.facts.examples import row_lengths
+from bertc.cost import estimate
+from bertc.cost.units import bytes_text, count_text, flops_text
 from bertc.data.layouts.columns import Column, Roles
 from bertc.data.layouts.conll import in_columns
 from bertc.data.layouts.related import LINES
-from bertc.data.layouts.survey import Survey
-from bertc.diagnostics import Diagnostics, UsageError, escaped, listed, several
-from bertc.estimate import estimate
-from bertc.estimate.units import bytes_text, count_text, flops_text
-from bertc.external import row_lengths
 from bertc.ir.learning.custom_task import Tag
-from bertc.storage.endings import suffix
-from bertc.storage.paths import is_folder, user_path
-from bertc.syntax.write.format import format_text
-from bertc.syntax.write.show import quoted
+from bertc.lab.fit.budget import Budget, budget
+from bertc.lab.fit.choice import SPENT
+from bertc.lab.fit.sizing import Machine, Parts, Sized, shapes, sized
+from bertc.lab.starting.survey import Survey
+from bertc.lang.write.format import format_text
+from bertc.lang.write.show import quoted
 
 Purpose = Literal["pretrain", "classify", "tag", "squad", "embed"]
 SERVES: dict[str, tuple[Purpose, ...]] = {

@@ -9,17 +9,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, assert_never
 
-from bertc.diagnostics import BertcError
-from bertc.diagnostics.render import escaped
+from bertc.base.diagnostics import BertcError
+from bertc.base.diagnostics.render import escaped
+from bertc.base.storage import durable
+from bertc.base.storage.json_file import read_json
+from bertc.base.storage.paths import is_taken
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.run import Tracker
-from bertc.runs.figures import LineReader
-from bertc.runs.groups import settings_texts
-from bertc.storage import durable
-from bertc.storage.json_file import read_json
-from bertc.storage.paths import is_taken
-from bertc.trackers.tracked import Sink, TrackedRun
-from bertc.train.beginning.tracking import Send
+from bertc.lab.trackers.tracked import Sink, TrackedRun
+from bertc.run.beginning.tracking import Send
+from bertc.run.records.figures import LineReader
+from bertc.run.records.groups import settings_texts
 
 LARGEST_NOTE_BYTES = 2**16
 
@@ -70,19 +70,19 @@ def sink_of(tracker: Tracker, run: TrackedRun) -> Sink:
     """
     match tracker:
         case "tensorboard":
-            from bertc.trackers.tensorboard import TensorBoardSink
+            from bertc.lab.trackers.tensorboard import TensorBoardSink
 
             return TensorBoardSink(run)
         case "wandb":
-            from bertc.trackers.wandb import WandbSink
+            from bertc.lab.trackers.wandb import WandbSink
 
             return WandbSink(run)
         case "mlflow":
-            from bertc.trackers.mlflow import MlflowSink
+            from bertc.lab.trackers.mlflow import MlflowSink
 
             return MlflowSink(run)
         case "trackio":
-            from bertc.trackers.trackio import TrackioSink
+            from bertc.lab.trackers.trackio import TrackioSink
 
             return TrackioSink(run)
         case _:

@@ -2,8 +2,8 @@
 
 from torch.utils.tensorboard import SummaryWriter
 
-from bertc.runs.figures import LineFigures
-from bertc.trackers.tracked import TrackedRun
+from bertc.lab.trackers.tracked import TrackedRun
+from bertc.run.records.figures import LineFigures
 
 FOLDER = "tensorboard"
 

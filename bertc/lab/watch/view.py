@@ -10,14 +10,14 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from bertc.diagnostics import escaped
-from bertc.estimate.units import duration_text
+from bertc.base.diagnostics import escaped
+from bertc.cost.units import duration_text
 from bertc.ir.terms.positions import shown_figure, shown_figures
-from bertc.runs.curves import FlopsUntil
-from bertc.runs.figures import LineFigures
-from bertc.runs.folder import RunFolder
-from bertc.runs.following import Following
-from bertc.runs.state import RunState, last_sign, state_of
+from bertc.lab.results.curves import FlopsUntil
+from bertc.run.records.figures import LineFigures
+from bertc.run.records.folder import RunFolder
+from bertc.run.records.following import Following
+from bertc.run.records.state import RunState, last_sign, state_of
 
 QUIET_SECONDS = 120.0
 """Seconds without a new figure after which a reader should know."""

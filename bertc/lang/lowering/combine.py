@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 
-from bertc.diagnostics import Diagnostics, Span
+from bertc.base.diagnostics import Diagnostics, Span
 from bertc.ir.program.written import Given, Program, StageGiven
-from bertc.syntax.lowering.grids import MOST_POINTS
-from bertc.syntax.read.shapes import setting_shape
-from bertc.syntax.read.tree import Value
-from bertc.syntax.write.show import show_value
+from bertc.lang.lowering.grids import MOST_POINTS
+from bertc.lang.read.shapes import setting_shape
+from bertc.lang.read.tree import Value
+from bertc.lang.write.show import show_value
 
 
 @dataclass

@@ -11,15 +11,15 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from bertc.diagnostics import Diagnostics, Fix, Span
+from bertc.base.diagnostics import Diagnostics, Fix, Span
 from bertc.ir.base import Node
 from bertc.ir.learning.task import NAME_PATTERN
-from bertc.syntax.lowering import mistakes
-from bertc.syntax.lowering.options import option_of
-from bertc.syntax.lowering.scalars import BAD, Scalars, Slot, describe_value
-from bertc.syntax.lowering.unknown_argument import unknown_argument
-from bertc.syntax.read.scan import MOST_MISTAKES
-from bertc.syntax.read.shapes import (
+from bertc.lang.lowering import mistakes
+from bertc.lang.lowering.options import option_of
+from bertc.lang.lowering.scalars import BAD, Scalars, Slot, describe_value
+from bertc.lang.lowering.unknown_argument import unknown_argument
+from bertc.lang.read.scan import MOST_MISTAKES
+from bertc.lang.read.shapes import (
     ChoiceShape,
     EitherShape,
     KindShape,
@@ -33,7 +33,7 @@ from bertc.syntax.read.shapes import (
     arguments,
     required,
 )
-from bertc.syntax.read.tree import (
+from bertc.lang.read.tree import (
     Argument,
     Call,
     Name,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
-from bertc.syntax.read.tree import Call, Grid, Range, Scaled, Series, Sum, Value
+from bertc.lang.read.tree import Call, Grid, Range, Scaled, Series, Sum, Value
 
 MOST_POINTS = 1_000
 """Most programs that a grid may have."""

@@ -7,19 +7,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from bertc.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
+from bertc.base.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.ir.program.written import Given, Origin, OriginKind, Program
-from bertc.syntax.lowering.combine import GridAxis, Scope, combined, too_many_points
-from bertc.syntax.lowering.convert import Converter
-from bertc.syntax.lowering.grids import MOST_POINTS, alternatives, num_points
-from bertc.syntax.lowering.ranges import check_ranges, refuse_ranges
-from bertc.syntax.lowering.scalars import BAD
-from bertc.syntax.lowering.unknown import SpecContext, unknown_setting
-from bertc.syntax.read.scan import MOST_MISTAKES
-from bertc.syntax.read.shapes import arguments, block_kind, setting_shape
-from bertc.syntax.read.tree import Argument, Block, Call, Extends, Grid, Item, Name, Setting, Tree
-from bertc.syntax.write.show import quoted
+from bertc.lang.lowering.combine import GridAxis, Scope, combined, too_many_points
+from bertc.lang.lowering.convert import Converter
+from bertc.lang.lowering.grids import MOST_POINTS, alternatives, num_points
+from bertc.lang.lowering.ranges import check_ranges, refuse_ranges
+from bertc.lang.lowering.scalars import BAD
+from bertc.lang.lowering.unknown import SpecContext, unknown_setting
+from bertc.lang.read.scan import MOST_MISTAKES
+from bertc.lang.read.shapes import arguments, block_kind, setting_shape
+from bertc.lang.read.tree import Argument, Block, Call, Extends, Grid, Item, Name, Setting, Tree
+from bertc.lang.write.show import quoted
 
 MOST_STAGES = 100
 BLOCKS = ("stage",)

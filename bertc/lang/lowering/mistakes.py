@@ -3,20 +3,14 @@
 import os
 from collections.abc import Sequence
 
-from bertc.diagnostics import Diagnostics, Fix, Note, listed, nearest
+from bertc.base.diagnostics import Diagnostics, Fix, Note, listed, nearest
 from bertc.ir.base import Node, call_text
-from bertc.syntax.lowering.other_tools import ADDED, NOT_HERE
-from bertc.syntax.lowering.scalars import Slot, describe_value
-from bertc.syntax.lowering.unknown_argument import removal, rest_of_line
-from bertc.syntax.read.parse import OVERRIDE
-from bertc.syntax.read.shapes import (
-    ChoiceShape,
-    KindShape,
-    WholeShape,
-    arguments,
-    required,
-)
-from bertc.syntax.read.tree import (
+from bertc.lang.lowering.other_tools import ADDED, NOT_HERE
+from bertc.lang.lowering.scalars import Slot, describe_value
+from bertc.lang.lowering.unknown_argument import removal, rest_of_line
+from bertc.lang.read.parse import OVERRIDE
+from bertc.lang.read.shapes import ChoiceShape, KindShape, WholeShape, arguments, required
+from bertc.lang.read.tree import (
     Argument,
     Call,
     Name,

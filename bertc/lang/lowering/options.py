@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from bertc.diagnostics import nearest
-from bertc.syntax.read.shapes import (
+from bertc.base.diagnostics import nearest
+from bertc.lang.read.shapes import (
     ChoiceShape,
     EitherShape,
     KindShape,
@@ -13,7 +13,7 @@ from bertc.syntax.read.shapes import (
     TextShape,
     WholeShape,
 )
-from bertc.syntax.read.tree import Call, Name, Number, Series, String, Sum, Value
+from bertc.lang.read.tree import Call, Name, Number, Series, String, Sum, Value
 
 
 def _whole(value: Number) -> bool:

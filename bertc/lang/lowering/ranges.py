@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
-from bertc.diagnostics import Diagnostics, Fix, Note
-from bertc.syntax.lowering.grids import inner_values
-from bertc.syntax.read.tree import Grid, Range, Value
+from bertc.base.diagnostics import Diagnostics, Fix, Note
+from bertc.lang.lowering.grids import inner_values
+from bertc.lang.read.tree import Grid, Range, Value
 
 LOG = "log"
 """The scale of a range that is drawn from by its logarithm."""

@@ -2,23 +2,16 @@
 
 from typing import Any, Final, NamedTuple, assert_never
 
-from bertc.diagnostics import Diagnostics, Fix, Note, nearest
-from bertc.syntax.read.numbers import (
+from bertc.base.diagnostics import Diagnostics, Fix, Note, nearest
+from bertc.lang.read.numbers import (
     TOKENS_UNIT,
     NotANumberError,
     counted_in,
     read_number,
     show_number,
 )
-from bertc.syntax.read.shapes import (
-    ChoiceShape,
-    Limits,
-    RealShape,
-    TextShape,
-    TruthShape,
-    WholeShape,
-)
-from bertc.syntax.read.tree import (
+from bertc.lang.read.shapes import ChoiceShape, Limits, RealShape, TextShape, TruthShape, WholeShape
+from bertc.lang.read.tree import (
     Call,
     Grid,
     Name,

@@ -3,30 +3,16 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bertc.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
+from bertc.base.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
 from bertc.ir.base import call_text
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.ir.program.written import Program
-from bertc.syntax.lowering.other_tools import NOT_HERE, OTHER_TOOLS
-from bertc.syntax.lowering.unknown_argument import rest_of_line
-from bertc.syntax.read.parse import parse
-from bertc.syntax.read.shapes import (
-    arguments,
-    kinds_in,
-    required,
-    setting_shape,
-)
-from bertc.syntax.read.tree import (
-    Call,
-    Name,
-    Number,
-    Scaled,
-    Setting,
-    String,
-    Sum,
-    Value,
-)
-from bertc.syntax.write.show import show_value
+from bertc.lang.lowering.other_tools import NOT_HERE, OTHER_TOOLS
+from bertc.lang.lowering.unknown_argument import rest_of_line
+from bertc.lang.read.parse import parse
+from bertc.lang.read.shapes import arguments, kinds_in, required, setting_shape
+from bertc.lang.read.tree import Call, Name, Number, Scaled, Setting, String, Sum, Value
+from bertc.lang.write.show import show_value
 
 MAX_HELP_CHARACTERS = 160
 

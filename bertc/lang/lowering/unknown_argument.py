@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from bertc.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
+from bertc.base.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
 from bertc.ir.program.settings import Settings
-from bertc.syntax.lowering.other_tools import NOT_HERE, NOT_OF_KIND, OTHER_TOOLS
-from bertc.syntax.read.shapes import KindShape, Shape, arguments, setting_shape
-from bertc.syntax.read.tree import Argument, Call, Placed, Value
+from bertc.lang.lowering.other_tools import NOT_HERE, NOT_OF_KIND, OTHER_TOOLS
+from bertc.lang.read.shapes import KindShape, Shape, arguments, setting_shape
+from bertc.lang.read.tree import Argument, Call, Placed, Value
 
 
 def unknown_argument(

@@ -6,8 +6,8 @@ or at the end. Then one missing bracket gives one message.
 
 from typing import NamedTuple
 
-from bertc.diagnostics import Diagnostics, Fix, Note, Source, Span
-from bertc.syntax.read.scan import CLOSERS, MOST_MISTAKES, OPENERS, SPELLING, Token
+from bertc.base.diagnostics import Diagnostics, Fix, Note, Source, Span
+from bertc.lang.read.scan import CLOSERS, MOST_MISTAKES, OPENERS, SPELLING, Token
 
 
 def balance(tokens: list[Token], source: Source, diagnostics: Diagnostics) -> list[Token]:

@@ -2,8 +2,8 @@
 
 import re
 
-from bertc.diagnostics import Source, Span
-from bertc.syntax.read.numbers import (
+from bertc.base.diagnostics import Source, Span
+from bertc.lang.read.numbers import (
     HOURS,
     HOURS_UNIT,
     NotANumberError,
@@ -11,8 +11,8 @@ from bertc.syntax.read.numbers import (
     range_ends,
     read_number,
 )
-from bertc.syntax.read.scan import Token
-from bertc.syntax.read.tree import (
+from bertc.lang.read.scan import Token
+from bertc.lang.read.tree import (
     Argument,
     Block,
     Call,

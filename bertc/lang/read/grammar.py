@@ -1,7 +1,7 @@
 """The parse table of ``grammar/bertc.lark``.
 
 lark turns the grammar into an LALR(1) table. Doing so takes longer than all the rest of
-``bertc check``, so ``python -m bertc.syntax.read.table`` stores it next to the grammar, as
+``bertc check``, so ``python -m bertc.lang.read.table`` stores it next to the grammar, as
 ``bertc.table.json``.
 """
 
@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from bertc.resources import folder
+from bertc.base.resources import folder
 
 END = "$END"
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from bertc.diagnostics import Source
-from bertc.syntax.read.build import Builder, Child
-from bertc.syntax.read.grammar import END, grammar
-from bertc.syntax.read.scan import Token
-from bertc.syntax.read.tree import Item
+from bertc.base.diagnostics import Source
+from bertc.lang.read.build import Builder, Child
+from bertc.lang.read.grammar import END, grammar
+from bertc.lang.read.scan import Token
+from bertc.lang.read.tree import Item
 
 
 def parse_items(tokens: Sequence[Token], source: Source) -> list[Item] | None:

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from bertc.diagnostics import Diagnostics, Source
-from bertc.syntax.read.brackets import balance
-from bertc.syntax.read.build import Builder
-from bertc.syntax.read.machine import parse_items
-from bertc.syntax.read.repair import repaired
-from bertc.syntax.read.scan import CLOSERS, MOST_MISTAKES, OPENERS, Token, scan
-from bertc.syntax.read.tree import Item, Tree
+from bertc.base.diagnostics import Diagnostics, Source
+from bertc.lang.read.brackets import balance
+from bertc.lang.read.build import Builder
+from bertc.lang.read.machine import parse_items
+from bertc.lang.read.repair import repaired
+from bertc.lang.read.scan import CLOSERS, MOST_MISTAKES, OPENERS, Token, scan
+from bertc.lang.read.tree import Item, Tree
 
 OVERRIDE = "--set"
 """Prefix of the names of sources from the command line, where a shell removes quotes."""

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bertc.diagnostics import Diagnostics, Fix, Source, Span
-from bertc.resources import shipped_specs
-from bertc.syntax.read.grammar import END
-from bertc.syntax.read.machine import accepted_after, first_mistake
-from bertc.syntax.read.scan import CLOSERS, OPENERS, SPELLING, Token
-from bertc.syntax.read.shapes import terms
+from bertc.base.diagnostics import Diagnostics, Fix, Source, Span
+from bertc.base.resources import shipped_specs
+from bertc.lang.read.grammar import END
+from bertc.lang.read.machine import accepted_after, first_mistake
+from bertc.lang.read.scan import CLOSERS, OPENERS, SPELLING, Token
+from bertc.lang.read.shapes import terms
 
 MOST_REPAIRS = 5
 _OPERATORS = ("PLUS", "STAR", "SLASH", "COMMA")

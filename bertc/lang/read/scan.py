@@ -3,16 +3,16 @@
 import re
 from typing import NamedTuple
 
-from bertc.diagnostics import Diagnostics, Fix, Source, Span
-from bertc.syntax.read.grammar import END, grammar
-from bertc.syntax.read.numbers import (
+from bertc.base.diagnostics import Diagnostics, Fix, Source, Span
+from bertc.lang.read.grammar import END, grammar
+from bertc.lang.read.numbers import (
     MAX_NUMBER_CHARACTERS,
     NUMBER_UNITS,
     NotANumberError,
     range_ends,
     read_number,
 )
-from bertc.syntax.read.tree import Comment
+from bertc.lang.read.tree import Comment
 
 LARGEST_TEXT = 1 << 20
 MOST_TOKENS = 20_000

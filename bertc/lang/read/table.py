@@ -1,4 +1,4 @@
-"""Compilation of the grammar to a parse table: ``python -m bertc.syntax.read.table``."""
+"""Compilation of the grammar to a parse table: ``python -m bertc.lang.read.table``."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from lark import Lark
 from lark.parsers.lalr_analysis import Shift
 
-from bertc.syntax.read.grammar import END, source_path, table_path
+from bertc.lang.read.grammar import END, source_path, table_path
 
 
 def compile_table(source: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Trees that differ only in spans are equal.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from bertc.diagnostics import Source, Span
+from bertc.base.diagnostics import Source, Span
 
 
 @dataclass(frozen=True)

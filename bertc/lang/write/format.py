@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bertc.syntax.read.parse import parse
-from bertc.syntax.read.tree import (
+from bertc.lang.read.parse import parse
+from bertc.lang.read.tree import (
     Argument,
     Block,
     Call,
@@ -24,7 +24,7 @@ from bertc.syntax.read.tree import (
     Sum,
     Value,
 )
-from bertc.syntax.write.show import quoted
+from bertc.lang.write.show import quoted
 
 LINE_WIDTH = 100
 INDENT = "    "

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from bertc.ir.base import Node
 from bertc.ir.program.settings import Settings, default_source
-from bertc.syntax.read.shapes import (
+from bertc.lang.read.shapes import (
     ChoiceShape,
     EitherShape,
     KindShape,
@@ -23,7 +23,7 @@ from bertc.syntax.read.shapes import (
     required,
     setting_shape,
 )
-from bertc.syntax.write.show import show_value
+from bertc.lang.write.show import show_value
 
 
 class SettingFacts(NamedTuple):

@@ -6,8 +6,8 @@ from typing import Any, assert_never
 from bertc.ir.base import Node, call_text
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Given, Origin, Program
-from bertc.syntax.read.numbers import show_number
-from bertc.syntax.read.shapes import (
+from bertc.lang.read.numbers import show_number
+from bertc.lang.read.shapes import (
     ChoiceShape,
     EitherShape,
     KindShape,

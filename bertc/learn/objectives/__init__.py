@@ -1,8 +1,8 @@
 """Tensor functions of each objective: corruption, targets and loss."""
 
-from bertc.objectives.corruption import corrupt, mask_key, with_guesses
-from bertc.objectives.loss import Losses, Teaching
-from bertc.objectives.targets import (
+from bertc.learn.objectives.corruption import corrupt, mask_key, with_guesses
+from bertc.learn.objectives.loss import Losses, Teaching
+from bertc.learn.objectives.targets import (
     Boundaries,
     Inputs,
     Lesson,
@@ -15,9 +15,9 @@ from bertc.objectives.targets import (
     VocabTensors,
     WholeBatch,
 )
-from bertc.objectives.term import RowView, TermLoss
-from bertc.objectives.terms import tensors_of, with_output_positions
-from bertc.objectives.vocabulary import token_logits
+from bertc.learn.objectives.term import RowView, TermLoss
+from bertc.learn.objectives.terms import tensors_of, with_output_positions
+from bertc.learn.objectives.vocabulary import token_logits
 
 __all__ = [
     "Boundaries",

@@ -14,12 +14,12 @@ from torch import nn
 
 from bertc.ir.learning.answer import Answer, Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.task import Task
-from bertc.nn import EncoderInputs, dropout, gather_positions
-from bertc.nn.bilstm import StatesScores
-from bertc.nn.body import BodyModule, Outputs
-from bertc.nn.heads import Answered, ConditionedSpan
-from bertc.objectives.targets import MicroBatch, TaskTargets
-from bertc.objectives.term import Predicted, TermTensors, TextRows
+from bertc.learn.objectives.targets import MicroBatch, TaskTargets
+from bertc.learn.objectives.term import Predicted, TermTensors, TextRows
+from bertc.model import EncoderInputs, dropout, gather_positions
+from bertc.model.bilstm import StatesScores
+from bertc.model.body import BodyModule, Outputs
+from bertc.model.heads import Answered, ConditionedSpan
 
 BEGINNINGS, ENDS = 20, 20
 """Beam of a conditioned span head: starts considered, and ends per start (ELECTRA beam_size)."""
@@ -45,7 +45,7 @@ class TaskTensors(TermTensors[Task, TaskTargets, nn.Module]):
     """A fine-tuning task; all rows of a batch belong to it."""
 
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, TaskTargets]:
-        """Unused: task targets come from examples, not from text (``step/task_feed.py``)."""
+        """Unused: task targets come from examples, not from text (``learn/step/task_feed.py``)."""
         raise AssertionError("task targets come from examples, not from text")
 
     def positions(self, own: TaskTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
@@ -158,7 +158,7 @@ def answer_scores(
         case Labels() | Score():
             return scores_bkc.flatten(0, 1)
         case Vector():
-            raise AssertionError("vectors are compared, not scored (objectives/pairs.py)")
+            raise AssertionError("vectors are compared, not scored (learn/objectives/pairs.py)")
         case _:
             assert_never(answer)
 
@@ -181,7 +181,7 @@ def answer_losses(
         case Labels() | Tags():
             found, targets = found.flatten(0, -2), own.targets.flatten().long()
         case Vector():
-            raise AssertionError("vectors are compared, not scored (objectives/pairs.py)")
+            raise AssertionError("vectors are compared, not scored (learn/objectives/pairs.py)")
         case _:
             assert_never(answer)
     losses_n = F.cross_entropy(found, targets.clamp(min=0), reduction="none")

@@ -9,11 +9,11 @@ from jaxtyping import Int
 from torch import nn
 
 from bertc.ir.terms.clm import Clm
-from bertc.nn import EncoderInputs
-from bertc.nn.body import BodyModule
-from bertc.objectives.targets import Inputs, MicroBatch, NextTokenTargets
-from bertc.objectives.term import Predicted, RowView, TextRows, TokenTensors
-from bertc.objectives.vocabulary import token_losses
+from bertc.learn.objectives.targets import Inputs, MicroBatch, NextTokenTargets
+from bertc.learn.objectives.term import Predicted, RowView, TextRows, TokenTensors
+from bertc.learn.objectives.vocabulary import token_losses
+from bertc.model import EncoderInputs
+from bertc.model.body import BodyModule
 
 
 class ClmTensors(TokenTensors[Clm, NextTokenTargets, nn.Module]):

@@ -12,11 +12,11 @@ from jaxtyping import Bool, Int, Shaped
 from bertc.ir import address
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.positions import by_kind
-from bertc.nn import EncoderInputs, restarting_positions
-from bertc.objectives.mlm import mask_tokens
-from bertc.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
-from bertc.objectives.term import TextRows
-from bertc.objectives.terms import joined, with_output_positions
+from bertc.learn.objectives.mlm import mask_tokens
+from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
+from bertc.learn.objectives.term import TextRows
+from bertc.learn.objectives.terms import joined, with_output_positions
+from bertc.model import EncoderInputs, restarting_positions
 
 
 def mask_key(seed: int) -> int:

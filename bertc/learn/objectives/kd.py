@@ -11,15 +11,20 @@ from jaxtyping import Float, Int
 from torch import nn
 
 from bertc.ir.terms.kd import KdLogits
-from bertc.nn import EncoderInputs, dropout
-from bertc.nn.body import BodyModule
-from bertc.nn.heads import TokenHead
-from bertc.objectives.answers import read_by_task, tokens_of_examples
-from bertc.objectives.softmax.relations import ABSENT
-from bertc.objectives.softmax.soft_targets import Comparison, Logits, compared, soft_target_loss
-from bertc.objectives.targets import MicroBatch, TaskTargets
-from bertc.objectives.term import Predicted, RowView, TermLoss, TermTensors, TextRows
-from bertc.objectives.vocabulary import table_of
+from bertc.learn.objectives.answers import read_by_task, tokens_of_examples
+from bertc.learn.objectives.softmax.relations import ABSENT
+from bertc.learn.objectives.softmax.soft_targets import (
+    Comparison,
+    Logits,
+    compared,
+    soft_target_loss,
+)
+from bertc.learn.objectives.targets import MicroBatch, TaskTargets
+from bertc.learn.objectives.term import Predicted, RowView, TermLoss, TermTensors, TextRows
+from bertc.learn.objectives.vocabulary import table_of
+from bertc.model import EncoderInputs, dropout
+from bertc.model.body import BodyModule
+from bertc.model.heads import TokenHead
 
 
 class Compared(NamedTuple):
@@ -89,7 +94,7 @@ class KdAnswersTensors(TermTensors[KdLogits, TaskTargets, nn.Module]):
     """Logits of labels, a number, choices, tags or spans, off the states that the task reads."""
 
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, TaskTargets]:
-        """Refuse text: rows of tasks are made of examples (``step/task_feed.py``)."""
+        """Refuse text: rows of tasks are made of examples (``learn/step/task_feed.py``)."""
         raise AssertionError("rows of tasks are made of examples, not of text")
 
     def positions(self, own: TaskTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:

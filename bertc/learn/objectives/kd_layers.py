@@ -14,14 +14,14 @@ from torch import nn
 from bertc.ir.terms.kd import OfLayers
 from bertc.ir.terms.kd_relations import KdAttention, KdRelated, Related
 from bertc.ir.terms.kd_states import KdCls, KdStates
-from bertc.nn import EncoderInputs, gather_positions
-from bertc.nn.body import BodyModule, Outputs, Projected
-from bertc.nn.heads import WidthMaps
-from bertc.nn.masks import mask_of, select_rows
-from bertc.objectives.kd import Compared, compared_tokens, summed_loss
-from bertc.objectives.softmax.relations import Factors, Relation, relation_loss
-from bertc.objectives.targets import MicroBatch, TaskTargets
-from bertc.objectives.term import Predicted, RowView, TermLoss, TermTensors, TextRows
+from bertc.learn.objectives.kd import Compared, compared_tokens, summed_loss
+from bertc.learn.objectives.softmax.relations import Factors, Relation, relation_loss
+from bertc.learn.objectives.targets import MicroBatch, TaskTargets
+from bertc.learn.objectives.term import Predicted, RowView, TermLoss, TermTensors, TextRows
+from bertc.model import EncoderInputs, gather_positions
+from bertc.model.body import BodyModule, Outputs, Projected
+from bertc.model.heads import WidthMaps
+from bertc.model.masks import mask_of, select_rows
 
 NodeT = TypeVar("NodeT", bound=OfLayers)
 

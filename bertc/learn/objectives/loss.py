@@ -8,12 +8,12 @@ from torch import nn
 
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
-from bertc.nn import Model
-from bertc.nn.body import Outputs
-from bertc.nn.model import Frozen
-from bertc.objectives.targets import Lesson, MicroBatch
-from bertc.objectives.term import Predicted, TermLoss
-from bertc.objectives.terms import joined, states_of
+from bertc.learn.objectives.targets import Lesson, MicroBatch
+from bertc.learn.objectives.term import Predicted, TermLoss
+from bertc.learn.objectives.terms import joined, states_of
+from bertc.model import Model
+from bertc.model.body import Outputs
+from bertc.model.model import Frozen
 
 
 class Losses:

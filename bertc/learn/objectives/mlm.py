@@ -12,10 +12,8 @@ from torch import nn
 
 from bertc.ir.terms.masked import Masked
 from bertc.ir.terms.masking import NgramUnit, SpanUnit, TokenUnit, WordUnit
-from bertc.nn import EncoderInputs
-from bertc.nn.body import BodyModule
-from bertc.objectives.ngrams import choose_ngrams, ngram_draws
-from bertc.objectives.sampling.draws import (
+from bertc.learn.objectives.ngrams import choose_ngrams, ngram_draws
+from bertc.learn.objectives.sampling.draws import (
     another,
     below,
     bits,
@@ -24,13 +22,15 @@ from bertc.objectives.sampling.draws import (
     unit64,
     weighted_keys,
 )
-from bertc.objectives.selection import counts, drawn_again, lowest, marked, runs
-from bertc.objectives.spans import span_draws, span_keys
-from bertc.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
-from bertc.objectives.term import Predicted, RowView, TextRows, TokenTensors
-from bertc.objectives.term import marked as marked_positions
-from bertc.objectives.vocabulary import token_losses
-from bertc.objectives.words import choose_words, find_words, look_up, read_text
+from bertc.learn.objectives.selection import counts, drawn_again, lowest, marked, runs
+from bertc.learn.objectives.spans import span_draws, span_keys
+from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
+from bertc.learn.objectives.term import Predicted, RowView, TextRows, TokenTensors
+from bertc.learn.objectives.term import marked as marked_positions
+from bertc.learn.objectives.vocabulary import token_losses
+from bertc.learn.objectives.words import choose_words, find_words, look_up, read_text
+from bertc.model import EncoderInputs
+from bertc.model.body import BodyModule
 
 
 class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):

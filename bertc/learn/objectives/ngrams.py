@@ -7,9 +7,9 @@ t draws of the tail.
 import torch
 from jaxtyping import Bool, Float, Int
 
-from bertc.objectives.sampling.arrival import draws_needed, first_come, union
-from bertc.objectives.sampling.draws import unit
-from bertc.objectives.words import Text, Words, first_words, next_stop
+from bertc.learn.objectives.sampling.arrival import draws_needed, first_come, union
+from bertc.learn.objectives.sampling.draws import unit
+from bertc.learn.objectives.words import Text, Words, first_words, next_stop
 
 TAIL = 8  # draws processed one by one after the first that exceeds the budget
 

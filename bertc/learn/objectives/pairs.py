@@ -11,13 +11,13 @@ from torch import nn
 
 from bertc.ir.learning.custom_task import Embed
 from bertc.ir.terms.pairs import PairTerm
-from bertc.nn import EncoderInputs, dropout
-from bertc.nn.body import BodyModule
-from bertc.nn.heads import WidthMaps
-from bertc.nn.weights import Linear
-from bertc.objectives.softmax.similarities import by_example, pooled, related_losses
-from bertc.objectives.targets import MicroBatch, PairTargets, TaskTargets
-from bertc.objectives.term import Predicted, TermTensors, TextRows
+from bertc.learn.objectives.softmax.similarities import by_example, pooled, related_losses
+from bertc.learn.objectives.targets import MicroBatch, PairTargets, TaskTargets
+from bertc.learn.objectives.term import Predicted, TermTensors, TextRows
+from bertc.model import EncoderInputs, dropout
+from bertc.model.body import BodyModule
+from bertc.model.heads import WidthMaps
+from bertc.model.weights import Linear
 
 
 class PairTensors(TermTensors[PairTerm, PairTargets, Linear]):
@@ -64,7 +64,7 @@ class EmbedTensors(TermTensors[Embed, TaskTargets, WidthMaps]):
     """Texts whose vectors are compared with each other; all rows of a batch belong to it."""
 
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, TaskTargets]:
-        """Unused: task targets come from examples, not from text (``step/task_feed.py``)."""
+        """Unused: task targets come from examples, not from text (``learn/step/task_feed.py``)."""
         raise AssertionError("task targets come from examples, not from text")
 
     def positions(self, own: TaskTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:

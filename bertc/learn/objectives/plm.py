@@ -11,11 +11,9 @@ from jaxtyping import Bool, Int
 from torch import nn
 
 from bertc.ir.terms.plm import Plm
-from bertc.nn import EncoderInputs, PermutationMask
-from bertc.nn.body import BodyModule
-from bertc.objectives.ngrams import harmonic
-from bertc.objectives.sampling.arrival import union
-from bertc.objectives.sampling.draws import (
+from bertc.learn.objectives.ngrams import harmonic
+from bertc.learn.objectives.sampling.arrival import union
+from bertc.learn.objectives.sampling.draws import (
     LAST,
     another,
     below,
@@ -25,11 +23,13 @@ from bertc.objectives.sampling.draws import (
     smallest,
     unit,
 )
-from bertc.objectives.selection import lowest
-from bertc.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
-from bertc.objectives.term import Predicted, RowView, TextRows, TokenTensors, marked
-from bertc.objectives.vocabulary import token_losses
-from bertc.objectives.words import find_words, read_text
+from bertc.learn.objectives.selection import lowest
+from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
+from bertc.learn.objectives.term import Predicted, RowView, TextRows, TokenTensors, marked
+from bertc.learn.objectives.vocabulary import token_losses
+from bertc.learn.objectives.words import find_words, read_text
+from bertc.model import EncoderInputs, PermutationMask
+from bertc.model.body import BodyModule
 
 
 class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):

@@ -19,13 +19,9 @@ from bertc.ir.network.generator import (
     UnigramGenerator,
 )
 from bertc.ir.terms.rtd import ReplacedText, Restore, Rtd
-from bertc.nn import EncoderInputs, gather_positions
-from bertc.nn.body import BodyModule
-from bertc.nn.heads import CopyingTokenHead, Detector
-from bertc.nn.positions import restarting_positions
-from bertc.objectives.mlm import random_tokens
-from bertc.objectives.sampling.draws import bits, unit64
-from bertc.objectives.targets import (
+from bertc.learn.objectives.mlm import random_tokens
+from bertc.learn.objectives.sampling.draws import bits, unit64
+from bertc.learn.objectives.targets import (
     Inputs,
     MicroBatch,
     Predictions,
@@ -34,7 +30,7 @@ from bertc.objectives.targets import (
     VocabTensors,
     scatter_tokens,
 )
-from bertc.objectives.term import (
+from bertc.learn.objectives.term import (
     HeadT,
     Predicted,
     RowView,
@@ -43,7 +39,11 @@ from bertc.objectives.term import (
     TokenTensors,
     marked,
 )
-from bertc.objectives.vocabulary import token_losses
+from bertc.learn.objectives.vocabulary import token_losses
+from bertc.model import EncoderInputs, gather_positions
+from bertc.model.body import BodyModule
+from bertc.model.heads import CopyingTokenHead, Detector
+from bertc.model.positions import restarting_positions
 
 ReplacedNodeT = TypeVar("ReplacedNodeT", bound=ReplacedText)
 ReplacedT = TypeVar("ReplacedT", ReplacedTokens, RestoredTokens)

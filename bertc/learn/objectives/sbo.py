@@ -8,14 +8,14 @@ import torch.nn.functional as F
 from jaxtyping import Bool
 
 from bertc.ir.terms.sbo import Sbo
-from bertc.nn import EncoderInputs
-from bertc.nn.body import BodyModule
-from bertc.nn.heads import Boundary
-from bertc.objectives.selection import runs
-from bertc.objectives.targets import Boundaries, Inputs, MicroBatch, Predictions, VocabTensors
-from bertc.objectives.term import Predicted, RowView, TextRows, TokenTensors
-from bertc.objectives.vocabulary import feature_losses, table_of
-from bertc.objectives.words import read_text
+from bertc.learn.objectives.selection import runs
+from bertc.learn.objectives.targets import Boundaries, Inputs, MicroBatch, Predictions, VocabTensors
+from bertc.learn.objectives.term import Predicted, RowView, TextRows, TokenTensors
+from bertc.learn.objectives.vocabulary import feature_losses, table_of
+from bertc.learn.objectives.words import read_text
+from bertc.model import EncoderInputs
+from bertc.model.body import BodyModule
+from bertc.model.heads import Boundary
 
 
 class SboTensors(TokenTensors[Sbo, Boundaries, Boundary]):

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Int
 
 from bertc.ir.terms.masked import Masked
-from bertc.objectives.sampling.draws import LAST, below, lane_of, smallest, unit
-from bertc.objectives.words import Text
+from bertc.learn.objectives.sampling.draws import LAST, below, lane_of, smallest, unit
+from bertc.learn.objectives.words import Text
 
 
 def counts(

@@ -9,13 +9,9 @@ import torch
 from jaxtyping import Int
 
 from bertc.ir.terms.masking import SpanUnit
-from bertc.objectives.sampling.arrival import draws_needed, earliest_cover, first_come
-from bertc.objectives.sampling.draws import (
-    LAST,
-    below,
-    unit,
-)
-from bertc.objectives.words import Text, Words, next_stop
+from bertc.learn.objectives.sampling.arrival import draws_needed, earliest_cover, first_come
+from bertc.learn.objectives.sampling.draws import LAST, below, unit
+from bertc.learn.objectives.words import Text, Words, next_stop
 
 
 def geometric(span: SpanUnit) -> tuple[float, ...]:

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 
 from bertc.ir.program.network import Network
 from bertc.ir.terms.positions import by_kind
-from bertc.nn import EncoderInputs
+from bertc.model import EncoderInputs
 
 
 class Inputs(NamedTuple):

@@ -19,12 +19,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import nn
 
-from bertc.host.exact import exact
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.node import TermNode
-from bertc.nn import EncoderInputs
-from bertc.nn.body import BodyModule, Outputs
-from bertc.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
+from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
+from bertc.machine.exact import exact
+from bertc.model import EncoderInputs
+from bertc.model.body import BodyModule, Outputs
 
 NodeT = TypeVar("NodeT", bound=TermNode)
 OwnT = TypeVar("OwnT", bound=tuple[Any, ...])

@@ -23,19 +23,19 @@ from bertc.ir.terms.pairs import Nsp, Sop
 from bertc.ir.terms.plm import Plm
 from bertc.ir.terms.rtd import Restore, Rtd
 from bertc.ir.terms.sbo import Sbo
-from bertc.nn import EncoderInputs, gather_positions
-from bertc.nn.body import Outputs
-from bertc.objectives.answers import TaskTensors
-from bertc.objectives.clm import ClmTensors
-from bertc.objectives.kd import KdAnswersTensors, KdLogitsTensors
-from bertc.objectives.kd_layers import KdRelatedTensors, KdStatesTensors
-from bertc.objectives.mlm import MaskedTensors
-from bertc.objectives.pairs import EmbedTensors, PairTensors
-from bertc.objectives.plm import PlmTensors
-from bertc.objectives.rtd import RestoreTensors, RtdTensors
-from bertc.objectives.sbo import SboTensors
-from bertc.objectives.targets import MicroBatch
-from bertc.objectives.term import TermTensors
+from bertc.learn.objectives.answers import TaskTensors
+from bertc.learn.objectives.clm import ClmTensors
+from bertc.learn.objectives.kd import KdAnswersTensors, KdLogitsTensors
+from bertc.learn.objectives.kd_layers import KdRelatedTensors, KdStatesTensors
+from bertc.learn.objectives.mlm import MaskedTensors
+from bertc.learn.objectives.pairs import EmbedTensors, PairTensors
+from bertc.learn.objectives.plm import PlmTensors
+from bertc.learn.objectives.rtd import RestoreTensors, RtdTensors
+from bertc.learn.objectives.sbo import SboTensors
+from bertc.learn.objectives.targets import MicroBatch
+from bertc.learn.objectives.term import TermTensors
+from bertc.model import EncoderInputs, gather_positions
+from bertc.model.body import Outputs
 
 AnyTensors = TermTensors[Any, Any, Any]
 

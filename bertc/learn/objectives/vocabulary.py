@@ -7,12 +7,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import nn
 
-from bertc.nn.body import BodyModule
-from bertc.nn.heads import AdaptiveTokenHead, TokenHead
-from bertc.nn.weights import Embedding
-from bertc.objectives.softmax.adaptive import adaptive_logits, adaptive_loss
-from bertc.objectives.softmax.cross_entropy import vocabulary_loss
-from bertc.objectives.term import Predicted
+from bertc.learn.objectives.softmax.adaptive import adaptive_logits, adaptive_loss
+from bertc.learn.objectives.softmax.cross_entropy import vocabulary_loss
+from bertc.learn.objectives.term import Predicted
+from bertc.model.body import BodyModule
+from bertc.model.heads import AdaptiveTokenHead, TokenHead
+from bertc.model.weights import Embedding
 
 
 def token_losses(

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Int, Shaped
 
-from bertc.objectives.sampling.draws import LAST, lane_of, order_keys, smallest
-from bertc.objectives.targets import VocabTensors
+from bertc.learn.objectives.sampling.draws import LAST, lane_of, order_keys, smallest
+from bertc.learn.objectives.targets import VocabTensors
 
 SPARE = 16  # words drawn beyond the budget, since long ones are skipped near its end
 ROUNDS = 4  # of taking words up to the first that does not fit; more would change one row in 10,000

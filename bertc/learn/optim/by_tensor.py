@@ -8,8 +8,8 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from bertc.distributed.engines import local_shard
 from bertc.ir.learning.optimizer import Lamb, StableAdam
+from bertc.learn.step.engines import local_shard
 
 Moments = dict[str, Tensor]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from bertc.distributed.engines import local_shard, shard_like, whole
 from bertc.ir.learning.optimizer import MUON_AT_ONCE, Muon
-from bertc.optim.by_tensor import Moments
+from bertc.learn.optim.by_tensor import Moments
+from bertc.learn.step.engines import local_shard, shard_like, whole
 
 QUINTIC = (3.4445, -4.7750, 2.0315)
 """Factors of X, (X X^T) X and (X X^T)^2 X in an iteration (KellerJordan/Muon, muon.py)."""

@@ -12,14 +12,14 @@ from typing import Literal, NamedTuple, Protocol, assert_never
 import torch
 from torch import Tensor
 
-from bertc.distributed.engines import local_shards
-from bertc.host.exact import exact
-from bertc.host.parts import profiled_as
 from bertc.ir.base import Weight
 from bertc.ir.learning.optimizer import Adam, Lamb, Muon, Optimizer, StableAdam, moments_of
 from bertc.ir.network.body_node import layer_of
-from bertc.optim.by_tensor import Add, ForeachRule, Moments
-from bertc.optim.muon import MuonRule
+from bertc.learn.optim.by_tensor import Add, ForeachRule, Moments
+from bertc.learn.optim.muon import MuonRule
+from bertc.learn.step.engines import local_shards
+from bertc.machine.exact import exact
+from bertc.model.parts import profiled_as
 
 
 class Guard(NamedTuple):

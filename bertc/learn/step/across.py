@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from bertc.distributed.process_group import ProcessGroup
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.stage import Stage
-from bertc.nn import Model
-from bertc.objectives import MicroBatch, WholeBatch
-from bertc.objectives.terms import joined, states_of
+from bertc.learn.objectives import MicroBatch, WholeBatch
+from bertc.learn.objectives.terms import joined, states_of
+from bertc.machine.process_group import ProcessGroup
+from bertc.model import Model
 
 BatchVectors = Callable[[MicroBatch], tuple[Tensor, Tensor]]
 """From a micro-batch to vectors (n, t, d) of its examples, and their scores (n,)."""

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bertc.host.speed import finish
-from bertc.nn import Memory, Model
-from bertc.objectives import MicroBatch
-from bertc.planning.world import Layout
+from bertc.cost.planning.world import Layout
+from bertc.learn.objectives import MicroBatch
+from bertc.machine.speed import finish
+from bertc.model import Memory, Model
 
 Objective = Callable[[MicroBatch, Tensor], tuple[Tensor, Tensor, Memory | None]]
 """From a micro-batch and factors (t,) to the loss, detached sums and hits (2, t), and memory.

@@ -10,12 +10,12 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 import torch
 from torch import Tensor
 
-from bertc.data import RawBatch
-from bertc.host.exact import WITHOUT_FP64, preparing
-from bertc.host.parts import profiled_as
+from bertc.cost.planning.plan import batches_at_once
+from bertc.data.batches.batch import RawBatch
 from bertc.ir.program.stage import Stage
-from bertc.objectives import Inputs, MicroBatch, VocabTensors, corrupt, mask_key
-from bertc.planning.plan import batches_at_once
+from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors, corrupt, mask_key
+from bertc.machine.exact import WITHOUT_FP64, preparing
+from bertc.model.parts import profiled_as
 
 Parts = TypeVar("Parts", bound=tuple[Any, ...] | dict[str, Any])
 Made = TypeVar("Made")

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from bertc.ir.changing.pruning import units
 from bertc.ir.network.encoder import Encoder as EncoderNode
 from bertc.ir.network.sharing import OUTPUTS, SharedPart
-from bertc.nn import Model
-from bertc.objectives import MicroBatch
-from bertc.step.step import TrainStep
+from bertc.learn.objectives import MicroBatch
+from bertc.learn.step.step import TrainStep
+from bertc.model import Model
 
 
 class Gates:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bertc.distributed.process_group import ProcessGroup
 from bertc.ir.program.stage import Stage
-from bertc.nn import Memory, Model
-from bertc.nn.inputs import nothing
+from bertc.machine.process_group import ProcessGroup
+from bertc.model import Memory, Model
+from bertc.model.inputs import nothing
 
 STATES, FILLED = "states", "filled"
 Shapes = dict[str, tuple[int, ...]]

@@ -9,16 +9,16 @@ from contextlib import contextmanager, nullcontext
 import torch
 from torch import Tensor
 
-from bertc.distributed.engines import Objective
-from bertc.host.parts import profiled_as
 from bertc.ir.learning.objective import Term
 from bertc.ir.network.head import AdaptiveHead
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
-from bertc.nn import Memory, Model
-from bertc.nn.body import BodyModule, Outputs
-from bertc.nn.model import Frozen
-from bertc.objectives import Lesson, Losses, MicroBatch, Teaching, tensors_of, with_guesses
+from bertc.learn.objectives import Lesson, Losses, MicroBatch, Teaching, tensors_of, with_guesses
+from bertc.learn.step.engines import Objective
+from bertc.model import Memory, Model
+from bertc.model.body import BodyModule, Outputs
+from bertc.model.model import Frozen
+from bertc.model.parts import profiled_as
 
 
 def kinds(stage: Stage) -> tuple[str, ...]:

@@ -11,21 +11,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bertc.diagnostics import DataError
-from bertc.distributed.engines import Engine, Objective
-from bertc.distributed.process_group import ALONE, ProcessGroup
-from bertc.host.exact import exact
-from bertc.host.parts import profiled_as
+from bertc.base.diagnostics import DataError
 from bertc.ir.address import key
 from bertc.ir.program.stage import Stage
-from bertc.nn import Memory, Model
-from bertc.objectives import Inputs, MicroBatch, VocabTensors
-from bertc.optim.optimizers import Guard, UpdateRule, clip, clip_tensors, gradient_norm, guard
-from bertc.step.across import batch_vectors, beside_all, compares
-from bertc.step.feed import Batch, corruption
-from bertc.step.memory import Remembered, beginning, joined
-from bertc.step.non_finite import what_is_not_finite, what_to_try
-from bertc.step.objective import counts, divisors, kinds, remembering, term_weights
+from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors
+from bertc.learn.optim.optimizers import Guard, UpdateRule, clip, clip_tensors, gradient_norm, guard
+from bertc.learn.step.across import batch_vectors, beside_all, compares
+from bertc.learn.step.engines import Engine, Objective
+from bertc.learn.step.feed import Batch, corruption
+from bertc.learn.step.memory import Remembered, beginning, joined
+from bertc.learn.step.non_finite import what_is_not_finite, what_to_try
+from bertc.learn.step.objective import counts, divisors, kinds, remembering, term_weights
+from bertc.machine.exact import exact
+from bertc.machine.process_group import ALONE, ProcessGroup
+from bertc.model import Memory, Model
+from bertc.model.parts import profiled_as
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from bertc.data import TaskBatch, TaskData
-from bertc.host.exact import WITHOUT_FP64
+from bertc.cost.planning.world import World
+from bertc.data.examples.task import TaskBatch
+from bertc.data.examples.task_data import TaskData
 from bertc.ir.program.stage import Stage
-from bertc.nn import EncoderInputs
-from bertc.objectives import Lesson, MicroBatch, TaskTargets
-from bertc.planning.world import World
-from bertc.step.feed import Batch, Taken
+from bertc.learn.objectives import Lesson, MicroBatch, TaskTargets
+from bertc.learn.step.feed import Batch, Taken
+from bertc.machine.exact import WITHOUT_FP64
+from bertc.model import EncoderInputs
 
 FEWEST_ROWS, ENOUGH_TOKENS = 8, 1792
 """Minimum rows, and target tokens, of a micro-batch on a CPU.

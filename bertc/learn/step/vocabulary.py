@@ -6,8 +6,8 @@ Axes: v vocabulary.
 import torch
 from torch import Tensor
 
-from bertc.data import Vocabulary
-from bertc.objectives import VocabTensors
+from bertc.data.vocab.vocabulary import Vocabulary
+from bertc.learn.objectives import VocabTensors
 
 
 def vocab_tensors(vocabulary: Vocabulary, device: torch.device) -> VocabTensors:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from bertc.native.library import ValueType, load_library
+from bertc.model.native.library import ValueType, load_library
 
 MAX_ROW_WIDTH = 16384
 """The most elements of a row that the kernels can work on."""

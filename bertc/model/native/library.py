@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from bertc.storage.paths import cache_folder
+from bertc.base.storage.paths import cache_folder
 
 SOURCE = Path(__file__).with_name("kernels.c")
 COMPILER_FLAGS = (

@@ -6,17 +6,17 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from bertc.compress import WeightMap, weight_map
-from bertc.diagnostics import several
+from bertc.base.diagnostics import several
 from bertc.ir.changing.growth import FromGenerator, Kept, Turned
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.node import LanguageModel
-from bertc.nn import Model, build
-from bertc.optim.by_tensor import Moments
-from bertc.optim.optimizers import zero_moments
+from bertc.ir.weight_maps import WeightMap, weight_map
+from bertc.learn.optim.by_tensor import Moments
+from bertc.learn.optim.optimizers import zero_moments
+from bertc.model import Model, build
 
 
 def grown(

@@ -7,11 +7,10 @@ from typing import assert_never
 
 from torch import Tensor
 
-from bertc.compress import WeightMap, begins_as, changed_answers, fit, refusal
-from bertc.data import Vocabulary, differing_token, vocabulary_of
-from bertc.diagnostics import DataError, several
-from bertc.interop.loading import digest_of, read_checkpoint, read_model
-from bertc.interop.networks import summed
+from bertc.base.diagnostics import DataError, several
+from bertc.data.vocab.existing import differing_token, vocabulary_of
+from bertc.data.vocab.vocabulary import Vocabulary
+from bertc.hub.networks import summed
 from bertc.ir.changing.growth import (
     TEACHER,
     Drawn,
@@ -27,10 +26,12 @@ from bertc.ir.learning.optimizer import Optimizer, moments_of
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.runs import checkpoints
-from bertc.syntax.read.shapes import setting_shape
-from bertc.syntax.write.show import show_value
-from bertc.train.beginning.init_tables import TableStart, from_vectors
+from bertc.ir.weight_maps import WeightMap, begins_as, changed_answers, fit, refusal
+from bertc.lang.read.shapes import setting_shape
+from bertc.lang.write.show import show_value
+from bertc.run.beginning.init_tables import TableStart, from_vectors
+from bertc.run.models.loading import digest_of, read_checkpoint, read_model
+from bertc.run.records import checkpoints
 
 SHOWN_LABELS = 8
 

@@ -7,16 +7,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bertc.compress import WeightMap
-from bertc.data import Silent, Vocabulary
+from bertc.base.diagnostics import DataError
+from bertc.data.cache.progress import Silent
 from bertc.data.sources.vectors import read_vectors
-from bertc.data.vocab.vocabulary import BEGINS, BLANK
-from bertc.diagnostics import DataError
+from bertc.data.vocab.vocabulary import BEGINS, BLANK, Vocabulary
 from bertc.ir.changing.growth import FromVectors
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
-from bertc.nn.weights import initial_values
+from bertc.ir.weight_maps import WeightMap
+from bertc.model.weights import initial_values
 
 TABLE = f"{MAIN}.embeddings.token.weight"
 

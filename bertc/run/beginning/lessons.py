@@ -9,22 +9,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bertc.data import Progress, TaskBatch, TaskSet
+from bertc.base.diagnostics import DataError
+from bertc.data.cache.progress import Progress
 from bertc.data.cache.store import Facts, fingerprint, obtain
 from bertc.data.examples.lessons import Lessons, counts_of, open_lessons, store_batch
-from bertc.data.examples.task import in_order_of_length
-from bertc.diagnostics import DataError
+from bertc.data.examples.task import TaskBatch, TaskSet, in_order_of_length
 from bertc.ir.program.lessons import lesson_bytes, lesson_shapes
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.stage import Stage
 from bertc.ir.program.teacher import FromFolder
-from bertc.nn import Model
-from bertc.nn.model import Frozen
-from bertc.objectives import Teaching
-from bertc.objectives.answers import TaskTensors
-from bertc.objectives.terms import joined, states_of
-from bertc.step.objective import unchanging
-from bertc.step.task_feed import to_micro_batch
+from bertc.learn.objectives import Teaching
+from bertc.learn.objectives.answers import TaskTensors
+from bertc.learn.objectives.terms import joined, states_of
+from bertc.learn.step.objective import unchanging
+from bertc.learn.step.task_feed import to_micro_batch
+from bertc.model import Model
+from bertc.model.model import Frozen
 
 LESSONS_VERSION = 2
 """Goes into the names of folders: another number, and all are made anew."""

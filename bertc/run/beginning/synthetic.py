@@ -7,19 +7,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertc.data import RawBatch
-from bertc.host.exact import preparing
+from bertc.cost.planning.plan import Plan
+from bertc.data.batches.batch import RawBatch
 from bertc.ir.program.model import model_weights, trained_names
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.nn import Model
-from bertc.objectives import VocabTensors
-from bertc.optim.optimizers import make_rule, zero_moments
-from bertc.planning.plan import Plan
-from bertc.step.objective import make_objective
-from bertc.step.step import TrainStep
-from bertc.step.teachers import frozen_networks
-from bertc.step.vocabulary import cumulative
+from bertc.learn.objectives import VocabTensors
+from bertc.learn.optim.optimizers import make_rule, zero_moments
+from bertc.learn.step.objective import make_objective
+from bertc.learn.step.step import TrainStep
+from bertc.learn.step.vocabulary import cumulative
+from bertc.machine.exact import preparing
+from bertc.model import Model
+from bertc.run.beginning.teachers import frozen_networks
 
 SPECIALS = 5
 """Ids below this are special tokens, in place of a vocabulary not yet learned."""

@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 import torch
 
-from bertc.data import Vocabulary, differing_token, vocabulary_of
+from bertc.base.diagnostics import DataError, UsageError
 from bertc.data.cache.store import fingerprint
-from bertc.diagnostics import DataError, UsageError
-from bertc.distributed.process_group import ALONE, ProcessGroup
-from bertc.interop.loading import digest_of, read_model
-from bertc.interop.networks import summed
+from bertc.data.vocab.existing import differing_token, vocabulary_of
+from bertc.data.vocab.vocabulary import Vocabulary
+from bertc.hub.networks import summed
 from bertc.ir.learning.answer import alike
 from bertc.ir.learning.task import Task
 from bertc.ir.program.lessons import needs_same_tokens
@@ -20,7 +19,9 @@ from bertc.ir.program.network import Network
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.ir.program.teacher import FromFolder, FromSpec, Teacher
-from bertc.nn.model import Frozen, drawn
+from bertc.machine.process_group import ALONE, ProcessGroup
+from bertc.model.model import Frozen, drawn
+from bertc.run.models.loading import digest_of, read_model
 
 OWN_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 """The dtypes of teachers with a precision of their own."""

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bertc.diagnostics import MissingInputError, UsageError
+from bertc.base.diagnostics import MissingInputError, UsageError
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.run import Tracker
 
@@ -48,5 +48,5 @@ def refuse_untracked(trackers: Sequence[Tracker], tracking: Tracking | None) -> 
     if trackers and not tracking:
         raise UsageError(
             f"log={trackers[0]} needs what feeds it",
-            help="train(..., tracking=bertc.trackers.sink.feeding)",
+            help="train(..., tracking=bertc.lab.trackers.sink.feeding)",
         )

@@ -2,9 +2,9 @@
 
 import torch
 
-from bertc.host.machine import make_plan
 from bertc.ir.program.run import RunPrecision
-from bertc.nn import Model
+from bertc.machine.machine import make_plan
+from bertc.model import Model
 
 
 def placed(model: Model, device: str, precision: RunPrecision | None = None) -> None:

@@ -1,46 +1,42 @@
 """``bertc eval``: held-out evaluation of a finished, stopped or imported run."""
 
 import time
-from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from bertc.data import RunningData, TaskData, TextData
+from bertc.data.batches.arranged import TextData
+from bertc.data.batches.running import RunningData
+from bertc.data.examples.task_data import TaskData
 from bertc.data.vocab.characters import characters_by_token
-from bertc.evaluation.held_out import Evaluation, counted, evaluate, heldout_rows, unigram_nats
-from bertc.evaluation.manner import Manner
-from bertc.evaluation.options import read_data, slide
-from bertc.evaluation.reading import NextTokenCost, next_token_cost
-from bertc.evaluation.remarks import plateau_lines
-from bertc.evaluation.task_lookup import nothing_to_judge_by
-from bertc.evaluation.tasks import evaluate_files, evaluate_tasks, sources_told
-from bertc.evaluation.without import (
+from bertc.hub.folders import PROGRESS
+from bertc.ir.program.resolved import Resolved
+from bertc.learn.step.objective import make_objective
+from bertc.learn.step.vocabulary import vocab_tensors
+from bertc.machine.display import Display, choose
+from bertc.machine.exact import preparing
+from bertc.model import Model
+from bertc.run.beginning.teachers import frozen_networks
+from bertc.run.evaluation.held_out import Evaluation, counted, evaluate, heldout_rows, unigram_nats
+from bertc.run.evaluation.manner import Manner
+from bertc.run.evaluation.open_run import OpenRun, open_run
+from bertc.run.evaluation.options import read_data, slide
+from bertc.run.evaluation.reading import NextTokenCost, next_token_cost
+from bertc.run.evaluation.remarks import plateau_lines
+from bertc.run.evaluation.task_lookup import nothing_to_judge_by
+from bertc.run.evaluation.tasks import evaluate_files, evaluate_tasks, sources_told
+from bertc.run.evaluation.without import (
     NOTHING_LEFT_OUT,
     LeftOut,
     leaving_out,
     refuse_compared_layers,
 )
-from bertc.host.display import Display, choose
-from bertc.host.exact import preparing
-from bertc.inference.open_run import OpenRun, open_run
-from bertc.interop.folders import PROGRESS
-from bertc.interop.loading import has_average
-from bertc.ir.program.resolved import Resolved
-from bertc.nn import Model
-from bertc.runs.checkpoints import newest
-from bertc.runs.compare import Results
-from bertc.runs.folder import RunFolder
-from bertc.runs.groups import grouped
-from bertc.runs.results import Run, Seen, find_folders, run_of, values_of
-from bertc.step.objective import make_objective
-from bertc.step.teachers import frozen_networks
-from bertc.step.vocabulary import vocab_tensors
-from bertc.storage.paths import is_taken
-from bertc.train.report import Report
-from bertc.train.state import Progress
+from bertc.run.models.loading import has_average
+from bertc.run.records.checkpoints import newest
+from bertc.run.records.folder import RunFolder
+from bertc.run.train.report import Report
+from bertc.run.train.state import Progress
 
 EVERYTHING = 1 << 40
 """More rows and tokens than any text has."""
@@ -96,53 +92,6 @@ def evaluate_run(
         notes,
         reading=reading,
     )
-
-
-def evaluate_runs(
-    folders: Sequence[Path],
-    manner: Manner | None = None,
-    *,
-    task: str = "",
-    part: str = "",
-    left_out: LeftOut = NOTHING_LEFT_OUT,
-    quiet: bool = False,
-) -> Report | Results:
-    """Evaluate a run, or several and those below folders, with means over their seeds.
-
-    Notes that not all of several runs have begin with the run's folder.
-
-    Raises:
-        MissingInputError: if there is no run in a folder.
-        BertcError: as ``evaluate_run``.
-    """
-    runs = [
-        run
-        for folder in folders
-        for run in ([folder] if is_taken(folder / "resolved.json") else find_folders([folder]))
-    ]
-    reports = [
-        evaluate_run(run, manner, task=task, part=part, left_out=left_out, quiet=quiet)
-        for run in dict.fromkeys(runs)
-    ]
-    if runs == list(folders) and len(reports) == 1:
-        return reports[0]
-    common = [n for n in reports[0].notes if all(n in report.notes for report in reports)]
-    further = [f"{r.folder}: {note}" for r in reports for note in r.notes if note not in common]
-    groups = tuple(grouped([*map(_evaluated, reports)]))
-    return Results(groups, "of these evaluations", (*common, *further))
-
-
-def _evaluated(report: Report) -> Run:
-    """A run with this evaluation as its only one; macro F1 and that of classes are scores too."""
-    evaluation, folder = report.evaluation, RunFolder(report.folder)
-    assert evaluation, "it was evaluated"
-    values = values_of(evaluation.scores, evaluation.losses)
-    for task, parts in evaluation.classes.items():
-        for part, score in parts.items():
-            values[task, part, "macro_f1"] = score.macro_f1
-            values |= {(task, part, f"F1 of {n}"): c.f1 for n, c in score.classes.items()}
-    run = run_of(folder, folder.read_resolved(), ())
-    return replace(run, step=report.step, last=Seen(report.step, 0.0, values))
 
 
 def _average_of(resolved: Resolved, done: Progress) -> str:

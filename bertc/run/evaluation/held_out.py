@@ -11,21 +11,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertc.data import Progress, RawBatch, TextData, Vocabulary
-from bertc.distributed.engines import Objective
-from bertc.distributed.process_group import ProcessGroup
-from bertc.host.exact import WITHOUT_FP64, exact, preparing
+from bertc.data.batches.arranged import TextData
+from bertc.data.batches.batch import RawBatch
+from bertc.data.cache.progress import Progress
+from bertc.data.metrics.by_class import ByClass
+from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.data import RUNNING
 from bertc.ir.learning.objective import Term
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.positions import by_kind, shown_figures
-from bertc.nn import Memory, Model
-from bertc.objectives import Inputs, MicroBatch, VocabTensors, tensors_of
-from bertc.objectives.corruption import corrupt, mask_key, with_kinds
-from bertc.step.feed import on_device, split, to_inputs
-from bertc.step.memory import beginning
-from bertc.step.objective import remembering
-from bertc.tasks.by_class import ByClass
+from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors, tensors_of
+from bertc.learn.objectives.corruption import corrupt, mask_key, with_kinds
+from bertc.learn.step.engines import Objective
+from bertc.learn.step.feed import on_device, split, to_inputs
+from bertc.learn.step.memory import beginning
+from bertc.learn.step.objective import remembering
+from bertc.machine.exact import WITHOUT_FP64, exact, preparing
+from bertc.machine.process_group import ProcessGroup
+from bertc.model import Memory, Model
 
 
 @dataclass(frozen=True)

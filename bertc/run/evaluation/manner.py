@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bertc.diagnostics import UsageError
+from bertc.base.diagnostics import UsageError
 from bertc.ir.data import Stream
 from bertc.ir.program.stage import Stage
 
 if TYPE_CHECKING:
-    from bertc.nn import Model
+    from bertc.model import Model
 
 
 @dataclass(frozen=True)

@@ -7,24 +7,24 @@ from typing import NamedTuple
 
 import torch
 
-from bertc.data import AnyData, prepare
-from bertc.diagnostics import DataError
-from bertc.distributed.process_group import ProcessGroup
-from bertc.evaluation.manner import Manner
-from bertc.evaluation.other_text import evaluated_alone, with_objective
-from bertc.evaluation.word_networks import TrainedNetworks
-from bertc.host.display import Display
-from bertc.host.machine import detect, determinism, is_deterministic
-from bertc.host.signals import Stop
-from bertc.interop.loading import load
+from bertc.base.diagnostics import DataError
+from bertc.base.storage.paths import cache_folder
+from bertc.cost.planning.world import World
+from bertc.data.corpus import AnyData, prepare
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.nn import Model
-from bertc.planning.world import World
-from bertc.runs.folder import RunFolder
-from bertc.storage.paths import cache_folder
-from bertc.train.resumed_plan import plan_of
-from bertc.train.session import Watched
+from bertc.machine.display import Display
+from bertc.machine.machine import detect, determinism, is_deterministic
+from bertc.machine.process_group import ProcessGroup
+from bertc.machine.signals import Stop
+from bertc.model import Model
+from bertc.run.evaluation.manner import Manner
+from bertc.run.evaluation.other_text import evaluated_alone, with_objective
+from bertc.run.evaluation.word_networks import TrainedNetworks
+from bertc.run.models.loading import load
+from bertc.run.records.folder import RunFolder
+from bertc.run.train.resumed_plan import plan_of
+from bertc.run.train.session import Watched
 
 
 class OpenRun(NamedTuple):

@@ -13,14 +13,16 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertc.data import Progress, RunningData, TextData
-from bertc.diagnostics import UsageError
-from bertc.evaluation.held_out import Evaluation
-from bertc.evaluation.manner import Manner
+from bertc.base.diagnostics import UsageError
+from bertc.data.batches.arranged import TextData
+from bertc.data.batches.running import RunningData
+from bertc.data.cache.progress import Progress
 from bertc.ir.program.stage import Stage
-from bertc.nn import EncoderInputs, Model
-from bertc.nn.body import Outputs
-from bertc.objectives import Losses, MicroBatch, NextTokenTargets
+from bertc.learn.objectives import Losses, MicroBatch, NextTokenTargets
+from bertc.model import EncoderInputs, Model
+from bertc.model.body import Outputs
+from bertc.run.evaluation.held_out import Evaluation
+from bertc.run.evaluation.manner import Manner
 
 
 def read_data(data: TextData, stage: Stage) -> TextData:

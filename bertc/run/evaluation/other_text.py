@@ -3,15 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-from bertc.diagnostics import DataError, Diagnostics, UsageError
+from bertc.base.diagnostics import DataError, Diagnostics, UsageError
+from bertc.data.tokenizers.reading import tokenizer_folder
 from bertc.ir.data import PAIRED, Files, Hf, Parallel, Share
 from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.learning.task import Task
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.ir.vocabulary import TokenizerFile
-from bertc.syntax import load
-from bertc.tokenizer_files.reading import tokenizer_folder
+from bertc.lang import load
 
 LAID_OUT = ("column", "sentences")
 """Arguments of a source that other files take from the run's own, unless written."""

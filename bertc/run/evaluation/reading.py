@@ -3,9 +3,9 @@
 import math
 from dataclasses import dataclass
 
-from bertc.diagnostics import several
-from bertc.evaluation.held_out import Evaluation
+from bertc.base.diagnostics import several
 from bertc.ir.program.stage import Stage
+from bertc.run.evaluation.held_out import Evaluation
 
 LARGEST_SHOWN, LARGEST_KNOWN = 50.0, 700.0
 """Nats above which a perplexity is shown as infinite, and above which no float holds it."""

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from bertc.data import TaskRows
+from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts.example import Example, RelatedExample
-from bertc.evaluation.said import Answers, Said
+from bertc.data.metrics.gold import AnswerValue
 from bertc.ir.learning.custom_task import AnyTask, Embed
-from bertc.objectives.softmax.similarities import by_example, related_losses
-from bertc.tasks.gold import AnswerValue
+from bertc.learn.objectives.softmax.similarities import by_example, related_losses
+from bertc.run.evaluation.said import Answers, Said
 
 NEAR = 1e-9
 """Cosines less apart are alike: of the same text twice neither is nearer."""

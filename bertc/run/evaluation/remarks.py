@@ -1,6 +1,5 @@
 """Lines about an evaluation: losses, scores, and signs that little was learned."""
 
-from bertc.evaluation.held_out import Evaluation
 from bertc.ir.changing.growth import FromOther
 from bertc.ir.learning.objective import MASKED_LM, titled
 from bertc.ir.network.encoder import Encoder
@@ -9,6 +8,7 @@ from bertc.ir.network.positions import LearnedPositions
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.positions import shown_figures
+from bertc.run.evaluation.held_out import Evaluation
 
 PLATEAU = 0.2
 """Nats below guessing by token frequency down to which a model knows little else."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.data import TaskBatch
-from bertc.tasks.gold import AnswerValue
-from bertc.tasks.spans import Decoded
+from bertc.data.examples.task import TaskBatch
+from bertc.data.metrics.gold import AnswerValue
+from bertc.data.metrics.spans import Decoded
 
 Said = Iterator[tuple[TaskBatch, tuple[NDArray[np.float64], ...]]]
 """Batches and the scores of their rows (``_score_tensors``)."""

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.data import TaskRows
+from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts.example import Example, QuestionExample
-from bertc.evaluation.said import Answers, Said
+from bertc.data.metrics.spans import Decoded, Window, decode_conditioned, decode_plain
 from bertc.ir.learning.answer import Span
 from bertc.ir.learning.custom_task import AnyTask, Read
 from bertc.ir.learning.task import Squad
-from bertc.tasks.spans import Decoded, Window, decode_conditioned, decode_plain
+from bertc.run.evaluation.said import Answers, Said
 
 
 def span_answers(

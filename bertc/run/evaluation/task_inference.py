@@ -13,22 +13,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertc.data import Progress, Silent, TaskBatch, TaskRows, TaskSet
-from bertc.data.examples.task import in_order_of_length
+from bertc.data.cache.progress import Progress, Silent
+from bertc.data.examples.task import TaskBatch, TaskSet, in_order_of_length
+from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts.example import Example
-from bertc.evaluation.related import related_answers
-from bertc.evaluation.said import Answers, Said
-from bertc.evaluation.span_answers import span_answers
-from bertc.host.exact import exact
-from bertc.host.signals import Stop
-from bertc.host.speed import finish
+from bertc.data.metrics.gold import AnswerValue
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask, Embed
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.stage import Stage
-from bertc.nn import Model
-from bertc.objectives import MicroBatch, TermLoss
-from bertc.objectives.answers import (
+from bertc.learn.objectives import MicroBatch, TermLoss
+from bertc.learn.objectives.answers import (
     ENDS,
     SpanScores,
     TaskTensors,
@@ -36,10 +31,16 @@ from bertc.objectives.answers import (
     answer_scores,
     span_scores,
 )
-from bertc.objectives.pairs import EmbedTensors
-from bertc.objectives.terms import joined, states_of
-from bertc.step.task_feed import to_micro_batch
-from bertc.tasks.gold import AnswerValue
+from bertc.learn.objectives.pairs import EmbedTensors
+from bertc.learn.objectives.terms import joined, states_of
+from bertc.learn.step.task_feed import to_micro_batch
+from bertc.machine.exact import exact
+from bertc.machine.signals import Stop
+from bertc.machine.speed import finish
+from bertc.model import Model
+from bertc.run.evaluation.related import related_answers
+from bertc.run.evaluation.said import Answers, Said
+from bertc.run.evaluation.span_answers import span_answers
 
 TOKENS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 16, "mps": 1 << 14}
 ROWS_AT_ONCE = 256

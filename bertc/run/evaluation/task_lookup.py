@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bertc.diagnostics import (
+from bertc.base.diagnostics import (
     DataError,
     Diagnostics,
     MissingColumnError,
@@ -17,7 +17,7 @@ from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Glue, Tagging, Task
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.syntax import load
+from bertc.lang import load
 
 OWN_KINDS = {
     "labels": ("classify", "label"),

@@ -4,23 +4,27 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertc.data import Progress, Silent, TaskData, TaskSet, encode, vocabulary_of
+from bertc.base.diagnostics import several
+from bertc.data.cache.progress import Progress, Silent
+from bertc.data.examples.encode import encode
+from bertc.data.examples.task import TaskSet
+from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_sets import notes_on_cuts, scored_sample
 from bertc.data.layouts import scored_examples, scored_parts, source_name
-from bertc.diagnostics import several
-from bertc.evaluation.device import placed
-from bertc.evaluation.held_out import Evaluation
-from bertc.evaluation.task_inference import Within, answer
-from bertc.evaluation.task_lookup import columns_told, names_files, nothing_to_judge_by, task_of
-from bertc.evaluation.without import NOTHING_LEFT_OUT, LeftOut, leaving_out
-from bertc.host.signals import Stop
-from bertc.interop.loading import load
+from bertc.data.metrics.by_class import ByClass, by_class
+from bertc.data.metrics.gold import AnswerValue
+from bertc.data.metrics.metrics import judge
+from bertc.data.vocab.existing import vocabulary_of
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.program.stage import Stage
-from bertc.nn import Model
-from bertc.tasks.by_class import ByClass, by_class
-from bertc.tasks.gold import AnswerValue
-from bertc.tasks.metrics import judge
+from bertc.machine.signals import Stop
+from bertc.model import Model
+from bertc.run.evaluation.device import placed
+from bertc.run.evaluation.held_out import Evaluation
+from bertc.run.evaluation.task_inference import Within, answer
+from bertc.run.evaluation.task_lookup import columns_told, names_files, nothing_to_judge_by, task_of
+from bertc.run.evaluation.without import NOTHING_LEFT_OUT, LeftOut, leaving_out
+from bertc.run.models.loading import load
 
 
 def evaluate_tasks(

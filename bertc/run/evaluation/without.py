@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 import torch
 
-from bertc.compress.grow import weight_map
-from bertc.compress.prune import cut_to_layers, entries
-from bertc.diagnostics import DataError, UsageError, several
-from bertc.interop.pruned import entries_of
+from bertc.base.diagnostics import DataError, UsageError, several
+from bertc.hub.pruned import entries_of
 from bertc.ir.changing.growth import Kept
 from bertc.ir.changing.pruning import units
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.stage import Stage
-from bertc.nn import Model, build
+from bertc.ir.weight_maps.grow import weight_map
+from bertc.ir.weight_maps.prune import cut_to_layers, entries
+from bertc.model import Model, build
 
 HeadNames = tuple[tuple[int, int], ...]
 """Heads, each as layer and number, both from 0."""

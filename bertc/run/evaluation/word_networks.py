@@ -12,16 +12,18 @@ from pathlib import Path
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from bertc.data import Progress, Vocabulary, vocabulary_of
+from bertc.base.diagnostics import DataError
+from bertc.data.cache.progress import Progress
 from bertc.data.examples.word_spans import SplitText
+from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.template import fill_template, template_of
-from bertc.diagnostics import DataError
-from bertc.evaluation.device import placed
-from bertc.evaluation.task_inference import ROWS_AT_ONCE, TOKENS_AT_ONCE
-from bertc.interop.loading import digest_of, load, read_model
+from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.learning.objective import Objective
-from bertc.nn import EncoderInputs, Model
-from bertc.objectives import tensors_of, token_logits
+from bertc.learn.objectives import tensors_of, token_logits
+from bertc.model import EncoderInputs, Model
+from bertc.run.evaluation.device import placed
+from bertc.run.evaluation.task_inference import ROWS_AT_ONCE, TOKENS_AT_ONCE
+from bertc.run.models.loading import digest_of, load, read_model
 
 LONGEST_ROW = 512
 """Tokens of the longest row for a network that sets no limit."""

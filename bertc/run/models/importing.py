@@ -8,18 +8,22 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from bertc.diagnostics import DataError, MissingInputError
-from bertc.interop.config import read_config
-from bertc.interop.exporting import BESIDE
-from bertc.interop.families import family_named
-from bertc.interop.families.config import HfConfig
-from bertc.interop.families.family import Family, transformer
-from bertc.interop.keys import by_key, keys, part_of, parts_of
-from bertc.interop.networks import GENERATOR, alone, joined, parted
-from bertc.interop.program import to_program
-from bertc.interop.sentences import sentences_task, vectors_of
-from bertc.interop.task_config import LeftHead, TaskOfFolder, named_classes, read_task, tasks_beside
-from bertc.interop.tensors import (
+from bertc.base.diagnostics import DataError, MissingInputError
+from bertc.base.storage.json_file import shown_name
+from bertc.base.storage.paths import is_file, is_folder
+from bertc.check.passes import resolve
+from bertc.data.tokenizers.reading import network_folder
+from bertc.hub.config import read_config
+from bertc.hub.exporting import BESIDE
+from bertc.hub.families import family_named
+from bertc.hub.families.config import HfConfig
+from bertc.hub.families.family import Family, transformer
+from bertc.hub.keys import by_key, keys, part_of, parts_of
+from bertc.hub.networks import GENERATOR, alone, joined, parted
+from bertc.hub.program import to_program
+from bertc.hub.sentences import sentences_task, vectors_of
+from bertc.hub.task_config import LeftHead, TaskOfFolder, named_classes, read_task, tasks_beside
+from bertc.hub.tensors import (
     FLOATS,
     Entry,
     check_entry,
@@ -28,17 +32,13 @@ from bertc.interop.tensors import (
     read_header,
     read_tensors,
 )
-from bertc.interop.weights import Stored, open_layout
+from bertc.hub.weights import Stored, open_layout
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.objective import Term
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Origin, Program
-from bertc.passes import resolve
-from bertc.storage.json_file import shown_name
-from bertc.storage.paths import is_file, is_folder
-from bertc.tokenizer_files.reading import network_folder
 
 JUDGE_WEIGHT = 50.0  # configure_pretraining.py disc_weight
 

@@ -7,9 +7,13 @@ from typing import Any
 
 from torch import Tensor
 
-from bertc.diagnostics import DataError, MissingInputError
-from bertc.interop.belonging import refuse_strangers
-from bertc.interop.folders import (
+from bertc.base.diagnostics import DataError, MissingInputError
+from bertc.base.storage import durable
+from bertc.base.storage.json_file import read_json
+from bertc.base.storage.paths import is_file, is_folder, is_taken
+from bertc.base.storage.plain_file import size_bytes
+from bertc.hub.belonging import refuse_strangers
+from bertc.hub.folders import (
     PRUNED,
     RESOLVED,
     checkpoint_folders,
@@ -19,19 +23,15 @@ from bertc.interop.folders import (
     read_resolved,
     refuse_several,
 )
-from bertc.interop.importing import import_model
-from bertc.interop.keys import part_of, parts_of
-from bertc.interop.networks import GENERATOR, joined, parted, summed
-from bertc.interop.pruned import without_removed
-from bertc.interop.tensors import check_entry, check_names, read_header, read_tensors
-from bertc.interop.weights import SAFE
+from bertc.hub.keys import part_of, parts_of
+from bertc.hub.networks import GENERATOR, joined, parted, summed
+from bertc.hub.pruned import without_removed
+from bertc.hub.tensors import check_entry, check_names, read_header, read_tensors
+from bertc.hub.weights import SAFE
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
-from bertc.nn import Model, build
-from bertc.storage import durable
-from bertc.storage.json_file import read_json
-from bertc.storage.paths import is_file, is_folder, is_taken
-from bertc.storage.plain_file import size_bytes
+from bertc.model import Model, build
+from bertc.run.models.importing import import_model
 
 MAX_JSON_BYTES = 16 * 2**20
 WEIGHTS, _AVERAGE = "weights.safetensors", "average.safetensors"

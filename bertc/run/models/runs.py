@@ -3,26 +3,21 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertc.data import vocabulary_of
-from bertc.diagnostics import UsageError
-from bertc.interop.belonging import write_digests
-from bertc.interop.config import kept_settings, read_config
-from bertc.interop.exporting import Exported, export_model
-from bertc.interop.folder import replacing
-from bertc.interop.folders import RESOLVED, SENTENCES
-from bertc.interop.importing import Imported, import_model
-from bertc.interop.keys import parts_of
-from bertc.interop.loading import read_model
-from bertc.interop.sentences import (
-    MODES,
-    Sentences,
-    vectors_of,
-    write_sentences,
-)
-from bertc.interop.task_classes import held_task
-from bertc.storage.paths import is_file
-from bertc.syntax import show
-from bertc.tokenizer_files.reading import network_folder
+from bertc.base.diagnostics import UsageError
+from bertc.base.storage.paths import is_file
+from bertc.data.tokenizers.reading import network_folder
+from bertc.data.vocab.existing import vocabulary_of
+from bertc.hub.belonging import write_digests
+from bertc.hub.config import kept_settings, read_config
+from bertc.hub.exporting import Exported, export_model
+from bertc.hub.folder import replacing
+from bertc.hub.folders import RESOLVED, SENTENCES
+from bertc.hub.keys import parts_of
+from bertc.hub.sentences import MODES, Sentences, vectors_of, write_sentences
+from bertc.hub.task_classes import held_task
+from bertc.lang import show
+from bertc.run.models.importing import Imported, import_model
+from bertc.run.models.loading import read_model
 
 
 @dataclass(frozen=True)

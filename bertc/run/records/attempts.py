@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
-from bertc.runs.lines import FINITE, Count, append_line, read_lines
+from bertc.run.records.lines import FINITE, Count, append_line, read_lines
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertc.diagnostics import ResumeRefusedError
+from bertc.base.diagnostics import ResumeRefusedError
+from bertc.base.storage.paths import is_file
+from bertc.base.storage.plain_file import read_text
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.run import Run
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings
-from bertc.runs.longer import longer, why_not_longer
-from bertc.storage.paths import is_file
-from bertc.storage.plain_file import read_text
-from bertc.syntax.files import overrides_in
-from bertc.syntax.read.scan import LARGEST_TEXT
-from bertc.syntax.read.shapes import setting_shape
-from bertc.syntax.write.show import show_value
+from bertc.lang.files import overrides_in
+from bertc.lang.read.scan import LARGEST_TEXT
+from bertc.lang.read.shapes import setting_shape
+from bertc.lang.write.show import show_value
+from bertc.run.records.longer import longer, why_not_longer
 
 AS_STEPS = ("epochs", "batch_warmup")
 """Settings without a field in resolved stages, whose steps follow from them."""

@@ -27,13 +27,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from bertc.diagnostics import DataError, MissingInputError
-from bertc.interop.folders import PROGRESS, REPLACED, checkpoint_folders, checkpoint_name
+from bertc.base.diagnostics import DataError, MissingInputError
+from bertc.base.storage import durable
+from bertc.base.storage.json_file import parse_json, read_json
+from bertc.base.storage.paths import is_file, is_taken
+from bertc.base.storage.plain_file import read_bytes, reason
+from bertc.hub.folders import PROGRESS, REPLACED, checkpoint_folders, checkpoint_name
 from bertc.ir.base import Weight
-from bertc.storage import durable
-from bertc.storage.json_file import parse_json, read_json
-from bertc.storage.paths import is_file, is_taken
-from bertc.storage.plain_file import read_bytes, reason
 
 WEIGHTS, OPTIMIZER, MEMORY, BEST, AVERAGE, MANIFEST = (
     "weights.safetensors",

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from bertc.runs import metrics
+from bertc.run.records import metrics
 
 Values = dict[str, float]
 

@@ -21,15 +21,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from bertc.diagnostics import (
+from bertc.base.diagnostics import (
     CannotWriteError,
     DataError,
     MissingInputError,
     StoppedError,
     UsageError,
 )
-from bertc.interop.belonging import DIGESTS, refuse_strangers
-from bertc.interop.folders import (
+from bertc.base.storage import durable
+from bertc.base.storage.claims import lock
+from bertc.base.storage.paths import is_file, is_folder, is_taken
+from bertc.base.storage.plain_file import read_text
+from bertc.hub.belonging import DIGESTS, refuse_strangers
+from bertc.hub.folders import (
     PRUNED,
     RESOLVED,
     SENTENCES,
@@ -38,15 +42,11 @@ from bertc.interop.folders import (
     refuse_several,
 )
 from bertc.ir.program.resolved import Resolved
-from bertc.runs import metrics
-from bertc.runs.changes import refuse_another_program
-from bertc.runs.following import FollowedFiles
-from bertc.runs.lock import Lock
-from bertc.storage import durable
-from bertc.storage.claims import lock
-from bertc.storage.paths import is_file, is_folder, is_taken
-from bertc.storage.plain_file import read_text
-from bertc.syntax.read.scan import LARGEST_TEXT
+from bertc.lang.read.scan import LARGEST_TEXT
+from bertc.run.records import metrics
+from bertc.run.records.changes import refuse_another_program
+from bertc.run.records.following import FollowedFiles
+from bertc.run.records.lock import Lock
 
 GLANCES, GLANCE_SECONDS = 3, 0.02
 """Number and length of the waits of a start for those who look at its lock."""

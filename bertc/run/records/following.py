@@ -5,12 +5,12 @@ Loads neither torch nor the program, which would take most of the time of a proc
 
 from pathlib import Path
 
-from bertc.diagnostics import DataError
-from bertc.runs import attempts, metrics
-from bertc.runs.attempts import Attempt
-from bertc.runs.figures import LineFigures, LineReader
-from bertc.storage.paths import is_taken
-from bertc.storage.plain_file import size_bytes
+from bertc.base.diagnostics import DataError
+from bertc.base.storage.paths import is_taken
+from bertc.base.storage.plain_file import size_bytes
+from bertc.run.records import attempts, metrics
+from bertc.run.records.attempts import Attempt
+from bertc.run.records.figures import LineFigures, LineReader
 
 
 class FollowedFiles:

@@ -13,9 +13,9 @@ from statistics import fmean, stdev
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings
 from bertc.ir.program.stage import Stage
-from bertc.runs.changes import ABOUT_MEMORY, AS_STEPS, of_the_run, origin, written
-from bertc.runs.folder import identity
-from bertc.runs.results import Run, Score
+from bertc.run.records.changes import ABOUT_MEMORY, AS_STEPS, of_the_run, origin, written
+from bertc.run.records.folder import identity
+from bertc.run.records.results import Run, Score
 
 UNTOLD = (*ABOUT_MEMORY, *AS_STEPS, "grow")
 """Stage settings that never become table columns, being redundant with others."""
@@ -90,7 +90,7 @@ class Group:
     @property
     def glue(self) -> float | None:
         """The GLUE average, if there are all tasks but perhaps WNLI."""
-        from bertc.tasks.submit import GLUE_METRICS, glue_average
+        from bertc.data.metrics.submit import GLUE_METRICS, glue_average
 
         scores: dict[str, dict[str, float]] = {}
         for score, summary in self.last.items():

@@ -6,10 +6,10 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from bertc.diagnostics import DataError
-from bertc.storage import durable
-from bertc.storage.paths import is_taken
-from bertc.storage.plain_file import read_bytes
+from bertc.base.diagnostics import DataError
+from bertc.base.storage import durable
+from bertc.base.storage.paths import is_taken
+from bertc.base.storage.plain_file import read_bytes
 
 LARGEST_BYTES = 2**30
 FINITE = ConfigDict(strict=True, allow_inf_nan=False)

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from bertc.diagnostics import DataError
+from bertc.base.diagnostics import DataError
+from bertc.base.storage import durable
+from bertc.base.storage.json_file import read_json
+from bertc.cost.planning.plan import Plan
 from bertc.ir.program.resolved import Resolved
-from bertc.planning.plan import Plan
-from bertc.storage import durable
-from bertc.storage.json_file import read_json
 
 LARGEST_BYTES = 2**20
 MOST_THREADS = 1024

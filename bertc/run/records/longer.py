@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from bertc.diagnostics import Diagnostics, ResumeRefusedError, UsageError, listed
+from bertc.base.diagnostics import Diagnostics, ResumeRefusedError, UsageError, listed
+from bertc.cost.planning.schedules import rate
 from bertc.ir.program.resolved import Resolved
-from bertc.planning.schedules import rate
-from bertc.syntax import load
+from bertc.lang import load
 
 OF_STAGES, OF_RUNS = ("microbatch",), ("recompute", "strategy", "log")
 RATES_COMPARED = 1000

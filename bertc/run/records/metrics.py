@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal, Required, Self
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
-from bertc.runs.lines import FINITE, LARGEST_BYTES, Count, line_of, read_lines, whole_lines
-from bertc.storage import durable
-from bertc.storage.plain_file import opened
+from bertc.base.storage import durable
+from bertc.base.storage.plain_file import opened
+from bertc.run.records.lines import FINITE, LARGEST_BYTES, Count, line_of, read_lines, whole_lines
 
 
 class Ended(TypedDict):

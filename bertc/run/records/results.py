@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from bertc.diagnostics import DataError, MissingInputError
-from bertc.interop.folders import read_network
+from bertc.base.diagnostics import DataError, MissingInputError
+from bertc.base.storage.paths import check_path, is_file, is_folder, is_taken, real_path
+from bertc.hub.folders import read_network
 from bertc.ir.learning.objective import titled
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.positions import shown_figures
-from bertc.runs import metrics
-from bertc.runs.folder import RunFolder
-from bertc.storage.paths import check_path, is_file, is_folder, is_taken, real_path
+from bertc.run.records import metrics
+from bertc.run.records.folder import RunFolder
 
 Score = tuple[str, ...]
 """The name of a column: task, part and metric; or an objective, for its held-out loss.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from bertc.runs.lines import FINITE, Count, append_line, read_lines
+from bertc.run.records.lines import FINITE, Count, append_line, read_lines
 
 
 @dataclass(frozen=True)

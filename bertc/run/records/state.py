@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal
 
-from bertc.diagnostics import BertcError, StoppedError
+from bertc.base.diagnostics import BertcError, StoppedError
+from bertc.base.storage import durable
+from bertc.base.storage.paths import is_taken
 from bertc.ir.program.resolved import Resolved
-from bertc.runs import attempts
-from bertc.runs.folder import RunFolder
-from bertc.storage import durable
-from bertc.storage.paths import is_taken
+from bertc.run.records import attempts
+from bertc.run.records.folder import RunFolder
 
 RunState = Literal["training", "finished", "failed", "stopped"]
 SILENCE_SECONDS = 900.0

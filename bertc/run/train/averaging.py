@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import torch
 
-from bertc.distributed.engines import local_shards
-from bertc.host.parts import profiled_as
-from bertc.train.session import Session
+from bertc.learn.step.engines import local_shards
+from bertc.model.parts import profiled_as
+from bertc.run.train.session import Session
 
 
 @torch.no_grad()

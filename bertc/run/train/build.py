@@ -6,23 +6,23 @@ from pathlib import Path
 
 import torch
 
-from bertc.estimate.units import bytes_text
-from bertc.host.exact import preparing
-from bertc.host.graphs import graphs_so_far
-from bertc.host.machine import make_plan
-from bertc.host.peak import peak_memory_bytes
-from bertc.interop.exporting import export_model
+from bertc.cost.planning.plan import Plan
+from bertc.cost.units import bytes_text
+from bertc.hub.exporting import export_model
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.nn import Model
-from bertc.objectives import Inputs
-from bertc.planning.plan import Plan
-from bertc.step.feed import to_inputs
-from bertc.step.step import TrainStep
-from bertc.step.synthetic import RandomText, Unlearned, first_step
-from bertc.train.beginning.init_from import source_of
-from bertc.train.state import begin
+from bertc.learn.objectives import Inputs
+from bertc.learn.step.feed import to_inputs
+from bertc.learn.step.step import TrainStep
+from bertc.machine.exact import preparing
+from bertc.machine.graphs import graphs_so_far
+from bertc.machine.machine import make_plan
+from bertc.machine.peak import peak_memory_bytes
+from bertc.model import Model
+from bertc.run.beginning.init_from import source_of
+from bertc.run.beginning.synthetic import RandomText, Unlearned, first_step
+from bertc.run.train.state import begin
 
 
 @dataclass(frozen=True)

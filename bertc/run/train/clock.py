@@ -5,14 +5,14 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Literal, ParamSpec, TypeVar
 
-from bertc.estimate.flops import executed_flops
-from bertc.estimate.units import duration_text
-from bertc.host.display import SHORTEST_FORECAST_SECONDS, Standing
-from bertc.host.peak import begin_peak, peak_memory_bytes
+from bertc.cost.flops import executed_flops
+from bertc.cost.units import duration_text
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.runs.spent import Usage, append
-from bertc.train.session import Session
+from bertc.machine.display import SHORTEST_FORECAST_SECONDS, Standing
+from bertc.machine.peak import begin_peak, peak_memory_bytes
+from bertc.run.records.spent import Usage, append
+from bertc.run.train.session import Session
 
 P = ParamSpec("P")
 T = TypeVar("T")

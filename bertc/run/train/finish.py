@@ -5,17 +5,17 @@ from dataclasses import fields
 
 from torch import Tensor
 
-from bertc.distributed.engines import gathered
-from bertc.evaluation.held_out import Evaluation
-from bertc.interop.belonging import write_digests
-from bertc.interop.exporting import export_model
-from bertc.interop.pruned import without_removed
-from bertc.interop.sentences import vectors_of
-from bertc.runs import metrics
-from bertc.runs.plot import plot
-from bertc.train.patience import describe
-from bertc.train.report import Report
-from bertc.train.session import Session
+from bertc.hub.belonging import write_digests
+from bertc.hub.exporting import export_model
+from bertc.hub.pruned import without_removed
+from bertc.hub.sentences import vectors_of
+from bertc.learn.step.engines import gathered
+from bertc.run.evaluation.held_out import Evaluation
+from bertc.run.records import metrics
+from bertc.run.records.plot import plot
+from bertc.run.train.patience import describe
+from bertc.run.train.report import Report
+from bertc.run.train.session import Session
 
 
 def finish(session: Session) -> Report:

@@ -5,15 +5,15 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from bertc.diagnostics import BertcError, CannotWriteError, StoppedError, UsageError
-from bertc.distributed.process_group import world_here
+from bertc.base.diagnostics import BertcError, CannotWriteError, StoppedError, UsageError
+from bertc.base.storage.paths import is_folder
 from bertc.ir.program.resolved import Resolved
-from bertc.runs.changes import POINT, values_of
-from bertc.runs.folder import RunFolder, admit
-from bertc.storage.paths import is_folder
-from bertc.train.beginning.tracking import Tracking
-from bertc.train.loop import train
-from bertc.train.report import Report
+from bertc.machine.process_group import world_here
+from bertc.run.beginning.tracking import Tracking
+from bertc.run.records.changes import POINT, values_of
+from bertc.run.records.folder import RunFolder, admit
+from bertc.run.train.loop import train
+from bertc.run.train.report import Report
 
 LONGEST_NAME = 100
 PLAIN = re.compile(r"[\w.=+%, ()-]*", re.ASCII)

@@ -12,36 +12,39 @@ from typing import NamedTuple
 import torch
 from tokenizers import Tokenizer
 
-from bertc.data import AnyData, Silent, TaskData, TaskSet, Vocabulary
+from bertc.base.diagnostics import several
+from bertc.base.storage.durable import free_bytes
+from bertc.cost.planning.plan import Plan
+from bertc.cost.units import bytes_text
+from bertc.data.cache.progress import Silent
 from bertc.data.cache.store import holds
+from bertc.data.corpus import AnyData
 from bertc.data.examples.copies import Copier
 from bertc.data.examples.lessons import Lessons, counts_of
+from bertc.data.examples.task import TaskSet
+from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_sets import read_apart
-from bertc.data.vocab.vocabulary import from_tokenizer
-from bertc.diagnostics import several
-from bertc.distributed.engines import gathered
-from bertc.distributed.process_group import ProcessGroup
-from bertc.estimate.units import bytes_text
-from bertc.evaluation.word_networks import TrainedNetworks
-from bertc.host.display import Display
-from bertc.interop.loading import digest_of
+from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
 from bertc.ir.program.lessons import Kept, kept_as, kept_by, lesson_bytes, lesson_shapes
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.stage import Stage
 from bertc.ir.program.teacher import FromFolder
-from bertc.nn.model import Frozen
-from bertc.planning.plan import Plan
-from bertc.step.lessons import (
+from bertc.learn.step.engines import gathered
+from bertc.machine.display import Display
+from bertc.machine.process_group import ProcessGroup
+from bertc.model.model import Frozen
+from bertc.run.beginning.lessons import (
     OwnRows,
     features_folder,
     folder_of,
     obtain_features,
     obtain_lessons,
 )
-from bertc.step.teachers import frozen_networks
-from bertc.storage.durable import free_bytes
-from bertc.train.session import Session, Watched
-from bertc.train.start import Start
+from bertc.run.beginning.teachers import frozen_networks
+from bertc.run.evaluation.word_networks import TrainedNetworks
+from bertc.run.models.loading import digest_of
+from bertc.run.train.session import Session, Watched
+from bertc.run.train.start import Start
 
 MOST_OF_DISK = 0.1
 """Share of the free disk that ``auto`` takes."""

@@ -5,15 +5,15 @@ from typing import Any
 
 import torch
 
+from bertc.base.storage import durable
 from bertc.data.contents import contents
-from bertc.host.display import Display
-from bertc.interop.belonging import ORIGIN, write_digests
-from bertc.interop.sentences import vectors_of_init, write_sentences
-from bertc.runs import changes
-from bertc.runs.folder import RunFolder
-from bertc.runs.lock import Lock, versions
-from bertc.storage import durable
-from bertc.train.start import Outside, Start
+from bertc.hub.belonging import ORIGIN, write_digests
+from bertc.hub.sentences import vectors_of_init, write_sentences
+from bertc.machine.display import Display
+from bertc.run.records import changes
+from bertc.run.records.folder import RunFolder
+from bertc.run.records.lock import Lock, versions
+from bertc.run.train.start import Outside, Start
 
 READ_AGAIN = ("data", "teachers")
 """Digests of what a run that goes on reads anew; the rest its checkpoint has taken in."""

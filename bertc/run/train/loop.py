@@ -10,43 +10,43 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from bertc.data import Silent
-from bertc.diagnostics import DataError, GivenUpError, StoppedError
-from bertc.distributed.process_group import join_group, world_here
-from bertc.evaluation.held_out import Evaluation
-from bertc.evaluation.remarks import loss_line, plateau_lines, score_lines
-from bertc.host.display import Display, choose
-from bertc.host.heap import keep_freed_memory
-from bertc.host.machine import kernels
-from bertc.host.out_of_memory import is_out_of_memory, out_of_memory
-from bertc.host.profile import profiling
-from bertc.host.signals import Stop
+from bertc.base.diagnostics import DataError, GivenUpError, StoppedError
+from bertc.base.storage.paths import cache_folder
+from bertc.cost.planning.schedules import rate
+from bertc.data.cache.progress import Silent
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.objectives import Inputs
-from bertc.optim.optimizers import zero_moments
-from bertc.planning.schedules import rate
-from bertc.runs.checkpoints import how_to_resume
-from bertc.runs.folder import RunFolder, admit
-from bertc.runs.metrics import Sums
-from bertc.step.feed import Batch, Feed
-from bertc.step.step import StepResult
-from bertc.step.task_feed import TaskFeed
-from bertc.storage.paths import cache_folder
-from bertc.train.averaging import in_average, update_average
-from bertc.train.beginning.tracking import Tracking, refuse_untracked
-from bertc.train.clock import Clock, Laps
-from bertc.train.finish import finish
-from bertc.train.lessons import with_lessons
-from bertc.train.opening import open_session, saying_nothing_began
-from bertc.train.patience import update_patience
-from bertc.train.phase import Phase, open_phase, update_rule
-from bertc.train.pruning import prune
-from bertc.train.rehearsal import rehearsed, try_to_write
-from bertc.train.report import Report
-from bertc.train.session import Session
-from bertc.train.start import machine_of, settle
+from bertc.learn.objectives import Inputs
+from bertc.learn.optim.optimizers import zero_moments
+from bertc.learn.step.feed import Batch, Feed
+from bertc.learn.step.step import StepResult
+from bertc.learn.step.task_feed import TaskFeed
+from bertc.machine.display import Display, choose
+from bertc.machine.heap import keep_freed_memory
+from bertc.machine.machine import kernels
+from bertc.machine.out_of_memory import is_out_of_memory, out_of_memory
+from bertc.machine.process_group import join_group, world_here
+from bertc.machine.profile import profiling
+from bertc.machine.signals import Stop
+from bertc.run.beginning.tracking import Tracking, refuse_untracked
+from bertc.run.evaluation.held_out import Evaluation
+from bertc.run.evaluation.remarks import loss_line, plateau_lines, score_lines
+from bertc.run.records.checkpoints import how_to_resume
+from bertc.run.records.folder import RunFolder, admit
+from bertc.run.records.metrics import Sums
+from bertc.run.train.averaging import in_average, update_average
+from bertc.run.train.clock import Clock, Laps
+from bertc.run.train.finish import finish
+from bertc.run.train.lessons import with_lessons
+from bertc.run.train.opening import open_session, saying_nothing_began
+from bertc.run.train.patience import update_patience
+from bertc.run.train.phase import Phase, open_phase, update_rule
+from bertc.run.train.pruning import prune
+from bertc.run.train.rehearsal import rehearsed, try_to_write
+from bertc.run.train.report import Report
+from bertc.run.train.session import Session
+from bertc.run.train.start import machine_of, settle
 
 
 def train(

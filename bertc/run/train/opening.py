@@ -8,27 +8,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertc.diagnostics import StoppedError
-from bertc.distributed.process_group import ProcessGroup
-from bertc.estimate import Estimate
-from bertc.host.display import SHORTEST_FORECAST_SECONDS, Display
-from bertc.host.exact import preparing
+from bertc.base.diagnostics import StoppedError
+from bertc.base.storage import durable
+from bertc.cost import Estimate
 from bertc.ir.changing.growth import Drawn
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.runs import checkpoints
-from bertc.runs.attempts import begin_attempt
-from bertc.runs.folder import RunFolder, identity
-from bertc.runs.metrics import Metrics, NoMetrics
-from bertc.runs.state import noting_failure
-from bertc.step.memory import Remembered, shapes, taken_up
-from bertc.step.vocabulary import vocab_tensors
-from bertc.storage import durable
-from bertc.train.beginning.tracking import Tracking, tracked
-from bertc.train.lock import write_or_check_lock
-from bertc.train.session import Session, laid_out
-from bertc.train.start import Outside, Start
-from bertc.train.state import Progress, State, begin, restore
+from bertc.learn.step.memory import Remembered, shapes, taken_up
+from bertc.learn.step.vocabulary import vocab_tensors
+from bertc.machine.display import SHORTEST_FORECAST_SECONDS, Display
+from bertc.machine.exact import preparing
+from bertc.machine.process_group import ProcessGroup
+from bertc.run.beginning.tracking import Tracking, tracked
+from bertc.run.records import checkpoints
+from bertc.run.records.attempts import begin_attempt
+from bertc.run.records.folder import RunFolder, identity
+from bertc.run.records.metrics import Metrics, NoMetrics
+from bertc.run.records.state import noting_failure
+from bertc.run.train.lock import write_or_check_lock
+from bertc.run.train.session import Session, laid_out
+from bertc.run.train.start import Outside, Start
+from bertc.run.train.state import Progress, State, begin, restore
 
 
 @contextmanager

@@ -1,13 +1,13 @@
 """``patience``: early stopping of a fine-tuning stage, with its best weights."""
 
-from bertc.data import TaskData
-from bertc.diagnostics import DataError
-from bertc.evaluation.held_out import Evaluation
+from bertc.base.diagnostics import DataError
+from bertc.data.examples.task_data import TaskData
 from bertc.ir.program.stage import Stage
-from bertc.runs.metrics import Ended
-from bertc.runs.results import mean_score
-from bertc.train.session import Session
-from bertc.train.state import Best
+from bertc.run.evaluation.held_out import Evaluation
+from bertc.run.records.metrics import Ended
+from bertc.run.records.results import mean_score
+from bertc.run.train.session import Session
+from bertc.run.train.state import Best
 
 
 def require_dev_part(stage: Stage, data: TaskData) -> None:

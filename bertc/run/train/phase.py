@@ -5,29 +5,25 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from bertc.data import Progress, TaskData, TextData
-from bertc.evaluation.held_out import (
-    Evaluation,
-    counted,
-    evaluate,
-    heldout_rows,
-    unigram_nats,
-)
-from bertc.evaluation.tasks import evaluate_tasks
+from bertc.data.batches.arranged import TextData
+from bertc.data.cache.progress import Progress
+from bertc.data.examples.task_data import TaskData
 from bertc.ir.program.model import model_weights, trained_names
 from bertc.ir.program.stage import Stage
-from bertc.nn.model import Frozen
-from bertc.objectives import Inputs
-from bertc.optim.by_tensor import Moments
-from bertc.optim.optimizers import UpdateRule, make_rule
-from bertc.step.feed import Batch, Feed, to_inputs
-from bertc.step.objective import make_objective
-from bertc.step.step import TrainStep
-from bertc.step.task_feed import TaskFeed, examples_at_once
-from bertc.step.teachers import frozen_networks
-from bertc.train.lessons import with_features
-from bertc.train.patience import require_dev_part
-from bertc.train.session import Session
+from bertc.learn.objectives import Inputs
+from bertc.learn.optim.by_tensor import Moments
+from bertc.learn.optim.optimizers import UpdateRule, make_rule
+from bertc.learn.step.feed import Batch, Feed, to_inputs
+from bertc.learn.step.objective import make_objective
+from bertc.learn.step.step import TrainStep
+from bertc.learn.step.task_feed import TaskFeed, examples_at_once
+from bertc.model.model import Frozen
+from bertc.run.beginning.teachers import frozen_networks
+from bertc.run.evaluation.held_out import Evaluation, counted, evaluate, heldout_rows, unigram_nats
+from bertc.run.evaluation.tasks import evaluate_tasks
+from bertc.run.train.lessons import with_features
+from bertc.run.train.patience import require_dev_part
+from bertc.run.train.session import Session
 
 
 class Phase(ABC):

@@ -8,20 +8,20 @@ import math
 import torch
 from torch import Tensor
 
-from bertc.compress.prune import ByLayer, chosen_by_score, entries
-from bertc.data import Silent
-from bertc.diagnostics import DataError
-from bertc.distributed.engines import local_shard
-from bertc.interop.pruned import entries_of, norms, removed_units
+from bertc.base.diagnostics import DataError
+from bertc.base.storage import durable
+from bertc.data.cache.progress import Silent
+from bertc.hub.pruned import entries_of, norms, removed_units
 from bertc.ir.address import key
 from bertc.ir.changing.pruning import Units, units
 from bertc.ir.network.encoder import Encoder
-from bertc.runs.results import mean_score
-from bertc.step.gates import gate_gradients
-from bertc.storage import durable
-from bertc.train.averaging import in_average
-from bertc.train.phase import Phase
-from bertc.train.session import Session
+from bertc.ir.weight_maps.prune import ByLayer, chosen_by_score, entries
+from bertc.learn.step.engines import local_shard
+from bertc.learn.step.gates import gate_gradients
+from bertc.run.records.results import mean_score
+from bertc.run.train.averaging import in_average
+from bertc.run.train.phase import Phase
+from bertc.run.train.session import Session
 
 
 def prune(session: Session, phase: Phase) -> None:

@@ -4,16 +4,16 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bertc.diagnostics import several
-from bertc.estimate.units import bytes_text
+from bertc.base.diagnostics import several
+from bertc.base.storage import durable
+from bertc.base.storage.paths import existing_folder
+from bertc.cost.planning.disk import checkpoint_bytes, checkpoints_kept
+from bertc.cost.units import bytes_text
 from bertc.ir.program.resolved import Resolved
-from bertc.nn import build
-from bertc.planning.disk import checkpoint_bytes, checkpoints_kept
-from bertc.runs.folder import RunFolder
-from bertc.storage import durable
-from bertc.storage.paths import existing_folder
-from bertc.train.report import Report
-from bertc.train.start import Start
+from bertc.model import build
+from bertc.run.records.folder import RunFolder
+from bertc.run.train.report import Report
+from bertc.run.train.start import Start
 
 
 def try_to_write(resolved: Resolved, out: Path) -> None:

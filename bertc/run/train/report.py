@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from bertc.diagnostics import InNotebooks, Table, several
-from bertc.evaluation.held_out import Evaluation
-from bertc.evaluation.reading import NextTokenCost, as_told
-from bertc.evaluation.remarks import always_lines
-from bertc.host.display import clock
+from bertc.base.diagnostics import InNotebooks, Table, several
 from bertc.ir.learning.objective import PRETRAINING, titled
 from bertc.ir.terms.positions import shown_figures
+from bertc.machine.display import clock
+from bertc.run.evaluation.held_out import Evaluation
+from bertc.run.evaluation.reading import NextTokenCost, as_told
+from bertc.run.evaluation.remarks import always_lines
 
 
 @dataclass(frozen=True)

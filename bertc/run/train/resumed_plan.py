@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import torch
 
-from bertc.host.display import Display
-from bertc.host.machine import make_plan
+from bertc.cost.planning.plan import Machine, Plan
+from bertc.cost.planning.world import ALONE, World
 from bertc.ir.program.resolved import Resolved
-from bertc.native import missing
-from bertc.planning.plan import Machine, Plan
-from bertc.planning.world import ALONE, World
-from bertc.runs.lock import Lock
+from bertc.machine.display import Display
+from bertc.machine.machine import make_plan
+from bertc.model.native import missing
+from bertc.run.records.lock import Lock
 
 
 def plan_of(

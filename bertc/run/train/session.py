@@ -8,25 +8,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertc.data import PreparedCorpus
-from bertc.distributed.engines import Engine, gathered, local_shard, make_engine
-from bertc.distributed.process_group import ProcessGroup
-from bertc.host.display import Display
-from bertc.host.signals import Stop
+from bertc.cost.planning.plan import Machine, Plan
+from bertc.cost.planning.world import Layout, World
+from bertc.data.corpus import PreparedCorpus
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.nn import Model
-from bertc.objectives import VocabTensors
-from bertc.optim.by_tensor import Moments
-from bertc.planning.plan import Machine, Plan
-from bertc.planning.world import Layout, World
-from bertc.runs import checkpoints
-from bertc.runs.folder import RunFolder
-from bertc.runs.lock import versions
-from bertc.runs.metrics import Metrics, NoMetrics
-from bertc.step.memory import Remembered
-from bertc.train.beginning.growth import described, grown
-from bertc.train.state import Progress
+from bertc.learn.objectives import VocabTensors
+from bertc.learn.optim.by_tensor import Moments
+from bertc.learn.step.engines import Engine, gathered, local_shard, make_engine
+from bertc.learn.step.memory import Remembered
+from bertc.machine.display import Display
+from bertc.machine.process_group import ProcessGroup
+from bertc.machine.signals import Stop
+from bertc.model import Model
+from bertc.run.beginning.growth import described, grown
+from bertc.run.records import checkpoints
+from bertc.run.records.folder import RunFolder
+from bertc.run.records.lock import versions
+from bertc.run.records.metrics import Metrics, NoMetrics
+from bertc.run.train.state import Progress
 
 
 @dataclass

@@ -3,34 +3,34 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bertc.data import PreparedCorpus, prepare
+from bertc.base.diagnostics import DataError, ResumeRefusedError, UsageError
+from bertc.base.storage import durable
+from bertc.base.storage.durable import ANOTHER_OUT
+from bertc.base.storage.paths import is_taken
+from bertc.cost import Estimate
+from bertc.cost.planning.disk import next_bytes
+from bertc.cost.planning.plan import Machine, Plan
+from bertc.data.corpus import PreparedCorpus, prepare
 from bertc.data.layouts import require_dev_parts
 from bertc.data.sources.vectors import vectors_width
-from bertc.diagnostics import DataError, ResumeRefusedError, UsageError
-from bertc.distributed.process_group import ProcessGroup
-from bertc.estimate import Estimate
-from bertc.evaluation.word_networks import TrainedNetworks
-from bertc.host.display import Display
-from bertc.host.machine import cost_on, detect
-from bertc.host.out_of_memory import refuse_what_cannot_fit
-from bertc.interop.belonging import refuse_strangers
-from bertc.interop.folders import PROGRESS
+from bertc.hub.belonging import refuse_strangers
+from bertc.hub.folders import PROGRESS
 from bertc.ir.changing.growth import FromVectors
 from bertc.ir.program.resolved import Resolved
-from bertc.planning.disk import next_bytes
-from bertc.planning.plan import Machine, Plan
-from bertc.runs import checkpoints, metrics
-from bertc.runs.checkpoints import Checkpoint
-from bertc.runs.folder import RunFolder, identity
-from bertc.runs.lock import Lock
-from bertc.step.teachers import TokenizerText, digests, read_tokenizers, require_weights
-from bertc.storage import durable
-from bertc.storage.durable import ANOTHER_OUT
-from bertc.storage.paths import is_taken
-from bertc.train.beginning.init_from import Source, require_readable, source_of
-from bertc.train.resumed_plan import plan_of
-from bertc.train.session import Watched
-from bertc.train.state import Progress
+from bertc.machine.display import Display
+from bertc.machine.machine import cost_on, detect
+from bertc.machine.out_of_memory import refuse_what_cannot_fit
+from bertc.machine.process_group import ProcessGroup
+from bertc.run.beginning.init_from import Source, require_readable, source_of
+from bertc.run.beginning.teachers import TokenizerText, digests, read_tokenizers, require_weights
+from bertc.run.evaluation.word_networks import TrainedNetworks
+from bertc.run.records import checkpoints, metrics
+from bertc.run.records.checkpoints import Checkpoint
+from bertc.run.records.folder import RunFolder, identity
+from bertc.run.records.lock import Lock
+from bertc.run.train.resumed_plan import plan_of
+from bertc.run.train.session import Watched
+from bertc.run.train.state import Progress
 
 
 @dataclass(frozen=True)

@@ -8,21 +8,21 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 from torch import Tensor
 
-from bertc.diagnostics import DataError
-from bertc.interop.folders import PROGRESS
+from bertc.base.diagnostics import DataError
+from bertc.hub.folders import PROGRESS
 from bertc.ir.learning.optimizer import moments_of
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.nn import Model, build
-from bertc.optim.by_tensor import Moments
-from bertc.optim.optimizers import zero_moments
-from bertc.runs import checkpoints
-from bertc.runs.lines import FINITE, Count
-from bertc.runs.metrics import Sums
-from bertc.step.memory import shapes
-from bertc.train.beginning.growth import move
-from bertc.train.beginning.init_from import Source
+from bertc.learn.optim.by_tensor import Moments
+from bertc.learn.optim.optimizers import zero_moments
+from bertc.learn.step.memory import shapes
+from bertc.model import Model, build
+from bertc.run.beginning.growth import move
+from bertc.run.beginning.init_from import Source
+from bertc.run.records import checkpoints
+from bertc.run.records.lines import FINITE, Count
+from bertc.run.records.metrics import Sums
 
 
 @dataclass

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from bertc.cost.planning.schedules import rate
 from bertc.ir.program.resolved import Resolved
-from bertc.planning.schedules import rate
 from tests.bench.gpu.results import Results
 from tests.bench.gpu.setting import TOY, Setting
 

@@ -13,9 +13,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from bertc.nn import EncoderInputs
-from bertc.step.step import TrainStep
-from bertc.train.loop import train
+from bertc.learn.step.step import TrainStep
+from bertc.model import EncoderInputs
+from bertc.run.train.loop import train
 from tests.bench.gpu.results import Results
 from tests.bench.gpu.setting import TOY, Setting, single_thread
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from bertc.estimate import Device, estimate
+from bertc.cost import Device, estimate
 from bertc.ir.program.resolved import Resolved
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import torch
 
-from bertc.estimate import estimate
-from bertc.host.machine import make_plan
+from bertc.cost import estimate
 from bertc.ir.program.resolved import Resolved
+from bertc.machine.machine import make_plan
 from tests.bench.gpu.results import Results
 from tests.bench.gpu.setting import TOY, Setting
 from tests.bench.memory import allocated_bytes

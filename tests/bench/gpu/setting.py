@@ -9,14 +9,14 @@ from unittest.mock import patch
 import torch
 
 from bertc.api import resolve
-from bertc.host.machine import detect, kernels
-from bertc.host.speed import finish
+from bertc.cost.planning.plan import Plan
 from bertc.ir.program.resolved import Resolved
-from bertc.nn import build
-from bertc.planning.plan import Plan
-from bertc.step.feed import Batch, to_inputs
-from bertc.step.step import TrainStep
-from bertc.step.synthetic import RandomText, first_step
+from bertc.learn.step.feed import Batch, to_inputs
+from bertc.learn.step.step import TrainStep
+from bertc.machine.machine import detect, kernels
+from bertc.machine.speed import finish
+from bertc.model import build
+from bertc.run.beginning.synthetic import RandomText, first_step
 
 TOY = "layers=2 hidden=64 heads=2 vocab=500 seq=64 batch=8 steps=100"
 

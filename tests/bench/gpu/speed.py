@@ -5,13 +5,13 @@ from functools import partial
 
 import torch
 
-from bertc.bench.measure import take_turns
-from bertc.bench.run import bench
-from bertc.diagnostics import BertcError
-from bertc.estimate import Device
-from bertc.host.machine import detect
-from bertc.host.speed import finish, measured
+from bertc.base.diagnostics import BertcError
+from bertc.cost import Device
 from bertc.ir.program.resolved import Resolved
+from bertc.lab.bench.measure import take_turns
+from bertc.lab.bench.run import bench
+from bertc.machine.machine import detect
+from bertc.machine.speed import finish, measured
 from tests.bench.gpu import device_file
 from tests.bench.gpu.results import Results
 from tests.bench.gpu.setting import Setting

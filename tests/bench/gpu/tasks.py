@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from bertc.ir.program.resolved import Resolved
-from bertc.train.loop import train
+from bertc.run.train.loop import train
 from tests.bench.gpu.results import Results
 from tests.bench.gpu.setting import Setting
 

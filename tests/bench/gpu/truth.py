@@ -19,12 +19,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile
 
 from bertc.ir.learning.optimizer import Adam
-from bertc.nn.attend import attend, can_varlen
-from bertc.nn.masks import AttentionMask, Mask, end_to_end, within_sequences
-from bertc.objectives import corrupt
-from bertc.optim.optimizers import AdamRule
-from bertc.step.feed import to_inputs
-from bertc.step.synthetic import RandomText, unlearned_vocab
+from bertc.learn.objectives import corrupt
+from bertc.learn.optim.optimizers import AdamRule
+from bertc.learn.step.feed import to_inputs
+from bertc.model.attend import attend, can_varlen
+from bertc.model.masks import AttentionMask, Mask, end_to_end, within_sequences
+from bertc.run.beginning.synthetic import RandomText, unlearned_vocab
 from tests.bench.gpu.results import Results
 from tests.bench.gpu.setting import TOY, Setting
 from tests.kinds import OBJECTIVES

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.data.layouts import (
     dev_parts,
     found_labels,
@@ -15,7 +16,6 @@ from bertc.data.layouts import (
     read_examples,
     training_examples,
 )
-from bertc.diagnostics import DataError, MissingInputError
 from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 

@@ -11,6 +11,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from bertc.base.diagnostics import DataError
 from bertc.data.layouts import (
     dev_parts,
     found_labels,
@@ -27,7 +28,6 @@ from bertc.data.layouts.example import (
     ScoredExample,
     TaggedExample,
 )
-from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Embed, Read, Regress, Tag
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli

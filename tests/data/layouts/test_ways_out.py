@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from bertc.base.diagnostics import DataError, MissingInputError
+from bertc.base.storage.tagged import has_tagged_words
 from bertc.data.layouts import columns_of, training_examples
 from bertc.data.layouts.example import TaggedExample
 from bertc.data.layouts.find import files_of
 from bertc.data.layouts.table import table
 from bertc.data.sources.cells import known_label, number
 from bertc.data.sources.tables import ColumnSelection
-from bertc.diagnostics import DataError, MissingInputError
 from bertc.ir.learning.custom_task import Classify, Tag
-from bertc.storage.tagged import has_tagged_words
 
 
 def test_a_table_of_tabs_may_have_any_ending(tmp_path: Path) -> None:

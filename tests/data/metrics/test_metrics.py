@@ -11,6 +11,7 @@ from seqeval.metrics import classification_report as seqeval_report
 from seqeval.metrics import f1_score as seqeval_f1
 from sklearn import metrics as sklearn_metrics
 
+from bertc.base.diagnostics import DataError
 from bertc.data.layouts.example import (
     ChoiceExample,
     Example,
@@ -18,13 +19,12 @@ from bertc.data.layouts.example import (
     ScoredExample,
     TaggedExample,
 )
-from bertc.diagnostics import DataError
+from bertc.data.metrics.by_class import ByClass, by_class
+from bertc.data.metrics.gold import AnswerValue
+from bertc.data.metrics.metrics import judge
+from bertc.data.metrics.tagged import span_f1, spans
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Regress, Tag
 from bertc.ir.learning.task import Glue
-from bertc.tasks.by_class import ByClass, by_class
-from bertc.tasks.gold import AnswerValue
-from bertc.tasks.metrics import judge
-from bertc.tasks.tagged import span_f1, spans
 
 COLA = Glue(task="cola", data="x")
 MRPC = Glue(task="mrpc", data="x")

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from bertc.base.diagnostics import DataError
 from bertc.data.layouts.example import QuestionExample
-from bertc.diagnostics import DataError
+from bertc.data.metrics.metrics import judge
 from bertc.ir.learning.task import Squad
-from bertc.tasks.metrics import judge
 
 WORDS = ("the", "a", "An", "Cat", "cat", "cats", "sat,", "-", "(on)", "naïve", "1,000", "it's")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bertc.tasks.spans import NOWHERE, Decoded, Window, decode_conditioned, decode_plain
+from bertc.data.metrics.spans import NOWHERE, Decoded, Window, decode_conditioned, decode_plain
 
 Scored = dict[str, float]
 PASSAGE = "the cat sat on the mat and the dog sat on the log with a cat"

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from bertc.data.layouts.example import QuestionExample
-from bertc.tasks.spans import AnswerCandidate, Decoded
-from bertc.tasks.submit import glue, glue_average, squad
+from bertc.data.metrics.spans import AnswerCandidate, Decoded
+from bertc.data.metrics.submit import glue, glue_average, squad
 
 BERT_LARGE = {
     "cola": {"mcc": 0.605, "accuracy": 0.8},

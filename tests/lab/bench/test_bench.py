@@ -13,16 +13,16 @@ import torch
 
 from bertc import cli
 from bertc.api import resolve
-from bertc.bench import measure
-from bertc.bench.baseline import arguments, described, model_of, transformers
-from bertc.bench.contender import Contender, Step, bertc, load_kernels
-from bertc.bench.measure import quartiles
-from bertc.bench.pair import IGNORED
-from bertc.bench.run import bench
-from bertc.diagnostics import DataError, MissingInputError, UsageError
-from bertc.host.machine import SUMS, make_plan
+from bertc.base.diagnostics import DataError, MissingInputError, UsageError
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
+from bertc.lab.bench import measure
+from bertc.lab.bench.baseline import arguments, described, model_of, transformers
+from bertc.lab.bench.contender import Contender, Step, bertc, load_kernels
+from bertc.lab.bench.measure import quartiles
+from bertc.lab.bench.pair import IGNORED
+from bertc.lab.bench.run import bench
+from bertc.machine.machine import SUMS, make_plan
 
 TOY = "layers=2 hidden=32 heads=2 seq=16 batch=4 microbatch=2 vocab=wordpiece(200) steps=10 "
 TOY += "compile=off device=cpu precision=fp32 "
@@ -171,7 +171,7 @@ def test_the_other_side_has_nothing_of_our_settings(monkeypatch: pytest.MonkeyPa
     plan = make_plan(resolved)
     others, own = transformers(resolved, plan, compiled=True), bertc(resolved, plan, "bertc")
     one = Contender("small", "fp32", False, small, nullcontext)
-    monkeypatch.setattr("bertc.bench.contender.bertc", lambda *_: one)
+    monkeypatch.setattr("bertc.lab.bench.contender.bertc", lambda *_: one)
     for name in SUMS:
         monkeypatch.delenv(name, raising=False)
     for each in (own, *others):

@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from bertc.api import resolve
-from bertc.estimate import Device, estimate
-from bertc.estimate.machines.device import device_in
-from bertc.host.machine import SUMS, determinism
-from bertc.train import finish
+from bertc.cost import Device, estimate
+from bertc.cost.machines.device import device_in
+from bertc.machine.machine import SUMS, determinism
+from bertc.run.train import finish
 from tests.bench.gpu import __main__ as command
 from tests.bench.gpu import ablation, agreement, device_file, memory, tasks, truth
 from tests.bench.gpu.results import Results, read, table, untrue
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # The compiler's and the prof
 
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_runs_through(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # By hand it is Inductor, whose kernels tests/train/test_compiled.py holds.
+    # By hand it is Inductor, whose kernels tests/run/test_compiled.py holds.
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
     monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
     PARTS[part].run(HERE, Results(part, tmp_path))

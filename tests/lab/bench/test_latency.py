@@ -10,14 +10,14 @@ import pytest
 
 import bertc
 from bertc import cli
-from bertc.bench import latency
-from bertc.bench.latencies import latencies, of_folder, of_spec
-from bertc.diagnostics import DataError, UsageError
-from bertc.estimate.latency.cases import Case, Setup, Shape, chosen
-from bertc.estimate.latency.predicted import predicted
-from bertc.estimate.latency.table import Figures, Latencies, Row
-from bertc.runs.results import score_of_weights
-from tests.onnx.conftest import run_of
+from bertc.base.diagnostics import DataError, UsageError
+from bertc.lab.bench import latency
+from bertc.lab.bench.latencies import latencies, of_folder, of_spec
+from bertc.lab.latency.cases import Case, Setup, Shape, chosen
+from bertc.lab.latency.predicted import predicted
+from bertc.lab.latency.table import Figures, Latencies, Row
+from bertc.run.records.results import score_of_weights
+from tests.lab.onnx.conftest import run_of
 
 TOY = "layers=2 hidden=32 heads=2 seq=16 vocab=wordpiece(97) device=cpu "
 

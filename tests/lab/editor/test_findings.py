@@ -6,10 +6,10 @@ import pytest
 from lsprotocol import types
 from pygls.workspace import PositionCodec
 
-from bertc.diagnostics import Source, Span, codes
-from bertc.editor.convert import actions, diagnostics
-from bertc.editor.lines import TextLines
-from bertc.editor.reading import Reading, forget, read_checked
+from bertc.base.diagnostics import Source, Span, codes
+from bertc.lab.editor.convert import actions, diagnostics
+from bertc.lab.editor.lines import TextLines
+from bertc.lab.editor.reading import Reading, forget, read_checked
 from docs.grammars import files
 
 URI = "file:///mine.bertc"

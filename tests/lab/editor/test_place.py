@@ -2,11 +2,11 @@
 
 import pytest
 
-from bertc.diagnostics import codes
-from bertc.editor.hover import page_at
-from bertc.editor.place import place_at
-from bertc.editor.suggestions import suggestions
-from bertc.syntax.files import shipped_place
+from bertc.base.diagnostics import codes
+from bertc.lab.editor.hover import page_at
+from bertc.lab.editor.place import place_at
+from bertc.lab.editor.suggestions import suggestions
+from bertc.lang.files import shipped_place
 
 
 def offered(text: str) -> list[str]:

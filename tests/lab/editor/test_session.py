@@ -12,9 +12,9 @@ from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
 from bertc.api import check
-from bertc.diagnostics import SpecError
+from bertc.base.diagnostics import SpecError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SPEC = """extends "base.bertc"   # 😀 data="x" hidden
 heads = 10
 layers = 3
@@ -42,7 +42,7 @@ class Session:
     def begin(self) -> types.InitializeResult:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         start = self.client.start_io(
-            sys.executable, "-m", "bertc.editor", cwd=str(ROOT), env=environment
+            sys.executable, "-m", "bertc.lab.editor", cwd=str(ROOT), env=environment
         )
         self.runner.run(start)
         result = self.ask(

@@ -11,12 +11,12 @@ import pytest
 
 from bertc import cli
 from bertc.api import points, resolve
-from bertc.choosing import fitting as module
-from bertc.choosing.budget import Budget, budget
-from bertc.choosing.fitting import choose
-from bertc.diagnostics import SpecError, UsageError
-from bertc.estimate import estimate
-from bertc.syntax import show
+from bertc.base.diagnostics import SpecError, UsageError
+from bertc.cost import estimate
+from bertc.lab.fit import fitting as module
+from bertc.lab.fit.budget import Budget, budget
+from bertc.lab.fit.fitting import choose
+from bertc.lang import show
 
 LISTS = "layers={1, 2, 4} hidden={64, 128} vocab=1k seq=64 steps=200"
 

@@ -3,11 +3,11 @@
 import pytest
 
 from bertc import api
-from bertc.choosing.equal import most_steps
-from bertc.diagnostics import SpecError
-from bertc.estimate import as_table, estimate
-from bertc.syntax import show
-from bertc.syntax.load import load
+from bertc.base.diagnostics import SpecError
+from bertc.check.equal import most_steps
+from bertc.cost import as_table, estimate
+from bertc.lang import show
+from bertc.lang.load import load
 
 SMALL = "hidden=64 heads=2 vocab=wordpiece(1000) seq=64 batch=8 objective=mlm "
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import bertc
-from tests.interop.programs import tensors
-from tests.interop.test_runs import make_run
+from tests.hub.programs import tensors
+from tests.hub.test_runs import make_run
 
 NETWORK = "layers=2 hidden=24 heads=3 ffn=40 vocab=wordpiece(97) seq=24 device=cpu precision=fp32 "
 TEXTS = [" ".join(f"w{5 + (7 * n + k) % 90}" for k in range(3 + n % 5)) for n in range(12)]

@@ -15,20 +15,20 @@ import torch
 
 import bertc
 from bertc import cli
-from bertc.diagnostics import DataError, MissingInputError, UsageError
-from bertc.evaluation.tasks import evaluate_files
-from bertc.inference.trained import load
-from bertc.interop.loading import load as load_model
-from bertc.nn import EncoderInputs
-from bertc.objectives import token_logits
-from bertc.onnx import runtime
-from bertc.onnx.folder import export_onnx
-from bertc.onnx.graph import graph_of, left_out, refuse_unsayable
-from bertc.onnx.runtime import GraphSession
-from bertc.onnx.scoring import in_onnxruntime, in_place
-from bertc.onnx.tracing import Check, compared, to_onnx
-from tests.interop.programs import tensors
-from tests.onnx.conftest import NETWORK, TEXTS, run_of
+from bertc.base.diagnostics import DataError, MissingInputError, UsageError
+from bertc.lab.onnx import runtime
+from bertc.lab.onnx.folder import export_onnx
+from bertc.lab.onnx.graph import graph_of, left_out, refuse_unsayable
+from bertc.lab.onnx.runtime import GraphSession
+from bertc.lab.onnx.scoring import in_onnxruntime, in_place
+from bertc.lab.onnx.tracing import Check, compared, to_onnx
+from bertc.learn.objectives import token_logits
+from bertc.model import EncoderInputs
+from bertc.run.evaluation.tasks import evaluate_files
+from bertc.run.models.loading import load as load_model
+from bertc.use.trained import load
+from tests.hub.programs import tensors
+from tests.lab.onnx.conftest import NETWORK, TEXTS, run_of
 
 ONE_LAYER = NETWORK.replace("layers=2", "layers=1")
 WIDE = ONE_LAYER.replace("hidden=24 heads=3 ffn=40", "hidden=128 heads=2")
@@ -40,9 +40,9 @@ LAYERS_APART = (
 )
 
 
-def model_of(spec: str) -> bertc.nn.Model:
+def model_of(spec: str) -> bertc.model.Model:
     resolved = bertc.resolve(spec)
-    model = bertc.nn.build(resolved)
+    model = bertc.model.build(resolved)
     model.load_state_dict(tensors(resolved))
     return model.eval()
 
@@ -214,13 +214,13 @@ def test_no_half_of_a_graph_is_written(
     tmp_path: Path, tasks: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = run_of(tmp_path / "run", f"{NETWORK} task={tasks['regress']}")
-    monkeypatch.setattr("bertc.onnx.folder.to_onnx", lambda graph: b"a graph")
-    monkeypatch.setattr("bertc.onnx.folder.compared", lambda graph, written: Check((), 0.0))
+    monkeypatch.setattr("bertc.lab.onnx.folder.to_onnx", lambda graph: b"a graph")
+    monkeypatch.setattr("bertc.lab.onnx.folder.compared", lambda graph, written: Check((), 0.0))
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bertc.onnx.folder._described", killed)
+    monkeypatch.setattr("bertc.lab.onnx.folder._described", killed)
     with pytest.raises(KeyboardInterrupt):
         export_onnx(run, tmp_path / "out", quiet=True)
     assert not (tmp_path / "out").exists()

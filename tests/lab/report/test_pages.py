@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from bertc.api import points, train
-from bertc.planning.plan import Plan
-from bertc.report.attention import attention_page
-from bertc.report.report import report_page
-from bertc.runs.folder import RunFolder
-from bertc.runs.lock import Lock
+from bertc.cost.planning.plan import Plan
+from bertc.lab.report.attention import attention_page
+from bertc.lab.report.report import report_page
+from bertc.run.records.folder import RunFolder
+from bertc.run.records.lock import Lock
 
 HOSTILE = "<img src=x onerror=alert(1)> \u202e\"'&amp;"
 MOST_SHOWN = "<img src=x onerror=alert(1)> \\u202e\"'&amp;"

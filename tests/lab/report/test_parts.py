@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from bertc.api import estimate, points
-from bertc.diagnostics import DataError, Table, html_text
-from bertc.report.cost import ELSEWHERE, estimated_cost
-from bertc.report.curves import RunCurves, curves_section, panels
-from bertc.report.markup import Html, element, in_picture, joined
-from bertc.report.page import document, section
-from bertc.report.pictures import Picture
-from bertc.runs.curves import Curves, MetricsPoint
-from bertc.runs.groups import Summary
-from bertc.runs.intervals import interval
-from bertc.runs.spent import Usage, append, by_stage, read
+from bertc.base.diagnostics import DataError, Table, html_text
+from bertc.lab.report.cost import ELSEWHERE, estimated_cost
+from bertc.lab.report.curves import RunCurves, curves_section, panels
+from bertc.lab.report.markup import Html, element, in_picture, joined
+from bertc.lab.report.page import document, section
+from bertc.lab.report.pictures import Picture
+from bertc.lab.results.curves import Curves, MetricsPoint
+from bertc.lab.results.intervals import interval
+from bertc.run.records.groups import Summary
+from bertc.run.records.spent import Usage, append, by_stage, read
 
 
 def test_text_is_text_wherever_it_is_put() -> None:

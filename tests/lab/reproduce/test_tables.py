@@ -6,16 +6,16 @@ from string import Template
 
 import pytest
 
-from bertc.estimate.units import count_text
+from bertc.cost.units import count_text
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
-from bertc.tables.files import data_files
-from bertc.tables.programs import Jobs
-from bertc.tables.reading import read_table, shipped_tables
-from bertc.tables.results import RowResult, TableResults
-from bertc.tables.showing import Shown
-from bertc.tables.shrinking import shrunk
-from bertc.tables.table import Row, Table
+from bertc.lab.reproduce.files import data_files
+from bertc.lab.reproduce.programs import Jobs
+from bertc.lab.reproduce.reading import read_table, shipped_tables
+from bertc.lab.reproduce.results import RowResult, TableResults
+from bertc.lab.reproduce.showing import Shown
+from bertc.lab.reproduce.shrinking import shrunk
+from bertc.lab.reproduce.table import Row, Table
 
 TOLERANCE = 0.03
 """Between printed and counted parameters; where they differ by more, the remark says why."""

@@ -1,11 +1,11 @@
 """The check of what a run begins with: chosen layers of another network, or of the teacher."""
 
-from bertc.diagnostics import Diagnostics
+from bertc.base.diagnostics import Diagnostics
+from bertc.check.passes.settings.fixes import fix, note
 from bertc.ir.base import call_text
 from bertc.ir.changing.growth import TEACHER, FromLayers, FromOther
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.teacher import NoTeacher
-from bertc.passes.settings.fixes import fix, note
 
 
 def begins(program: Complete, diagnostics: Diagnostics) -> None:

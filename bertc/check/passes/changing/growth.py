@@ -3,7 +3,9 @@
 from itertools import pairwise
 from typing import get_args
 
-from bertc.diagnostics import Diagnostics, Note, several
+from bertc.base.diagnostics import Diagnostics, Note, several
+from bertc.check.passes.settings.fixes import argument, fix, fix_kind, note, written
+from bertc.check.passes.settings.layers import layer_values, owners
 from bertc.ir.changing.growth import (
     FromGenerator,
     FromRun,
@@ -18,8 +20,6 @@ from bertc.ir.network.generator import Generator, GeneratorNetwork
 from bertc.ir.network.sharing import SharedPart
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Origin
-from bertc.passes.settings.fixes import argument, fix, fix_kind, note, written
-from bertc.passes.settings.layers import layer_values, owners
 
 
 def growth(program: Complete, diagnostics: Diagnostics) -> None:

@@ -2,10 +2,10 @@
 
 from typing import Literal
 
+from bertc.check.passes.published.recipe import Recipe
 from bertc.ir.learning.custom_task import Tag
 from bertc.ir.learning.optimizer import Adam, Polynomial
 from bertc.ir.learning.task import Glue, Tagging, Task
-from bertc.passes.published.recipe import Recipe
 
 MODERNBERT_GLUE = {  # ModernBERT src/evals/glue_jobs.py: rate, decay, passes, batch
     "mnli": (5e-5, 1e-6, 2.0, 64),

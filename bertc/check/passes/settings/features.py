@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from bertc.diagnostics import Diagnostics
+from bertc.base.diagnostics import Diagnostics
+from bertc.check.passes.settings.fixes import Way, argument, fix, fix_settings, note
 from bertc.ir.changing.pruning import NOTHING
 from bertc.ir.learning.answer import Span, Vector
 from bertc.ir.learning.task import Task
 from bertc.ir.network.head import POOLINGS
 from bertc.ir.program.complete import StageSettings
 from bertc.ir.terms.features import LAST
-from bertc.passes.settings.fixes import Way, argument, fix, fix_settings, note
 
 
 class _Obstacle(NamedTuple):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypedDict
 
-from bertc.diagnostics import Fix, Note, Span
+from bertc.base.diagnostics import Fix, Note, Span
 from bertc.ir.program.complete import CompleteSettings
 from bertc.ir.program.written import Origin
 

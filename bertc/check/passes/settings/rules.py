@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
-from bertc.diagnostics import Diagnostics, Span
+from bertc.base.diagnostics import Diagnostics, Span
+from bertc.check.passes.settings.fixes import Way, fix, note
 from bertc.ir.program.complete import CompleteSettings
-from bertc.passes.settings.fixes import Way, fix, note
 
 _S = TypeVar("_S", bound=CompleteSettings)
 _T = TypeVar("_T")

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import get_args
 
+from bertc.check.passes.settings.layers import layer_values, owners
 from bertc.ir.changing.pruning import NOTHING, Layers
 from bertc.ir.network.sharing import SharedPart, ShareMap, ShareNone, Sharing, owners_left
 from bertc.ir.program.complete import Complete, StageSettings
-from bertc.passes.settings.layers import layer_values, owners
 
 
 def shortened(program: Complete) -> Complete:

@@ -3,7 +3,10 @@
 import math
 from typing import NamedTuple, TypeVar
 
-from bertc.diagnostics import Diagnostics, Fix
+from bertc.base.diagnostics import Diagnostics, Fix
+from bertc.check.passes.settings.fixes import Way, argument, note, written
+from bertc.check.passes.settings.layers import layer_values
+from bertc.cost.planning.plan import largest_divisor
 from bertc.ir.learning.answer import Tags
 from bertc.ir.learning.task import Task
 from bertc.ir.network.body import Body
@@ -14,9 +17,6 @@ from bertc.ir.terms.kd import OfLayers
 from bertc.ir.terms.kd_relations import KdAttention, KdRelated, KdRelations
 from bertc.ir.terms.kd_states import KdStates
 from bertc.ir.terms.layer_map import Unfit
-from bertc.passes.settings.fixes import Way, argument, note, written
-from bertc.passes.settings.layers import layer_values
-from bertc.planning.plan import largest_divisor
 
 RELATIONS = "kd(relations)"
 """The term over attention that asks least of both networks."""

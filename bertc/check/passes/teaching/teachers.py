@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from bertc.diagnostics import Diagnostics
+from bertc.base.diagnostics import Diagnostics
+from bertc.check.passes.settings.rules import Checker
+from bertc.check.passes.teaching.taught_layers import layers_fit, of_layers
 from bertc.ir.base import call_text
 from bertc.ir.learning.answer import Choice, Plain, Score, Span, Vector, alike, told_names
 from bertc.ir.learning.objective import Distillation, Objective, Term
@@ -13,8 +15,6 @@ from bertc.ir.program.lessons import needs_same_tokens
 from bertc.ir.program.teacher import FromFolder, NoTeacher, Shape, Teacher
 from bertc.ir.terms.kd import KdLogits, OfLayers
 from bertc.ir.vocabulary import table_rows
-from bertc.passes.settings.rules import Checker
-from bertc.passes.teaching.taught_layers import layers_fit, of_layers
 
 WHOLE_EXAMPLES = (
     "whole examples of a task: logits of labels, scores or choices, states of first tokens"

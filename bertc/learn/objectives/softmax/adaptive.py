@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 
 from bertc.ir.network.body_node import BodyNode
-from bertc.nn.embeddings import AdaptiveEmbedding, Tokens
-from bertc.nn.heads import AdaptiveTokenHead
-from bertc.objectives.softmax.cross_entropy import vocabulary_loss
+from bertc.learn.objectives.softmax.cross_entropy import vocabulary_loss
+from bertc.model.embeddings import AdaptiveEmbedding, Tokens
+from bertc.model.heads import AdaptiveTokenHead
 
 
 def adaptive_loss(

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch.autograd.function import once_differentiable
 
-from bertc.host.exact import WITHOUT_FP64
-from bertc.native import Kernels, kernels_for
+from bertc.machine.exact import WITHOUT_FP64
+from bertc.model.native import Kernels, kernels_for
 
 CPU_CHUNK = 2**19  # logits at once in fp32: 2 MB, about the size of a core's second cache
 GPU_CHUNK = 2**24  # 64 MiB: what a GPU's second cache holds about, and two are there at once

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bertc.base.storage import durable
 from bertc.ir.learning.objective import titled
 from bertc.ir.terms.positions import of_all_positions, shown_figure
-from bertc.runs.metrics import Line
-from bertc.storage import durable
+from bertc.run.records.metrics import Line
 
 _METADATA: Mapping[str, dict[str, str | None]] = {"svg": {"Date": None}, "png": {}}
 """Facts in a file beside the picture: an SVG without the time."""

@@ -6,15 +6,16 @@ The points of a grid get the same budget, that of the first one or a stated one.
 import math
 from collections.abc import Callable, Sequence
 
-from bertc.diagnostics import Diagnostics
-from bertc.estimate import estimate
-from bertc.estimate.units import duration_text, flops_text
-from bertc.external import filled_in, row_lengths
+from bertc.base.diagnostics import Diagnostics
+from bertc.check.facts import facts
+from bertc.check.facts.examples import row_lengths
+from bertc.check.passes import assemble, complete
+from bertc.check.passes.settings.fixes import fix
+from bertc.cost import estimate
+from bertc.cost.units import duration_text, flops_text
 from bertc.ir.learning.equal import Equal, Flops, Hours
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Origin, Program
-from bertc.passes import assemble, complete
-from bertc.passes.settings.fixes import fix
 
 STEPS = "steps"
 SECONDS = 3600
@@ -36,16 +37,16 @@ def _equalled(program: Program, first: dict[Equal, float], diagnostics: Diagnost
     if given is None:
         return program
     equal: Equal = given.value
-    own = with_steps(program, equal.steps) if equal.steps else program
-    found = _resolved(own)
-    if found is None:  # its mistakes are reported when the passes see it
-        return own
-    (lengths,) = row_lengths([found])
+    settled = with_steps(program, equal.steps) if equal.steps else program
+    resolved = _resolved(settled)
+    if resolved is None:  # its mistakes are reported when the passes see it
+        return settled
+    (lengths,) = row_lengths([resolved])
 
     def figure(resolved: Resolved) -> float:
-        told = estimate(resolved, equal.device, lengths=lengths)
+        cost = estimate(resolved, equal.device, lengths=lengths)
         by_time = equal.budget == "time" or isinstance(equal.budget, Hours)
-        return told.time.seconds_total if by_time else told.flops.train_total
+        return cost.time.seconds_total if by_time else cost.flops.train_total
 
     match equal.budget:
         case Flops(flops=flops):
@@ -53,22 +54,22 @@ def _equalled(program: Program, first: dict[Equal, float], diagnostics: Diagnost
         case Hours(hours=hours):
             most = hours * SECONDS
         case _:
-            most = first.setdefault(equal, figure(found))
+            most = first.setdefault(equal, figure(resolved))
 
     def of(steps: int) -> float:
         resolved = _resolved(with_steps(program, steps))
         return figure(resolved) if resolved else math.inf
 
-    if (one := of(1)) > most:
-        _no_step(given, equal, one, diagnostics)
-        return own
-    return with_steps(program, most_steps(of, most, found.steps), given)
+    if (first_step := of(1)) > most:
+        _no_step(given, equal, first_step, diagnostics)
+        return settled
+    return with_steps(program, most_steps(of, most, resolved.steps), given)
 
 
 def _resolved(program: Program) -> Resolved | None:
     """The program with nothing left open; None if it has mistakes."""
     findings = Diagnostics()
-    finished = complete(filled_in(program, findings), findings)
+    finished = complete(facts(program, findings), findings)
     return None if findings.found else assemble(finished)
 
 
@@ -108,11 +109,15 @@ def _written(program: Program) -> Given | None:
     return given if isinstance(given.value, Equal) else None
 
 
-def _no_step(given: Given, equal: Equal, one: float, diagnostics: Diagnostics) -> None:
+def _no_step(given: Given, equal: Equal, first_step: float, diagnostics: Diagnostics) -> None:
     by_time = isinstance(equal.budget, Hours) or equal.budget == "time"
-    shown = duration_text(one) if by_time else flops_text(one)
-    least = f"{one / SECONDS:.3g} h" if by_time else f"{one:.3g} flops"
-    room = f"equal({1.1 * one / SECONDS:.2g} h)" if by_time else f"equal({1.1 * one:.2g} flops)"
+    shown = duration_text(first_step) if by_time else flops_text(first_step)
+    least = f"{first_step / SECONDS:.3g} h" if by_time else f"{first_step:.3g} flops"
+    room = (
+        f"equal({1.1 * first_step / SECONDS:.2g} h)"
+        if by_time
+        else f"equal({1.1 * first_step:.2g} flops)"
+    )
     diagnostics.error(
         "E119",
         f"the budget has no room for a step, which takes {shown}",

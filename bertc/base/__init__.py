@@ -1,0 +1,1 @@
+"""Ground: diagnostics, files and folders that survive a kill, shipped resources."""

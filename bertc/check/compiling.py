@@ -1,0 +1,122 @@
+"""A spec's text to its programs: loaded, given steps for its budget, and through every pass."""
+
+from collections.abc import Sequence
+
+from bertc.base.diagnostics import Diagnostics, UsageError
+from bertc.check.equal import equalled
+from bertc.check.facts import facts
+from bertc.check.facts.beginning import begun_from
+from bertc.check.facts.examples import judged_by
+from bertc.check.passes import (
+    CHECKS,
+    FILLING,
+    WRITTEN,
+    assemble,
+    complete,
+    dimensions,
+    missing_inputs,
+    tagged_text,
+)
+from bertc.ir.program.complete import Complete
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.written import Program
+from bertc.lang import SpecLocation, load
+from bertc.lang.load import Written, read_spec
+from bertc.lang.space import has_ranges
+
+PASSES = (facts, *WRITTEN, *FILLING, dimensions, *CHECKS)
+"""All passes in order; ``dimensions``, in the middle, derives the last open settings."""
+
+
+def compile_spec(
+    spec: str | SpecLocation | Written | Program,
+    overrides: Sequence[str],
+    diagnostics: Diagnostics,
+    *,
+    searched: bool = False,
+) -> list[Complete]:
+    """Every program of a spec with all its settings, each with its origin.
+
+    Errors go to ``diagnostics``; after those of a text no other file is read. ``searched``: as
+    ``lang.load``.
+
+    Raises:
+        UsageError: if the text is empty.
+        MissingInputError, DataError: if a file that decides a setting cannot be read.
+    """
+    if isinstance(spec, Program):
+        programs = [spec]
+    else:
+        _refuse_empty(spec)
+        programs = load(spec, overrides, diagnostics, searched=searched)
+    if diagnostics.found and not isinstance(spec, Program):
+        return [complete(program, diagnostics) for program in programs]
+    programs = [facts(program, diagnostics) for program in equalled(programs, diagnostics)]
+    return [complete(program, diagnostics) for program in programs]
+
+
+def points(
+    spec: str | SpecLocation | Program,
+    overrides: Sequence[str] = (),
+    diagnostics: Diagnostics | None = None,
+) -> tuple[Resolved, ...]:
+    """Every program of a spec: one, or one per point of a grid; overrides read ``key=value``.
+
+    Remarks on valid settings go to ``diagnostics``, if given.
+
+    Raises:
+        SpecError: with every mistake found in any of them.
+        UsageError: if the text is empty.
+    """
+    findings = diagnostics or Diagnostics()
+    finished = compile_spec(spec, overrides, findings)
+    findings.raise_if_any()
+    programs = tuple(assemble(program) for program in finished)
+    if diagnostics is not None:
+        from bertc.hub.foreseen import remark_own_layout
+
+        for program, resolved in zip(finished, programs, strict=True):
+            tagged_text(program, diagnostics)
+            remark_own_layout(program, resolved, diagnostics)
+    return programs
+
+
+def checked(
+    spec: str | SpecLocation, overrides: Sequence[str], diagnostics: Diagnostics
+) -> tuple[Resolved, ...]:
+    """The programs of a spec, with the files that they name checked.
+
+    Of a spec with ranges those at both ends of each are.
+    The files of tasks are read: those of text may be large, and only their beginnings are.
+    Remarks on what is no mistake go to ``diagnostics``.
+
+    Raises:
+        SpecError: with every mistake found in any of them.
+        UsageError: if the text is empty.
+        MissingInputError, DataError: of the files of a task; of text that is not UTF-8, an ``init``
+            that does not fit.
+    """
+    from bertc.data.sources.files import begins_as_text
+    from bertc.hub.foreseen import remark_own_layout
+
+    _refuse_empty(spec)
+    written = read_spec(spec, overrides, diagnostics)
+    finished = compile_spec(written, (), diagnostics, searched=has_ranges(written))
+    for program in finished:
+        missing_inputs(program, diagnostics)
+        tagged_text(program, diagnostics)
+    diagnostics.raise_if_any()
+    programs = list[Resolved]()
+    for program in finished:
+        begins_as_text(program)
+        judged_by(program)
+        resolved = assemble(program)
+        begun_from(resolved)
+        remark_own_layout(program, resolved, diagnostics)
+        programs.append(resolved)
+    return tuple(programs)
+
+
+def _refuse_empty(spec: object) -> None:
+    if isinstance(spec, str) and not spec.strip():
+        raise UsageError("the spec is empty", help="a file, a shipped spec's name, or a text")

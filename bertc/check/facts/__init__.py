@@ -1,0 +1,78 @@
+"""Facts from files that decide settings: the network of init, labels and examples of tasks."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bertc.base.diagnostics import Diagnostics
+from bertc.check.facts.begun import embedding_as_there, taken
+from bertc.check.facts.examples import counted
+from bertc.check.facts.networks import network_of
+from bertc.check.facts.teachers import with_shape
+from bertc.check.passes import resolve
+from bertc.check.passes.extends import extends
+from bertc.check.passes.recipes import as_published
+from bertc.ir.changing.growth import TEACHER, FromOther
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.teacher import NOBODY, FromFolder
+from bertc.ir.program.written import Given, Program
+from bertc.lang import load
+
+
+def facts(program: Program, diagnostics: Diagnostics) -> Program:
+    """A program with every fact from other files filled in: the first pass.
+
+    Raises:
+        MissingInputError, DataError: if a file that it names is not there, or cannot be read.
+    """
+    program = extends(program, diagnostics)
+    init = program.settings.get("init")
+    if init is not None and isinstance(init.value, FromOther):
+        program = embedding_as_there(_as_there(program, init))
+    program = as_published(program)
+    program = program.with_settings(_read_of(program.settings))
+    stages = (replace(stage, settings=_read_of(stage.settings)) for stage in program.stages)
+    return replace(program, stages=tuple(stages))
+
+
+def _as_there(program: Program, init: Given) -> Program:
+    """Fill in unwritten settings of the network from ``init``, and what is asked of it."""
+    if init.value.path == TEACHER:
+        init, found = _of_teacher(program, init)
+    else:
+        found = network_of(Path(init.value.path))
+    init, found = taken(init, found, program.settings)
+    origin = replace(init.origin, kind="derived", source="that of init")
+    open_ = {n: Given(v, origin) for n, v in found.items() if n not in program.settings}
+    return program.with_settings({**open_, "init": init})
+
+
+def _of_teacher(program: Program, init: Given) -> tuple[Given, dict[str, Any]]:
+    """``init`` with the path of the first teacher if it has one, and settings of its network."""
+    first = program.stages[0].settings if program.stages else {}
+    given = first.get("teacher") or program.settings.get("teacher")
+    teacher = given.value[0] if given else NOBODY[0]
+    if isinstance(teacher.source, FromFolder) and (found := network_of(Path(teacher.source.path))):
+        path = teacher.source.path
+        return replace(init, value=init.value.model_copy(update={"path": path})), found
+    shape = with_shape(teacher, _of_spec).shape
+    return init, shape.body.settings() if shape else {}
+
+
+def _read_of(settings: Mapping[str, Given]) -> dict[str, Given]:
+    """Settings with what files say of their tasks and teachers."""
+    found = counted(settings)
+    given = settings.get("teacher")
+    if given is not None:
+        shaped = tuple(with_shape(teacher, _of_spec) for teacher in given.value)
+        found["teacher"] = Given(shaped, given.origin)
+    return found
+
+
+def _of_spec(spec: str) -> Resolved:
+    """The program of a teacher's spec, the first of a grid."""
+    diagnostics = Diagnostics()
+    first, *_ = load(spec, (), diagnostics)
+    diagnostics.raise_if_any()
+    return resolve(facts(first, diagnostics))

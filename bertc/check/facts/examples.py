@@ -1,0 +1,108 @@
+"""Facts from the files of tasks: labels, numbers of examples, lengths of rows."""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from operator import mul
+from typing import Any
+
+from bertc.base.diagnostics import MissingInputError
+from bertc.ir.learning.custom_task import Choose, Classify, Embed, Read, Regress, Tag
+from bertc.ir.learning.objective import Term
+from bertc.ir.learning.task import Tagging, Task
+from bertc.ir.program.complete import Complete
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import TaskStage
+from bertc.ir.program.written import Given
+from bertc.ir.vocabulary import TokenizerFile
+
+
+def counted(settings: Mapping[str, Given]) -> dict[str, Given]:
+    """The program with the labels and the number of training examples of every task."""
+    given = settings.get("objective")
+    if given is None:
+        return dict(settings)
+    terms = tuple(_read(term) for term in given.value)
+    return {**settings, "objective": Given(terms, given.origin)}
+
+
+def _read(term: Term) -> Term:
+    task = term.objective
+    if not isinstance(task, Task):
+        return term
+    asks = isinstance(task, Classify | Tagging | Tag) and not task.labels
+    own = Classify | Regress | Choose | Tag | Read | Embed
+    imported = isinstance(task, own) and not task.train
+    if not asks and (task.examples or imported):
+        return term
+    from bertc.data.examples.training_facts import training_facts
+
+    facts = training_facts(task)
+    found: dict[str, Any] = {"examples": facts.examples}
+    if asks:
+        found["labels"] = facts.labels
+    return term.model_copy(update={"objective": task.model_copy(update=found)})
+
+
+def judged_by(program: Complete) -> None:
+    """Read the dev files of a program's tasks.
+
+    Raises:
+        MissingInputError, DataError: if one is not there, or says what training files do not.
+    """
+    from bertc.data.layouts import dev_parts, part_examples
+
+    terms = (term for stage in program.stages for term in stage.objective)
+    tasks: list[Any] = [term.objective for term in terms if isinstance(term.objective, Task)]
+    for task in tasks:
+        for part in dev_parts(task):
+            part_examples(task, part)
+
+
+def row_lengths(programs: Sequence[Resolved]) -> list[tuple[int, ...]]:
+    """Mean row length in tokens of each program, stage by stage.
+
+    For tasks it is the mean, if vocabulary and examples are there; files used by several programs
+    are read once.
+
+    Raises:
+        DataError: if a file cannot be read.
+    """
+    once = cache(_row_length)
+    return [
+        tuple(
+            once(
+                stage.tasks, stage.smoothing, stage.seq, stage.encoder.kinds_of_segments, vocabulary
+            )
+            if isinstance(stage, TaskStage)
+            and isinstance(vocabulary := program.vocabulary, TokenizerFile)
+            else stage.seq
+            for stage in program.stages
+        )
+        for program in programs
+    ]
+
+
+def full_rows(program: Resolved, lengths: Sequence[int]) -> bool:
+    """True if rows of a task count as full, as ``row_lengths`` has them if it knows no better."""
+    return any(
+        isinstance(stage, TaskStage) and length == stage.seq
+        for stage, length in zip(program.stages, lengths, strict=True)
+    )
+
+
+def _row_length(
+    tasks: tuple[Any, ...], smoothing: float, seq: int, segments: int, vocabulary: TokenizerFile
+) -> int:
+    from bertc.data.examples.task_sets import mean_length
+    from bertc.data.vocab.existing import load_vocabulary
+
+    try:
+        known = load_vocabulary(vocabulary)
+        lengths = [mean_length(task, known, seq, segments) for task in tasks]
+    except MissingInputError:  # a spec may say how many examples there are without having them
+        return seq
+    # Several are drawn in proportion to their size as the spec has it.
+    sizes: list[float] = [task.examples**smoothing for task in tasks]
+    mean: float = sum(map(mul, sizes, lengths)) / sum(sizes)
+    return math.ceil(mean)

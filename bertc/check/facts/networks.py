@@ -1,0 +1,113 @@
+"""Networks in the folders of runs and of others, as settings and as programs; reads no weights."""
+
+from pathlib import Path
+from typing import Any, get_args
+
+from bertc.base.storage.paths import is_taken
+from bertc.data.tokenizers.reading import network_folder
+from bertc.hub.folders import read_network
+from bertc.ir.learning.task import Task
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.positions import RotaryPositions
+from bertc.ir.program.network import MAIN
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.run import HfLayout, layout_of
+from bertc.ir.terms.node import System
+
+NETWORK = (
+    "layers", "hidden", "heads", "head_dim", "ffn", "embedding", "table", "share", "attention",
+    "activation", "norm", "positions", "segments", "languages", "language_embeddings", "head",
+    "dropout", "initializer", "recipe",
+)  # fmt: skip
+"""Settings of a network; unwritten ones are taken from ``init``."""
+
+
+def program_of(folder: Path) -> Resolved | None:
+    """The network in a run folder or a Hugging Face folder; None if it is neither."""
+    if is_taken(folder / "resolved.json"):
+        return read_network(folder)
+    if not is_taken(network_folder(folder) / "config.json"):
+        return None
+    from bertc.check.passes import resolve
+    from bertc.hub.config import read_config
+    from bertc.hub.program import to_program
+
+    config = read_config(network_folder(folder) / "config.json")
+    return resolve(to_program(config, frozenset(), {}, folder, folder))
+
+
+def network_of(folder: Path) -> dict[str, Any]:
+    """Settings of the network in a run folder or a Hugging Face folder; empty if it is neither.
+
+    Errors in the folder are reported where its weights are read.
+    """
+    resolved, config = folder / "resolved.json", network_folder(folder) / "config.json"
+    if is_taken(resolved):
+        return _of_run(read_network(folder))
+    if is_taken(config):
+        return _of_config(folder)
+    return {}
+
+
+def _of_config(folder: Path) -> dict[str, Any]:
+    from bertc.hub.config import read_config
+    from bertc.hub.program import to_program
+
+    config = read_config(network_folder(folder) / "config.json")
+    settings = to_program(config, frozenset(), {}, folder, folder).settings
+    found = {name: settings[name].value for name in NETWORK if name in settings}
+    if not found["languages"]:
+        del found["languages"]
+    if config.model_type in get_args(HfLayout):  # several layouts are of such a network
+        found["layout"] = config.model_type
+    return found
+
+
+def _of_run(resolved: Resolved) -> dict[str, Any]:
+    encoder = resolved.encoder
+    settings = {**encoder.settings(), "recipe": _system(resolved)}
+    if resolved.run.layout != layout_of(resolved.run.recipe):  # several are of such a network
+        settings["layout"] = resolved.run.layout
+    if resolved.languages:
+        embedded = bool(encoder.languages)
+        settings |= {"languages": resolved.languages, "language_embeddings": embedded}
+    return settings
+
+
+def _system(resolved: Resolved) -> System:
+    """The system whose recipe a run was made with, or else that it is most like."""
+    terms = [(stage, term.objective) for stage in resolved.stages for term in stage.objective]
+    encoder, recipe = resolved.encoder, resolved.run.recipe
+    tasks = any(isinstance(objective, Task) for _, objective in terms)
+    # A run on text says none unless one was written. Of causal systems there is none to follow.
+    if tasks or encoder.causal or recipe != type(resolved.run).model_fields["recipe"].default:
+        return recipe
+    own = (objective for stage, objective in terms if stage.learner(objective).name == MAIN)
+    attention: System | None = encoder.attention.system if isinstance(encoder, Encoder) else None
+    known = attention or next((term.system for term in own if term.system), None)
+    if known:
+        return known
+    if isinstance(encoder, Encoder):
+        return _most_like(encoder, resolved.vocabulary.kind)
+    return recipe
+
+
+def _most_like(encoder: Encoder, vocabulary: str) -> System:
+    """The system that a network looks like."""
+    positions, norm = encoder.positions, encoder.norm
+    if not norm.of_layers.affine:
+        return "stackingbert"
+    if positions.kind == "alibi":
+        return "mosaicbert"
+    if isinstance(positions, RotaryPositions):
+        if norm.kind == "post":
+            return "nomic"
+        if norm.function != "rms":
+            return "modernbert"
+        return "neobert" if positions.pairs == "interleaved" else "eurobert"
+    alone = not encoder.segments and not encoder.causal and not encoder.attention.knows_distances
+    if encoder.languages or (alone and encoder.head.kind == "linear"):
+        return "xlm"
+    if len(set(encoder.attention_owner)) < len(encoder.layers):
+        return "albert"
+    return "roberta" if vocabulary == "bpe" or positions.offset else "bert"

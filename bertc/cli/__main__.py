@@ -1,0 +1,5 @@
+"""``python -m bertc.cli``."""
+
+from bertc.cli import main
+
+main()

@@ -1,0 +1,62 @@
+"""Evaluations of several runs, with means over their seeds."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bertc.base.storage.paths import is_taken
+from bertc.lab.results.compare import Results
+from bertc.run.evaluation.evaluate import evaluate_run
+from bertc.run.evaluation.manner import Manner
+from bertc.run.evaluation.without import NOTHING_LEFT_OUT, LeftOut
+from bertc.run.records.folder import RunFolder
+from bertc.run.records.groups import grouped
+from bertc.run.records.results import Run, Seen, find_folders, run_of, values_of
+from bertc.run.train.report import Report
+
+
+def evaluate_runs(
+    folders: Sequence[Path],
+    manner: Manner | None = None,
+    *,
+    task: str = "",
+    part: str = "",
+    left_out: LeftOut = NOTHING_LEFT_OUT,
+    quiet: bool = False,
+) -> Report | Results:
+    """Evaluate a run, or several and those below folders, with means over their seeds.
+
+    Notes that not all of several runs have begin with the run's folder.
+
+    Raises:
+        MissingInputError: if there is no run in a folder.
+        BertcError: as ``evaluate_run``.
+    """
+    runs = [
+        run
+        for folder in folders
+        for run in ([folder] if is_taken(folder / "resolved.json") else find_folders([folder]))
+    ]
+    reports = [
+        evaluate_run(run, manner, task=task, part=part, left_out=left_out, quiet=quiet)
+        for run in dict.fromkeys(runs)
+    ]
+    if runs == list(folders) and len(reports) == 1:
+        return reports[0]
+    common = [n for n in reports[0].notes if all(n in report.notes for report in reports)]
+    further = [f"{r.folder}: {note}" for r in reports for note in r.notes if note not in common]
+    groups = tuple(grouped([*map(_evaluated, reports)]))
+    return Results(groups, "of these evaluations", (*common, *further))
+
+
+def _evaluated(report: Report) -> Run:
+    """A run with this evaluation as its only one; macro F1 and that of classes are scores too."""
+    evaluation, folder = report.evaluation, RunFolder(report.folder)
+    assert evaluation, "it was evaluated"
+    values = values_of(evaluation.scores, evaluation.losses)
+    for task, parts in evaluation.classes.items():
+        for part, score in parts.items():
+            values[task, part, "macro_f1"] = score.macro_f1
+            values |= {(task, part, f"F1 of {n}"): c.f1 for n, c in score.classes.items()}
+    run = run_of(folder, folder.read_resolved(), ())
+    return replace(run, step=report.step, last=Seen(report.step, 0.0, values))

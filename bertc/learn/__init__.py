@@ -1,0 +1,1 @@
+"""Learning: corruption and losses of terms, the optimiser step, update rules."""

@@ -1,0 +1,1 @@
+"""Runs: training in time order, the run folder, evaluation."""

@@ -1,0 +1,1 @@
+"""Models of runs and of folders of others, loaded and imported."""
