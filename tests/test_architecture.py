@@ -277,3 +277,25 @@ def test_files_of_others_are_looked_at_and_read_through_storage() -> None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 used = f"{path}:{node.lineno} calls {node.func.attr}"
                 assert node.func.attr not in OF_STORAGE, used
+
+
+BEYOND = 279
+"""Number of names that the lab takes of the core and that are not public; it only falls."""
+
+
+def test_the_lab_is_built_on_public_names() -> None:
+    import bertc
+
+    assert set(bertc.__all__) == set(bertc.PUBLIC)
+    beyond = set[str]()
+    for path in (PACKAGE / "lab").rglob("*.py"):
+        for node in nodes(path):
+            match node:
+                case ast.ImportFrom(module=str(module)) if module.startswith("bertc.lab"):
+                    continue
+                case ast.ImportFrom(module="bertc", names=names):
+                    beyond |= {n.name for n in names if n.name not in bertc.__all__}
+                case ast.ImportFrom(module=str(module), names=names) if module.startswith("bertc"):
+                    beyond |= {f"{module}.{alias.name}" for alias in names}
+    beyond -= {"lab", "__version__"}
+    assert len(beyond) == BEYOND, f"say so in BEYOND: {len(beyond)} names: {sorted(beyond)}"

@@ -15,8 +15,8 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from bertc import Resolved
 from bertc.ir.program.network import MAIN
-from bertc.ir.program.resolved import Resolved
 from bertc.lab.latency.cases import Setup, Shape
 from bertc.machine.resident import peak_beyond, reset_peak
 

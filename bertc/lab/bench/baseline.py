@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bertc.base.diagnostics import DataError, MissingInputError
+from bertc import DataError, MissingInputError, Resolved
 from bertc.cost.planning.plan import Plan
 from bertc.hub.config import hf_config
 from bertc.hub.families import family_for
@@ -20,7 +20,6 @@ from bertc.hub.families.obstacle import Obstacle
 from bertc.hub.networks import alone
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.network import Network
-from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.lab.bench.contender import Contender, Precision, Step
 from bertc.lab.bench.pair import IGNORED, GuessingPair

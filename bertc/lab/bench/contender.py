@@ -10,10 +10,10 @@ from typing import Literal
 
 import torch
 
+from bertc import Resolved
 from bertc.check.passes import resolve
 from bertc.cost.planning.plan import Plan
 from bertc.cost.planning.schedules import rate
-from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.ir.vocabulary import WordPiece
 from bertc.learn.step.feed import Feed

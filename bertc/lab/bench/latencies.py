@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertc.base.diagnostics import UsageError
+from bertc import Resolved, UsageError
 from bertc.base.storage.paths import is_taken
 from bertc.cost.machines.devices import this_cpu
 from bertc.hub.folders import (
@@ -15,7 +15,6 @@ from bertc.hub.folders import (
     refuse_several,
 )
 from bertc.ir.program.network import MAIN
-from bertc.ir.program.resolved import Resolved
 from bertc.lab.bench.answering import Subject
 from bertc.lab.latency.cases import Case, Choices
 from bertc.lab.latency.predicted import predicted

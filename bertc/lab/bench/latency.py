@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bertc.base.diagnostics import MachineError
+from bertc import MachineError
 from bertc.lab.bench.answering import Subject, Warm, answer_turns
 from bertc.lab.latency.cases import Case, Choices, NumberFormat, Setup, Shape
 from bertc.lab.latency.table import Figures

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from bertc.base.diagnostics import MachineError
+from bertc import MachineError
 from bertc.lab.bench.contender import Contender, Step, load_kernels
 from bertc.machine.graphs import Graphs, graphs_so_far
 from bertc.machine.peak import begin_peak, peak_beyond

@@ -11,12 +11,11 @@ from typing import Any
 
 import torch
 
+from bertc import Estimate, Resolved, bytes_text, duration_text
 from bertc.base.storage import durable
-from bertc.cost import Estimate, estimate
+from bertc.cost import estimate
 from bertc.cost.machines.accelerators import accelerator_called
 from bertc.cost.planning.plan import Machine, Plan
-from bertc.cost.units import bytes_text, duration_text
-from bertc.ir.program.resolved import Resolved
 from bertc.lab.bench.measure import Timing, quartiles
 from bertc.machine.speed import device_here
 

@@ -9,9 +9,8 @@ from typing import Literal, assert_never
 
 import torch
 
-from bertc.base.diagnostics import UsageError
+from bertc import Resolved, UsageError
 from bertc.cost.planning.plan import Plan
-from bertc.ir.program.resolved import Resolved
 from bertc.lab.bench.baseline import transformers
 from bertc.lab.bench.contender import Contender, bertc
 from bertc.lab.bench.measure import take_turns

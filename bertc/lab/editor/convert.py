@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from lsprotocol import types
 
-from bertc.base.diagnostics import Diagnostic
+from bertc import Diagnostic
 from bertc.base.diagnostics.render import escaped
 from bertc.lab.editor.lines import TextLines
 from bertc.lab.editor.place import CursorPlace

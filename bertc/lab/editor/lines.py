@@ -10,7 +10,7 @@ from bisect import bisect_right
 from lsprotocol.types import Position, Range
 from pygls.workspace import PositionCodec
 
-from bertc.base.diagnostics import Span
+from bertc import Span
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-from bertc.base.diagnostics import Diagnostics, Source
+from bertc import Diagnostics, Source
 from bertc.lang.read.brackets import balance
 from bertc.lang.read.scan import CLOSERS, SPELLING, Token, scan
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+from bertc import BertcError, Diagnostic, Diagnostics, Source, SpecError
 from bertc.api import check
-from bertc.base.diagnostics import BertcError, Diagnostic, Diagnostics, Source, SpecError
 from bertc.lang import SpecLocation, parse
 from bertc.lang.read.tree import Extends, Tree
 

@@ -8,8 +8,7 @@ from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
-from bertc import __version__
-from bertc.base.diagnostics import SpecError
+from bertc import SpecError, __version__
 from bertc.base.storage.paths import is_folder, working_folder
 from bertc.lab.editor import convert, reading
 from bertc.lab.editor.hover import page_at

@@ -4,8 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bertc.base.diagnostics import UsageError
-from bertc.cost.units import bytes_text, count_text, duration_text, flops_text
+from bertc import UsageError, bytes_text, count_text, duration_text, flops_text
 
 UNITS: Mapping[str, Mapping[str, float]] = {
     "params": {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "B": 1e9},

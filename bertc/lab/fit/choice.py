@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bertc.cost.units import count_text
-from bertc.ir.program.resolved import Resolved
+from bertc import Resolved, count_text
 from bertc.ir.program.written import Program
 from bertc.lab.fit.budget import Budget
 from bertc.lang import show

@@ -10,13 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
-from bertc.api import points
+from bertc import Diagnostics, Estimate, Resolved, SpecError, UsageError, points
 from bertc.base.cores import available_cores
-from bertc.base.diagnostics import Diagnostics, SpecError, UsageError
 from bertc.check.equal import STEPS, most_steps, with_steps
 from bertc.check.facts.examples import row_lengths
-from bertc.cost import Estimate, estimate
-from bertc.ir.program.resolved import Resolved
+from bertc.cost import estimate
 from bertc.ir.program.written import Program
 from bertc.lab.fit.budget import UNITS, Budget
 from bertc.lab.fit.choice import SPENT, Candidate, Choice

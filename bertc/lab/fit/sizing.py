@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from bertc.base.diagnostics import Diagnostics, UsageError
+from bertc import Diagnostics, UsageError
 from bertc.check.facts import facts as filled_in
 from bertc.cost.machines.accelerators import accelerator_called
 from bertc.cost.machines.devices import device_named

@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from bertc.use.attention import AttentionMaps
+from bertc import AttentionMaps
 from bertc.use.trained import load
 
 TINY = 1e-30

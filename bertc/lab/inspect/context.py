@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from bertc.base.diagnostics import UsageError
+from bertc import UsageError
 from bertc.use.context import ContextLosses, context_losses
 
 HARD = (0.1, 0.5, 1.0)

@@ -6,10 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from bertc.run.evaluation.evaluate import evaluate_run
-from bertc.run.evaluation.held_out import Evaluation
-from bertc.run.evaluation.manner import Manner
-from bertc.run.evaluation.without import LeftOut
+from bertc import Evaluation, LeftOut, Manner, evaluate_run
 from bertc.use.trained import load
 
 

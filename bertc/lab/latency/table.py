@@ -4,8 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bertc.base.diagnostics import Table
-from bertc.cost.units import bytes_text
+from bertc import Table, bytes_text
 from bertc.lab.latency.cases import Case
 
 

@@ -8,9 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bertc.base.diagnostics import UsageError
+from bertc import UsageError, bytes_text
 from bertc.base.storage.paths import is_folder, is_taken, working_folder
-from bertc.cost.units import bytes_text
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.template import template_of
 from bertc.data.vocab.vocabulary import Vocabulary

@@ -10,7 +10,7 @@ from typing import assert_never
 import torch
 from torch import nn
 
-from bertc.base.diagnostics import DataError
+from bertc import DataError, Model
 from bertc.hub.families.obstacle import Obstacle, first_of
 from bertc.hub.task_classes import beyond_last
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
@@ -34,7 +34,7 @@ from bertc.ir.terms.task_head import StatesHead
 from bertc.learn.objectives import token_logits
 from bertc.learn.objectives.answers import TaskTensors
 from bertc.learn.objectives.softmax.similarities import pooled
-from bertc.model import EncoderInputs, Model, gather_positions
+from bertc.model import EncoderInputs, gather_positions
 
 LAST_STATE, POOLED = "last_hidden_state", "pooled"
 Inputs = dict[str, torch.Tensor]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.base.diagnostics import MissingInputError
+from bertc import MissingInputError
 
 NEEDED = ("onnx", "onnxscript", "onnxruntime")
 INSTALL = "pip install -c constraints.txt -e '.[onnx]'"

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from bertc.base.diagnostics import MissingInputError
+from bertc import MissingInputError
 from bertc.data.cache.progress import Progress
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertc.base.diagnostics import DataError
+from bertc import DataError
 from bertc.lab.onnx.graph import Graph
 from bertc.lab.onnx.runtime import NEEDED, GraphSession, package
 

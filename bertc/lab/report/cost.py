@@ -3,20 +3,27 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bertc.api import estimate
-from bertc.base.diagnostics import Table, UsageError
-from bertc.cost import Estimate
+from bertc import (
+    Estimate,
+    Resolved,
+    Run,
+    RunFolder,
+    Table,
+    UsageError,
+    bytes_text,
+    change_text,
+    count_text,
+    duration_text,
+    estimate,
+    flops_text,
+)
 from bertc.cost.figures import StageEstimate
-from bertc.cost.units import bytes_text, change_text, count_text, duration_text, flops_text
 from bertc.cost.where import TITLES
-from bertc.ir.program.resolved import Resolved
 from bertc.lab.report.markup import element, in_picture, remark
 from bertc.lab.report.page import Part
 from bertc.lab.report.pictures import Picture
 from bertc.lab.results.curves import Curves
-from bertc.run.records.folder import RunFolder
 from bertc.run.records.lock import Lock
-from bertc.run.records.results import Run
 from bertc.run.records.spent import Usage, by_stage
 from bertc.run.records.spent import read as read_spent
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bertc.base.diagnostics import DataError
+from bertc import DataError
 from bertc.ir.learning.objective import titled
 from bertc.ir.terms.positions import shown_figures
 from bertc.lab.report.markup import in_picture, remark

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from bertc.base.diagnostics import BertcError, Table
+from bertc import BertcError, Table
 from bertc.base.storage.plain_file import read_text
 from bertc.lab.report.markup import Content, Html, element, joined, remark
 from bertc.lab.report.pictures import Picture

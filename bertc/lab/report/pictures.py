@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from bertc.base.diagnostics import MissingInputError
+from bertc import MissingInputError
 from bertc.lab.report.markup import Html, element
 
 INSTALL = "pip install -c constraints.txt -e '.[report]'"

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
-from bertc.base.diagnostics import BertcError, several
+from bertc import BertcError, Run, RunFolder, grouped
+from bertc.base.diagnostics import several
 from bertc.hub.belonging import refuse_strangers
 from bertc.lab.report.cost import cost_section
 from bertc.lab.report.curves import RunCurves, curves_section
@@ -17,9 +18,7 @@ from bertc.lab.report.spec import spec_section
 from bertc.lab.results.curves import Curves, curves_of
 from bertc.lab.search.store import has_search
 from bertc.run.records import metrics
-from bertc.run.records.folder import RunFolder
-from bertc.run.records.groups import grouped
-from bertc.run.records.results import Run, find_folders, run_of
+from bertc.run.records.results import find_folders, run_of
 
 
 def report_page(folders: Sequence[Path]) -> str:

@@ -4,14 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertc.base.diagnostics import DataError
+from bertc import DataError, Group, Run
 from bertc.lab.report.markup import in_picture
 from bertc.lab.report.page import Part
 from bertc.lab.report.pictures import Picture, along, colour, legend
 from bertc.lab.results.compare import Results, heading
 from bertc.lab.results.curves import Curves
-from bertc.run.records.groups import Group
-from bertc.run.records.results import Run, Score
+from bertc.run.records.results import Score
 
 MOST_SCORES, MOST_VALUES = 8, 30
 """Scores that have a picture, and values of a setting up to which it is an axis of one."""

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from bertc import duration_text, flops_text
 from bertc.base.diagnostics import several
-from bertc.cost.units import duration_text, flops_text
 from bertc.lab.report.markup import element, in_picture, remark
 from bertc.lab.report.page import Part
 from bertc.lab.report.pictures import Picture, colour

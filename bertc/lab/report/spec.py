@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from bertc.api import parse
-from bertc.base.diagnostics import BertcError, Table
+from bertc import BertcError, RunFolder, Table, parse
 from bertc.base.storage.plain_file import read_text
 from bertc.lab.report.markup import element
 from bertc.lab.report.page import Part, folded
@@ -12,7 +11,6 @@ from bertc.lab.results.diff import diff
 from bertc.lang.read.scan import LARGEST_TEXT
 from bertc.lang.read.tree import Extends, String
 from bertc.run.records import attempts
-from bertc.run.records.folder import RunFolder
 from bertc.run.records.groups import settings_texts
 
 

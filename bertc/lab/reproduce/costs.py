@@ -5,10 +5,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bertc import api
+from bertc import (
+    DataError,
+    MissingInputError,
+    SpecError,
+    api,
+    bytes_text,
+    count_text,
+    duration_text,
+    flops_text,
+)
 from bertc.base import diagnostics
-from bertc.base.diagnostics import DataError, MissingInputError, SpecError
-from bertc.cost.units import bytes_text, count_text, duration_text, flops_text
 from bertc.lab.reproduce.programs import Jobs
 from bertc.lab.reproduce.table import FIGURES
 

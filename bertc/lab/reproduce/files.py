@@ -7,7 +7,7 @@ from os.path import lexists
 from pathlib import Path
 from string import Template
 
-from bertc.base.diagnostics import MissingInputError, UsageError
+from bertc import MissingInputError, UsageError
 from bertc.lab.reproduce.table import Need, Table
 from bertc.lang.write.show import quoted
 

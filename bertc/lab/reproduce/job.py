@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from bertc import api
-from bertc.base.diagnostics import BertcError, CannotWriteError, SpecError, UsageError
-from bertc.ir.program.resolved import Resolved
-from bertc.run.records.folder import RunFolder
+from bertc import BertcError, CannotWriteError, Resolved, RunFolder, SpecError, UsageError, api
 
 EVALUATION = "evaluation.json"
 """In the folder of a job that evaluates: the figures by name, as ``values_of`` has them."""

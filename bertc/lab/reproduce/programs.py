@@ -8,8 +8,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from string import Template
 
-from bertc import api
-from bertc.base.diagnostics import BertcError, SpecError, UsageError
+from bertc import BertcError, SpecError, UsageError, api
 from bertc.lab.reproduce.files import Files
 from bertc.lab.reproduce.job import Job
 from bertc.lab.reproduce.shrinking import Factors, factors, sets, shrunk, steps_of

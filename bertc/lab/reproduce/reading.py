@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from bertc.base.diagnostics import DataError, MissingInputError, nearest
+from bertc import DataError, MissingInputError
+from bertc.base.diagnostics import nearest
 from bertc.base.resources import folder
 from bertc.lab.reproduce.table import Before, Claim, Measure, Need, Row, Scale, Table
 

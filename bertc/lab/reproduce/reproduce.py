@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bertc.base.diagnostics import MissingInputError, ResumeRefusedError, UsageError
+from bertc import MissingInputError, ResumeRefusedError, UsageError
 from bertc.lab.reproduce.costs import Costs, costs_of
 from bertc.lab.reproduce.files import data_files
 from bertc.lab.reproduce.job import Job, outdated, write_file

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from bertc import RunFolder, Summary
 from bertc.lab.reproduce.job import EVALUATION, SAME, Job
 from bertc.lab.reproduce.programs import Jobs
 from bertc.lab.reproduce.table import FIGURES, Claim, Measure, Row, Table
@@ -15,8 +16,7 @@ from bertc.lab.results.intervals import interval_of_difference
 from bertc.lab.results.listing import list_runs
 from bertc.lab.search.goal import Goal
 from bertc.run.records.figures import values_of
-from bertc.run.records.folder import RunFolder
-from bertc.run.records.groups import Summary, summary_of
+from bertc.run.records.groups import summary_of
 
 MASKED = "_masked"
 """Ending of figures of masked positions."""

@@ -6,13 +6,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from bertc import Summary, UsageError, count_text, duration_text, flops_text
 from bertc.base import diagnostics
-from bertc.base.diagnostics import UsageError
-from bertc.cost.units import count_text, duration_text, flops_text
 from bertc.lab.reproduce.results import TableResults
 from bertc.lab.reproduce.table import FIGURES, MASKED_LM, PAPERS, Measure, Scale, Table
 from bertc.lab.results.intervals import SPREAD, interval
-from bertc.run.records.groups import Summary
 
 CLAIM_COLUMNS = ["claim", "measure", "better > worse", "difference", "published", "seen"]
 

@@ -5,14 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from time import sleep
 from typing import Any
 
-from bertc import api
-from bertc.base.diagnostics import BertcError, CannotWriteError, StoppedError
+from bertc import BertcError, CannotWriteError, Manner, RunFolder, StoppedError, api, evaluate_run
 from bertc.lab.reproduce.job import DIGEST, EVALUATION, SAME, Job, write_file
 from bertc.lab.trackers.sink import feeding
-from bertc.run.evaluation.evaluate import evaluate_run
-from bertc.run.evaluation.manner import Manner
 from bertc.run.records.figures import values_of
-from bertc.run.records.folder import RunFolder
 
 LOOK_SECONDS = 5.0
 """Between looks at runs that other processes train."""

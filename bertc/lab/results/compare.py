@@ -7,11 +7,10 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from bertc.base.diagnostics import InNotebooks, Table
+from bertc import Group, InNotebooks, Run, Summary, Table, find_runs, grouped
 from bertc.ir.learning.objective import titled
 from bertc.lab.results.intervals import SPREAD, mean_text
-from bertc.run.records.groups import Group, Summary, grouped
-from bertc.run.records.results import Run, Score, Seen, find_runs
+from bertc.run.records.results import Score, Seen
 
 READABLE = 100
 """Characters of a line up to which each group is a row; in a wider table it is a column."""

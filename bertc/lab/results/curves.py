@@ -7,13 +7,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+from bertc import Resolved, RunFolder
 from bertc.cost.flops import executed_flops
-from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TaskStage
 from bertc.run.records import attempts, metrics
 from bertc.run.records.attempts import Attempt
 from bertc.run.records.figures import LineFigures, LineReader
-from bertc.run.records.folder import RunFolder
 
 XAxis = Literal["step", "tokens", "seconds", "flops"]
 

@@ -8,20 +8,30 @@ from operator import mul
 from pathlib import Path
 from typing import Any
 
-from bertc.api import points, resolve
+from bertc import (
+    BertcError,
+    Estimate,
+    Resolved,
+    RunFolder,
+    SpecError,
+    Table,
+    bytes_text,
+    change_text,
+    count_text,
+    duration_text,
+    flops_text,
+    points,
+    resolve,
+)
 from bertc.base.cores import available_cores
-from bertc.base.diagnostics import BertcError, SpecError, Table
 from bertc.base.storage.paths import is_folder
 from bertc.check.facts.examples import row_lengths
-from bertc.cost import Estimate, estimate
-from bertc.cost.units import bytes_text, change_text, count_text, duration_text, flops_text
+from bertc.cost import estimate
 from bertc.data.tokenizers.reading import tokenizer_folder
-from bertc.ir.program.resolved import Resolved
 from bertc.ir.vocabulary import TokenizerFile, Vocabulary
 from bertc.lab.latency.cases import Shape
 from bertc.lab.latency.predicted import TOKENS_OF_A_TEXT, text_seconds
 from bertc.run.records.changes import STAGES, Change, changed, follows, overrides_of
-from bertc.run.records.folder import RunFolder
 
 REFUSED = "not alone"
 STEPS = "steps"

@@ -4,15 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from bertc import LeftOut, Manner, Report, Run, RunFolder, evaluate_run, grouped
 from bertc.base.storage.paths import is_taken
 from bertc.lab.results.compare import Results
-from bertc.run.evaluation.evaluate import evaluate_run
-from bertc.run.evaluation.manner import Manner
-from bertc.run.evaluation.without import NOTHING_LEFT_OUT, LeftOut
-from bertc.run.records.folder import RunFolder
-from bertc.run.records.groups import grouped
-from bertc.run.records.results import Run, Seen, find_folders, run_of, values_of
-from bertc.run.train.report import Report
+from bertc.run.evaluation.without import NOTHING_LEFT_OUT
+from bertc.run.records.results import Seen, find_folders, run_of, values_of
 
 
 def evaluate_runs(

@@ -8,13 +8,21 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, get_args, overload
 
-from bertc.base.diagnostics import DataError, Diagnostics, InNotebooks, Table, UsageError
-from bertc.cost.units import count_text, duration_text, flops_text
+from bertc import (
+    DataError,
+    Diagnostics,
+    InNotebooks,
+    RunFolder,
+    Table,
+    UsageError,
+    count_text,
+    duration_text,
+    flops_text,
+)
 from bertc.lab.results.curves import FlopsUntil
 from bertc.lang import load
 from bertc.run.records import metrics
 from bertc.run.records.changes import written
-from bertc.run.records.folder import RunFolder
 from bertc.run.records.groups import settings_texts
 from bertc.run.records.results import find_folders, run_of
 from bertc.run.records.state import RunState, last_sign, state_of

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from bertc import RunFolder
 from bertc.lab.results.curves import curves
 from bertc.lab.search.store import Store, run_folder
-from bertc.run.records.folder import RunFolder
 
 
 def cost_of(store: Store, name: str) -> float:

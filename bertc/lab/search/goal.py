@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bertc.base.diagnostics import UsageError
-from bertc.ir.program.resolved import Resolved
+from bertc import Resolved, UsageError
 from bertc.ir.terms.positions import by_kind
 from bertc.lab.results.curves import Curves
 

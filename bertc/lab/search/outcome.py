@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bertc.base.diagnostics import UsageError, several
+from bertc import UsageError
+from bertc.base.diagnostics import several
 from bertc.lab.search.cost import cost_of
 from bertc.lab.search.goal import Goal
 from bertc.lab.search.store import DAMAGE, Store, read_store, reading_store, run_folder

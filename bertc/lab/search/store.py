@@ -15,13 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bertc.base.diagnostics import (
-    BertcError,
-    CannotWriteError,
-    DataError,
-    MissingInputError,
-    UsageError,
-)
+from bertc import BertcError, CannotWriteError, DataError, MissingInputError, UsageError
 from bertc.base.storage import durable
 from bertc.base.storage.claims import claim, lock
 from bertc.base.storage.paths import is_file

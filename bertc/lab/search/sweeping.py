@@ -4,10 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertc.api import points
-from bertc.base.diagnostics import UsageError
+from bertc import Resolved, UsageError, points
 from bertc.ir.learning.equal import Equal
-from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program
 from bertc.lab.fit.budget import UNITS, budget
 from bertc.lab.search.goal import goal_of

@@ -4,16 +4,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bertc.base.diagnostics import (
+from bertc import (
     BertcError,
     DataError,
     GivenUpError,
     MachineError,
+    Resolved,
+    RunFolder,
     SpecError,
     StoppedError,
     UsageError,
 )
-from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program
 from bertc.lab.results.curves import Curves, curves
 from bertc.lab.search.cost import cost_of
@@ -22,7 +23,6 @@ from bertc.lab.search.store import DAMAGE, Store, reading_store, run_folder
 from bertc.lab.trackers.sink import feeding
 from bertc.lang.space import Dimension, Interval, Space, SpacePoint
 from bertc.run.records.changes import POINT
-from bertc.run.records.folder import RunFolder
 from bertc.run.train.loop import train
 
 MOST_FAILURES = 3

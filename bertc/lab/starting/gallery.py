@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import takewhile
 
-from bertc.api import points
+from bertc import points
 from bertc.base.resources import shipped_specs
 from bertc.ir.program.model import model_weights
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bertc.api import check, points
-from bertc.base.diagnostics import Diagnostics, UsageError, escaped, listed, several
+from bertc import Diagnostics, UsageError, bytes_text, count_text, flops_text, points
+from bertc.api import check
+from bertc.base.diagnostics import escaped, listed, several
 from bertc.base.storage.endings import suffix
 from bertc.base.storage.paths import is_folder, user_path
 from bertc.check.facts.examples import row_lengths
 from bertc.cost import estimate
-from bertc.cost.units import bytes_text, count_text, flops_text
 from bertc.data.layouts.columns import Column, Roles
 from bertc.data.layouts.conll import in_columns
 from bertc.data.layouts.related import LINES

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from bertc.base.diagnostics import DataError
+from bertc import DataError
 from bertc.base.storage.endings import FORMATS, NO_TEXT, PACKED, suffix
 from bertc.base.storage.paths import is_file, is_folder, user_path
 from bertc.base.storage.tagged import SAMPLE_BYTES as TAGGED_BYTES

@@ -9,12 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, assert_never
 
-from bertc.base.diagnostics import BertcError
+from bertc import BertcError, Resolved
 from bertc.base.diagnostics.render import escaped
 from bertc.base.storage import durable
 from bertc.base.storage.json_file import read_json
 from bertc.base.storage.paths import is_taken
-from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.run import Tracker
 from bertc.lab.trackers.tracked import Sink, TrackedRun
 from bertc.run.beginning.tracking import Send

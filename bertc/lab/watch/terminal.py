@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from bertc.base.diagnostics import MissingInputError, escaped
+from bertc import MissingInputError, RunFolder
+from bertc.base.diagnostics import escaped
 from bertc.lab.watch.view import RunView, WatchedRun
-from bertc.run.records.folder import RunFolder
 
 LOOK_SECONDS = 2.0
 """Seconds between two looks at the files."""

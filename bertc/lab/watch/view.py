@@ -10,12 +10,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from bertc import RunFolder, duration_text
 from bertc.base.diagnostics import escaped
-from bertc.cost.units import duration_text
 from bertc.ir.terms.positions import shown_figure, shown_figures
 from bertc.lab.results.curves import FlopsUntil
 from bertc.run.records.figures import LineFigures
-from bertc.run.records.folder import RunFolder
 from bertc.run.records.following import Following
 from bertc.run.records.state import RunState, last_sign, state_of
 
