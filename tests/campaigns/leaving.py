@@ -106,12 +106,12 @@ def answers(folder: Path, run: Path) -> float:
 def row(name: str) -> tuple[list[str], bool]:
     """The cells of a spec, and whether all is as expected."""
     run, left, tuned = Path(f"{name}-run"), Path(f"{name}-left"), Path(f"{name}-tuned")
-    bertc.run.train(bertc.resolve(name, (TEXT, *SMALL, *RUN, *SPECS[name])), run)
+    bertc.train(bertc.resolve(name, (TEXT, *SMALL, *RUN, *SPECS[name])), run)
     try:
         exported = export_run(run, left, "mean")
     except DataError as refused:
         return [name, str(refused), "", "", ""], name in REFUSED
-    bertc.run.train(
+    bertc.train(
         f"init='{run}' task=classify('rows.tsv', 'rows.tsv') steps=3 batch=4 {' '.join(RUN)}", tuned
     )
     answering = export_run(tuned, Path(f"{name}-answers"))

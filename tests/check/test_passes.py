@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from bertc import lang
+from bertc.api import resolve
 from bertc.base.diagnostics import Diagnostics, MachineError, SpecError
 from bertc.check import passes
-from bertc.check.compiling import compile_spec, resolve
+from bertc.check.compiling import compile_spec
 from bertc.check.passes import complete
 from bertc.check.passes.settings.stages import typed
 from bertc.cost.planning.plan import Fit, Machine, choose_fit, largest_divisor, plan

@@ -414,7 +414,7 @@ def test_importing_the_package_loads_nothing_yet_and_functions_keep_their_names(
     code = (
         "import sys, bertc; loaded = {m for m in sys.modules if m.startswith('bertc.')};"
         "assert not loaded, loaded; import bertc.run.records.folder, bertc.cost;"
-        "assert bertc.run.train.__name__ == 'train' and callable(bertc.cost)"
+        "assert bertc.train.__name__ == 'train' and callable(bertc.estimate)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -26,7 +26,7 @@ def farm(tmp_path):
 
 def test_flops_and_time_are_of_the_mean_row(farm):
     spec = f"{SMALL} vocab='{farm}/vocab.txt' task=classify('{farm}/train.tsv')"
-    found, full = bertc.cost(f"{spec} seq=24"), estimate(bertc.resolve(f"{spec} seq=24"))
+    found, full = bertc.estimate(f"{spec} seq=24"), estimate(bertc.resolve(f"{spec} seq=24"))
     short = estimate(bertc.resolve(f"{spec} seq=11"))  # (5 + 7 + 9 + 20) / 4 and a bit
     assert found.stages[0].row_tokens == 11
     assert found.stages[0].seq == full.stages[0].seq == 24

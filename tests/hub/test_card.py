@@ -22,7 +22,7 @@ NAME = "odd\x1b[31m\u202e`name`.txt"
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("card")
     (folder / NAME).write_text("\n\n".join(f"w{n % 9} w{n % 7} w{n % 5} w{n}" for n in range(99)))
-    bertc.run.train(f"{SPEC} data=files('{folder}/odd*.txt', language=en)", folder / "run")
+    bertc.train(f"{SPEC} data=files('{folder}/odd*.txt', language=en)", folder / "run")
     return folder / "run"
 
 
@@ -85,6 +85,6 @@ def test_a_run_that_begins_elsewhere_and_an_imported_one_say_so(run: Path, tmp_p
     text = next(run.parent.glob("odd*"))
     assert text
     spec = f"init='{run}' {SPEC} data=files('{run.parent}/odd*.txt')"
-    bertc.run.train(spec, tmp_path / "next")
+    bertc.train(spec, tmp_path / "next")
     lines = card_of(tmp_path / "next", tmp_path / "left")
     assert [line for line in lines if line.startswith('base_model: "run"')]

@@ -176,7 +176,7 @@ def test_a_run_that_begins_there_learns_and_leaves_with_its_ways(
     Path("pairs.tsv").write_text(f"a\tb\n{rows}")
     Path("text.txt").write_text("\n\n".join(TEXTS * 9))
     spec = f"init='came' steps=1 device=cpu precision=fp32 {SPECS[name]}"
-    bertc.run.train(spec, run)
+    bertc.train(spec, run)
     shutil.rmtree(folder / "1_Pooling")  # the run has its own by now
     model = bertc.load(run)
     if name == "embeds":

@@ -6,7 +6,6 @@ import platform
 import pytest
 from typer.testing import CliRunner
 
-import bertc
 from bertc.base.diagnostics import DataError, SpecError, StoppedError, UsageError
 from bertc.cli.app import app
 from bertc.ir.program.model import model_weights
@@ -84,7 +83,7 @@ def test_python_has_the_runs_as_rows_tables_and_html(run, tmp_path):
     run("<b>", {6: 4.0}, hidden=64, seed=3)
     run("two", {})
     (run("damaged", {}) / "metrics.jsonl").write_text("{}\n")
-    listed = bertc.run.records(tmp_path / "runs", order="name")
+    listed = list_runs([tmp_path / "runs"], order="name")
     assert [each.folder.name for each in listed] == ["<b>", "two"]
     assert (len(listed), listed[0].last, listed[1:][0].last) == (2, 4.0, None)
     html = listed._repr_html_()
