@@ -19,5 +19,5 @@ SMALLEST_BLOCK = 64
 SHORT_KEYS = 256
 """Keys up to which a CPU's attention in bf16 is quicker by a stored score matrix.
 
-Backward of torch's fused kernel takes 1.3 to 3 times as long there on AMX, without AMX 1 to 2 times
-(tests/bench/attention.py)."""
+Backward of torch's fused kernel takes 1.3 to 3 times as long there on AMX, without AMX 1 to 2
+times."""

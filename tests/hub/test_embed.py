@@ -99,7 +99,7 @@ def test_what_cannot_be_embedded_is_refused(run: Path, model: Trained, tmp_path:
 def test_sentence_transformers_is_told_the_pooling(
     pooling: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That it loads the folder is tried in tests/campaigns/sentences.py."""
+    """That it loads the folder is tried in tests/campaigns/leaving.py."""
     to = tmp_path / "out"
     monkeypatch.setattr(
         "sys.argv", ["bertc", "export", str(run), "--to", str(to), "--pooling", pooling]

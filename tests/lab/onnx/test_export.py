@@ -1,7 +1,4 @@
-"""ONNX graphs: their outputs beside the modules', what is refused, and what stands in a folder.
-
-An export takes seconds: of more networks it is tried by tests/campaigns/graphs.py.
-"""
+"""ONNX graphs: their outputs beside the modules', what is refused, and what is in a folder."""
 
 import json
 import subprocess
