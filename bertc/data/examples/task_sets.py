@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -19,7 +18,6 @@ from bertc.data.layouts.example import Example, LabelledExample, ScoredExample
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Glue
-from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
 
 INPUTS = ("texts", "passage", "question", "choices", "words")
@@ -113,35 +111,6 @@ def read_tasks(
             )
         sets.append(task_set)
     return TaskData(vocabulary, seed, stage.batch, stage.seq, tuple(sets), stage.smoothing, 0)
-
-
-def read_apart(
-    task_set: TaskSet, stage: Stage, teacher: Network, vocabulary: Vocabulary, copier: Copier
-) -> TaskSet:
-    """The training examples of a task as a teacher reads them by its own ``vocabulary``.
-
-    Its rows have up to as many tokens as it has positions, or where those have no limit as rows of
-    the stage. Row i is of the same example, or choice, as row i of ``task_set``.
-
-    Raises:
-        MissingInputError, DataError: as ``read_tasks``.
-    """
-    task, mask = task_set.task, vocabulary.token(vocabulary.mask)
-    learned = learned_examples(task, training_examples(task))
-    copies, _ = copier.copies(task.title, learned, stage.augment)
-    examples = [*learned, *(_with_mask(each, copier.mask, mask) for each in copies)]
-    seq, segments = teacher.body.room or stage.seq, teacher.body.kinds_of_segments
-    rows = encode(task, examples, vocabulary, seq, segments)
-    return replace(task_set, train=rows, parts={})
-
-
-def _with_mask(example: Example, ours: str, theirs: str) -> Example:
-    """A copy whose masked words a teacher reads as such."""
-    match example:
-        case LabelledExample(texts=texts) | ScoredExample(texts=texts):
-            return replace(example, texts=tuple(text.replace(ours, theirs) for text in texts))
-        case _:
-            return example
 
 
 def _one_per_row(stage: Stage) -> bool:

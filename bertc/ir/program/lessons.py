@@ -3,13 +3,11 @@
 They are those of teachers, or states of the network itself where all of it is frozen.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from bertc.ir.learning.answer import Tags
 from bertc.ir.learning.augmentation import with_copies
-from bertc.ir.learning.objective import Objective
-from bertc.ir.learning.task import Task
 from bertc.ir.program.stage import Stage
 from bertc.ir.program.teacher import NOBODY, Cache
 
@@ -73,35 +71,11 @@ def lesson_bytes(shapes: Sequence[LessonShape], counts: Counts, kept: Kept) -> i
     return KEPT_BYTES[kept] * sum(numbers)
 
 
-def needs_same_tokens(objectives: Iterable[Objective]) -> str:
-    """The reason why teachers have to read the network's own tokens; empty if they need not.
-
-    Where all that is compared are whole examples, one state or answer a row, row i of any tokens
-    stands for row i of others.
-    """
-    objectives = tuple(objectives)
-    tasks = [one for one in objectives if isinstance(one, Task)]
-    if not tasks:
-        return "text is compared token by token"
-    found = [f"the answers to {each.title} are at tokens" for each in tasks if not each.pooled]
-    found += [f"{one.title} compares tokens" for one in objectives if one.taught_by_token]
-    return found[0] if found else ""
-
-
-def reads_apart(stage: Stage) -> bool:
-    """True if a teacher at work has a token table of another size, so a tokenizer of its own.
-
-    One of the same size may have other tokens too: its folder says so when a run starts.
-    """
-    rows = stage.encoder.vocab_size
-    return any(not each.learned and each.body.vocab_size != rows for each in stage.networks())
-
-
 def without_kept_teachers(stage: Stage) -> Stage:
     """The stage without teachers, if what they say is sure to be kept and no step asks them."""
     if stage.freeze == "all":
         return stage
-    kept = bool(stage.tasks) and (stage.teacher_cache in ("fp32", "fp16") or reads_apart(stage))
+    kept = bool(stage.tasks) and stage.teacher_cache in ("fp32", "fp16")
     return stage.model_copy(update={"teacher": NOBODY}) if kept else stage
 
 
@@ -123,13 +97,12 @@ def expected_lessons(stage: Stage, length: int) -> tuple[float, int]:
     return sum(numbers) / (stage.steps * stage.batch), size
 
 
-def kept_by(stage: Stage, examples: int, apart: bool = False) -> Kept:
+def kept_by(stage: Stage, examples: int) -> Kept:
     """The way in which outputs of a stage's frozen networks for its ``examples`` are kept.
 
     ``auto``: in fp32 where examples are read twice or more, if all outputs are of answers, as
     logits and first tokens are; those of every token may take longer to read than to compute.
     Not so where the whole network is frozen, since nothing but its head is computed then.
-    Always where a teacher reads other tokens (``apart``), which no batch of the network has.
     """
     shapes = [shape for task in stage.tasks for shape in lesson_shapes(stage, task.title)]
     if not shapes or not examples:
@@ -137,8 +110,6 @@ def kept_by(stage: Stage, examples: int, apart: bool = False) -> Kept:
     asked = kept_as(stage)
     if asked != "auto":
         return asked
-    if apart or reads_apart(stage):
-        return "fp32"
     pays = stage.steps * stage.batch >= FEWEST_PASSES * examples
     by_token = any(shape.by_token for shape in shapes) and stage.freeze != "all"
     return "fp32" if pays and not by_token else "off"

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import torch
@@ -33,24 +33,16 @@ PASS_TOKENS = {"cpu": 2048, "cuda": 65536, "mps": 65536}
 MAX_PASS_EXAMPLES = 1024
 
 
-class OwnRows(NamedTuple):
-    """The rows of a task's training examples as a teacher reads them, and their padding."""
-
-    task_set: TaskSet
-    pad: int
-
-
 def folder_of(
     cache: Path,
     stage: Stage,
     task_set: TaskSet,
-    read: Sequence[OwnRows],
     sha256_by_folder: Mapping[str, str],
     how: tuple[str, str],
 ) -> Path:
     """The cache folder, named by all that decides what is in it.
 
-    ``read``: the rows of each teacher. ``how``: how numbers are kept, and what teachers compute in.
+    ``how``: how numbers are kept, and what teachers compute in.
     """
     frozen = [network for network in stage.networks() if not network.learned]
     wanted = [
@@ -67,27 +59,24 @@ def folder_of(
         if isinstance(each.source, FromFolder)
     ]
     shapes = lesson_shapes(stage, task_set.task.title)
-    one_per_row = task_set.one_per_row
-    examples = _digests_of(task_set, *(each.task_set for each in read))
+    rows = _digests_of(task_set), task_set.one_per_row
     widths = [shape.widths for shape in shapes]
-    name = fingerprint(LESSONS_VERSION, teachers, wanted, widths, examples, one_per_row, how)
+    name = fingerprint(LESSONS_VERSION, teachers, wanted, widths, *rows, how)
     return cache / "lessons" / name
 
 
-def _digests_of(*task_sets: TaskSet) -> list[str]:
-    """sha256 of the training rows of a task, as several networks may read them."""
-    return [
-        hashlib.sha256(array.tobytes()).hexdigest()
-        for rows in dict.fromkeys(each.train for each in task_sets)
-        for array in (rows.token_ids, rows.segment_ids, rows.begins, rows.words, rows.word_begins)
-    ]
+def _digests_of(task_set: TaskSet) -> list[str]:
+    """sha256 of the training rows of a task."""
+    rows = task_set.train
+    arrays = (rows.token_ids, rows.segment_ids, rows.begins, rows.words, rows.word_begins)
+    return [hashlib.sha256(array.tobytes()).hexdigest() for array in arrays]
 
 
 def obtain_lessons(
     folder: Path,
     stage: Stage,
     task_set: TaskSet,
-    read: Sequence[OwnRows],
+    pad: int,
     frozen: Sequence[Frozen],
     kept: Literal["fp32", "fp16"],
     progress: Progress,
@@ -105,8 +94,8 @@ def obtain_lessons(
         lessons = open_lessons(temporary, task_set, shapes, kept, "w+")
         what = f"asking the teachers about {task_set.task.title}"
         progress.begin(what, len(frozen) * len(task_set.train.owners), "rows")
-        for number, (teacher, rows) in enumerate(zip(frozen, read, strict=True)):
-            _ask(lessons.of_teacher(number, len(frozen)), stage, teacher, rows, progress)
+        for number, teacher in enumerate(frozen):
+            _ask(lessons.of_teacher(number, len(frozen)), stage, teacher, pad, progress)
         progress.end()
         return {"bytes": size}
 
@@ -114,9 +103,7 @@ def obtain_lessons(
     return open_lessons(folder, task_set, shapes, kept)
 
 
-def _ask(
-    lessons: Lessons, stage: Stage, teacher: Frozen, read: OwnRows, progress: Progress
-) -> None:
+def _ask(lessons: Lessons, stage: Stage, teacher: Frozen, pad: int, progress: Progress) -> None:
     """Write the outputs of a teacher for all training rows."""
     device, teach = next(teacher.parameters()).device, Teaching(teacher)
 
@@ -129,21 +116,21 @@ def _ask(
             for tensor in lesson.tensors
         ]
 
-    _write(lessons, read, device, says, ("a teacher says", "teacher_cache=fp32"), progress)
+    _write(lessons, pad, device, says, ("a teacher says", "teacher_cache=fp32"), progress)
 
 
 @torch.no_grad()
 def _write(
     lessons: Lessons,
-    read: OwnRows,
+    pad: int,
     device: torch.device,
     says: Callable[[TaskBatch], Sequence[Tensor]],
     too_large: tuple[str, str],
     progress: Progress,
 ) -> None:
     """Write what a network ``says`` of all training rows; ``too_large``: who, and the help."""
-    rows, at_once = read.task_set.train, PASS_TOKENS[device.type]
-    for batch in in_order_of_length(read.task_set, rows, at_once, MAX_PASS_EXAMPLES, read.pad):
+    task_set, at_once = lessons.task_set, PASS_TOKENS[device.type]
+    for batch in in_order_of_length(task_set, task_set.train, at_once, MAX_PASS_EXAMPLES, pad):
         said = [tensor.float().cpu().numpy() for tensor in says(batch)]
         largest = max(float(np.abs(each).max(initial=0)) for each in said)
         if largest > float(np.finfo(lessons.files[0].dtype).max):
@@ -201,7 +188,7 @@ def obtain_features(
         progress.begin(what, len(task_set.train.owners), "rows")
         too_large = "a state of the frozen network is", "features_cache=fp32"
         with unchanging(model.encoder):
-            _write(lessons, OwnRows(task_set, pad), device, says, too_large, progress)
+            _write(lessons, pad, device, says, too_large, progress)
         progress.end()
         return {"bytes": size}
 

@@ -1,19 +1,16 @@
 """The frozen networks of a stage, with their weights."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 
 from bertc.base.diagnostics import DataError, UsageError
-from bertc.data.cache.store import fingerprint
 from bertc.data.vocab.existing import differing_token, vocabulary_of
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.hub.networks import summed
 from bertc.ir.learning.answer import alike
 from bertc.ir.learning.task import Task
-from bertc.ir.program.lessons import needs_same_tokens
 from bertc.ir.program.model import frozen_weights
 from bertc.ir.program.network import Network
 from bertc.ir.program.resolved import Resolved
@@ -27,55 +24,38 @@ OWN_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 """The dtypes of teachers with a precision of their own."""
 
 
-class TokenizerText(NamedTuple):
-    """A tokenizer as JSON, and its special tokens by role: enough to make it anew anywhere."""
-
-    text: str
-    named: dict[str, str]
-
-
-def digests(resolved: Resolved, tokenizers: Mapping[str, TokenizerText]) -> dict[str, str]:
+def digests(resolved: Resolved) -> dict[str, str]:
     """sha256 of the weights of every teacher at work, by its folder.
-
-    It is of the tokenizer too, of one that reads by its own (``tokenizers``).
 
     Raises:
         MissingInputError, DataError, UnsafeError: as ``read_model``.
     """
-    sha256_by_folder: dict[str, str] = {}
-    for _, path, _ in _folders_at_work(resolved):
-        if path not in sha256_by_folder:
-            weights = digest_of(read_model(Path(path))[1])
-            sha256_by_folder[path] = (
-                fingerprint(weights, *tokenizers[path]) if path in tokenizers else weights
-            )
-    return sha256_by_folder
+    paths = dict.fromkeys(path for _, path in _folders_at_work(resolved))
+    return {path: digest_of(read_model(Path(path))[1]) for path in paths}
 
 
-def read_tokenizers(resolved: Resolved, vocabulary: Vocabulary) -> dict[str, TokenizerText]:
-    """The tokenizers of teachers at work that read other tokens than the run, by their folders.
+def require_same_tokens(resolved: Resolved, vocabulary: Vocabulary) -> None:
+    """Refuse teachers at work that read other tokens than the run.
 
     Raises:
-        MissingInputError, DataError: as ``vocabulary_of``; if a stage compares tokens with such a
-            teacher's, or keeps nothing of what it says.
+        MissingInputError, DataError: as ``vocabulary_of``; naming the first token that differs.
     """
-    tokenizers: dict[str, TokenizerText] = {}
-    for stage, path, network in _folders_at_work(resolved):
-        rows = network.body.vocab_size
-        theirs = vocabulary_of(Path(path), rows)
-        differing = differing_token(theirs, vocabulary)
-        if differing:
-            _refuse_if_compared(stage, path, (theirs, vocabulary), differing)
-        if differing or rows != stage.encoder.vocab_size:
-            tokenizers[path] = TokenizerText(theirs.tokenizer.to_str(), theirs.named)
-    return tokenizers
+    for network, path in _folders_at_work(resolved):
+        theirs = vocabulary_of(Path(path), network.body.vocab_size)
+        if differing := differing_token(theirs, vocabulary):
+            number, there, here = differing
+            raise DataError(
+                f"the teacher {path} reads with {theirs.size:,} tokens and this run with "
+                f"{vocabulary.size:,}; token {number} is {there!r} there and {here!r} here",
+                help="leave vocab out, and the run reads with the vocabulary of its teacher",
+            )
 
 
-def _folders_at_work(resolved: Resolved) -> Iterator[tuple[Stage, str, Network]]:
+def _folders_at_work(resolved: Resolved) -> Iterator[tuple[Network, str]]:
     for stage in resolved.stages:
         for network, teacher in _at_work(stage):
             if isinstance(teacher.source, FromFolder):
-                yield stage, teacher.source.path, network
+                yield network, teacher.source.path
 
 
 def require_weights(resolved: Resolved) -> None:
@@ -162,27 +142,3 @@ def _there(name: str, resolved: Resolved, tasks: Sequence[Task]) -> str:
         if isinstance(term.objective, Task) and alike(term.objective.answer, task.answer):
             return ".".join((first, term.objective.head_name, *rest))
     return name
-
-
-def _refuse_if_compared(
-    stage: Stage,
-    folder: str,
-    vocabularies: tuple[Vocabulary, Vocabulary],
-    differing: tuple[int, str | None, str | None],
-) -> None:
-    """Refuse other tokens where they are compared, or where nothing is kept of what they make."""
-    theirs, ours = vocabularies
-    number, there, here = differing
-    problem = (
-        f"the teacher {folder} reads with {theirs.size:,} tokens and this run with "
-        f"{ours.size:,}; token {number} is {there!r} there and {here!r} here"
-    )
-    if reason := needs_same_tokens(term.objective for term in stage.objective):
-        raise DataError(
-            f"{problem}, and {reason}",
-            help="leave vocab out, and the run reads with the vocabulary of its teacher",
-        )
-    if stage.teacher_cache == "off":
-        raise DataError(
-            f"{problem}: it reads by its own if what it says is kept", help="teacher_cache=auto"
-        )

@@ -4,27 +4,20 @@ Those of teachers are there before the first step; states of the network itself,
 freezes all of it, when that stage begins.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
-from tokenizers import Tokenizer
 
 from bertc.base.diagnostics import several
 from bertc.base.storage.durable import free_bytes
 from bertc.cost.planning.plan import Plan
 from bertc.cost.units import bytes_text
-from bertc.data.cache.progress import Silent
 from bertc.data.cache.store import holds
 from bertc.data.corpus import AnyData
-from bertc.data.examples.copies import Copier
 from bertc.data.examples.lessons import Lessons, counts_of
-from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
-from bertc.data.examples.task_sets import read_apart
-from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
 from bertc.ir.program.lessons import Kept, kept_as, kept_by, lesson_bytes, lesson_shapes
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.stage import Stage
@@ -34,14 +27,12 @@ from bertc.machine.display import Display
 from bertc.machine.process_group import ProcessGroup
 from bertc.model.model import Frozen
 from bertc.run.beginning.lessons import (
-    OwnRows,
     features_folder,
     folder_of,
     obtain_features,
     obtain_lessons,
 )
 from bertc.run.beginning.teachers import frozen_networks
-from bertc.run.evaluation.word_networks import TrainedNetworks
 from bertc.run.models.loading import digest_of
 from bertc.run.train.session import Session, Watched
 from bertc.run.train.start import Start
@@ -50,12 +41,12 @@ MOST_OF_DISK = 0.1
 """Share of the free disk that ``auto`` takes."""
 
 
-def _plan(start: Start, cache: Path, own_readers: Collection[str], ranks: ProcessGroup) -> Plan:
+def _plan(start: Start, cache: Path, ranks: ProcessGroup) -> Plan:
     """The plan with how outputs of teachers are kept; of a begun run as then, where it is auto."""
     stages = start.resolved.stages
     each = zip(stages, start.corpus.stages, strict=True)
     sharded = start.plan.strategy in ("fsdp", "hsdp")
-    kept = tuple(_chosen(stage, data, cache, own_readers, sharded=sharded) for stage, data in each)
+    kept = tuple(_chosen(stage, data, cache, sharded=sharded) for stage, data in each)
     if start.outside and start.outside.lock:
         nothing: Kept = "off"
         began = start.outside.lock.plan.lessons or (nothing,) * len(kept)
@@ -64,25 +55,16 @@ def _plan(start: Start, cache: Path, own_readers: Collection[str], ranks: Proces
     return replace(start.plan, lessons=tuple(ranks.share(kept)))
 
 
-def _chosen(
-    stage: Stage, data: AnyData, cache: Path, own_readers: Collection[str], *, sharded: bool
-) -> Kept:
+def _chosen(stage: Stage, data: AnyData, cache: Path, *, sharded: bool) -> Kept:
     """The way that ``kept_by`` says, or off if the disk is too small for what need not be kept."""
     if not isinstance(data, TaskData):
         return "off"
     if stage.freeze == "all" and sharded:  # no process has all of the network
         return "off"
-    needed = any(path in own_readers for path in _folders(stage))
-    kept = kept_by(stage, data.examples, needed)
-    if kept_as(stage) != "auto" or needed:
+    kept = kept_by(stage, data.examples)
+    if kept_as(stage) != "auto":
         return kept
     return kept if _size(stage, data, kept) <= MOST_OF_DISK * free_bytes(cache) else "off"
-
-
-def _folders(stage: Stage) -> list[str]:
-    """The folders of its teachers."""
-    sources = (teacher.source for teacher in stage.teacher)
-    return [source.path for source in sources if isinstance(source, FromFolder)]
 
 
 def _size(stage: Stage, data: TaskData, kept: Kept) -> int:
@@ -101,19 +83,12 @@ def with_lessons(start: Start, cache: Path, display: Display, ranks: ProcessGrou
         DataError: a teacher says a number that is too large for fp16.
         CannotWriteError: the cache has no room.
     """
-    shared = ranks.share(
-        [start.outside.teachers, start.outside.tokenizers] if start.outside else []
-    )
-    digests, tokenizers = shared
-    vocabularies = {
-        folder: from_tokenizer(Tokenizer.from_str(text), folder, named)
-        for folder, (text, named) in tokenizers.items()
-    }
+    digests = ranks.share(start.outside.teachers if start.outside else {})
     for stage in start.resolved.stages:
-        for line in _own_ways(stage, vocabularies):
+        for line in _precisions(stage):
             display.note(line)
-    start = replace(start, plan=_plan(start, cache, vocabularies, ranks))
-    known = _Known(cache, digests, vocabularies)
+    start = replace(start, plan=_plan(start, cache, ranks))
+    known = cache, digests
     stages = [
         replace(data, lessons=_lessons(start, at, data, known, display, ranks))
         if isinstance(data, TaskData)
@@ -123,41 +98,35 @@ def with_lessons(start: Start, cache: Path, display: Display, ranks: ProcessGrou
     return replace(start, corpus=replace(start.corpus, stages=tuple(stages)))
 
 
-def _own_ways(stage: Stage, vocabularies: Mapping[str, Vocabulary]) -> Iterator[str]:
-    """A line for each teacher at work that does not compute, or read, as the run does."""
+def _precisions(stage: Stage) -> Iterator[str]:
+    """A line for each teacher at work that computes in a precision of its own."""
     frozen = (network for network in stage.networks() if not network.learned)
-    for network, folder in zip(frozen, _folders(stage), strict=False):
-        ways = [f"computes in {network.precision}"] if network.precision != "auto" else []
-        if words := vocabularies.get(folder):
-            ways.append(f"reads by its own tokenizer of {words.size:,} tokens")
-        if ways:
-            yield f"stage {stage.name}: the teacher {folder} {' and '.join(ways)}"
-
-
-class _Known(NamedTuple):
-    """The cache, the sha256 of teachers, and the vocabularies of those that read by their own."""
-
-    cache: Path
-    sha256_by_folder: Mapping[str, str]
-    vocabularies: Mapping[str, Vocabulary]
+    sources = (teacher.source for teacher in stage.teacher)
+    folders = (source.path for source in sources if isinstance(source, FromFolder))
+    for network, folder in zip(frozen, folders, strict=False):
+        if network.precision != "auto":
+            yield f"stage {stage.name}: the teacher {folder} computes in {network.precision}"
 
 
 def _lessons(
-    start: Start, at: int, data: TaskData, known: _Known, display: Display, ranks: ProcessGroup
+    start: Start,
+    at: int,
+    data: TaskData,
+    known: tuple[Path, Mapping[str, str]],
+    display: Display,
+    ranks: ProcessGroup,
 ) -> tuple[Lessons, ...]:
+    """Kept outputs; ``known``: the cache, and the sha256 of teachers by folder."""
     plan, stage, kept = start.plan, start.resolved.stages[at], start.plan.lessons[at]
     if kept == "off" or stage.freeze == "all":
         return ()
+    cache, digests = known
     display.note(
         f"stage {stage.name}: what its teachers say of {several(data.examples, 'example')} is kept "
-        f"in {kept}, {bytes_text(_size(stage, data, kept))} in {known.cache}"
+        f"in {kept}, {bytes_text(_size(stage, data, kept))} in {cache}"
     )
     how, frozen = (kept, plan.precision), tuple[Frozen, ...]()
-    read = [_read(start, stage, each, data.vocabulary, known) for each in data.sets]
-    folders = [
-        folder_of(known.cache, stage, each, rows, known.sha256_by_folder, how)
-        for each, rows in zip(data.sets, read, strict=True)
-    ]
+    folders = [folder_of(cache, stage, task_set, digests, how) for task_set in data.sets]
     if not ranks.least(all(map(holds, folders))):
         dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
         seed = start.resolved.run.seed
@@ -167,8 +136,8 @@ def _lessons(
         if not lessons and ranks.rank % turn == 0:
             progress = Watched(display, ranks.stop)
             lessons = tuple(
-                obtain_lessons(folder, stage, each, rows, frozen, kept, progress)
-                for folder, each, rows in zip(folders, data.sets, read, strict=True)
+                obtain_lessons(folder, stage, task_set, data.vocabulary.pad, frozen, kept, progress)
+                for folder, task_set in zip(folders, data.sets, strict=True)
             )
         ranks.wait()
     return lessons
@@ -203,20 +172,3 @@ def with_features(session: Session, index: int, data: TaskData) -> TaskData:
             )
         ranks.wait()
     return replace(data, lessons=lessons)
-
-
-def _read(
-    start: Start, stage: Stage, task_set: TaskSet, vocabulary: Vocabulary, known: _Known
-) -> list[OwnRows]:
-    """The rows of a task as each teacher at work reads them, in order."""
-    networks = TrainedNetworks(start.resolved.run.device)
-    copier = Copier(known.cache, networks, vocabulary.token(vocabulary.mask), Silent())
-    frozen = (network for network in stage.networks() if not network.learned)
-    rows_by_teacher = []
-    for network, folder in zip(frozen, _folders(stage), strict=True):
-        if words := known.vocabularies.get(folder):
-            rows = read_apart(task_set, stage, network, words, copier)
-            rows_by_teacher.append(OwnRows(rows, words.pad))
-        else:
-            rows_by_teacher.append(OwnRows(task_set, vocabulary.pad))
-    return rows_by_teacher

@@ -22,7 +22,7 @@ from bertc.machine.machine import cost_on, detect
 from bertc.machine.out_of_memory import refuse_what_cannot_fit
 from bertc.machine.process_group import ProcessGroup
 from bertc.run.beginning.init_from import Source, require_readable, source_of
-from bertc.run.beginning.teachers import TokenizerText, digests, read_tokenizers, require_weights
+from bertc.run.beginning.teachers import digests, require_same_tokens, require_weights
 from bertc.run.evaluation.word_networks import TrainedNetworks
 from bertc.run.records import checkpoints, metrics
 from bertc.run.records.checkpoints import Checkpoint
@@ -38,15 +38,13 @@ class Outside:
     """Facts that the first process alone has, from the run folder and from those it begins from.
 
     ``lock`` and ``checkpoint`` are None at the start of a run, ``source`` is where there is a
-    checkpoint, or no ``init``. ``teachers`` are their sha256, by folder, ``tokenizers`` those of
-    teachers that read by their own.
+    checkpoint, or no ``init``. ``teachers`` are their sha256, by folder.
     """
 
     lock: Lock | None
     checkpoint: Checkpoint | None
     source: Source | None
     teachers: dict[str, str]
-    tokenizers: dict[str, TokenizerText]
     cost: Estimate
 
 
@@ -116,10 +114,10 @@ def settle(
     outside = None
     if ranks.is_main:
         source = None if checkpoint else source_of(resolved, corpus.vocabulary)
-        tokenizers = read_tokenizers(resolved, corpus.vocabulary)
-        teachers = digests(resolved, tokenizers)
+        require_same_tokens(resolved, corpus.vocabulary)
+        teachers = digests(resolved)
         cost = cost_on(machine, resolved, corpus, ranks.world)
-        outside = Outside(lock, checkpoint, source, teachers, tokenizers, cost)
+        outside = Outside(lock, checkpoint, source, teachers, cost)
     return Start(resolved, machine, plan, corpus, cache, outside)
 
 

@@ -9,17 +9,10 @@ from bertc.ir.base import call_text
 from bertc.ir.learning.answer import Choice, Plain, Score, Span, Vector, alike, told_names
 from bertc.ir.learning.objective import Distillation, Objective, Term
 from bertc.ir.learning.task import Task
-from bertc.ir.network.body import Body
 from bertc.ir.program.complete import Complete, StageSettings
-from bertc.ir.program.lessons import needs_same_tokens
 from bertc.ir.program.teacher import FromFolder, NoTeacher, Shape, Teacher
 from bertc.ir.terms.kd import KdLogits, OfLayers
 from bertc.ir.vocabulary import table_rows
-
-WHOLE_EXAMPLES = (
-    "whole examples of a task: logits of labels, scores or choices, states of first tokens"
-)
-"""Comparisons that networks with other tokenizers allow."""
 
 
 def taught_terms(stage: StageSettings) -> tuple[Term, ...]:
@@ -151,7 +144,15 @@ def _teacher_fits(
     """Check that a teacher can read what a stage reads, and has what terms need."""
     check = Checker(stage, diagnostics)
     if shape.body.vocab_size != table_rows(stage.vocab):
-        _reads_apart(check, shape.body)
+        check.report(
+            "E283",
+            f"the teacher reads with {shape.body.vocab_size:,} tokens, and this network with "
+            f"{table_rows(stage.vocab):,}",
+            "teacher",
+            label="both read the same tokens",
+            also=("vocab", "the vocabulary is set here"),
+            help="leave vocab out, and the network reads with the vocabulary of its teacher",
+        )
     else:
         _has_room(check, shape.body.room)
     for term in terms:
@@ -160,32 +161,6 @@ def _teacher_fits(
             _has_head(check, shape, term)
         else:
             layers_fit(stage, len(_known(stage.teacher)) > 1, shape, term, diagnostics)
-
-
-def _reads_apart(check: Checker[StageSettings], teacher: Body) -> None:
-    """Check that a teacher with other tokens says something of whole examples, which is kept."""
-    stage = check.settings
-    problem = f"the teacher reads with {teacher.vocab_size:,} tokens, and this network with "
-    problem += f"{table_rows(stage.vocab):,}"
-    if reason := needs_same_tokens(term.objective for term in stage.objective):
-        check.report(
-            "E283",
-            f"{problem}; {reason}",
-            "teacher",
-            label="terms over tokens compare the same ones",
-            also=("vocab", "the vocabulary is set here"),
-            help="leave vocab out, and the network reads with the vocabulary of its teacher, or "
-            f"learn what it says of {WHOLE_EXAMPLES}",
-        )
-    elif stage.teacher_cache == "off":
-        check.report(
-            "E283",
-            f"{problem}: it reads the examples by its own, before the first step, and what it says "
-            "is kept",
-            "teacher_cache",
-            also=("teacher", "the teacher is named here"),
-            instead="teacher_cache=auto",
-        )
 
 
 def _has_room(check: Checker[StageSettings], room: int | None) -> None:
