@@ -24,6 +24,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("MKL_CBWR", "AUTO")
 # That what g++ makes of vector code can be loaded is tried with 9 s of it; it is what tests run.
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+# Names of models on a hub are looked up in its cache alone.
+os.environ["HF_HUB_OFFLINE"] = "1"
 # No power fails while tests run: waiting for the disk many thousand times would show nothing.
 os.fsync = os.fstat
 # What is imported for tests stays: walking it again and again takes a quarter of collecting them.

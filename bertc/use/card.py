@@ -9,6 +9,7 @@ from bertc.base.storage import durable
 from bertc.base.storage.paths import is_file, is_taken
 from bertc.base.storage.plain_file import read_text
 from bertc.hub.exporting import Exported
+from bertc.hub.published import hub_name
 from bertc.hub.sentences import MODULES
 from bertc.ir.changing.growth import FromOther
 from bertc.ir.learning.objective import titled
@@ -60,8 +61,11 @@ def _front(resolved: Resolved, exported: Exported) -> Iterator[str]:
     library = "sentence-transformers" if pools else "transformers" if architecture else "bertc"
     yield f"library_name: {library}"
     if isinstance(init := resolved.run.init, FromOther):
-        name = Path(init.path).absolute().name
-        yield f"base_model: {json.dumps(name)} # the folder it began with; its name on the hub?"
+        if name := hub_name(init.path):
+            yield f"base_model: {json.dumps(name)}"
+        else:
+            name = Path(init.path).absolute().name
+            yield f"base_model: {json.dumps(name)} # the folder it began with; its name on the hub?"
     if way := _pipeline(exported):
         yield f"pipeline_tag: {way}"
     yield from (f"tags: {json.dumps(list(dict.fromkeys(['bertc', exported.layout])))}", "---")

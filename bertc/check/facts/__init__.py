@@ -1,6 +1,6 @@
 """Facts from files that decide settings: the network of init, labels and examples of tasks."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from bertc.base.diagnostics import Diagnostics
 from bertc.check.facts.begun import embedding_as_there, taken
 from bertc.check.facts.examples import counted
 from bertc.check.facts.networks import network_of
+from bertc.check.facts.published import with_folders
 from bertc.check.facts.teachers import with_shape
 from bertc.check.passes import resolve
 from bertc.check.passes.extends import extends
@@ -27,13 +28,20 @@ def facts(program: Program, diagnostics: Diagnostics) -> Program:
         MissingInputError, DataError: if a file that it names is not there, or cannot be read.
     """
     program = extends(program, diagnostics)
+    program = _in_each_block(program, with_folders)
     init = program.settings.get("init")
     if init is not None and isinstance(init.value, FromOther):
         program = embedding_as_there(_as_there(program, init))
     program = as_published(program)
-    program = program.with_settings(_read_of(program.settings))
-    stages = (replace(stage, settings=_read_of(stage.settings)) for stage in program.stages)
-    return replace(program, stages=tuple(stages))
+    return _in_each_block(program, _read_of)
+
+
+def _in_each_block(
+    program: Program, change: Callable[[Mapping[str, Given]], dict[str, Given]]
+) -> Program:
+    """A program with other settings, of all stages and of each."""
+    stages = (replace(stage, settings=change(stage.settings)) for stage in program.stages)
+    return replace(program.with_settings(change(program.settings)), stages=tuple(stages))
 
 
 def _as_there(program: Program, init: Given) -> Program:

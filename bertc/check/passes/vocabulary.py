@@ -24,6 +24,7 @@ from bertc.data.tokenizers.reading import (
     tokenizer_folder,
     vocabulary_size,
 )
+from bertc.hub.published import or_hub
 from bertc.ir.changing.growth import TEACHER, FromOther
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.teacher import FromFolder, FromSpec, Shape, Teacher
@@ -97,19 +98,17 @@ def _of_teacher(teachers: Sequence[Teacher], named: Origin) -> Given | None:
 def _unreadable(
     program: Complete, error: BertcError, origin: Origin, diagnostics: Diagnostics
 ) -> Complete:
-    diagnostics.error(
-        "E212",
-        f"the vocabulary cannot be read: {error.message}",
-        origin.span,
-        help=error.help or f"name one of {', '.join(FILE_NAMES)}, or a folder with one",
-    )
+    named = program.vocab.path if isinstance(program.vocab, TokenizerFile) else ""
+    help = error.help or f"name one of {', '.join(FILE_NAMES)}, or a folder with one"
+    message = f"the vocabulary cannot be read: {error.message}"
+    diagnostics.error("E212", message, origin.span, help=or_hub(help, named))
     return program
 
 
 def nowhere_to_begin(init: FromOther, span: Span | None, diagnostics: Diagnostics) -> None:
     """Report an ``init`` that is no folder."""
     message = f"init: there is no run or model folder {init.path}"
-    diagnostics.error("E265", message, span, help=check_path(init.path))
+    diagnostics.error("E265", message, span, help=or_hub(check_path(init.path), init.path))
 
 
 def vocabulary_of_init(run: Path) -> TokenizerFile:

@@ -21,6 +21,7 @@ from bertc.hub.families.family import Family, transformer
 from bertc.hub.keys import by_key, keys, part_of, parts_of
 from bertc.hub.networks import GENERATOR, alone, joined, parted
 from bertc.hub.program import to_program
+from bertc.hub.published import fetch_weights, or_hub
 from bertc.hub.sentences import sentences_task, vectors_of
 from bertc.hub.task_config import LeftHead, TaskOfFolder, named_classes, read_task, tasks_beside
 from bertc.hub.tensors import (
@@ -64,7 +65,9 @@ def import_model(folder: Path, tokenizer: Path | None = None) -> Imported:
         UnsafeError: if the weights are pickled or the configuration names code.
     """
     if not is_folder(folder):
-        raise MissingInputError(f"{folder} is no folder", help="name a Hugging Face model folder")
+        help = or_hub("name a Hugging Face model folder", str(folder))
+        raise MissingInputError(f"{folder} is no folder", help=help)
+    fetch_weights(folder)
     imported = _import_network(folder, tokenizer)
     if not is_file(folder / GENERATOR / "config.json"):
         return imported

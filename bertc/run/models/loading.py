@@ -26,6 +26,7 @@ from bertc.hub.folders import (
 from bertc.hub.keys import part_of, parts_of
 from bertc.hub.networks import GENERATOR, joined, parted, summed
 from bertc.hub.pruned import without_removed
+from bertc.hub.published import or_hub
 from bertc.hub.tensors import check_entry, check_names, read_header, read_tensors
 from bertc.hub.weights import SAFE
 from bertc.ir.program.model import model_weights
@@ -84,7 +85,8 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
         UnsafeError: if the weights are pickled or the configuration names code.
     """
     if not is_folder(folder):
-        raise MissingInputError(f"there is no folder {folder}", help="name a run or a model folder")
+        help = or_hub("name a run or a model folder", str(folder))
+        raise MissingInputError(f"there is no folder {folder}", help=help)
     if not is_taken(folder / RESOLVED):
         refuse_several(folder)
         imported = import_model(folder)

@@ -13,6 +13,7 @@ from bertc.hub.exporting import Exported, export_model
 from bertc.hub.folder import replacing
 from bertc.hub.folders import RESOLVED, SENTENCES
 from bertc.hub.keys import parts_of
+from bertc.hub.published import model_folder
 from bertc.hub.sentences import MODES, Sentences, vectors_of, write_sentences
 from bertc.hub.task_classes import held_task
 from bertc.lang import show
@@ -87,13 +88,14 @@ def export_run(run: Path, folder: Path, pooling: str = "") -> Exported:
 
 
 def import_run(folder: Path, run: Path) -> ImportedRun:
-    """Make a run folder from a Hugging Face folder: spec, program, tokenizer and model.
+    """Make a run folder from a Hugging Face folder or the name of a model on the hub.
 
     Raises:
         MissingInputError, DataError, UnsafeError: as ``import_model``.
         UsageError: if ``run`` holds something else already.
         CannotWriteError: if the disk is full or the folder cannot be written.
     """
+    folder = Path(model_folder(str(folder)))
     imported = import_model(folder, run.absolute() / "tokenizer")
     tokenizer = vocabulary_of(folder, imported.resolved.encoder.vocab_size)
     with replacing(run) as fresh:

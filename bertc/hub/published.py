@@ -1,0 +1,127 @@
+"""Models of the Hugging Face hub by name, such as ``answerdotai/ModernBERT-base``; no torch.
+
+The hub's cache is read first, so that a name stays at one commit; then the hub. Downloaded are
+settings, tokenizers and tensors, never code. ``owner/name@revision`` is a branch, tag or commit, as
+in paths of ``huggingface_hub.HfFileSystem``.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from bertc.base.diagnostics import MissingInputError
+from bertc.base.storage.paths import is_folder, is_taken
+from bertc.data.tokenizers.by_transformers import FILE_NAMES
+from bertc.data.tokenizers.reading import network_folder, tokenizer_folder
+
+_SECONDS = 10.0
+"""Seconds in which a hub answers."""
+SMALL = ("*.json", "*.txt", "*.model")
+SAFE = ("model*.safetensors", "*/model*.safetensors", "bertc_heads.safetensors")
+PICKLED = ("pytorch_model*.bin", "*/pytorch_model*.bin")
+UNREAD = ("onnx/*", "openvino/*", "*/onnx/*", "*/openvino/*", "coreml/*", "runs/*", "*checkpoint*")
+"""Folders of repositories with copies in other formats, and of earlier training."""
+_NAME = re.compile(r"(\w[\w.-]*/\w[\w.-]*)(?:@(\w[\w./-]*))?", re.ASCII)
+_FILES = (".txt", ".json", ".model", ".bertc")
+_SNAPSHOT = re.compile(r"models--(.+?)--([^/]+)/snapshots/(\w+)/?$")
+
+
+def model_folder(path: str) -> str:
+    """The folder in the hub's cache of a model that ``path`` names; else ``path``, as it is."""
+    named = _named(path)
+    known = _snapshot(*named, _cache()) if named else path
+    return str(known) if isinstance(known, Path) else path
+
+
+def or_hub(help: str, path: str) -> str:
+    """The help for a model that is not there, with the hub's reason if ``path`` may be a name."""
+    named = _named(path)
+    reason = _snapshot(*named, _cache()) if named else ""
+    return f"{help}; {reason}" if isinstance(reason, str) and reason else help
+
+
+def hub_name(path: str) -> str:
+    """The ``owner/name`` of a folder in the hub's cache; empty for other folders."""
+    place = _SNAPSHOT.search(path)
+    return f"{place[1]}/{place[2]}" if place else ""
+
+
+def fetch_weights(folder: Path) -> None:
+    """Download the weights for a folder in the hub's cache that has none yet.
+
+    Pickled ones only where there are no others; what they hold is checked where they are read.
+
+    Raises:
+        MissingInputError: if the hub does not give them.
+    """
+    place = _SNAPSHOT.search(folder.as_posix())
+    if not place or _has_weights(folder):
+        return
+    name = hub_name(place[0])
+    for patterns in (SAFE, PICKLED):
+        _download(name, place[3], folder.parents[2], patterns)
+        if _has_weights(folder):
+            return
+    raise MissingInputError(
+        f"the weights of {name} are not in the hub's cache, and were not downloaded",
+        help="download them once with a network, and HF_HUB_OFFLINE unset",
+    )
+
+
+def _named(path: str) -> tuple[str, str] | None:
+    """Repository and revision; None of a path here, or next to what is here."""
+    name = _NAME.fullmatch(path)
+    owner = path.partition("/")[0]
+    if not name or path.endswith(_FILES) or is_taken(path) or is_folder(owner):
+        return None
+    return name[1], name[2] or "main"
+
+
+def _cache() -> Path:
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE)
+
+
+@cache
+def _snapshot(name: str, revision: str, cache_folder: Path) -> Path | str:
+    """Settings and tokenizer of a model in the cache, or the reason why they are not there."""
+    known = _download(name, revision, cache_folder, SMALL, cached=True)
+    if isinstance(known, Path) and _is_complete(known):
+        return known
+    return _download(name, revision, cache_folder, SMALL)
+
+
+def _download(
+    name: str, revision: str, cache_folder: Path, patterns: Sequence[str], cached: bool = False
+) -> Path | str:
+    """The folder of a revision with such files, or the reason why it is not there."""
+    from huggingface_hub import constants, errors, snapshot_download
+
+    offline = constants.HF_HUB_OFFLINE
+    try:
+        folder = snapshot_download(
+            name, revision=revision, cache_dir=cache_folder, etag_timeout=_SECONDS,
+            allow_patterns=[*patterns], ignore_patterns=[*UNREAD],
+            local_files_only=cached or offline,
+        )  # fmt: skip
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, ValueError):
+        return "the hub has no such public model or revision; HF_TOKEN opens private ones"
+    except (OSError, errors.HfHubHTTPError):
+        return "the hub's cache has no such model, and " + (
+            "HF_HUB_OFFLINE is set" if offline else "the hub cannot be reached"
+        )
+    return Path(folder)
+
+
+def _has_weights(folder: Path) -> bool:
+    return any(True for pattern in (SAFE[0], PICKLED[0]) for _ in folder.rglob(pattern))
+
+
+def _is_complete(folder: Path) -> bool:
+    """True if settings and a tokenizer are there, as other programs may have fetched them."""
+    words = tokenizer_folder(folder)
+    return is_taken(network_folder(folder) / "config.json") and any(
+        is_taken(words / name) for name in FILE_NAMES
+    )
