@@ -1,14 +1,14 @@
 """Parsing of text to a tree; a faulty text gives a tree of its correct parts."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from bertc.base.diagnostics import Diagnostics, Source
+from bertc.base.diagnostics import Diagnostics, Source, Span
 from bertc.lang.read.brackets import balance
-from bertc.lang.read.build import Builder
-from bertc.lang.read.machine import parse_items
+from bertc.lang.read.descent import parse_items
 from bertc.lang.read.repair import repaired
 from bertc.lang.read.scan import CLOSERS, MOST_MISTAKES, OPENERS, Token, scan
-from bertc.lang.read.tree import Item, Tree
+from bertc.lang.read.tree import Block, Item, Tree
 
 OVERRIDE = "--set"
 """Prefix of the names of sources from the command line, where a shell removes quotes."""
@@ -26,37 +26,29 @@ def parse(text: str, name: str = "<spec>", diagnostics: Diagnostics | None = Non
     source = Source(name, text)
     tokens, comments = scan(source, report)
     tokens = balance(tokens, source, report)
-    items = parse_items(tokens, source)
-    if items is None:
-        items = _Recovery(source, report).items(tokens)
+    items, mistake = parse_items(tokens, source)
+    if mistake:
+        items = _recovered(tokens, source, report)
     if diagnostics is None:
         report.raise_if_any()
     return Tree(source, tuple(items), tuple(comments))
 
 
-class _Recovery:
-    """A parser that goes item by item, so that a mistake affects its own setting only."""
-
-    def __init__(self, source: Source, diagnostics: Diagnostics) -> None:
-        self.source = source
-        self.diagnostics = diagnostics
-
-    def items(self, tokens: Sequence[Token]) -> list[Item]:
-        items: list[Item] = []
-        for chunk in _chunks(tokens):
-            if len(self.diagnostics.found) > MOST_MISTAKES:
-                break
-            header = _block_header(chunk)
-            if header:
-                items.append(self.block(chunk, header))
-            else:
-                corrected = repaired(chunk, self.source, self.diagnostics)
-                items += parse_items(corrected, self.source) or []
-        return items
-
-    def block(self, tokens: Sequence[Token], header: int) -> Item:
-        inside = self.items(tokens[header + 1 : -1])
-        return Builder(self.source).block([*tokens[: header + 1], *inside, tokens[-1]])
+def _recovered(tokens: Sequence[Token], source: Source, diagnostics: Diagnostics) -> list[Item]:
+    """The items of faulty tokens one by one, so that a mistake affects its own setting only."""
+    items: list[Item] = []
+    for chunk in _chunks(tokens):
+        if len(diagnostics.found) > MOST_MISTAKES:
+            break
+        if header := _block_header(chunk):
+            inside = _recovered(chunk[header + 1 : -1], source, diagnostics)
+            ((block, *_), _) = parse_items([*chunk[: header + 1], chunk[-1]], source)
+            assert isinstance(block, Block), "a header and its braces are a block"
+            span = Span(source, chunk[0].start, chunk[-1].end)
+            items.append(replace(block, span=span, items=tuple(inside)))
+        else:
+            items += parse_items(repaired(chunk, source, diagnostics), source)[0]
+    return items
 
 
 def _chunks(tokens: Sequence[Token]) -> list[Sequence[Token]]:

@@ -1,13 +1,12 @@
 """Repair of a faulty setting: report the edit that makes it parse, and apply it."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from bertc.base.diagnostics import Diagnostics, Fix, Source, Span
 from bertc.base.resources import shipped_specs
-from bertc.lang.read.grammar import END
-from bertc.lang.read.machine import accepted_after, first_mistake
-from bertc.lang.read.scan import CLOSERS, OPENERS, SPELLING, Token
+from bertc.lang.read.descent import Mistake, parse_items
+from bertc.lang.read.scan import CLOSERS, END, OPENERS, SPELLING, Token
 from bertc.lang.read.shapes import terms
 
 MOST_REPAIRS = 5
@@ -30,27 +29,28 @@ def repaired(tokens: Sequence[Token], source: Source, diagnostics: Diagnostics) 
     """The corrected tokens of an item; empty if the meaning is unclear."""
     current = list(tokens)
     for _ in range(MOST_REPAIRS):
-        place = first_mistake(current)
-        if place > len(current):
+        mistake = parse_items(current, source)[1]
+        if mistake is None:
             return current
-        edit = _best_edit(current, place)
-        _Report(current, place, source, diagnostics).make(edit)
+        edit = _best_edit(current, mistake.place, source)
+        _Report(current, mistake, source, diagnostics).make(edit)
         if edit is None:
-            prefix = current[:place]
-            while prefix and first_mistake(prefix) <= len(prefix):
+            prefix = current[: mistake.place]
+            while prefix and parse_items(prefix, source)[1]:
                 prefix.pop()
             return prefix
         current = edit.apply(current)
     return []
 
 
-def _best_edit(tokens: list[Token], place: int) -> _Edit | None:
+def _best_edit(tokens: list[Token], place: int, source: Source) -> _Edit | None:
     """The candidate after which most of the rest parses; None if none helps."""
     best, reach = None, place
     for edit in _candidates(tokens, place):
-        grown = len(edit.insert) - edit.drop
-        reached = first_mistake(edit.apply(tokens)) - grown
-        if reached > reach + (edit.drop == 1 and reached <= len(tokens)):
+        mistake = parse_items(edit.apply(tokens), source)[1]
+        end = len(tokens) + 1
+        reached = mistake.place - len(edit.insert) + edit.drop if mistake else end
+        if reached > reach + (edit.drop == 1 and reached < end):
             best, reach = edit, reached
     return best
 
@@ -84,13 +84,14 @@ def _in_sum(tokens: Sequence[Token], place: int) -> bool:
 
 
 class _Report:
-    """A report of the mistake at ``place``."""
+    """A report of the first mistake of some tokens."""
 
     def __init__(
-        self, tokens: list[Token], place: int, source: Source, diagnostics: Diagnostics
+        self, tokens: list[Token], mistake: Mistake, source: Source, diagnostics: Diagnostics
     ) -> None:
         self.tokens = tokens
-        self.place = place
+        self.place = place = mistake.place
+        self.expected = mistake.expected
         self.source = source
         self.diagnostics = diagnostics
         last = tokens[-1].end
@@ -155,7 +156,7 @@ class _Report:
         if before and before.kind == "NAME" and here.kind == END:
             self.lone_name(before)
             return
-        expected = _in_words(accepted_after(self.tokens[: self.place]))
+        expected = _in_words(self.expected)
         self.diagnostics.error(
             "E007", f"expected {expected}, found {here.shown()}", self.span(here)
         )
@@ -191,7 +192,7 @@ class _Report:
         )
 
 
-def _in_words(kinds: set[str]) -> str:
+def _in_words(kinds: Set[str]) -> str:
     words = [f"`{SPELLING[kind]}`" for kind in sorted(kinds) if kind in SPELLING]
     if kinds >= _VALUE_STARTS:
         words = ["a value"] + [word for word in words if word not in ("`[`", "`{`")]
