@@ -60,7 +60,6 @@ def _out_of_range(line: str, draw: random.Random) -> str | None:
 FAULTS: dict[str, Fault] = {
     "no equals": _without("="),
     "no comma": _without(","),
-    "no opener": _without("("),
     "no closer": _without(")"),
     "no bracket": _without("]"),
     "no quote": _without('"'),

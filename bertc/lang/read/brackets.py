@@ -16,15 +16,11 @@ def balance(tokens: list[Token], source: Source, diagnostics: Diagnostics) -> li
 
 
 class _Opened(NamedTuple):
-    """An opening bracket: of a ``block``, ``surplus`` (to be removed), or of ``arguments``.
-
-    Those of ``arguments`` should be round.
-    """
+    """An opening bracket: of a ``block``, or ``surplus`` (to be removed)."""
 
     token: Token
-    block: bool = False
-    surplus: bool = False
-    arguments: bool = False
+    block: bool
+    surplus: bool
 
     @property
     def closer(self) -> str:
@@ -78,26 +74,28 @@ class _Balancer:
             return False
         if kinds[1:2] == ["LBRACE"] or kinds[1:] == ["STRING", "LBRACE"]:
             return True
-        round = self.open[-1].arguments or self.open[-1].token.kind == "LPAR"
-        as_argument = round and before in ("LPAR", "COMMA")
+        as_argument = self.open[-1].token.kind == "LPAR" and before in ("LPAR", "COMMA")
         return kinds[1:2] == ["EQUAL"] and not as_argument
 
     def open_with(self, token: Token) -> None:
         before = self.balanced[-1].kind if self.balanced else ""
-        arguments = token.kind != "LPAR" and self.follows_kind(token)
+        if token.kind != "LPAR" and self.follows_kind(token):
+            span = self.span(token, token)
+            message = f"`{token.text}` does not hold arguments"
+            label = "arguments of a kind stand in parentheses"
+            self.diagnostics.error("E007", message, span, label=label, fix=Fix(span, "("))
+            token = token._replace(kind="LPAR", text="(")
         block = token.kind == "LBRACE" and not self.in_value() and before in ("NAME", "STRING")
-        block, surplus = block and not arguments, token.kind == "LPAR" and before != "NAME"
-        self.open.append(_Opened(token, block, surplus, arguments))
-        if arguments:
-            self.balanced.append(Token("LPAR", "(", token.start, token.end))
-        elif not surplus:
+        surplus = token.kind == "LPAR" and before != "NAME"
+        self.open.append(_Opened(token, block, surplus))
+        if not surplus:
             self.balanced.append(token)
 
     def follows_kind(self, token: Token) -> bool:
         """True if a bracket follows a word that is a value, without space."""
-        kinds = [each.kind for each in self.balanced[-2:]]
-        before = ("EQUAL", "PLUS", "STAR", "COMMA", "LPAR")
-        return kinds[1:] == ["NAME"] and kinds[0] in before and self.balanced[-1].end == token.start
+        kinds = [before.kind for before in self.balanced[-2:]]
+        signs = ("EQUAL", "PLUS", "STAR", "COMMA", "LPAR")
+        return kinds[1:] == ["NAME"] and kinds[0] in signs and self.balanced[-1].end == token.start
 
     def close_last(self) -> None:
         """Report the innermost open bracket and close it after the last token."""
@@ -106,9 +104,6 @@ class _Balancer:
         if opened.surplus:
             self.report_surplus(opener, None)
             return
-        if opened.arguments:
-            self.report_not_round(opener, None)
-            closer = ")"
         end = self.balanced[-1].end
         self.diagnostics.error(
             "E002",
@@ -118,107 +113,36 @@ class _Balancer:
             notes=(Note("opened here", self.span(opener, opener)),),
             fix=Fix(Span(self.source, end, end), closer),
         )
-        kind = "RPAR" if opened.arguments else opened.closer
-        self.balanced.append(Token(kind, closer, end, end))
+        self.balanced.append(Token(opened.closer, closer, end, end))
 
     def close(self, token: Token) -> None:
         """Match a closing bracket with the innermost opening one of its kind."""
+        span = self.span(token, token)
         if all(opened.closer != token.kind for opened in self.open):
             if not self.in_value():
-                self.close_nothing(token)
+                message = f"`{token.text}` closes nothing"
+                self.diagnostics.error("E003", message, span, fix=Fix(span, ""))
                 return
             opened = self.open.pop()
-            if opened.arguments:
-                self.report_not_round(opened.token, token)
-                self.balanced.append(Token("RPAR", ")", token.start, token.end))
-                return
-            self.report_wrong(opened.token, token)
+            right = SPELLING[opened.closer]
+            self.diagnostics.error(
+                "E003",
+                f"`{opened.token.text}` is closed by `{token.text}`",
+                span,
+                notes=(Note("opened here", self.span(opened.token, opened.token)),),
+                help=f"write {right}",
+                fix=Fix(span, right),
+            )
             if not opened.surplus:
-                self.balanced.append(
-                    Token(opened.closer, SPELLING[opened.closer], token.start, token.end)
-                )
+                self.balanced.append(Token(opened.closer, right, token.start, token.end))
             return
         while self.open[-1].closer != token.kind:
             self.close_last()
         opened = self.open.pop()
         if opened.surplus:
             self.report_surplus(opened.token, token)
-        elif opened.arguments:
-            self.report_not_round(opened.token, token)
-            self.balanced.append(Token("RPAR", ")", token.start, token.end))
         else:
             self.balanced.append(token)
-
-    def close_nothing(self, token: Token) -> None:
-        """Report a closing bracket without an opening one; insert that if its place is clear."""
-        span = self.span(token, token)
-        place = self.lost_opener(token)
-        if place is None:
-            message = f"`{token.text}` closes nothing"
-            self.diagnostics.error("E003", message, span, fix=Fix(span, ""))
-            return
-        kind = next(opener for opener, closer in OPENERS.items() if closer == token.kind)
-        end = self.balanced[place - 1].end
-        at = Span(self.source, end, end)
-        self.diagnostics.error(
-            "E003",
-            f"`{token.text}` has no `{SPELLING[kind]}`",
-            span,
-            notes=(Note(f"`{SPELLING[kind]}` may be missing here", at),),
-            help=f"insert {SPELLING[kind]}",
-            fix=Fix(at, SPELLING[kind]),
-        )
-        self.balanced[place:place] = [Token(kind, SPELLING[kind], end, end)]
-        self.balanced.append(token)
-
-    def lost_opener(self, token: Token) -> int | None:
-        """The index where the opening bracket is probably missing: after the kind or `=`."""
-        depth = int(bool(self.balanced) and self.balanced[-1].kind in CLOSERS)
-        for place in range(len(self.balanced) - 1, max(1, len(self.balanced) - 40), -1):
-            first, before, after = self.balanced[place - 2 : place + 1]
-            depth += (before.kind in CLOSERS) - (before.kind in OPENERS)
-            if depth < 0:
-                return None
-            if depth or before.kind in OPENERS:
-                continue
-            if token.kind == "RSQB" and before.kind == "EQUAL" and after.kind == "NUMBER":
-                return place
-            if token.kind == "RPAR" and before.kind == "NAME" and after.kind != "LPAR":
-                if first.kind in ("EQUAL", "PLUS", "STAR"):
-                    if after.kind in ("EQUAL", "COMMA"):  # `lamblr=1e-3)`: two words run together
-                        del self.balanced[place]
-                    return place
-                if after.kind == "EQUAL" and first.kind != "COMMA":
-                    return None
-        return None
-
-    def report_wrong(self, opener: Token, token: Token) -> None:
-        right = SPELLING[OPENERS[opener.kind]]
-        span = self.span(token, token)
-        self.diagnostics.error(
-            "E003",
-            f"`{opener.text}` is closed by `{token.text}`",
-            span,
-            notes=(Note("opened here", self.span(opener, opener)),),
-            help=f"write {right}",
-            fix=Fix(span, right),
-        )
-
-    def report_not_round(self, opener: Token, closer: Token | None) -> None:
-        """Report arguments of a kind in brackets other than parentheses."""
-        wrong = closer is not None and closer.kind != "RPAR"
-        self.diagnostics.error(
-            "E007",
-            f"`{opener.text}` does not hold arguments",
-            self.span(opener, opener),
-            label="arguments of a kind stand in parentheses",
-            help="write ( and )" if wrong else "write (",
-            fix=Fix(
-                self.span(opener, opener),
-                "(",
-                (Fix(self.span(closer, closer), ")"),) if closer and wrong else (),
-            ),
-        )
 
     def report_surplus(self, opener: Token, closer: Token | None) -> None:
         """Report parentheses that group terms: they only hold the arguments of a kind."""

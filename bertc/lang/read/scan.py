@@ -36,9 +36,13 @@ _STRAY = re.compile(r"[^\x21-\x7e \t\r\n]+|.", re.DOTALL)
 _CURLY_STRING = re.compile(
     '[\u201c\u201d\u201e\u2018\u2019\u00ab]([^\u201c\u201d\u2019\u00bb"\\\\\n]*)[\u201c\u201d\u2019\u00bb]'
 )
-_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
-_PATH = re.compile(r"(?<![\w.~/-])(?:[A-Za-z_.~][\w.~-]*+)?(?:/[\w.~*?-]*+)++")
-_DOTTED = re.compile(r"[A-Za-z_][\w-]*+(?:\.[A-Za-z][\w-]*+)++(?!\s*=)", re.ASCII)
+_DASH = re.compile("[\u2010\u2011\u2012\u2013\u2014\u2212]")
+_DASHED = re.compile(rf"[A-Za-z_][\w-]*+(?:{_DASH.pattern}[\w-]++)++", re.ASCII)
+"""A word with typographic dashes, which word processors put in place of hyphens."""
+_PATH = re.compile(
+    r"(?<![\w.~/-])(?:[A-Za-z_.~][\w.~-]*+)?(?:/[\w.~*?-]*+)++"
+    r"|[A-Za-z_](?a:[\w-])*+(?:\.[A-Za-z](?a:[\w-])*+)++(?!\s*=)"
+)
 _NUMBER = r"-?(?:\d+\.?\d*|\.\d+)"
 _PARTS = re.compile(
     rf"{_NUMBER}(?:[eE]-?\d+)?[ \t]+(?:%|(?:[kMG]i?|T)(?![\w-])(?![ \t]*[={{(]))"  # 10 %, 4 k
@@ -47,7 +51,6 @@ _PARTS = re.compile(
     re.ASCII,
 )
 """A number written in several parts."""
-_POWER = re.compile(r"(\d{1,4})[ \t]*(?:\^|\*\*)[ \t]*(\d{1,2})(?![\w.])", re.ASCII)
 _SIGNS = frozenset(" \n\t\r=(),+*[]{}#")  # they begin neither a path nor a number
 _OPEN_STRING = re.compile(r"[\"'][^\s()\[\]{},\"']*")
 
@@ -92,20 +95,14 @@ class _Scanner:
         self.comments: list[Comment] = []
         self.depth = 0
         self.strays = 0
-        self.glued = False  # True if a stray directly follows the last word
 
     def run(self) -> tuple[list[Token], list[Comment]]:
         text, position = self.source.text, 0
         pattern = terminals()
         while position < len(text):
-            if text[position] not in _SIGNS:
-                path = _PATH.match(text, position) or _DOTTED.match(text, position)
-                if path and path.group().upper() != path.group().lower():  # it has letters
-                    position = self.unquoted_path(path)
-                    continue
-                if parts := self.in_parts(position):
-                    position = parts
-                    continue
+            if text[position] not in _SIGNS and (end := self.meant(position)):
+                position = end
+                continue
             match = pattern.match(text, position)
             if match is None:
                 if self.strays >= MOST_STRAYS:
@@ -119,10 +116,6 @@ class _Scanner:
                 # It swallowed the next opening quote.
                 position = self.open_string(match.start())
                 continue
-            if self.glued and kind in ("NAME", "NUMBER"):
-                self.extend(match.group(), position)
-                continue
-            self.glued = False
             if kind == "COMMENT":
                 self.comments.append(Comment(self.span(*match.span()), match.group().rstrip()))
                 if len(self.comments) > MOST_TOKENS:
@@ -159,12 +152,6 @@ class _Scanner:
     def too_much(self, message: str, start: int, end: int) -> None:
         self.diagnostics.error("E011", message, self.span(start, end))
 
-    def extend(self, more: str, end: int) -> None:
-        """Append to a word that a stray character has cut in two."""
-        last = self.tokens[-1]
-        self.tokens[-1] = Token("NAME", last.text + more, last.start, end)
-        self.glued = False
-
     def check_number(self, span: Span) -> None:
         try:
             read_number(span.text)
@@ -178,29 +165,39 @@ class _Scanner:
                 fix=Fix(span, mistake.instead) if mistake.instead else None,
             )
 
-    def in_parts(self, position: int) -> int:
-        """Read a number written in several parts; returns its end, or 0 if there is none."""
-        if not self.tokens or self.tokens[-1].kind not in ("EQUAL", "SLASH", "LPAR", "COMMA"):
+    def meant(self, position: int) -> int:
+        """Report a text that is meant as a path, word or number; its end, or 0 without one."""
+        text = self.source.text
+        path = _PATH.match(text, position)
+        if path and path.group().upper() != path.group().lower():  # it has letters
+            end = path.end() + (text[path.end() : path.end() + 1] in ("'", '"'))
+            plain = f'"{path.group()}"'
+            return self.instead("STRING", plain, position, end, "E009", "a path stands in quotes")
+        if dashed := _DASHED.match(text, position):
+            dash = _DASH.search(text, position)
+            message = f"{_described(dash.group())} has no meaning here" if dash else ""
+            plain = _DASH.sub("-", dashed.group())
+            return self.instead("NAME", plain, position, dashed.end(), "E001", message)
+        before = self.tokens[-1].kind if self.tokens else ""
+        parts = _PARTS.match(text, position)
+        if not parts or before not in ("EQUAL", "SLASH", "LPAR", "COMMA"):
             return 0
-        text, before = self.source.text, self.tokens[-1].kind
-        match, digits = _PARTS.match(text, position), ""
-        if match and not ("000" in match.group()[-3:] and before != "EQUAL"):
-            digits = re.sub(r"[ \t,]", "", match.group())
-        elif match := _POWER.match(text, position):
-            digits = str(int(match.group(1)) ** int(match.group(2)))
-        if not match or not digits or len(digits) > MAX_NUMBER_CHARACTERS:
+        digits = re.sub(r"[ \t,]", "", parts.group())
+        thousands = parts.group().endswith("000") and before != "EQUAL"
+        if thousands or len(digits) > MAX_NUMBER_CHARACTERS:
             return 0
-        span = self.span(*match.span())
-        self.diagnostics.error(
-            "E010",
-            f"`{match.group()[:60]}` is not a number",
-            span,
-            label="a number stands in one piece",
-            help=digits,
-            fix=Fix(span, digits),
-        )
-        self.tokens.append(Token("NUMBER", digits, *match.span()))
-        return match.end()
+        message = f"`{parts.group()[:60]}` is not a number"
+        label = "a number stands in one piece"
+        return self.instead("NUMBER", digits, position, parts.end(), "E010", message, label)
+
+    def instead(
+        self, kind: str, plain: str, start: int, end: int, code: str, message: str, label: str = ""
+    ) -> int:
+        """Report a text that stands for another token, and add that; returns its end."""
+        span, help = self.span(start, end), plain if len(plain) <= 60 else "write it so"
+        self.diagnostics.error(code, message, span, label=label, help=help, fix=Fix(span, plain))
+        self.tokens.append(Token(kind, plain, start, end))
+        return end
 
     def stray(self, position: int) -> int:
         """Report a stray character; returns the position after it."""
@@ -209,7 +206,8 @@ class _Scanner:
         if text[position] in "\"'":
             return self.open_string(position)
         if curly := _CURLY_STRING.match(text, position):
-            return self.curly_string(curly)
+            message = f"`{text[position]}` is no quote that bertc reads"
+            return self.instead("STRING", f'"{curly[1]}"', position, curly.end(), "E001", message)
         match = _STRAY.match(text, position)
         assert match is not None, "the pattern takes any character"
         end = match.end()
@@ -219,59 +217,12 @@ class _Scanner:
             self.tokens.append(Token("EQUAL", ":", position, end))
         else:
             message, label = f"{_described(match.group())} has no meaning here", ""
-            instead = _plain(match.group())
-            self.glue(position, instead)
+            instead = " " if match.group().isspace() else ""
         help = f"write {instead}" if instead.strip() else "remove it"
         self.diagnostics.error(
             "E001", message, span, label=label, help=help, fix=Fix(span, instead)
         )
         return end
-
-    def glue(self, position: int, instead: str) -> None:
-        """Remember that a stray directly follows a word, so the next word is appended to it."""
-        last = self.tokens[-1] if self.tokens else None
-        self.glued = instead != " " and bool(last and last.kind == "NAME" and last.end == position)
-        if self.glued and last and instead:
-            self.tokens[-1] = Token("NAME", last.text + instead, last.start, last.end)
-
-    def curly_string(self, match: re.Match[str]) -> int:
-        """Report typographic quotes, which word processors put in place of plain ones."""
-        start, end = match.span()
-        plain = f'"{match.group(1)}"'
-        self.diagnostics.error(
-            "E001",
-            f"`{match.group()[0]}` is no quote that bertc reads",
-            self.span(start, end),
-            help=plain if len(plain) <= 60 else "write plain quotes",
-            fix=Fix(self.span(start, end), plain),
-        )
-        self.tokens.append(Token("STRING", plain, start, end))
-        return end
-
-    def unquoted_path(self, match: re.Match[str]) -> int:
-        """Report a path without quotes; a quote directly after it belongs to it."""
-        start, end = match.span()
-        end += self.source.text[end : end + 1] in ("'", '"')
-        span, plain = self.span(start, end), f'"{match.group()}"'
-        help = plain if len(plain) <= 60 else "write quotes around it"
-        self.diagnostics.error(
-            "E009", "a path stands in quotes", span, help=help, fix=Fix(span, plain)
-        )
-        self.tokens.append(Token("STRING", plain, start, end))
-        return end
-
-    def unopened_string(self, word: Token, quote: str) -> int:
-        """Report a word with a closing quote only."""
-        place = self.span(word.start, word.start)
-        self.diagnostics.error(
-            "E009",
-            "this string has no opening quote",
-            self.span(word.start, word.end + 1),
-            help=f"{quote}{word.text[:60]}{quote}",
-            fix=Fix(place, quote),
-        )
-        self.tokens[-1] = Token("STRING", f"{quote}{word.text}{quote}", word.start, word.end + 1)
-        return word.end + 1
 
     def open_string(self, position: int) -> int:
         """Report a quote that is never closed; the string ends with the word."""
@@ -282,9 +233,6 @@ class _Scanner:
         line = text.find("\n", position)
         # Each open quote costs a look at the rest of its line.
         self.strays += ((line if line >= 0 else len(text)) - position) // 50_000
-        last = self.tokens[-1] if self.tokens else None
-        if last and last.kind == "NAME" and last.end == position and end == position + 1:
-            return self.unopened_string(last, quote)
         self.diagnostics.error(
             "E009",
             "this string is never closed",
@@ -295,13 +243,6 @@ class _Scanner:
         )
         self.tokens.append(Token("STRING", match.group().replace("\\", "") + quote, position, end))
         return end
-
-
-def _plain(stray: str) -> str:
-    """The replacement of a stray character: a space, a hyphen, or nothing."""
-    if stray.isspace():
-        return " "
-    return "-" if stray in _DASHES else ""
 
 
 def _described(stray: str) -> str:
