@@ -43,11 +43,11 @@ GROUPS = {
     "Tutorial": ("tutorial",),
     "How-to": "how-to",
     "Reference": (
-        "language", "tasks", "estimates", "interop", "reliability", "gpu", "apple", "performance",
+        "language", "commands", "tasks", "estimates", "interop", "reliability", "gpu", "apple", "performance",
         "benchmarks", "small", "arrangements",
     ),
     "Published tables": "tables",
-    "The map": ("architecture", "step", "fidelity", "compiler", "contributing", "changelog"),
+    "The map": ("architecture", "ideas", "new-kinds", "step", "fidelity", "compiler", "contributing", "changelog"),
 }  # fmt: skip
 """Pages by group, as README names them, or a folder of which all are."""
 DEVICE = "h200"

@@ -105,6 +105,17 @@ def test_every_page_is_in_the_menu_of_the_site() -> None:
     assert sorted(named) == sorted(pages)
 
 
+def test_the_page_of_commands_is_what_the_command_line_says() -> None:
+    made = "\n".join(runpy.run_path(str(ROOT / "docs" / "commands.py"))["lines"]()) + "\n"
+    assert made == (ROOT / "docs" / "commands.md").read_text(), "run python docs/commands.py"
+
+
+def test_the_readme_is_short() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 120
+    assert [line for line in lines if len(line) > 110] == []
+
+
 def test_pages_of_tables_are_those_of_their_results() -> None:
     made = runpy.run_path(str(ROOT / "docs" / "tables.py"))
     folder = ROOT / "docs" / "tables"

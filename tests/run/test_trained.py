@@ -120,7 +120,10 @@ def test_the_section_of_the_readme_runs(runs, monkeypatch, capsys):
     section = README.read_text().partition("## From Python")[2]
     (code,) = re.findall(r"```python\n(.*?)```", section.partition("\n## ")[0], re.DOTALL)
     monkeypatch.chdir(runs)
+    monkeypatch.setenv("BERTC_CACHE", str(runs / "cache"))
+    toy = f"{SPEC} data=files('{runs}/farm.txt') holdout=0.3 eval_examples=2"
     names = {}
-    exec(code, names)
+    exec(code.replace("extends quickstart steps=100", toy), names)
+    assert names["report"].step == 2
     assert names["hidden"].shape == (2, names["batch"]["token_ids"].shape[1], 16)
-    assert "score" in capsys.readouterr().out
+    assert "parameters" in capsys.readouterr().out
