@@ -19,23 +19,22 @@ from rich.text import Text
 
 DOCS = Path(__file__).resolve().parent
 PICTURE = DOCS / "session.svg"
-WIDTH = 104
+WIDTH = 108
 SPEC = """\
-extends bert-tiny                  # any of the shipped specs
-share = all   heads = 3            # all layers have the same weights, as in ALBERT
+extends quickstart                        # or any other of the shipped specs
+layers = 2   hidden = 128   heads = 3     # L=2 H=128 A=3, as the papers write it
 vocab = wordpiece(2k)
 data = files("text/**/*.md")
-objective = mlm(unit=span)
-seq = 64   batch = 16   steps = 100
+seq = 64   steps = 400   eval_every = 400
 """
-MENDED = "sed -i 's/heads = 3/heads = 8/' mine.bertc"
+MENDED = "sed -i 's/heads = 3/heads = 4/' mine.bertc"
 COMMANDS = (
     ("cat mine.bertc", 20),
     ("bertc check mine.bertc", 20),
     (f"{MENDED} && bertc check mine.bertc", 20),
-    ("bertc estimate bert-tiny mine.bertc --device a100 | head -3", 3),
-    ("bertc train mine.bertc", 3),
-    ("bertc fill runs/mine 'The [MASK] of a run is written to a file.' --top 2", 2),
+    ("bertc estimate bert-tiny mine.bertc --set steps=400 --device a100 | head -3", 3),
+    ("bertc train mine.bertc", 4),
+    ("ls runs/mine", 9),
 )
 """Commands, and how many of their last lines are shown."""
 

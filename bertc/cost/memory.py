@@ -16,7 +16,7 @@ USABLE = {"cpu": 0.7, "cuda": 0.95, "mps": 0.9}
 """Share of device memory that a step may use.
 
 GPU: the rest is for fragmentation of the allocator. CPU: the C library holds on to freed blocks, up
-to 0.3 of what a step needs (docs/performance.md)."""
+to 0.3 of what a step needs (docs/measured.md)."""
 
 
 def stage_memory(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> Memory:

@@ -29,7 +29,7 @@ CLIP_BYTES = 3 * FP32
 OUTSIDE_LAYERS = ("embeddings", "head")
 """Parts outside the layers, which are never recomputed."""
 LOADED_TOKENS = 20e6
-"""Tokens per second that one core fetches and masks (docs/performance.md)."""
+"""Tokens per second that one core fetches and masks (docs/measured.md)."""
 
 
 @dataclass(frozen=True)

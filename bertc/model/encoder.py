@@ -185,7 +185,7 @@ class Encoder(BodyModule):
         """Compile a layer as a function of its weights, for all layers of its kind and widths.
 
         With ``any_shape`` its graphs serve batches of any number of rows and tokens, a little more
-        slowly. Layers are not nested in one graph: its gradients are wrong (docs/compiler.md).
+        slowly. Layers are not nested in one graph: its gradients are wrong (docs/measured.md).
         """
         # Each kind and width, and the last layer if it has few outputs, has a graph for training
         # and one for evaluation, and others where a term wants queries, keys and values; torch

@@ -234,7 +234,7 @@ def compiles(resolved: Resolved, device: DeviceKind) -> bool:
     if not _can_compile(resolved):
         return False
     if resolved.run.compile == "auto":
-        # On a CPU the step's own dropout and losses are as fast or faster (docs/performance.md).
+        # On a CPU the step's own dropout and losses are as fast or faster (docs/measured.md).
         return device == "cuda" and _pays_compiling(resolved)
     return resolved.run.compile == "on"
 

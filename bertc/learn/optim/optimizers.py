@@ -153,7 +153,7 @@ class AdamRule:
     t is held at infinity, where the divisor is exactly 1: what is left is the update of BERT's
     AdamWeightDecayOptimizer (optimization.py). All weights have one t, as after loading.
 
-    On Apple's GPU the kernel takes no notice of a guard (docs/apple.md), so there it gets none.
+    On Apple's GPU the kernel takes no notice of a guard (docs/measured.md), so there it gets none.
     """
 
     def __init__(

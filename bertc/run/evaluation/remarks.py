@@ -61,7 +61,7 @@ def plateau_lines(evaluation: Evaluation, resolved: Resolved, stage: Stage) -> l
     than = f"only {least:.2f} nat below" if least > 0 else "no better than"
     line = f"masked positions are {than} guessing by token frequency: little else is learned yet"
     if sooner := _sooner(resolved, stage):
-        advice = f"leaving this plateau sooner: {', '.join(sooner)} (docs/arrangements.md)"
+        advice = f"leaving this plateau sooner: {', '.join(sooner)} (docs/measured.md)"
         line = f"{line}; {advice}"
     return [line] * (max(below) < PLATEAU)
 

@@ -7,7 +7,7 @@ Without --part all of them run in this order, each in a process of its own; wher
 or agreement fails, the others are not begun. A part ends after ten minutes at the latest. Every
 measurement is written to FOLDER/PART.json before the next begins, so what was found before a part
 broke off stays. At the end: a table, FOLDER/table.md, and FOLDER/device.json for
-``bertc estimate --device FOLDER/device.json``. docs/gpu.md says what each shows.
+``bertc estimate --device FOLDER/device.json``. docs/measured.md says what each shows.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """``python -m tests.bench.gpu``: its parts run through at toy size, and keep what they find.
 
-speed and tasks start processes and load transformers: they are run by hand (docs/gpu.md).
+speed and tasks start processes and load transformers: they are run by hand (docs/measured.md).
 """
 
 import json
