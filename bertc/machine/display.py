@@ -6,7 +6,6 @@ All of it goes to stderr.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from rich.console import Console
 from rich.progress import (
@@ -22,6 +21,7 @@ from rich.text import Text
 
 from bertc.base.diagnostics import for_terminal
 from bertc.cost.units import duration_text
+from bertc.machine.signals import Stop
 
 PLAIN_SECONDS = 30.0
 """Seconds between two plain lines."""
@@ -51,8 +51,8 @@ class Standing:
     memory_bytes: int
 
 
-class Display(Protocol):
-    """Shows the progress of a run, and of the preparation of its data."""
+class Display:
+    """The progress of a run, and of the preparation of its data; this one shows nothing."""
 
     def begin(self, task: str, total: int, unit: str) -> None:
         """Start a task of ``total`` units; 0 if unknown."""
@@ -73,37 +73,40 @@ class Display(Protocol):
         """End the display."""
 
 
+class Watched(Display):
+    """The display of preparations, which also raises if the run is asked to stop."""
+
+    def __init__(self, display: Display, stop: Stop) -> None:
+        self._display, self._stop = display, stop
+
+    def begin(self, task: str, total: int, unit: str) -> None:
+        """Start a task of the preparation."""
+        self._stop.check_alone()
+        self._display.begin(task, total, unit)
+
+    def advance(self, amount: int) -> None:
+        """Count ``amount`` more units as done."""
+        self._stop.check_alone()
+        self._display.advance(amount)
+
+    def end(self) -> None:
+        """Finish the task."""
+        self._display.end()
+
+    def note(self, message: str) -> None:
+        """Show a line of text."""
+        self._display.note(message)
+
+
 def choose(quiet: bool) -> Display:
     """Choose the display: live on a terminal, plain lines elsewhere, none if ``quiet``."""
     if quiet:
-        return Quiet()
+        return Display()
     console = Console(stderr=True, highlight=False)
     return Live(console) if console.is_terminal else Plain(console)
 
 
-class Quiet:
-    """A display that shows nothing."""
-
-    def begin(self, task: str, total: int, unit: str) -> None:
-        """Do nothing."""
-
-    def advance(self, amount: int) -> None:
-        """Do nothing."""
-
-    def end(self) -> None:
-        """Do nothing."""
-
-    def note(self, message: str) -> None:
-        """Do nothing."""
-
-    def step(self, standing: Callable[[], Standing]) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-class Plain:
+class Plain(Display):
     """A display for logs and pipes: a line every 30 seconds."""
 
     def __init__(self, console: Console) -> None:
@@ -150,9 +153,6 @@ class Plain:
             )
             self._stepped = self._last
 
-    def close(self) -> None:
-        """Do nothing."""
-
     def _due(self) -> bool:
         if time.monotonic() - self._last < PLAIN_SECONDS:
             return False
@@ -172,7 +172,7 @@ class _Left(TimeRemainingColumn):
         return Text(f"{left} left", style="progress.remaining") if left else super().render(task)
 
 
-class Live:
+class Live(Display):
     """A display on a terminal: one progress bar."""
 
     def __init__(self, console: Console) -> None:

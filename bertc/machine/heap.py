@@ -1,13 +1,16 @@
-"""glibc's heap: memory freed by a step is kept for the next one."""
+"""The main memory of this process: its heap (glibc), its resident pages (Linux). Loads no torch."""
 
 import ctypes
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 # mallopt(3), and its defaults.
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 _NEVER, _TRIM_DEFAULT, _MMAP_DEFAULT = -1, 128 * 1024, 65_536
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_RESET_PEAK = "5"  # proc(5)
 
 
 @contextmanager
@@ -31,10 +34,25 @@ def keep_freed_memory() -> Iterator[None]:
         libc.malloc_trim(0)
 
 
-def trim_heap() -> None:
-    """Return all free memory to the system (malloc_trim); does nothing without glibc."""
+def reset_peak() -> int:
+    """Unmap freed memory and reset the peak; returns the bytes in use, 0 if no peak can be had."""
     if libc := _glibc():
         libc.malloc_trim(0)
+    try:
+        _CLEAR.write_text(_RESET_PEAK)
+    except OSError:
+        return 0
+    return _status_bytes("VmRSS")
+
+
+def resident_beyond(before: int) -> int | None:
+    """The peak bytes since ``reset_peak`` beyond those in use ``before``; None if unknown."""
+    return _status_bytes("VmHWM") - before if before else None
+
+
+def _status_bytes(field: str) -> int:
+    lines = _STATUS.read_text().splitlines()
+    return next((int(n.split()[1]) * 1024 for n in lines if n.startswith(f"{field}:")), 0)
 
 
 def _glibc() -> ctypes.CDLL | None:

@@ -5,12 +5,12 @@ import sys
 
 import torch
 
-from bertc.machine import resident
+from bertc.machine.heap import reset_peak, resident_beyond
 
 
 def begin_peak(device: torch.device) -> int:
     """Reset the peak; returns the bytes in use now, for ``peak_beyond``."""
-    before = resident.reset_peak()
+    before = reset_peak()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return torch.cuda.memory_allocated(device)
@@ -24,7 +24,7 @@ def peak_beyond(device: torch.device, before: int) -> int | None:
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) - before
-    return resident.peak_beyond(before)
+    return resident_beyond(before)
 
 
 def peak_memory_bytes(device: str) -> int:

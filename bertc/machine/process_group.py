@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -28,6 +28,7 @@ PREPARATION_TIMEOUT = timedelta(days=7)
 GRACE_SECONDS = 5.0
 """Grace period in seconds after a peer dies; the launcher reports the original failure."""
 MESSAGE_BYTES = 2048
+T = TypeVar("T")
 
 
 def world_here() -> tuple[int, World]:
@@ -139,6 +140,18 @@ class ProcessGroup:
         dist.all_reduce(messages, group=self.quiet_group)
         texts = (bytes(row.tolist()).decode(errors="ignore").strip() for row in messages)
         return next((text for text in texts if text), "")
+
+    def in_turn(self, make: Callable[[], T]) -> T:
+        """Call ``make`` in the first process, which fills the cache, and then in the others.
+
+        Before these, one process of each machine calls it, in case they share no disk.
+        """
+        made: list[T] = []
+        for turn in (self.world.size, self.world.per_host, 1):
+            if not made and self.rank % turn == 0:
+                made.append(make())
+            self.wait()
+        return made[0]
 
     def wait(self) -> None:
         """Wait for all processes (barrier)."""

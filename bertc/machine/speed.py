@@ -1,6 +1,8 @@
 """Figures of the device in this machine: by its name, or measured within a second."""
 
+import math
 import time
+from collections.abc import Callable
 
 import torch
 
@@ -66,27 +68,28 @@ def matmul_flops_per_second(device: torch.device, dtype: torch.dtype) -> float:
     n, products = MATMUL[device.type]
     left, right = (torch.randn(n, n, device=device, dtype=dtype) for _ in range(2))
     result = left @ right
-    finish(device)
-    best, until = 0.0, time.perf_counter() + MATMUL_SECONDS
-    while time.perf_counter() < until or not best:
-        started = time.perf_counter()
+
+    def multiply() -> None:
         for _ in range(products):
             torch.mm(left, right, out=result)
-        finish(device)
-        best = max(best, products * 2 * n**3 / (time.perf_counter() - started))
-    return best
+
+    return products * 2 * n**3 / _least_seconds(device, multiply)
 
 
 def copied_bytes_per_second(device: torch.device) -> float:
     """The best rate of a copy in bytes per second, read and written bytes both counted."""
     source = torch.zeros(COPIED_NUMBERS, device=device)
-    target = torch.empty_like(source)
-    target.copy_(source)
+    target = torch.empty_like(source).copy_(source)
+    return 2 * source.nbytes / _least_seconds(device, lambda: target.copy_(source))
+
+
+def _least_seconds(device: torch.device, work: Callable[[], object]) -> float:
+    """The seconds of the fastest of the calls within ``MATMUL_SECONDS``, of one at least."""
     finish(device)
-    best, until = 0.0, time.perf_counter() + MATMUL_SECONDS
-    while time.perf_counter() < until or not best:
+    least, until = math.inf, time.perf_counter() + MATMUL_SECONDS
+    while time.perf_counter() < until or least == math.inf:
         started = time.perf_counter()
-        target.copy_(source)
+        work()
         finish(device)
-        best = max(best, 2 * source.nbytes / (time.perf_counter() - started))
-    return best
+        least = min(least, time.perf_counter() - started)
+    return least

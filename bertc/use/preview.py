@@ -22,11 +22,10 @@ from bertc.ir.program.stage import TextStage
 from bertc.learn.objectives import corrupt, mask_key
 from bertc.learn.step.feed import to_inputs
 from bertc.learn.step.vocabulary import vocab_tensors
-from bertc.machine.display import choose
+from bertc.machine.display import Watched, choose
 from bertc.machine.signals import Stop
 from bertc.run.evaluation.held_out import named
 from bertc.run.evaluation.word_networks import TrainedNetworks
-from bertc.run.train.session import Watched
 from bertc.use.preview_rows import WIDTH, row_text
 
 PREDICTING = listed(

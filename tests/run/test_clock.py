@@ -5,11 +5,11 @@ import json
 import pytest
 
 from bertc.cost.units import duration_text
-from bertc.machine.display import Quiet
+from bertc.machine.display import Display
 from bertc.run.train import clock, loop
 
 
-class Impatient(Quiet):
+class Impatient(Display):
     """A display that asks after every step where the run stands, and takes its time over it."""
 
     def __init__(self, seconds):

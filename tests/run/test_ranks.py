@@ -35,10 +35,10 @@ from bertc.ir.vocabulary import TokenizerFile
 from bertc.learn.step.step import TrainStep
 from bertc.machine import parent_watch
 from bertc.machine import process_group as ranks
+from bertc.machine.display import Watched
 from bertc.machine.machine import make_plan
 from bertc.run.train import finish, phase
 from bertc.run.train.loop import train
-from bertc.run.train.session import Watched
 
 PAIRS = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
 ELECTRA = (Term(objective=Rtd(), weight=50), Term(objective=Mlm()))

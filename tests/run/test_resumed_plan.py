@@ -2,14 +2,14 @@
 
 import pytest
 
-from bertc.machine.display import Quiet
+from bertc.machine.display import Display
 from bertc.machine.machine import detect
 from bertc.run.records.folder import RunFolder
 from bertc.run.train import resumed_plan
 from bertc.run.train.loop import train
 
 
-class Noting(Quiet):
+class Noting(Display):
     def __init__(self):
         self.notes = []
 

@@ -113,7 +113,8 @@ def test_a_thread_leaves_the_signals_alone():
 
 
 def test_a_stop_before_a_run_has_a_folder_says_so(tiny, tmp_path, monkeypatch):
-    def stopped(resolved, machine, folder, cache, display, ranks, resume):
+    def stopped(resolved, machine, place, resume):
+        ranks = place.ranks
         ranks.stop.agree(signal.SIGINT)
         ranks.stop.check()
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from bertc import Resolved
 from bertc.ir.program.network import MAIN
 from bertc.lab.latency.cases import Setup, Shape
-from bertc.machine.resident import peak_beyond, reset_peak
+from bertc.machine.heap import reset_peak, resident_beyond
 
 TURN_SECONDS = 0.02
 """Seconds that a turn takes at least, after a first run that is not timed."""
@@ -125,7 +125,7 @@ def _warm(run: Run, texts: TextArrays, before: int) -> Warm:
     started = time.perf_counter()
     run(texts)
     seconds = time.perf_counter() - started
-    return Warm(seconds, peak_beyond(before) if in_use else None)
+    return Warm(seconds, resident_beyond(before) if in_use else None)
 
 
 def _turn(run: Run, texts: TextArrays, warm: Warm) -> list[float]:

@@ -13,7 +13,7 @@ from bertc.cost.planning.world import World
 from bertc.data.corpus import AnyData, prepare
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.machine.display import Display
+from bertc.machine.display import Display, Watched
 from bertc.machine.machine import detect, determinism, is_deterministic
 from bertc.machine.process_group import ProcessGroup
 from bertc.machine.signals import Stop
@@ -24,7 +24,6 @@ from bertc.run.evaluation.word_networks import TrainedNetworks
 from bertc.run.models.loading import load
 from bertc.run.records.folder import RunFolder
 from bertc.run.train.resumed_plan import plan_of
-from bertc.run.train.session import Watched
 
 
 class OpenRun(NamedTuple):

@@ -135,28 +135,6 @@ class Metrics:
         return self._digest.hexdigest()
 
 
-class NoMetrics:
-    """Metrics of a process that writes none, because the first one does."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def write(self, line: dict[str, Any]) -> None:
-        """Do nothing."""
-
-    def synced_bytes(self) -> int:
-        """0, because there is no file."""
-        return 0
-
-    @property
-    def sha256(self) -> str:
-        """Empty, because there is no file."""
-        return ""
-
-
 def read(path: Path, limit_bytes: int | None = None) -> list[Line]:
     """Read the whole lines of a metrics file, or of its first bytes; [] without a file.
 

@@ -59,7 +59,7 @@ def _write(session: Session, tensors: dict[str, Tensor]) -> tuple[str, ...]:
     write_digests(folder.path)  # of the model none: a kill may leave the old one or the new
     sentences = vectors_of(folder.path, resolved)
     exported = export_model(
-        resolved, tensors, session.corpus.vocabulary, folder.model, sentences=sentences
+        resolved, tensors, session.start.corpus.vocabulary, folder.model, sentences=sentences
     )
     write_digests(folder.path, model=session.progress.step)
     plot(metrics.read(folder.metrics), folder.plot)

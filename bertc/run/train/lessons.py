@@ -23,7 +23,7 @@ from bertc.ir.program.network import MAIN
 from bertc.ir.program.stage import Stage
 from bertc.ir.program.teacher import FromFolder
 from bertc.learn.step.engines import gathered
-from bertc.machine.display import Display
+from bertc.machine.display import Display, Watched
 from bertc.machine.process_group import ProcessGroup
 from bertc.model.model import Frozen
 from bertc.run.beginning.lessons import (
@@ -34,8 +34,8 @@ from bertc.run.beginning.lessons import (
 )
 from bertc.run.beginning.teachers import frozen_networks
 from bertc.run.models.loading import digest_of
-from bertc.run.train.session import Session, Watched
-from bertc.run.train.start import Start
+from bertc.run.train.session import Session
+from bertc.run.train.start import Place, Start
 
 MOST_OF_DISK = 0.1
 """Share of the free disk that ``auto`` takes."""
@@ -74,7 +74,7 @@ def _size(stage: Stage, data: TaskData, kept: Kept) -> int:
     )
 
 
-def with_lessons(start: Start, cache: Path, display: Display, ranks: ProcessGroup) -> Start:
+def with_lessons(start: Start, place: Place) -> Start:
     """The start of a run with kept outputs of its teachers, from the cache or computed now.
 
     One process of each machine asks, in case machines have no disk in common.
@@ -83,14 +83,14 @@ def with_lessons(start: Start, cache: Path, display: Display, ranks: ProcessGrou
         DataError: a teacher says a number that is too large for fp16.
         CannotWriteError: the cache has no room.
     """
+    ranks, cache = place.ranks, place.cache
     digests = ranks.share(start.outside.teachers if start.outside else {})
     for stage in start.resolved.stages:
         for line in _precisions(stage):
-            display.note(line)
+            place.display.note(line)
     start = replace(start, plan=_plan(start, cache, ranks))
-    known = cache, digests
     stages = [
-        replace(data, lessons=_lessons(start, at, data, known, display, ranks))
+        replace(data, lessons=_lessons(start, at, data, digests, place))
         if isinstance(data, TaskData)
         else data
         for at, data in enumerate(start.corpus.stages)
@@ -109,38 +109,36 @@ def _precisions(stage: Stage) -> Iterator[str]:
 
 
 def _lessons(
-    start: Start,
-    at: int,
-    data: TaskData,
-    known: tuple[Path, Mapping[str, str]],
-    display: Display,
-    ranks: ProcessGroup,
+    start: Start, at: int, data: TaskData, digests: Mapping[str, str], place: Place
 ) -> tuple[Lessons, ...]:
-    """Kept outputs; ``known``: the cache, and the sha256 of teachers by folder."""
+    """Kept outputs; ``digests``: the sha256 of teachers by folder."""
     plan, stage, kept = start.plan, start.resolved.stages[at], start.plan.lessons[at]
     if kept == "off" or stage.freeze == "all":
         return ()
-    cache, digests = known
-    display.note(
-        f"stage {stage.name}: what its teachers say of {several(data.examples, 'example')} is kept "
-        f"in {kept}, {bytes_text(_size(stage, data, kept))} in {cache}"
-    )
+    cache, display, ranks = place.cache, place.display, place.ranks
+    _note(display, stage, "its teachers say", data, kept, cache)
     how, frozen = (kept, plan.precision), tuple[Frozen, ...]()
     folders = [folder_of(cache, stage, task_set, digests, how) for task_set in data.sets]
     if not ranks.least(all(map(holds, folders))):
         dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
         seed = start.resolved.run.seed
         frozen = frozen_networks(stage, torch.device(plan.device), dtype, seed, ranks)
-    lessons: tuple[Lessons, ...] = ()
-    for turn in (ranks.world.size, ranks.world.per_host, 1):
-        if not lessons and ranks.rank % turn == 0:
-            progress = Watched(display, ranks.stop)
-            lessons = tuple(
-                obtain_lessons(folder, stage, task_set, data.vocabulary.pad, frozen, kept, progress)
-                for folder, task_set in zip(folders, data.sets, strict=True)
-            )
-        ranks.wait()
-    return lessons
+    pad, progress = data.vocabulary.pad, Watched(display, ranks.stop)
+    return ranks.in_turn(
+        lambda: tuple(
+            obtain_lessons(folder, stage, task_set, pad, frozen, kept, progress)
+            for folder, task_set in zip(folders, data.sets, strict=True)
+        )
+    )
+
+
+def _note(
+    display: Display, stage: Stage, said: str, data: TaskData, kept: Kept, cache: Path
+) -> None:
+    display.note(
+        f"stage {stage.name}: what {said} of {several(data.examples, 'example')} is kept "
+        f"in {kept}, {bytes_text(_size(stage, data, kept))} in {cache}"
+    )
 
 
 def with_features(session: Session, index: int, data: TaskData) -> TaskData:
@@ -150,25 +148,20 @@ def with_features(session: Session, index: int, data: TaskData) -> TaskData:
         DataError: a state is too large for fp16.
         CannotWriteError: the cache has no room.
     """
-    stage, ranks, cache = session.resolved.stages[index], session.ranks, session.cache
+    stage, ranks, cache = session.resolved.stages[index], session.ranks, session.start.cache
     kept = session.plan.lessons[index] if session.plan.lessons else "off"
     if kept == "off" or stage.freeze != "all":
         return data
-    session.display.note(
-        f"stage {stage.name}: what the frozen network says of {several(data.examples, 'example')} "
-        f"is kept in {kept}, {bytes_text(_size(stage, data, kept))} in {cache}"
-    )
+    _note(session.display, stage, "the frozen network says", data, kept, cache)
     of_body = {n: w for n, w in session.engine.parameters.items() if n.startswith(f"{MAIN}.")}
     sha256 = ranks.share(digest_of(gathered(of_body)))
     pad, how = data.vocabulary.pad, (kept, session.plan.precision)
-    lessons: tuple[Lessons, ...] = ()
-    for turn in (ranks.world.size, ranks.world.per_host, 1):
-        if not lessons and ranks.rank % turn == 0:
-            progress = Watched(session.display, ranks.stop)
-            folders = (features_folder(cache, stage, each, pad, sha256, how) for each in data.sets)
-            lessons = tuple(
-                obtain_features(folder, session.model, stage, each, pad, kept, progress)
-                for folder, each in zip(folders, data.sets, strict=True)
-            )
-        ranks.wait()
+    folders = [features_folder(cache, stage, of, pad, sha256, how) for of in data.sets]
+    progress = Watched(session.display, ranks.stop)
+    lessons = ranks.in_turn(
+        lambda: tuple(
+            obtain_features(folder, session.model, stage, task_set, pad, kept, progress)
+            for folder, task_set in zip(folders, data.sets, strict=True)
+        )
+    )
     return replace(data, lessons=lessons)

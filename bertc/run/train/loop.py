@@ -14,6 +14,7 @@ from bertc.base.diagnostics import DataError, GivenUpError, StoppedError
 from bertc.base.storage.paths import cache_folder
 from bertc.cost.planning.schedules import rate
 from bertc.data.cache.progress import Silent
+from bertc.ir.changing.pruning import Units
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
@@ -46,7 +47,9 @@ from bertc.run.train.pruning import prune
 from bertc.run.train.rehearsal import rehearsed, try_to_write
 from bertc.run.train.report import Report
 from bertc.run.train.session import Session
-from bertc.run.train.start import machine_of, settle
+from bertc.run.train.start import Place, machine_of, settle
+
+Act = Callable[[], None]
 
 
 def train(
@@ -85,6 +88,7 @@ def train(
         keep_freed_memory(),
         join_group(resolved.run.device, stop, partial(how_to_resume, folder.checkpoints)) as ranks,
     ):
+        place = Place(folder, cache, display, ranks)
         machine = machine_of(resolved.run.device, ranks)
         with (
             kernels(resolved.run, machine.device),
@@ -93,11 +97,11 @@ def train(
             if ranks.is_main:
                 _look_at(folder, resolved, resume, dry_run, display)
             with saying_nothing_began(folder, ranks):
-                start = settle(resolved, machine, folder, cache, display, ranks, resume)
+                start = settle(resolved, machine, place, resume)
                 if dry_run:
                     return rehearsed(start, out)
-                start = with_lessons(start, cache, display, ranks)
-            with open_session(start, folder, spec_text, display, ranks, tracking) as session:
+                start = with_lessons(start, place)
+            with open_session(start, place, spec_text, tracking) as session:
                 return _trained(session, profile if ranks.is_main else None, goes_on)
 
 
@@ -145,18 +149,21 @@ def _train_stage(
     ):
         evaluated = phase.evaluated_tokens(session.resolved.run.eval_examples)
         clock = Clock(session, evaluated)
+        before, after = _around_steps(session, phase)
         while True:
             _pause(session, phase, end, clock, goes_on)
             if progress.step == end:
                 return
             lap = Laps()
             with _saved_when_stopped(session):
-                prune(session, phase)
+                for act in before:
+                    act()
             batch = clock.timed("batches", feed.take)
             learning_rate = rate(stage, progress.step)
             result = clock.timed("steps", _step, session, phase, feed, batch, learning_rate)
             progress.step += 1
-            update_average(session)
+            for act in after:
+                act()
             progress.tokens += phase.tokens(session, batch)
             progress.sums.add(result.loss, result.losses, result.grad_norm)
             progress.seconds += lap()
@@ -165,6 +172,14 @@ def _train_stage(
             clock.show(stage, result.loss)
             step_is_done()
             progress.seconds += lap()
+
+
+def _around_steps(session: Session, phase: Phase) -> tuple[list[Act], list[Act]]:
+    """What a stage does before each step and after it: pruning, averaging; mostly nothing."""
+    stage = phase.stage
+    before: list[Act] = [partial(prune, session, phase)] if isinstance(stage.prune, Units) else []
+    after: list[Act] = [partial(update_average, session)] if stage.average.kept else []
+    return before, after
 
 
 def _pause(
@@ -220,7 +235,7 @@ def _evaluate(session: Session, phase: Phase) -> Evaluation:
                 f"step {progress.step}: the held-out loss of {' and '.join(bad)} is not finite",
                 help="precision=fp32 or a lower learning rate, in a new run",
             )
-    session.metrics.write({**session.address(stage, "eval"), **evaluation.fields()})
+    session.write(stage, "eval", evaluation.fields())
     progress.evaluated = progress.step
     said = "; ".join([loss_line(evaluation), *score_lines(evaluation)])
     session.display.note(f"step {progress.step:,}: held-out {said}")
@@ -232,8 +247,7 @@ def _evaluate(session: Session, phase: Phase) -> Evaluation:
 
 def _log(session: Session, stage: Stage, learning_rate: float) -> None:
     """Write a line of metrics: means over the steps since the last line, and the learning rate."""
-    address = session.address(stage, "train")
-    session.metrics.write({**address, **session.progress.sums.means(), "lr": learning_rate})
+    session.write(stage, "train", {**session.progress.sums.means(), "lr": learning_rate})
     session.progress.sums = Sums()
 
 

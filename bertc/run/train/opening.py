@@ -10,45 +10,36 @@ from torch import Tensor
 
 from bertc.base.diagnostics import StoppedError
 from bertc.base.storage import durable
-from bertc.cost import Estimate
 from bertc.ir.changing.growth import Drawn
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.learn.step.memory import Remembered, shapes, taken_up
-from bertc.learn.step.vocabulary import vocab_tensors
-from bertc.machine.display import SHORTEST_FORECAST_SECONDS, Display
-from bertc.machine.exact import preparing
+from bertc.machine.display import SHORTEST_FORECAST_SECONDS
 from bertc.machine.process_group import ProcessGroup
 from bertc.run.beginning.tracking import Tracking, tracked
 from bertc.run.records import checkpoints
 from bertc.run.records.attempts import begin_attempt
-from bertc.run.records.folder import RunFolder, identity
-from bertc.run.records.metrics import Metrics, NoMetrics
+from bertc.run.records.folder import RunFolder
+from bertc.run.records.metrics import Metrics
 from bertc.run.records.state import noting_failure
 from bertc.run.train.lock import write_or_check_lock
 from bertc.run.train.session import Session, laid_out
-from bertc.run.train.start import Outside, Start
+from bertc.run.train.start import Outside, Place, Start
 from bertc.run.train.state import Progress, State, begin, restore
 
 
 @contextmanager
 def open_session(
-    start: Start,
-    folder: RunFolder,
-    spec_text: str,
-    display: Display,
-    ranks: ProcessGroup,
-    tracking: Tracking | None,
+    start: Start, place: Place, spec_text: str, tracking: Tracking | None
 ) -> Iterator[Session]:
     """Begin a run in its folder, or resume the one in it.
 
     Raises:
         ResumeRefusedError: if the data are not those that the run was started with.
     """
-    resolved, plan, outside = start.resolved, start.plan, start.outside
+    resolved, plan, outside, ranks = start.resolved, start.plan, start.outside, place.ranks
     checkpoint = outside.checkpoint if outside else None
-    origin = _begun(start, outside, folder, spec_text, display) if outside else {}
-    device = torch.device(plan.device)
+    origin = _begun(start, outside, place, spec_text) if outside else {}
     restored = restore(checkpoint, resolved) if checkpoint else None
     progress = Progress.of(ranks.share(asdict(restored.progress if restored else Progress())))
     stage = resolved.trained_at(progress.step)
@@ -56,31 +47,26 @@ def open_session(
     _share(state, resolved, progress.step, ranks)
     average = _average(state, stage, progress.step, ranks)
     model, engine, moments = laid_out(state.model, state.moments, plan, ranks.world)
+    device = torch.device(plan.device)
     remembered = _taken_up(resolved, state, progress.step, ranks, device)
-    with _metrics(start, folder, progress, display, ranks, tracking) as lines:
+    with _metrics(start, place, progress, tracking) as lines:
         yield Session(
-            resolved=resolved,
-            folder=folder,
-            cache=start.cache,
-            corpus=start.corpus,
-            vocab=vocab_tensors(start.corpus.vocabulary, preparing(device)),
-            machine=start.machine,
-            plan=plan,
+            start=start,
+            folder=place.folder,
+            display=place.display,
+            ranks=ranks,
             device=device,
+            metrics=lines,
+            origin=origin,
+            stage=stage,
             model=model,
+            engine=engine,
             moments=moments,
             progress=progress,
-            stage=stage,
-            identity=identity(start.resolved),
-            metrics=lines,
-            display=display,
-            ranks=ranks,
-            engine=engine,
             remembered=remembered,
             best=state.best if ranks.is_main else {},
             average={name: engine.shard(mean, name) for name, mean in average.items()},
             saved=ranks.share(progress.step if checkpoint else -1),
-            origin=origin,
         )
 
 
@@ -98,38 +84,35 @@ def saying_nothing_began(folder: RunFolder, ranks: ProcessGroup) -> Iterator[Non
         ) from None
 
 
-def _begun(
-    start: Start, outside: Outside, folder: RunFolder, spec_text: str, display: Display
-) -> dict[str, Any]:
+def _begun(start: Start, outside: Outside, place: Place, spec_text: str) -> dict[str, Any]:
     """Ready the folder of the run; the digests of its lock."""
+    folder, display, time = place.folder, place.display, outside.cost.time
     checkpoints.remove_unfinished(folder.checkpoints)
     origin = write_or_check_lock(start, outside, folder, spec_text, display)
     if outside.checkpoint:
         display.note(f"resuming at step {outside.checkpoint.step:,} of {start.resolved.steps:,}")
-    _note_duration(start.resolved, outside.cost, display)
+    if time.seconds_total > SHORTEST_FORECAST_SECONDS:
+        steps = f"{start.resolved.steps:,} steps"
+        display.note(f"{steps} are estimated to take {time.total_text} on {time.device}")
     return origin
 
 
 @contextmanager
 def _metrics(
-    start: Start,
-    folder: RunFolder,
-    progress: Progress,
-    display: Display,
-    ranks: ProcessGroup,
-    tracking: Tracking | None,
-) -> Iterator[Metrics | NoMetrics]:
+    start: Start, place: Place, progress: Progress, tracking: Tracking | None
+) -> Iterator[Metrics | None]:
     """Open the metrics in the first process, noting there how the run is taken up and may fail.
 
     Each line goes to the run's trackers too.
     """
+    folder, ranks, note = place.folder, place.ranks, place.display.note
     if not ranks.is_main:
-        yield NoMetrics()
+        yield None
         return
     durable.remove(folder.failure)
     begin_attempt(folder.attempts, progress.step, start.machine.name, ranks.world.size)
     with (
-        tracked(tracking, folder.path, start.resolved, progress.step, display.note) as send,
+        tracked(tracking, folder.path, start.resolved, progress.step, note) as send,
         Metrics(folder.metrics, progress.metrics_bytes, send) as lines,
         noting_failure(folder),
     ):
@@ -140,15 +123,6 @@ def _share(state: State, resolved: Resolved, step: int, ranks: ProcessGroup) -> 
     """Give all processes the first one's weights and moments, unless all drew the same."""
     if step or not isinstance(resolved.run.init, Drawn):
         ranks.share_tensors({**dict(state.model.named_parameters()), **state.moments})
-
-
-def _note_duration(resolved: Resolved, cost: Estimate, display: Display) -> None:
-    """Note the estimated duration of a run."""
-    time = cost.time
-    if time.seconds_total > SHORTEST_FORECAST_SECONDS:
-        display.note(
-            f"{resolved.steps:,} steps are estimated to take {time.total_text} on {time.device}"
-        )
 
 
 def _average(state: State, stage: Stage, step: int, ranks: ProcessGroup) -> dict[str, Tensor]:

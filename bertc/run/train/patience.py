@@ -50,7 +50,7 @@ def _end(session: Session, stage: Stage, best: Best, end: int) -> None:
         return
     session.restore_best()
     ended_at = Ended(step=best.step, ended=ended, end=end)
-    session.metrics.write({**session.address(stage, "eval"), **best.shown, "best": ended_at})
+    session.write(stage, "eval", {**best.shown, "best": ended_at})
     session.display.note(describe(ended_at))
 
 

@@ -17,6 +17,8 @@ from bertc.learn.step.feed import Batch, Feed, to_inputs
 from bertc.learn.step.objective import make_objective
 from bertc.learn.step.step import TrainStep
 from bertc.learn.step.task_feed import TaskFeed, examples_at_once
+from bertc.learn.step.vocabulary import vocab_tensors
+from bertc.machine.exact import preparing
 from bertc.model.model import Frozen
 from bertc.run.beginning.teachers import frozen_networks
 from bertc.run.evaluation.held_out import Evaluation, counted, evaluate, heldout_rows, unigram_nats
@@ -38,6 +40,8 @@ class Phase(ABC):
         self.model = session.model
         for network in self.model.networks():
             network.recompute = plan.recompute[index]
+        vocabulary = session.start.corpus.vocabulary
+        self.vocab = vocab_tensors(vocabulary, preparing(session.device))
         dtype, seed = self.model.compute_dtype, resolved.run.seed
         frozen: tuple[Frozen, ...] = ()
         if not lessons:  # else the batches have what teachers say
@@ -49,7 +53,7 @@ class Phase(ABC):
         self.step = TrainStep(
             self.model,
             stage,
-            session.vocab,
+            self.vocab,
             update_rule(session, stage, session.engine.parameters, session.moments),
             self.objective,
             microbatch,
@@ -103,7 +107,7 @@ class TextPhase(Phase):
     def __init__(self, session: Session, stage: Stage, data: TextData, microbatch: int) -> None:
         super().__init__(session, stage, microbatch)
         self.data = data
-        self.nats = unigram_nats(session.corpus.vocabulary, data.tokens, session.device)
+        self.nats = unigram_nats(session.start.corpus.vocabulary, data.tokens, session.device)
 
     @property
     def has_heldout(self) -> bool:
@@ -125,7 +129,7 @@ class TextPhase(Phase):
             self.stage,
             self.objective,
             counted(self.data, rows, examples, progress),
-            session.vocab,
+            self.vocab,
             (self.nats,),
             self.microbatch,
             session.resolved.run.seed,
@@ -202,7 +206,7 @@ class TaskPhase(Phase):
 def open_phase(session: Session, index: int) -> Phase:
     """The stage of this index, by its data."""
     stage, fitting = session.resolved.stages[index], session.plan.microbatches[index]
-    match session.corpus.stage(index):
+    match session.start.corpus.stage(index):
         case TaskData() as data:
             return TaskPhase(session, stage, data, fitting)
         case data:

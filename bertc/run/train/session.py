@@ -2,30 +2,27 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bertc.cost.planning.plan import Machine, Plan
+from bertc.cost.planning.plan import Plan
 from bertc.cost.planning.world import Layout, World
-from bertc.data.corpus import PreparedCorpus
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.learn.objectives import VocabTensors
 from bertc.learn.optim.by_tensor import Moments
 from bertc.learn.step.engines import Engine, gathered, local_shard, make_engine
 from bertc.learn.step.memory import Remembered
 from bertc.machine.display import Display
 from bertc.machine.process_group import ProcessGroup
-from bertc.machine.signals import Stop
 from bertc.model import Model
 from bertc.run.beginning.growth import described, grown
 from bertc.run.records import checkpoints
-from bertc.run.records.folder import RunFolder
+from bertc.run.records.folder import RunFolder, identity
 from bertc.run.records.lock import versions
-from bertc.run.records.metrics import Metrics, NoMetrics
+from bertc.run.records.metrics import Metrics
+from bertc.run.train.start import Start
 from bertc.run.train.state import Progress
 
 
@@ -33,35 +30,38 @@ from bertc.run.train.state import Progress
 class Session:
     """The state that the loop works on; ``stage`` is the one whose network ``model`` is.
 
-    ``identity`` is that of the program as written; ``resolved`` may be one with a held network.
     ``best`` are the weights of the best evaluation, in the first process's main memory; ``average``
-    are the averages of weights, as this process holds those, {} in a stage without.
+    are the averages of weights, as this process holds those, {} in a stage without. ``saved`` is
+    the step of the last checkpoint, ``origin`` the digests of the run's lock, which checkpoints
+    repeat; {} but in the first process, which alone has ``metrics``.
     """
 
-    resolved: Resolved
+    start: Start
     folder: RunFolder
-    cache: Path
-    corpus: PreparedCorpus
-    vocab: VocabTensors
-    machine: Machine
-    plan: Plan
-    device: torch.device
-    model: Model
-    moments: Moments
-    progress: Progress
-    stage: Stage
-    identity: str
-    metrics: Metrics | NoMetrics
     display: Display
     ranks: ProcessGroup
+    device: torch.device
+    metrics: Metrics | None
+    origin: Mapping[str, Any]
+    stage: Stage
+    model: Model
     engine: Engine
+    moments: Moments
+    progress: Progress
     remembered: Remembered
     best: dict[str, Tensor]
     average: dict[str, Tensor]
     saved: int
-    origin: Mapping[str, Any]
-    """Digests of the run's lock, which checkpoints repeat; {} but in the first process."""
-    """Time and memory of a step's parts, of stages that were profiled."""
+
+    @property
+    def resolved(self) -> Resolved:
+        """The program of the run."""
+        return self.start.resolved
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the run."""
+        return self.start.plan
 
     @property
     def copies(self) -> int:
@@ -120,15 +120,17 @@ class Session:
         self.engine.forget_gathered()
         self.best, self.saved = {}, -1
 
-    def address(self, stage: Stage, kind: str) -> dict[str, object]:
-        """The fields common to every metrics line."""
-        return {
-            "kind": kind,
-            "step": self.progress.step,
-            "stage": stage.name,
-            "tokens": self.progress.tokens,
-            "seconds": round(self.progress.seconds, 3),
-        }
+    def write(self, stage: Stage, kind: str, figures: Mapping[str, Any]) -> None:
+        """Write a line of metrics, in the first process.
+
+        Raises:
+            CannotWriteError: if the disk has no room.
+        """
+        if self.metrics:
+            progress = self.progress
+            where = {"kind": kind, "step": progress.step, "stage": stage.name}
+            so_far = {"tokens": progress.tokens, "seconds": round(progress.seconds, 3)}
+            self.metrics.write({**where, **so_far, **figures})
 
     def save(self) -> None:
         """Write a checkpoint of the current step, unless there is one; all processes take part.
@@ -148,29 +150,30 @@ class Session:
         if stage.remembers(self.progress.step):
             memory = self.remembered.gathered(stage, self.ranks)
         average = gathered(self.average, self.ranks.is_main) if self.averages else {}
-        if self.ranks.is_main:
-            self._write(weights, moments, memory, average)
+        if self.metrics:
+            self._write(self.metrics, weights, moments, memory, average)
         # No process continues, or ends, before there is a checkpoint to resume from.
         self.ranks.wait()
 
     def _write(
         self,
+        metrics: Metrics,
         weights: dict[str, Tensor],
         moments: dict[str, Tensor],
         memory: dict[str, Tensor],
         average: dict[str, Tensor],
     ) -> None:
         self.folder.refuse_removed()  # before it would be made anew, without its program
-        self.progress.metrics_bytes = self.metrics.synced_bytes()
+        self.progress.metrics_bytes = metrics.synced_bytes()
         facts = {
-            "run": self.identity,
+            "run": identity(self.resolved),
             "stage": self.stage.name,
-            "data": self.corpus.fingerprint,
+            "data": self.start.corpus.fingerprint,
             "origin": self.origin,
             "metrics": {
                 "step": self.progress.step,
                 "bytes": self.progress.metrics_bytes,
-                "sha256": self.metrics.sha256,
+                "sha256": metrics.sha256,
             },
             "threads": torch.get_num_threads(),
             "versions": versions(),
@@ -187,31 +190,6 @@ class Session:
             self.best,
             average,
         )
-
-
-class Watched:
-    """A display for data preparation that raises if the run is asked to stop."""
-
-    def __init__(self, display: Display, stop: Stop) -> None:
-        self._display, self._stop = display, stop
-
-    def begin(self, task: str, total: int, unit: str) -> None:
-        """Start a task of the preparation."""
-        self._stop.check_alone()
-        self._display.begin(task, total, unit)
-
-    def advance(self, amount: int) -> None:
-        """Count ``amount`` more units as done."""
-        self._stop.check_alone()
-        self._display.advance(amount)
-
-    def end(self) -> None:
-        """Finish the task."""
-        self._display.end()
-
-    def note(self, message: str) -> None:
-        """Show a line of text."""
-        self._display.note(message)
 
 
 def laid_out(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from bertc.base.diagnostics import DataError, ResumeRefusedError, UsageError
 from bertc.base.storage import durable
@@ -17,7 +18,7 @@ from bertc.hub.belonging import refuse_strangers
 from bertc.hub.folders import PROGRESS
 from bertc.ir.changing.growth import FromVectors
 from bertc.ir.program.resolved import Resolved
-from bertc.machine.display import Display
+from bertc.machine.display import Display, Watched
 from bertc.machine.machine import cost_on, detect
 from bertc.machine.out_of_memory import refuse_what_cannot_fit
 from bertc.machine.process_group import ProcessGroup
@@ -29,8 +30,16 @@ from bertc.run.records.checkpoints import Checkpoint
 from bertc.run.records.folder import RunFolder, identity
 from bertc.run.records.lock import Lock
 from bertc.run.train.resumed_plan import plan_of
-from bertc.run.train.session import Watched
 from bertc.run.train.state import Progress
+
+
+class Place(NamedTuple):
+    """Where a run is made: its folder, the cache, its display and its processes."""
+
+    folder: RunFolder
+    cache: Path
+    display: Display
+    ranks: ProcessGroup
 
 
 @dataclass(frozen=True)
@@ -69,15 +78,7 @@ def machine_of(wanted: str, ranks: ProcessGroup) -> Machine:
     return replace(machine, memory_bytes=ranks.least(machine.memory_bytes))
 
 
-def settle(
-    resolved: Resolved,
-    machine: Machine,
-    folder: RunFolder,
-    cache: Path,
-    display: Display,
-    ranks: ProcessGroup,
-    resume: bool,
-) -> Start:
+def settle(resolved: Resolved, machine: Machine, place: Place, resume: bool) -> Start:
     """Plan, prepare the text, and look at what the run begins from; the run folder stays as it is.
 
     Without ``resume`` a run that is in the folder is not read.
@@ -90,52 +91,59 @@ def settle(
         CannotWriteError: if the disk has no room for the next checkpoint and the model.
     """
     require_weights(resolved)
-    if isinstance(resolved.run.init, FromVectors):
-        vectors_width(resolved.run.init.path)  # before text is prepared, which may take long
-    lock, checkpoint = None, None
-    if ranks.is_main and resume:
-        lock = folder.read_lock() if folder.holds_a_run else None
-        checkpoint = _newest(folder, resolved, display)
-        _refuse_damage(folder, checkpoint)
-        refuse_strangers(folder.path, ResumeRefusedError)
-    content = ranks.share(lock and lock.content())
-    lock = Lock.of(content, Path("lock.json")) if content else None
-    with ranks.raise_on_all():
-        if ranks.is_main:
-            _require_room(folder, resolved, checkpoint)
-        if ranks.is_main and checkpoint is None:
-            for task in (task for stage in resolved.stages for task in stage.tasks):
-                require_dev_parts(task)  # before a vocabulary is learned, which may take long
-            require_readable(resolved.run.init, resolved.stages[0].optimizer)
-        plan = plan_of(resolved, machine, lock, display, ranks.world)
-        refuse_what_cannot_fit(resolved, plan, machine, ranks.world)
-    learned = folder.tokenizer if resume else None
-    corpus = _prepared(resolved, learned, cache, display, ranks)
+    lock, checkpoint = _before(resolved, place) if resume else (None, None)
+    plan = _planned(resolved, machine, place, lock, checkpoint)
+    corpus = _prepared(resolved, place.folder.tokenizer if resume else None, place)
     outside = None
-    if ranks.is_main:
+    if place.ranks.is_main:
         source = None if checkpoint else source_of(resolved, corpus.vocabulary)
         require_same_tokens(resolved, corpus.vocabulary)
-        teachers = digests(resolved)
-        cost = cost_on(machine, resolved, corpus, ranks.world)
-        outside = Outside(lock, checkpoint, source, teachers, cost)
-    return Start(resolved, machine, plan, corpus, cache, outside)
+        cost = cost_on(machine, resolved, corpus, place.ranks.world)
+        outside = Outside(lock, checkpoint, source, digests(resolved), cost)
+    return Start(resolved, machine, plan, corpus, place.cache, outside)
 
 
-def _prepared(
-    resolved: Resolved, learned: Path | None, cache: Path, display: Display, ranks: ProcessGroup
-) -> PreparedCorpus:
-    """Prepare the data in the first process; the others open them from the cache.
+def _before(resolved: Resolved, place: Place) -> tuple[Lock | None, Checkpoint | None]:
+    """The lock of the run in the folder, for all processes; its checkpoint, for the first alone."""
+    lock, checkpoint, folder = None, None, place.folder
+    if place.ranks.is_main:
+        lock = folder.read_lock() if folder.holds_a_run else None
+        checkpoint = _newest(folder, resolved, place.display)
+        _refuse_damage(folder, checkpoint)
+        refuse_strangers(folder.path, ResumeRefusedError)
+    content = place.ranks.share(lock and lock.content())
+    return Lock.of(content, Path("lock.json")) if content else None, checkpoint
 
-    Then one process of each machine prepares, in case machines have no disk in common.
-    """
-    corpus = None
-    for turn in (0, ranks.world.per_host, 1):
-        if corpus is None and ranks.rank % (turn or ranks.world.size) == 0:
-            networks = TrainedNetworks(resolved.run.device)
-            corpus = prepare(resolved, cache, Watched(display, ranks.stop), networks, learned)
-        ranks.wait()
-    assert corpus is not None, "each had its turn"
-    return corpus
+
+def _planned(
+    resolved: Resolved,
+    machine: Machine,
+    place: Place,
+    lock: Lock | None,
+    checkpoint: Checkpoint | None,
+) -> Plan:
+    """The plan; what would fail after the text is prepared, which may take long, fails here."""
+    ranks, init = place.ranks, resolved.run.init
+    with ranks.raise_on_all():
+        if ranks.is_main:
+            _require_room(place.folder, resolved, checkpoint)
+        if ranks.is_main and checkpoint is None:
+            for task in (task for stage in resolved.stages for task in stage.tasks):
+                require_dev_parts(task)
+            require_readable(init, resolved.stages[0].optimizer)
+            if isinstance(init, FromVectors):
+                vectors_width(init.path)
+        plan = plan_of(resolved, machine, lock, place.display, ranks.world)
+        refuse_what_cannot_fit(resolved, plan, machine, ranks.world)
+    return plan
+
+
+def _prepared(resolved: Resolved, learned: Path | None, place: Place) -> PreparedCorpus:
+    """Prepare the data in the first process; the others open them from the cache."""
+    progress, networks = Watched(place.display, place.ranks.stop), TrainedNetworks
+    return place.ranks.in_turn(
+        lambda: prepare(resolved, place.cache, progress, networks(resolved.run.device), learned)
+    )
 
 
 def _newest(folder: RunFolder, resolved: Resolved, display: Display) -> Checkpoint | None:
