@@ -50,10 +50,5 @@ def _write(folder: Path, device: torch.device, profiled: profile) -> None:
     key = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
     table = profiled.key_averages().table(sort_by=key, row_limit=TABLE_ROWS)
     with durable.writing(folder):
-        try:
-            profiled.export_chrome_trace(str(folder / TRACE))
-            (folder / TABLE).write_text(f"{STEPS} steps\n{table}\n")
-        except BaseException:
-            for name in (TRACE, f"{TRACE}.tmp", TABLE):
-                (folder / name).unlink(missing_ok=True)
-            raise
+        profiled.export_chrome_trace(str(folder / TRACE))
+        (folder / TABLE).write_text(f"{STEPS} steps\n{table}\n")

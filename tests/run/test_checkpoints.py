@@ -21,6 +21,7 @@ TABLE = (
     Weight("a.weight", (3, 4), ("hidden", "hidden"), Normal(), "ffn", "matrix"),
     Weight("a.bias", (3,), ("hidden",), Normal(), "ffn", "bias"),
 )
+SHAPES = {weight.name: weight.shape for weight in TABLE}
 FACTS = {"run": "f" * 64, "threads": 1}
 
 
@@ -50,9 +51,10 @@ def test_what_was_saved_is_read_back_to_the_bit(tmp_path):
     assert found.facts == FACTS
     assert damaged == ()
     weights, moments = tensors(1234)
-    loaded = checkpoints.load_weights(folder / "weights.safetensors", TABLE)
+    loaded = checkpoints.load(folder / "weights.safetensors", SHAPES)
     assert all(torch.equal(loaded[name], weights[name]) for name in weights)
-    loaded = checkpoints.load_moments(folder / "optimizer.safetensors", moments_of(Adam(), TABLE))
+    shapes = {name: weight.shape for name, weight in moments_of(Adam(), TABLE).items()}
+    loaded = checkpoints.load(folder / "optimizer.safetensors", shapes)
     assert all(torch.equal(loaded[name], moments[name]) for name in moments)
 
 
@@ -237,17 +239,17 @@ def test_tensors_must_be_those_of_the_weight_table(tmp_path, change, message):
     change(weights)
     folder = checkpoints.save(tmp_path, 1, weights, moments, {}, FACTS, 1)
     with pytest.raises(DataError, match=message):
-        checkpoints.load_weights(folder / "weights.safetensors", TABLE)
+        checkpoints.load(folder / "weights.safetensors", SHAPES)
 
 
 def test_a_huge_header_is_refused_unread(tmp_path):
     path = tmp_path / "weights.safetensors"
     path.write_bytes((2**40).to_bytes(8, "little") + b"{}")
     with pytest.raises(DataError, match="over the limit"):
-        checkpoints.load_weights(path, TABLE)
+        checkpoints.load(path, SHAPES)
     path.write_bytes(b"\x05")
     with pytest.raises(DataError, match="cannot be read"):
-        checkpoints.load_weights(path, TABLE)
+        checkpoints.load(path, SHAPES)
 
 
 @pytest.mark.parametrize("limit_bytes", [10, 200, 400])

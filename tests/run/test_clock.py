@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from bertc.cost.units import duration_text
 from bertc.machine.display import Display
 from bertc.run.train import clock, loop
 
@@ -13,10 +12,7 @@ class Impatient(Display):
     """A display that asks after every step where the run stands, and takes its time over it."""
 
     def __init__(self, seconds):
-        self.seconds, self.standings, self.notes = seconds, [], []
-
-    def note(self, message):
-        self.notes.append(message)
+        self.seconds, self.standings = seconds, []
 
     def step(self, standing):
         self.standings.append(standing())
@@ -65,16 +61,3 @@ def test_what_is_left_counts_longer_steps_as_longer(tiny, tmp_path, display):
     assert last.seconds_left == 1  # the evaluation at the end, as long as that before
     mean = 2 * 102 / 3  # of the steps after the first, the display of the last not yet among them
     assert first.seconds_left > 1.5 * 4 * mean
-
-
-def test_the_pace_is_told_once_by_steps_that_are_warm(tiny, tmp_path, display):
-    resolved = tiny(stages={"only": {"steps": 12}})
-    loop.train(resolved, tmp_path / "run", cache=tmp_path / "cache")
-    [told] = [note for note in display.notes if "pace" in note]
-    found = display.standings[3]  # after the first step, three more
-    assert told == (
-        f"at the pace of its first steps, {found.tokens_per_second:,.0f} tokens/s, "
-        f"{duration_text(found.seconds_left)} are left"
-    )
-    tokens = resolved.stages[0].tokens_per_step
-    assert found.tokens_per_second == pytest.approx(3 * tokens / (3 * 102), rel=0.01)

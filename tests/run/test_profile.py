@@ -1,16 +1,12 @@
 """``--profile``: what it leaves, and that it changes nothing."""
 
-import errno
 import json
-import os
 import sys
 
 import pytest
-import torch
 
 from bertc.base.diagnostics import CannotWriteError
 from bertc.cli import main
-from bertc.machine.profile import _write
 from bertc.run.train.loop import train
 from tests.kinds import PARTS_OF_A_STEP as PARTS
 
@@ -47,20 +43,3 @@ def test_a_file_is_refused_before_anything_is_read(tmp_path, monkeypatch, capsys
     assert ended.value.code == 2
     assert "--profile" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
-
-
-def test_a_profile_for_which_there_is_no_room_leaves_nothing(tmp_path):
-    class Full:
-        def key_averages(self):
-            return self
-
-        def table(self, **_):
-            return ""
-
-        def export_chrome_trace(self, path):
-            (tmp_path / "trace.json.tmp").write_text("a part")
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with pytest.raises(CannotWriteError, match="disk is full"):
-        _write(tmp_path, torch.device("cpu"), Full())
-    assert list(tmp_path.iterdir()) == []

@@ -127,7 +127,8 @@ def _read(
             f"keeps {optimizer.keeps}",
             help=f"moments=reset, or optimizer={theirs.kind}",
         )
-    return old, tensors, checkpoints.load_moments(file, moments_of(theirs, model_weights(old)))
+    moments = moments_of(theirs, model_weights(old))
+    return old, tensors, checkpoints.load(file, {n: of.shape for n, of in moments.items()})
 
 
 def _of_tables(path: str, tables: TableStart) -> Source:

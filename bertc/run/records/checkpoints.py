@@ -33,7 +33,6 @@ from bertc.base.storage.json_file import parse_json, read_json
 from bertc.base.storage.paths import is_file, is_taken
 from bertc.base.storage.plain_file import read_bytes, reason
 from bertc.hub.folders import PROGRESS, REPLACED, checkpoint_folders, checkpoint_name
-from bertc.ir.base import Weight
 
 WEIGHTS, OPTIMIZER, MEMORY, BEST, AVERAGE, MANIFEST = (
     "weights.safetensors",
@@ -250,34 +249,12 @@ def _read_manifest(folder: Path) -> Any:
     return content
 
 
-def load_weights(path: Path, table: tuple[Weight, ...]) -> dict[str, Tensor]:
-    """Load the tensors of a weights file, and check them against the weight table.
+def load(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    """Load the tensors of a file of a checkpoint, by name, and check names and shapes.
 
     Raises:
         DataError: naming the first tensor that is missing, unknown or of another shape or type.
     """
-    return _load(path, {weight.name: weight.shape for weight in table})
-
-
-def load_moments(path: Path, kept: Mapping[str, Weight]) -> dict[str, Tensor]:
-    """Load the tensors of an optimizer file: the moments, each of the shape of its weight.
-
-    Raises:
-        DataError: as ``load_weights``.
-    """
-    return _load(path, {name: weight.shape for name, weight in kept.items()})
-
-
-def load_memory(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
-    """Load the tensors of a memory file, and check names and shapes.
-
-    Raises:
-        DataError: as ``load_weights``.
-    """
-    return _load(path, shapes)
-
-
-def _load(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
     try:
         with open(path, "rb") as file:
             header_bytes = int.from_bytes(file.read(8), "little")

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Literal, ParamSpec, TypeVar
 
 from bertc.cost.flops import executed_flops
-from bertc.cost.units import duration_text
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
-from bertc.machine.display import SHORTEST_FORECAST_SECONDS, Standing
+from bertc.machine.display import Standing
 from bertc.machine.peak import begin_peak, peak_memory_bytes
 from bertc.run.records.spent import Usage, append
 from bertc.run.train.session import Session
@@ -20,8 +19,6 @@ Went = Literal["steps", "batches", "evaluations", "checkpoints"]
 """Names of what time goes to; ``batches``: waiting for them."""
 FORWARD = 1 / 3
 """Assumed time of evaluating tokens, as a fraction of training on them."""
-WARM_STEPS, WARM_SECONDS = 3, 2.0
-"""Steps, and their seconds, after the first step before the pace of a run is reported."""
 
 
 def evaluations_due(resolved: Resolved, step: int) -> int:
@@ -65,7 +62,7 @@ class Clock:
         self._noted, self._spent = session.progress.step, defaultdict[str, float](float)
         stages = session.resolved.stages
         self._begin()
-        self._warm = self._pace_noted = False
+        self._warm = False
         # Worked out once: it takes milliseconds, and a step may take few.
         self._step_flops = [s.batch * executed_flops(s, s.batch).train for s in stages]
 
@@ -89,7 +86,7 @@ class Clock:
         session, step = self._session, self._session.progress.step
         if session.ranks.is_main and self._spent:
             memory = peak_memory_bytes(session.device.type)
-            seconds = {what: round(each, 6) for what, each in self._spent.items()}
+            seconds = {what: round(spent, 6) for what, spent in self._spent.items()}
             line = Usage(session.stage.name, step, step - self._noted, memory, seconds)
             append(session.folder.spent, line)
         self._noted, self._spent = step, defaultdict(float)
@@ -100,25 +97,6 @@ class Clock:
         if not self._warm:
             self._begin()
             self._warm = True
-        elif not self._pace_noted and self._knows_pace():
-            self._tell_pace(self._standing(stage, loss))
-            self._pace_noted = True
-
-    def _knows_pace(self) -> bool:
-        progress = self._session.progress
-        return (
-            progress.step >= self._steps + WARM_STEPS
-            and progress.seconds >= self._seconds + WARM_SECONDS
-        )
-
-    def _tell_pace(self, standing: Standing) -> None:
-        """Note the time left by the pace of the first steps, nearer than an estimate."""
-        if standing.seconds_left is None or standing.seconds_left < SHORTEST_FORECAST_SECONDS:
-            return
-        left, speed = duration_text(standing.seconds_left), standing.tokens_per_second
-        self._session.display.note(
-            f"at the pace of its first steps, {speed:,.0f} tokens/s, {left} are left"
-        )
 
     def _standing(self, stage: Stage, loss: float) -> Standing:
         progress, stages = self._session.progress, self._session.resolved.stages

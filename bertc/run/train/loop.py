@@ -102,7 +102,9 @@ def train(
                     return rehearsed(start, out)
                 start = with_lessons(start, place)
             with open_session(start, place, spec_text, tracking) as session:
-                return _trained(session, profile if ranks.is_main else None, goes_on)
+                for index in range(len(resolved.stages)):
+                    _train_stage(session, index, profile if ranks.is_main else None, goes_on)
+                return finish(session)
 
 
 def _look_at(
@@ -115,13 +117,6 @@ def _look_at(
         display.note(f"{folder.path} holds no run yet: one begins")
     if dry_run:
         try_to_write(resolved, folder.path)
-
-
-def _trained(session: Session, profile: Path | None, goes_on: Callable[[], bool]) -> Report:
-    """Train what is left of every stage, and finish the run."""
-    for index in range(len(session.resolved.stages)):
-        _train_stage(session, index, profile, goes_on)
-    return finish(session)
 
 
 def _train_stage(
@@ -240,7 +235,7 @@ def _evaluate(session: Session, phase: Phase) -> Evaluation:
     said = "; ".join([loss_line(evaluation), *score_lines(evaluation)])
     session.display.note(f"step {progress.step:,}: held-out {said}")
     if phase.may_be_judged(session):
-        for line in plateau_lines(evaluation, session.resolved, stage):
+        for line in plateau_lines(evaluation):
             session.display.note(line)
     return evaluation
 

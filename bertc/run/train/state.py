@@ -129,17 +129,18 @@ def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
     trained = resolved.trained_at(checkpoint.step)
     resolved = resolved.as_in(trained)
     table = model_weights(resolved)
-    weights = checkpoints.load_weights(folder / checkpoints.WEIGHTS, table)
-    kept = moments_of(trained.optimizer, table)
-    moments = checkpoints.load_moments(folder / checkpoints.OPTIMIZER, kept)
+    of_weights = {weight.name: weight.shape for weight in table}
+    of_moments = {n: weight.shape for n, weight in moments_of(trained.optimizer, table).items()}
+    weights = checkpoints.load(folder / checkpoints.WEIGHTS, of_weights)
+    moments = checkpoints.load(folder / checkpoints.OPTIMIZER, of_moments)
     model = build(resolved, "meta")
     model.load_state_dict(weights, assign=True)
     memory = dict[str, Tensor]()
     stage = resolved.stage_at(progress.step)
     if stage.remembers(progress.step):
-        memory = checkpoints.load_memory(folder / checkpoints.MEMORY, shapes(stage))
-    best = checkpoints.load_weights(folder / checkpoints.BEST, table) if progress.best else {}
+        memory = checkpoints.load(folder / checkpoints.MEMORY, shapes(stage))
+    best = checkpoints.load(folder / checkpoints.BEST, of_weights) if progress.best else {}
     average = dict[str, Tensor]()
     if trained.average.begun(progress.step):
-        average = checkpoints.load_weights(folder / checkpoints.AVERAGE, table)
+        average = checkpoints.load(folder / checkpoints.AVERAGE, of_weights)
     return State(model, moments, progress, memory, best, average)
