@@ -258,7 +258,7 @@ def test_an_attention_is_named_in_its_own_files_alone(kind: type[Node]) -> None:
 OF_STORAGE = {"read_text", "read_bytes", "expanduser", "is_file", "is_dir", "exists"}
 OWN_FILES = (
     "base/resources.py", "lang/read/scan.py", "base/diagnostics/codes.py",
-    "cost/machines/processor.py", "machine/machine.py", "machine/resident.py",
+    "cost/machines/processor.py", "machine/machine.py", "machine/heap.py",
     "data/sources/docstrings.py", "data/cache/store.py", "lang/files.py", "lab/starting/gallery.py",
     "cli/completing.py",
     "base/cores.py", "model/native/library.py",

@@ -28,7 +28,7 @@ PREPARATION_TIMEOUT = timedelta(days=7)
 GRACE_SECONDS = 5.0
 """Grace period in seconds after a peer dies; the launcher reports the original failure."""
 MESSAGE_BYTES = 2048
-T = TypeVar("T")
+CachedT = TypeVar("CachedT")
 
 
 def world_here() -> tuple[int, World]:
@@ -141,17 +141,17 @@ class ProcessGroup:
         texts = (bytes(row.tolist()).decode(errors="ignore").strip() for row in messages)
         return next((text for text in texts if text), "")
 
-    def in_turn(self, make: Callable[[], T]) -> T:
+    def in_turn(self, make: Callable[[], CachedT]) -> CachedT:
         """Call ``make`` in the first process, which fills the cache, and then in the others.
 
         Before these, one process of each machine calls it, in case they share no disk.
         """
-        made: list[T] = []
+        results: list[CachedT] = []
         for turn in (self.world.size, self.world.per_host, 1):
-            if not made and self.rank % turn == 0:
-                made.append(make())
+            if not results and self.rank % turn == 0:
+                results.append(make())
             self.wait()
-        return made[0]
+        return results[0]
 
     def wait(self) -> None:
         """Wait for all processes (barrier)."""

@@ -35,7 +35,7 @@ from bertc.run.beginning.lessons import (
 from bertc.run.beginning.teachers import frozen_networks
 from bertc.run.models.loading import digest_of
 from bertc.run.train.session import Session
-from bertc.run.train.start import Place, Start
+from bertc.run.train.start import RunPlace, Start
 
 MOST_OF_DISK = 0.1
 """Share of the free disk that ``auto`` takes."""
@@ -74,7 +74,7 @@ def _size(stage: Stage, data: TaskData, kept: Kept) -> int:
     )
 
 
-def with_lessons(start: Start, place: Place) -> Start:
+def with_lessons(start: Start, place: RunPlace) -> Start:
     """The start of a run with kept outputs of its teachers, from the cache or computed now.
 
     One process of each machine asks, in case machines have no disk in common.
@@ -109,7 +109,7 @@ def _precisions(stage: Stage) -> Iterator[str]:
 
 
 def _lessons(
-    start: Start, at: int, data: TaskData, digests: Mapping[str, str], place: Place
+    start: Start, at: int, data: TaskData, digests: Mapping[str, str], place: RunPlace
 ) -> tuple[Lessons, ...]:
     """Kept outputs; ``digests``: the sha256 of teachers by folder."""
     plan, stage, kept = start.plan, start.resolved.stages[at], start.plan.lessons[at]

@@ -23,7 +23,7 @@ from bertc.learn.optim.optimizers import zero_moments
 from bertc.learn.step.feed import Batch, Feed
 from bertc.learn.step.step import StepResult
 from bertc.learn.step.task_feed import TaskFeed
-from bertc.machine.display import Display, choose
+from bertc.machine.display import choose
 from bertc.machine.heap import keep_freed_memory
 from bertc.machine.machine import kernels
 from bertc.machine.out_of_memory import is_out_of_memory, out_of_memory
@@ -47,7 +47,7 @@ from bertc.run.train.pruning import prune
 from bertc.run.train.rehearsal import rehearsed, try_to_write
 from bertc.run.train.report import Report
 from bertc.run.train.session import Session
-from bertc.run.train.start import Place, machine_of, settle
+from bertc.run.train.start import RunPlace, machine_of, settle
 
 Act = Callable[[], None]
 
@@ -88,14 +88,11 @@ def train(
         keep_freed_memory(),
         join_group(resolved.run.device, stop, partial(how_to_resume, folder.checkpoints)) as ranks,
     ):
-        place = Place(folder, cache, display, ranks)
+        place, main = RunPlace(folder, cache, display, ranks), ranks.is_main
         machine = machine_of(resolved.run.device, ranks)
-        with (
-            kernels(resolved.run, machine.device),
-            folder.claimed() if ranks.is_main and not dry_run else nullcontext(),
-        ):
-            if ranks.is_main:
-                _look_at(folder, resolved, resume, dry_run, display)
+        claimed = folder.claimed() if main and not dry_run else nullcontext()
+        with kernels(resolved.run, machine.device), claimed:
+            _look_at(place, resolved, resume, dry_run)
             with saying_nothing_began(folder, ranks):
                 start = settle(resolved, machine, place, resume)
                 if dry_run:
@@ -103,18 +100,19 @@ def train(
                 start = with_lessons(start, place)
             with open_session(start, place, spec_text, tracking) as session:
                 for index in range(len(resolved.stages)):
-                    _train_stage(session, index, profile if ranks.is_main else None, goes_on)
+                    _train_stage(session, index, profile if main else None, goes_on)
                 return finish(session)
 
 
-def _look_at(
-    folder: RunFolder, resolved: Resolved, resume: bool, dry_run: bool, display: Display
-) -> None:
-    """Refuse a run folder that the run cannot use."""
+def _look_at(place: RunPlace, resolved: Resolved, resume: bool, dry_run: bool) -> None:
+    """Refuse, in the first process, a run folder that the run cannot use."""
+    folder = place.folder
+    if not place.ranks.is_main:
+        return
     if resume or not dry_run:
         admit(folder, resolved, resume)
     if resume and not folder.holds_a_run:
-        display.note(f"{folder.path} holds no run yet: one begins")
+        place.display.note(f"{folder.path} holds no run yet: one begins")
     if dry_run:
         try_to_write(resolved, folder.path)
 
@@ -170,7 +168,7 @@ def _train_stage(
 
 
 def _around_steps(session: Session, phase: Phase) -> tuple[list[Act], list[Act]]:
-    """What a stage does before each step and after it: pruning, averaging; mostly nothing."""
+    """Pruning before each step of a stage, and averaging after it, where it has them."""
     stage = phase.stage
     before: list[Act] = [partial(prune, session, phase)] if isinstance(stage.prune, Units) else []
     after: list[Act] = [partial(update_average, session)] if stage.average.kept else []

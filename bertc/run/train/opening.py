@@ -24,13 +24,13 @@ from bertc.run.records.metrics import Metrics
 from bertc.run.records.state import noting_failure
 from bertc.run.train.lock import write_or_check_lock
 from bertc.run.train.session import Session, laid_out
-from bertc.run.train.start import Outside, Place, Start
+from bertc.run.train.start import Outside, RunPlace, Start
 from bertc.run.train.state import Progress, State, begin, restore
 
 
 @contextmanager
 def open_session(
-    start: Start, place: Place, spec_text: str, tracking: Tracking | None
+    start: Start, place: RunPlace, spec_text: str, tracking: Tracking | None
 ) -> Iterator[Session]:
     """Begin a run in its folder, or resume the one in it.
 
@@ -84,7 +84,7 @@ def saying_nothing_began(folder: RunFolder, ranks: ProcessGroup) -> Iterator[Non
         ) from None
 
 
-def _begun(start: Start, outside: Outside, place: Place, spec_text: str) -> dict[str, Any]:
+def _begun(start: Start, outside: Outside, place: RunPlace, spec_text: str) -> dict[str, Any]:
     """Ready the folder of the run; the digests of its lock."""
     folder, display, time = place.folder, place.display, outside.cost.time
     checkpoints.remove_unfinished(folder.checkpoints)
@@ -99,7 +99,7 @@ def _begun(start: Start, outside: Outside, place: Place, spec_text: str) -> dict
 
 @contextmanager
 def _metrics(
-    start: Start, place: Place, progress: Progress, tracking: Tracking | None
+    start: Start, place: RunPlace, progress: Progress, tracking: Tracking | None
 ) -> Iterator[Metrics | None]:
     """Open the metrics in the first process, noting there how the run is taken up and may fail.
 

@@ -33,8 +33,8 @@ from bertc.run.train.resumed_plan import plan_of
 from bertc.run.train.state import Progress
 
 
-class Place(NamedTuple):
-    """Where a run is made: its folder, the cache, its display and its processes."""
+class RunPlace(NamedTuple):
+    """The folder of a run, the cache, its display and its processes."""
 
     folder: RunFolder
     cache: Path
@@ -78,7 +78,7 @@ def machine_of(wanted: str, ranks: ProcessGroup) -> Machine:
     return replace(machine, memory_bytes=ranks.least(machine.memory_bytes))
 
 
-def settle(resolved: Resolved, machine: Machine, place: Place, resume: bool) -> Start:
+def settle(resolved: Resolved, machine: Machine, place: RunPlace, resume: bool) -> Start:
     """Plan, prepare the text, and look at what the run begins from; the run folder stays as it is.
 
     Without ``resume`` a run that is in the folder is not read.
@@ -103,7 +103,7 @@ def settle(resolved: Resolved, machine: Machine, place: Place, resume: bool) -> 
     return Start(resolved, machine, plan, corpus, place.cache, outside)
 
 
-def _before(resolved: Resolved, place: Place) -> tuple[Lock | None, Checkpoint | None]:
+def _before(resolved: Resolved, place: RunPlace) -> tuple[Lock | None, Checkpoint | None]:
     """The lock of the run in the folder, for all processes; its checkpoint, for the first alone."""
     lock, checkpoint, folder = None, None, place.folder
     if place.ranks.is_main:
@@ -118,7 +118,7 @@ def _before(resolved: Resolved, place: Place) -> tuple[Lock | None, Checkpoint |
 def _planned(
     resolved: Resolved,
     machine: Machine,
-    place: Place,
+    place: RunPlace,
     lock: Lock | None,
     checkpoint: Checkpoint | None,
 ) -> Plan:
@@ -138,7 +138,7 @@ def _planned(
     return plan
 
 
-def _prepared(resolved: Resolved, learned: Path | None, place: Place) -> PreparedCorpus:
+def _prepared(resolved: Resolved, learned: Path | None, place: RunPlace) -> PreparedCorpus:
     """Prepare the data in the first process; the others open them from the cache."""
     progress, networks = Watched(place.display, place.ranks.stop), TrainedNetworks
     return place.ranks.in_turn(
