@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 nice python -m tests.campaigns.sweeps --out OUT [--kills 5] [--seed 0]
 
-Twelve trials on toy sentences, as ``killing`` says; ``docs/how-to/search.md`` has what came out.
+Twelve trials on toy sentences, as ``killing`` says; ``docs/how-to/search.md`` says what came out.
 """
 
 from pathlib import Path
