@@ -11,6 +11,8 @@ from bertc.ir import operation as op
 from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
+from bertc.ir.terms.heads import over_tokens
+from bertc.ir.terms.node import asks_head, weights_of_head
 
 PROJECTED = 3
 """Queries, keys and values of a layer, which one product makes."""
@@ -223,7 +225,7 @@ class NetworkPass:
         if last == stage.seq and wanted.whole_layers(self.encoder.depth) in wanted.states:
             last = 0
         states += (last + decoded + len(wanted.states) * stage.seq) * self.encoder.hidden
-        tables = sum(one.asks_head and one.scores_tokens for one in self.network.scored)
+        tables = sum(asks_head(one) and over_tokens(one.head_node) for one in self.network.scored)
         cast = tables * self.table * how.value_bytes if how.precision == "bf16" else 0
         return MemoryPoint(cast, stage.rows_an_example * states * how.value_bytes)
 
@@ -266,7 +268,7 @@ class NetworkPass:
         weights = {  # terms may share a head
             weight.name: weight.numel
             for term in self.network.terms
-            for weight in term.objective.weights(self.encoder)
+            for weight in weights_of_head(term.objective, self.encoder)
         }
         return sum(weights.values()) + sum(weight.numel for weight in self.encoder.pooler_weights())
 

@@ -26,10 +26,10 @@ def network_flops(network: Network, seq: int) -> int:
     """
     forward = body_flops(network.body, seq)
     objectives = [term.objective for term in network.terms]
-    guesses = (one.masks or (one.needs_replacements and not one.detects) for one in objectives)
+    guesses = (one.masks or (one.replaces and one.fills != "replaced") for one in objectives)
     if not objectives or any(guesses):
         forward += mlm_head_flops(network.body, seq)
-    if any(objective.detects for objective in objectives):
+    if any(one.fills == "replaced" for one in objectives):
         forward += binary_head_flops(network.body, seq)
     return forward
 

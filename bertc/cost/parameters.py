@@ -9,6 +9,7 @@ from bertc.ir.learning.objective import Term
 from bertc.ir.program.model import frozen_weights
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
+from bertc.ir.terms.node import weights_of_head
 
 Tally = Counter[str]
 """Number of weights by part."""
@@ -25,7 +26,7 @@ def count(stage: Stage, terms: Iterable[Term], trained: bool = False) -> Paramet
         {
             weight.name: weight
             for term in terms
-            for weight in term.objective.weights(stage.learner(term.objective).body)
+            for weight in weights_of_head(term.objective, stage.learner(term.objective).body)
         }.values()
     )
     learning = {network.name for network in stage.networks() if network.terms}

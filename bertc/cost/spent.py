@@ -16,6 +16,7 @@ from bertc.ir import operation as op
 from bertc.ir.program.network import Network
 from bertc.ir.program.passing import heads_of, passed_by
 from bertc.ir.program.stage import Stage
+from bertc.ir.terms.node import weights_of_head
 
 FORWARD_ALONE = 0.4
 """Forward's share of the time of an operation other than a matmul."""
@@ -129,7 +130,9 @@ def _parts(
             yield block.part, block.weights, block.operations
     heads = heads_of(stage, network, rows // stage.rows_an_example)
     own = sum(
-        {w.name: w.numel for t in network.terms for w in t.objective.weights(encoder)}.values()
+        {
+            w.name: w.numel for t in network.terms for w in weights_of_head(t.objective, encoder)
+        }.values()
     )
     yield "head", own + network.vocabulary_heads * encoder.table_elements, (*passed.last, *heads)
 

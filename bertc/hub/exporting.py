@@ -22,6 +22,7 @@ from bertc.hub.task_classes import held_task
 from bertc.hub.tensors import write_tensors
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.terms.node import answered_by
 from bertc.ir.vocabulary import ByteBpe
 
 BESIDE = "bertc_heads.safetensors"
@@ -92,7 +93,8 @@ def export_model(
         CannotWriteError: if the disk is full or the folder cannot be written.
     """
     # What maps states to a teacher's width has served.
-    aids = {t.objective.head_name for t in resolved.terms() if t.objective.only_for_teachers}
+    taught = [t.objective.teaching for t in resolved.terms()]
+    aids = {one.head_name for one in taught if one and not one.asks_head}
     tensors = {name: tensor for name, tensor in tensors.items() if part_of(name) not in aids}
     _check_complete(resolved, tensors)
     target = target_of(alone(resolved), tensors, vocabulary.pad, prefer)
@@ -162,7 +164,7 @@ def save_tokenizer(vocabulary: Tokens, folder: Path, resolved: Resolved) -> None
 def _turned(resolved: Resolved) -> tuple[str, ...]:
     """A note on a network whose stages read in unlike directions; empty for others."""
     body = resolved.encoder
-    others = [t.name for t in resolved.terms() if not t.objective.answered_by(body)]
+    others = [t.name for t in resolved.terms() if not answered_by(t.objective, body)]
     seen = "earlier tokens alone" if body.causal else "all tokens of a row"
     last = f"each token attends to {seen}, as in the last stage; {listed(others)} learned otherwise"
     return (last,) if others else ()

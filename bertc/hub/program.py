@@ -81,10 +81,11 @@ def _network(
 ) -> dict[str, Any]:
     """Settings of the network, and of its rows: of a task as long as its tokenizer says."""
     stated = isinstance(longest, int) and longest >= SHORTEST_ROW
-    judges = any(one.detects for one in text)
+    judges = any(one.fills == "replaced" for one in text)
+    pools = pooler or any(one.states.pooled for one in text)
     return {
         **family.settings(config),
-        "pooler": family.pooler_of(config) if pooler or any(one.pooled for one in text) else False,
+        "pooler": family.pooler_of(config) if pools else False,
         # A discriminator's folder has no generator; one in a subfolder replaces this default.
         "generator": UnigramGenerator() if judges else NoGenerator(),
         "seq": min(
@@ -142,7 +143,7 @@ def _untrained(family: Family[Any]) -> Pretraining:
 
 def _hiding_spans(text: tuple[Pretraining, ...], family: Family[Any]) -> tuple[Pretraining, ...]:
     """The objectives, with span masking if one of them needs it."""
-    if not any(one.reads_spans for one in text):
+    if not any(one.states.of_spans for one in text):
         return text
     if not any(one.masks for one in text):
         text = (_untrained(family), *text)

@@ -43,7 +43,7 @@ def target_of(
 def _decoding(program: Resolved) -> set[str]:
     """The heads that read a mask decoder, which no class of transformers has."""
     terms = (term.objective for term in program.terms() if program.encoder.decodes)
-    return {one.head_name for one in terms if one.decodes}
+    return {one.head_name for one in terms if one.states.decoded}
 
 
 def _holding(program: Resolved, parts: frozenset[str]) -> Resolved:

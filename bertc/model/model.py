@@ -12,7 +12,7 @@ from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.model import frozen_weights, model_weights
 from bertc.ir.program.network import MAIN, Network
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.terms.node import TermNode
+from bertc.ir.terms.node import TermNode, asks_head
 from bertc.model.bilstm import BiLstm
 from bertc.model.body import LAST_STATES, BodyModule, Outputs, joined_rows
 from bertc.model.encoder import Encoder
@@ -93,7 +93,7 @@ class Model(nn.Module):
         self, objective: TermNode, inputs: EncoderInputs, network: str = MAIN
     ) -> torch.Tensor:
         """The same states, or those of the mask decoder if the head of an objective reads these."""
-        if not (objective.decodes and self.network(network).node.decodes):
+        if not (objective.states.decoded and self.network(network).node.decodes):
             return self.read(inputs, network)
         decoded = self.read_on(inputs, network, Wanted(last=False, decoded=True)).decoded
         assert decoded is not None, "they are wanted"
@@ -147,7 +147,7 @@ class Frozen(nn.Module):
         super().__init__()
         self.network = network
         self.encoder = build_body(network.body)
-        asked = (one for one in network.scored if one.asks_head)
+        asked = (one for one in network.scored if asks_head(one))
         self.heads = Heads((one, network.body) for one in asked)
         self.compute_dtype = torch.float32
         self.requires_grad_(requires_grad=False).eval()

@@ -12,6 +12,7 @@ from bertc.base.storage.foreign import as_data_error
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.vocabulary import FAILS, Vocabulary
 from bertc.ir.learning.objective import PRETRAINING, Objective, Pretraining
+from bertc.ir.terms.node import answered_by
 from bertc.learn.objectives import tensors_of, token_logits
 from bertc.model import EncoderInputs, Model
 from bertc.run.models.loading import load
@@ -54,8 +55,8 @@ def filled(
     if not isinstance(text, str):
         raise TypeError(f'text is a {type(text).__name__}: a str expected, fill("a [MASK]")')
     learned = _learned(model)
-    filler = next((each for each in learned if each.fills), None)
-    judge = next((each for each in learned if each.detects), None)
+    filler = next((each for each in learned if _predicts(each)), None)
+    judge = next((each for each in learned if each.fills == "replaced"), None)
     reader = _Reader(model, vocabulary, _tongue(model, language))
     if filler and filler.fills == "end":
         ids, places = _beginning(vocabulary, text), [0]
@@ -91,11 +92,11 @@ def _learned(model: Model) -> list[Objective]:
     """
     body, fresh = model.resolved.encoder, set(model.lacking())
     # It may have read in another direction in earlier stages.
-    terms = [term for term in model.resolved.terms() if term.objective.answered_by(body)]
-    ranked = sorted(terms, key=lambda term: term.objective.output_rank)
+    terms = [term for term in model.resolved.terms() if answered_by(term.objective, body)]
+    ranked = sorted(terms, key=lambda term: term.objective.states.rank)
     if learned := [t.objective for t in ranked if t.name not in fresh and _answers(t.objective)]:
         return learned
-    if untold := [t.name for t in ranked if t.name in fresh and t.objective.fills]:
+    if untold := [t.name for t in ranked if t.name in fresh and _predicts(t.objective)]:
         raise DataError(
             f"the folder has no head for {untold[0]}: its guesses would be random",
             help=f'train the head: init="FOLDER" objective={untold[0]}',
@@ -108,8 +109,12 @@ def _learned(model: Model) -> list[Objective]:
     )
 
 
+def _predicts(objective: Objective) -> bool:
+    return objective.fills in ("masks", "end")
+
+
 def _answers(objective: Objective | type[Pretraining]) -> bool:
-    return bool(objective.fills) or objective.detects
+    return bool(objective.fills)
 
 
 def _notes(model: Model, guessed: bool, language: str) -> tuple[str, ...]:

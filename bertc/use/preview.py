@@ -31,9 +31,9 @@ from bertc.use.preview_rows import WIDTH, row_text
 PREDICTING = listed(
     name
     for name, kind in PRETRAINING.items()
-    if kind.fills == "masks" or (kind.needs_replacements and not kind.detects)
+    if kind.fills == "masks" or (kind().replaces and kind.fills != "replaced")
 )
-DETECTING = listed(name for name, kind in PRETRAINING.items() if kind.detects)
+DETECTING = listed(name for name, kind in PRETRAINING.items() if kind.fills == "replaced")
 LEGEND = (
     "«seen→asked»: the left token is the input, the right one the original;\n"
     f"{PREDICTING} predict the right one, {DETECTING} detects the left one"

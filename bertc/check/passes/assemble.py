@@ -20,7 +20,7 @@ from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.run import Run
 from bertc.ir.program.stage import AnyStage, TaskStage, TextStage
-from bertc.ir.terms.node import Pairs
+from bertc.ir.terms.node import Pairs, predicts_masked
 from bertc.ir.vocabulary import table_rows
 
 
@@ -48,8 +48,8 @@ def _permutes(program: Complete) -> bool:
 def _decodes(program: Complete) -> bool:
     """True if a stage has the main network predict masked tokens."""
     return any(
-        term.objective.decodes
-        and not (term.objective.predicts_masked and isinstance(stage.generator, GeneratorNetwork))
+        term.objective.states.decoded
+        and not (predicts_masked(term.objective) and isinstance(stage.generator, GeneratorNetwork))
         for stage in program.stages
         for term in stage.objective
     )

@@ -116,7 +116,7 @@ def _decoder_fits(check: Checker[Complete]) -> None:
     rows, origin = program.head.decoder, program.origins["head"]
     if not rows:
         return
-    decoding = [s for s in program.stages if any(t.objective.decodes for t in s.objective)]
+    decoding = [s for s in program.stages if any(t.objective.states.decoded for t in s.objective)]
     longest = max(decoding, key=lambda stage: stage.seq, default=None)
     if longest and longest.seq > rows:
         diagnostics.error(

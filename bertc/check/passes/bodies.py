@@ -84,7 +84,7 @@ OF_TABLES: tuple[Rule[Complete], ...] = (
 
 def _wanted(stage: StageSettings) -> list[tuple[Ability, str, str]]:
     """Abilities that a stage needs, each with the setting that says so, and why."""
-    permuted = any(term.objective.query_states(stage.seq) for term in stage.objective)
+    permuted = any(term.objective.order == "permuted" for term in stage.objective)
     backward = stage.format.kind == "stream-pair"
     wanted: tuple[tuple[bool, Ability, str, str], ...] = (
         (reads_on(stage.objective), "causal", "objective",

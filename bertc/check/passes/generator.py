@@ -75,8 +75,12 @@ def _one_width(
 
 def _judge(stage: StageSettings) -> Objective | None:
     """The objective that needs replaced tokens."""
-    judges = (t.objective for t in stage.objective if t.objective.needs_replacements)
+    judges = (t.objective for t in stage.objective if t.objective.replaces)
     return next(judges, None)
+
+
+def _verb(judge: Objective) -> str:
+    return "detects" if judge.fills == "replaced" else "reads"
 
 
 def _has_use(check: Checker[Complete], node: Generator) -> None:
@@ -115,8 +119,8 @@ def _stage_fits(check: Checker[StageSettings], node: Generator) -> None:
         network = "generator=0.25" if masks else f"objective={_beside_mlm(judge)} generator=0.25"
         check.report(
             "E230",
-            f"{judge.kind} {'detects' if judge.detects else 'reads'} replaced tokens, but there is "
-            "no generator to replace any",
+            f"{judge.kind} {_verb(judge)} replaced tokens, but there is no generator to replace "
+            "any",
             "objective",
             label="needs a generator",
             help=network if masks else f"{network} or generator=unigram",
@@ -132,7 +136,7 @@ def _stage_fits(check: Checker[StageSettings], node: Generator) -> None:
             help=f"objective={judge.kind} or generator=0.25",
             instead="generator=0.25",
         )
-    elif masks and (alone := judge.masks_alone) and alone.p != _default_p(judge):
+    elif masks and (alone := judge.replaces) and alone.p != _default_p(judge):
         edit = _chosen_by_masking(stage, alone.p)
         help = edit.replacement if edit else f"leave p of {judge.kind} out"
         check.report(
@@ -147,7 +151,7 @@ def _stage_fits(check: Checker[StageSettings], node: Generator) -> None:
 
 def _leaves_frozen(stage: StageSettings, node: GeneratorNetwork, diagnostics: Diagnostics) -> None:
     """Check that the generator does not train the tables that ``freeze`` leaves as they are."""
-    reads = any(term.objective.needs_replacements for term in stage.objective)
+    reads = any(term.objective.replaces for term in stage.objective)
     shared = ("embeddings",) if stage.freeze == "positions" else ("embeddings", "tokens", "gdes")
     if not (reads and stage.freeze and node.tie in shared):
         return
@@ -167,7 +171,7 @@ def _leaves_frozen(stage: StageSettings, node: GeneratorNetwork, diagnostics: Di
 
 def _beside_mlm(judge: Objective) -> str:
     """An objective with both terms, weighed as in ELECTRA."""
-    return f"{judge.kind}{'*50' * judge.detects}+mlm"
+    return f"{judge.kind}{'*50' * (judge.fills == 'replaced')}+mlm"
 
 
 def _default_p(judge: Objective) -> float:
@@ -181,7 +185,7 @@ def _chosen_by_masking(stage: StageSettings, p: float) -> Fix | None:
     terms = [term.objective for term in stage.objective]
     origin = stage.origins["objective"]
     masking = next(i for i, term in enumerate(terms) if term.masks)
-    judging = next(i for i, term in enumerate(terms) if term.needs_replacements)
+    judging = next(i for i, term in enumerate(terms) if term.replaces)
     edits = (
         fix_argument(origin, (masking, "objective"), "p", f"{p:g}"),
         fix_argument(origin, (judging, "objective"), "p", f"{_default_p(terms[judging]):g}"),

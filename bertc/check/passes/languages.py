@@ -7,6 +7,7 @@ from bertc.check.passes.settings.stages import has_tasks
 from bertc.ir.data import Parallel
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.settings import Settings
+from bertc.ir.terms.node import translates
 
 
 def check_languages(program: Complete, diagnostics: Diagnostics) -> None:
@@ -39,7 +40,7 @@ def _with_mlm(stage: StageSettings) -> str:
         terms_written(stage.origins["objective"], lambda i: terms[i].pairs == "none")
         or stage.translation_term
     )
-    masked = any(term.masks and not term.translations for term in terms)
+    masked = any(term.masks and not term.masks.translations for term in terms)
     return f"objective={kept if masked else f'mlm + {kept}'}"
 
 
@@ -63,7 +64,7 @@ _OF_TRANSLATIONS: tuple[Rule[StageSettings], ...] = (
          also=("data", "the text is named here"), help='data=pairs(en="a.en", fr="a.fr")'),
     Rule("E241", ("data", "objective"),
          lambda s: not _pairing(s) and any(_parallel(s)) and not all(_parallel(s))
-         and all(term.objective.translations for term in s.objective),
+         and all(translates(term.objective) for term in s.objective),
          lambda s: "no objective reads the monolingual part of the data: "
          f"{s.translation_term} reads only pairs",
          also=lambda s: ("objective", f"{s.translation_term} is the only objective"),

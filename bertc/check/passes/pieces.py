@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TypeVar
 
+from bertc.ir.base import Node
 from bertc.ir.changing.pruning import NOTHING, Units
 from bertc.ir.learning.batch_warmup import BatchWarmup
+from bertc.ir.learning.objective import Objective
 from bertc.ir.program.stage import AnyStage
+from bertc.ir.terms.masking import Masks
 
 _Value = TypeVar("_Value")
 _Pieces = Sequence[tuple[_Value, int]]
@@ -20,7 +23,7 @@ def in_pieces(batches: BatchWarmup, stage: AnyStage, rows_read: int) -> list[Any
     rows of its text that were read before.
     """
     sizes = batches.pieces(stage.batch, stage.steps)
-    terms = [term.objective.pieces(stage.steps) for term in stage.objective]
+    terms = [_pieces(term.objective, stage.steps) for term in stage.objective]
     ends = sorted({end for pieces in (sizes, *terms) for end in _ends(pieces)})
     stages, begin = list[AnyStage](), 0
     prunes_at = ends[-1] if isinstance(stage.prune, Units) else 0
@@ -29,7 +32,7 @@ def in_pieces(batches: BatchWarmup, stage: AnyStage, rows_read: int) -> list[Any
         first_batch = -(-rows_read // rows)
         names = [str(rows)] if len(sizes) > 1 else []
         for objective, pieces in zip(objectives, terms, strict=True):
-            masks = objective.masks if len(pieces) > 1 else None
+            masks = objective if isinstance(objective, Masks) and len(pieces) > 1 else None
             names += [f"{masks.p:g}"] if masks else []
         update = {
             "name": "-".join([stage.name, *names]),
@@ -47,6 +50,11 @@ def in_pieces(batches: BatchWarmup, stage: AnyStage, rows_read: int) -> list[Any
         stages.append(stage.model_copy(update=update))
         begin, rows_read = end, (first_batch + end - begin) * rows
     return stages
+
+
+def _pieces(objective: Objective, steps: int) -> Sequence[tuple[Node, int]]:
+    """A term in each piece of a stage, where it masks another share of tokens."""
+    return objective.masks.pieces(steps) if objective.masks else ((objective, steps),)
 
 
 def _ends(pieces: _Pieces[_Value]) -> list[int]:

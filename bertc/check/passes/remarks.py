@@ -12,6 +12,7 @@ from bertc.ir.learning.task import Task
 from bertc.ir.network.body_setting import Transformer
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.terms.masking import WordUnit
+from bertc.ir.terms.node import predicts_masked
 from bertc.ir.vocabulary import Bytes, TokenizerFile, Words
 
 HEAD_WIDTH = 64
@@ -63,7 +64,7 @@ def _idle_terms(check: Checker[StageSettings], program: Complete) -> None:
         if masks and masks.replace.keep == 100:
             check.report(
                 "R104",
-                f"{masks.kind} replaces no token, so the network can copy its input",
+                f"{term.name} replaces no token, so the network can copy its input",
                 origin.parts.get((*place, "replace"), origin.span),
                 label="percent masked, random and kept; BERT has 80/10/10",
                 way=argument("objective", origin, "replace", "80/10/10", place),
@@ -76,7 +77,7 @@ def _idle_terms(check: Checker[StageSettings], program: Complete) -> None:
                 also=("vocab", "the vocabulary is set here"),
                 way=argument("objective", origin, "unit", "token", place),
             )
-        if not masks and term.objective.predicts_masked and discarded:
+        if not masks and predicts_masked(term.objective) and discarded:
             check.report(
                 "R106",
                 f"{term.name} trains the generator only, which is discarded after training",

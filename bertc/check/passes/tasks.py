@@ -53,7 +53,7 @@ def _may_be_of_tasks(stage: StageSettings) -> bool:
 def _from_text(stage: StageSettings) -> list[str]:
     """The terms that learn from text."""
     terms = [term for term in stage.objective if not isinstance(term.objective, Task)]
-    return [term.name for term in terms if not term.objective.taught]
+    return [term.name for term in terms if not term.objective.teaching]
 
 
 def _uncopied(stage: StageSettings) -> list[str]:

@@ -45,7 +45,7 @@ def _stand_together(check: Checker[StageSettings]) -> None:
             instead=f"objective={alone}",
         )
     spans = any(term.masks.unit.masks_spans for term in terms if term.masks)
-    reads = next((term.title for term in terms if term.reads_spans), "")
+    reads = next((term.title for term in terms if term.states.of_spans), "")
     if reads and not spans:
         check.report(
             "E205",
@@ -95,7 +95,7 @@ def _order_possible(check: Checker[StageSettings]) -> None:
             label="the other term may have a stage of its own",
             help=f"objective={_as_written(stage, permuted)}" + " generator=none" * generates,
         )
-    block = permuted.block_length
+    block = permuted.states.block
     part = next((p for p in stage.parts if 0 < block < p and p % block), None)
     if part is not None:
         near = largest_divisor(math.gcd(*stage.parts), block)

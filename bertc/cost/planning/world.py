@@ -29,7 +29,7 @@ class World:
 
     def reads_twice(self, stage: Stage, microbatch: int) -> bool:
         """True if the parts of a batch are read once more, to compare its examples."""
-        compares = any(term.objective.compares_examples for term in stage.objective)
+        compares = any(task.compares_examples for task in stage.tasks)
         return compares and (self.size > 1 or microbatch < stage.batch)
 
     def rows(self, rank: int, batch: int) -> slice:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from bertc.data.sources.source import CorpusText
 from bertc.ir.data import Parallel
 from bertc.ir.program.stage import Stage, TaskStage
+from bertc.ir.terms.node import translates
 
 
 def texts_of(stage: Stage) -> list[tuple[float, CorpusText]]:
@@ -16,7 +17,7 @@ def texts_of(stage: Stage) -> list[tuple[float, CorpusText]]:
     """
     if isinstance(stage, TaskStage):
         return []
-    translating = sum(term.objective.translations for term in stage.objective)
+    translating = sum(translates(term.objective) for term in stage.objective)
     others = len(stage.objective) > translating
     parallel = [isinstance(share.corpus, Parallel) for share in stage.data]
     weighted: list[tuple[float, CorpusText]] = []

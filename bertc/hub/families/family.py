@@ -197,7 +197,7 @@ class Candidate:
     @property
     def finds_replaced(self) -> bool:
         """True if it has a replaced-token-detection head."""
-        return any(term.objective.detects for term in self.resolved.terms())
+        return any(term.objective.fills == "replaced" for term in self.resolved.terms())
 
     @property
     def shares(self) -> bool:

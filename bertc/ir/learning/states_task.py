@@ -1,7 +1,7 @@
 """The states that the head of a task reads, and the cost of it."""
 
 from abc import abstractmethod
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -12,7 +12,7 @@ from bertc.ir.network.body import Body
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.terms.features import LAST, Features
 from bertc.ir.terms.heads import Classifier, HeadNode
-from bertc.ir.terms.node import RowShape, TermNode
+from bertc.ir.terms.node import RowShape, StatesRead, TermNode
 from bertc.ir.terms.task_head import BiLstmHead, StatesHead
 
 
@@ -20,10 +20,12 @@ class StatesTask(TermNode):
     """A task as far as its head goes.
 
     ``dropout`` is applied to what the head reads. ``features`` are the layers that it reads, by the
-    setting of that name, and ``layers`` these layers of the stage's network.
+    setting of that name, and ``layers`` these layers of the stage's network. ``compares_examples``:
+    its loss holds the examples of a batch against each other.
     """
 
     scored = "examples"
+    compares_examples: ClassVar[bool] = False
     looked_up = ("features", "layers")
     dropout: Probability = 0.1  # BERT run_classifier.py create_model, keep_prob=0.9
     features: Annotated[Features, Field(exclude_if=LAST.__eq__)] = LAST
@@ -78,9 +80,15 @@ class StatesTask(TermNode):
         """Numbers of states of a token that are left of its layers before any weight is applied."""
         return 1 if self.features.joins == "sum" else max(1, len(self.layers))
 
-    def reads_pooler(self, body: Body) -> bool:
-        """True if the pooler reads one state of a row, or its tokens; last states alone."""
-        return self.reads_last_alone and (self.pooled or body.pools_tokens)
+    @property
+    def states(self) -> StatesRead:
+        """One of a row, or of tokens; a pooler is applied to last states alone."""
+        return StatesRead(
+            self.head_name,
+            pooled=self.pooled,
+            through_pooler=self.reads_last_alone,
+            by_token=True,
+        )
 
     def head_rows(self, rows: RowShape) -> int:
         """States per example that its head scores, by kind of answer."""

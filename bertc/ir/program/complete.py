@@ -7,6 +7,7 @@ from bertc.ir.changing.growth import FromGenerator
 from bertc.ir.data import StreamPair
 from bertc.ir.program.settings import Positive, Settings
 from bertc.ir.program.written import Origin, Program
+from bertc.ir.terms.node import translates
 
 
 class CompleteSettings(Settings):
@@ -51,7 +52,7 @@ class StageSettings(CompleteSettings):
     @property
     def translation_term(self) -> str:
         """The name of the term that reads translation pairs, or ""."""
-        return next((t.name for t in self.objective if t.objective.translations), "")
+        return next((t.name for t in self.objective if translates(t.objective)), "")
 
 
 class Complete(CompleteSettings):

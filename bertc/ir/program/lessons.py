@@ -54,9 +54,10 @@ def lesson_shapes(stage: Stage, task: str) -> tuple[LessonShape, ...]:
             if one.title == task
         )
     frozen = [network for network in stage.networks() if not network.learned]
+    taught = [one.teaching for one in frozen[0].scored if one.teaching] if frozen else []
     return tuple(
-        LessonShape(one.title, each.share, one.taught_by_token, one.taught_widths(each.body))
-        for one in (frozen[0].scored if frozen else ())
+        LessonShape(one.title, each.share, one.by_token, one.taught_widths(each.body))
+        for one in taught
         if one.of_task in ("", task)
         for each in frozen
     )

@@ -8,6 +8,7 @@ from bertc.ir.program.network import MAIN, Network
 from bertc.ir.program.passing import is_frozen
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
+from bertc.ir.terms.node import asks_head, weights_of_head
 
 
 def head_weights(resolved: Resolved) -> tuple[Weight, ...]:
@@ -15,7 +16,9 @@ def head_weights(resolved: Resolved) -> tuple[Weight, ...]:
     found = {
         weight.name: weight  # terms may share a head
         for term in resolved.terms()
-        for weight in term.objective.weights(resolved.stages[-1].learner(term.objective).body)
+        for weight in weights_of_head(
+            term.objective, resolved.stages[-1].learner(term.objective).body
+        )
     }
     return tuple(found.values())
 
@@ -37,7 +40,10 @@ def model_weights(resolved: Resolved) -> tuple[Weight, ...]:
 def frozen_weights(network: Network) -> tuple[Weight, ...]:
     """The weights of a frozen network at work, by their names in a program of its own."""
     heads = {
-        w.name: w for one in network.scored if one.asks_head for w in one.weights(network.body)
+        w.name: w
+        for one in network.scored
+        if asks_head(one)
+        for w in weights_of_head(one, network.body)
     }
     return (*_named(MAIN, network.body.weights()), *_named("heads", tuple(heads.values())))
 
@@ -52,7 +58,7 @@ def trained_names(stage: Stage) -> set[str]:
             if weight.name not in unread and not is_frozen(stage, network, weight.name):
                 found.add(f"{network.owner(weight.name)}.{weight.name}")
         for term in network.terms:
-            found |= {f"heads.{weight.name}" for weight in term.objective.weights(body)}
+            found |= {f"heads.{weight.name}" for weight in weights_of_head(term.objective, body)}
     return found
 
 

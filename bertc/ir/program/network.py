@@ -12,7 +12,8 @@ from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Tie
 from bertc.ir.network.wanted import Wanted
-from bertc.ir.terms.node import RowShape
+from bertc.ir.terms.heads import over_tokens
+from bertc.ir.terms.node import RowShape, Taught
 
 MAIN = "encoder"
 """The name of the main network, which is trained, exported and returned."""
@@ -93,14 +94,14 @@ class Network:
     @property
     def pooled(self) -> bool:
         """True if a term reads what the pooler makes."""
-        return any(one.reads_pooler(self.body) for one in self.scored)
+        return any(one.states.use_pooler(self.body) for one in self.scored)
 
     def heads_apart(self, examples: int) -> tuple[op.Operations, ...]:
         """Operations of each of its heads on ``examples`` examples."""
         return tuple(
-            one.operations(self.body, self.rows, examples)
-            if self.learned
-            else one.taught_operations(self.body, self.rows, examples)
+            one.taught_operations(self.body, self.rows, examples)
+            if isinstance(one, Taught) and not self.learned
+            else one.operations(self.body, self.rows, examples)
             for one in self.scored
         )
 
@@ -111,7 +112,7 @@ class Network:
 
     def decodes(self, objective: Objective) -> bool:
         """True if an objective reads states of the mask decoder."""
-        return self.body.decodes and objective.decodes
+        return self.body.decodes and objective.states.decoded
 
     def outputs(self, seq: int) -> tuple[int, int]:
         """Last states per row of ``seq`` tokens, and those of the mask decoder."""
@@ -124,7 +125,7 @@ class Network:
     @property
     def vocabulary_heads(self) -> int:
         """Number of heads that project onto the token table."""
-        return sum(one.scores_tokens for one in self.scored) if self.terms else 0
+        return sum(over_tokens(one.head_node) for one in self.scored) if self.terms else 0
 
 
 def one_a_head(objectives: Iterable[Objective], rows: RowShape) -> tuple[Objective, ...]:
@@ -134,11 +135,11 @@ def one_a_head(objectives: Iterable[Objective], rows: RowShape) -> tuple[Objecti
     """
     widest: dict[str, Objective] = {}
     for one in objectives:
-        key = one.title if one.taught else one.head_name
+        key = one.title if one.teaching else one.head_name
         other = widest.get(key)
         if other is None or one.head_rows(rows) > other.head_rows(rows):
             widest[key] = one
-    return tuple(sorted(widest.values(), key=lambda one: one.output_rank))
+    return tuple(sorted(widest.values(), key=lambda one: one.states.rank))
 
 
 def states_read(objectives: Iterable[Objective], rows: RowShape, *, varying: bool) -> int | None:
@@ -146,7 +147,7 @@ def states_read(objectives: Iterable[Objective], rows: RowShape, *, varying: boo
 
     In a stage of ``varying`` rows a batch is of one task.
     """
-    each = list({one.states_name: one.outputs(rows) for one in objectives}.values())
+    each = list({one.states.name: one.outputs(rows) for one in objectives}.values())
     few = [number for number in each if number is not None]
     if len(few) < len(each):
         return None

@@ -173,5 +173,5 @@ def _of_frozen_maps(operation: op.Operation) -> op.Operation:
 def _pooled(stage: Stage, network: Network) -> int:
     """States of a row that go through the pooler: one of each example, or all that tasks score."""
     terms = [term.objective for term in network.terms]
-    read = [each.pooled for each in terms if each.reads_pooler(network.body)]
+    read = [each.states.pooled for each in terms if each.states.use_pooler(network.body)]
     return (stage.texts if all(read) else stage.seq) if read else 0

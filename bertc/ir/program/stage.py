@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import not_
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Self, cast
 
 from pydantic import Discriminator, Field, Tag
 
@@ -32,8 +32,8 @@ from bertc.ir.program.network import (
 )
 from bertc.ir.program.teacher import NOBODY, Cache, Teacher
 from bertc.ir.terms.features import LAST, Features
-from bertc.ir.terms.masked import MaskedTerm
-from bertc.ir.terms.node import Pairs, RowShape, TermNode
+from bertc.ir.terms.masking import Masks
+from bertc.ir.terms.node import Pairs, RowShape, TermNode, predicts_masked, translates
 
 PACKED_AT_LEAST = 8
 """Minimum mean number of tokens per example in packed rows."""
@@ -150,16 +150,16 @@ class Stage(Node):
             self.predictions(),
         )
 
-    def masked_terms(self) -> tuple[MaskedTerm, ...]:
+    def masked_terms(self) -> tuple[Masks, ...]:
         """The terms that mask tokens, or choose them for replacement, each in rows of its own."""
         objectives = [term.objective for term in self.objective]
         own = tuple(one.masks for one in objectives if one.masks is not None)  # torch 2.11: no :=
-        return own or tuple(one.masks_alone for one in objectives if one.masks_alone is not None)
+        return own or tuple(one.replaces for one in objectives if one.replaces is not None)
 
     @property
     def translates(self) -> bool:
         """True if some rows are translation pairs."""
-        return any(term.objective.translations for term in self.objective)
+        return any(translates(term.objective) for term in self.objective)
 
     def remembers(self, step: int) -> bool:
         """True if the rows of the run's step ``step`` have a memory of earlier steps."""
@@ -172,13 +172,16 @@ class Stage(Node):
 
     def query_states(self) -> int:
         """Query-stream states per row."""
-        return sum(term.objective.query_states(self.seq) for term in self.objective)
+        terms = [term.objective for term in self.objective]
+        return sum(one.predictions(self.seq) for one in terms if one.order == "permuted")
 
     @property
     def held_out(self) -> Self:
         """The same in evaluations, where terms may mask another share of tokens."""
         terms = (
-            term.model_copy(update={"objective": term.objective.held_out})
+            term.model_copy(update={"objective": masks.held_out})
+            if (masks := term.objective.masks)
+            else term
             for term in self.objective
         )
         return self.model_copy(update={"objective": tuple(terms)})
@@ -211,7 +214,7 @@ class Stage(Node):
 
     def learner(self, objective: TermNode) -> Network:
         """The network that learns an objective: the sampled one for masked terms."""
-        return self._learners()[objective.predicts_masked]
+        return self._learners()[predicts_masked(objective)]
 
     def _learners(self) -> tuple[Network, Network]:
         """The main network, and the one that learns masked terms."""
@@ -222,7 +225,7 @@ class Stage(Node):
         """Networks in use, in the order of their forward passes."""
         found, row, names = [], self.row, [each.name for each in self._learners()]
         for network in sorted(self.allocated, key=lambda each: READ_IN_ORDER.index(each.role)):
-            own = [t for t in self.objective if names[t.objective.predicts_masked] == network.name]
+            own = [t for t in self.objective if names[predicts_masked(t.objective)] == network.name]
             if scored := one_a_head(self._scored(network, terms := tuple(own)), row):
                 trained = network.role == "trained"
                 memory = self.memory if trained else 0
@@ -249,9 +252,10 @@ class Stage(Node):
         every = [term.objective for term in self.objective]
         own: Sequence[Objective] = [term.objective for term in terms]
         if network.role == "frozen":
-            own = [one for one in every if one.taught]
-        elif network.role == "sampled" and any(one.needs_replacements for one in every):
-            own = own or self.masked_terms()
+            own = [one for one in every if one.teaching]
+        elif network.role == "sampled" and any(one.replaces for one in every):
+            # What masks is a term of the objective, or one that stands for those of a generator.
+            own = own or [cast(Objective, masks) for masks in self.masked_terms()]
         return own
 
     def _outputs(

@@ -251,3 +251,8 @@ HeadNode = (
     | VectorHead
 )
 """The closed union of heads."""
+
+
+def over_tokens(head: HeadNode) -> bool:
+    """True if a head projects onto the token table."""
+    return isinstance(head, VocabularyHead | CopyingHead | BoundaryHead)

@@ -13,28 +13,10 @@ from bertc.ir.blocks import SOFT_TARGETS
 from bertc.ir.network.body import Body
 from bertc.ir.terms.heads import Classifier, HeadNode, VocabularyHead
 from bertc.ir.terms.layer_map import LayerMap, Unfit, layer_pairs
-from bertc.ir.terms.node import FP32, LONG, RowShape, TermNode
+from bertc.ir.terms.node import FP32, LONG, RowShape, StatesRead, Taught
 
 
-class Distilled(TermNode):
-    """A term that learns from the teachers of its stage, and from nothing else."""
-
-    kind: str
-    scored = "likeness"
-    taught = True
-
-    @property
-    def title(self) -> str:
-        """Its kind."""
-        return self.kind
-
-    @property
-    @abstractmethod
-    def compares(self) -> Literal["all", "masked", "first"]:
-        """The compared tokens: all real ones, masked ones, or the first one of each example."""
-
-
-class OfLayers(Distilled):
+class OfLayers(Taught):
     """A term that compares layers with those of the teacher that they are mapped to.
 
     ``across``: the losses of layers are summed, or averaged.
@@ -66,7 +48,7 @@ class OfLayers(Distilled):
         return tuple(sorted({pair[0 if learned else 1] for pair in self.matched}))
 
     @property
-    def taught_by_token(self) -> bool:
+    def by_token(self) -> bool:
         """True unless first tokens alone are compared."""
         return self.compares != "first"
 
@@ -89,7 +71,7 @@ class OfLayers(Distilled):
                 return 0
 
 
-class KdLogits(Distilled):
+class KdLogits(Taught):
     """Score as the teacher does: every real token, the masked ones, or the labels of a task.
 
     ``kl`` and ``ce``, which differ by what no student changes, compare softmax(logits / T) and are
@@ -118,6 +100,7 @@ class KdLogits(Distilled):
     of: Annotated[str, Field(exclude_if=lambda of: not of)] = ""
     positional = ("loss",)
     looked_up = ("head", "labels", "choices", "pools", "dropout", "spans", "of")
+    asks_head = True
 
     @model_validator(mode="after")
     def _compares_probabilities(self) -> Self:
@@ -153,36 +136,18 @@ class KdLogits(Distilled):
         return Classifier(self.labels, self.pools) if self.labels else VocabularyHead()
 
     @property
-    def states_name(self) -> str:
-        """The states of the term whose head it uses, or its own if it compares all tokens."""
-        return self.head if self.labels or self.over == "masked" else self.title
+    def states(self) -> StatesRead:
+        """Those of the term whose head it uses, or its own if it compares all tokens."""
+        shared = self.labels or self.over == "masked"
+        return StatesRead(
+            self.head if shared else self.title,
+            pooled=self.pools,
+            decoded=not self.labels,
+            by_token=bool(self.labels),
+        )
 
     @property
-    def scores_tokens(self) -> bool:
-        """False for a task."""
-        return not self.labels
-
-    @property
-    def decodes(self) -> bool:
-        """True unless it is of a task."""
-        return not self.labels
-
-    @property
-    def pooled(self) -> bool:
-        """True for a task that reads one state per row."""
-        return self.pools
-
-    def reads_pooler(self, body: Body) -> bool:
-        """True if its task reads the pooler."""
-        return self.pools or (bool(self.labels) and body.pools_tokens)
-
-    @property
-    def asks_head(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def taught_by_token(self) -> bool:
+    def by_token(self) -> bool:
         """True for scores of starts and ends."""
         return self.spans
 

@@ -8,7 +8,7 @@ defaults and Hugging Face families list some.
 from abc import abstractmethod
 from collections.abc import Mapping
 from operator import not_
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field
 
@@ -17,9 +17,7 @@ from bertc.ir.base import Node, Weight
 from bertc.ir.network.body import Body
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.terms.heads import HeadNode, VocabularyHead
-
-if TYPE_CHECKING:
-    from bertc.ir.terms.masked import MaskedTerm
+from bertc.ir.terms.masking import Masks
 
 LONG, FP32 = 8, 4
 """Bytes of an id or position, and of a weight."""
@@ -52,34 +50,45 @@ class RowShape(NamedTuple):
     predictions: int = 0
 
 
+class StatesRead(NamedTuple):
+    """The last states of a row that a term reads.
+
+    Terms with one ``name`` read the same. ``rank`` orders those of several terms; dropout depends
+    on that order, so it never changes. ``pooled``: of a whole row one state. ``decoded``: those of
+    a mask decoder, where a network has one. ``of_spans``: those around spans, which another term
+    has to mask. ``block``: length of the blocks that divide each part of a row, 0: it is one.
+    ``through_pooler``: a pooler is applied to a pooled state, and with ``by_token`` to those of
+    tokens, in a body that does so.
+    """
+
+    name: str
+    rank: int = 3
+    pooled: bool = False
+    decoded: bool = False
+    of_spans: bool = False
+    block: int = 0
+    through_pooler: bool = True
+    by_token: bool = False
+
+    def use_pooler(self, body: Body) -> bool:
+        """True if the pooler of a body that has one makes the states that the head scores."""
+        return self.through_pooler and (self.pooled or (self.by_token and body.pools_tokens))
+
+
 class TermNode(Node):
     """One kind of objective; subclasses override these defaults.
 
-    ``scored``: the unit of its loss. ``predicts_masked``: the generator learns it, if there is one.
-    ``needs_replacements``: it needs a source of replaced tokens. ``detects``: it says of each token
-    whether it was replaced. ``taught``: its targets are
-    outputs of frozen networks. ``pairs``: how its segment pairs are made. ``translations``: it
-    reads translation pairs, and other terms do not read those rows. ``reads_spans``: it needs a
-    term that masks spans. ``order``: that of its predictions; forward needs a causal encoder,
-    permuted two streams. ``output_rank`` orders the states that terms read of a row; dropout
-    depends on that order, so it never changes. ``fills``: what ``bertc fill`` can use it for:
-    masks, or the token after the end. ``compares_examples``: its loss holds the examples of a
-    batch against each other. ``system``: the one that introduced it, by whose recipes a network
-    that learned it is fine-tuned.
+    ``scored``: the unit of its loss. ``pairs``: how its segment pairs are made. ``order``: that of
+    its predictions; forward needs a causal encoder, permuted two streams. ``fills``: what
+    ``bertc fill`` can use it for: masks, the token after the end, or saying of each token whether
+    it was replaced. ``system``: the one that introduced it, by whose recipes a network that learned
+    it is fine-tuned.
     """
 
     scored: ClassVar[Scored]
-    predicts_masked: ClassVar[bool] = False
-    needs_replacements: ClassVar[bool] = False
-    detects: ClassVar[bool] = False
-    taught: ClassVar[bool] = False
     pairs: ClassVar[Pairs] = "none"
-    translations: ClassVar[bool] = False
-    reads_spans: ClassVar[bool] = False
-    compares_examples: ClassVar[bool] = False
     order: ClassVar[Order] = "none"
-    output_rank: ClassVar[int] = 3
-    fills: ClassVar[Literal["", "masks", "end"]] = ""
+    fills: ClassVar[Literal["", "masks", "end", "replaced"]] = ""
     system: ClassVar[System | None] = None
 
     @property
@@ -87,19 +96,10 @@ class TermNode(Node):
     def title(self) -> str:
         """The name of its loss and scores."""
 
-    def answered_by(self, body: Body) -> bool:
-        """True if a body with this direction of reading can answer it."""
-        return (self.order == "forward") == body.causal
-
     @property
     def head_name(self) -> str:
         """The name of its head; terms with one name share the head."""
         return self.title
-
-    @property
-    def states_name(self) -> str:
-        """The name of the last states that it reads; terms of one name read the same."""
-        return self.head_name
 
     @property
     @abstractmethod
@@ -107,60 +107,30 @@ class TermNode(Node):
         """The layers between states and scores."""
 
     @property
-    def scores_tokens(self) -> bool:
-        """True if its head projects onto the token table."""
-        return self.scored == "tokens"
+    def states(self) -> StatesRead:
+        """The last states that it reads."""
+        return StatesRead(self.head_name)
 
     @property
-    def masks(self) -> "MaskedTerm | None":
+    def masks(self) -> Masks | None:
         """Its masking, if it masks tokens of the input."""
         return None
 
     @property
-    def masks_alone(self) -> "MaskedTerm | None":
-        """Its choice of tokens, by its own ``p``, where no other term of the stage masks any."""
+    def replaces(self) -> Masks | None:
+        """Its choice of the tokens that a generator replaces, if it reads replaced tokens.
+
+        Where another term masks tokens, those are replaced.
+        """
         return None
 
     @property
-    def pooled(self) -> bool:
-        """True if it reads the pooled first token."""
-        return False
-
-    @property
-    def decodes(self) -> bool:
-        """True if it reads the states of a network's mask decoder, where there is one."""
-        return False
-
-    @property
-    def of_task(self) -> str:
-        """The title of the task whose rows alone it reads, in a stage of several; else empty."""
-        return ""
-
-    @property
-    def divisor_extra(self) -> int:
-        """A constant added to the count of predictions by which the summed loss is divided."""
-        return 0
-
-    def pieces(self, steps: int) -> tuple[tuple[Self, int], ...]:
-        """The term in each piece of a stage of ``steps`` steps, with the steps of the piece."""
-        return ((self, steps),)
-
-    @property
-    def held_out(self) -> Self:
-        """The term as evaluations have it."""
-        return self
+    def teaching(self) -> "Taught | None":
+        """What it learns from frozen networks, if its targets are their outputs."""
+        return None
 
     def predictions(self, seq: int) -> int:
         """Tokens per row that it predicts, or that are predicted for it."""
-        return 0
-
-    @property
-    def block_length(self) -> int:
-        """Length of the blocks that have to divide each part of a row; 0: it is one."""
-        return 0
-
-    def query_states(self, seq: int) -> int:
-        """Query-stream states per row (XLNet 2.3)."""
         return 0
 
     @abstractmethod
@@ -175,47 +145,85 @@ class TermNode(Node):
         """Outputs that it wants of its own network, or of a frozen one."""
         return Wanted()
 
-    @property
-    def asks_head(self) -> bool:
-        """True if it needs a frozen network's own head."""
-        return False
+    def target_bytes(self, rows: RowShape) -> int:
+        """Bytes per row of its own targets, without a masking shared between terms."""
+        return 0
+
+    def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
+        """Operations of its head on ``examples`` examples, after the pooler's activation."""
+        states = examples * self.head_rows(rows)
+        pooled = encoder.pooled_operations(states) if self.states.use_pooler(encoder) else ()
+        return (*pooled, *self.head_node.operations(encoder, states, examples))
+
+
+def answered_by(term: TermNode, body: Body) -> bool:
+    """True if a body with this direction of reading can answer a term."""
+    return (term.order == "forward") == body.causal
+
+
+def weights_of_head(term: TermNode, body: Body) -> tuple[Weight, ...]:
+    """The weights of a term's head."""
+    return term.head_node.weights(term.head_name, body)
+
+
+def translates(term: TermNode) -> bool:
+    """True if a term reads translation pairs, whose rows other terms do not read."""
+    return term.masks is not None and term.masks.translations
+
+
+def predicts_masked(term: TermNode) -> bool:
+    """True if a generator learns the term, where there is one."""
+    return term.masks is not None or term.states.of_spans
+
+
+class Taught(TermNode):
+    """A term that learns from the teachers of its stage, and from nothing else.
+
+    ``asks_head``: it needs a frozen network's own head; without, its head serves the comparison
+    alone, and is not exported.
+    """
+
+    kind: str
+    scored = "likeness"
+    asks_head: ClassVar[bool] = False
 
     @property
-    def only_for_teachers(self) -> bool:
-        """True if its head serves only the comparison with a teacher, and is not exported."""
-        return self.taught and not self.asks_head
+    def title(self) -> str:
+        """Its kind."""
+        return self.kind
 
     @property
-    def taught_by_token(self) -> bool:
+    def teaching(self) -> Self:
+        """The term itself."""
+        return self
+
+    @property
+    @abstractmethod
+    def compares(self) -> Literal["all", "masked", "first"]:
+        """The compared tokens: all real ones, masked ones, or the first one of each example."""
+
+    @property
+    def of_task(self) -> str:
+        """The title of the task whose rows alone it reads, in a stage of several; else empty."""
+        return ""
+
+    @property
+    @abstractmethod
+    def by_token(self) -> bool:
         """True if a frozen network says something of each token, not of each answer of a task."""
-        return False
 
+    @abstractmethod
     def taught_widths(self, body: Body) -> tuple[int, ...]:
         """Numbers that a frozen network of this body says of each, a tensor each, in tasks."""
-        return ()
 
     def taught_operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
         """Operations of a frozen network for it, besides the forward pass."""
         return ()
 
-    def target_bytes(self, rows: RowShape) -> int:
-        """Bytes per row of its own targets, without a masking shared between terms."""
-        return 0
 
-    def weights(self, encoder: Body) -> tuple[Weight, ...]:
-        """The weights of its head."""
-        return self.head_node.weights(self.head_name, encoder)
-
-    def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
-        """Operations of its head on ``examples`` examples, after the pooler's activation."""
-        states = examples * self.head_rows(rows)
-        pooled = encoder.pooled_operations(states)
-        head = self.head_node.operations(encoder, states, examples)
-        return (*(pooled if self.reads_pooler(encoder) else ()), *head)
-
-    def reads_pooler(self, body: Body) -> bool:
-        """True if the pooler of a body that has one makes the states that its head scores."""
-        return self.pooled
+def asks_head(term: TermNode) -> bool:
+    """True if a term needs the head of a frozen network."""
+    return term.teaching is not None and term.teaching.asks_head
 
 
 class TextTerm(TermNode):

@@ -3,14 +3,13 @@
 from typing import ClassVar, Literal
 
 from bertc.ir.terms.heads import Classifier
-from bertc.ir.terms.node import FP32, LONG, RowShape, TextTerm
+from bertc.ir.terms.node import FP32, LONG, RowShape, StatesRead, TextTerm
 
 
 class PairTerm(TextTerm):
     """Binary classification of two segments, from the pooled first token."""
 
     scored = "binary"
-    output_rank = 2
     answers: ClassVar[tuple[str, str]]
 
     @property
@@ -19,9 +18,9 @@ class PairTerm(TextTerm):
         return Classifier(2, pooled=True)
 
     @property
-    def pooled(self) -> bool:
-        """Always True."""
-        return True
+    def states(self) -> StatesRead:
+        """One of a row."""
+        return StatesRead(self.head_name, rank=2, pooled=True)
 
     def head_rows(self, rows: RowShape) -> int:
         """One per example."""

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bertc.ir.terms.node import FP32, LONG, LanguageModel, RowShape
+from bertc.ir.terms.node import FP32, LONG, LanguageModel, RowShape, StatesRead
 
 
 class Plm(LanguageModel):
@@ -23,23 +23,18 @@ class Plm(LanguageModel):
     unit: Literal["words", "pieces"] = "words"
     block: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     positional = ("k", "max")
-    output_rank = 4
     order = "permuted"
     fills = "masks"
     system = "xlnet"
 
     @property
-    def block_length(self) -> int:
-        """Each block has an order of its own."""
-        return self.block
+    def states(self) -> StatesRead:
+        """Those of the query stream; each block has an order of its own."""
+        return StatesRead(self.head_name, rank=4, block=self.block)
 
     def predictions(self, seq: int) -> int:
         """Predictions per row: 85 of 512 tokens (XLNet README, --num_predict)."""
         return max(1, seq // self.k)
-
-    def query_states(self, seq: int) -> int:
-        """One per prediction."""
-        return self.predictions(seq)
 
     def target_bytes(self, rows: RowShape) -> int:
         """Ranks and bounds of a row; positions, targets and weights."""

@@ -22,11 +22,10 @@ class ReplacedText(TextTerm):
     over: Literal["all", "masked"]
     p: Annotated[float, Field(gt=0, le=1)] = 0.15  # configure_pretraining.py mask_prob
     positional = ("over",)
-    needs_replacements = True
     system = "electra"
 
     @property
-    def masks_alone(self) -> Mlm:
+    def replaces(self) -> Mlm:
         """A fraction ``p`` of the tokens, each masked for a generator."""
         return Mlm(p=self.p, replace=Replace(mask=100, random=0, keep=0))
 
@@ -46,7 +45,7 @@ class Rtd(ReplacedText):
     over: Literal["all", "masked"] = "all"  # run_pretraining.py: all that input_mask covers
     add_cls: Off = False
     scored = "binary"
-    detects = True
+    fills = "replaced"
 
     @property
     def head_node(self) -> DetectorHead:

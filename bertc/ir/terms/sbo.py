@@ -8,7 +8,7 @@ from pydantic import Field
 from bertc.base.diagnostics import DataError
 from bertc.ir.base import Width
 from bertc.ir.terms.heads import BoundaryHead
-from bertc.ir.terms.node import FP32, LONG, RowShape, TextTerm
+from bertc.ir.terms.node import FP32, LONG, RowShape, StatesRead, TextTerm
 
 
 class Sbo(TextTerm):
@@ -23,9 +23,6 @@ class Sbo(TextTerm):
     extra_pair: bool = True  # divide by pairs + 1, as spanbert_loss.py does
     positional = ("max_targets",)
     scored = "tokens"
-    predicts_masked = True
-    reads_spans = True
-    output_rank = 1
     system = "spanbert"
 
     @classmethod
@@ -47,9 +44,9 @@ class Sbo(TextTerm):
         return BoundaryHead(self.max_targets, self.position_dim)
 
     @property
-    def divisor_extra(self) -> int:
-        """1 with ``extra_pair``, else 0."""
-        return int(self.extra_pair)
+    def states(self) -> StatesRead:
+        """Those before and after spans."""
+        return StatesRead(self.head_name, rank=1, of_spans=True)
 
     def head_rows(self, rows: RowShape) -> int:
         """One per masked token."""

@@ -22,6 +22,7 @@ from bertc.ir.learning.task import Task
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.terms.node import predicts_masked
 from bertc.ir.weight_maps.grow import WeightMap, weight_map
 
 QUERY_STREAM = "encoder.embeddings.unseen"
@@ -148,7 +149,7 @@ def _pooler_of_head(
     Both are ``head`` of ModernBertForMaskedLM and ModernBertForSequenceClassification.
     """
     pooling, stage = new.encoder.pooling, old.stages[-1]
-    masked = [t.objective for t in old.terms() if t.objective.predicts_masked]
+    masked = [t.objective for t in old.terms() if predicts_masked(t.objective)]
     heads = [each.head_name for each in masked if stage.learner(each).name == MAIN]
     if pooling is None or not pooling.transforms or not heads or isinstance(growth, FromEmbeddings):
         return {}

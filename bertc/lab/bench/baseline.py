@@ -92,7 +92,7 @@ def described(resolved: Resolved, network: Network) -> tuple[Any, dict[str, Any]
     chosen = family.class_for(frozenset(parts))
     known = chosen is not None and kinds <= chosen.parts & family.labels.keys()
     # Its class detects replacements among all tokens.
-    detects = any(term.objective.detects for term in network.terms)
+    detects = any(term.objective.fills == "replaced" for term in network.terms)
     known = known and not (detects and network.num_outputs is not None)
     if chosen is None or not known or not isinstance(body, Encoder):
         raise DataError(
@@ -173,7 +173,7 @@ def _arguments(
         targets = micro_batch.terms[term.name]
         if term.objective.masks is not None:
             given[name] = _labels(targets, stage.seq)
-        elif term.objective.detects:
+        elif term.objective.fills == "replaced":
             given[name] = (reading.token_ids != micro_batch.originals).long()
         else:
             given[name] = targets.labels[:, 0]

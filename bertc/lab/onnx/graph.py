@@ -30,6 +30,7 @@ from bertc.ir.terms.heads import (
     VectorHead,
     VocabularyHead,
 )
+from bertc.ir.terms.node import answered_by, asks_head
 from bertc.ir.terms.task_head import StatesHead
 from bertc.learn.objectives import token_logits
 from bertc.learn.objectives.answers import TaskTensors
@@ -64,8 +65,8 @@ class Graph(nn.Module):
         self.model, self.heads, self.states, self.cls_last = model, heads, states, cls_last
         body = model.encoder.node
         self.pooled = states and body.pooler and "pooler" not in model.untrained
-        self.narrow = not (states or body.pools_rows) and all(head.pooled for head in heads)
-        self.decodes = body.decodes and any(head.decodes for head in heads)
+        self.narrow = not (states or body.pools_rows) and all(head.states.pooled for head in heads)
+        self.decodes = body.decodes and any(head.states.decoded for head in heads)
         read = {
             "input_ids": True,
             "attention_mask": True,
@@ -107,7 +108,7 @@ class Graph(nn.Module):
         if self.pooled:
             found.append(self._pooled(states_bsh, cls_b1h, reading)[:, 0].float())
         for one in self.heads:
-            read_bsh = outputs.decoded if self.decodes and one.decodes else states_bsh
+            read_bsh = outputs.decoded if self.decodes and one.states.decoded else states_bsh
             assert read_bsh is not None, "they are wanted"
             found.append(self._scores(one, read_bsh, cls_b1h, reading))
         return tuple(found)
@@ -131,7 +132,7 @@ class Graph(nn.Module):
             first = term.pooling == "cls"
             return pooled(term.pooling, cls_b1h if first else states_bsh, reading.attention_mask)
         if isinstance(term, Task):
-            reads_all = network.node.pools_rows or not term.pooled
+            reads_all = network.node.pools_rows or not term.states.pooled
             states_bkh = states_bsh if reads_all else cls_b1h
             return _answers(term, head(TaskTensors(term).features(states_bkh, network, reading)))
         match term.head_node:
@@ -214,7 +215,8 @@ def _terms(model: Model) -> Iterator[Objective]:
     """The objectives of the last stage whose heads have trained weights."""
     for term in model.resolved.stages[-1].objective:
         one = term.objective
-        answered = one.answered_by(model.resolved.encoder) and not one.only_for_teachers
+        compared = one.teaching and not asks_head(one)
+        answered = answered_by(one, model.resolved.encoder) and not compared
         if answered and one.head_name not in model.untrained:
             yield one
 

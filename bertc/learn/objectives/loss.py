@@ -8,6 +8,7 @@ from torch import nn
 
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
+from bertc.ir.terms.node import asks_head
 from bertc.learn.objectives.targets import Lesson, MicroBatch
 from bertc.learn.objectives.term import Predicted, TermLoss
 from bertc.learn.objectives.terms import joined, states_of
@@ -82,7 +83,7 @@ class Teaching:
         with torch.no_grad():
             for one in (each for each in self._scored if each.name in batch.terms):
                 read = (*states[one.states], *one.tensors.taken(outputs, learned=False))
-                head = frozen.heads[one.head] if one.tensors.node.asks_head else None
+                head = frozen.heads[one.head] if asks_head(one.tensors.node) else None
                 taught = one.tensors.taught(read, batch, head, frozen.encoder)
                 found[one.name] = Lesson(network.share, taught)
         return batch.with_lessons(found)

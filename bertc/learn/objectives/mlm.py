@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import nn
 
 from bertc.ir.terms.masked import Masked
-from bertc.ir.terms.masking import NgramUnit, SpanUnit, TokenUnit, WordUnit
+from bertc.ir.terms.masking import Masks, NgramUnit, SpanUnit, TokenUnit, WordUnit
 from bertc.learn.objectives.ngrams import choose_ngrams, ngram_draws
 from bertc.learn.objectives.sampling.draws import (
     another,
@@ -83,7 +83,7 @@ class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
 
 
 def mask_tokens(
-    objective: Masked,
+    objective: Masks,
     inputs: Inputs,
     real_bs: Bool[torch.Tensor, "b s"],
     vocab: VocabTensors,
@@ -118,7 +118,7 @@ def mask_tokens(
     return token_ids[:, :seq], Predictions(slots_bk, targets_bk, used_bk.float())
 
 
-def _lanes(objective: Masked, seq: int, predictions: int) -> tuple[int, ...]:
+def _lanes(objective: Masks, seq: int, predictions: int) -> tuple[int, ...]:
     """Number of random numbers per row for choosing its tokens, by use."""
     match objective.unit:
         case TokenUnit() if not objective.distinct:
@@ -135,7 +135,7 @@ def _lanes(objective: Masked, seq: int, predictions: int) -> tuple[int, ...]:
 
 
 def _choose(
-    objective: Masked,
+    objective: Masks,
     inputs: Inputs,
     real_bs: Bool[torch.Tensor, "b s"],
     vocab: VocabTensors,
@@ -171,7 +171,7 @@ def _choose(
 
 
 def _replace(
-    objective: Masked,
+    objective: Masks,
     originals_bk: Int[torch.Tensor, "b k"],
     vocab: VocabTensors,
     kind_bits_bk: Int[torch.Tensor, "b k"],

@@ -21,6 +21,11 @@ from bertc.model.heads import Boundary
 class SboTensors(TokenTensors[Sbo, Boundaries, Boundary]):
     """Prediction of span tokens from the states at the span's boundaries."""
 
+    @property
+    def divisor_extra(self) -> int:
+        """1 with ``extra_pair``, else 0."""
+        return int(self.node.extra_pair)
+
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Boundaries]:
         """Boundaries of each masked token, in rows with masked spans."""
         assert rows.hidden is not None, "sbo needs masked spans"

@@ -10,13 +10,13 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Int
 
-from bertc.ir.terms.masked import Masked
+from bertc.ir.terms.masking import Masks
 from bertc.learn.objectives.sampling.draws import LAST, below, lane_of, smallest, unit
 from bertc.learn.objectives.words import Text
 
 
 def counts(
-    objective: Masked,
+    objective: Masks,
     lengths_b: Int[torch.Tensor, "b"],
     text: Text,
     bits_b: Int[torch.Tensor, "b"],

@@ -36,7 +36,7 @@ class TermLoss:
     """Loss of one term over some rows, as 0-d fp32 tensors that add up over parts of a batch.
 
     The loss of a batch is the total ``sum`` over the total ``count``, to which
-    ``TermNode.divisor_extra`` is added once.
+    ``TermTensors.divisor_extra`` is added once.
     """
 
     sum: torch.Tensor  # cross entropy in nats
@@ -94,6 +94,11 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
 
     def __init__(self, node: NodeT) -> None:
         self.node = node
+
+    @property
+    def divisor_extra(self) -> int:
+        """A constant added to the count of predictions by which the summed loss is divided."""
+        return 0
 
     @abstractmethod
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, OwnT]:

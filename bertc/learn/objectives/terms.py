@@ -84,13 +84,13 @@ class Joined(NamedTuple):
     @property
     def scores(self) -> str:
         """The name of its scores: its head's, unless it is taught and has its own."""
-        return self.name if self.tensors.node.taught else self.head
+        return self.name if self.tensors.node.teaching else self.head
 
 
 def joined(objectives: Iterable[Objective]) -> tuple[Joined, ...]:
     """Join objectives to their tensors, in order."""
     return tuple(
-        Joined(one.title, one.head_name, one.states_name, tensors_of(one)) for one in objectives
+        Joined(one.title, one.head_name, one.states.name, tensors_of(one)) for one in objectives
     )
 
 
@@ -159,7 +159,7 @@ def _both(scored: tuple[Joined, ...], batch: MicroBatch, body: Body) -> tuple[As
     for one in scored:
         if one.name not in batch.terms:
             continue
-        every = body.pools_rows and one.tensors.node.pooled
-        there = decoded if body.decodes and one.tensors.node.decodes else last
+        every = body.pools_rows and one.tensors.node.states.pooled
+        there = decoded if body.decodes and one.tensors.node.states.decoded else last
         there[one.states] = None if every else one.tensors.positions(batch.terms[one.name], batch)
     return last, decoded

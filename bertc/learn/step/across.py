@@ -29,7 +29,8 @@ def batch_vectors(model: Model, stage: Stage) -> BatchVectors:
     def vectors(micro_batch: MicroBatch) -> tuple[Tensor, Tensor]:
         network = next(each for each in stage.networks() if each.name == MAIN)
         scored = joined(network.scored)
-        comparing = [term for term in scored if term.tensors.node.compares_examples]
+        tasks = {task.title for task in stage.tasks if task.compares_examples}
+        comparing = [term for term in scored if term.name in tasks]
         term = next(each for each in comparing if each.name in micro_batch.terms)
         reading = micro_batch.read_by(network)
         outputs = model.read_on(reading, network.name, network.wanted)
@@ -45,7 +46,7 @@ def batch_vectors(model: Model, stage: Stage) -> BatchVectors:
 
 def compares(stage: Stage, micro_batch: MicroBatch) -> bool:
     """True if the loss of a batch compares its examples."""
-    terms = [term.objective for term in stage.objective if term.objective.compares_examples]
+    terms = [task for task in stage.tasks if task.compares_examples]
     return any(term.title in micro_batch.terms for term in terms)
 
 

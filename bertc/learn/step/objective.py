@@ -172,7 +172,7 @@ def counts(stage: Stage, parts: Sequence[MicroBatch]) -> Tensor:
 def divisors(stage: Stage, counts_t: Tensor) -> Tensor:
     """Divisors (t,) of the summed losses of a whole batch; never 0."""
     # Python numbers go to the device with the kernels; tensors made here would need a copy.
-    extra = (term.objective.divisor_extra for term in stage.objective)
+    extra = (tensors_of(term.objective).divisor_extra for term in stage.objective)
     return torch.stack([n + e for n, e in zip(counts_t, extra, strict=True)]).clamp(min=1)
 
 

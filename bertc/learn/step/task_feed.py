@@ -67,8 +67,8 @@ def to_micro_batch(
         moved(batch.passage, torch.bool),
         examples_bs,
     )
-    terms = [t.objective for t in stage.objective if t.objective.taught] if stage else []
-    taught_titles = [term.title for term in terms if term.of_task in ("", batch.task)]
+    terms = [t.objective.teaching for t in stage.objective] if stage else []
+    taught_titles = [term.title for term in terms if term and term.of_task in ("", batch.task)]
     if taught_titles and stage and stage.networks()[-1].num_outputs is None:
         reading = reading._replace(output_positions=None)
     few = any(each.num_outputs for each in stage.networks() if not each.learned) if stage else False

@@ -46,8 +46,9 @@ def folder_of(
     """
     frozen = [network for network in stage.networks() if not network.learned]
     wanted = [
-        (term.head_name, term.pooled, term.wanted(learned=False), term.taught_by_token)
-        for term in frozen[0].scored
+        (term.head_name, term.states.pooled, term.wanted(learned=False), term.by_token)
+        for term in (one.teaching for one in frozen[0].scored)
+        if term
     ]
     teachers = [
         (
@@ -179,7 +180,7 @@ def obtain_features(
         reading = micro_batch.read_by(network)
         outputs = model.read_on(reading, wanted=task_set.task.wanted(learned=True))
         states = states_of(scored, micro_batch, reading, outputs, network.body)
-        layers = (*states[task_set.task.states_name], *tensors.taken(outputs, learned=True))
+        layers = (*states[task_set.task.states.name], *tensors.taken(outputs, learned=True))
         return tensors.parts(layers, micro_batch.terms[task_set.task.title])
 
     def make(temporary: Path) -> Facts:

@@ -222,7 +222,7 @@ def _means(columns: Mapping[str, Term], total: Tensor) -> dict[str, float]:
     """Mean loss of every column that has predictions, from its ``totals``."""
     sums, _, _, counted, *_ = total.tolist()
     return {
-        name: value / max(1, count + term.objective.divisor_extra)
+        name: value / max(1, count + tensors_of(term.objective).divisor_extra)
         for (name, term), value, count in zip(columns.items(), sums, counted, strict=True)
         if count
     }

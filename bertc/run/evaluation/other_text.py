@@ -10,6 +10,7 @@ from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.learning.task import Task
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
+from bertc.ir.terms.node import answered_by, translates
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.lang import load
 
@@ -85,15 +86,15 @@ def _head(stage: Stage, wanted: Objective, run: Path) -> str:
             "chance",
             help=f'train one: init="{run}" objective={wanted.title}',
         )
-    missing = wanted.needs_replacements and not (stage.sampled or stage.replacements.kind != "none")
-    if missing or not wanted.answered_by(stage.encoder):
+    missing = wanted.replaces and not (stage.sampled or stage.replacements.kind != "none")
+    if missing or not answered_by(wanted, stage.encoder):
         raise UsageError(f"this network cannot read text as {wanted.title} asks")
     return answering.head_name
 
 
 def _terms(objective: str) -> tuple[Term, ...]:
     terms: tuple[Term, ...] = _written("objective", objective)
-    if any(isinstance(term.objective, Task) or term.objective.taught for term in terms):
+    if any(isinstance(term.objective, Task) or term.objective.teaching for term in terms):
         raise UsageError(
             "--objective asks what is learned from text alone",
             help="--task for tasks; teachers are asked in training",
@@ -139,7 +140,7 @@ def _refuse_shares(resolved: Resolved, stage: Stage, shares: tuple[Share, ...]) 
             help=f"name one of {', '.join(resolved.languages)}, or none",
         )
     paired = any(isinstance(share.corpus, Parallel) for share in shares)
-    if all(term.objective.translations for term in stage.objective) and not paired:
+    if all(translates(term.objective) for term in stage.objective) and not paired:
         first, second = ("en", "fr") if len(resolved.languages) < 2 else resolved.languages[:2]
         raise DataError(
             "this run learned from pairs of sentences alone",

@@ -19,6 +19,7 @@ from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.template import fill_template, template_of
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.learning.objective import Objective
+from bertc.ir.terms.node import answered_by
 from bertc.learn.objectives import tensors_of, token_logits
 from bertc.model import EncoderInputs, Model
 from bertc.run.evaluation.device import placed
@@ -91,7 +92,7 @@ def _predicting(model: Model, folder: str) -> Objective:
     fresh, body = set(model.lacking()), model.resolved.encoder
     for term in model.resolved.terms():
         objective = term.objective
-        fills = objective.fills == "masks" and objective.answered_by(body)
+        fills = objective.fills == "masks" and answered_by(objective, body)
         if fills and term.name not in fresh:
             return objective
     raise DataError(

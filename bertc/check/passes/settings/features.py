@@ -97,7 +97,7 @@ def _obstacles(stage: StageSettings, tasks: Sequence[Task]) -> Iterator[_Obstacl
         setting = "features" if chosen else "objective"
         why = "reads states of tokens, and the pooler makes one state of all of them"
         yield _instead(stage, setting, why, "pooler=false")
-    taught = next((t.objective.title for t in stage.objective if t.objective.taught), "")
+    taught = next((t.objective.title for t in stage.objective if t.objective.teaching), "")
     if recurrent and (taught or not stage.body.attends):
         why = "has a task with head=bilstm, which "
         why += f"{taught} compares with no teacher's" if taught else "is of layers that attend"
@@ -120,7 +120,7 @@ def _unread(stage: StageSettings, tasks: Sequence[Task]) -> str:
         return "is what a head scores, and vectors are pooled from last states (bertc embed)"
     if any(isinstance(a := task.answer, Span) and a.head.kind == "conditioned" for task in tasks):
         return "is read by linear heads, and by head=plain of spans"
-    if any(term.objective.taught for term in stage.objective):
+    if any(term.objective.teaching for term in stage.objective):
         return "differs from what a teacher's head reads, which kd compares"
     return ""
 
@@ -131,7 +131,7 @@ def _unfrozen(stage: StageSettings, tasks: Sequence[Task]) -> str:
         return "leaves a head alone to be trained, and the objective has no task"
     if any(isinstance(task.answer, Vector) for task in tasks):
         return "leaves nothing to be learned, since vectors are of the network itself"
-    if any(term.objective.taught for term in stage.objective):
+    if any(term.objective.teaching for term in stage.objective):
         return "keeps states of examples, and kd compares those with what teachers say"
     return ""
 

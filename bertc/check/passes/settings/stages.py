@@ -58,7 +58,7 @@ def asks_about_pairs(objective: tuple[Term, ...]) -> bool:
 
 def reads_pooler(objective: tuple[Term, ...]) -> bool:
     """True if a term reads one state for the whole row."""
-    return any(term.objective.pooled for term in objective)
+    return any(term.objective.states.pooled for term in objective)
 
 
 def has_tasks(objective: tuple[Term, ...]) -> bool:

@@ -11,7 +11,9 @@ from bertc.ir.learning.objective import Distillation, Objective, Term
 from bertc.ir.learning.task import Task
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.teacher import FromFolder, NoTeacher, Shape, Teacher
+from bertc.ir.terms.heads import over_tokens
 from bertc.ir.terms.kd import KdLogits, OfLayers
+from bertc.ir.terms.node import asks_head
 from bertc.ir.vocabulary import table_rows
 
 
@@ -33,8 +35,8 @@ def _filled(term: Objective, stage: StageSettings) -> tuple[Objective, ...]:
         tasks = _tasks(stage)
         if tasks:
             return tuple(_of_task(term, task, len(tasks) > 1) for task in tasks)
-        others = (each.objective for each in stage.objective if not each.objective.taught)
-        head = next((each.head_name for each in others if each.scores_tokens), term.head)
+        others = (each.objective for each in stage.objective if not each.objective.teaching)
+        head = next((each.head_name for each in others if over_tokens(each.head_node)), term.head)
         return (term.model_copy(update={"head": head}),)
     first = next((teacher.shape for teacher in stage.teacher if teacher.shape), None)
     if first is None or not isinstance(term, OfLayers):
@@ -201,7 +203,7 @@ def _weigh_something(
         for term in each.objective
         if term.weight
         for learned in (
-            _filled(term.objective, each) if term.objective.asks_head else (term.objective,)
+            _filled(term.objective, each) if asks_head(term.objective) else (term.objective,)
         )
     }
     for term in stage.objective:
@@ -247,8 +249,8 @@ def _task_lacks(shape: Shape, term: KdLogits, task: Task) -> tuple[str, str] | N
 def _lacks(stage: StageSettings, shape: Shape, term: KdLogits) -> tuple[str, str] | None:
     """The same of scores of tokens."""
     heads = [each.objective.head_name for each in shape.terms]
-    others = (each.objective for each in stage.objective if not each.objective.taught)
-    head = next((each.head_name for each in others if each.scores_tokens), term.head)
+    others = (each.objective for each in stage.objective if not each.objective.teaching)
+    head = next((each.head_name for each in others if over_tokens(each.head_node)), term.head)
     if heads and head not in heads:
         learned = " and ".join(each.name for each in shape.terms)
         problem = f"the scores of {head}, and the teacher learned {learned}"
