@@ -110,7 +110,6 @@ def _imported_modules(path: Path, modules: set[str]) -> set[str]:
 
 
 TYPES_ALONE = {
-    ("bertc.ir.terms.node", "bertc.ir.terms.masked"),
     ("bertc.ir.network.forward", "bertc.ir.network.encoder"),
     ("bertc.ir.network.encoder_settings", "bertc.ir.network.encoder"),
     ("bertc.ir.network.sharing", "bertc.ir.network.encoder"),

@@ -12,6 +12,7 @@ from bertc.cost.blocks import kept_by
 from bertc.cost.execution import Execution
 from bertc.cost.rules import cost
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.terms.node import weights_of_head
 from bertc.learn.objectives import corrupt
 from bertc.learn.step.feed import to_inputs
 from bertc.run.beginning.synthetic import RandomText, unlearned_vocab
@@ -63,7 +64,9 @@ def test_no_head_is_forgotten(objective: str) -> None:
         heads = network.head_operations(1)
         tokens = [t.objective for t in network.terms if t.objective.scored == "tokens"]
         learned = [one for one in network.scored if network.terms]
-        weights = [{weight.name for weight in one.weights(network.body)} for one in learned]
+        weights = [
+            {weight.name for weight in weights_of_head(one, network.body)} for one in learned
+        ]
         assert (network.vocabulary_heads > 0) == bool(tokens)
         assert network.vocabulary_heads == sum(
             bool(own & {"mlm.bias", "sbo.bias", "clm.bias", "plm.bias", "restore.bias"})

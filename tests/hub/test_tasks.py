@@ -29,6 +29,7 @@ from bertc.ir.network.positions import (
 )
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.terms.node import weights_of_head
 from bertc.ir.vocabulary import ByteBpe
 from bertc.learn.objectives import TaskTargets
 from bertc.learn.objectives.answers import answer_scores, span_scores
@@ -384,7 +385,7 @@ def test_the_configuration_says_what_is_asked(tmp_path: Path) -> None:
 )
 def test_a_head_beside_is_known_by_its_weights(head: Conditioned) -> None:
     task = Read(name="there", head=head, unanswerable=True)
-    shapes = {f"heads.{w.name}": w.shape for w in task.weights(program().encoder)}
+    shapes = {f"heads.{w.name}": w.shape for w in weights_of_head(task, program().encoder)}
     assert tasks_beside(shapes) == (Read(name="there", head=head, unanswerable=True),)
 
 
