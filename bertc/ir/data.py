@@ -114,7 +114,20 @@ class Share(Node):
     corpus: Corpus
 
 
-class SegmentPair(Node):
+class RowFormat(Node):
+    """The base of row formats, which have one part, read in one direction."""
+
+    @property
+    def directions(self) -> int:
+        """Number of reading directions of rows, 1 or 2."""
+        return 1
+
+    def parts(self, seq: int) -> tuple[int, ...]:
+        """Token counts of the parts of a row; the next batch continues after the first part."""
+        return (seq,)
+
+
+class SegmentPair(RowFormat):
     """[CLS] A [SEP] B [SEP], A and B runs of sentences (BERT, RoBERTa 4.2 SEGMENT-PAIR).
 
     ``short`` is the probability of a shorter target length, drawn once per document or per example.
@@ -126,19 +139,19 @@ class SegmentPair(Node):
     positional = ("short",)
 
 
-class SentencePair(Node):
+class SentencePair(RowFormat):
     """[CLS] A [SEP] B [SEP], A and B single sentences (RoBERTa 4.2 SENTENCE-PAIR)."""
 
     kind: Literal["sentence-pair"] = "sentence-pair"
 
 
-class FullSentences(Node):
+class FullSentences(RowFormat):
     """Whole sentences, as many as fit, across documents with a separator between (RoBERTa 4.2)."""
 
     kind: Literal["full-sentences"] = "full-sentences"
 
 
-class Blocks(Node):
+class Blocks(RowFormat):
     """Running text in blocks of equal length, which start and end anywhere (XLM dataset.py).
 
     Documents follow each other, with a separator after each.
@@ -147,7 +160,7 @@ class Blocks(Node):
     kind: Literal["blocks"] = "blocks"
 
 
-class DocSentences(Node):
+class DocSentences(RowFormat):
     """Whole sentences of one document, as many as fit (RoBERTa 4.2, SpanBERT as released).
 
     With ``cut`` a row is the beginning of a document, up to its last token, and the rest is lost.
@@ -157,7 +170,7 @@ class DocSentences(Node):
     cut: Annotated[bool, Field(exclude_if=not_)] = False
 
 
-class SingleSegment(Node):
+class SingleSegment(RowFormat):
     """[CLS] x [SEP], x a contiguous run of one document (SpanBERT 3.3)."""
 
     kind: Literal["single-segment"] = "single-segment"
@@ -165,7 +178,7 @@ class SingleSegment(Node):
     positional = ("short",)
 
 
-class Stream(Node):
+class Stream(RowFormat):
     """A stream of text: row r of a batch continues where row r of the batch before ended.
 
     Documents follow each other, with a separator after each; rows have no special tokens of their
@@ -175,7 +188,7 @@ class Stream(Node):
     kind: Literal["stream"] = "stream"
 
 
-class StreamPair(Node):
+class StreamPair(RowFormat):
     """A stream of text, then two segments: x A [SEP] B [SEP] [CLS] (XLNet data_utils.py).
 
     x has ``reuse`` tokens, 0: half of a row. In the next batch the row continues after x, so A
@@ -188,6 +201,11 @@ class StreamPair(Node):
     reuse: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     both_ways: bool = False
     positional = ("reuse",)
+
+    @property
+    def directions(self) -> int:
+        """Two with ``both_ways``."""
+        return 1 + self.both_ways
 
     def parts(self, seq: int) -> tuple[int, int]:
         """Numbers of tokens of the two parts of a row: x, and the segments."""

@@ -48,5 +48,5 @@ def random_rows(stage: Stage, vocab: int, first: int = 0) -> Inputs:
         pair_labels=zeros[:, None],
         languages=zeros[:, None].expand(-1, 2),
         following=zeros - 1,
-        backward=torch.arange(stage.batch) % stage.directions,
+        backward=torch.arange(stage.batch) % stage.format.directions,
     )

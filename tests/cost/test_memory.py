@@ -198,7 +198,7 @@ def bytes_saved(resolved: Resolved, dtype: torch.dtype, batch: int) -> int:
             segment_ids=torch.zeros_like(ids),
             permutation=PermutationMask(ids, ids, asked) if stage.query_states() else None,
             memory=beginning(model, stage, batch, torch.device("cpu")),
-            backward=torch.arange(batch) % 2 if stage.directions > 1 else None,
+            backward=torch.arange(batch) % 2 if stage.format.directions > 1 else None,
         ),
         originals=ids,
         terms={term.name: targets[term.name] for term in stage.objective},

@@ -62,7 +62,7 @@ def micro_batch(stage: Stage) -> MicroBatch:
         attention_mask=rows.bool() if stage.padded else None,
         sequence_ids=rows if stage.pack else None,
         memory=remembered(stage),
-        backward=torch.zeros(BATCH, dtype=torch.long) if stage.directions > 1 else None,
+        backward=torch.zeros(BATCH, dtype=torch.long) if stage.format.directions > 1 else None,
         permutation=PermutationMask(rows, rows, asked) if stage.query_states() else None,
     )
     return with_output_positions(
@@ -81,7 +81,9 @@ def remembered(stage: Stage) -> Memory | None:
     if not stage.memory:
         return None
     shape = (len(stage.encoder.layers), BATCH, stage.memory, stage.encoder.hidden)
-    return Memory(torch.zeros(shape), torch.zeros((), dtype=torch.long), stage.parts[0])
+    return Memory(
+        torch.zeros(shape), torch.zeros((), dtype=torch.long), stage.format.parts(stage.seq)[0]
+    )
 
 
 def as_zipf_says(stage: Stage) -> Callable[[torch.Tensor, int], list[torch.Tensor]]:

@@ -169,7 +169,11 @@ def test_xlnet_as_released() -> None:
     assert isinstance(term.objective, Plm)
     assert (stage.seq, stage.predictions(), term.objective.block) == (512, 85, 256)
     assert (stage.warmup_steps, stage.steps) == (40_000, 500_000)
-    assert (stage.format.kind, stage.parts, stage.directions) == ("stream-pair", (256, 256), 2)
+    assert (stage.format.kind, stage.format.parts(stage.seq), stage.format.directions) == (
+        "stream-pair",
+        (256, 256),
+        2,
+    )
     assert stage.memory == 384
     assert encoder.positions.kind == "none"
     assert (encoder.segments, encoder.pooler) == (0, False)

@@ -177,7 +177,7 @@ def _fewer_segments(stage: StageSettings) -> list[str]:
 _OF_FORMATS: tuple[Rule[StageSettings], ...] = (
     Rule("E204", "objective", lambda s: _pairing(s) and s.format.kind not in PAIRED,
          lambda s: f"{_pairing(s)} classifies pairs of segments, but {s.format.kind} rows "
-         + ("have one" if len(s.parts) == 1 else "begin with other text"),
+         + ("have one" if len(s.format.parts(s.seq)) == 1 else "begin with other text"),
          also=_format, instead="format=segment-pair"),
     Rule("E215", "objective", lambda s: _pairing(s) and not s.pooler,
          lambda s: f"{_pairing(s)} needs the pooler, but pooler = false",

@@ -96,9 +96,9 @@ def _order_possible(check: Checker[StageSettings]) -> None:
             help=f"objective={_as_written(stage, permuted)}" + " generator=none" * generates,
         )
     block = permuted.states.block
-    part = next((p for p in stage.parts if 0 < block < p and p % block), None)
+    part = next((p for p in stage.format.parts(stage.seq) if 0 < block < p and p % block), None)
     if part is not None:
-        near = largest_divisor(math.gcd(*stage.parts), block)
+        near = largest_divisor(math.gcd(*stage.format.parts(stage.seq)), block)
         rows = f"rows of {seq}" if part == seq else f"parts of {part}"
         place = (terms.index(permuted), "objective")
         check.report(

@@ -171,7 +171,7 @@ def _running(
             resolved.run.seed,
             stage.batch,
             stage.seq,
-            stage.parts[0],
+            stage.format.parts(stage.seq)[0],
             stage.format.both_ways,
             train,
             heldout,

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 from bertc.base.diagnostics import Span
 from bertc.ir.changing.growth import FromGenerator
-from bertc.ir.data import StreamPair
 from bertc.ir.program.settings import Positive, Settings
 from bertc.ir.program.written import Origin, Program
 from bertc.ir.terms.node import translates
@@ -43,11 +42,6 @@ class StageSettings(CompleteSettings):
     def begins_told(self) -> bool:
         """True if the encoder starts the stage from its generator."""
         return "grow" in self.own and isinstance(self.grow, FromGenerator)
-
-    @property
-    def parts(self) -> tuple[int, ...]:
-        """Token counts of the parts of a row; plm permutes each part by itself."""
-        return self.format.parts(self.seq) if isinstance(self.format, StreamPair) else (self.seq,)
 
     @property
     def translation_term(self) -> str:

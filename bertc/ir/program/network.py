@@ -13,7 +13,7 @@ from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Tie
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.terms.heads import over_tokens
-from bertc.ir.terms.node import RowShape, Taught
+from bertc.ir.terms.node import RowShape, Taught, TermNode, predicts_masked
 
 MAIN = "encoder"
 """The name of the main network, which is trained, exported and returned."""
@@ -126,6 +126,81 @@ class Network:
     def vocabulary_heads(self) -> int:
         """Number of heads that project onto the token table."""
         return sum(over_tokens(one.head_node) for one in self.scored) if self.terms else 0
+
+
+@dataclass(frozen=True)
+class RowsRead:
+    """The rows of a stage as its networks read them; ``varying``: a batch is of one task."""
+
+    shape: RowShape
+    query_states: int
+    directions: int
+    memory: int
+    varying: bool
+
+    def outputs(self, scored: Iterable[Objective]) -> int | None:
+        """Number of last states per row that some objectives read; None: all."""
+        read = states_read(scored, self.shape, varying=self.varying)
+        return read if read and read < self.shape.seq + self.query_states else None
+
+
+def learner(networks: tuple[Network, ...], term: TermNode) -> Network:
+    """The one of a stage's networks that learns a term: the sampled one for masked terms."""
+    main, *rest = networks
+    if not predicts_masked(term):
+        return main
+    return next((network for network in rest if network.role == "sampled"), main)
+
+
+def at_work(
+    networks: tuple[Network, ...],
+    terms: tuple[Term, ...],
+    masked: tuple[Objective, ...],
+    rows: RowsRead,
+) -> tuple[Network, ...]:
+    """The networks in use with what they learn and read, in the order of their forward passes."""
+    found = []
+    learners = [learner(networks, term.objective).name for term in terms]
+    for network in sorted(networks, key=lambda network: READ_IN_ORDER.index(network.role)):
+        learned = tuple(t for t, name in zip(terms, learners, strict=True) if name == network.name)
+        scored = one_a_head(_scored(network, learned, terms, masked), rows.shape)
+        if not scored:
+            continue
+        trained = network.role == "trained"
+        memory = rows.memory if trained else 0
+        wanted, body = wanted_by(scored, network, memory), network.body
+        last = [one for one in scored if not network.decodes(one)]
+        every = body.pools_rows or wanted.reads_all_of(body.depth)
+        found.append(
+            replace(
+                network,
+                terms=learned,
+                scored=scored,
+                rows=rows.shape,
+                num_outputs=None if every else rows.outputs(last),
+                num_decoded=rows.outputs(filter(network.decodes, scored)),
+                wanted=wanted,
+                query_states=rows.query_states if trained else 0,
+                directions=rows.directions,
+                memory=memory,
+            )
+        )
+    return tuple(found)
+
+
+def _scored(
+    network: Network,
+    learned: tuple[Term, ...],
+    terms: tuple[Term, ...],
+    masked: tuple[Objective, ...],
+) -> tuple[Objective, ...]:
+    """The objectives that a network is at work for: its own, or those of networks after it."""
+    every = [term.objective for term in terms]
+    if network.role == "frozen":
+        return tuple(one for one in every if one.teaching)
+    if network.role == "sampled" and not learned and any(one.replaces for one in every):
+        return masked
+    return tuple(term.objective for term in learned)
 
 
 def one_a_head(objectives: Iterable[Objective], rows: RowShape) -> tuple[Objective, ...]:

@@ -26,17 +26,24 @@ def call_of(stage: Stage, network: Network, rows: int) -> op.Call:
     )
 
 
+def frozen_layers(stage: Stage) -> int | None:
+    """Number of lowest layers that are not trained, 0: embeddings alone; None: all are."""
+    named = {"embeddings": 0, "positions": None, "all": stage.layers}
+    return named[stage.freeze] if isinstance(stage.freeze, str) else stage.freeze or None
+
+
 def is_frozen(stage: Stage, network: Network, weight: str) -> bool:
     """True for a weight of a network's body that a stage leaves as it is."""
     if network.role != "trained":
         return False
     if stage.freeze == "positions":
         return weight.startswith("embeddings.position.")
-    if stage.frozen_layers is None:
+    frozen = frozen_layers(stage)
+    if frozen is None:
         return False
     if stage.freeze == "all":
         return weight not in {each.name for each in network.body.pooler_weights()}
-    return network.body.is_below(weight, stage.frozen_layers)
+    return network.body.is_below(weight, frozen)
 
 
 def passed_by(stage: Stage, network: Network, rows: int) -> op.Forward:
@@ -47,7 +54,7 @@ def passed_by(stage: Stage, network: Network, rows: int) -> op.Forward:
 def heads_of(stage: Stage, network: Network, examples: int) -> op.Operations:
     """Operations of its heads on ``examples`` examples; none pass gradients to a frozen network."""
     heads = network.head_operations(examples)
-    reached = network.role != "trained" or stage.frozen_layers is None
+    reached = network.role != "trained" or frozen_layers(stage) is None
     if reached or _passed(stage, network, 1)[1]:
         return heads
     each = (_of_constants(one) for one in network.heads_apart(examples))
@@ -56,7 +63,7 @@ def heads_of(stage: Stage, network: Network, examples: int) -> op.Operations:
 
 def _passed(stage: Stage, network: Network, rows: int) -> tuple[op.Forward, bool]:
     """Operations of a forward pass, and whether its outputs have a gradient."""
-    call, frozen = call_of(stage, network, rows), stage.frozen_layers
+    call, frozen = call_of(stage, network, rows), frozen_layers(stage)
     forward = network.body.operations(call)
     if frozen is None or network.role != "trained":
         return forward, True

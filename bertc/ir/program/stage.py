@@ -1,16 +1,14 @@
 """A stage of a resolved program: one phase of a run, and the networks at work in it."""
 
-from collections.abc import Sequence
-from dataclasses import replace
 from operator import not_
-from typing import Annotated, ClassVar, Self, cast
+from typing import Annotated, Self, cast
 
 from pydantic import Discriminator, Field, Tag
 
 from bertc.ir.base import Node
 from bertc.ir.changing.growth import NetworkChange
 from bertc.ir.changing.pruning import NOTHING, Pruning
-from bertc.ir.data import Format, Mixing, Share, StreamPair
+from bertc.ir.data import Format, Mixing, Share
 from bertc.ir.learning.answer import rows_an_example
 from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
 from bertc.ir.learning.average import NO_AVERAGE, Average
@@ -22,18 +20,16 @@ from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Generator, GeneratorNetwork
 from bertc.ir.program.network import (
     MAIN,
-    READ_IN_ORDER,
     Freeze,
     Network,
-    one_a_head,
-    states_read,
+    RowsRead,
+    at_work,
+    learner,
     teacher_name,
-    wanted_by,
 )
 from bertc.ir.program.teacher import NOBODY, Cache, Teacher
-from bertc.ir.terms.features import LAST, Features
 from bertc.ir.terms.masking import Masks
-from bertc.ir.terms.node import Pairs, RowShape, TermNode, predicts_masked, translates
+from bertc.ir.terms.node import Pairs, RowShape, TermNode, translates
 
 PACKED_AT_LEAST = 8
 """Minimum mean number of tokens per example in packed rows."""
@@ -86,29 +82,10 @@ class Stage(Node):
     first_batch: Annotated[int, Field(exclude_if=not_)] = 0
     average: Annotated[Average, Field(exclude_if=NO_AVERAGE.__eq__)] = NO_AVERAGE
 
-    rows_vary: ClassVar[bool] = False
-    """True if rows are as long as the longest of their batch, not ``seq`` tokens."""
-
     @property
     def layers(self) -> int:
         """Number of layers of its main network."""
         return self.encoder.depth
-
-    @property
-    def frozen_layers(self) -> int | None:
-        """Number of lowest layers that are not trained, 0: embeddings alone; None: all are."""
-        named = {"embeddings": 0, "positions": None, "all": self.layers}
-        return named[self.freeze] if isinstance(self.freeze, str) else self.freeze or None
-
-    @property
-    def features(self) -> Features:
-        """The layers that heads of its tasks read."""
-        return next((task.features for task in self.tasks), LAST)
-
-    @property
-    def updates_before(self) -> int:
-        """Updates that its optimiser had done before the run began (``moments=carry``)."""
-        return max(0, -self.counted_from)
 
     @property
     def tokens_per_step(self) -> int:
@@ -129,16 +106,6 @@ class Stage(Node):
     def texts(self) -> int:
         """Maximum number of examples per row."""
         return max(1, self.seq // PACKED_AT_LEAST) if self.pack else 1
-
-    @property
-    def parts(self) -> tuple[int, ...]:
-        """Token counts of the parts of a row; the next batch continues after the first part."""
-        return self.format.parts(self.seq) if isinstance(self.format, StreamPair) else (self.seq,)
-
-    @property
-    def directions(self) -> int:
-        """Number of reading directions of rows, 1 or 2."""
-        return 2 if isinstance(self.format, StreamPair) and self.format.both_ways else 1
 
     @property
     def row(self) -> RowShape:
@@ -214,57 +181,20 @@ class Stage(Node):
 
     def learner(self, objective: TermNode) -> Network:
         """The network that learns an objective: the sampled one for masked terms."""
-        return self._learners()[predicts_masked(objective)]
-
-    def _learners(self) -> tuple[Network, Network]:
-        """The main network, and the one that learns masked terms."""
-        main, *_ = self.allocated
-        return main, self.sampled or main
+        return learner(self.allocated, objective)
 
     def networks(self) -> tuple[Network, ...]:
         """Networks in use, in the order of their forward passes."""
-        found, row, names = [], self.row, [each.name for each in self._learners()]
-        for network in sorted(self.allocated, key=lambda each: READ_IN_ORDER.index(each.role)):
-            own = [t for t in self.objective if names[predicts_masked(t.objective)] == network.name]
-            if scored := one_a_head(self._scored(network, terms := tuple(own)), row):
-                trained = network.role == "trained"
-                memory = self.memory if trained else 0
-                wanted, depth = wanted_by(scored, network, memory), network.body.depth
-                every = network.body.pools_rows or wanted.reads_all_of(depth)
-                found.append(
-                    replace(
-                        network,
-                        terms=terms,
-                        scored=scored,
-                        rows=row,
-                        num_outputs=None if every else self._outputs(network, scored, row),
-                        num_decoded=self._outputs(network, scored, row, decoded=True),
-                        wanted=wanted,
-                        query_states=self.query_states() if trained else 0,
-                        directions=self.directions,
-                        memory=memory,
-                    )
-                )
-        return tuple(found)
-
-    def _scored(self, network: Network, terms: tuple[Term, ...]) -> Sequence[Objective]:
-        """The objectives that a network is at work for: its own, or those of networks after it."""
-        every = [term.objective for term in self.objective]
-        own: Sequence[Objective] = [term.objective for term in terms]
-        if network.role == "frozen":
-            own = [one for one in every if one.teaching]
-        elif network.role == "sampled" and any(one.replaces for one in every):
-            # What masks is a term of the objective, or one that stands for those of a generator.
-            own = own or [cast(Objective, masks) for masks in self.masked_terms()]
-        return own
-
-    def _outputs(
-        self, network: Network, scored: tuple[Objective, ...], row: RowShape, decoded: bool = False
-    ) -> int | None:
-        """Number of last states per row that these read, or of decoded ones; None: all."""
-        own = (one for one in scored if network.decodes(one) == decoded)
-        read = states_read(own, row, varying=self.rows_vary)
-        return read if read and read < self.seq + self.query_states() else None
+        # What masks is a term of the objective, or one that stands for those of a generator.
+        masked = cast(tuple[Objective, ...], self.masked_terms())
+        rows = RowsRead(
+            self.row,
+            self.query_states(),
+            self.format.directions,
+            self.memory,
+            varying=bool(self.tasks),
+        )
+        return at_work(self.allocated, self.objective, masked, rows)
 
 
 class TextStage(Stage):
@@ -273,8 +203,6 @@ class TextStage(Stage):
 
 class TaskStage(Stage):
     """A stage of fine-tuning on labelled examples; every batch is of one task."""
-
-    rows_vary = True
 
 
 def _sort(stage: object) -> str:

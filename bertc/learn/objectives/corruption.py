@@ -95,7 +95,7 @@ def _reading(rows: TextRows, token_ids_bs: Int[torch.Tensor, "b s"]) -> EncoderI
         starts=_starts(inputs) if stage.pack else None,
         language_ids=_languages(inputs) if stage.encoder.languages else None,
         position_ids=position_ids_bs,
-        backward=inputs.backward if stage.directions > 1 else None,
+        backward=inputs.backward if stage.format.directions > 1 else None,
     )
 
 

@@ -38,7 +38,12 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Predictions]:
         """The targets, and encoder inputs with the permutation mask."""
         order, own = permute_tokens(
-            self.node, rows.inputs, rows.real, rows.stage.parts, rows.vocab, rows.key
+            self.node,
+            rows.inputs,
+            rows.real,
+            rows.stage.format.parts(rows.stage.seq),
+            rows.vocab,
+            rows.key,
         )
         return reading._replace(permutation=order), own
 

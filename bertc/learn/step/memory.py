@@ -38,7 +38,9 @@ def beginning(model: Model, stage: Stage, batch: int, device: torch.device) -> M
     encoder = stage.encoder
     layers, hidden = encoder.depth, encoder.hidden
     dtype = model.compute_dtype
-    memory = nothing(layers, batch, stage.memory, hidden, dtype, device, stage.parts[0])
+    memory = nothing(
+        layers, batch, stage.memory, hidden, dtype, device, stage.format.parts(stage.seq)[0]
+    )
     return memory._replace(same_length=model.same_length)
 
 
@@ -65,4 +67,6 @@ def taken_up(
 ) -> Remembered:
     """Restore this process's rows from the tensors of ``gathered``."""
     states = tensors[STATES][:, rows].to(device, dtype)
-    return Remembered(Memory(states, tensors[FILLED].long().to(device), stage.parts[0]))
+    return Remembered(
+        Memory(states, tensors[FILLED].long().to(device), stage.format.parts(stage.seq)[0])
+    )

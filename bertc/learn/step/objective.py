@@ -147,8 +147,8 @@ def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Sc
         return loss
     # With DDP the compiler would cut a layer where a gradient bucket is full.
     torch._dynamo.config.optimize_ddp = False
-    model.network(network.name).compile_regions(any_shape=stage.rows_vary)
-    if stage.rows_vary or isinstance(network.body.head, AdaptiveHead):
+    model.network(network.name).compile_regions(any_shape=bool(stage.tasks))
+    if stage.tasks or isinstance(network.body.head, AdaptiveHead):
         return loss  # tasks: small; adaptive heads: sizes depend on the text
     return torch.compile(loss, fullgraph=True, dynamic=False)
 

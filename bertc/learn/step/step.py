@@ -201,7 +201,7 @@ class TrainStep:
         """Seed the dropout of a micro-batch of this process."""
         first = self._ranks.rows(self.stage.batch).start
         place = (index, first) if first else (index,)
-        at = step + self.stage.updates_before
+        at = step + max(0, -self.stage.counted_from)
         _seed_draws(self._device, key(self._run_seed, "dropout", at, *place))
 
     def _memories(self, micro_batches: list[MicroBatch]) -> list[Memory | None]:

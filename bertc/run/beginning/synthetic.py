@@ -85,7 +85,7 @@ class RandomText:
             pair_labels=labels_bm,
             languages=languages_b2,
             following=np.full(batch, -1, np.int32),
-            backward=(examples_b % self._stage.directions).astype(np.uint8),
+            backward=(examples_b % self._stage.format.directions).astype(np.uint8),
         )
 
 
