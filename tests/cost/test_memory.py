@@ -196,7 +196,7 @@ def bytes_saved(resolved: Resolved, dtype: torch.dtype, batch: int) -> int:
         reading=EncoderInputs(
             token_ids=ids,
             segment_ids=torch.zeros_like(ids),
-            permutation=PermutationMask(ids, ids, asked) if stage.query_states() else None,
+            permutation=PermutationMask(ids, ids, asked) if stage.row.queries else None,
             memory=beginning(model, stage, batch, torch.device("cpu")),
             backward=torch.arange(batch) % 2 if stage.format.directions > 1 else None,
         ),

@@ -63,7 +63,7 @@ def micro_batch(stage: Stage) -> MicroBatch:
         sequence_ids=rows if stage.pack else None,
         memory=remembered(stage),
         backward=torch.zeros(BATCH, dtype=torch.long) if stage.format.directions > 1 else None,
-        permutation=PermutationMask(rows, rows, asked) if stage.query_states() else None,
+        permutation=PermutationMask(rows, rows, asked) if stage.row.queries else None,
     )
     return with_output_positions(
         stage,

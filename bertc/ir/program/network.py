@@ -133,7 +133,6 @@ class RowsRead:
     """The rows of a stage as its networks read them; ``varying``: a batch is of one task."""
 
     shape: RowShape
-    query_states: int
     directions: int
     memory: int
     varying: bool
@@ -141,7 +140,7 @@ class RowsRead:
     def outputs(self, scored: Iterable[Objective]) -> int | None:
         """Number of last states per row that some objectives read; None: all."""
         read = states_read(scored, self.shape, varying=self.varying)
-        return read if read and read < self.shape.seq + self.query_states else None
+        return read if read and read < self.shape.seq + self.shape.queries else None
 
 
 def learner(networks: tuple[Network, ...], term: TermNode) -> Network:
@@ -180,7 +179,7 @@ def at_work(
                 num_outputs=None if every else rows.outputs(last),
                 num_decoded=rows.outputs(filter(network.decodes, scored)),
                 wanted=wanted,
-                query_states=rows.query_states if trained else 0,
+                query_states=rows.shape.queries if trained else 0,
                 directions=rows.directions,
                 memory=memory,
             )

@@ -28,6 +28,7 @@ from bertc.ir.program.network import (
     teacher_name,
 )
 from bertc.ir.program.teacher import NOBODY, Cache, Teacher
+from bertc.ir.terms.features import LAST, Features
 from bertc.ir.terms.masking import Masks
 from bertc.ir.terms.node import Pairs, RowShape, TermNode, translates
 
@@ -88,6 +89,11 @@ class Stage(Node):
         return self.encoder.depth
 
     @property
+    def features(self) -> Features:
+        """The layers that heads of its tasks read."""
+        return next((task.features for task in self.tasks), LAST)
+
+    @property
     def tokens_per_step(self) -> int:
         """Tokens read by one optimiser step, padding included."""
         return self.batch * self.seq
@@ -110,12 +116,9 @@ class Stage(Node):
     @property
     def row(self) -> RowShape:
         """The shape of its rows, as terms need it."""
-        return RowShape(
-            self.seq,
-            self.texts,
-            self.rows_an_example,
-            self.predictions(),
-        )
+        terms = [term.objective for term in self.objective]
+        queries = sum(one.predictions(self.seq) for one in terms if one.order == "permuted")
+        return RowShape(self.seq, self.texts, self.rows_an_example, self.predictions(), queries)
 
     def masked_terms(self) -> tuple[Masks, ...]:
         """The terms that mask tokens, or choose them for replacement, each in rows of its own."""
@@ -136,11 +139,6 @@ class Stage(Node):
         """Positions per row that are predicted or replaced; 0 if there are none."""
         own = [term.objective.predictions(self.seq) for term in self.objective]
         return max((*own, *(masks.predictions(self.seq) for masks in self.masked_terms())))
-
-    def query_states(self) -> int:
-        """Query-stream states per row."""
-        terms = [term.objective for term in self.objective]
-        return sum(one.predictions(self.seq) for one in terms if one.order == "permuted")
 
     @property
     def held_out(self) -> Self:
@@ -189,7 +187,6 @@ class Stage(Node):
         masked = cast(tuple[Objective, ...], self.masked_terms())
         rows = RowsRead(
             self.row,
-            self.query_states(),
             self.format.directions,
             self.memory,
             varying=bool(self.tasks),

@@ -41,13 +41,14 @@ class RowShape(NamedTuple):
     """Sizes of one row of a stage, from which outputs and costs of its terms are derived.
 
     ``examples`` is the most examples per row, ``choices`` the rows per example, ``predictions`` the
-    tokens per row that are predicted or replaced.
+    tokens per row that are predicted or replaced, ``queries`` the states of the query stream.
     """
 
     seq: int
     examples: int = 1
     choices: int = 1
     predictions: int = 0
+    queries: int = 0
 
 
 class StatesRead(NamedTuple):

@@ -9,7 +9,7 @@ from bertc.cost.spent import Spent, forward_spent
 from bertc.ir import operation as op
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.stage import AnyStage
-from bertc.ir.terms.node import RowShape, weights_of_head
+from bertc.ir.terms.node import RowShape
 from bertc.lab.latency.cases import Case, Setup, Shape
 from bertc.lab.latency.table import Figures
 
@@ -60,7 +60,11 @@ def _operations(stage: AnyStage, shape: Shape) -> Iterator[op.Operation]:
 def _memory(stage: AnyStage, passed: list[op.Operation], case: Case, how: Execution) -> int:
     """Bytes of the weights, of the operation that reads the most, and of the output states."""
     body = stage.network(MAIN).body
-    heads = {w.name: w.numel for task in stage.tasks for w in weights_of_head(task, body)}
+    heads = {
+        w.name: w.numel
+        for task in stage.tasks
+        for w in task.head_node.weights(task.head_name, body)
+    }
     weights = sum(weight.numel for weight in body.weights()) + sum(heads.values())
     width = FP32 if case.setup.precision == "fp32" else how.value_bytes
     states = case.shape.batch * case.shape.length * body.hidden * how.value_bytes

@@ -30,7 +30,6 @@ from bertc.ir.terms.heads import (
     VectorHead,
     VocabularyHead,
 )
-from bertc.ir.terms.node import answered_by, asks_head
 from bertc.ir.terms.task_head import StatesHead
 from bertc.learn.objectives import token_logits
 from bertc.learn.objectives.answers import TaskTensors
@@ -215,9 +214,9 @@ def _terms(model: Model) -> Iterator[Objective]:
     """The objectives of the last stage whose heads have trained weights."""
     for term in model.resolved.stages[-1].objective:
         one = term.objective
-        compared = one.teaching and not asks_head(one)
-        answered = answered_by(one, model.resolved.encoder) and not compared
-        if answered and one.head_name not in model.untrained:
+        compared = one.teaching and not one.teaching.asks_head
+        reads = (one.order == "forward") == model.resolved.encoder.causal and not compared
+        if reads and one.head_name not in model.untrained:
             yield one
 
 
