@@ -82,7 +82,7 @@ class StatesTask(TermNode):
 
     @property
     def states(self) -> StatesRead:
-        """One of a row, or of tokens; a pooler is applied to last states alone."""
+        """A state of a row, or of tokens; a pooler is applied to last states alone."""
         return StatesRead(
             self.head_name,
             pooled=self.pooled,

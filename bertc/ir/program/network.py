@@ -13,7 +13,7 @@ from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Tie
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.terms.heads import over_tokens
-from bertc.ir.terms.node import RowShape, Taught, TermNode, predicts_masked
+from bertc.ir.terms.node import RowShape, TaughtTerm, TermNode, predicts_masked
 
 MAIN = "encoder"
 """The name of the main network, which is trained, exported and returned."""
@@ -100,7 +100,7 @@ class Network:
         """Operations of each of its heads on ``examples`` examples."""
         return tuple(
             one.taught_operations(self.body, self.rows, examples)
-            if isinstance(one, Taught) and not self.learned
+            if isinstance(one, TaughtTerm) and not self.learned
             else one.operations(self.body, self.rows, examples)
             for one in self.scored
         )

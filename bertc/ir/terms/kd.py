@@ -13,10 +13,10 @@ from bertc.ir.blocks import SOFT_TARGETS
 from bertc.ir.network.body import Body
 from bertc.ir.terms.heads import Classifier, HeadNode, VocabularyHead
 from bertc.ir.terms.layer_map import LayerMap, Unfit, layer_pairs
-from bertc.ir.terms.node import FP32, LONG, RowShape, StatesRead, Taught
+from bertc.ir.terms.node import FP32, LONG, RowShape, StatesRead, TaughtTerm
 
 
-class OfLayers(Taught):
+class OfLayers(TaughtTerm):
     """A term that compares layers with those of the teacher that they are mapped to.
 
     ``across``: the losses of layers are summed, or averaged.
@@ -71,7 +71,7 @@ class OfLayers(Taught):
                 return 0
 
 
-class KdLogits(Taught):
+class KdLogits(TaughtTerm):
     """Score as the teacher does: every real token, the masked ones, or the labels of a task.
 
     ``kl`` and ``ce``, which differ by what no student changes, compare softmax(logits / T) and are
@@ -137,7 +137,7 @@ class KdLogits(Taught):
 
     @property
     def states(self) -> StatesRead:
-        """Those of the term whose head it uses, or its own if it compares all tokens."""
+        """States of the term whose head it uses, or its own if it compares all tokens."""
         shared = self.labels or self.over == "masked"
         return StatesRead(
             self.head if shared else self.title,

@@ -19,7 +19,7 @@ class Masked(Masks, LanguageModel):
 
     @property
     def states(self) -> StatesRead:
-        """Those of a mask decoder, where there is one."""
+        """States of a mask decoder, where there is one."""
         return StatesRead("mlm", rank=0, decoded=True)
 
     @property

@@ -126,8 +126,8 @@ class TermNode(Node):
         return None
 
     @property
-    def teaching(self) -> "Taught | None":
-        """What it learns from frozen networks, if its targets are their outputs."""
+    def teaching(self) -> "TaughtTerm | None":
+        """The part that frozen networks teach, if its targets are their outputs."""
         return None
 
     def predictions(self, seq: int) -> int:
@@ -177,7 +177,7 @@ def predicts_masked(term: TermNode) -> bool:
     return term.masks is not None or term.states.of_spans
 
 
-class Taught(TermNode):
+class TaughtTerm(TermNode):
     """A term that learns from the teachers of its stage, and from nothing else.
 
     ``asks_head``: it needs a frozen network's own head; without, its head serves the comparison

@@ -19,7 +19,7 @@ class PairTerm(TextTerm):
 
     @property
     def states(self) -> StatesRead:
-        """One of a row."""
+        """A state of a row."""
         return StatesRead(self.head_name, rank=2, pooled=True)
 
     def head_rows(self, rows: RowShape) -> int:

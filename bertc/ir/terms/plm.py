@@ -29,7 +29,7 @@ class Plm(LanguageModel):
 
     @property
     def states(self) -> StatesRead:
-        """Those of the query stream; each block has an order of its own."""
+        """States of the query stream; each block has an order of its own."""
         return StatesRead(self.head_name, rank=4, block=self.block)
 
     def predictions(self, seq: int) -> int:

@@ -45,7 +45,7 @@ class Sbo(TextTerm):
 
     @property
     def states(self) -> StatesRead:
-        """Those before and after spans."""
+        """States before and after spans."""
         return StatesRead(self.head_name, rank=1, of_spans=True)
 
     def head_rows(self, rows: RowShape) -> int:
