@@ -89,7 +89,7 @@ SHARES = 4
 
 
 class Masks(Node):
-    """How a term chooses and hides tokens.
+    """The choice of tokens that a term hides, and what hides them.
 
     At most ``predictions(seq)`` positions of a row are predicted, so shapes are static.
 
