@@ -129,8 +129,8 @@ class Plain(Display):
         self._done += amount
         if self._due():
             rate = self._done / max(1e-9, time.monotonic() - self._began)
-            left = max(0, self._total - self._done) / max(1e-9, rate)
-            of = f" of {self._total:,}, {clock(left)} left" if self._total else ""
+            remaining = max(0, self._total - self._done) / max(1e-9, rate)
+            of = f" of {self._total:,}, {clock(remaining)} left" if self._total else ""
             self._say(f"{self._task}: {self._done:,} {self._unit}{of}, {rate:,.0f}/s")
 
     def end(self) -> None:
@@ -146,10 +146,10 @@ class Plain(Display):
         self._training = True
         if self._due():
             now = standing()
-            left = "" if now.seconds_left is None else f", {clock(now.seconds_left)} left"
+            time_left = "" if now.seconds_left is None else f", {clock(now.seconds_left)} left"
             self._say(
                 f"step {now.step:,}/{now.steps:,} ({now.stage}): "
-                f"loss {now.loss:.3f}, {_figures(now)}{left}"
+                f"loss {now.loss:.3f}, {_figures(now)}{time_left}"
             )
             self._stepped = self._last
 
@@ -168,8 +168,10 @@ class _Left(TimeRemainingColumn):
 
     def render(self, task: Task) -> Text:
         """The text of the column."""
-        left = task.fields.get("left")
-        return Text(f"{left} left", style="progress.remaining") if left else super().render(task)
+        time_left = task.fields.get("left")
+        if not time_left:
+            return super().render(task)
+        return Text(f"{time_left} left", style="progress.remaining")
 
 
 class Live(Display):
@@ -244,9 +246,9 @@ def clock(seconds: float) -> str:
     """Format seconds as "41 s", "5:03" or "2:05:03", from two days on as "3.25 days"."""
     if seconds >= LONG_SECONDS:
         return duration_text(seconds)
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
+    rounded = round(seconds)
+    if rounded < 60:
+        return f"{rounded} s"
+    minutes, rest = divmod(rounded, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -37,10 +37,10 @@ def refuse_what_cannot_fit(resolved: Resolved, plan: Plan, machine: Machine, wor
     """
     laid_out, most = layout(resolved, machine, world), machine.memory_bytes * BEYOND
     more = replace(machine, memory_bytes=int(most / USABLE[machine.device]))
-    fits, beyond = (largest_microbatches(resolved, each, laid_out) for each in (machine, more))
+    fits, beyond = (largest_microbatches(resolved, size, laid_out) for size in (machine, more))
     for stage, size, most_there in zip(resolved.stages, plan.microbatches, beyond, strict=True):
         if size > max(1, most_there.examples):
-            batch = math.gcd(*(each.batch for each in resolved.stages))
+            batch = math.gcd(*(part.batch for part in resolved.stages))
             smaller = largest_divisor(batch, max(1, min(fit.examples for fit in fits)))
             raise MachineError(
                 f"stage {stage.name}: {size:,} examples of {stage.seq} tokens at once do not fit "

@@ -127,8 +127,8 @@ class ProcessGroup:
         if parts is None:
             return tensor
         sizes = (part.stop - part.start for part in rows)
-        whole = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
-        return whole.movedim(0, dim)
+        joined = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+        return joined.movedim(0, dim)
 
     def first_message(self, text: str) -> str:
         """The first non-empty message, by rank, on every process."""

@@ -66,12 +66,12 @@ def finish(device: torch.device) -> None:
 def matmul_flops_per_second(device: torch.device, dtype: torch.dtype) -> float:
     """The best rate of a large square matmul in FLOPs per second, an upper bound for steps."""
     n, products = MATMUL[device.type]
-    left, right = (torch.randn(n, n, device=device, dtype=dtype) for _ in range(2))
-    result = left @ right
+    first, second = (torch.randn(n, n, device=device, dtype=dtype) for _ in range(2))
+    result = first @ second
 
     def multiply() -> None:
         for _ in range(products):
-            torch.mm(left, right, out=result)
+            torch.mm(first, second, out=result)
 
     return products * 2 * n**3 / _least_seconds(device, multiply)
 

@@ -65,8 +65,8 @@ def described(before: Stage, after: Stage) -> str:
     if isinstance(after.grow, FromGenerator):
         return "the encoder starts from its generator"
     if isinstance(after.grow, Kept):
-        left = ", ".join(map(str, after.grow.layers))
-        return f"{after.layers} of {several(before.layers, 'layer')} left: {left}"
+        remaining = ", ".join(map(str, after.grow.layers))
+        return f"{after.layers} of {several(before.layers, 'layer')} left: {remaining}"
     if isinstance(after.grow, Turned):
         seen = "earlier tokens alone" if after.encoder.causal else "all tokens of a row"
         return f"stage {after.name} goes on with these weights, each token attending to {seen}"

@@ -196,8 +196,8 @@ def _removed(first: Stage, old: Resolved) -> list[str]:
     """A line about the layers that the first stage leaves of the network."""
     if not isinstance(first.grow, Kept):
         return []
-    left = ", ".join(map(str, first.grow.layers))
-    return [f"{first.layers} of {several(old.encoder.depth, 'layer')} left: {left}"]
+    remaining = ", ".join(map(str, first.grow.layers))
+    return [f"{first.layers} of {several(old.encoder.depth, 'layer')} left: {remaining}"]
 
 
 def _tells(answer: Answer) -> str:

@@ -52,12 +52,12 @@ def folder_of(
     ]
     teachers = [
         (
-            sha256_by_folder[each.source.path],
+            sha256_by_folder[teacher.source.path],
             network.body.model_dump(mode="json"),
             network.precision,
         )
-        for each, network in zip(stage.teacher, frozen, strict=True)
-        if isinstance(each.source, FromFolder)
+        for teacher, network in zip(stage.teacher, frozen, strict=True)
+        if isinstance(teacher.source, FromFolder)
     ]
     shapes = lesson_shapes(stage, task_set.task.title)
     rows = _digests_of(task_set), task_set.one_per_row
@@ -79,7 +79,7 @@ def obtain_lessons(
     task_set: TaskSet,
     pad: int,
     frozen: Sequence[Frozen],
-    kept: Literal["fp32", "fp16"],
+    dtype: Literal["fp32", "fp16"],
     progress: Progress,
 ) -> Lessons:
     """Open the outputs for a task's examples; ``frozen`` are asked if it is not there.
@@ -89,10 +89,10 @@ def obtain_lessons(
         CannotWriteError: the cache has no room.
     """
     shapes = lesson_shapes(stage, task_set.task.title)
-    size = lesson_bytes(shapes, counts_of(task_set), kept)
+    size = lesson_bytes(shapes, counts_of(task_set), dtype)
 
     def make(temporary: Path) -> Facts:
-        lessons = open_lessons(temporary, task_set, shapes, kept, "w+")
+        lessons = open_lessons(temporary, task_set, shapes, dtype, "w+")
         what = f"asking the teachers about {task_set.task.title}"
         progress.begin(what, len(frozen) * len(task_set.train.owners), "rows")
         for number, teacher in enumerate(frozen):
@@ -101,7 +101,7 @@ def obtain_lessons(
         return {"bytes": size}
 
     obtain(folder, make, progress, size)
-    return open_lessons(folder, task_set, shapes, kept)
+    return open_lessons(folder, task_set, shapes, dtype)
 
 
 def _ask(lessons: Lessons, stage: Stage, teacher: Frozen, pad: int, progress: Progress) -> None:
@@ -132,12 +132,12 @@ def _write(
     """Write what a network ``says`` of all training rows; ``too_large``: who, and the help."""
     task_set, at_once = lessons.task_set, PASS_TOKENS[device.type]
     for batch in in_order_of_length(task_set, task_set.train, at_once, MAX_PASS_EXAMPLES, pad):
-        said = [tensor.float().cpu().numpy() for tensor in says(batch)]
-        largest = max(float(np.abs(each).max(initial=0)) for each in said)
+        tensors_said = [tensor.float().cpu().numpy() for tensor in says(batch)]
+        largest = max(float(np.abs(tensor).max(initial=0)) for tensor in tensors_said)
         if largest > float(np.finfo(lessons.files[0].dtype).max):
             who, help = too_large
             raise DataError(f"{who} {largest:g}, more than fp16 holds", help=help)
-        store_batch(lessons, batch, said)
+        store_batch(lessons, batch, tensors_said)
         progress.advance(len(batch.rows))
 
 
@@ -149,7 +149,7 @@ def features_folder(
     ``sha256`` is of its weights; ``how``: how numbers are kept, and what it computes in.
     """
     task = task_set.task
-    shapes = [(each.by_token, each.widths) for each in lesson_shapes(stage, task.title)]
+    shapes = [(shape.by_token, shape.widths) for shape in lesson_shapes(stage, task.title)]
     body, layers = stage.encoder.model_dump(mode="json"), task.wanted(learned=True).states
     rows = _digests_of(task_set), pad, task_set.one_per_row
     reads = task.features.model_dump(mode="json"), layers, shapes
@@ -162,7 +162,7 @@ def obtain_features(
     stage: Stage,
     task_set: TaskSet,
     pad: int,
-    kept: Literal["fp32", "fp16"],
+    dtype: Literal["fp32", "fp16"],
     progress: Progress,
 ) -> Lessons:
     """Open the states of a frozen network for a task's examples, or compute them by ``model``.
@@ -171,7 +171,7 @@ def obtain_features(
         DataError, CannotWriteError: as ``obtain_lessons``.
     """
     shapes = lesson_shapes(stage, task_set.task.title)
-    size = lesson_bytes(shapes, counts_of(task_set), kept)
+    size = lesson_bytes(shapes, counts_of(task_set), dtype)
     network, device = stage.network(MAIN), next(model.parameters()).device
     tensors, scored = TaskTensors(task_set.task), joined([task_set.task])
 
@@ -184,7 +184,7 @@ def obtain_features(
         return tensors.parts(layers, micro_batch.terms[task_set.task.title])
 
     def make(temporary: Path) -> Facts:
-        lessons = open_lessons(temporary, task_set, shapes, kept, "w+")
+        lessons = open_lessons(temporary, task_set, shapes, dtype, "w+")
         what = f"reading {task_set.task.title} once, by the frozen network"
         progress.begin(what, len(task_set.train.owners), "rows")
         too_large = "a state of the frozen network is", "features_cache=fp32"
@@ -194,4 +194,4 @@ def obtain_features(
         return {"bytes": size}
 
     obtain(folder, make, progress, size)
-    return open_lessons(folder, task_set, shapes, kept)
+    return open_lessons(folder, task_set, shapes, dtype)

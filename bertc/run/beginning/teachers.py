@@ -99,7 +99,7 @@ def frozen_networks(
 
 
 def _at_work(stage: Stage) -> list[tuple[Network, Teacher]]:
-    networks = (each for each in stage.networks() if not each.learned)
+    networks = (candidate for candidate in stage.networks() if not candidate.learned)
     known = (teacher for teacher in stage.teacher if teacher.shape)
     return list(zip(networks, known, strict=False))
 

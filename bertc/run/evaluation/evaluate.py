@@ -112,12 +112,12 @@ def _as_in_training(
         if isinstance(run.data, TaskData):
             if not any(task_set.parts for task_set in run.data.sets):
                 raise nothing_to_judge_by(run.stage.tasks[0])
-            with leaving_out(run.model, left_out) as left:
-                evaluation = evaluate_tasks(left, run.stage, run.data, run.stop, progress=display)
+            with leaving_out(run.model, left_out) as lesser:
+                evaluation = evaluate_tasks(lesser, run.stage, run.data, run.stop, progress=display)
             return evaluation, sources_told(run.data), None
         refuse_compared_layers(run.stage, left_out, folder.path)
-        with leaving_out(run.model, left_out) as left:
-            evaluation, seconds = _of_text(left, run, run.data, manner, display)
+        with leaving_out(run.model, left_out) as lesser:
+            evaluation, seconds = _of_text(lesser, run, run.data, manner, display)
         return (
             evaluation,
             (manner.told(run.stage),),

@@ -167,18 +167,18 @@ def _columns(stage: Stage) -> dict[str, Term]:
 
 
 def _evaluation(stage: Stage, by_language: dict[str, Tensor], examples: int) -> Evaluation:
-    whole, columns = torch.stack(list(by_language.values())).sum(0), _columns(stage)
-    losses = _means(columns, whole)
+    total_c, columns = torch.stack(list(by_language.values())).sum(0), _columns(stage)
+    losses = _means(columns, total_c)
     hits, yes, guessed = (
-        dict(zip(columns, (whole[row] / whole[3].clamp(min=1)).tolist(), strict=True))
+        dict(zip(columns, (total_c[row] / total_c[3].clamp(min=1)).tolist(), strict=True))
         for row in (1, 2, 4)
     )
-    counted = dict(zip(columns, map(round, whole[3].tolist()), strict=True))
+    counted = dict(zip(columns, map(round, total_c[3].tolist()), strict=True))
     scored = {name: columns[name].objective.scored for name in losses}
-    each = {name: _means(columns, total) for name, total in sorted(by_language.items())}
+    of_languages = {name: _means(columns, total) for name, total in sorted(by_language.items())}
     names = {term.name for term in stage.objective}
     of_tokens = [n in names and t.objective.scored == "tokens" for n, t in columns.items()]
-    predicted = whole[3][of_tokens].sum().item()
+    predicted = total_c[3][of_tokens].sum().item()
 
     def weighted(names: Iterable[str]) -> float:
         return math.fsum(columns[name].weight * losses[name] for name in names)
@@ -190,12 +190,12 @@ def _evaluation(stage: Stage, by_language: dict[str, Tensor], examples: int) -> 
         examples=examples,
         loss_masked=weighted(shown_figures(losses)) if {*shown_figures(losses)} - names else None,
         positions={name: counted[name] for name in losses if name not in names},
-        unigram_loss=whole[4][of_tokens].sum().item() / predicted if predicted else None,
+        unigram_loss=total_c[4][of_tokens].sum().item() / predicted if predicted else None,
         unigram_losses={name: guessed[name] for name in losses if scored[name] == "tokens"},
         base_rate={n: max(yes[n], 1 - yes[n]) for n in losses if scored[n] == "binary"},
-        languages=each if len(each) > 1 else {},
+        languages=of_languages if len(of_languages) > 1 else {},
         predictions=round(predicted),
-        characters=round(whole[5].sum().item()) if len(whole) > 5 else 0,
+        characters=round(total_c[5].sum().item()) if len(total_c) > 5 else 0,
     )
 
 

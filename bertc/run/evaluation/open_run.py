@@ -70,7 +70,7 @@ def open_run(
         where, networks = cache or cache_folder(), TrainedNetworks(resolved.run.device)
         if not manner.data:
             if not lock:
-                kinds = {share.corpus.kind for each in resolved.stages for share in each.data}
+                kinds = {share.corpus.kind for part in resolved.stages for share in part.data}
                 display.note(f"an imported model names no text; evaluating on {', '.join(kinds)}")
             corpus = prepare(resolved, where, watched, networks, folder.tokenizer)
             if lock and lock.data != corpus.fingerprint:

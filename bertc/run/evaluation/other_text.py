@@ -76,11 +76,11 @@ def with_objective(stage: Stage, objective: str, run: Path) -> tuple[Stage, dict
 def _head(stage: Stage, wanted: Objective, run: Path) -> str:
     """The name of the learned head that answers an objective."""
     learned = [term.objective for term in stage.objective]
-    same = [each for each in learned if each.head_name == wanted.head_name]
-    alike = [each for each in learned if wanted.pairs != "none" and each.pairs != "none"]
+    same = [item for item in learned if item.head_name == wanted.head_name]
+    alike = [item for item in learned if wanted.pairs != "none" and item.pairs != "none"]
     answering = next(iter(same + alike), None)
     if answering is None:
-        titles = " and ".join(each.title for each in learned)
+        titles = " and ".join(item.title for item in learned)
         raise UsageError(
             f"this run learned {titles}: it has no head for {wanted.title}, whose answers would be "
             "chance",
@@ -121,12 +121,12 @@ def _written(setting: str, value: str) -> Any:
 def _laid_out(stage: Stage, share: Share) -> Share:
     """A source as the run's own is laid out: its column and sentences, and its one language."""
     corpus = share.corpus
-    sources = [each.corpus for each in stage.data if isinstance(each.corpus, Files | Hf)]
+    sources = [item.corpus for item in stage.data if isinstance(item.corpus, Files | Hf)]
     if not isinstance(corpus, Files | Hf):
         return share
     first = sources[0] if sources else None
     known = {name: getattr(first, name) for name in LAID_OUT if first}
-    languages = {language for each in stage.data for language in each.corpus.languages}
+    languages = {language for item in stage.data for language in item.corpus.languages}
     known |= {"language": languages.pop()} if len(languages) == 1 else {}
     missing = {name: value for name, value in known.items() if name not in corpus.model_fields_set}
     return share.model_copy(update={"corpus": corpus.model_copy(update=missing)})

@@ -21,7 +21,7 @@ NEAR = 1e-9
 
 
 def related_answers(
-    task: AnyTask, examples: Sequence[Example], rows: TaskRows, said: Said, batch: int
+    task: AnyTask, examples: Sequence[Example], rows: TaskRows, scores_said: Said, batch: int
 ) -> Answers:
     """The cosine of each pair with a score; of others how many texts are nearer than the positive.
 
@@ -29,26 +29,26 @@ def related_answers(
     examples that stand together, which are also those of which the loss is made.
     """
     assert isinstance(task, Embed), "vectors need a task that embeds"
-    related = [each for each in examples if isinstance(each, RelatedExample)]
-    vectors_ntd = _vectors(rows, said, len(related))
-    scored = all(each.score is not None for each in related)
-    scores_n = torch.tensor([each.score or 0.0 for each in related], dtype=torch.float64)
-    losses, given, similarities = 0.0, list[AnswerValue](), list[float]()
+    related = [example for example in examples if isinstance(example, RelatedExample)]
+    vectors_ntd = _vectors(rows, scores_said, len(related))
+    scored = all(example.score is not None for example in related)
+    scores_n = torch.tensor([example.score or 0.0 for example in related], dtype=torch.float64)
+    losses, answers, similarities = 0.0, list[AnswerValue](), list[float]()
     for first in range(0, len(related), batch):
         part_mtd, scores_m = vectors_ntd[first : first + batch], scores_n[first : first + batch]
         losses += float(related_losses(task, part_mtd, scores_m, scored=scored).losses.sum())
         cosines_m, nearer_m = _compared(part_mtd)
         similarities += cosines_m.tolist()
-        given += (cosines_m if scored else nearer_m).tolist()
-    right = 0.0 if scored else sum(answer == 0 for answer in given) / len(given)
-    return Answers(given, similarities=similarities, loss=losses / len(given), accuracy=right)
+        answers += (cosines_m if scored else nearer_m).tolist()
+    right = 0.0 if scored else sum(answer == 0 for answer in answers) / len(answers)
+    return Answers(answers, similarities=similarities, loss=losses / len(answers), accuracy=right)
 
 
-def _vectors(rows: TaskRows, said: Said, examples: int) -> Tensor:
+def _vectors(rows: TaskRows, scores_said: Said, examples: int) -> Tensor:
     """Vectors of all texts in the order of their examples (n, t, d)."""
     texts = len(rows.owners) // examples
     vectors_rd: Tensor | None = None
-    for batch, (vectors_bd,) in said:
+    for batch, (vectors_bd,) in scores_said:
         if vectors_rd is None:
             vectors_rd = torch.zeros(len(rows.owners), vectors_bd.shape[1], dtype=torch.float64)
         vectors_rd[torch.from_numpy(batch.rows)] = torch.from_numpy(vectors_bd)

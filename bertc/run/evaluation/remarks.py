@@ -29,21 +29,21 @@ def score_lines(evaluation: Evaluation) -> list[str]:
 def always_lines(evaluation: Evaluation) -> dict[tuple[str, str], str]:
     """A remark by task and part where all examples got the same answer."""
     return {
-        (task, part): f"every example got {f'the answer `{said}`' if said else 'no answer'}"
+        (task, part): f"every example got {f'the answer `{shown}`' if shown else 'no answer'}"
         for task, parts in evaluation.always.items()
-        for part, said in parts.items()
+        for part, shown in parts.items()
     }
 
 
 def loss_line(evaluation: Evaluation) -> str:
     """The losses that are shown, each beside that of guessing by token frequency."""
     losses, unigram = evaluation.losses, evaluation.unigram_losses
-    said = (
+    shown = (
         f"{titled(name)} {losses[name]:.3f}"
         + (f" (unigram {unigram[name]:.3f})" if name in unigram else "")
         for name in shown_figures(losses)
     )
-    return ", ".join(said)
+    return ", ".join(shown)
 
 
 def plateau_lines(evaluation: Evaluation, resolved: Resolved, stage: Stage) -> list[str]:

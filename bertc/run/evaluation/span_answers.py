@@ -19,19 +19,19 @@ from bertc.run.evaluation.said import Answers, Said
 
 
 def span_answers(
-    span: Span, task: AnyTask, examples: Sequence[Example], rows: TaskRows, said: Said
+    span: Span, task: AnyTask, examples: Sequence[Example], rows: TaskRows, scored: Said
 ) -> Answers:
     """Answers to questions, each of the windows of its passage."""
     assert isinstance(task, Squad | Read), "spans need a reading task"
     windows: dict[int, list[tuple[int, tuple[NDArray[np.float64], ...]]]] = defaultdict(list)
-    for batch, arrays in said:
+    for batch, arrays in scored:
         for nth, row in enumerate(batch.rows.tolist()):
             windows[int(rows.owners[row])].append((row, tuple(a[nth] for a in arrays)))
     decoded = [
         _decoded(span, task, example, rows, sorted(windows[number], key=lambda w: w[0]))
         for number, example in enumerate(examples)
     ]
-    return Answers([each.text for each in decoded], spans=decoded)
+    return Answers([span_text.text for span_text in decoded], spans=decoded)
 
 
 def _decoded(

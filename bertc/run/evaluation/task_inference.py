@@ -76,8 +76,8 @@ def answer(
     try:
         totals = exact(torch.zeros(3, device=device))
         score = within(partial(outputs, model, stage, task_set.task))
-        said = _said(score, task_set, rows, pad, totals, stop, at_once, progress or Silent())
-        answers = _read_off(task_set.task, examples, rows, said, stage.batch)
+        scored = _said(score, task_set, rows, pad, totals, stop, at_once, progress or Silent())
+        answers = _read_off(task_set.task, examples, rows, scored, stage.batch)
     finally:
         model.train(training)
     loss, hits, count = totals.tolist()
@@ -87,21 +87,21 @@ def answer(
 
 
 def _read_off(
-    task: AnyTask, examples: Sequence[Example], rows: TaskRows, said: Said, batch: int
+    task: AnyTask, examples: Sequence[Example], rows: TaskRows, scored: Said, batch: int
 ) -> Answers:
     match task.answer:
         case Labels() as labels:
-            return _labels(labels, said, len(examples))
+            return _labels(labels, scored, len(examples))
         case Score():
-            return _scores(said, len(examples))
+            return _scores(scored, len(examples))
         case Choice() as choice:
-            return _choices(choice, said, len(examples))
+            return _choices(choice, scored, len(examples))
         case Tags() as tags:
-            return _tags(tags, rows, said)
+            return _tags(tags, rows, scored)
         case Span() as span:
-            return span_answers(span, task, examples, rows, said)
+            return span_answers(span, task, examples, rows, scored)
         case Vector():
-            return related_answers(task, examples, rows, said, batch)
+            return related_answers(task, examples, rows, scored, batch)
         case unreachable:
             assert_never(unreachable)
 
@@ -198,42 +198,42 @@ def _score_tensors(scores: Tensor | SpanScores) -> Tensors:
     return start_rp, scores.likeliest, end_rpe, at_rpe, *answered
 
 
-def _in_place(said: Said, count: int) -> NDArray[np.float64]:
+def _in_place(scored: Said, count: int) -> NDArray[np.float64]:
     """Scores in the order of the examples, one row per example."""
     in_order: NDArray[np.float64] | None = None
-    for batch, (values,) in said:
+    for batch, (values,) in scored:
         in_order = np.zeros((count, values.shape[1])) if in_order is None else in_order
         in_order[batch.rows] = values
     return np.zeros((count, 1)) if in_order is None else in_order
 
 
-def _labels(labels: Labels, said: Said, count: int) -> Answers:
-    parts = _softmax(_in_place(said, count))
-    given: list[AnswerValue] = [labels.names[best] for best in parts.argmax(1)]
-    return Answers(given, [tuple(row) for row in parts.tolist()])
+def _labels(labels: Labels, scored: Said, count: int) -> Answers:
+    parts = _softmax(_in_place(scored, count))
+    labels_given: list[AnswerValue] = [labels.names[best] for best in parts.argmax(1)]
+    return Answers(labels_given, [tuple(row) for row in parts.tolist()])
 
 
-def _scores(said: Said, count: int) -> Answers:
-    return Answers([float(score) for score in _in_place(said, count)[:, 0]])
+def _scores(scored: Said, count: int) -> Answers:
+    return Answers([float(score) for score in _in_place(scored, count)[:, 0]])
 
 
-def _choices(choice: Choice, said: Said, count: int) -> Answers:
+def _choices(choice: Choice, scored: Said, count: int) -> Answers:
     scores = np.full((count, choice.most), -np.inf)
-    for batch, (values,) in said:
+    for batch, (values,) in scored:
         there = batch.weights.reshape(-1, choice.most) > 0
         scores[batch.rows[:: choice.most] // choice.most] = np.where(there, values, -np.inf)
     parts = _softmax(scores)
-    given: list[AnswerValue] = [int(best) for best in parts.argmax(1)]
-    return Answers(given, [tuple(row) for row in parts.tolist()])
+    labels_given: list[AnswerValue] = [int(best) for best in parts.argmax(1)]
+    return Answers(labels_given, [tuple(row) for row in parts.tolist()])
 
 
-def _tags(tags: Tags, rows: TaskRows, said: Said) -> Answers:
+def _tags(tags: Tags, rows: TaskRows, scored: Said) -> Answers:
     """The tag of every word; a word without a scored token gets `O`, or the first tag."""
     counts = np.diff(rows.word_begins)
     unscored = "O" if "O" in tags.names else tags.names[0]
-    given: list[AnswerValue] = [() for _ in counts]
+    labels_given: list[AnswerValue] = [() for _ in counts]
     sure: list[tuple[float, ...]] = [() for _ in counts]
-    for batch, (scores,) in said:
+    for batch, (scores,) in scored:
         values = _softmax(scores)
         for nth, row in enumerate(batch.rows.tolist()):
             words = rows.words[rows.word_begins[row] : rows.word_begins[row + 1]]
@@ -241,9 +241,9 @@ def _tags(tags: Tags, rows: TaskRows, said: Said) -> Answers:
             names = (
                 tags.names[b] if at >= 0 else unscored for b, at in zip(best, words, strict=True)
             )
-            given[row] = tuple(names)
+            labels_given[row] = tuple(names)
             sure[row] = tuple(values[nth, : len(words)].max(1).tolist())
-    return Answers(given, sure)
+    return Answers(labels_given, sure)
 
 
 def _softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:

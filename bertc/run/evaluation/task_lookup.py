@@ -70,8 +70,8 @@ def task_of(resolved: Resolved, request: str) -> tuple[Stage, AnyTask]:
         return learned[request]
     last = {task.title for task in resolved.stages[-1].tasks} or {*learned}
     if request or len(last) > 1:
-        said = f"no task {request} here" if request else "this run has learned several tasks"
-        raise UsageError(said, help=f"--task {' or '.join(learned)}")
+        problem = f"no task {request} here" if request else "this run has learned several tasks"
+        raise UsageError(problem, help=f"--task {' or '.join(learned)}")
     return learned[last.pop()]
 
 
@@ -179,8 +179,8 @@ def _completed(requested: AnyTask, learned: AnyTask) -> AnyTask:
 def _as_learned(learned: AnyTask, requested: AnyTask) -> dict[str, Any]:
     """Arguments fixed by training: the head's, and the row layout of choices."""
     both = type(learned).model_fields.keys() & type(requested).model_fields.keys()
-    given = {"first", "keeps"} & requested.model_fields_set
-    names = ({"head", "features", "layers", "first", "keeps"} & both) - given
+    as_requested = {"first", "keeps"} & requested.model_fields_set
+    names = ({"head", "features", "layers", "first", "keeps"} & both) - as_requested
     return {name: getattr(learned, name) for name in names}
 
 

@@ -58,8 +58,8 @@ def evaluate_tasks(
             by_part[part] = judge(task_set.task, examples, answers.given)
             if (by_label := by_class(task_set.task, examples, answers.given)) is not None:
                 classes.setdefault(task_set.task.title, {})[part] = by_label
-            if (said := _one_for_all(answers.given)) is not None:
-                always.setdefault(task_set.task.title, {})[part] = said
+            if (labels := _one_for_all(answers.given)) is not None:
+                always.setdefault(task_set.task.title, {})[part] = labels
             parts.append((len(examples), answers))
             total += len(examples)
         if not parts:
@@ -74,10 +74,14 @@ def evaluate_tasks(
     return Evaluation(loss, losses, accuracy, total, scores=scores, always=always, classes=classes)
 
 
-def _one_for_all(given: Sequence[AnswerValue]) -> str | None:
+def _one_for_all(given_answers: Sequence[AnswerValue]) -> str | None:
     """The label, tag or span that all of several examples were given; None if they differ."""
-    said = {label for each in given for label in (each if isinstance(each, tuple) else (each,))}
-    only = said.pop() if len(said) == 1 and len(given) > 1 else None
+    labels = {
+        label
+        for value_or_tags in given_answers
+        for label in (value_or_tags if isinstance(value_or_tags, tuple) else (value_or_tags,))
+    }
+    only = labels.pop() if len(labels) == 1 and len(given_answers) > 1 else None
     return only if isinstance(only, str) else None
 
 
@@ -123,8 +127,8 @@ def evaluate_files(
         update={"objective": tuple(t for t in stage.objective if t.name == task.title)}
     )
     data = TaskData(vocabulary, 0, stage.batch, seq, (task_set,), 1.0)
-    with leaving_out(model, left_out) as left:
-        return evaluate_tasks(left, only, data, within=within, progress=progress), tuple(notes)
+    with leaving_out(model, left_out) as lesser:
+        return evaluate_tasks(lesser, only, data, within=within, progress=progress), tuple(notes)
 
 
 def sources_told(data: TaskData) -> tuple[str, ...]:

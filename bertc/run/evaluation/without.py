@@ -65,7 +65,11 @@ def refuse_compared_layers(stage: Stage, left_out: LeftOut, run: Path) -> None:
         UsageError: naming the terms.
     """
     wanted = {t.name: t.objective.wanted(learned=True) for t in stage.objective}
-    compared = [n for n, each in wanted.items() if max((0, *each.states, *each.projections))]
+    compared = [
+        n
+        for n, layers_wanted in wanted.items()
+        if max((0, *layers_wanted.states, *layers_wanted.projections))
+    ]
     if left_out.layers and compared:
         rest = "+".join(name for name in wanted if name not in compared)
         objective = f" objective={rest}" if rest else ""
@@ -170,9 +174,12 @@ def without_layers(model: Model, named: str) -> Model:
             "its head reads layers by their depth (features), and others would take their place",
             help="leave out heads, as in --without-heads 3.5",
         )
-    left = tuple(layer for layer in range(transformer_of(model).depth) if layer not in gone)
-    smaller = cut_to_layers(model.resolved, left)
-    places, tensors = weight_map(model.resolved, smaller, Kept(layers=left)), model.state_dict()
+    rest = tuple(layer for layer in range(transformer_of(model).depth) if layer not in gone)
+    smaller = cut_to_layers(model.resolved, rest)
+    places, tensors = (
+        weight_map(model.resolved, smaller, Kept(layers=rest)),
+        model.state_dict(),
+    )
     cut = build(smaller, "meta")
     weights = {name: tensors[source] for name, source in places.copies.items()}
     cut.load_state_dict(weights, assign=True)

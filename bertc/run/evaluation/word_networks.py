@@ -188,9 +188,9 @@ class _MaskedWords:
     def _word(self, token: int) -> str:
         """The word that a token is; empty if it is special, or a piece within one."""
         if token not in self.words:
-            whole = self.vocabulary.word_start[token] and not self.vocabulary.special[token]
-            whole = whole and token != self.vocabulary.unk
-            text = self.vocabulary.tokenizer.decode([token]).strip() if whole else ""
+            is_word = self.vocabulary.word_start[token] and not self.vocabulary.special[token]
+            is_word = is_word and token != self.vocabulary.unk
+            text = self.vocabulary.tokenizer.decode([token]).strip() if is_word else ""
             self.words[token] = text if "\ufffd" not in text else ""
         return self.words[token]
 

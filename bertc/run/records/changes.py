@@ -100,7 +100,7 @@ def _training_on(run: Path | None, steps: int) -> str:
     folder = run or Path("RUN")
     spec = folder / "spec.bertc"
     overrides = [*overrides_of(spec), f'init="{folder}"', f"steps={steps}"]
-    words = ["bertc", "train", str(spec), *(word for each in overrides for word in ("--set", each))]
+    words = ["bertc", "train", str(spec), *(word for item in overrides for word in ("--set", item))]
     return shlex.join([*words, "--out", f"{folder}-on"])
 
 
@@ -168,7 +168,7 @@ def _in_stages(old: Resolved, new: Resolved) -> Iterator[Change]:
     for setting in STAGE_SETTINGS:
         if setting in AS_STEPS:
             continue
-        was, now = ([getattr(s, setting) for s in each.stages] for each in (old, new))
+        was, now = ([getattr(s, setting) for s in program.stages] for program in (old, new))
         if was == now or setting in ABOUT_MEMORY:
             continue
         if setting == "steps" and _shared_out(old, new):
@@ -210,11 +210,11 @@ def written(setting: str, value: Any) -> str:
 
 def differences(old: Resolved, new: Resolved) -> list[str]:
     """Every value in which two programs differ, as "stages.0.padded: true -> false"."""
-    left, right = (dict(_leaves(each.model_dump(mode="json"))) for each in (old, new))
+    former, latter = (dict(_leaves(program.model_dump(mode="json"))) for program in (old, new))
     return [
-        f"{'.'.join(address)}: {_shown(left, address)} -> {_shown(right, address)}"
-        for address in {**left, **right}
-        if _matters(address) and left.get(address) != right.get(address)
+        f"{'.'.join(address)}: {_shown(former, address)} -> {_shown(latter, address)}"
+        for address in {**former, **latter}
+        if _matters(address) and former.get(address) != latter.get(address)
     ]
 
 

@@ -125,9 +125,9 @@ class RunFolder(FollowedFiles):
         durable.replace(self.spec, spec_text.encode())
         durable.replace(self.resolved, _as_json(resolved))
 
-    def write_pruned(self, left: Resolved) -> None:
+    def write_pruned(self, program: Resolved) -> None:
         """Write the program of what is left, after the last step."""
-        durable.replace(self.pruned, _as_json(left))
+        durable.replace(self.pruned, _as_json(program))
 
     def read_resolved(self) -> Resolved:
         """Read the program of the run.

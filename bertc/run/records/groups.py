@@ -102,7 +102,7 @@ class Group:
 
 
 def _summaries(seen: Sequence[Mapping[Score, float]]) -> dict[Score, Summary]:
-    scores = dict.fromkeys(score for each in seen for score in each)
+    scores = dict.fromkeys(score for entry in seen for score in entry)
     return {s: summary_of([e[s] for e in seen if s in e], len(s) == 3) for s in scores}
 
 
@@ -121,11 +121,11 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
         differ.remove("share")
     chosen = [n for n in differ if any(_is_chosen(n, run.resolved) for run in runs)]
     names = chosen if _tells_apart(chosen, cells, runs) else differ
-    whole = _tells_apart(names, cells, runs)
+    distinct = _tells_apart(names, cells, runs)
     rows: dict[tuple[str, ...], list[int]] = {}
     for index, run in enumerate(runs):
         alone = () if run.finished else (str(run.folder),)
-        but_for_the_seed = () if whole else (_but_for_the_seed(run.resolved),)
+        but_for_the_seed = () if distinct else (_but_for_the_seed(run.resolved),)
         key = (*(cells[name][index] for name in names), *alone, *but_for_the_seed)
         rows.setdefault(key, []).append(index)
     return [
@@ -144,7 +144,7 @@ def _in_line(indices: list[int], runs: Sequence[Run]) -> list[list[int]]:
         {runs[index].resolved.run.seed for index in same_tasks} for same_tasks in tasks.values()
     ]
     most = max(seeds, key=len)
-    return [indices] if all(each <= most for each in seeds) else list(tasks.values())
+    return [indices] if all(entry <= most for entry in seeds) else list(tasks.values())
 
 
 def _follows(name: str, leader: str, cells: Mapping[str, Sequence[str]]) -> bool:
@@ -165,7 +165,7 @@ def _tells_apart(
     for index, run in enumerate(runs):
         key = (*(cells[name][index] for name in names), "", *_titles(run.resolved))
         programs.setdefault(key, set()).add(_but_for_the_seed(run.resolved))
-    return all(len(each) == 1 for each in programs.values())
+    return all(len(entry) == 1 for entry in programs.values())
 
 
 def _titles(program: Resolved) -> tuple[str, ...]:
@@ -181,9 +181,9 @@ def _cells(programs: Sequence[Resolved]) -> dict[str, list[str]]:
     """The text of every compared setting in each program, stage by stage if stages differ."""
     of_runs = [of_the_run(program) for program in programs]
     # A body has settings that another lacks.
-    there = {name for each in of_runs for name in each} - {*ASIDE}
+    there = {name for entry in of_runs for name in entry} - {*ASIDE}
     cells = {
-        name: [written(name, each[name]) if name in each else "" for each in of_runs]
+        name: [written(name, entry[name]) if name in entry else "" for entry in of_runs]
         for name in Settings.model_fields
         if name in there
     }
@@ -193,16 +193,16 @@ def _cells(programs: Sequence[Resolved]) -> dict[str, list[str]]:
             continue
         texts = [
             {
-                each.name: _setting_text(name, each, each is program.stages[-1], plain)
-                for each in program.stages
+                entry.name: _setting_text(name, entry, entry is program.stages[-1], plain)
+                for entry in program.stages
             }
             for program in programs
         ]
-        if all(len(set(each.values())) == 1 for each in texts):
-            cells[name] = [next(iter(each.values())) for each in texts]
+        if all(len(set(entry.values())) == 1 for entry in texts):
+            cells[name] = [next(iter(entry.values())) for entry in texts]
             continue
-        for stage in dict.fromkeys(stage for each in texts for stage in each):
-            cells[f"{stage}.{name}"] = [each.get(stage, "") for each in texts]
+        for stage in dict.fromkeys(stage for entry in texts for stage in entry):
+            cells[f"{stage}.{name}"] = [entry.get(stage, "") for entry in texts]
     return cells
 
 

@@ -29,7 +29,7 @@ def with_settings(resolved: Resolved, overrides: Sequence[str]) -> Resolved:
     diagnostics.raise_if_any()
     if len(programs) > 1:
         raise UsageError("a run is resumed with one value per setting", help="leave out the list")
-    settings = {name: given.value for name, given in programs[0].settings.items()}
+    settings = {name: written.value for name, written in programs[0].settings.items()}
     fixed = [name for name in settings if name not in ("steps", *OF_STAGES, *OF_RUNS)]
     if fixed:
         raise ResumeRefusedError(

@@ -160,6 +160,6 @@ def read_on(path: Path, start: int) -> tuple[list[Line], int]:
     with opened(path) as file:
         file.seek(start)
         raw = file.read(LARGEST_BYTES)
-    whole = raw.rfind(b"\n") + 1
-    lines = raw[:whole].split(b"\n")[:-1]
-    return [line_of(line, _LINE, f"{path} after byte {start:,}") for line in lines], start + whole
+    length = raw.rfind(b"\n") + 1
+    lines = raw[:length].split(b"\n")[:-1]
+    return [line_of(line, _LINE, f"{path} after byte {start:,}") for line in lines], start + length

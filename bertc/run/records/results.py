@@ -62,7 +62,7 @@ class Run:
     def last_scores(self) -> dict[Score, float]:
         """The last value of each score."""
         seen = [*self.earlier, *filter(None, [self.last])]
-        return {score: value for each in seen for score, value in each.values.items()}
+        return {score: value for evaluation in seen for score, value in evaluation.values.items()}
 
     @property
     def standing(self) -> str:

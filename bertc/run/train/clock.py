@@ -70,10 +70,10 @@ class Clock:
         progress = self._session.progress
         self._steps, self._tokens, self._seconds = progress.step, progress.tokens, progress.seconds
 
-    def timed(self, what: Went, call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    def timed(self, what: Went, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Call, and count its seconds among those of the stage."""
         begun = time.monotonic()
-        result = call(*given, **named)
+        result = call(*arguments, **named)
         self._spent[what] += time.monotonic() - begun
         return result
 
@@ -103,7 +103,7 @@ class Clock:
         seconds = max(1e-9, progress.seconds - self._seconds)
         # In steps of this stage: those of a deeper network, or of longer rows, take longer.
         step_flops = self._step_flops[stages.index(stage)]
-        left = sum(
+        steps_left = sum(
             max(0, s.first_step + s.steps - max(progress.step, s.first_step)) * (flops / step_flops)
             for s, flops in zip(stages, self._step_flops, strict=True)
         )
@@ -118,6 +118,6 @@ class Clock:
             stage=stage.name,
             loss=loss,
             tokens_per_second=speed,
-            seconds_left=left * pace + evaluations if self._warm else None,
+            seconds_left=steps_left * pace + evaluations if self._warm else None,
             memory_bytes=peak_memory_bytes(self._session.device.type),
         )

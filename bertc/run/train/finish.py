@@ -51,11 +51,11 @@ def _write(session: Session, tensors: dict[str, Tensor]) -> tuple[str, ...]:
         shutil.rmtree(leftover, ignore_errors=True)
     removal: tuple[str, ...] = ()
     if resolved.prunes:
-        whole = sum(tensor.numel() for tensor in tensors.values())
+        count = sum(tensor.numel() for tensor in tensors.values())
         resolved, tensors = without_removed(resolved, tensors)
         folder.write_pruned(resolved)
-        left = sum(tensor.numel() for tensor in tensors.values())
-        removal = (f"{left:,} of {whole:,} parameters are left ({left / whole:.1%})",)
+        remaining = sum(tensor.numel() for tensor in tensors.values())
+        removal = (f"{remaining:,} of {count:,} parameters are left ({remaining / count:.1%})",)
     write_digests(folder.path)  # of the model none: a kill may leave the old one or the new
     sentences = vectors_of(folder.path, resolved)
     exported = export_model(

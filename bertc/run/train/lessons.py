@@ -44,15 +44,17 @@ MOST_OF_DISK = 0.1
 def _plan(start: Start, cache: Path, ranks: ProcessGroup) -> Plan:
     """The plan with how outputs of teachers are kept; of a begun run as then, where it is auto."""
     stages = start.resolved.stages
-    each = zip(stages, start.corpus.stages, strict=True)
+    pairs = zip(stages, start.corpus.stages, strict=True)
     sharded = start.plan.strategy in ("fsdp", "hsdp")
-    kept = tuple(_chosen(stage, data, cache, sharded=sharded) for stage, data in each)
+    how_kept = tuple(_chosen(stage, data, cache, sharded=sharded) for stage, data in pairs)
     if start.outside and start.outside.lock:
         nothing: Kept = "off"
-        began = start.outside.lock.plan.lessons or (nothing,) * len(kept)
+        began = start.outside.lock.plan.lessons or (nothing,) * len(how_kept)
         written = (kept_as(stage) != "auto" for stage in stages)
-        kept = tuple(new if a else old for a, new, old in zip(written, kept, began, strict=True))
-    return replace(start.plan, lessons=tuple(ranks.share(kept)))
+        how_kept = tuple(
+            new if a else old for a, new, old in zip(written, how_kept, began, strict=True)
+        )
+    return replace(start.plan, lessons=tuple(ranks.share(how_kept)))
 
 
 def _chosen(stage: Stage, data: AnyData, cache: Path, *, sharded: bool) -> Kept:
@@ -61,16 +63,16 @@ def _chosen(stage: Stage, data: AnyData, cache: Path, *, sharded: bool) -> Kept:
         return "off"
     if stage.freeze == "all" and sharded:  # no process has all of the network
         return "off"
-    kept = kept_by(stage, data.examples)
+    how_kept = kept_by(stage, data.examples)
     if kept_as(stage) != "auto":
-        return kept
-    return kept if _size(stage, data, kept) <= MOST_OF_DISK * free_bytes(cache) else "off"
+        return how_kept
+    return how_kept if _size(stage, data, how_kept) <= MOST_OF_DISK * free_bytes(cache) else "off"
 
 
-def _size(stage: Stage, data: TaskData, kept: Kept) -> int:
+def _size(stage: Stage, data: TaskData, how_kept: Kept) -> int:
     return sum(
-        lesson_bytes(lesson_shapes(stage, each.task.title), counts_of(each), kept)
-        for each in data.sets
+        lesson_bytes(lesson_shapes(stage, task_set.task.title), counts_of(task_set), how_kept)
+        for task_set in data.sets
     )
 
 
@@ -112,12 +114,12 @@ def _lessons(
     start: Start, at: int, data: TaskData, digests: Mapping[str, str], place: RunPlace
 ) -> tuple[Lessons, ...]:
     """Kept outputs; ``digests``: the sha256 of teachers by folder."""
-    plan, stage, kept = start.plan, start.resolved.stages[at], start.plan.lessons[at]
-    if kept == "off" or stage.freeze == "all":
+    plan, stage, how_kept = start.plan, start.resolved.stages[at], start.plan.lessons[at]
+    if how_kept == "off" or stage.freeze == "all":
         return ()
     cache, display, ranks = place.cache, place.display, place.ranks
-    _note(display, stage, "its teachers say", data, kept, cache)
-    how, frozen = (kept, plan.precision), tuple[Frozen, ...]()
+    _note(display, stage, "its teachers say", data, how_kept, cache)
+    how, frozen = (how_kept, plan.precision), tuple[Frozen, ...]()
     folders = [folder_of(cache, stage, task_set, digests, how) for task_set in data.sets]
     if not ranks.least(all(map(holds, folders))):
         dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
@@ -126,18 +128,18 @@ def _lessons(
     pad, progress = data.vocabulary.pad, Watched(display, ranks.stop)
     return ranks.in_turn(
         lambda: tuple(
-            obtain_lessons(folder, stage, task_set, pad, frozen, kept, progress)
+            obtain_lessons(folder, stage, task_set, pad, frozen, how_kept, progress)
             for folder, task_set in zip(folders, data.sets, strict=True)
         )
     )
 
 
 def _note(
-    display: Display, stage: Stage, said: str, data: TaskData, kept: Kept, cache: Path
+    display: Display, stage: Stage, said: str, data: TaskData, how_kept: Kept, cache: Path
 ) -> None:
     display.note(
         f"stage {stage.name}: what {said} of {several(data.examples, 'example')} is kept "
-        f"in {kept}, {bytes_text(_size(stage, data, kept))} in {cache}"
+        f"in {how_kept}, {bytes_text(_size(stage, data, how_kept))} in {cache}"
     )
 
 
@@ -149,18 +151,18 @@ def with_features(session: Session, index: int, data: TaskData) -> TaskData:
         CannotWriteError: the cache has no room.
     """
     stage, ranks, cache = session.resolved.stages[index], session.ranks, session.start.cache
-    kept = session.plan.lessons[index] if session.plan.lessons else "off"
-    if kept == "off" or stage.freeze != "all":
+    how_kept = session.plan.lessons[index] if session.plan.lessons else "off"
+    if how_kept == "off" or stage.freeze != "all":
         return data
-    _note(session.display, stage, "the frozen network says", data, kept, cache)
+    _note(session.display, stage, "the frozen network says", data, how_kept, cache)
     of_body = {n: w for n, w in session.engine.parameters.items() if n.startswith(f"{MAIN}.")}
     sha256 = ranks.share(digest_of(gathered(of_body)))
-    pad, how = data.vocabulary.pad, (kept, session.plan.precision)
+    pad, how = data.vocabulary.pad, (how_kept, session.plan.precision)
     folders = [features_folder(cache, stage, of, pad, sha256, how) for of in data.sets]
     progress = Watched(session.display, ranks.stop)
     lessons = ranks.in_turn(
         lambda: tuple(
-            obtain_features(folder, session.model, stage, task_set, pad, kept, progress)
+            obtain_features(folder, session.model, stage, task_set, pad, how_kept, progress)
             for folder, task_set in zip(folders, data.sets, strict=True)
         )
     )

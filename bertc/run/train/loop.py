@@ -230,8 +230,8 @@ def _evaluate(session: Session, phase: Phase) -> Evaluation:
             )
     session.write(stage, "eval", evaluation.fields())
     progress.evaluated = progress.step
-    said = "; ".join([loss_line(evaluation), *score_lines(evaluation)])
-    session.display.note(f"step {progress.step:,}: held-out {said}")
+    lines = "; ".join([loss_line(evaluation), *score_lines(evaluation)])
+    session.display.note(f"step {progress.step:,}: held-out {lines}")
     if phase.may_be_judged(session):
         for line in plateau_lines(evaluation, session.resolved, stage):
             session.display.note(line)

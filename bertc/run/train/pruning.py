@@ -57,10 +57,10 @@ def _round(session: Session, phase: Phase, kind: Units, encoder: Encoder, share:
     _zero(session, encoder, kind, removed)
     if ranks.is_main:
         durable.remove(session.folder.pruned)  # of an end before this one
-    left = " ".join(str(number - len(removed[layer])) for layer, number in counts.items())
+    remaining = " ".join(str(number - len(removed[layer])) for layer, number in counts.items())
     session.display.note(
         f"step {session.progress.step:,}: {_total(removed):,} of {sum(counts.values()):,} "
-        f"{kind.kind} are removed; left by layer: {left}"
+        f"{kind.kind} are removed; left by layer: {remaining}"
     )
 
 
