@@ -81,13 +81,13 @@ def resolve(spec: Spec, overrides: Sequence[str] = ()) -> Resolved:
 
     if isinstance(spec, Resolved):
         return spec
-    found = points(spec, overrides)
-    if len(found) > 1:
+    programs = points(spec, overrides)
+    if len(programs) > 1:
         raise UsageError(
-            f"this spec is a grid of {len(found)} points, but one program is needed",
-            help=f"give each list one value with --set, such as those of: {found[0].name}",
+            f"this spec is a grid of {len(programs)} points, but one program is needed",
+            help=f"give each list one value with --set, such as those of: {programs[0].name}",
         )
-    return found[0]
+    return programs[0]
 
 
 def show(spec: str, overrides: Sequence[str] = ()) -> Showing:

@@ -42,7 +42,7 @@ def _granted(
     """Quota over period of each group from ``path`` up to ``root`` that has a quota."""
     group = Path(path.strip("/"))
     # In a container its own group is mounted as the root, whatever the path says.
-    for folder in {root / each for each in (group, *group.parents)} | {root}:
+    for folder in {root / part for part in (group, *group.parents)} | {root}:
         match quota_and_period(folder):
             case [quota, period] if quota.isdecimal() and period.isdecimal() and int(period):
                 yield int(quota) / int(period)

@@ -28,11 +28,11 @@ def complete_setting(incomplete: str) -> list[tuple[str, str]]:
     known = words["settings"].get(words["letters"].get(name, name))
     if equal:
         values = known["values"] if known else ()
-        return [(f"{name}={each}", "") for each in values if each.startswith(typed)]
+        return [(f"{name}={word}", "") for word in values if word.startswith(typed)]
     return [
-        (f"{each}=", setting["meaning"])
-        for each, setting in words["settings"].items()
-        if each.startswith(incomplete)
+        (f"{word}=", setting["meaning"])
+        for word, setting in words["settings"].items()
+        if word.startswith(incomplete)
     ]
 
 

@@ -53,7 +53,7 @@ def _resolved(spec: str, overrides: Sequence[str]) -> str:
     complete = compile_spec(spec, overrides, diagnostics)
     diagnostics.raise_if_any()
     return "\n\n".join(
-        lang.show(without_unread(each), origins=True, full=True) for each in complete
+        lang.show(without_unread(program), origins=True, full=True) for program in complete
     )
 
 

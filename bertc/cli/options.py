@@ -62,8 +62,8 @@ def app_for(words: list[str]) -> typer.Typer:
     """
     first = words[0] if words else ""
     small = copy(app)
-    small.registered_commands = [each for each in app.registered_commands if _name(each) == first]
-    small.registered_groups = [each for each in app.registered_groups if each.name == first]
+    small.registered_commands = [info for info in app.registered_commands if _name(info) == first]
+    small.registered_groups = [group for group in app.registered_groups if group.name == first]
     return small if small.registered_commands or small.registered_groups else app
 
 

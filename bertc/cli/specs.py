@@ -148,7 +148,7 @@ def _estimate(
         say(as_json(estimates, where=where))
         return
     say(where_table(estimates) if where else as_table(estimates))
-    if any(full_rows(*each) for each in known):
+    if any(full_rows(*rows) for rows in known):
         say(
             "Rows of a task are counted as full: their mean length is known with its files and a\n"
             'vocabulary, as vocab="vocab.txt" or init="FOLDER".'
@@ -201,8 +201,8 @@ def fit_(
     from bertc.lab.fit.budget import budget
     from bertc.lab.fit.fitting import choose
 
-    given = {"params": params, "flops": flops, "time": time, "memory": memory, "latency": latency}
-    budgets = [budget(kind, text) for kind, text in given.items() if text is not None]
+    limits = {"params": params, "flops": flops, "time": time, "memory": memory, "latency": latency}
+    budgets = [budget(kind, text) for kind, text in limits.items() if text is not None]
     choice = choose(spec, budgets, set or (), device, world)
     if json:
         say(choice.as_json())

@@ -2,18 +2,17 @@
 
 import os
 import re
-import stat
 import sys
 from collections.abc import Sequence
 from functools import cache
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from bertc.base.diagnostics import CannotWriteError, MissingInputError, Span, listed, nearest
+from bertc.base.diagnostics import MissingInputError, Span, listed, nearest
 from bertc.base.resources import folder, shipped_specs
-from bertc.base.storage.paths import is_file, working_folder
-from bertc.base.storage.plain_file import kind_of, reason
+from bertc.base.storage import durable
+from bertc.base.storage.paths import check_path, is_file, working_folder
+from bertc.base.storage.plain_file import read_text
 from bertc.lang.read.scan import LARGEST_TEXT
 from bertc.lang.write.format import format_text
 
@@ -21,8 +20,6 @@ SUFFIX = ".bertc"
 OVERRIDE = "# --set "
 """Prefix of a line in the spec of a run that notes an override."""
 STANDARD_INPUT = "-"
-MAX_SIBLINGS = 1000
-"""Files of a folder that are searched for a similar name."""
 _SPEC_TEXT = re.compile(r"[={}\"'#,\s]")
 
 
@@ -46,17 +43,14 @@ class SpecLocation(NamedTuple):
 
         Raises:
             MissingInputError: if its file cannot be read.
+            DataError: if it is not UTF-8, or too large.
         """
         if self.path is None or self.text:
             return self.text
-        try:
-            return read_file(self.path)
-        except UnreadableError as reason:
-            raise MissingInputError(f"cannot read {self.path}: {reason}") from None
-
-
-class UnreadableError(Exception):
-    """A file that is not text, or too large for a spec."""
+        if is_file(spec_of_run := self.path / "spec.bertc"):
+            raise MissingInputError(f"{self.path} is a run", f"its spec is {spec_of_run}")
+        text = read_text(self.path, 4 * LARGEST_TEXT)
+        return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
 def find(spec: str) -> SpecLocation:
@@ -78,26 +72,14 @@ def find(spec: str) -> SpecLocation:
     short_spec, path_like = spec[:60], short and spec.endswith(SUFFIX) and "=" not in spec
     if not path_like and (not spec or _SPEC_TEXT.search(spec)):
         return SpecLocation("<spec>", "spec", None, here, here, spec)
-    path_like = path_like or "/" in spec or os.sep in spec
-    near = "" if path_like else nearest(spec, shipped)
-    if not near and (sibling := _similar_sibling(spec)):
-        raise MissingInputError(f"there is no spec {short_spec}", f"did you mean {sibling}?")
-    if path_like:
-        raise MissingInputError(f"there is no spec {short_spec}", "check the path")
-    help = f"did you mean {near}?" if near else f"shipped specs: {listed(shipped, limit=400)}"
-    message = f"there is no file or shipped spec called `{short_spec}`"
-    raise MissingInputError(message, help if shipped else "")
-
-
-def _similar_sibling(spec: str) -> str:
-    """The spec in the folder of a missing one whose name is most like it; empty if none is."""
-    path = Path(spec)
-    try:
-        names = [each.name for each in islice(path.parent.glob(f"*{SUFFIX}"), MAX_SIBLINGS)]
-    except OSError:
-        return ""
-    near = nearest(path.name, names)
-    return str(path.with_name(near)) if near else ""
+    near = "" if path_like or "/" in spec else nearest(spec, shipped)
+    if near:
+        help = f"did you mean {near}?"
+    elif path_like or "/" in spec or "." in spec:
+        raise MissingInputError(f"there is no spec {short_spec}", check_path(spec))
+    else:
+        help = f"shipped specs: {listed(shipped, limit=400)}" if shipped else ""
+    raise MissingInputError(f"there is no file or shipped spec called `{short_spec}`", help)
 
 
 def shipped_place(name: str, span: Span | None = None) -> SpecLocation:
@@ -105,27 +87,6 @@ def shipped_place(name: str, span: Span | None = None) -> SpecLocation:
     specs = folder("specs")
     # The name in messages is no path: the reader's folder has no such file.
     return SpecLocation(f"shipped {name}", name, shipped_specs()[name], specs, specs, span=span)
-
-
-def read_file(path: Path) -> str:
-    """The text of a regular file, with its size checked first.
-
-    Raises:
-        UnreadableError: with the reason.
-    """
-    try:
-        if is_file(spec_of_run := path / "spec.bertc"):
-            raise UnreadableError(f"it is a run, and its spec is {spec_of_run}")
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise UnreadableError(kind_of(status.st_mode))
-        if status.st_size > 4 * LARGEST_TEXT:
-            raise UnreadableError(f"{status.st_size:,} bytes are too many for a spec")
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise UnreadableError("it is not UTF-8 text") from None
-    except OSError as error:
-        raise UnreadableError(reason(error)) from None
 
 
 @cache  # a stream can be read once
@@ -143,7 +104,7 @@ def spec_text(spec: str, overrides: Sequence[str] = ()) -> str:
         MissingInputError: if there is no such spec.
     """
     text = find(spec).read()
-    return text + "".join(f"\n{OVERRIDE}{' '.join(each.split())}\n" for each in overrides)
+    return text + "".join(f"\n{OVERRIDE}{' '.join(override.split())}\n" for override in overrides)
 
 
 def overrides_in(text: str) -> list[str]:
@@ -169,11 +130,5 @@ def format_file(file: Path, write: bool) -> bool:
     if write and standard:
         sys.stdout.write(canonical)
     elif write and canonical != text:
-        aside = file.with_name(f".{file.name}.new")
-        try:
-            aside.write_text(canonical, encoding="utf-8")
-            os.replace(aside, file)
-        except OSError as error:
-            aside.unlink(missing_ok=True)
-            raise CannotWriteError(f"cannot write {file}: {error.strerror}") from None
+        durable.replace(file, canonical.encode(), elsewhere="copy it to another folder")
     return canonical != text

@@ -2,16 +2,15 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path, PurePath
 
-from bertc.base.diagnostics import Diagnostics, Fix, Note, Span, UsageError, nearest
+from bertc.base.diagnostics import BertcError, Diagnostics, Fix, Note, UsageError, nearest
 from bertc.base.resources import shipped_specs
-from bertc.base.storage.paths import real_path, working_folder
+from bertc.base.storage.paths import names_in, real_path, working_folder
 from bertc.ir.program.written import Program
-from bertc.lang.files import SUFFIX, SpecLocation, UnreadableError, find, read_file, shipped_place
+from bertc.lang.files import SUFFIX, SpecLocation, find, shipped_place
 from bertc.lang.lowering.lower import lower_tree
 from bertc.lang.read.parse import OVERRIDE, parse
 from bertc.lang.read.scan import MOST_MISTAKES
@@ -104,22 +103,6 @@ def lower(tree: Tree, diagnostics: Diagnostics | None = None) -> list[Program]:
     return programs
 
 
-def bases(place: SpecLocation, tree: Tree) -> Iterator[tuple[SpecLocation, Tree]]:
-    """The specs that a tree builds on with their trees, the nearest first, as far as there are."""
-    report = Diagnostics()
-    loader, chain = _Bases(place.root, report), [place]
-    while extends := next((item for item in tree.items if isinstance(item, Extends)), None):
-        base = loader.find(extends, chain[-1].here)
-        if base is None or base.path is None or not loader.sound(base, extends, chain):
-            return
-        try:
-            tree = parse(read_file(base.path), base.name, report)
-        except UnreadableError:
-            return
-        chain.append(base)
-        yield base, tree
-
-
 class _Bases:
     """A loader of the chain of specs that a spec extends."""
 
@@ -149,12 +132,10 @@ class _Bases:
     def program(
         self, place: SpecLocation, extends: Extends, chain: list[SpecLocation]
     ) -> Program | None:
-        assert place.path is not None, "a base is a file"
         try:
-            text = read_file(place.path)
-        except UnreadableError as reason:
-            message = f"cannot read {place.name}: {reason}"
-            self.diagnostics.error("E305", message, extends.target.span)
+            text = place.read()
+        except BertcError as error:
+            self.diagnostics.error("E305", error.message, extends.target.span, help=error.help)
             return None
         tree = parse(text, place.name, self.diagnostics)
         base = self.of(tree, place.here, [*chain, place])
@@ -174,13 +155,24 @@ class _Bases:
         if not isinstance(target, String):
             if target.text in shipped_specs():
                 return shipped_place(target.text, extends.span)
-            self.no_shipped(extends)
+            self.missing(
+                extends,
+                f"shipped spec `{target.text[:60]}`",
+                nearest(target.text, shipped_specs()),
+                'a file is written in quotes: extends "./x.bertc"',
+                (Note("`bertc specs` lists those that there are"),),
+            )
             return None
         path = here / target.value
         if "\0" in target.value or path.suffix != SUFFIX or not os.path.lexists(path):
-            self.no_file(target.value, target.span, path)
+            wrong = "" if path.suffix == SUFFIX else f"; a spec ends in {SUFFIX}"
+            near = ""
+            if "\0" not in target.value and self.has(path.parent):
+                near = nearest(path.name, [n for n in names_in(path.parent) if n.endswith(SUFFIX)])
+            right = quoted(str(PurePath(target.value).parent / near)) if near else ""
+            self.missing(extends, f"spec {target.value[:200]}{wrong}", right, "check the path")
             return None
-        if not real_path(path).is_relative_to(real_path(self.root)):
+        if not self.has(path):
             self.diagnostics.error(
                 "E306",
                 f"{target.value[:200]} is outside the folder of the spec",
@@ -193,33 +185,22 @@ class _Bases:
             target.value, target.value, path, path.parent, self.root, span=extends.span
         )
 
-    def no_file(self, written: str, span: Span, path: Path) -> None:
-        wrong = "" if path.suffix == SUFFIX else f"; a spec ends in {SUFFIX}"
-        near = ""
-        if "\0" not in written and real_path(path.parent).is_relative_to(real_path(self.root)):
-            beside = (each.name for each in islice(path.parent.glob(f"*{SUFFIX}"), 1000))
-            near = nearest(path.name, beside)
-        right = quoted(str(PurePath(written).parent / near)) if near else ""
+    def has(self, path: Path) -> bool:
+        """True if a path is in the folder that bases may be in."""
+        return real_path(path).is_relative_to(real_path(self.root))
+
+    def missing(
+        self, extends: Extends, what: str, near: str, help: str, notes: tuple[Note, ...] = ()
+    ) -> None:
+        span = extends.target.span
         self.diagnostics.error(
             "E301",
-            f"there is no spec {written[:200]}{wrong}",
+            f"there is no {what}",
             span,
             label=f"did you mean `{near}`?" if near else "",
-            help=f"extends {right}" if near else "check the path",
-            fix=Fix(span, right) if near else None,
-        )
-
-    def no_shipped(self, extends: Extends) -> None:
-        name, known = extends.target.span.text, shipped_specs()
-        near = nearest(name, known)
-        self.diagnostics.error(
-            "E301",
-            f"there is no shipped spec `{name[:60]}`",
-            extends.target.span,
-            label=f"did you mean `{near}`?" if near else "",
-            notes=(Note("`bertc specs` lists those that there are"),),
-            help=f"extends {near}" if near else 'a file is written in quotes: extends "./x.bertc"',
-            fix=Fix(extends.target.span, near) if near else None,
+            notes=notes,
+            help=f"extends {near}" if near else help,
+            fix=Fix(span, near) if near else None,
         )
 
     def sound(self, place: SpecLocation, extends: Extends, chain: list[SpecLocation]) -> bool:

@@ -77,7 +77,7 @@ class Space:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of all dimensions, in the order of the text."""
-        return tuple(each.name for each in self.dimensions.values())
+        return tuple(dimension.name for dimension in self.dimensions.values())
 
     def point(self, draw: Draw) -> SpacePoint:
         """The program of the values that ``draw`` chooses, dimension by dimension.
@@ -102,7 +102,7 @@ class Space:
             case Setting():
                 return replace(item, value=self._value(item.value, draw))
             case Block():
-                return replace(item, items=tuple(self._item(each, draw) for each in item.items))
+                return replace(item, items=tuple(self._item(inner, draw) for inner in item.items))
             case _:
                 return item
 
@@ -151,8 +151,8 @@ def space(spec: str, overrides: Sequence[str] = ()) -> Space:
     forced = {_canonical(item.name.text) for tree in written.overrides for item in tree.settings()}
     written = replace(written, tree=_without(written.tree, forced))
     trees = (written.tree, *written.overrides)
-    places = [each for tree in trees for item in tree.items for each in _places(item, "")]
-    whole = set(_whole_places(samples))
+    places = [place for tree in trees for item in tree.items for place in _places(item, "")]
+    integers = set(_whole_places(samples))
     names, dimensions = dict[str, int](), dict[Span, Dimension]()
     for name, value in places:
         names[name] = again = names.get(name, 0) + 1
@@ -160,7 +160,7 @@ def space(spec: str, overrides: Sequence[str] = ()) -> Space:
         match value:
             case Range():
                 low, high = float(value.low.value or 0), float(value.high.value or 0)
-                of_whole = {value.low.span, value.high.span} <= whole
+                of_whole = {value.low.span, value.high.span} <= integers
                 dimensions[value.span] = Interval(unique, low, high, value.scale == LOG, of_whole)
             case Grid():
                 texts = tuple(choice.span.text for choice in value.choices)
@@ -178,10 +178,10 @@ def has_ranges(written: Written) -> bool:
 def _without(tree: Tree, forced: set[str]) -> Tree:
     """A tree without the settings that overrides replace, where these have several values."""
 
-    def kept(items: Iterable[Item]) -> Iterator[Item]:
+    def remaining(items: Iterable[Item]) -> Iterator[Item]:
         for item in items:
             if isinstance(item, Block):
-                yield replace(item, items=tuple(kept(item.items)))
+                yield replace(item, items=tuple(remaining(item.items)))
             elif not (
                 isinstance(item, Setting)
                 and _canonical(item.name.text) in forced
@@ -189,7 +189,7 @@ def _without(tree: Tree, forced: set[str]) -> Tree:
             ):
                 yield item
 
-    return replace(tree, items=tuple(kept(tree.items)))
+    return replace(tree, items=tuple(remaining(tree.items)))
 
 
 def _canonical(name: str) -> str:
@@ -203,8 +203,8 @@ def _places(item: Item, prefix: str) -> Iterator[tuple[str, Range | Grid]]:
             yield from _within(item.value, f"{prefix}{item.name.text}")
         case Block():
             label = item.label.value if item.label else item.name.text
-            for each in item.items:
-                yield from _places(each, f"{prefix}{label}.")
+            for inner in item.items:
+                yield from _places(inner, f"{prefix}{label}.")
 
 
 def _within(value: Value, name: str) -> Iterator[tuple[str, Range | Grid]]:
@@ -232,13 +232,13 @@ def _whole_places(programs: Iterable[Program]) -> Iterator[Span]:
     """The places of all values that are whole numbers, once they have a type."""
     for program in programs:
         for settings in (program.settings, *(stage.settings for stage in program.stages)):
-            for given in settings.values():
-                yield from _whole_parts(given)
+            for setting in settings.values():
+                yield from _whole_parts(setting)
 
 
-def _whole_parts(given: Given) -> Iterator[Span]:
-    for path, span in given.origin.parts.items():
-        value: Any = given.value
+def _whole_parts(setting: Given) -> Iterator[Span]:
+    for path, span in setting.origin.parts.items():
+        value: Any = setting.value
         for step in path:
             value = value[step] if isinstance(step, int) else getattr(value, step, None)
         if type(value) is int:

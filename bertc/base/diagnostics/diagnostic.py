@@ -75,12 +75,12 @@ class SpecError(Exception):
         """The same mistakes of a spec's text and its overrides, which are from a file."""
         placed = (
             replace(
-                each,
-                span=_placed(each.span, file),
-                notes=tuple(replace(note, span=_placed(note.span, file)) for note in each.notes),
+                mistake,
+                span=_placed(mistake.span, file),
+                notes=tuple(replace(note, span=_placed(note.span, file)) for note in mistake.notes),
                 fix=None,
             )
-            for each in self.diagnostics
+            for mistake in self.diagnostics
         )
         return SpecError(tuple(placed))
 

@@ -13,7 +13,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     wanted = _plain(name[:64])
     if wanted in spelled:
         return spelled[wanted]
-    suffixes = [each for each in spelled if len(each) > 2 and wanted.endswith(each)]
+    suffixes = [word for word in spelled if len(word) > 2 and wanted.endswith(word)]
     if suffixes:  # bytebpe, num_layers
         return spelled[max(suffixes, key=len)]
     matches = get_close_matches(wanted, spelled, n=1, cutoff=0.6)

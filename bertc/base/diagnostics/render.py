@@ -105,16 +105,16 @@ class _Page:
         """The notes within ``room`` lines, with their source lines as long as these fit."""
         lines: list[str] = []
         for index, note in enumerate(notes):
-            left = room - len(lines) - (len(notes) - index - 1)
-            if left < 1:
+            lines_left = room - len(lines) - (len(notes) - index - 1)
+            if lines_left < 1:
                 break
             word = self.paint("note", "note")
-            if note.span and left >= 4:
+            if note.span and lines_left >= 4:
                 lines.append(f"{word}: {escaped(note.message)}")
                 lines += self.excerpt(note.span, "", gutter, "-", "note")
                 continue
             at = f", at {note.span}" if note.span else ""
-            first, *more = wrap(escaped(note.message + at), MAX_COLUMNS - 6, max_lines=left)
+            first, *more = wrap(escaped(note.message + at), MAX_COLUMNS - 6, max_lines=lines_left)
             lines += [f"{word}: {first}", *(" " * 6 + line for line in more)]
         return lines
 

@@ -74,8 +74,8 @@ def check_path(path: StrPath) -> str:
     names = names_in(missing.parent)
     if near := nearest(missing.name, names):
         corrected = missing.parent / near
-        whole = corrected / user_path(path).relative_to(missing)
-        return f"did you mean {whole if is_taken(whole) else corrected}?"
+        full = corrected / user_path(path).relative_to(missing)
+        return f"did you mean {full if is_taken(full) else corrected}?"
     if missing.parent in (Path(), Path("/")) or not names:
         return "check the path"
     return f"check the path: {missing.parent} has {listed(names)}"
@@ -85,7 +85,7 @@ def names_in(folder: Path) -> list[str]:
     """Some names in a folder, sorted; none of a folder that may not be read."""
     try:
         with os.scandir(folder) as entries:
-            names = (each.name for each in entries if not each.name.startswith("."))
+            names = (entry.name for entry in entries if not entry.name.startswith("."))
             return sorted(islice(names, _NAMES_READ))
     except OSError:
         return []

@@ -82,12 +82,12 @@ def combined(
 
 
 def _samples(indices: Sequence[range]) -> Iterator[tuple[int, ...]]:
-    first = tuple(each[0] for each in indices)
+    first = tuple(choices[0] for choices in indices)
     yield first
-    for place, each in enumerate(indices):
-        yield from ((*first[:place], index, *first[place + 1 :]) for index in each[1:])
+    for place, choices in enumerate(indices):
+        yield from ((*first[:place], index, *first[place + 1 :]) for index in choices[1:])
     if len(indices) > 1:
-        yield tuple(each[-1] for each in indices)
+        yield tuple(choices[-1] for choices in indices)
 
 
 def too_many_points(count: int, span: Span, diagnostics: Diagnostics) -> None:

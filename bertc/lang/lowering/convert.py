@@ -149,11 +149,11 @@ class Converter:
         node = shape.options.get(name.text)
         if node is not None:
             return self._build(node, value, name.text if shape.named else "", call_arguments, place)
-        for whole in shape.options.values():
-            inner = arguments(whole).get(whole.shorthand)
+        for outer in shape.options.values():
+            inner = arguments(outer).get(outer.shorthand)
             if isinstance(inner, KindShape) and name.text in inner.options:
-                part = self.convert(value, inner, (*place, whole.shorthand))
-                return BAD if part is BAD else whole(**{whole.shorthand: part})
+                part = self.convert(value, inner, (*place, outer.shorthand))
+                return BAD if part is BAD else outer(**{outer.shorthand: part})
         mistakes.unknown_kind(name, value, shape, self._slot(place, value), self.diagnostics)
         return BAD
 
@@ -288,7 +288,7 @@ def _kind_of(value: Name | Call, shape: KindShape) -> tuple[Name, tuple[Argument
         return value, ()
     for first in value.arguments[:1]:
         if first.name is None and isinstance(first.value, Name):
-            whole = f"{value.name.text}({first.value.text})"
-            if whole in shape.options:
-                return Name(value.name.span, whole), value.arguments[1:]
+            full_name = f"{value.name.text}({first.value.text})"
+            if full_name in shape.options:
+                return Name(value.name.span, full_name), value.arguments[1:]
     return value.name, value.arguments

@@ -28,7 +28,7 @@ def num_points(value: Value) -> int:
 def alternatives(value: Value) -> list[Value]:
     """The values that a written value stands for; the last grid varies fastest."""
     if isinstance(value, Grid):
-        return [each for choice in value.choices for each in alternatives(choice)]
+        return [single for choice in value.choices for single in alternatives(choice)]
     if isinstance(value, Range):
         return [value.low, value.high]
     parts, rebuild = inner_values(value)

@@ -1,7 +1,6 @@
 """Reports of mistakes in kinds and their arguments."""
 
 import os
-from collections.abc import Sequence
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, listed, nearest
 from bertc.ir.base import Node, call_text
@@ -56,45 +55,33 @@ def unknown_kind(
     if shape.bare("bare_string") and os.path.lexists(name.text):
         _unquoted_path(name, slot, diagnostics)
         return
-    known = shape.words
-    if family := [word for word in known if word.startswith(f"{name.text}(")]:
-        _unknown_of_family(name, value, family, slot, diagnostics)
-        return
-    inside = _taking_word(name.text, shape)
-    near = "" if inside else nearest(name.text, known)
+    known, wrong, before, after = shape.words, name, "", ""
+    if family := [word for word in known if word.startswith(f"{name.text}(")]:  # `kd(logits)`
+        first = value.arguments[0].value if isinstance(value, Call) and value.arguments else None
+        wrong = first if isinstance(first, Name) else Name(value.span, "")
+        known, before, after = family, f"{name.text}(", ")"
+    names = [word.removeprefix(before).removesuffix(after) for word in known]
+    inside = "" if before else _taking_word(name.text, shape)
+    near = "" if inside or not wrong.text else nearest(wrong.text, names)
     added = slot.name == "vocab" and NOT_HERE.get(name.text) == ADDED
-    first = "" if near or inside or added else _first_of_few(shape)
-    instead = near + rest_of_line(name, value) if near else inside or first
+    few = not (near or inside or added) and len(shape.words) <= FEW
+    alone = (kind for kind, node in shape.options.items() if few and not required(node))
+    only = next(alone, "")
+    instead = near + rest_of_line(name, value) if near and not before else inside or only
+    if before:
+        instead = f"{before}{near or names[0]}{after}"
     path = ""
     if shape.bare("bare_string") and not near:
         path = f'; or a path in quotes, as in "{name.text[:40]}"'
     diagnostics.error(
         "E103",
-        f"`{slot.name}` cannot be `{name.text[:40]}`",
-        name.span,
+        f"`{slot.name}` cannot be `{before if wrong.text else name.text}{wrong.text[:40]}"
+        f"{after if wrong.text else ''}`",
+        wrong.span,
         label=f"did you mean `{near}`?" if near else "",
         notes=(Note(ADDED if added else f"it is one of: {', '.join(known)}{path}"),),
         help=slot.prefix + instead if instead else "",
-        fix=Fix(value.span, first) if first else Fix(name.span, near) if near else None,
-    )
-
-
-def _unknown_of_family(
-    name: Name, value: Value, family: Sequence[str], slot: Slot, diagnostics: Diagnostics
-) -> None:
-    """Report a kind of several, ``kd(logits)``, without its first word or with an unknown one."""
-    first = value.arguments[0].value if isinstance(value, Call) and value.arguments else None
-    word = first if isinstance(first, Name) else None
-    words = [each[len(name.text) + 1 : -1] for each in family]
-    near = nearest(word.text, words) if word else ""
-    diagnostics.error(
-        "E103",
-        f"`{slot.name}` cannot be `{name.text}{f'({word.text[:40]})' if word else ''}`",
-        word.span if word else name.span,
-        label=f"did you mean `{near}`?" if near else "",
-        notes=(Note(f"it is one of: {', '.join(family)}"),),
-        help=f"{slot.prefix}{name.text}({near or words[0]})",
-        fix=Fix(word.span, near) if near and word else None,
+        fix=Fix(value.span, only) if only else Fix(wrong.span, near) if near else None,
     )
 
 
@@ -133,7 +120,7 @@ def missing_argument(
         "E107",
         f"`{kind}` needs `{name}`",
         value.span,
-        help=call_text(kind, *(f"{each}=..." for each in required(node))),
+        help=call_text(kind, *(f"{name}=..." for name in required(node))),
     )
 
 
@@ -181,14 +168,9 @@ def wrong_parts(ratio: Ratio, node: type[Node], slot: Slot, diagnostics: Diagnos
 def product_of_terms(value: Scaled, diagnostics: Diagnostics) -> None:
     """Report a product of two terms: only a number and a term are joined by ``*``."""
     text = f"{value.factor.span.text} + {value.term.span.text}"
-    diagnostics.error(
-        "E108",
-        f"a weight is a number, not {describe_value(value.factor)}",
-        value.factor.span,
-        label="terms are joined by +",
-        help=text if len(text) <= 80 else "join the two by +",
-        fix=Fix(value.span, text),
-    )
+    message = f"a weight is a number, not {describe_value(value.factor)}"
+    fix, label = Fix(value.span, text), "terms are joined by +"
+    diagnostics.error("E108", message, value.factor.span, label=label, help=text, fix=fix)
 
 
 def _taking_number(value: Number, shape: KindShape) -> str:
@@ -211,9 +193,3 @@ def _taking_word(word: str, shape: KindShape) -> str:
             others = (f"{name}=..." for name in required(node) if name != first)
             return call_text(kind, word, *others)
     return ""
-
-
-def _first_of_few(shape: KindShape) -> str:
-    """The first kind that stands alone, where there are so few that it says what others are."""
-    alone = (kind for kind, node in shape.options.items() if not required(node))
-    return next(alone, "") if len(shape.words) <= FEW else ""

@@ -49,12 +49,12 @@ def option_of(value: Value, shape: EitherShape) -> Shape:
                 return option
             case WholeShape() if isinstance(value, Number) and _whole(value):
                 return option
-    named = [each for each in shape.options if isinstance(each, ChoiceShape | KindShape)]
+    named = [option for option in shape.options if isinstance(option, ChoiceShape | KindShape)]
     if len(named) == len(shape.options):
-        return ChoiceShape(tuple(word for each in named for word in _words(each)))
-    choices = (each for each in shape.options if isinstance(each, ChoiceShape))
-    known = tuple(word for each in choices for word in each.options)
+        return ChoiceShape(tuple(word for option in named for word in _words(option)))
+    choices = (option for option in shape.options if isinstance(option, ChoiceShape))
+    known = tuple(word for option in choices for word in option.options)
     if isinstance(value, Name) and nearest(value.text, known):  # `freeze=al`
-        whole = any(isinstance(each, WholeShape) for each in shape.options)
-        return ChoiceShape((*known, *["a whole number"] * whole))
+        integers = any(isinstance(option, WholeShape) for option in shape.options)
+        return ChoiceShape((*known, *["a whole number"] * integers))
     return shape.options[0]

@@ -25,9 +25,9 @@ def ranges(value: Value, in_braces: bool = False) -> Iterator[tuple[Range, bool]
 
 def check_ranges(value: Value, name: str, diagnostics: Diagnostics) -> None:
     """Report ranges that are none: their ends, their scale, or no braces around them."""
-    for each, in_braces in ranges(value):
-        low, high = each.low, each.high
-        ends, scale = f"{low.text}..{high.text}", f":{each.scale}" if each.scale else ""
+    for written, in_braces in ranges(value):
+        low, high = written.low, written.high
+        ends, scale = f"{low.text}..{high.text}", f":{written.scale}" if written.scale else ""
         if low.value is None or high.value is None:
             continue  # reported when they were read
         if low.value >= high.value:
@@ -35,9 +35,9 @@ def check_ranges(value: Value, name: str, diagnostics: Diagnostics) -> None:
             wrong, instead = f"from {low.text} to {high.text}", turned
             if low.value == high.value:
                 instead = low.text
-        elif each.scale not in ("", LOG):
-            wrong, instead = f"on a scale `{each.scale[:20]}`", f"{ends}:{LOG}"
-        elif each.scale and low.value <= 0:
+        elif written.scale not in ("", LOG):
+            wrong, instead = f"on a scale `{written.scale[:20]}`", f"{ends}:{LOG}"
+        elif written.scale and low.value <= 0:
             wrong, instead = f"on a logarithmic scale from {low.text}", ends
         elif not in_braces:
             wrong, instead = "without braces", f"{{{ends}{scale}}}"
@@ -46,27 +46,27 @@ def check_ranges(value: Value, name: str, diagnostics: Diagnostics) -> None:
         diagnostics.error(
             "E117",
             f"`{name}` has a range {wrong}",
-            each.span,
+            written.span,
             notes=(Note("a range is {2..12}, {0..0.3} or {1e-5..1e-3:log}"),),
             help=instead,
-            fix=Fix(each.span, instead),
+            fix=Fix(written.span, instead),
         )
 
 
 def refuse_ranges(values: Iterable[tuple[str, Value]], diagnostics: Diagnostics) -> None:
     """Report the ranges in the values of settings, by name, where no search draws from them."""
-    reported = {each.span for each in diagnostics.found}
+    reported = {written.span for written in diagnostics.found}
     for name, value in values:
-        for each, in_braces in ranges(value):
-            if each.span in reported:
+        for written, in_braces in ranges(value):
+            if written.span in reported:
                 continue
-            ends = f"{each.low.text}, {each.high.text}"
+            ends = f"{written.low.text}, {written.high.text}"
             ends = ends if in_braces else f"{{{ends}}}"
             diagnostics.error(
                 "E116",
                 f"`{name}` is a range, and one value of it is needed",
-                each.span,
+                written.span,
                 label="`bertc sweep` draws values from it",
                 help=ends,
-                fix=Fix(each.span, ends),
+                fix=Fix(written.span, ends),
             )

@@ -76,7 +76,7 @@ def unknown_setting(
 
 def _once(note: Note, diagnostics: Diagnostics) -> tuple[Note, ...]:
     """A note, unless another diagnostic has it."""
-    return () if any(note in each.notes for each in diagnostics.found) else (note,)
+    return () if any(note in earlier.notes for earlier in diagnostics.found) else (note,)
 
 
 def _report_argument(
@@ -94,7 +94,7 @@ def _report_argument(
         other_strays = [
             s for s in context.strays if s != item and _home(s, known, context) == setting
         ]
-        together = sorted((item, *other_strays), key=lambda each: each.span.start)
+        together = sorted((item, *other_strays), key=lambda stray: stray.span.start)
         help = _with_arguments(together, setting, known, context)
         if not help:
             other_strays, help = [], _with_arguments([item], setting, known, context)
@@ -107,7 +107,7 @@ def _report_argument(
     else:
         setting, kind = next((h for h in holders if h[0] not in context.written), holders[0])
         needs = [f"{n}=..." for n in required(kinds_in(setting_shape(setting))[kind])]
-        needs = [each for each in needs if each != f"{argument}=..."]
+        needs = [text for text in needs if text != f"{argument}=..."]
         help = f"{setting}={call_text(kind, *needs, f'{argument}={value}')}"
         fix = None if needs or setting in context.written else Fix(item.span, help)
     help = (
@@ -180,13 +180,13 @@ def _addition(setting: Setting, item: Setting, known: Collection[str]) -> Fix | 
             return Fix(term.span, f"{kind_of}({term.span.text}, {argument}={value})")
     named = ((t.name if isinstance(t, Call) else t, t) for t in _terms(setting.value))
     of_kinds = [(k, term) for k, term in named if isinstance(k, Name) and k.text in kinds]
-    for kind, term in sorted(of_kinds, key=lambda each: kinds.index(each[0].text))[:1]:
+    for kind, term in sorted(of_kinds, key=lambda pair: kinds.index(pair[0].text))[:1]:
         if not isinstance(term, Call) or not term.arguments:
             return Fix(term.span, f"{kind.text}({argument}={value})")
         order = iter(shape[kind.text].positional)
-        for each in term.arguments:
-            if (each.name.text if each.name else next(order, "")) == argument:
-                return Fix(each.value.span, value)
+        for written in term.arguments:
+            if (written.name.text if written.name else next(order, "")) == argument:
+                return Fix(written.value.span, value)
         last = term.arguments[-1].span.end
         return Fix(Span(term.span.source, last, last), f", {argument}={value}")
     return None

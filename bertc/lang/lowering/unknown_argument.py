@@ -24,7 +24,7 @@ def unknown_argument(
     known = f"its arguments: {listed(shapes)}" if shapes else "it has no arguments"
     not_here = NOT_OF_KIND.get((kind, name)) or NOT_HERE.get(name.lower(), "")
     sibling = "" if usual_name in shapes else _sibling(kind, [name])
-    free = [each for each in shapes if each not in names_given]
+    free = [n for n in shapes if n not in names_given]
     near = usual_name if usual_name in free else nearest(name, free)
     near = "" if sibling or not_here else near
     label = f"did you mean `{near}`?" if near else f"`{sibling}` has it" if sibling else ""
@@ -53,9 +53,9 @@ def _sibling(kind: str, names: Iterable[str]) -> str:
         if isinstance(shape, KindShape) and kind in shape.options:
             info = Settings.model_fields[setting]
             usual = "" if info.is_required() else getattr(info.default, "kind", "")
-            for each in (usual, *shape.options):
-                if each in shape.options and set(names) <= set(arguments(shape.options[each])):
-                    return each
+            for option in (usual, *shape.options):
+                if option in shape.options and set(names) <= set(arguments(shape.options[option])):
+                    return option
     return ""
 
 

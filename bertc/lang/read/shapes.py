@@ -170,7 +170,7 @@ def kinds_in(shape: Shape) -> dict[str, type[Node]]:
         case ListShape():
             return kinds_in(shape.item)
         case EitherShape():
-            return {name: node for each in shape.options for name, node in kinds_in(each).items()}
+            return {k: node for option in shape.options for k, node in kinds_in(option).items()}
         case _:
             return {}
 

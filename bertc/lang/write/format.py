@@ -156,9 +156,9 @@ def flat(value: Placed) -> str:
 
 def _wrapped(head: str, value: Value | Argument, indent: str, tail: str) -> list[str]:
     """Lay out a value after ``head``, broken at its outermost commas if it is too long."""
-    whole = head + flat(value) + tail
-    if len(whole) <= LINE_WIDTH:
-        return [whole]
+    line = head + flat(value) + tail
+    if len(line) <= LINE_WIDTH:
+        return [line]
     match value:
         case Argument():
             name = f"{value.name.text}=" if value.name else ""
@@ -177,7 +177,7 @@ def _wrapped(head: str, value: Value | Argument, indent: str, tail: str) -> list
             return _bracketed(f"{head}[", value.items, f"]{tail}", indent)
         case Grid():
             return _bracketed(f"{head}{{", value.choices, f"}}{tail}", indent)
-    return [whole]
+    return [line]
 
 
 def _bracketed(

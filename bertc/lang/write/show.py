@@ -64,10 +64,10 @@ def show_value(value: Any, shape: Shape | None = None, *, full: bool = False) ->
         case EitherShape() if value == 1 and isinstance(value, float):
             return "100%"  # 1 is a number of steps
         case EitherShape(options=options) if isinstance(value, tuple):
-            lists = (each for each in options if isinstance(each, ListShape))
+            lists = (option for option in options if isinstance(option, ListShape))
             return show_value(value, next(lists, None), full=full)
         case EitherShape(options=options):
-            choices = (each for each in options if isinstance(each, ChoiceShape))
+            choices = (option for option in options if isinstance(option, ChoiceShape))
             word = any(value in choice.options for choice in choices)
             return str(value) if word else _shapeless(value, full)
         case _:
@@ -141,7 +141,7 @@ def _node(node: Node, shape: KindShape, full: bool) -> str:
     kind = str(getattr(node, "kind", "") or kinds_of(cls)[0])
     needed = required(cls)
     texts = []
-    for name, inner in sorted(arguments(cls).items(), key=lambda each: each[0] not in needed):
+    for name, inner in sorted(arguments(cls).items(), key=lambda item: item[0] not in needed):
         value = getattr(node, name)
         if name in needed or full or value != cls.model_fields[name].default:
             text = show_value(value, inner, full=full)
