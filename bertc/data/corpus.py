@@ -18,7 +18,7 @@ from bertc.data.examples.copies import Copier
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_sets import read_tasks, task_digest
-from bertc.data.examples.word_networks import NoNetworks, WordNetworks
+from bertc.data.examples.word_networks import WordNetworks
 from bertc.data.rows.sample import sample
 from bertc.data.rows.tokenise import tokenise
 from bertc.data.rows.tokens import SPLITS, open_tokens, token_dtype
@@ -35,7 +35,6 @@ from bertc.ir.vocabulary import TokenizerFile, Unigram
 
 AnyData = TextData | TaskData
 """The batches of a stage."""
-NO_NETWORKS = NoNetworks()
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,12 +64,12 @@ def prepare(
     resolved: Resolved,
     cache: Path,
     progress: Progress,
-    networks: WordNetworks = NO_NETWORKS,
+    networks: WordNetworks | None = None,
     learned: Path | None = None,
 ) -> PreparedCorpus:
     """Read, tokenise and arrange the data of a program, or open it from the cache.
 
-    ``networks`` predict words where examples are copied with changed words.
+    ``networks`` predict words; needed where examples are copied with changed words.
     ``learned`` is the folder of the vocabulary that a run learned, if there is one.
 
     Raises:

@@ -61,7 +61,8 @@ def context_losses(
         open_run(folder, resolved, done.step, manner, cache, display) as at,
     ):
         assert isinstance(at.data, RunningData), "a window slides over a stream"
-        ids, room = np.concatenate(at.data.heldout_texts).astype(np.int64), at.stage.encoder.room
+        texts, room = at.data.heldout_texts, at.stage.encoder.room
+        ids = np.concatenate([text.ids for text in texts]).astype(np.int64)
         if len(ids) <= longest:
             raise UsageError(
                 f"the text is too short: no token has {longest} tokens before it",

@@ -343,33 +343,6 @@ def test_words_that_are_not_read_say_why(bert):
     ]
 
 
-@pytest.mark.parametrize(
-    ("train", "dev", "said"),
-    [
-        ("w1 no,w2 yes", "w1 yes,w3 no", "1 of 2 dev examples are training examples too"),
-        ("w1 no,w2 yes", "w3 no,w4 yes,w5 no", "dev has 3 examples, training 2: they may be"),
-        ("w1 no,w2 yes", "w3 no,w4 yes", ""),
-    ],
-)
-def test_parts_that_are_not_apart_are_remarked_on(bert, tmp_path, train, dev, said):
-    """A score on what was learned, or on the larger part, is not that of other text."""
-    notes = []
-
-    class Told(Silent):
-        def note(self, message):
-            notes.append(message)
-
-    for name, rows in (("train", train), ("dev", dev)):
-        lines = "\n".join(row.replace(" ", "\t") for row in rows.split(","))
-        (tmp_path / f"{name}.tsv").write_text(f"text\tlabel\n{lines}\n")
-    task = f"classify('{tmp_path}/train.tsv', '{tmp_path}/dev.tsv')"
-    spec = f"layers=1 hidden=8 heads=2 vocab=wordpiece(99) task={task} batch=2 seq=8"
-    copier = Copier(tmp_path, None, "[MASK]", Told())
-    read_tasks(bertc.resolve(spec).stages[0], bert, 1, copier, Told(), {})
-    assert len(notes) == bool(said)
-    assert all(note.startswith(f"classify: {said}") for note in notes)
-
-
 @pytest.mark.parametrize(("label", "remarked"), [("{n}.5", True), ("{n}", False), ("c{n}", False)])
 def test_labels_that_are_scores_are_remarked_on_by_check(tmp_path, label, remarked):
     rows = "".join(f"w{n}\t{label.format(n=n)}\n" for n in range(11))

@@ -6,20 +6,25 @@ import numpy as np
 import pytest
 
 from bertc.data.batches.running import RunningData
+from bertc.data.rows.tokens import Tokens
 
 VOCABULARY = SimpleNamespace(pad=0)
+
+
+def of(begin, end):
+    return Tokens(np.arange(begin, end), np.empty(0), np.empty(0))
 
 
 def running(*sizes, batch=4, seq=8, weights=None, heldout=50):
     """Texts whose tokens are numbers of their own, counted on from source to source."""
     ends = np.cumsum(sizes)
-    texts = tuple(np.arange(end - size, end) for end, size in zip(ends, sizes, strict=True))
+    texts = tuple(of(end - size, end) for end, size in zip(ends, sizes, strict=True))
     return RunningData(
         VOCABULARY,
         batch,
         seq,
         texts,
-        (np.arange(heldout),),
+        (of(0, heldout),),
         (0,) * len(sizes),
         weights or (1.0,) * len(sizes),
     )

@@ -17,7 +17,7 @@ from pyarrow import parquet
 
 from bertc.api import check
 from bertc.base.diagnostics import BertcError, DataError, MissingInputError
-from bertc.data.sources import docstrings, hub, source, streams
+from bertc.data.sources import docstrings, source, streams
 from bertc.data.sources.opening import open_source
 from bertc.data.sources.sentences import split_sentences
 from bertc.ir.data import Docstrings, Files, Hf
@@ -193,26 +193,6 @@ def test_text_that_is_not_utf8_is_told_before_any_is_read(
     assert check("data=files('*.txt*')") == 1
 
 
-def test_a_hub_that_does_not_answer_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    import datasets
-
-    asked, before = [], datasets.config.HF_HUB_OFFLINE
-
-    def refuse(*at: object) -> None:
-        raise OSError
-
-    def load(*names: object, **others: object) -> None:
-        asked.append(datasets.config.HF_HUB_OFFLINE)
-        raise ConnectionError
-
-    monkeypatch.setattr(hub, "getproxies", dict)
-    monkeypatch.setattr(hub.socket, "create_connection", refuse)
-    monkeypatch.setattr(datasets, "load_dataset", load)
-    with pytest.raises(MissingInputError, match="cannot be found"):
-        open_source(Hf(name="imdb"))
-    assert (asked, datasets.config.HF_HUB_OFFLINE) == ([True], before)
-
-
 @pytest.mark.parametrize("path", ["none/*.txt", "."])
 def test_missing_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     monkeypatch.chdir(tmp_path)
@@ -350,17 +330,7 @@ def test_damaged_data_sets_are_refused_in_own_words(tmp_path: Path) -> None:
         open_source(Hf(name=str(folder)))
 
 
-@pytest.mark.parametrize("content", ["null", "null\n", '{"text": "a"}\n null \n'])
-def test_a_null_row_does_not_reach_pyarrow(tmp_path: Path, content: str) -> None:
-    (tmp_path / "train.jsonl").write_text(content)
-    with pytest.raises(DataError, match="a row is null"):
-        open_source(Hf(name=str(tmp_path)))
-
-
 def test_text_of_a_parquet_file_that_is_no_utf8(tmp_path: Path) -> None:
-    import pyarrow
-    from pyarrow import parquet
-
     column = pyarrow.array([b"\xff\xfe"]).view(pyarrow.string())
     parquet.write_table(pyarrow.table({"text": column}), tmp_path / "e.parquet")
     with pytest.raises(DataError, match="not a whole Parquet file"):

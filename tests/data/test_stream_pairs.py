@@ -29,17 +29,9 @@ def pairs(*sizes, batch=4, seq=23, reuse=8, both_ways=True, weights=None, seed=0
         first += len(texts[-1].ids)
     heldout = (tokens(0, draw.integers(1, 10, 60)),) * len(sizes)
     return StreamPairs(
-        VOCABULARY,
-        seed,
-        batch,
-        seq,
-        reuse,
-        both_ways,
-        tuple(texts),
-        heldout,
-        (0,) * len(sizes),
-        weights or (1.0,) * len(sizes),
-    )
+        VOCABULARY, batch, seq, tuple(texts), heldout, (0,) * len(sizes),
+        weights or (1.0,) * len(sizes), seed=seed, reuse=reuse, both_ways=both_ways,
+    )  # fmt: skip
 
 
 def segments(row):
@@ -51,7 +43,7 @@ def segments(row):
 def test_rows_made_by_hand():
     # Sentences of 3, 4, 2, 6, 5, 4 tokens; the cuts are before 3, 7, 9, 15, 20, 24.
     text = tokens(0, [3, 4, 2, 6, 5, 4])
-    stream = endless((text.ids,), (1.0,), (text.sentences,))
+    stream = endless((text,), (1.0,))
 
     def cut(place, backward, bits):
         lanes = Lanes(np.array([place]), np.array([backward]))

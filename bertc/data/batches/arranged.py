@@ -165,30 +165,12 @@ def _running(
     heldout = tuple(tokenised[text].heldout for text in texts)
     languages = tuple(_number(resolved, text.languages[0]) for text in texts)
     weights = _weights(stage, tokenised)
+    fields = (vocabulary, stage.batch, stage.seq, train, heldout, languages, weights, static_copies)
     if isinstance(stage.format, StreamPair):
-        return StreamPairs(
-            vocabulary,
-            resolved.run.seed,
-            stage.batch,
-            stage.seq,
-            stage.format.parts(stage.seq)[0],
-            stage.format.both_ways,
-            train,
-            heldout,
-            languages,
-            weights,
-            static_copies,
-        )
-    return RunningData(
-        vocabulary,
-        stage.batch,
-        stage.seq,
-        tuple(tokens.ids for tokens in train),
-        tuple(tokens.ids for tokens in heldout),
-        languages,
-        weights,
-        static_copies,
-    )
+        seed, both_ways = resolved.run.seed, stage.format.both_ways
+        reuse = stage.format.parts(stage.seq)[0]
+        return StreamPairs(*fields, seed=seed, reuse=reuse, both_ways=both_ways)
+    return RunningData(*fields)
 
 
 def _static_copies(objective: Objective) -> int:

@@ -1,31 +1,31 @@
 """Batches of running text: each row continues where it ended a step before."""
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bertc.data.batches.batch import RawBatch, empty_batch
 from bertc.data.batches.endless import Endless, endless
-from bertc.data.batches.running_rows import RunningRows
+from bertc.data.rows.tokens import Tokens
 from bertc.data.vocab.vocabulary import Vocabulary
 
-Texts = tuple[NDArray[Any], ...]
-"""Token ids of each source, documents and separators end to end."""
+Texts = tuple[Tokens, ...]
 
 
 @dataclass(eq=False)
-class RunningData(RunningRows[NDArray[Any]]):
-    """Training and held-out batches of a stage; batch k is a function of k alone.
+class RunningRows(ABC):
+    """Training and held-out batches of a stage; batch k is a function of the seed and k.
 
     The sources end to end are one text. Row r of a batch begins at the r-th part and continues
     from step to step, from the end of the text to its beginning: each pass reads all of it, and
     every row follows on what it read before. Of a source of less weight a pass reads a part, and
-    the next pass the part after it. Of held-out text that is read whole every token of a language
-    but its first is predicted exactly once.
+    the next pass the part after it.
     """
 
     vocabulary: Vocabulary
@@ -39,12 +39,74 @@ class RunningData(RunningRows[NDArray[Any]]):
     lost: int = 0
 
     @cached_property
-    def _text(self) -> Endless:
+    def text(self) -> Endless:
+        """The text of training."""
         return endless(self.train_texts, self.weights)
 
     @property
+    @abstractmethod
     def advance(self) -> int:
-        """A row, whole."""
+        """Tokens by which a row moves on in a step."""
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens of one pass."""
+        return self.text.tokens
+
+    @property
+    def examples(self) -> int:
+        """The number of rows of one pass, incomplete ones included."""
+        return -(-self.tokens // self.advance)
+
+    def heldout(self, batch: int, examples: int) -> Iterator[RawBatch]:
+        """Held-out batches of ``batch`` rows, each continuing in its part of the text.
+
+        About ``examples`` rows in all, each language its share, but at least one batch.
+        """
+        for language, texts, batches in self._heldout_parts(batch, examples):
+            for rows in islice(self._read_out(texts, batch, language), batches):
+                rows.languages[:] = language
+                yield rows
+
+    def heldout_rows(self, batch: int, examples: int) -> int:
+        """The number of rows that ``heldout`` yields."""
+        return batch * sum(
+            min(batches, self._batches_of(_size(texts), batch))
+            for _, texts, batches in self._heldout_parts(batch, examples)
+        )
+
+    def _heldout_parts(self, batch: int, examples: int) -> Iterator[tuple[int, Texts, int]]:
+        """Each language with its held-out texts and the number of batches to read."""
+        total = _size(self.heldout_texts)
+        pairs = list(zip(self.languages, self.heldout_texts, strict=True))
+        for language in dict.fromkeys(self.languages):
+            texts = tuple(text for of_text, text in pairs if of_text == language)
+            share = _size(texts) / total
+            yield language, texts, max(1, math.ceil(examples * share / batch))
+
+    @abstractmethod
+    def _batches_of(self, tokens: int, batch: int) -> int:
+        """The number of batches that read a text of a length in tokens."""
+
+    @abstractmethod
+    def _read_out(self, texts: Texts, batch: int, language: int) -> Iterator[RawBatch]:
+        """Batches that read some texts once, in order."""
+
+
+def _size(texts: Texts) -> int:
+    return sum(len(text.ids) for text in texts)
+
+
+@dataclass(eq=False)
+class RunningData(RunningRows):
+    """Rows of running text alone.
+
+    Every token of a language's held-out text but its first is predicted exactly once.
+    """
+
+    @property
+    def advance(self) -> int:
+        """The length of a row."""
         return self.seq
 
     def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:
@@ -55,14 +117,11 @@ class RunningData(RunningRows[NDArray[Any]]):
         starts_b = (moved_k[:, None] + begins_b).reshape(-1)
         passes, within = np.divmod(starts_b, self.tokens)
         copies = passes % self.static_copies if self.static_copies else passes
-        read_bs = self._text.read(starts_b[:, None] + np.arange(self.seq + 1))
+        read_bs = self.text.read(starts_b[:, None] + np.arange(self.seq + 1))
         batch = self._rows(read_bs, within, np.full(len(starts_b), self.seq))
         batch.copies[:] = copies
-        batch.languages[:] = np.array(self.languages)[self._text.sources(starts_b)][:, None]
+        batch.languages[:] = np.array(self.languages)[self.text.sources(starts_b)][:, None]
         return batch
-
-    def _size(self, text: NDArray[Any]) -> int:
-        return len(text)
 
     def _batches_of(self, tokens: int, batch: int) -> int:
         return -(-_lane(tokens, batch) // self.seq)
@@ -72,12 +131,12 @@ class RunningData(RunningRows[NDArray[Any]]):
         total = text.tokens
         part = _lane(total, batch)
         begins_b = np.arange(batch) * part
-        own_b = np.clip(total - 1 - begins_b, 0, part)
+        predicted_b = np.clip(total - 1 - begins_b, 0, part)
         lane_s = np.arange(self.seq + 1)
         for start in range(0, part, self.seq):
             starts_b = (begins_b + start) % total
             read_bs = text.read(starts_b[:, None] + lane_s)
-            yield self._rows(read_bs, starts_b, np.clip(own_b - start, 0, self.seq))
+            yield self._rows(read_bs, starts_b, np.clip(predicted_b - start, 0, self.seq))
 
     def _rows(
         self,

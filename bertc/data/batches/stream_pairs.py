@@ -6,7 +6,6 @@ counted in the direction that a row reads in: backward, place p is that of the t
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -14,9 +13,7 @@ from numpy.typing import NDArray
 
 from bertc.data.batches.batch import RawBatch, empty_batch
 from bertc.data.batches.endless import Endless, endless
-from bertc.data.batches.running_rows import RunningRows
-from bertc.data.rows.tokens import Tokens
-from bertc.data.vocab.vocabulary import Vocabulary
+from bertc.data.batches.running import RunningRows, Texts
 from bertc.ir.address import key
 
 SPECIAL_TOKENS = 3
@@ -47,30 +44,16 @@ class Lanes(NamedTuple):
         return np.where(self.backward[:, None], -places_bw, places_bw)
 
 
-@dataclass(eq=False)
-class StreamPairs(RunningRows[Tokens]):
-    """Training and held-out batches of a stage; batch k is a function of the seed and k.
+@dataclass(eq=False, kw_only=True)
+class StreamPairs(RunningRows):
+    """Rows of a text of ``reuse`` tokens, by which they advance, and two segments.
 
-    As ``RunningData``, except that rows advance by ``reuse`` tokens. With ``both_ways``, odd rows
-    read the text in reverse.
+    With ``both_ways``, odd rows read the text in reverse.
     """
 
-    vocabulary: Vocabulary
     seed: int
-    batch: int
-    seq: int
     reuse: int
     both_ways: bool
-    train_texts: tuple[Tokens, ...]
-    heldout_texts: tuple[Tokens, ...]
-    languages: tuple[int, ...]
-    weights: tuple[float, ...]
-    static_copies: int = 0
-    lost: int = 0
-
-    @cached_property
-    def _text(self) -> Endless:
-        return _endless(self.train_texts, self.weights)
 
     @property
     def advance(self) -> int:
@@ -79,7 +62,7 @@ class StreamPairs(RunningRows[Tokens]):
 
     def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:
         """The batch of ``steps`` steps from ``step`` on, or ``rows`` of each."""
-        chosen, text = rows or slice(None), self._text
+        chosen, text = rows or slice(None), self.text
         first = self._lanes(text, self.batch)
         lanes = Lanes(
             np.concatenate(
@@ -95,16 +78,13 @@ class StreamPairs(RunningRows[Tokens]):
         batch.languages[:] = np.array(self.languages)[sources][:, None]
         return batch
 
-    def _size(self, text: Tokens) -> int:
-        return len(text.ids)
-
     def _batches_of(self, tokens: int, batch: int) -> int:
         """The number of batches that read a text once in each direction."""
         lanes_each_way = -(-batch // 2) if self.both_ways else batch
         return -(-tokens // (lanes_each_way * self.reuse))
 
-    def _read_out(self, texts: tuple[Tokens, ...], batch: int, language: int) -> Iterator[RawBatch]:
-        text = _endless(texts, (1.0,) * len(texts))
+    def _read_out(self, texts: Texts, batch: int, language: int) -> Iterator[RawBatch]:
+        text = endless(texts, (1.0,) * len(texts))
         lanes = self._lanes(text, batch)
         for k in range(self._batches_of(text.tokens, batch)):
             places_b = lanes.places + k * self.reuse
@@ -140,8 +120,8 @@ class StreamPairs(RunningRows[Tokens]):
         batch.segment_ids[:] = in_b_bs
         batch.segment_ids[:, -1] = 2
         batch.lengths[:], batch.starts[:], batch.pair_labels[:, 0] = seq, 0, elsewhere_b
-        own_b = lanes.of_tokens(lanes.places[:, None])[:, 0]
-        batch.copies[:], batch.example_ids[:] = np.divmod(own_b, text.tokens)
+        places_b = lanes.of_tokens(lanes.places[:, None])[:, 0]
+        batch.copies[:], batch.example_ids[:] = np.divmod(places_b, text.tokens)
         batch.backward[:] = lanes.backward
         return batch
 
@@ -196,8 +176,3 @@ def _anywhere(
     before_bw[:, -1] = after_bw[:, -1] = True
     first_b = drawn_b - before_bw.argmax(1)
     return first_b, drawn_b + min_b + after_bw.argmax(1) - first_b
-
-
-def _endless(texts: tuple[Tokens, ...], weights: tuple[float, ...]) -> Endless:
-    ids, sentences = (tuple(getattr(text, name) for text in texts) for name in ("ids", "sentences"))
-    return endless(ids, weights, sentences)

@@ -51,7 +51,7 @@ class Copier:
     """The means of making copies: a cache, trained networks, and the mask of the vocabulary."""
 
     cache: Path
-    networks: WordNetworks
+    networks: WordNetworks | None
     mask: str
     progress: Progress
 
@@ -101,6 +101,7 @@ class Copier:
             case EditedCopies():
                 return []
             case ReplacedCopies(model=model, vectors=vectors):
+                assert self.networks, "a program with replaced words comes with networks"
                 return [self.networks.digest(model), *([_digest(vectors)] if vectors else [])]
             case unreachable:
                 assert_never(unreachable)
@@ -149,8 +150,8 @@ class Copier:
 
     def _candidates(self, node: ReplacedCopies, texts: Sequence[SplitText]) -> Sequence[Candidates]:
         places, number = [replaceable(text) for text in texts], node.candidates
-        of_model = self.networks.candidates(node.model, texts, places, number, self.progress)
-        candidates = [*of_model]
+        assert self.networks, "a program with replaced words comes with networks"
+        candidates = [*self.networks.candidates(node.model, texts, places, number, self.progress)]
         if not node.vectors:
             return candidates
         vectors = read_vectors(node.vectors, self.progress, most=MOST_VECTORS)

@@ -1,7 +1,7 @@
 """The tasks of a stage, read from their files and encoded."""
 
 import hashlib
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
@@ -20,8 +20,6 @@ from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Glue
 from bertc.ir.program.stage import Stage
 
-INPUTS = ("texts", "passage", "question", "choices", "words")
-"""Fields of examples that a model reads."""
 SAMPLE_EXAMPLES = 1000
 """Examples from which the mean length is estimated."""
 
@@ -125,8 +123,7 @@ def _read_task(
     task: AnyTask, stage: Stage, vocabulary: Vocabulary, copier: Copier, progress: Progress
 ) -> TaskSet:
     progress.begin(f"reading {task.title}", 0, "rows")
-    training = training_examples(task)
-    learned = learned_examples(task, training)
+    learned = learned_examples(task, training_examples(task))
     all_parts = {part: part_examples(task, part) for part in dev_parts(task)}
     progress.end()
     copies, originals = copier.copies(task.title, learned, stage.augment)
@@ -145,36 +142,9 @@ def _read_task(
     )
     progress.end()
     count = len(learned) + len(copies)
-    notes = (*_sampled(all_parts, parts), *_notes(task_set, count, stage.seq))
-    for note in (*notes, *_not_apart(training, all_parts)):
+    for note in (*_sampled(all_parts, parts), *_notes(task_set, count, stage.seq)):
         progress.note(f"{task.title}: {note}")
     return task_set
-
-
-def _not_apart(
-    training: Sequence[Example], all_parts: Mapping[str, Sequence[Example]]
-) -> Iterator[str]:
-    """Remark on each part that has training examples in it, or more examples than training."""
-    learned = {_inputs(example) for example in training} if all_parts else set()
-    for name, examples in all_parts.items():
-        count = sum(_inputs(example) in learned for example in examples)
-        remarks = []
-        if count:
-            remarks.append(
-                f"{count:,} of {len(examples):,} {name} examples are training examples too, and "
-                "their scores tell nothing of other text"
-            )
-        if len(examples) > len(training):
-            remarks.append(
-                f"{name} has {len(examples):,} examples, training {len(training):,}: they may be "
-                "the wrong way round"
-            )
-        yield from ["; ".join(remarks)] if remarks else []
-
-
-def _inputs(example: Example) -> int:
-    """A hash of what a model reads of an example, without its answer."""
-    return hash(tuple(value for name, value in vars(example).items() if name in INPUTS))
 
 
 def _sampled(

@@ -10,9 +10,6 @@ from bertc.data.layouts import found_labels, part_source, training_examples
 from bertc.data.sources.files import file_identity
 from bertc.ir.learning.custom_task import AnyTask
 
-TASKS_REMEMBERED = 64
-"""Tasks whose findings are remembered."""
-
 
 class TrainingFacts(NamedTuple):
     """Training examples of a task: how many, and their labels unless it names them."""
@@ -29,16 +26,12 @@ def training_facts(task: AnyTask) -> TrainingFacts:
     """
     source = part_source(task, "train")
     if isinstance(source, Path) and is_file(source):
-        return _unchanged(task, file_identity(source))
-    return _read(task)
+        return _read(task, file_identity(source))
+    return _read(task, object())
 
 
-@lru_cache(maxsize=TASKS_REMEMBERED)
-def _unchanged(task: AnyTask, identity: tuple[object, ...]) -> TrainingFacts:
-    return _read(task)
-
-
-def _read(task: AnyTask) -> TrainingFacts:
+@lru_cache(maxsize=64)
+def _read(task: AnyTask, identity: object) -> TrainingFacts:
     examples = training_examples(task)
     labels = () if getattr(task, "labels", ()) else found_labels(task, examples)
     return TrainingFacts(len(learned_examples(task, examples)), labels)

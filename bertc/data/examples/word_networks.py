@@ -22,22 +22,3 @@ class WordNetworks(Protocol):
         progress: Progress,
     ) -> Iterator[Mapping[int, tuple[str, ...]]]:
         """The likeliest words at each of some places, for words of one piece; by text."""
-
-
-class NoNetworks:
-    """None, for programs that copy no examples."""
-
-    def digest(self, folder: str) -> str:
-        """Nothing asks."""
-        raise AssertionError(f"there is no network to ask in place of {folder}")
-
-    def candidates(
-        self,
-        folder: str,
-        texts: Sequence[SplitText],
-        places: Sequence[Sequence[int]],
-        number: int,
-        progress: Progress,
-    ) -> Iterator[Mapping[int, tuple[str, ...]]]:
-        """Nothing asks."""
-        raise AssertionError(f"there is no network to ask in place of {folder}")

@@ -5,29 +5,31 @@ from pathlib import Path
 from typing import Any
 
 from bertc.base.diagnostics import DataError
-from bertc.base.storage.endings import suffix
-from bertc.base.storage.paths import is_file, is_folder
-from bertc.data.layouts.documents import json_values, member
+from bertc.base.storage.paths import is_folder
+from bertc.data.layouts.documents import member, read_document
 from bertc.data.layouts.example import ChoiceExample
 from bertc.data.layouts.find import DataPart, DataParts, files_of, first
+from bertc.data.layouts.table import opened_file
 from bertc.data.sources.cells import text, texts
+from bertc.data.sources.streams import lines
+from bertc.data.sources.tables import json_row
 from bertc.ir.learning.task import Race
 
 LETTERS = "ABCD"
 
 
 def race_parts(task: Race) -> DataParts:
-    """The folders ``train``, ``dev`` and ``test``, or files of these names."""
+    """The folders ``train``, ``dev`` and ``test``, or files of JSON lines of these names."""
     files = files_of(task.data)
     parts: DataParts = {}
     for part in ("train", "dev", "test"):
-        if path := first(files, (part, f"{part}.jsonl", f"{part}.json", f"{part}.txt")):
+        if path := first(files, (part, f"{part}.jsonl")):
             parts[part] = DataPart(path)
     return parts
 
 
 def read_race(path: Path, labelled: bool) -> list[ChoiceExample]:
-    """Read the questions of a folder, or of a file of consecutive JSON objects."""
+    """Read the questions of a folder, or of a file of JSON lines."""
     examples = []
     for name, place, passage in _passages(path):
         article = text(member(passage, "article", str, place), place, "article")
@@ -57,12 +59,13 @@ def _letter(answer: Any, place: str) -> int:
 
 
 def _passages(path: Path) -> Iterator[tuple[str, str, Any]]:
-    """The passages of a file or folder: name, place and JSON object."""
-    if not is_folder(path):
-        for i, (place, passage) in enumerate(json_values(path)):
-            yield str(i), place, passage
+    """The passages of a folder of JSON files, or of lines: name, place and JSON object."""
+    if is_folder(path):
+        for file in sorted(path.rglob("*.txt")):
+            yield file.relative_to(path).as_posix(), str(file), read_document(file)
         return
-    for file in sorted(path.rglob("*")):
-        if is_file(file) and suffix(file) in (".txt", ".jsonl"):
-            for place, passage in json_values(file):
-                yield file.relative_to(path).as_posix(), place, passage
+    with opened_file(path) as lines_file:
+        for number, line in lines(lines_file):
+            if line.strip():
+                place = f"{path}:{number}"
+                yield str(number - 1), place, json_row(line, place)

@@ -67,28 +67,22 @@ def _roots() -> list[Path]:
 
 
 def _modules(root: Path, packages: tuple[str, ...]) -> Iterator[tuple[str, str, os.stat_result]]:
-    """Triples (path, path below the root, its facts) of the source files below a root, by name.
-
-    There may be 30,000: each costs a ``Path`` of its own more than looking at the file does.
-    """
-    folders = [""]
-    while folders:
-        folder = folders.pop()
-        below: list[str] = []
-        with os.scandir(root / folder) as entries:
-            by_name = sorted(entries, key=lambda entry: entry.name)
-        for entry in by_name:
-            name, relative = entry.name.removesuffix(".py"), folder + entry.name
-            if not folder and packages and name not in packages:
-                continue
-            if entry.is_dir() and name not in SKIPPED and (name.isidentifier() or folder):
-                below.append(relative + "/")
-            elif (
-                entry.name.endswith(".py")
-                and 0 < (facts := entry.stat()).st_size <= MAX_SOURCE_BYTES
-            ):
-                yield entry.path, relative, facts
-        folders += reversed(below)
+    """Triples (path, path below the root, its facts) of the source files below a root, by name."""
+    for folder, below, names in os.walk(root, followlinks=True):
+        relative = folder[len(str(root)) + 1 :]
+        wanted = packages if not relative else ()
+        below[:] = sorted(
+            name
+            for name in below
+            if name not in SKIPPED
+            and (name.isidentifier() or relative)
+            and (not wanted or name in wanted)
+        )
+        for name in sorted(names):
+            if name.endswith(".py") and (not wanted or name.removesuffix(".py") in wanted):
+                path = os.path.join(folder, name)
+                if 0 < (facts := os.stat(path)).st_size <= MAX_SOURCE_BYTES:
+                    yield path, os.path.join(relative, name), facts
 
 
 def _documents(files: list[tuple[str, int]]) -> Iterator[Piece]:

@@ -1,31 +1,23 @@
 """Data sets of the ``datasets`` library: from the hub, its cache, or a local folder."""
 
 import re
-import socket
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from bertc.base.diagnostics import DataError, MissingInputError, listed
-from bertc.base.storage.endings import PACKED, suffix
 from bertc.base.storage.foreign import as_data_error
 from bertc.base.storage.paths import is_folder, is_taken
 from bertc.base.storage.plain_file import read_bytes, size_bytes
 from bertc.data.sources.source import Piece, TextSource, pieces_of_text
-from bertc.data.sources.streams import chunks, opened_stream
 from bertc.ir.data import Hf
 
 BATCH_ROWS = 256
-HUB_SECONDS = 10.0
-"""Seconds in which a hub answers."""
 DESCRIPTIONS = ("dataset_dict.json", "dataset_info.json", "state.json")
 """Files of a saved data set that say what it is, not its rows."""
 LARGEST_DESCRIPTION_BYTES = 2**26
-_NULL_ROW = re.compile(rb"(?m)^\s*null\s*$")
 _UNKNOWN = re.compile(
     r"(?:Unknown split|BuilderConfig) [\"'](.*?)[\"'].*(?:one of|Available:) \[(.*)\]"
 )
@@ -98,10 +90,7 @@ def load_rows(corpus: Hf) -> Any:
         if corpus.split not in saved:
             raise _no_such(where, corpus.split, ", ".join(saved))
         return saved[corpus.split]
-    if is_folder(folder):
-        _refuse_null_rows(folder)
-    hub = nullcontext() if is_folder(folder) else _offline_if_no_hub()
-    with guarded(where), _quiet(datasets), hub:
+    with guarded(where), _quiet(datasets):
         try:
             return datasets.load_dataset(corpus.name, corpus.config or None, split=corpus.split)
         except (FileNotFoundError, ConnectionError):
@@ -114,29 +103,6 @@ def load_rows(corpus: Hf) -> Any:
             if unknown := _UNKNOWN.search(str(error)):
                 raise _no_such(where, unknown[1], unknown[2]) from None
             raise
-
-
-@contextmanager
-def _offline_if_no_hub() -> Iterator[None]:
-    """A context that looks into the local cache alone where the hub does not answer.
-
-    Its library tries for half a minute otherwise.
-    """
-    import datasets
-    from huggingface_hub import constants
-
-    at = urlsplit(constants.ENDPOINT)
-    before = datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE
-    try:
-        if not getproxies() and not any(before):
-            port = at.port or (80 if at.scheme == "http" else 443)
-            socket.create_connection((at.hostname or "", port), HUB_SECONDS).close()
-    except OSError:
-        datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
-    try:
-        yield
-    finally:
-        datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
 
 
 @contextmanager
@@ -164,7 +130,7 @@ def _saved(folder: Path) -> bool:
 
 
 def _refuse_odd_files(folder: Path) -> None:
-    """Refuse pipes and devices, on which the library would hang, broken links, endless JSON.
+    """Refuse pipes and devices, on which the library would hang, and endless descriptions.
 
     Raises:
         MissingInputError, DataError: naming the first.
@@ -174,29 +140,6 @@ def _refuse_odd_files(folder: Path) -> None:
             read_bytes(path, LARGEST_DESCRIPTION_BYTES)
         elif not is_folder(path):
             size_bytes(path)
-
-
-def _refuse_null_rows(folder: Path) -> None:
-    """Refuse a row ``null`` in JSON, which crashes pyarrow 25 at the start of a block of rows.
-
-    Raises:
-        DataError: naming the file.
-    """
-    for path in sorted(folder.rglob("*.json*")):
-        if suffix(path) not in (".json", ".jsonl") or path.suffix not in (*PACKED, suffix(path)):
-            continue
-        rest = b""
-        with opened_stream(path) as file:
-            for chunk in chunks(file):
-                whole_lines, ended, rest = (rest + chunk).rpartition(b"\n")
-                _refuse_null(whole_lines, path)
-                rest = rest if len(rest) < 4096 else b"-"  # a long line is not null
-        _refuse_null(rest, path)
-
-
-def _refuse_null(lines: bytes, path: Path) -> None:
-    if lines and _NULL_ROW.search(lines):
-        raise DataError(f"{path}: a row is null, a JSON object expected", "remove that line")
 
 
 def tables(rows: Any) -> Iterator[Any]:

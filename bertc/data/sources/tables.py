@@ -1,9 +1,8 @@
 """Rows of tables with their places: .tsv, .csv, .jsonl and .parquet, compressed or not."""
 
 import csv
+import io
 import json
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -73,7 +72,7 @@ def column_names(file: OpenFile) -> list[str]:
     match suffix(file.path):
         case ".jsonl":
             first = next((line for _, line in lines(file) if line.strip()), "{}")
-            return list(_json_row(first, str(file.path)))
+            return list(json_row(first, str(file.path)))
         case ".parquet":
             with _parquet_table(file) as table:
                 return list(table.schema_arrow.names)
@@ -172,13 +171,18 @@ def _jsonl(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
         if not line.strip():
             continue
         place = f"{file.path}:{number}"
-        row = _json_row(line, place)
+        row = json_row(line, place)
         names = list(row)
         at = column_indices(names, place, selection)
         yield TableRow(place, tuple([row[names[i]] if i >= 0 else None for i in at]))
 
 
-def _json_row(line: str, place: str) -> dict[str, Any]:
+def json_row(line: str, place: str) -> dict[str, Any]:
+    """The JSON object in a line.
+
+    Raises:
+        DataError: it is something else; says where.
+    """
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -207,12 +211,9 @@ def _parquet(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
 def _parquet_table(file: OpenFile) -> Iterator[Any]:
     from pyarrow import parquet
 
-    with tempfile.TemporaryFile() as plain:
-        stream = file.stream
-        if file.path.suffix in PACKED:  # the format is read from its end
-            shutil.copyfileobj(file.stream, plain)
-            stream = plain
-        with as_data_error(
-            f"{file.path}: not a whole Parquet file", "copy it again, or write it again"
-        ):
-            yield parquet.ParquetFile(stream)
+    # The format is read from its end.
+    stream = io.BytesIO(file.stream.read()) if file.path.suffix in PACKED else file.stream
+    with as_data_error(
+        f"{file.path}: not a whole Parquet file", "copy it again, or write it again"
+    ):
+        yield parquet.ParquetFile(stream)

@@ -15,13 +15,13 @@ from bertc.base.storage.endings import suffix
 from bertc.base.storage.paths import is_folder, user_path
 from bertc.check.facts.examples import row_lengths
 from bertc.cost import estimate
-from bertc.data.layouts.columns import Column, Roles
 from bertc.data.layouts.conll import in_columns
 from bertc.data.layouts.related import LINES
 from bertc.ir.learning.custom_task import Tag
 from bertc.lab.fit.budget import Budget, budget
 from bertc.lab.fit.choice import SPENT
 from bertc.lab.fit.sizing import Machine, Parts, Sized, shapes, sized
+from bertc.lab.starting.columns import Column, Roles
 from bertc.lab.starting.survey import Survey
 from bertc.lang.write.format import format_text
 from bertc.lang.write.show import quoted

@@ -18,13 +18,13 @@ from bertc.base.storage.endings import FORMATS, NO_TEXT, PACKED, suffix
 from bertc.base.storage.paths import is_file, is_folder, user_path
 from bertc.base.storage.tagged import SAMPLE_BYTES as TAGGED_BYTES
 from bertc.base.storage.tagged import are_tagged_words
-from bertc.data.layouts.columns import Column, Roles, number_of, roles_of
 from bertc.data.layouts.conll import tagging_parts
 from bertc.data.layouts.documents import read_document
 from bertc.data.sources.files import begin_as_text, has_columns, matching_files
 from bertc.data.sources.streams import opened_stream
 from bertc.data.sources.tables import ColumnSelection, column_names, records
 from bertc.ir.learning.task import Tagging
+from bertc.lab.starting.columns import Column, Roles, number_of, roles_of
 
 SURVEYED_ROWS, CELL_CHARACTERS = 1000, 1 << 12
 PACKED_BYTES = 3

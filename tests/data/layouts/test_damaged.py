@@ -143,7 +143,7 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
     "squad: empty": (squad, "a.json", " \n", "a.json:1", "empty"),
     "squad: cut": (squad, "a.json", passages()[:-30], "a.json:1:", "not JSON"),
     "squad: something after the end": (
-        squad, "a.json", passages() + "\n{}", "a.json:2", "one value expected",
+        squad, "a.json", passages() + "\n{}", "a.json:2:1", "extra data",
     ),
     "squad: other JSON": (squad, "a.json", '{"date": []}', "a.json", "the nearest is 'date'"),
     "squad: no questions": (squad, "a.json", '{"data": []}', "a.json:1", "no examples"),

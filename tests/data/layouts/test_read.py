@@ -343,12 +343,6 @@ def test_squad_from_two_files(data: Path) -> None:
     assert part_examples(task, "dev") == training_examples(task)
 
 
-def test_race_objects_one_after_the_other(data: Path) -> None:
-    write(data / "train.txt", json.dumps(passage(), indent=2), json.dumps(passage(id="b")))
-    found = training_examples(Race(data=str(data)))
-    assert [one.key for one in found] == ["high1.txt-0", "high1.txt-1", "b-0", "b-1"]
-
-
 CONLLU = (
     "# sent_id = 1", "1-2\tdon't\t_\t_\t_\t_\t_\t_\t_\t_", "1\tdo\tdo\tAUX\tVBP\t_\t0\taux\t_\t_",
     "2\tn't\tnot\tPART\tRB\t_\t1\tadvmod:neg\t_\t_", "2.1\tx\tx\tVERB\tVB\t_\t_\t_\t_\t_", "",
