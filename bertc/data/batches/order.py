@@ -49,9 +49,9 @@ def _feistel(
 ) -> NDArray[np.uint64]:
     """A Feistel network on numbers of ``low + high`` bits; halves are exchanged every round."""
     for round_key in keys:
-        right_bits, left_mask = np.uint64(low), np.uint64((1 << high) - 1)
-        left, right = x >> right_bits, x & np.uint64((1 << low) - 1)
-        left = (left ^ _mix(right + round_key)) & left_mask
-        x = (right << np.uint64(high)) | left
+        lower_bits, upper_mask = np.uint64(low), np.uint64((1 << high) - 1)
+        upper, lower = x >> lower_bits, x & np.uint64((1 << low) - 1)
+        upper = (upper ^ _mix(lower + round_key)) & upper_mask
+        x = (lower << np.uint64(high)) | upper
         low, high = high, low
     return x

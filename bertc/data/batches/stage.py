@@ -91,8 +91,8 @@ class StageData:
         repeated to fill one.
         """
         sizes = [len(source.copies[0]) for source in self.heldout_sources]
-        each = zip(self._languages(), self._heldout_batches(batch, examples), strict=True)
-        for number, (group, count) in enumerate(each):
+        counted = zip(self._languages(), self._heldout_batches(batch, examples), strict=True)
+        for number, (group, count) in enumerate(counted):
             group_sizes = [sizes[source] for source in group]
             total = sum(group_sizes)
             for start in range(0, count * batch, batch):

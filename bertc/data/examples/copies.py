@@ -63,7 +63,7 @@ class Copier:
         Raises:
             MissingInputError, DataError: as the readers of networks and of vectors.
         """
-        texts = [each for each in examples if isinstance(each, TextExample)]
+        texts = [example for example in examples if isinstance(example, TextExample)]
         added: list[Example] = []
         originals: list[int] = []
         for source in augment:
@@ -124,8 +124,8 @@ class Copier:
         with (folder / COPIES_FILE).open("w", encoding="utf-8") as file:
             for index, count in sorted(counts.items()):
                 copies = [_copy(texts[index], change, node, index, i) for i in range(count)]
-                different = [each for each in dict.fromkeys(copies) if each != texts[index]]
-                file.writelines(json.dumps([index, each]) + "\n" for each in different)
+                different = [copy for copy in dict.fromkeys(copies) if copy != texts[index]]
+                file.writelines(json.dumps([index, copy]) + "\n" for copy in different)
                 repeated += count - len(different)
                 self.progress.advance(count)
         self.progress.end()

@@ -79,10 +79,10 @@ def _related(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
     ids = iter(_ids(rows.vocabulary, [task.prompt + text for e in related for text in e.texts]))
     for number, example in enumerate(related):
         texts = [next(ids) for _ in example.texts]
-        rows.num_cut += any(len(each) > max_tokens for each in texts)
+        rows.num_cut += any(len(tokens) > max_tokens for tokens in texts)
         target = float("nan") if example.score is None else example.score
-        for each in texts if len(texts) > 1 else texts * 2:
-            rows.add(number, fill_template(rows.template, *_fit(each, None, rows)), (target,))
+        for tokens in texts if len(texts) > 1 else texts * 2:
+            rows.add(number, fill_template(rows.template, *_fit(tokens, None, rows)), (target,))
 
 
 def _choices(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:

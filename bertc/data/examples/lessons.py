@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from bertc.data.examples.task import TaskBatch, TaskSet, Taught, token_ranges
 from bertc.ir.program.lessons import Counts, LessonShape
 
+DTYPES = {"fp32": np.float32, "fp16": np.float16}
+
 
 class Places(NamedTuple):
     """Indices of the same tokens or answers: among those of all rows, and in a batch (r*s or r*k).
@@ -63,11 +65,10 @@ def open_lessons(
     folder: Path,
     task_set: TaskSet,
     shapes: tuple[LessonShape, ...],
-    kept: Literal["fp32", "fp16"],
+    dtype: Literal["fp32", "fp16"],
     mode: Literal["r", "w+"] = "r",
 ) -> Lessons:
     """The files of a folder, to be read, or to be made and written."""
-    dtype = np.float32 if kept == "fp32" else np.float16
     counts = counts_of(task_set)
     sizes = [
         (counts.tokens if shape.by_token else counts.answers, width)
@@ -75,18 +76,18 @@ def open_lessons(
         for width in shape.widths
     ]
     files = (
-        np.memmap(folder / f"{number}.bin", dtype, mode, shape=size)
+        np.memmap(folder / f"{number}.bin", DTYPES[dtype], mode, shape=size)
         for number, size in enumerate(sizes)
     )
     return Lessons(task_set, shapes, tuple(files))
 
 
-def store_batch(lessons: Lessons, batch: TaskBatch, said: Sequence[NDArray[Any]]) -> None:
+def store_batch(lessons: Lessons, batch: TaskBatch, outputs: Sequence[NDArray[Any]]) -> None:
     """Store outputs for a batch, (r, s, w) or (r, k, w) each, in the order of the files."""
     widths = _by_file(lessons.shapes)
-    for by_token, file, each in zip(widths, lessons.files, said, strict=True):
+    for by_token, file, output in zip(widths, lessons.files, outputs, strict=True):
         places = places_of(batch, lessons.task_set, by_token)
-        file[places.stored] = each.reshape(-1, file.shape[1])[places.laid_out]
+        file[places.stored] = output.reshape(-1, file.shape[1])[places.laid_out]
 
 
 def places_of(batch: TaskBatch, task_set: TaskSet, by_token: bool) -> Places:

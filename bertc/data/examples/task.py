@@ -62,7 +62,7 @@ class TaskBatch:
     passage: NDArray[np.bool_]  # (r, s) True where an answer may be; (r, 0) except for spans
     rows: NDArray[np.int64]  # (n,) rows of the task, in the order of this batch
     taught: Mapping[str, Sequence[Taught]] = field(default_factory=dict)  # by term, if kept
-    whole: bool = False  # True if states of all tokens are read
+    reads_all: bool = False  # True if states of all tokens are read
 
     @property
     def shared(self) -> bool:
@@ -128,8 +128,9 @@ def cut(
     rows = units[:, None] * rows_each + np.arange(rows_each)
     longest = lengths[rows].max(1)
     order = np.argsort(longest, kind="stable")[::-1]
-    each = max(1, at_once // rows_each)
-    return [rows[order[i : i + each]].reshape(-1) for i in range(0, len(order), each)]
+    units_each = max(1, at_once // rows_each)
+    parts = range(0, len(order), units_each)
+    return [rows[order[i : i + units_each]].reshape(-1) for i in parts]
 
 
 def in_order_of_length(
@@ -230,7 +231,7 @@ def _laid_out(
         weights.astype(np.float32),
         passage,
         chosen_n,
-        whole=task.reads_all,
+        reads_all=task.reads_all,
     )
 
 

@@ -33,12 +33,12 @@ class TaskData:
     @property
     def examples(self) -> int:
         """The number of examples of one pass."""
-        return sum(each.units for each in self.sets)
+        return sum(task_set.units for task_set in self.sets)
 
     @property
     def tokens(self) -> int:
         """The number of tokens of one pass."""
-        return sum(int(each.train.begins[-1]) for each in self.sets)
+        return sum(int(task_set.train.begins[-1]) for task_set in self.sets)
 
     @property
     def row_length(self) -> int:
@@ -56,8 +56,8 @@ class TaskData:
         parts = cut(task_set.train.lengths, units, task_set.rows_an_example, at_once or self.batch)
         lay_out, pad = shared if task_set.packs else gather, self.vocabulary.pad
         batches = [lay_out(task_set.task, task_set.train, part, pad) for part in parts]
-        lessons = [each for each in self.lessons if each.task_set is task_set]
-        return [replace(b, taught=each.of(b)) for each in lessons for b in batches] or batches
+        lessons = next((known for known in self.lessons if known.task_set is task_set), None)
+        return [replace(b, taught=lessons.of(b)) for b in batches] if lessons else batches
 
     def drawn(self, step: int, rows: slice | None = None) -> tuple[TaskSet, NDArray[np.int64]]:
         """The task of a step, and its units: all of them, or ``rows``."""
@@ -76,7 +76,7 @@ class TaskData:
         """The task of a step, and the number of its batches before."""
         if len(self.sets) == 1:
             return 0, step
-        sizes = np.array([each.units for each in self.sets], dtype=np.float64)
+        sizes = np.array([task_set.units for task_set in self.sets], dtype=np.float64)
         shares = sizes**self.smoothing
         shares *= sizes.sum() / shares.sum() / self.batch
         quotas = [max(1, round(share)) for share in shares]

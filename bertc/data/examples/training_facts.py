@@ -19,11 +19,7 @@ class TrainingFacts(NamedTuple):
 
 
 def training_facts(task: AnyTask) -> TrainingFacts:
-    """Count the training examples of a task.
-
-    Raises:
-        MissingInputError, DataError: as ``training_examples`` and ``found_labels``.
-    """
+    """Count the training examples of a task."""
     source = part_source(task, "train")
     if isinstance(source, Path) and is_file(source):
         return _read(task, file_identity(source))

@@ -100,7 +100,7 @@ def _is_text(task: Tagging, path: Path, full: list[str]) -> bool:
     if task.column in CONLL_U:
         return True
     fields = [line.split() for line in rows]
-    tags = (each[CONLL_2003[task.column]] for each in fields if len(each) > 1)
+    tags = (words[CONLL_2003[task.column]] for words in fields if len(words) > 1)
     tagged = sum(tag in task.labels for tag in tags)
     return bool(task.labels) and max(map(len, fields)) > 1 and 2 * tagged < len(rows)
 

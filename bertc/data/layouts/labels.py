@@ -1,10 +1,10 @@
 """Labels and tags of a task, collected from its examples."""
 
-import math
 from collections.abc import Sequence
 
 from bertc.base.diagnostics import DataError
 from bertc.data.layouts.example import Example, LabelledExample, TaggedExample
+from bertc.data.sources.cells import finite
 from bertc.ir.data import Hf
 from bertc.ir.learning.answer import names_spans
 from bertc.ir.learning.custom_task import AnyTask, Classify, Tag
@@ -48,18 +48,10 @@ def found_labels(task: AnyTask, examples: Sequence[Example]) -> tuple[str, ...]:
     if names_spans(tuple(names)):
         names |= {"I-" + name[2:] for name in names if name.startswith("B-")}
         return tuple(sorted(names, key=_by_span))
-    if all(_number(name) is not None for name in names):
-        return tuple(sorted(names, key=lambda name: (_number(name) or 0.0, name)))
+    if None not in map(finite, names):
+        return tuple(sorted(names, key=lambda name: (finite(name) or 0.0, name)))
     return tuple(sorted(names))
 
 
 def _by_span(tag: str) -> tuple[bool, str, str]:
     return tag != "O", tag[2:], tag
-
-
-def _number(name: str) -> float | None:
-    try:
-        value = float(name)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None

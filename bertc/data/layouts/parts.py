@@ -63,11 +63,7 @@ def dev_parts(task: AnyTask) -> tuple[str, ...]:
 
 
 def require_dev_parts(task: AnyTask) -> None:
-    """Refuse dev files that are not there.
-
-    Raises:
-        MissingInputError: as ``dev_parts``; or a dev file is not there.
-    """
+    """Refuse dev files that are not there."""
     parts = _parts(task)
     for source in (parts[name].source for name in dev_parts(task)):
         if isinstance(source, Path) and not is_taken(source):
@@ -128,11 +124,7 @@ def part_examples(task: AnyTask, part: str) -> list[Example]:
 
 
 def read_examples(task: AnyTask, path: Path) -> list[Example]:
-    """The examples of any file of the task's layout, with or without answers.
-
-    Raises:
-        MissingInputError, DataError: as ``part_examples``.
-    """
+    """The examples of any file of the task's layout, with or without answers."""
     return _read(task, DataPart(path), labelled=False)
 
 

@@ -64,8 +64,8 @@ def _in_columns(task: Embed, source: ExampleSource, labelled: bool) -> Iterator[
             f"{source_name(source)}: a similarity is of two texts, and one column is named",
             f'--task "embed(text={task.text}, positive=COLUMN)", or `bertc embed` for vectors',
         )
-    given = [name for name in names if name]
-    for key, place, (*cells, cell) in rows_of(source, tuple(given), (task.score,), labelled):
-        texts = tuple(text(c, place, name) for c, name in zip(cells, given, strict=True))
+    columns = [name for name in names if name]
+    for key, place, (*cells, cell) in rows_of(source, tuple(columns), (task.score,), labelled):
+        texts = tuple(text(c, place, name) for c, name in zip(cells, columns, strict=True))
         unknown = not task.score or (not labelled and cell in (None, ""))
         yield RelatedExample(key, texts, None if unknown else number(cell, place, task.score))

@@ -35,8 +35,8 @@ def columns_of(task: AnyTask, path: Path, examples: Sequence[Example]) -> Iterat
     if not isinstance(task, Classify | Regress | Choose | Tag | Read | Embed) or not is_table(path):
         yield from (_texts(task, example) for example in examples)
         return
-    given = [getattr(task, name, "") for name in NAMING]
-    columns = [name for value in given for name in ([value] if isinstance(value, str) else value)]
+    values = [getattr(task, name, "") for name in NAMING]
+    columns = [name for value in values for name in ([value] if isinstance(value, str) else value)]
     rows = enumerate(named_rows(path, numbered=all(map(str.isdecimal, filter(None, columns)))))
     for example in examples:  # in their order; some rows hold none
         cells = next(c for i, c in rows if example.key == (label(c.get("id"), "", "id") or str(i)))

@@ -61,11 +61,7 @@ def is_table(path: Path) -> bool:
 
 
 def named_rows(path: Path, *, numbered: bool) -> Iterator[dict[str, Any]]:
-    """The rows of a table with all their columns by name, or by number from 0.
-
-    Raises:
-        MissingInputError, DataError: as ``table``.
-    """
+    """The rows of a table with all their columns by name, or by number from 0."""
     with opened_file(path) as file:
         names = column_names(file)
     names = [str(number) for number in range(len(names))] if numbered else names

@@ -52,7 +52,7 @@ def by_class(
         )
         for name in sorted({*right, *answered})
     }
-    return ByClass(fmean(each.f1 for each in classes.values()), classes) if classes else None
+    return ByClass(fmean(score.f1 for score in classes.values()), classes) if classes else None
 
 
 def _items(value: AnswerValue, of_spans: bool) -> set[tuple[str, int, int]]:

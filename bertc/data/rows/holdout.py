@@ -11,11 +11,11 @@ MAX_LAST_DOCUMENT_FRACTION = 0.1
 
 
 def ensure_both_parts(
-    folder: Path, dtype: DType, separator: int, holdout: float, whole: bool = False
+    folder: Path, dtype: DType, separator: int, holdout: float, paired: bool = False
 ) -> None:
     """Hold out the last document, or the last sentences of a long one, if nothing is held out.
 
-    Needs at least two sentences in both parts together; two documents if they stay ``whole``.
+    Needs at least two sentences in both parts together; two documents if these are pairs.
     """
     if not len(open_tokens(folder, "train", dtype).ids):
         for name in TOKEN_FILES:
@@ -26,7 +26,7 @@ def ensure_both_parts(
     if len(open_tokens(folder, "heldout", dtype).ids):
         return
     train = open_tokens(folder, "train", dtype)
-    cut = int(train.documents[-2]) if whole else _cut(train, holdout)
+    cut = int(train.documents[-2]) if paired else _cut(train, holdout)
     at = int(train.sentences[cut])
     inside_document = cut not in train.documents
     documents = train.documents[train.documents < cut]

@@ -1,4 +1,7 @@
-"""Cells of tables as text, label, number or list; errors name the place."""
+"""Cells of tables as text, label, number or list.
+
+Anything else is a ``DataError`` that names the place.
+"""
 
 import math
 from collections.abc import Sequence
@@ -8,11 +11,7 @@ from bertc.base.diagnostics import DataError, listed, nearest
 
 
 def text(cell: Any, place: str, column: str) -> str:
-    """The text in a cell, which may be empty.
-
-    Raises:
-        DataError: it is something else.
-    """
+    """The text in a cell, which may be empty."""
     if not isinstance(cell, str):
         raise DataError(f"{place}: {column!r} is {_kind(cell)}, text expected")
     if not cell.isascii():
@@ -26,11 +25,7 @@ def text(cell: Any, place: str, column: str) -> str:
 
 
 def label(cell: Any, place: str, column: str) -> str:
-    """The label in a cell, numbers and booleans as text; empty if it is unknown.
-
-    Raises:
-        DataError: it is something else.
-    """
+    """The label in a cell, numbers and booleans as text; empty if it is unknown."""
     match cell:
         case None:
             return ""
@@ -48,17 +43,13 @@ def label(cell: Any, place: str, column: str) -> str:
 def known_label(
     name: str, labels: Sequence[str], place: str, what: str = "label", layout: str = ""
 ) -> str:
-    """Check that a label is known; ``layout`` is the help for files of another layout.
-
-    Raises:
-        DataError: it is unknown or empty; lists the known ones.
-    """
+    """Check that a label is known; ``layout`` is the help for files of another layout."""
     if name in labels:
         return name
     choices = listed([repr(label) for label in labels])
     if not name:
         raise DataError(f"{place}: no {what}", f"one of {choices}" if labels else "")
-    if _is_number(name) and all(map(_is_number, labels)):
+    if None not in map(finite, (name, *labels)):
         near, layout = "", f"regress(...) learns numbers, classify only those {what}s it has seen"
     else:
         near = nearest(name, labels)
@@ -69,25 +60,20 @@ def known_label(
     )
 
 
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
-
-
-def number(cell: Any, place: str, column: str, limits: tuple[float, float] | None = None) -> float:
-    """The finite number in a cell, within limits.
-
-    Raises:
-        DataError: it is something else.
-    """
-    expected = "a number" if limits is None else f"a number from {limits[0]:g} to {limits[1]:g}"
+def finite(cell: Any) -> float | None:
+    """The finite number in a cell, None if it is something else."""
     try:
         value = math.nan if isinstance(cell, bool) else float(cell)
     except (TypeError, ValueError, OverflowError):
-        value = math.nan
-    if not math.isfinite(value):
+        return None
+    return value if math.isfinite(value) else None
+
+
+def number(cell: Any, place: str, column: str, limits: tuple[float, float] | None = None) -> float:
+    """The finite number in a cell, within limits."""
+    expected = "a number" if limits is None else f"a number from {limits[0]:g} to {limits[1]:g}"
+    value = finite(cell)
+    if value is None:
         spelled = repr(cell[:60]) if isinstance(cell, str) else str(cell)[:60]
         raise DataError(
             f"{place}: {column!r} is {spelled}, {expected} expected",
@@ -99,11 +85,7 @@ def number(cell: Any, place: str, column: str, limits: tuple[float, float] | Non
 
 
 def words(cell: Any, place: str, column: str) -> tuple[str, ...]:
-    """The words in a cell: a list of labels, or text split at white space.
-
-    Raises:
-        DataError: it is something else.
-    """
+    """The words in a cell: a list of labels, or text split at white space."""
     if isinstance(cell, str):
         return tuple(text(cell, place, column).split())
     if not isinstance(cell, list):
@@ -112,11 +94,7 @@ def words(cell: Any, place: str, column: str) -> tuple[str, ...]:
 
 
 def texts(cell: Any, place: str, column: str) -> tuple[str, ...]:
-    """The list of texts in a cell.
-
-    Raises:
-        DataError: it is something else.
-    """
+    """The list of texts in a cell."""
     if not isinstance(cell, list):
         raise DataError(f"{place}: {column!r} is {_kind(cell)}, a list of texts expected")
     return tuple(text(item, place, f"{column}[{i}]") for i, item in enumerate(cell))

@@ -79,15 +79,11 @@ def begin_as_text(paths: Iterable[Path]) -> None:
     for path in paths:
         if suffix(path) != ".parquet":
             with opened_stream(path) as file:
-                decode(file.stream.read(SAMPLED_BYTES), path, 1, whole=False)
+                decode(file.stream.read(SAMPLED_BYTES), path, 1, complete=False)
 
 
 def begins_as_text(program: Complete) -> None:
-    """Decode the beginning of each file of text that a program names.
-
-    Raises:
-        MissingInputError, DataError: as ``begin_as_text``.
-    """
+    """Decode the beginning of each file of text that a program names."""
     corpora = dict.fromkeys(share.corpus for stage in program.stages for share in stage.data)
     for name, _ in chain.from_iterable(map(named_files, corpora)):
         begin_as_text(sorted(files_matching(name)))

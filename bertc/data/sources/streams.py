@@ -76,9 +76,9 @@ def lines(file: OpenFile) -> Iterator[tuple[int, str]]:
     """
     number, rest = 0, b""
     for chunk in chunks(file):
-        whole, ended, rest = (rest + chunk).rpartition(b"\n")
+        ended_lines, ended, rest = (rest + chunk).rpartition(b"\n")
         if ended:
-            for line in decode(whole, file.path, number + 1).split("\n"):
+            for line in decode(ended_lines, file.path, number + 1).split("\n"):
                 number += 1
                 yield number, line.removesuffix("\r")
         if len(rest) > LONGEST_LINE_BYTES:
@@ -96,16 +96,16 @@ def chunks(file: OpenFile) -> Iterator[bytes]:
         yield chunk
 
 
-def decode(raw: bytes, path: Path, line: int, *, whole: bool = True) -> str:
+def decode(raw: bytes, path: Path, line: int, *, complete: bool = True) -> str:
     """Decode UTF-8 text that starts at ``line`` of a file; drop a byte order mark on line 1.
 
-    Unless it is ``whole`` it may end within a character.
+    Unless it is ``complete`` it may end within a character.
 
     Raises:
         DataError: it is not UTF-8; names the line.
     """
     try:
-        text, _ = codecs.utf_8_decode(raw, "strict", whole)
+        text, _ = codecs.utf_8_decode(raw, "strict", complete)
     except UnicodeDecodeError as error:
         raise not_utf8(path, raw, error.start, line) from None
     return text.removeprefix("\ufeff") if line == 1 else text

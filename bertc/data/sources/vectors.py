@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bertc.base.diagnostics import DataError
 from bertc.base.storage.paths import user_path
 from bertc.data.cache.progress import Progress, Silent
+from bertc.data.sources.cells import finite
 from bertc.data.sources.streams import lines, opened_stream
 
 FORMAT = "a line has a word and its numbers, as in `the 0.418 0.24968 -0.41242`"
@@ -59,11 +60,7 @@ def read_vectors(
 
 
 def vectors_width(name: str) -> int:
-    """The number of numbers of the first word.
-
-    Raises:
-        MissingInputError, DataError: as ``read_vectors``, of the first line.
-    """
+    """The number of numbers of the first word."""
     return int(read_vectors(name, Silent(), wanted=(), most=1).vectors.shape[1])
 
 
@@ -79,18 +76,10 @@ def _split(line: str, width: int, path: Path, number: int) -> tuple[str, list[st
     """Word and numbers of a line; where their number is known, a word may have spaces in it."""
     fields = line.rstrip().split(" ")
     end = len(fields) - width if width else 1
-    if len(fields) < 2 or end < 1 or all(map(_is_number, fields[1:end])) and end > 1:
+    if len(fields) < 2 or end < 1 or end > 1 and None not in map(finite, fields[1:end]):
         expected = f", not {width} as before" if width else ""
         raise DataError(f"{path}:{number}: {len(fields) - 1} numbers{expected}", FORMAT)
     return " ".join(fields[:end]), fields[end:]
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _floats(numbers: list[str], path: Path, number: int) -> NDArray[np.float32]:

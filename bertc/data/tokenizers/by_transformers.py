@@ -205,8 +205,8 @@ def _settle_class(folder: Path, files: set[str]) -> None:
     from transformers import TokenizersBackend
     from transformers.models.auto import tokenization_auto as auto
 
-    said = {name: _object(folder / name) for name in files if name.endswith(".json")}
-    config, model = said.get("tokenizer_config.json", {}), said.get("config.json", {})
+    settings = {name: _object(folder / name) for name in files if name.endswith(".json")}
+    config, model = settings.get("tokenizer_config.json", {}), settings.get("config.json", {})
     named = config.get("tokenizer_class") or model.get("tokenizer_class")
     named = str(named or auto.TOKENIZER_MAPPING_NAMES.get(str(model.get("model_type"))) or "")
     generic = not named or named in GENERIC_CLASSES

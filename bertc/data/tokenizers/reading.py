@@ -209,18 +209,18 @@ def in_process(folder: Path, lower: bool) -> dict[str, Any]:
             env={**os.environ, **quiet, **serial, "PYTHONPATH": path},
             timeout=CLOCK_SECONDS,
         )
-        printed, code, said = done.stdout.splitlines(), done.returncode, done.stderr
+        printed, code, errors = done.stdout.splitlines(), done.returncode, done.stderr
     except subprocess.TimeoutExpired as late:
-        printed, code, said = (late.stdout or b"").splitlines(), -signal.SIGXCPU, b""
+        printed, code, errors = (late.stdout or b"").splitlines(), -signal.SIGXCPU, b""
     if code == 0:
         return dict(json.loads(printed[-1]))
     if code > 0:
-        raise RuntimeError(said.decode(errors="replace"))
+        raise RuntimeError(errors.decode(errors="replace"))
     tried = [json.loads(line)["trying"] for line in printed if line.startswith(b'{"trying"')]
     of_text = f" for the text {shown(tried[-1])}" if tried else ""
     reason = "ends the process that reads it"
     if code == -signal.SIGXCPU:
         reason = "takes too much time"
-    elif code == -signal.SIGKILL or b"memory allocation" in said:
+    elif code == -signal.SIGKILL or b"memory allocation" in errors:
         reason = f"takes more than {MOST_MEMORY_BYTES >> 20:,} MiB of memory"
     return {"refused": f"its tokenizer {reason}{of_text}", "help": ANOTHER, "unsafe": False}

@@ -29,11 +29,7 @@ def differing_token(
 
 
 def vocabulary_of(run: Path, rows: int) -> Vocabulary:
-    """The vocabulary of a run or model folder whose token table has ``rows`` rows.
-
-    Raises:
-        MissingInputError, DataError: as ``load_vocabulary``.
-    """
+    """The vocabulary of a run or model folder whose token table has ``rows`` rows."""
     return load_vocabulary(TokenizerFile(path=str(tokenizer_folder(run))), rows)
 
 

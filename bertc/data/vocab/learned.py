@@ -163,7 +163,7 @@ def _byte_bpe(node: ByteBpe, texts: Sequence[str]) -> Tokenizer:
     draft.train_from_iterator((f" {text}" for text in texts), trainer)
     model = json.loads(draft.to_str())["model"]
     ids: dict[str, int] = model["vocab"] | {"<mask>": len(model["vocab"])}
-    merges = [(left, right) for left, right in model["merges"]]
+    merges = [(first, second) for first, second in model["merges"]]
     tokenizer = Tokenizer(models.BPE(ids, merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

@@ -80,8 +80,8 @@ class Vocabulary:
         Whether it puts out token_type_ids follows from ``segments``.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        whole = self.tokenizer.to_str(pretty=True)
-        (folder / "tokenizer.json").write_text(whole, encoding="utf-8")
+        written = self.tokenizer.to_str(pretty=True)
+        (folder / "tokenizer.json").write_text(written, encoding="utf-8")
         names = {f"{role}_token": token for role, token in self.named.items()}
         config = {
             "tokenizer_class": "PreTrainedTokenizerFast",

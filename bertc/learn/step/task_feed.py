@@ -58,7 +58,7 @@ def to_micro_batch(
         attention_mask=None if batch.shared else examples_bs > 0,
         sequence_ids=examples_bs if batch.shared else None,
         starts=moved(batch.starts, torch.long) if batch.shared else None,
-        output_positions=None if batch.passage.size or batch.whole else positions_bk,
+        output_positions=None if batch.passage.size or batch.reads_all else positions_bk,
     )
     answers = TaskTargets(
         positions_bk,

@@ -50,9 +50,7 @@ def slide(
     """
     window, stride = manner.sliding, manner.stride
     name = next(term.name for term in stage.objective if term.objective.order == "forward")
-    text = np.concatenate([each.ids[: window + tokens] for each in data.heldout_texts])[
-        : window + tokens
-    ]
+    text = np.concatenate([t.ids[: window + tokens] for t in data.heldout_texts])[: window + tokens]
     if len(text) <= window:
         raise UsageError(f"the held-out text is too short: no token has {window} tokens before it")
     sums = torch.zeros(4 + len(costs) - 1, dtype=torch.float64)
