@@ -5,10 +5,12 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes import resolve
+from bertc.data.batches.batch import RawBatch
 from bertc.data.cache.progress import Silent
 from bertc.data.corpus import PreparedCorpus, prepare
 from bertc.ir.program.resolved import Resolved
@@ -17,6 +19,16 @@ from bertc.lang import load
 WORDS = "hen duck goose barn yard egg corn lake reed wing feather cluck quack nest straw".split()  # noqa: SIM905
 
 Make = Callable[..., PreparedCorpus]
+
+
+def same(one: RawBatch, other: RawBatch) -> bool:
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in vars(one))
+
+
+def joined(*parts: RawBatch) -> RawBatch:
+    return RawBatch(
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0]))
+    )
 
 
 def document(number: int, sentences: int) -> str:

@@ -1,23 +1,15 @@
 """Batches are a function of seed and step, whoever asks, in whatever order."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
-from bertc.data.batches.batch import RawBatch
 from bertc.data.batches.order import permute
-from bertc.data.corpus import PreparedCorpus
+from tests.data.conftest import Make, joined, same
 
-Make = Callable[..., PreparedCorpus]
 FORMATS = [
     "segment-pair", "sentence-pair", "full-sentences", "blocks", "doc-sentences", "single-segment",
 ]  # fmt: skip
 SETTINGS = "vocab=wordpiece(200) seq=32 batch=8"
-
-
-def same(one: RawBatch, other: RawBatch) -> bool:
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in vars(one))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 17, 64, 1000])
@@ -65,11 +57,7 @@ def test_any_order_any_slice(made: Make, form: str) -> None:
     stage = made(*settings).stage(0)
     for step in (39, 0, 17, 17, 3):
         assert same(stage.train(step), forward[step])
-    halves = [stage.train(7, slice(0, 3)), stage.train(7, slice(3, None))]
-    joined = RawBatch(
-        *(np.concatenate([getattr(h, name) for h in halves]) for name in vars(halves[0]))
-    )
-    assert same(joined, forward[7])
+    assert same(joined(stage.train(7, slice(0, 3)), stage.train(7, slice(3, None))), forward[7])
     assert stage.train(10**9).token_ids.shape == (8, 32)
 
 

@@ -221,20 +221,20 @@ def test_tasks_are_drawn_by_their_size(bert, smoothing):
         task = Classify(train="-", name=name, labels=("x", "y"))
         return TaskSet(task, encode(task, examples, bert, 16, 2), {})
 
-    data = TaskData(bert, 3, 8, 16, (task_set("big", 640), task_set("small", 160)), smoothing)
-    drawn = [data.train(step)[0].task for step in range(400)]
+    data = TaskData(bert, 3, 8, 16, (task_set("big", 320), task_set("small", 80)), smoothing)
+    drawn = [data.train(step)[0].task for step in range(200)]
     share = drawn.count("big") / len(drawn)
-    wanted = 640**smoothing / (640**smoothing + 160**smoothing)
+    wanted = 320**smoothing / (320**smoothing + 80**smoothing)
     assert share == pytest.approx(wanted, abs=0.02)
     # Each example is read as often as any other, but for the pass that is under way.
     seen = Counter(
         row
-        for step in range(400)
+        for step in range(200)
         for part in data.train(step, at_once=3)
         if part.task == "small"
         for row in part.rows.tolist()
     )
-    assert set(seen) == set(range(160))
+    assert set(seen) == set(range(80))
     assert max(seen.values()) - min(seen.values()) <= 1
 
 

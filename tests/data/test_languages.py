@@ -22,8 +22,8 @@ from bertc.ir.data import Files, Parallel, Share
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.vocabulary import WordPiece
 from bertc.lang import format_text
+from tests.data.conftest import Make
 
-Make = Callable[..., PreparedCorpus]
 PAIRS = [
     ("the hen is red", "la poule est rouge"),
     ("a duck", "un canard"),

@@ -1,21 +1,13 @@
 """Rows that hold several examples: nothing is lost, doubled or out of place."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
-from bertc.data.batches.batch import RawBatch
 from bertc.data.batches.packs import Packs, best_fit
-from bertc.data.corpus import PreparedCorpus
+from tests.data.conftest import Make, joined, same
 
-Make = Callable[..., PreparedCorpus]
 SETTINGS = "vocab=wordpiece(200) seq=64 batch=8 pack=true"
 FORMATS = ["segment-pair", "sentence-pair", "doc-sentences", "single-segment"]
-
-
-def same(one: RawBatch, other: RawBatch) -> bool:
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in vars(one))
 
 
 @pytest.mark.parametrize(("room", "most"), [(128, 16), (64, 3), (16, 16), (9, 1)])
@@ -82,8 +74,4 @@ def test_packed_rows_in_any_order_and_any_slice(made: Make) -> None:
     forward = [made(*settings).stage(0).train(step) for step in range(20)]
     stage = made(*settings).stage(0)
     assert all(same(stage.train(step), forward[step]) for step in (19, 0, 7))
-    halves = [stage.train(7, slice(0, 3)), stage.train(7, slice(3, None))]
-    joined = RawBatch(
-        *(np.concatenate([getattr(h, name) for h in halves]) for name in vars(halves[0]))
-    )
-    assert same(joined, forward[7])
+    assert same(joined(stage.train(7, slice(0, 3)), stage.train(7, slice(3, None))), forward[7])

@@ -49,24 +49,6 @@ def assemble_rows(
     batch.starts[at, 0] = 0
     batch.token_ids[at, 0] = cls
     batch.pair_labels[at, 0] = rows["label"]
-    a_lengths, longest = rows["a_length"], int(rows["a_length"].max())
-    if not rows["b_length"].any():
-        lane_s = np.arange(longest)
-        tokens_bs = ids.take(rows["a"][:, None] + lane_s, mode="wrap")
-        if int(a_lengths.min()) < longest:
-            padding_bs = lane_s >= a_lengths[:, None]
-            tokens_bs = np.where(padding_bs, batch.token_ids[at, 1 : longest + 1], tokens_bs)
-        batch.token_ids[at, 1 : longest + 1] = tokens_bs
-        batch.token_ids[at, a_lengths + 1] = sep
-        batch.lengths[at] = a_lengths + 2
-        return
-    _assemble_pairs(ids, rows, batch, at, cls, sep)
-
-
-def _assemble_pairs(
-    ids: NDArray[Any], rows: NDArray[Any], batch: RawBatch, at: list[int], cls: int, sep: int
-) -> None:
-    """Write pairs of texts, all rows at once, by a gather of every position."""
     nth_b, lane_s = np.arange(len(at)), np.arange(batch.token_ids.shape[1], dtype=np.int32)
     translation_b = rows["label"] == TRANSLATION
     middle_b = rows["a_length"] + 2  # where the second text's tokens would begin

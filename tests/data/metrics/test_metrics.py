@@ -31,7 +31,7 @@ MRPC = Glue(task="mrpc", data="x")
 STSB = Glue(task="stsb", data="x")
 NAMES = ("contradiction", "entailment", "neutral")
 TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC", "B-A-B", "I-A-B")
-CASES = range(200)
+CASES = range(80)
 
 
 def labelled(labels: list[str]) -> list[Example]:
@@ -54,9 +54,8 @@ def drawn(seed: int, kinds: tuple[str, ...]) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:sklearn")
-@pytest.mark.parametrize("seeds", np.array_split(CASES, 4), ids=len)
-def test_labels_are_judged_as_by_scikit_learn(seeds: list[int]) -> None:
-    for seed in seeds:
+def test_labels_are_judged_as_by_scikit_learn() -> None:
+    for seed in CASES:
         right, said = drawn(seed, ("0", "1"))
         ours = judge(COLA, labelled(right), said) | judge(MRPC, labelled(right), said)
         assert ours == pytest.approx(

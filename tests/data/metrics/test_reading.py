@@ -24,7 +24,7 @@ def test_answers_are_judged_as_by_torchmetrics() -> None:
     def text() -> str:
         return " ".join(rng.choice(WORDS, rng.integers(1, 6)))
 
-    for case in range(500):
+    for case in range(120):
         right = [[text() for _ in range(rng.integers(1, 4))] for _ in range(case % 3 + 1)]
         said = [text() if rng.random() < 0.7 else golds[0].upper() for golds in right]
         theirs = torchmetrics_squad(
