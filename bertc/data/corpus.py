@@ -14,11 +14,10 @@ from bertc.data.batches.arranged import VERSION, TextData, Tokenised, arrange
 from bertc.data.batches.smoothing import orders_of, texts_of
 from bertc.data.cache.progress import Progress
 from bertc.data.cache.store import fingerprint, obtain
-from bertc.data.examples.copies import Copier
+from bertc.data.examples.copies import Copier, WordNetworks
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_sets import read_tasks, task_digest
-from bertc.data.examples.word_networks import WordNetworks
 from bertc.data.rows.sample import sample
 from bertc.data.rows.tokenise import tokenise
 from bertc.data.rows.tokens import SPLITS, open_tokens, token_dtype

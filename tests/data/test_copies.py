@@ -10,9 +10,8 @@ import pytest
 
 from bertc.base.diagnostics import DataError
 from bertc.data.cache.progress import Progress, Silent
+from bertc.data.examples.changes import edited, replaceable, replaced
 from bertc.data.examples.copies import Copier
-from bertc.data.examples.edit import edited
-from bertc.data.examples.replace import replaceable, replaced
 from bertc.data.examples.word_spans import SplitText, split_text
 from bertc.data.layouts.example import LabelledExample
 from bertc.data.sources.vectors import nearest_words, read_vectors

@@ -35,7 +35,7 @@ def _read(term: Term) -> Term:
     imported = isinstance(task, own) and not task.train
     if not asks and (task.examples or imported):
         return term
-    from bertc.data.examples.training_facts import training_facts
+    from bertc.data.examples.task_sets import training_facts
 
     facts = training_facts(task)
     found: dict[str, Any] = {"examples": facts.examples}

@@ -6,13 +6,13 @@ its continuation read the same text.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from random import Random
-from typing import assert_never
+from typing import Protocol, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,13 @@ from bertc.base.storage.plain_file import opened
 from bertc.data.batches.order import permute
 from bertc.data.cache.progress import Progress
 from bertc.data.cache.store import fingerprint, obtain
-from bertc.data.examples.edit import edited
-from bertc.data.examples.replace import Candidates, beside_vectors, replaceable, replaced
-from bertc.data.examples.word_networks import WordNetworks
+from bertc.data.examples.changes import (
+    Candidates,
+    beside_vectors,
+    edited,
+    replaceable,
+    replaced,
+)
 from bertc.data.examples.word_spans import SplitText, split_text
 from bertc.data.layouts.example import Example, LabelledExample, ScoredExample
 from bertc.data.sources.vectors import nearest_words, read_vectors
@@ -44,6 +48,23 @@ TURNS = ((0,), (1,), (0, 1))
 """Texts of a pair that its copies change, in turns."""
 
 TextExample = LabelledExample | ScoredExample
+
+
+class WordNetworks(Protocol):
+    """Networks by their folders, loaded when they are asked."""
+
+    def digest(self, folder: str) -> str:
+        """sha256 of the weights in a folder."""
+
+    def candidates(
+        self,
+        folder: str,
+        texts: Sequence[SplitText],
+        places: Sequence[Sequence[int]],
+        number: int,
+        progress: Progress,
+    ) -> Iterator[Mapping[int, tuple[str, ...]]]:
+        """The likeliest words at each of some places, for words of one piece; by text."""
 
 
 @dataclass(frozen=True)

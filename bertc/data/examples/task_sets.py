@@ -2,10 +2,14 @@
 
 import hashlib
 from collections.abc import Hashable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from bertc.base.diagnostics import DataError, listed
+from bertc.base.storage.paths import is_file
 from bertc.data.batches.order import permute
 from bertc.data.cache.progress import Progress
 from bertc.data.examples.copies import Copier
@@ -13,8 +17,15 @@ from bertc.data.examples.encode import encode
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_rows import TaskRows
-from bertc.data.layouts import dev_parts, part_examples, training_examples
+from bertc.data.layouts import (
+    dev_parts,
+    found_labels,
+    part_examples,
+    part_source,
+    training_examples,
+)
 from bertc.data.layouts.example import Example, LabelledExample, ScoredExample
+from bertc.data.sources.files import file_identity
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Glue
@@ -205,3 +216,25 @@ def task_digest(data: TaskData) -> str:
 def _content(rows: TaskRows) -> bytes:
     arrays = (rows.token_ids, rows.segment_ids, rows.begins, rows.targets, rows.words, rows.tags)
     return b"".join(hashlib.sha256(array.tobytes()).digest() for array in arrays)
+
+
+class TrainingFacts(NamedTuple):
+    """Training examples of a task: how many, and their labels unless it names them."""
+
+    examples: int
+    labels: tuple[str, ...]
+
+
+def training_facts(task: AnyTask) -> TrainingFacts:
+    """Count the training examples of a task."""
+    source = part_source(task, "train")
+    if isinstance(source, Path) and is_file(source):
+        return _read(task, file_identity(source))
+    return _read(task, object())
+
+
+@lru_cache(maxsize=64)
+def _read(task: AnyTask, identity: object) -> TrainingFacts:
+    examples = training_examples(task)
+    labels = () if getattr(task, "labels", ()) else found_labels(task, examples)
+    return TrainingFacts(len(learned_examples(task, examples)), labels)

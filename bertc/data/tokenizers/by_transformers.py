@@ -9,7 +9,7 @@ import resource
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from posixpath import commonprefix
 from typing import Any
@@ -80,32 +80,18 @@ TRIAL_TEXTS = (
 
 
 def serve_tokenizer() -> None:
-    """Read a folder within limits, as the command line names them, and print what came of it.
-
-    Before its trial each text is printed: whoever finds the process killed knows at which it was.
-    """
+    """Read a folder within limits, as the command line names them, and print what came of it."""
     sys.modules["torch"] = None  # type: ignore[assignment]  # tokenizers do without; it takes 2 s
     results, sys.stdout = sys.stdout, sys.stderr
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it ends it
-    folder, lower, *limits = sys.argv[1:]
-    memory_bytes, loading_seconds, trial_seconds = map(int, limits)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started it ends it
+    folder, lower, memory_bytes, seconds = sys.argv[1:]
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    limit(resource.RLIMIT_AS, memory_bytes)
-    _allow(loading_seconds)
-
-    def trying(text: str) -> None:
-        _allow(trial_seconds)
-        print(json.dumps({"trying": text}), file=results, flush=True)
-
+    limit(resource.RLIMIT_AS, int(memory_bytes))
+    limit(resource.RLIMIT_CPU, int(seconds))
     try:
-        print(json.dumps(read_or_refuse(Path(folder), bool(lower), trying)), file=results)
+        print(json.dumps(read_or_refuse(Path(folder), bool(lower))), file=results)
     except MemoryError:
         signal.raise_signal(signal.SIGKILL)  # as of memory that no Python asked for
-
-
-def _allow(seconds: int) -> None:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + 1 + seconds)
 
 
 def limit(kind: int, most: int) -> None:
@@ -114,7 +100,7 @@ def limit(kind: int, most: int) -> None:
     resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
-def read_or_refuse(folder: Path, lower: bool, trying: Callable[[str], None]) -> dict[str, Any]:
+def read_or_refuse(folder: Path, lower: bool) -> dict[str, Any]:
     """The tokenizer of a folder, or ``refused`` and ``help`` of the error that it raises."""
     import transformers
 
@@ -122,17 +108,17 @@ def read_or_refuse(folder: Path, lower: bool, trying: Callable[[str], None]) -> 
     try:
         # Whatever goes wrong within, the files are to blame.
         with as_data_error(f"transformers {transformers.__version__} cannot read {files}", ANOTHER):
-            return _read(folder, lower, trying)
+            return _read(folder, lower)
     except BertcError as error:
         unsafe = isinstance(error, UnsafeError)
         return {"refused": error.message, "help": error.help, "unsafe": unsafe}
 
 
-def _read(folder: Path, lower: bool, trying: Callable[[str], None]) -> dict[str, Any]:
+def _read(folder: Path, lower: bool) -> dict[str, Any]:
     """A tokenizer.json (``written``), special tokens by role, and settings for other readers.
 
-    Without ``lower`` capitals are kept, whatever the files of the folder say. ``trying`` gets each
-    text of the trial before it is read. ``lower`` of the result is what the files say.
+    Without ``lower`` capitals are kept, whatever the files of the folder say; ``lower`` of the
+    result is what the files say.
 
     Raises:
         DataError: transformers makes none of the folder, or none with a fast backend, or one that
@@ -157,7 +143,7 @@ def _read(folder: Path, lower: bool, trying: Callable[[str], None]) -> dict[str,
     if model.get("type") == "WordPiece" and model["unk_token"] not in model["vocab"]:
         unknown = shown(model["unk_token"])
         raise DataError(f"its vocabulary lacks the unknown token {unknown}", ANOTHER)
-    _try(theirs, written, trying)
+    _try(theirs, written)
     if backend.num_special_tokens_to_add(is_pair=False) == 0:
         written = json.dumps({**saved, "post_processor": None}, ensure_ascii=False)
     settings = _passed_on(theirs)
@@ -250,7 +236,7 @@ def _passed_on(theirs: Any) -> dict[str, Any]:
     return settings | {name: getattr(theirs, name) for name in sides}
 
 
-def _try(theirs: Any, written: str, trying: Callable[[str], None]) -> None:
+def _try(theirs: Any, written: str) -> None:
     """Compare the rows of texts and pairs: what the class makes, and what is written."""
     from tokenizers import Tokenizer
 
@@ -260,7 +246,6 @@ def _try(theirs: Any, written: str, trying: Callable[[str], None]) -> None:
     for first, second in zip(texts, (*texts[2:], *TRIAL_TEXTS[2:4]), strict=True):
         for row in ((first,), (first, second)):
             text = shown(row[-1])
-            trying(row[-1])
             with (
                 warnings.catch_warnings(),
                 as_data_error(f"its tokenizer fails on the text {text}", ANOTHER),

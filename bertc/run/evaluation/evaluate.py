@@ -9,7 +9,7 @@ import torch
 from bertc.data.batches.arranged import TextData
 from bertc.data.batches.running import RunningData
 from bertc.data.examples.task_data import TaskData
-from bertc.data.vocab.characters import characters_by_token
+from bertc.data.vocab.vocabulary import characters_by_token
 from bertc.hub.folders import PROGRESS
 from bertc.ir.program.resolved import Resolved
 from bertc.learn.step.objective import make_objective

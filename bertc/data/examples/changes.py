@@ -1,10 +1,15 @@
-"""Copies of texts with some words replaced by likely ones (TinyBERT, data_augmentation.py)."""
+"""Copies of texts: words masked and n-grams alone, or words replaced by likely ones.
+
+Tang et al. 2019, "Distilling Task-Specific Knowledge from BERT into Simple Neural Networks", 3.3
+(castorini/d-bert: augment_data.py, augment_paired_data.py); TinyBERT, data_augmentation.py.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
 from random import Random
 
 from bertc.data.examples.word_spans import SplitText
+from bertc.ir.learning.augmentation import EditedCopies
 
 Candidates = Mapping[int, tuple[str, ...]]
 """Words that may stand at a place, by place."""
@@ -60,3 +65,16 @@ def replaced(text: SplitText, candidates: Candidates, probability: float, random
         if random.random() < probability:
             words[place] = likely[int(random.random() * len(likely))]
     return text.with_words(words, 0, len(words), "")
+
+
+def edited(node: EditedCopies, text: SplitText, mask: str, random: Random) -> str:
+    """A copy of a text: one draw a word decides, then one for all of the text."""
+    words = list(text.words)
+    for place in range(len(words)):
+        if random.random() < node.mask:
+            words[place] = mask
+    first, count = 0, len(words)
+    if words and random.random() < node.ngram:
+        count = min(len(words), 1 + int(random.random() * node.longest))
+        first = int(random.random() * (len(words) - count + 1))
+    return text.with_words(words, first, count, mask)
