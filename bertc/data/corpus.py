@@ -161,7 +161,7 @@ def _vocabulary(
         progress.end()
         (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
         size = tokenizer.get_vocab_size()
-        if size < node.size:  # told once: who finds it in the cache has been told
+        if size < node.size:  # once: a run that opens it from the cache does not repeat it
             progress.note(f"the corpus gives only {size:,} of {node.size:,} tokens")
         return {"size": size}
 

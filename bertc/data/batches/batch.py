@@ -44,7 +44,7 @@ def assemble_rows(
     """Write [CLS] a [SEP], or [CLS] a [SEP] b [SEP], into the rows ``at`` of a padded batch.
 
     ``rows`` are entries of ``index.ROW``; a text longer than all of ``ids`` is repeated.
-    A translation has special tokens of its own, [CLS] a [SEP] [CLS] b [SEP] (XLM, concat_batches).
+    A translation has its own special tokens, [CLS] a [SEP] [CLS] b [SEP] (XLM, concat_batches).
     """
     batch.starts[at, 0] = 0
     batch.token_ids[at, 0] = cls
@@ -52,7 +52,7 @@ def assemble_rows(
     nth_b, lane_s = np.arange(len(at)), np.arange(batch.token_ids.shape[1], dtype=np.int32)
     translation_b = rows["label"] == TRANSLATION
     middle_b = rows["a_length"] + 2  # where the second text's tokens would begin
-    second_b = middle_b + translation_b  # and the text itself, after a [CLS] of its own
+    second_b = middle_b + translation_b  # and the text itself, after its own [CLS]
     end_b = lengths(rows)
     in_second_bs, real_bs = lane_s >= middle_b[:, None], lane_s < end_b[:, None]
     shift_bs = np.where(in_second_bs, (rows["b"] - second_b)[:, None], rows["a"][:, None] - 1)

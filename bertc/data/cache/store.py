@@ -120,7 +120,7 @@ def _lock(folder: Path, progress: Progress) -> Iterator[None]:
             progress.begin(f"waiting for the process that prepares {folder}", 0, "")
             while not _locked(lock):
                 time.sleep(WAIT_SECONDS)
-                progress.advance(0)  # may be told to stop
+                progress.advance(0)  # may raise to stop
             progress.end()
         yield
 

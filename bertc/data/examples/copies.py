@@ -1,4 +1,4 @@
-"""Changed copies of a task's training examples: made once, kept in the cache.
+"""Changed copies of a task's training examples: made once, stored in the cache.
 
 A copy is a function of the seed of its augmentation, of its example and of its number, so a run and
 its continuation read the same text.
@@ -51,7 +51,7 @@ TextExample = LabelledExample | ScoredExample
 
 
 class WordNetworks(Protocol):
-    """Networks by their folders, loaded when they are asked."""
+    """Networks by their folders, loaded on first use."""
 
     def digest(self, folder: str) -> str:
         """sha256 of the weights in a folder."""
@@ -102,8 +102,8 @@ class Copier:
         texts = [example.texts for example in examples]
         content = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
         node = source.model_dump(mode="json")
-        beside = self._identity(source.copies)
-        folder = self.cache / "copies" / fingerprint(VERSION, node, self.mask, content, beside)
+        other_files = self._identity(source.copies)
+        folder = self.cache / "copies" / fingerprint(VERSION, node, self.mask, content, other_files)
         make = partial(self._make, title, texts, source, source.copies)
         facts = obtain(folder, make, self.progress)
         if facts["repeated"]:

@@ -82,7 +82,7 @@ class TaskBatch:
 class TaskSet:
     """A task with its training rows, and the parts to score on by name.
 
-    ``one_per_row``: every example has a row of its own. The last examples are copies of others, by
+    ``one_per_row``: every example has its own row. The last examples are copies of others, by
     the indices of ``originals``.
     """
 
@@ -180,7 +180,7 @@ def shared(task: AnyTask, rows: TaskRows, chosen: NDArray[np.int64], pad: int) -
 
 
 def gather(task: AnyTask, rows: TaskRows, chosen: NDArray[np.int64], pad: int) -> TaskBatch:
-    """A batch of examples, each in a row of its own."""
+    """A batch of examples, each in its own row."""
     width = width_of(int(rows.lengths[chosen].max()))
     return _laid_out(task, rows, chosen, np.arange(len(chosen)), width, pad)
 

@@ -93,7 +93,7 @@ class RowBuilder:
         self.firsts.append(first)
 
     def max_tokens(self, texts: int) -> int:
-        """The tokens of 1 or 2 texts that fit in a row beside the special ones."""
+        """The tokens of 1 or 2 texts that fit in a row with the special ones."""
         return self.seq - self.template.specials(texts)
 
     def finish(self) -> TaskRows:

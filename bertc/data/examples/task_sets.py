@@ -36,10 +36,10 @@ SAMPLE_EXAMPLES = 1000
 
 
 def learned_examples(task: AnyTask, examples: Sequence[Example]) -> Sequence[Example]:
-    """The training examples that a task learns: pairs in both orders, or a sample, if it asks.
+    """The training examples that a task learns: pairs in both orders, or a sample, as it says.
 
     Raises:
-        DataError: the task asks for more than there are.
+        DataError: it wants more than there are.
     """
     if isinstance(task, Glue) and task.both_orders:
         examples = [*examples, *map(_swapped, examples)]

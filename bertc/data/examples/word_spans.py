@@ -22,7 +22,7 @@ class SplitText:
         return tuple(self.text[begin:end] for begin, end in self.spans)
 
     def with_words(self, words: Sequence[str], first: int, count: int, mask: str) -> str:
-        """The text of ``count`` words from ``first`` on, if ``words`` stood in place of its own.
+        """The text of ``count`` words from ``first`` on, if ``words`` replaced its own.
 
         The space before a mask belongs to it, as ``bertc fill`` reads masks.
         """

@@ -92,8 +92,8 @@ def read_tagging(task: Tagging, path: Path, labelled: bool) -> list[TaggedExampl
 
 def _is_text(task: Tagging, path: Path, full: list[str]) -> bool:
     """True if lines are sentences: few tabs, several words, and known tags behind few of them."""
-    beside = "#" if task.column in CONLL_U else "-DOCSTART-"
-    rows = [line for line in full if not line.startswith(beside)]
+    skipped = "#" if task.column in CONLL_U else "-DOCSTART-"
+    rows = [line for line in full if not line.startswith(skipped)]
     tabs = sum("\t" in line for line in rows)
     if path.suffix in (".csv", ".json", ".jsonl") or not rows or 2 * tabs >= len(rows):
         return False

@@ -180,7 +180,7 @@ def _examples(task: AnyTask, part: DataPart, labelled: bool) -> list[Example]:
         case Embed():
             return [*read_related(task, part, labelled)]
     path = part.source
-    assert isinstance(path, Path), "only tasks of one's own read data sets"
+    assert isinstance(path, Path), "only custom tasks read data sets"
     match task:
         case Glue():
             return [*read_glue(task, path, labelled)]

@@ -1,4 +1,4 @@
-"""The columns of the rows that examples were read from, to stand beside answers."""
+"""The columns of the rows that examples were read from, for output next to answers."""
 
 import math
 from collections.abc import Iterator, Sequence

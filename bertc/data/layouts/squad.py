@@ -81,9 +81,9 @@ def checked_answer(answer: str, start: int, passage: str, place: str) -> tuple[s
         actual = passage[start : start + len(answer)]
         nearby = passage.find(answer)
         raise DataError(
-            f"{place}: at character {start} of the passage stands {actual[:60]!r}, "
+            f"{place}: at character {start} of the passage is {actual[:60]!r}, "
             f"the answer {answer[:60]!r} expected",
-            f"it stands at {nearby}" if nearby >= 0 else "it stands nowhere in the passage",
+            f"it is at {nearby}" if nearby >= 0 else "it is nowhere in the passage",
         )
     return answer, start
 

@@ -96,7 +96,7 @@ def _mcc(right: Sequence[AnswerValue], answers: Sequence[AnswerValue]) -> float:
     With each side's labels as rows of zeros and a one, it is their correlation. 0 if one side has
     one label alone, as in scikit-learn.
     """
-    # An answer that is no gold label is a label of its own, and so is wrong.
+    # An answer that is no gold label is one more label, and so is wrong.
     labels = list(dict.fromkeys([*right, *answers]))
     right_nk, answers_nk = (
         np.array([[float(value == label) for label in labels] for value in side])

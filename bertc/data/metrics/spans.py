@@ -16,7 +16,7 @@ Ints = NDArray[np.integer]
 ArrayIndex = tuple[int, ...]
 
 NOWHERE = 1e6
-"""Null odds if no window has any text; stands for the unbounded number of the official scripts."""
+"""Null odds if no window has any text; in place of the unbounded number of the official scripts."""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Tokenised text, and which part of it stands in which row."""
+"""Tokenised text, and which part of it is in which row."""

@@ -185,7 +185,7 @@ def _even(tokens: Tokens, room: int) -> Iterator[NDArray[Any]]:
 
     The last row overlaps the one before. A part shorter than a row is repeated.
     """
-    total = len(tokens.ids) - 1  # a row ends with a separator of its own
+    total = len(tokens.ids) - 1  # a row ends with its own separator
     for start in range(0, max(total, 1), room * BLOCK_ROWS):
         starts = np.arange(start, min(total, start + room * BLOCK_ROWS), room)
         starts = np.minimum(starts, max(0, total - room))

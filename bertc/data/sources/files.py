@@ -26,7 +26,7 @@ from bertc.ir.data import Files, Sentences, named_files
 from bertc.ir.program.complete import Complete
 
 SAMPLED_BYTES = 1 << 16
-"""Bytes at each end of a file in its identity, beside name, size and time of change."""
+"""Bytes at each end of a file in its identity, with name, size and time of change."""
 
 _BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
 

@@ -14,7 +14,7 @@ def split_sentences(text: str, how: Sentences) -> list[str]:
     """The non-empty sentences of a text, white space inside normalised to single spaces.
 
     A blank line always ends a sentence; English rules decide the rest. With ``lines`` each line is
-    a sentence; with ``whole`` too, as it stands and with its line end.
+    a sentence; with ``whole`` too, unchanged and with its line end.
     """
     if how == "whole":
         return text.splitlines(keepends=True)

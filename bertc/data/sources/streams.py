@@ -84,7 +84,7 @@ def lines(file: OpenFile) -> Iterator[tuple[int, str]]:
         if len(rest) > LONGEST_LINE_BYTES:
             raise DataError(
                 f"{file.path}:{number + 1}: line longer than {LONGEST_LINE_BYTES:,} bytes",
-                "put each document in a row of its own",
+                "put each document in its own row",
             )
     if rest:
         yield number + 1, decode(rest, file.path, number + 1).removesuffix("\r")

@@ -100,7 +100,7 @@ def _commas(file: OpenFile) -> Iterator[Record]:
     except csv.Error as error:
         raise DataError(
             f"{file.path}:{begins}: no row of comma-separated values: {error}",
-            'a field with a comma, a quote or a line break stands in "...", quotes in it doubled',
+            'put a field with a comma, a quote or a line break in "...", and double its quotes',
         ) from None
 
 

@@ -91,7 +91,7 @@ def serve_tokenizer() -> None:
     try:
         print(json.dumps(read_or_refuse(Path(folder), bool(lower))), file=results)
     except MemoryError:
-        signal.raise_signal(signal.SIGKILL)  # as of memory that no Python asked for
+        signal.raise_signal(signal.SIGKILL)  # as if the system had ended it
 
 
 def limit(kind: int, most: int) -> None:

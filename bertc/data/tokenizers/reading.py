@@ -32,7 +32,7 @@ from bertc.data.tokenizers.by_transformers import (
 )
 
 READING_VERSION = 1
-"""Changes with what is kept of a tokenizer, so that those read before are read anew."""
+"""Changes with what is stored of a tokenizer, so that those read before are read anew."""
 MOST_MEMORY_BYTES = 3 * 2**30
 CPU_SECONDS, CLOCK_SECONDS = 60, 300
 """Processor time, and time on a clock, to read a tokenizer.

@@ -18,7 +18,7 @@ from bertc.ir.vocabulary import TokenizerFile
 def differing_token(
     theirs: Vocabulary, ours: Vocabulary
 ) -> tuple[int, str | None, str | None] | None:
-    """The first number that is another token in each, and these; None stands for no token."""
+    """The first number that is another token in each, and these; None for no token."""
     pairs = ([read.token(i) for i in range(read.size)] for read in (theirs, ours))
     differing = (
         (number, first, second)

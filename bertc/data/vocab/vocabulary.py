@@ -211,7 +211,7 @@ def from_tokenizer(
     for token, token_id in ids.items():
         starts[token_id] = special[token_id] or _starts_word(token, model)
     if list((roles | known).values()).count(roles["unk"]) == 1:
-        special[roles["unk"]] = False  # it stands for text that no other token spells
+        special[roles["unk"]] = False  # it is text that no other token spells
     return Vocabulary(
         tokenizer=tokenizer,
         size=size,

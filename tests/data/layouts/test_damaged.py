@@ -140,10 +140,10 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
         "data[1].paragraphs[0].qas[0]", "a second question with the id 'q'",
     ),
     "squad: elsewhere": (
-        squad, "a.json", answer("hen", 3), "qas[0].answers[0]", "it stands at 2",
+        squad, "a.json", answer("hen", 3), "qas[0].answers[0]", "it is at 2",
     ),
     "squad: other words": (
-        squad, "a.json", answer("duck", 2), "qas[0].answers[0]", "it stands nowhere",
+        squad, "a.json", answer("duck", 2), "qas[0].answers[0]", "it is nowhere",
     ),
     "squad: outside": (
         squad, "a.json", answer("hen", 90), "qas[0].answers[0]", "outside the passage",
