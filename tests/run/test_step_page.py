@@ -74,6 +74,13 @@ def test_functions_run_in_the_order_of_the_page(
         assert row in left, f"{row} is called earlier than the page says"
 
 
+def test_files_from_a_spec_to_its_loss_are_few_and_there() -> None:
+    text = (ROOT / "docs" / "step.md").read_text().partition("## One step")[0]
+    files = [file for file in re.findall(r"`([\w/]+\.py)`", text) if not file.startswith("tests")]
+    assert len(files) == len({*files}) <= 25
+    assert [file for file in files if not (ROOT / "bertc" / file).is_file()] == []
+
+
 def test_functions_that_the_page_names_are_there() -> None:
     assert len(ROWS) > 25
     for name, file in ROWS:
