@@ -4,8 +4,7 @@ import shutil
 
 import pytest
 
-from bertc import cost as estimate
-from bertc import resolve
+from bertc import estimate, resolve
 from bertc.base.diagnostics import DataError
 from bertc.ir.learning.objective import Mlm, Sop, Term
 from bertc.lab.results.curves import curves

@@ -148,7 +148,7 @@ def test_the_command_shows_what_is_inside_a_run(
     assert "1.3" in inspect("attention", "--text", "hens", "--pair", "cows")
     page = tmp_path / "a.html"
     inspect("attention", "--text", "hens lay", "-o", str(page))
-    assert "data-maps" in page.read_text()
+    assert "heatmap" in page.read_text()
     refused = {
         ("heads", "--text", "hens"): "--text has no effect on heads",
         ("attention",): "attention is of one text, or of a file",

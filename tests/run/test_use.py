@@ -28,7 +28,7 @@ def test_eval_repeats_the_last_evaluation_of_the_run(run, tmp_path, cache):
     assert report.step == 12
     assert json.loads(report.as_json())["evaluation"]["losses"].keys() == last["losses"].keys()
     assert report.evaluation.base_rate == {}
-    assert report.notes == ("read in full-sentences rows of 24 tokens",)
+    assert report.notes[-1] == "read in full-sentences rows of 24 tokens"
 
 
 def test_eval_refuses_other_text(run, tmp_path, corpus_file, cache):

@@ -79,7 +79,7 @@ def evaluate_run(
             evaluation, notes, reading = _as_in_training(
                 folder, resolved, manner, cache, display, done, left_out
             )
-    notes = (*plateau_lines(evaluation), *notes)
+    notes = (*plateau_lines(evaluation, resolved, resolved.trained_at(done.step)), *notes)
     if has_average(run, done.step):
         notes = (*notes, f"of the average of the weights (average={_average_of(resolved, done)})")
     return Report(

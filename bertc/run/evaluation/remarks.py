@@ -1,6 +1,12 @@
 """Lines about an evaluation: losses, scores, and signs that little was learned."""
 
+from bertc.ir.changing.growth import FromOther
 from bertc.ir.learning.objective import MASKED_LM, titled
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.norm import PostNorm
+from bertc.ir.network.positions import LearnedPositions
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
 from bertc.ir.terms.positions import shown_figures
 from bertc.run.evaluation.held_out import Evaluation
 
@@ -40,7 +46,7 @@ def loss_line(evaluation: Evaluation) -> str:
     return ", ".join(shown)
 
 
-def plateau_lines(evaluation: Evaluation) -> list[str]:
+def plateau_lines(evaluation: Evaluation, resolved: Resolved, stage: Stage) -> list[str]:
     """A remark where masked tokens are predicted as by their frequencies, or there are none."""
     losses, unigram = evaluation.losses, evaluation.unigram_losses
     below = [
@@ -54,4 +60,23 @@ def plateau_lines(evaluation: Evaluation) -> list[str]:
     least = round(max(below), 2)
     than = f"only {least:.2f} nat below" if least > 0 else "no better than"
     line = f"masked positions are {than} guessing by token frequency: little else is learned yet"
-    return [f"{line} (docs/measured.md)"] * (max(below) < PLATEAU)
+    if sooner := _sooner(resolved, stage):
+        advice = f"leaving this plateau sooner: {', '.join(sooner)} (docs/measured.md)"
+        line = f"{line}; {advice}"
+    return [line] * (max(below) < PLATEAU)
+
+
+def _sooner(resolved: Resolved, stage: Stage) -> list[str]:
+    """Settings that leave the plateau sooner, without those that the stage has.
+
+    The network of an ``init`` that is trained already stays as it is.
+    """
+    body, sooner = stage.encoder, list[str]()
+    if isinstance(body, Encoder) and not isinstance(resolved.run.init, FromOther):
+        sooner += ["positions=rotary"] * isinstance(body.positions, LearnedPositions)
+        sooner += ["norm=pre"] * isinstance(body.norm, PostNorm)
+    for term in stage.objective:
+        masks = term.objective.masks
+        if masks is term.objective and (masks.p < 0.3 or masks.replace.mask < 100):
+            sooner.append(f"{masks.kind}(30%, replace=100/0/0)")
+    return sooner + ["optimizer=muon"] * (stage.optimizer.kind != "muon")

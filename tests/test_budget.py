@@ -1,0 +1,94 @@
+"""The size of the house: budgets, raised only with a reason in the commit that raises them."""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.test_architecture import FILES, PACKAGE, ROOMS, arrows, room_of
+
+ROOT = PACKAGE.parent
+GOALS = {
+    "core": 54_000,
+    "lab": 9_000,
+    "tests": 36_000,
+    "words of docs": 28_000,
+    "lines of README": 120,
+    "lines a kind": 420,
+    "floors": 14,
+}
+"""What the house is to come to; lines of Python but for docs and README."""
+BUDGETS = {
+    "core": 63_400,
+    "lab": 9_700,
+    "tests": 44_300,
+    "words of docs": 46_700,
+    "lines of README": 230,
+    "lines a kind": 485,
+    "floors": 14,
+}
+"""What the house may have today."""
+
+
+def lines(paths: list[Path]) -> int:
+    """Lines of files in all."""
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
+
+
+def kinds() -> int:
+    """Classes of ``bertc/ir`` that a spec names: those with a ``kind``."""
+    fields = (
+        node
+        for path in (PACKAGE / "ir").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+        for field in node.body
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and field.target.id == "kind"
+    )
+    return sum(1 for _ in fields)
+
+
+def floors() -> int:
+    """Rooms on the longest way down."""
+
+    @cache
+    def height(room: str) -> int:
+        below = {
+            room_of(name)
+            for module, to in arrows().items()
+            if room_of(module) == room
+            for name in to
+        }
+        return 1 + max((height(other) for other in below - {room, ""}), default=0)
+
+    return max(map(height, ROOMS))
+
+
+@cache
+def figures() -> dict[str, int]:
+    """What the house has."""
+    lab = [path for path in FILES if path.is_relative_to(PACKAGE / "lab")]
+    core = lines([path for path in FILES if path not in set(lab)])
+    pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "how-to").glob("*.md")]
+    return {
+        "core": core,
+        "lab": lines(lab),
+        "tests": lines([*(ROOT / "tests").rglob("*.py")]),
+        "words of docs": sum(len(page.read_text(encoding="utf-8").split()) for page in pages),
+        "lines of README": lines([ROOT / "README.md"]),
+        "lines a kind": (core + lines(lab)) // kinds(),
+        "floors": floors(),
+    }
+
+
+@pytest.mark.parametrize("what", BUDGETS)
+def test_the_house_stays_within_its_budget(what: str) -> None:
+    assert figures()[what] <= BUDGETS[what]
+
+
+if __name__ == "__main__":
+    for what, figure in figures().items():
+        print(f"{what:20} {figure:8,} {BUDGETS[what]:8,} {GOALS[what]:8,}")
