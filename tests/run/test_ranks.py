@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -52,40 +53,51 @@ AT_THE_END = {"save_every": 100}  # that runs save on the way is held where they
 SECONDS = 600  # longer than any of these runs takes on a busy machine
 
 
-def member(rank, size, port, resolved, out, options, harm, said):
-    """One process of a run, as torchrun starts it; ends with the code that the command would."""
-    os.environ |= {
-        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size),
-        "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-        "GLOO_SOCKET_IFNAME": "lo",
-    }  # fmt: skip
+def member(rank, size, ports, jobs, harm, said):
+    """One process of some runs, one after another, as torchrun starts it.
+
+    It ends with the code that the command would end with for the last run that did not finish.
+    """
     torch.set_num_threads(1)
-    ranks.GRACE_SECONDS = 0.1
+    ranks.GRACE_SECONDS, code = 0.1, 0
     os.fsync, finish.plot = os.fstat, lambda lines, path: path.touch()
     if harm:
         harm(rank)
-    try:
-        train(resolved, out, quiet=True, **options)
-    except BertcError as error:
-        said.put((rank, error.message))
-        sys.exit(error.exit_code)
+    for port, (resolved, out, options) in zip(ports, jobs, strict=True):
+        os.environ |= {
+            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size),
+            "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+            "GLOO_SOCKET_IFNAME": "lo",
+        }  # fmt: skip
+        try:
+            train(resolved, out, quiet=True, **options)
+        except BertcError as error:
+            said.put((rank, error.message))
+            code = error.exit_code
+        except SystemExit as error:  # another process has said why
+            code = error.code
+        if torch.distributed.is_initialized():  # else by the end of the process
+            torch.distributed.destroy_process_group()
+    sys.exit(code)
 
 
 @pytest.fixture
 def together(processes, tmp_path):
-    """Train in so many processes; their exit codes, and what they said."""
+    """Train programs by name in so many processes; their exit codes, and what they said."""
 
-    def run(size, resolved, name="run", harm=None, **options):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+    def run(size, programs, harm=None, **options):
+        programs = programs if isinstance(programs, dict) else {"run": programs}
+        ports = []
+        with ExitStack() as sockets:
+            for _ in programs:
+                free = sockets.enter_context(socket.socket())
+                free.bind(("127.0.0.1", 0))
+                ports.append(free.getsockname()[1])
         options = {"cache": tmp_path / "cache", **options}
+        jobs = [(resolved, tmp_path / name, options) for name, resolved in programs.items()]
         said = processes.SimpleQueue()
         members = [
-            processes.Process(
-                target=member,
-                args=(rank, size, port, resolved, tmp_path / name, options, harm, said),
-            )
+            processes.Process(target=member, args=(rank, size, ports, jobs, harm, said))
             for rank in range(size)
         ]
         for process in members:
@@ -107,12 +119,12 @@ def together(processes, tmp_path):
 
 def losses(run):
     """Every number of the metrics but seconds."""
-    found = []
+    numbers = []
     for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()):
-        found += [line["step"], line["loss"], *line["losses"].values()]
-        found += line.get("positions", {}).values()
-        found += [line["grad_norm"]] if line["kind"] == "train" else line["accuracy"].values()
-    return found
+        numbers += [line["step"], line["loss"], *line["losses"].values()]
+        numbers += line.get("positions", {}).values()
+        numbers += [line["grad_norm"]] if line["kind"] == "train" else line["accuracy"].values()
+    return numbers
 
 
 def newest_step(run):
@@ -126,76 +138,66 @@ def straight(resolved, tmp_path, name="one"):
     return losses(tmp_path / name)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"steps": 8, "eval_every": 4, "microbatch": 4},
-        {"optimizer": Lamb(lr=1e-2, warmup=2), "share": ShareAll(), "norm": PreNorm()},
-        {
-            "objective": ELECTRA,
-            "generator": GeneratorNetwork(size=0.5),
-            "microbatch": 2,
-            "average": Ema(half_life=2),
-        },
-        {
-            "generator": GeneratorNetwork(size=1),
-            "stages": IN_TURN,
-            "embedding": 16,
-            "optimizer": StableAdam(lr=1e-2, warmup=2),
-        },
-        {
-            "heads": 4,
-            "prune": Heads(share=0.5, every=0.25, examples=24),
-            "microbatch": 2,
-        },
-        {"optimizer": Adam(lr=1e-2, warmup=2, clip=0.05, clip_per="tensor"), "freeze": "positions"},
-        {"stages": {"top": {"freeze": 1, "steps": 2}, "all": {"freeze": 0, "steps": 2}}},
-    ],
-    ids=["adam", "lamb", "electra", "in turn", "pruned", "by tensor", "frozen"],
-)
-def test_two_processes_learn_what_one_does(together, tiny, tmp_path, settings):
-    settings = {"dropout": CALM, "objective": PAIRS, **SHORT, **AT_THE_END, **settings}
-    one = straight(tiny(**settings), tmp_path)
+LEARNED = {
+    "adam": {"steps": 8, "eval_every": 4, "microbatch": 4},
+    "lamb": {"optimizer": Lamb(lr=1e-2, warmup=2), "share": ShareAll(), "norm": PreNorm()},
+    "electra": {
+        "objective": ELECTRA, "generator": GeneratorNetwork(size=0.5), "microbatch": 2,
+        "average": Ema(half_life=2),
+    },
+    "in turn": {
+        "generator": GeneratorNetwork(size=1), "stages": IN_TURN, "embedding": 16,
+        "optimizer": StableAdam(lr=1e-2, warmup=2),
+    },
+    "pruned": {"heads": 4, "prune": Heads(share=0.5, every=0.25, examples=24), "microbatch": 2},
+    "by tensor": {
+        "optimizer": Adam(lr=1e-2, warmup=2, clip=0.05, clip_per="tensor"), "freeze": "positions",
+    },
+    "frozen": {"stages": {"top": {"freeze": 1, "steps": 2}, "all": {"freeze": 0, "steps": 2}}},
+}  # fmt: skip
+
+
+def test_two_processes_learn_what_one_does(together, tiny, tmp_path):
+    common = {"dropout": CALM, "objective": PAIRS, **SHORT, **AT_THE_END}
+    alone = {name: straight(tiny(**common | own), tmp_path, name) for name, own in LEARNED.items()}
     for strategy, harm in (("ddp", hold_gradients_in_place), ("fsdp", None)):
-        codes, said = together(2, tiny(**settings, strategy=strategy), strategy, harm)
-        assert (codes, said) == ([0, 0], [])
-        assert losses(tmp_path / strategy) == pytest.approx(one, rel=1e-5, abs=1e-6)
-        lock = json.loads((tmp_path / strategy / "lock.json").read_text())
-        assert (lock["plan"]["processes"], lock["plan"]["strategy"]) == (2, strategy)
-        assert (tmp_path / strategy / "model").is_dir()
+        programs = {
+            f"{name} {strategy}": tiny(**common | own, strategy=strategy)
+            for name, own in LEARNED.items()
+        }
+        assert together(2, programs, harm) == ([0, 0], [])
+        for name, one in alone.items():
+            run = tmp_path / f"{name} {strategy}"
+            assert losses(run) == pytest.approx(one, rel=1e-5, abs=1e-6), run.name
+            lock = json.loads((run / "lock.json").read_text())
+            assert (lock["plan"]["processes"], lock["plan"]["strategy"]) == (2, strategy)
+            assert (run / "model").is_dir()
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {
-            "objective": (Term(objective=Clm()),),
-            "attention": RelativeAttention(),
-            "strategy": "fsdp",
-        },
-        {
-            "objective": (Term(objective=Plm()),),
-            "format": StreamPair(both_ways=True),
-            "attention": RelativeAttention(untie=True, segments=True),
-            "segments": 0,
-            "strategy": "ddp",
-        },
-    ],
-    ids=["next", "in order"],
-)
-def test_a_memory_is_each_process_own_and_any_number_takes_it_up(
-    together, tiny, tmp_path, settings
-):
-    settings = {
-        **settings, **AT_THE_END, "dropout": CALM, "memory": 30, "log_every": 1, "microbatch": 2,
-        "steps": 7, "eval_every": 7,
+REMEMBERING = {
+    "next": {
+        "objective": (Term(objective=Clm()),), "attention": RelativeAttention(), "strategy": "fsdp",
+    },
+    "in order": {
+        "objective": (Term(objective=Plm()),), "format": StreamPair(both_ways=True),
+        "attention": RelativeAttention(untie=True, segments=True), "segments": 0,
+        "strategy": "ddp",
+    },
+}  # fmt: skip
+
+
+def test_a_memory_is_each_process_own_and_any_number_takes_it_up(together, tiny, tmp_path):
+    common = {
+        **AT_THE_END, "dropout": CALM, "memory": 30, "log_every": 1, "microbatch": 2, "steps": 7,
+        "eval_every": 7,
     }  # fmt: skip
-    resolved = tiny(**settings)
-    one = straight(resolved, tmp_path)
-    stopped = [143, 143], [(0, "stopped after step 5, and saved")]
-    assert together(2, resolved, harm=ask_one) == stopped
-    assert together(3, resolved, resume=True) == ([0, 0, 0], [])
-    assert losses(tmp_path / "run") == pytest.approx(one, rel=1e-5, abs=1e-6)
+    programs = {name: tiny(**common, **own) for name, own in REMEMBERING.items()}
+    alone = {name: straight(each, tmp_path, f"one {name}") for name, each in programs.items()}
+    stopped = [143, 143], [(0, "stopped after step 5, and saved")] * 2
+    assert together(2, programs, ask_one) == stopped
+    assert together(3, programs, resume=True) == ([0, 0, 0], [])
+    for name, one in alone.items():
+        assert losses(tmp_path / name) == pytest.approx(one, rel=1e-5, abs=1e-6), name
 
 
 def harmed(rank, step, what):
@@ -239,50 +241,39 @@ def ask_one(rank):
 
 
 def test_killed_and_resumed_is_never_having_stopped(together, tiny, tmp_path, same_run):
-    resolved = tiny(microbatch=2)
-    assert together(2, resolved, "straight") == ([0, 0], [])
-    codes, said = together(2, resolved, "killed", harm=kill_one)
-    assert codes == [75, -9]
-    assert said == [(0, "another process of this run ended")]
-    assert newest_step(tmp_path / "killed") == 4
-    assert together(2, resolved, "killed", resume=True) == ([0, 0], [])
-    same_run(tmp_path / "straight", tmp_path / "killed")
-
-
-@pytest.mark.parametrize(
-    ("strategy", "step", "saved"),
-    # At the boundary, where steps begin to be another network's; later.
-    [("ddp", 4, 2), ("fsdp", 7, 6)],
-)
-def test_a_network_grows_in_all_processes(
-    together, tiny, tmp_path, same_run, strategy, step, saved
-):
+    """Of one network too that grows: at the boundary, where steps begin to be another's; later."""
     stages = {
         "flat": {"layers": 1, "steps": 4},
         "deep": {"layers": 2, "steps": 4, "grow": Stack(moments="carry")},
     }
     settings = {"dropout": CALM, "objective": PAIRS, "save_every": 2, "eval_every": 8}
-    resolved = tiny(**settings, stages=stages, strategy=strategy)
-    one = straight(resolved, tmp_path)
-    assert together(2, resolved, "straight") == ([0, 0], [])
-    assert losses(tmp_path / "straight") == pytest.approx(one, rel=1e-5, abs=1e-6)
-    codes, _ = together(2, resolved, "killed", harm=partial(kill_one, step=step))
-    assert codes == [75, -9]
-    assert newest_step(tmp_path / "killed") == saved
-    assert together(2, resolved, "killed", resume=True) == ([0, 0], [])
-    same_run(tmp_path / "straight", tmp_path / "killed")
+    programs = {
+        "plain": tiny(microbatch=2),
+        **{way: tiny(**settings, stages=stages, strategy=way) for way in ("ddp", "fsdp")},
+    }
+    one = straight(tiny(**settings, stages=stages), tmp_path)
+    assert together(2, {f"{name} straight": of for name, of in programs.items()}) == ([0, 0], [])
+    for name in ("ddp", "fsdp"):
+        assert losses(tmp_path / f"{name} straight") == pytest.approx(one, rel=1e-5, abs=1e-6)
+    for name, step, saved in (("plain", 7, 4), ("ddp", 4, 2), ("fsdp", 7, 6)):
+        codes, said = together(2, {name: programs[name]}, partial(kill_one, step=step))
+        assert (codes, said) == ([75, -9], [(0, "another process of this run ended")])
+        assert newest_step(tmp_path / name) == saved
+    assert together(2, programs, resume=True) == ([0, 0], [])
+    for name in programs:
+        same_run(tmp_path / f"{name} straight", tmp_path / name)
 
 
 def test_all_processes_begin_with_the_weights_of_another_run(together, tiny, tmp_path):
     train(tiny(), tmp_path / "first", cache=tmp_path / "cache", quiet=True)
     source = tmp_path / "first"
     vocabulary = TokenizerFile(path=str(source / "tokenizer"), size=120)
-    init = FromRun(path=str(source))
-    for strategy in ("ddp", "fsdp"):
-        settings = {"init": init, "vocab": vocabulary, "layers": 3, "dropout": CALM}
-        resolved = tiny(**settings, **SHORT, **AT_THE_END, strategy=strategy)
-        one = straight(resolved, tmp_path, f"one-{strategy}")
-        assert together(2, resolved, strategy) == ([0, 0], [])
+    settings = {"init": FromRun(path=str(source)), "vocab": vocabulary, "layers": 3}
+    settings |= {"dropout": CALM, **SHORT, **AT_THE_END}
+    one = straight(tiny(**settings), tmp_path)
+    programs = {way: tiny(**settings, strategy=way) for way in ("ddp", "fsdp")}
+    assert together(2, programs) == ([0, 0], [])
+    for strategy in programs:
         assert losses(tmp_path / strategy) == pytest.approx(one, rel=1e-5, abs=1e-6)
 
 
@@ -290,13 +281,13 @@ def test_a_stop_is_agreed_on_and_any_number_goes_on(together, tiny, tmp_path, ca
     stages = {"short": {"steps": 6, "objective": PAIRS}, "long": {"steps": 2, "seq": 16}}
     resolved = tiny(dropout=CALM, stages=stages, log_every=1)
     one = straight(resolved, tmp_path)
-    codes, said = together(2, resolved, "two", harm=ask_one)
+    codes, said = together(2, {"two": resolved}, ask_one)
     assert (codes, said) == ([143, 143], [(0, "stopped after step 5, and saved")])
     for name in ("by one", "by three"):
         shutil.copytree(tmp_path / "two", tmp_path / name)
     # Of eight examples three processes have 3, 3 and 2; of the weights uneven parts.
     sharded = tiny(dropout=CALM, stages=stages, log_every=1, strategy="fsdp")
-    assert together(3, sharded, "by three", resume=True) == ([0, 0, 0], [])
+    assert together(3, {"by three": sharded}, resume=True) == ([0, 0, 0], [])
     train(resolved, tmp_path / "by one", cache=tmp_path / "cache", resume=True)
     assert "started on cpu in 2 processes, now on cpu:" in capsys.readouterr().err
     for name in ("by one", "by three"):

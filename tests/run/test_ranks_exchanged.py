@@ -34,12 +34,12 @@ def trace(rank):
         torch.compile = lambda function, **_: function
         return
     torch.compile = partial(torch.compile, backend="eager")
-    step, seen = TrainStep.__call__, set()
+    step, seen = TrainStep.__call__, {}
 
-    def call(*arguments):
-        result = step(*arguments)
-        seen.add(graphs_so_far().compiled)
-        return result if len(seen) == 1 else sys.exit(f"compiled anew: {seen}")
+    def call(self, *arguments):
+        result = step(self, *arguments)
+        graphs = graphs_so_far().compiled
+        return result if seen.setdefault(self, graphs) == graphs else sys.exit("compiled anew")
 
     TrainStep.__call__ = call
 
@@ -47,9 +47,9 @@ def trace(rank):
 def test_compiled_steps_of_two_processes_learn_what_one_does(together, tiny, tmp_path):
     settings = {"dropout": CALM, "objective": PAIRS, "microbatch": 2, "steps": 4, "eval_every": 4}
     one = straight(tiny(**settings), tmp_path)
-    for strategy in ("ddp", "fsdp"):
-        resolved = tiny(**settings, compile="on", strategy=strategy)
-        assert together(2, resolved, strategy, harm=trace) == ([0, 0], [])
+    programs = {way: tiny(**settings, compile="on", strategy=way) for way in ("ddp", "fsdp")}
+    assert together(2, programs, trace) == ([0, 0], [])
+    for strategy in programs:
         assert losses(tmp_path / strategy) == pytest.approx(one, rel=1e-5, abs=1e-6)
 
 
@@ -72,17 +72,14 @@ def count_gathers(rank):
     groups.foreach_all_gather, TrainStep.__call__ = gather, call
 
 
-@pytest.mark.parametrize(
-    ("settings", "close"),
-    [({"precision": "bf16"}, 1e-2), ({"share": ShareAttention()}, 1e-5)],
-    ids=["bf16", "shared"],
-)
-def test_a_layer_is_gathered_at_once(together, tiny, tmp_path, settings, close):
-    settings = {"dropout": CALM, "objective": PAIRS, **SHORT, **AT_THE_END, **settings}
-    one = straight(tiny(**settings), tmp_path)
-    resolved = tiny(**settings, strategy="fsdp")
-    assert together(2, resolved, "two", harm=count_gathers) == ([0, 0], [])
-    assert losses(tmp_path / "two") == pytest.approx(one, rel=close, abs=1e-6)
+def test_a_layer_is_gathered_at_once(together, tiny, tmp_path):
+    settings = {"dropout": CALM, "objective": PAIRS, **SHORT, **AT_THE_END}
+    ways = {"bf16": {"precision": "bf16"}, "shared": {"share": ShareAttention()}}
+    programs = {name: tiny(**settings, **own, strategy="fsdp") for name, own in ways.items()}
+    assert together(2, programs, count_gathers) == ([0, 0], [])
+    for (name, own), close in zip(ways.items(), (1e-2, 1e-5), strict=True):
+        one = straight(tiny(**settings, **own), tmp_path, f"one {name}")
+        assert losses(tmp_path / name) == pytest.approx(one, rel=close, abs=1e-6)
 
 
 def test_four_processes_and_two_exchange_checkpoints(together, tiny, tmp_path):
@@ -90,11 +87,13 @@ def test_four_processes_and_two_exchange_checkpoints(together, tiny, tmp_path):
     settings = {"dropout": CALM, "objective": PAIRS, "log_every": 1, "microbatch": 2,
                 "steps": 6, "eval_every": 6, **AT_THE_END}  # fmt: skip
     one = straight(tiny(**settings), tmp_path)
-    for first, then in (("ddp", "fsdp"), ("fsdp", "ddp")):
-        run = f"{first} by four"
-        codes, said = together(4, tiny(**settings, strategy=first), run, harm=ask_one)
-        assert (codes, said) == ([143] * 4, [(0, "stopped after step 5, and saved")])
-        shutil.copytree(tmp_path / run, tmp_path / f"{then} by two")
-        resolved = tiny(**settings, strategy=then)
-        assert together(2, resolved, f"{then} by two", resume=True) == ([0, 0], [])
-        assert losses(tmp_path / f"{then} by two") == pytest.approx(one, rel=1e-5, abs=1e-6)
+    other = {"ddp": "fsdp", "fsdp": "ddp"}
+    by_four = {f"{way} by four": tiny(**settings, strategy=way) for way in other}
+    codes, said = together(4, by_four, ask_one)
+    assert (codes, said) == ([143] * 4, [(0, "stopped after step 5, and saved")] * 2)
+    by_two = {f"{then} by two": tiny(**settings, strategy=then) for then in other.values()}
+    for first, then in other.items():
+        shutil.copytree(tmp_path / f"{first} by four", tmp_path / f"{then} by two")
+    assert together(2, by_two, resume=True) == ([0, 0], [])
+    for run in by_two:
+        assert losses(tmp_path / run) == pytest.approx(one, rel=1e-5, abs=1e-6)

@@ -147,7 +147,7 @@ def test_compiled_layers_read_batches_of_any_shape(bert, monkeypatch):
     order = np.argsort(rows.lengths, kind="stable")[::-1]
     read = [
         to_micro_batch(make(task, rows, order[first : first + count], 0), torch.device("cpu"))
-        for first, count in ((0, 20), (40, 1), (8, 30))
+        for first, count in ((0, 20), (40, 1))
         for make in (gather, shared)
     ]
     wanted = [plain(batch, torch.ones(1))[0].item() for batch in read]
@@ -165,7 +165,7 @@ def test_compiled_layers_read_batches_of_any_shape(bert, monkeypatch):
     before = len(graphs)
     again = [compiled(batch, torch.ones(1))[0].item() for batch in reversed(read)]
     assert again[::-1] == pytest.approx(wanted, rel=1e-5)
-    assert len(graphs) == before < 3 * 6
+    assert len(graphs) == before < 3 * 4
 
 
 @pytest.mark.parametrize(

@@ -141,16 +141,25 @@ def test_a_store_that_is_being_written_is_told_from_one_that_is_there(tmp_path):
         read_store(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["a?x=1", "b%41c", "with space", "#c"])
-def test_a_search_stays_in_a_folder_of_any_name(tmp_path, name):
-    folder = tmp_path / name
-    store = open_store(folder, GOAL, {"spec": "x", "score": "mlm"}, False)
+FACTS = {"spec": "x", "score": "mlm"}
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """A search with one trial, in a folder whose name means something in addresses."""
+    folder = tmp_path_factory.mktemp("stored") / "a?x=1 b%41c #c"
+    store = open_store(folder, GOAL, FACTS, False)
     with store.taken(1) as trial:
         trial.suggest_float("lr", 0.0, 1.0)
+        trial.set_user_attr("settings", [])
         store.study.tell(trial, 0.5)
-    assert (folder / DATABASE).is_file()
-    assert [path.name for path in tmp_path.iterdir()] == [name]
-    assert [trial.score for trial in read_outcome(folder).trials] == [0.5]
+    return folder
+
+
+def test_a_search_stays_in_a_folder_of_any_name(stored):
+    assert (stored / DATABASE).is_file()
+    assert [path.name for path in stored.parent.iterdir()] == [stored.name]
+    assert [trial.score for trial in read_outcome(stored).trials] == [0.5]
 
 
 DAMAGE = [
@@ -165,15 +174,10 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize("damage", [*DAMAGE, "zeros", "short", "text"])
-def test_a_damaged_store_is_said_to_be_one(tmp_path, damage):
-    facts = {"spec": "x", "score": "mlm"}
-    store = open_store(tmp_path, GOAL, facts, False)
-    with store.taken(1) as trial:
-        trial.suggest_float("lr", 0.0, 1.0)
-        trial.set_user_attr("settings", [])
-        store.study.tell(trial, 0.5)
+def test_a_damaged_store_is_said_to_be_one(stored, tmp_path, damage):
     path = tmp_path / DATABASE
-    content = path.read_bytes()
+    content = (stored / DATABASE).read_bytes()
+    path.write_bytes(content)
     if damage in DAMAGE:
         with closing(sqlite3.connect(path)) as database:
             database.execute(damage)

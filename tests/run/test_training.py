@@ -44,6 +44,19 @@ def go(tmp_path, cache):
     return run
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    return tmp_path_factory.mktemp("finished") / "run"
+
+
+@pytest.fixture
+def begun(finished, tiny, tmp_path, cache):
+    """A copy of the finished run of the tiny program, by its name."""
+    if not finished.exists():
+        train(tiny(), finished, cache=cache, quiet=True)
+    return lambda name="run": shutil.copytree(finished, tmp_path / name)
+
+
 def lines(folder, timed=False):
     found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return found if timed else [{k: v for k, v in d.items() if k != "seconds"} for d in found]
@@ -208,13 +221,13 @@ def test_a_stop_exits_with_the_code_of_the_signal_and_a_checkpoint(go, tiny, tmp
 
 
 def test_a_stop_in_an_evaluation_leaves_it_due(
-    go, tiny, tmp_path, monkeypatch, straight_and_broken_agree
+    begun, go, tiny, tmp_path, monkeypatch, straight_and_broken_agree
 ):
     import signal
 
     from bertc.run.evaluation import held_out as evaluation
 
-    go(tiny(), "straight")
+    begun("straight")
     real, calls = evaluation.corrupt, 0
 
     def stopping(*arguments):
@@ -234,8 +247,10 @@ def test_a_stop_in_an_evaluation_leaves_it_due(
     straight_and_broken_agree()
 
 
-def test_lines_after_the_checkpoint_are_cut_back(go, tiny, tmp_path, straight_and_broken_agree):
-    go(tiny(), "straight")
+def test_lines_after_the_checkpoint_are_cut_back(
+    begun, go, tiny, tmp_path, straight_and_broken_agree
+):
+    begun("straight")
     shutil.copytree(tmp_path / "straight", tmp_path / "broken")
     shutil.rmtree(tmp_path / "broken" / "checkpoints" / "step-00000012")
     with open(tmp_path / "broken" / "metrics.jsonl", "a") as file:
@@ -245,9 +260,9 @@ def test_lines_after_the_checkpoint_are_cut_back(go, tiny, tmp_path, straight_an
 
 
 def test_a_damaged_checkpoint_is_passed_over(
-    go, tiny, tmp_path, capsys, straight_and_broken_agree, cache
+    begun, go, tiny, tmp_path, capsys, straight_and_broken_agree, cache
 ):
-    go(tiny(), "straight")
+    begun("straight")
     shutil.copytree(tmp_path / "straight", tmp_path / "broken")
     victim = tmp_path / "broken" / "checkpoints" / "step-00000012" / "weights.safetensors"
     raw = bytearray(victim.read_bytes())
@@ -258,8 +273,8 @@ def test_a_damaged_checkpoint_is_passed_over(
     straight_and_broken_agree()
 
 
-def test_without_a_sound_checkpoint_nothing_is_overwritten(go, tiny, tmp_path):
-    go(tiny())
+def test_without_a_sound_checkpoint_nothing_is_overwritten(begun, go, tiny, tmp_path):
+    begun()
     for folder in (tmp_path / "run" / "checkpoints").iterdir():
         (folder / "progress.json").unlink()
     with pytest.raises(DataError, match=r"every checkpoint .* is damaged"):
@@ -274,8 +289,8 @@ def test_resuming_a_finished_run_changes_nothing(go, tiny, tmp_path):
     assert again == first
 
 
-def test_a_folder_with_a_run_is_refused_without_resume(go, tiny):
-    go(tiny())
+def test_a_folder_with_a_run_is_refused_without_resume(begun, go, tiny):
+    begun()
     with pytest.raises(UsageError, match="holds a run already"):
         go(tiny())
 
@@ -294,16 +309,16 @@ def test_two_runs_cannot_share_a_folder(go, tiny, tmp_path):
     assert "another run is using" in caught.value.message
 
 
-def test_another_program_is_refused_with_the_difference(go, tiny):
-    go(tiny())
+def test_another_program_is_refused_with_the_difference(begun, go, tiny):
+    begun()
     with pytest.raises(ResumeRefusedError) as caught:
         go(tiny(steps=20, seq=16, optimizer=Adam(lr=2e-3, warmup=2)), resume=True)
     for part in ("steps: 12 -> 20", "seq: 24 -> 16", "lr=0.002"):
         assert part in caught.value.message
 
 
-def test_other_text_is_refused(go, tiny, corpus_file, tmp_path):
-    go(tiny())
+def test_other_text_is_refused(begun, go, tiny, corpus_file, tmp_path):
+    begun()
     before = corpus_file.read_text()
     corpus_file.write_text(before + "\nThe duck is a lie.\n")
     try:
@@ -427,11 +442,11 @@ def test_a_dry_run_trains_nothing_and_leaves_nothing(go, tiny, tmp_path):
     assert "nothing was trained" in report.summary()
 
 
-def test_a_dry_run_fails_where_the_run_would(go, tiny, tmp_path, monkeypatch, capsys, cache):
+def test_a_dry_run_fails_where_the_run_would(begun, go, tiny, tmp_path, monkeypatch, capsys, cache):
     from bertc.base.diagnostics import CannotWriteError
     from bertc.base.storage import durable
 
-    go(tiny(), "taken")
+    begun("taken")
     for of_the_run in (tiny(), tiny(seed=9)):
         capsys.readouterr()
         report = train(of_the_run, tmp_path / "taken", cache=cache, dry_run=True)
