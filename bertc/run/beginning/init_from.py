@@ -7,7 +7,7 @@ from typing import assert_never
 
 from torch import Tensor
 
-from bertc.base.diagnostics import DataError, several
+from bertc.base.diagnostics import DataError
 from bertc.data.vocab.existing import differing_token, vocabulary_of
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.hub.networks import summed
@@ -25,10 +25,10 @@ from bertc.ir.learning.answer import Answer, Labels, Tags
 from bertc.ir.learning.optimizer import Optimizer, moments_of
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage
 from bertc.ir.weight_maps import WeightMap, begins_as, changed_answers, fit, refusal
 from bertc.lang.read.shapes import setting_shape
 from bertc.lang.write.show import show_value
+from bertc.run.beginning.growth import described
 from bertc.run.beginning.init_tables import TableStart, from_vectors
 from bertc.run.models.loading import digest_of, read_checkpoint, read_model
 from bertc.run.records import checkpoints
@@ -95,7 +95,7 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
         *_differences(old, target),
         *_new(places, old, target),
         *_left_out(init, places, old, target),
-        *_removed(first, old),
+        *([described(old.stages[-1], first)] if isinstance(first.grow, Kept) else []),
     )
     return Source(folder, tensors, places, sha256, notes, moments)
 
@@ -190,14 +190,6 @@ def _left_out(init: FromOther, places: WeightMap, old: Resolved, new: Resolved) 
     tables = {weight.name for weight in model_weights(old) if weight.part == "embeddings"}
     unused = sorted(tables - set(places.copies.values()))
     return [f"layers {taken}", *(f"its {name} is left out" for name in unused)]
-
-
-def _removed(first: Stage, old: Resolved) -> list[str]:
-    """A line about the layers that the first stage leaves of the network."""
-    if not isinstance(first.grow, Kept):
-        return []
-    remaining = ", ".join(map(str, first.grow.layers))
-    return [f"{first.layers} of {several(old.encoder.depth, 'layer')} left: {remaining}"]
 
 
 def _tells(answer: Answer) -> str:

@@ -198,11 +198,7 @@ def _cells(programs: Sequence[Resolved]) -> dict[str, list[str]]:
             }
             for program in programs
         ]
-        if all(len(set(entry.values())) == 1 for entry in texts):
-            cells[name] = [next(iter(entry.values())) for entry in texts]
-            continue
-        for stage in dict.fromkeys(stage for entry in texts for stage in entry):
-            cells[f"{stage}.{name}"] = [entry.get(stage, "") for entry in texts]
+        cells |= _by_stage(name, texts)
     return cells
 
 
@@ -211,14 +207,20 @@ def settings_texts(program: Resolved) -> dict[str, str]:
     of_run = of_the_run(program) | {name: getattr(program.run, name) for name in ASIDE}
     texts = {name: written(name, of_run[name]) for name in Settings.model_fields if name in of_run}
     for name in STAGE_SETTINGS:
-        if name in UNTOLD:
-            continue
-        of_stages = {stage.name: written(name, getattr(stage, name)) for stage in program.stages}
-        if len(set(of_stages.values())) == 1:
-            texts[name] = next(iter(of_stages.values()))
-        else:
-            texts |= {f"{stage}.{name}": text for stage, text in of_stages.items()}
+        if name not in UNTOLD:
+            of_stages = {
+                stage.name: written(name, getattr(stage, name)) for stage in program.stages
+            }
+            texts |= {n: text for n, (text,) in _by_stage(name, [of_stages]).items()}
     return texts
+
+
+def _by_stage(name: str, texts: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
+    """Columns of a setting, by the texts of each program's stages: one if no program's differ."""
+    if all(len(set(of_stages.values())) == 1 for of_stages in texts):
+        return {name: [next(iter(of_stages.values())) for of_stages in texts]}
+    stages = dict.fromkeys(stage for of_stages in texts for stage in of_stages)
+    return {f"{stage}.{name}": [of.get(stage, "") for of in texts] for stage in stages}
 
 
 def _alike_tasks(programs: Sequence[Resolved]) -> set[tuple[str, ...]]:
