@@ -105,7 +105,7 @@ def _most_like(encoder: Encoder, vocabulary: str) -> System:
         if norm.function != "rms":
             return "modernbert"
         return "neobert" if positions.pairs == "interleaved" else "eurobert"
-    alone = not encoder.segments and not encoder.causal and not encoder.attention.knows_distances
+    alone = not encoder.segments and not encoder.causal and not encoder.attention.distances
     if encoder.languages or (alone and encoder.head.kind == "linear"):
         return "xlm"
     if len(set(encoder.attention_owner)) < len(encoder.layers):

@@ -88,10 +88,10 @@ def _pairs_turn(check: Checker[Complete]) -> None:
 def _ranges_left(check: Checker[Complete]) -> None:
     program = check.settings
     for setting, node in (("attention", program.attention), ("positions", program.positions)):
-        if problem := node.distance_problem:
-            reason, least = problem
-            way = argument(setting, program.origins[setting], "distance", str(least))
-            check.report("E350", reason, setting, way=way)
+        ranges = node.ranges
+        if ranges and ranges.problem:
+            way = argument(setting, program.origins[setting], "distance", str(ranges.least))
+            check.report("E350", ranges.problem, setting, way=way)
 
 
 def _layers_there(check: Checker[Complete]) -> None:

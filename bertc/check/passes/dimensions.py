@@ -64,7 +64,7 @@ def languages(program: Complete) -> tuple[str, ...]:
 
 
 def _positions(program: Complete) -> LearnedPositions | NoPositions:
-    if program.attention.knows_distances:
+    if program.attention.distances:
         return NoPositions()
     return LearnedPositions(rows=program.longest_seq)
 

@@ -122,7 +122,7 @@ _OF_STAGES: tuple[Rule[StageSettings], ...] = (
          label="shipped specs and recipes have 1e-5 to 1.76e-3"),
     Rule("R107", "positions",
          lambda s: isinstance(s.body, Transformer) and s.positions.kind == "none"
-         and not s.attention.knows_distances and not reads_on(s.objective),
+         and not s.attention.distances and not reads_on(s.objective),
          "without positions this attention does not know the order of tokens: a row is a bag of "
          "words",
          help=lambda s: f"positions={s.seq} or attention=relative"),

@@ -23,7 +23,7 @@ def check_running(check: Checker[StageSettings]) -> None:
 
 def _reading_on(stage: StageSettings) -> Way:
     """Settings that make memory possible, or memory=0 where none do."""
-    near_alone = not stage.attention.knows_distances
+    near_alone = not stage.attention.distances
     placed = stage.origins["positions"].kind != "derived" and stage.positions.kind != "none"
     others = [
         "pack=false" * stage.pack,
@@ -43,7 +43,9 @@ def _relative(stage: StageSettings) -> str:
     replaced = stage.origins["attention"].replaced
     # The attention of an `init` has the origin of that, which may have replaced another `init`.
     attention = replaced.value if replaced else None
-    if not isinstance(attention, AttentionNode) or not attention.knows_directions:
+    if not isinstance(attention, AttentionNode) or not (
+        attention.distances and attention.distances.backward
+    ):
         return "attention=relative"
     span = replaced.origin.span if replaced else None
     return "".join(span.text.split()) if span else "attention=relative"
@@ -73,13 +75,13 @@ _STREAMS: tuple[Rule[StageSettings], ...] = (
          lambda s: f"memory = {s.memory} needs rows that continue the row before, which "
          f"{'packed' if _packed(s) else s.format.kind} rows do not",
          also=_rows, way=_reading_on),
-    Rule("E222", "memory", lambda s: s.memory and not s.attention.knows_distances,
+    Rule("E222", "memory", lambda s: s.memory and not s.attention.distances,
          lambda s: f"memory = {s.memory} needs relative attention, but attention = "
          f"{s.attention.kind}",
          label="tokens in memory would have the positions of the row's own",
          also=("attention", "attention is set here"), way=_reading_on),
     Rule("E227", "memory",
-         lambda s: s.memory and s.attention.knows_distances and s.positions.kind != "none",
+         lambda s: s.memory and s.attention.distances and s.positions.kind != "none",
          lambda s: f"memory contradicts positions = {s.positions.kind}, which count from 0 in "
          "every row",
          label="tokens in memory carry the positions of their own row",
@@ -107,7 +109,7 @@ def _pair_possible(check: Checker[StageSettings], rows: StreamPair) -> None:
             also=("seq", f"seq = {seq}"),
             instead=_spelt(half, rows.both_ways),
         )
-    if rows.both_ways and not stage.attention.knows_directions:
+    if rows.both_ways and not (stage.attention.distances and stage.attention.distances.backward):
         relative = _relative(stage) + " positions=none" * stage.positions.in_attention
         way: Way = {"help": relative, "fix": fix_settings(stage, origin, relative)}
         check.report(

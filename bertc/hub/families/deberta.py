@@ -98,7 +98,7 @@ class HfDeberta(HfConfig):
 
     @model_validator(mode="after")
     def _has_ranges(self) -> Self:
-        if self.attention.distance_problem is not None:
+        if self.attention.ranges.problem:
             reason = f"max_relative_positions is too short for {self.position_buckets} buckets"
             raise ValueError(reason, NO_CLASS)
         return self

@@ -8,6 +8,7 @@ from pydantic import Field
 from bertc.ir import operation as op
 from bertc.ir.base import ONES, ZEROS, Axis, Drawn, Weight, affine, matrix
 from bertc.ir.network.attention_node import AttentionNode, ContentAttention, query_key_value
+from bertc.ir.network.distances import Distances, Ranges
 
 _BY_SEGMENT: tuple[Axis, Axis] = ("segments", "heads")
 _OF_DISTANCES: tuple[Axis, Axis] = ("positions", "hidden")
@@ -64,18 +65,10 @@ class RelativeAttention(AttentionNode):
 
     kind: Literal["relative"] = "relative"
     projects: ClassVar[bool] = True
-    knows_distances: ClassVar[bool] = True
-    knows_directions: ClassVar[bool] = True
-    clamps: ClassVar[bool] = True
-    varying_steps: ClassVar[bool] = True
+    distances = Distances(backward=True, clamps=True, in_pieces=True)
     untie: bool = False
     segments: bool = False
     clamp: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-
-    @property
-    def ties_biases(self) -> bool:
-        """True unless each layer has biases of its own."""
-        return not self.untie
 
     @property
     def compares_segments(self) -> bool:
@@ -160,20 +153,17 @@ class DisentangledAttention(AttentionNode):
 
     kind: Literal["disentangled"] = "disentangled"
     projects: ClassVar[bool] = True
-    knows_distances: ClassVar[bool] = True
+    distances = Distances()
     system: ClassVar[Literal["deberta"] | None] = "deberta"
     buckets: Annotated[int, Field(ge=4, le=100_000)] = 256  # DeBERTa-v3, position_buckets
     distance: Annotated[int, Field(ge=4, le=1_000_000)] = 512  # max_relative_positions
     positional = ("buckets", "distance")
 
     @property
-    def distance_problem(self) -> tuple[str, int] | None:
-        """The reason why a short ``distance`` leaves no ranges, and the shortest that does."""
+    def ranges(self) -> Ranges:
+        """Half of the rows of a direction are of single distances, two of ranges at least."""
         single = self.buckets // 2
-        if self.distance >= single + 2:
-            return None
-        reason = f"{self.buckets} buckets are of single distances up to {single}, and distance = "
-        return f"{reason}{self.distance} leaves nothing to the others", single + 2
+        return Ranges(self.buckets, single, self.distance, least=single + 2)
 
     def row_of(self, apart: int) -> int:
         """The table's row for a key ``apart`` tokens before its query, behind it if negative."""

@@ -8,8 +8,9 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import ONES, Axis, Drawn, Node, Off, On, Weight, affine
+from bertc.ir.base import ONES, Axis, Drawn, Node, Normal, Off, On, Weight, affine
 from bertc.ir.blocks import in_blocks
+from bertc.ir.network.distances import Distances, Ranges
 
 HEAD: Axis = "head_dim"
 
@@ -18,20 +19,14 @@ class AttentionNode(Node):
     """The base of attention kinds; their abilities are none by default.
 
     ``projects``: its module gives queries, keys and values (``ProjectedAttention``).
-    ``knows_distances``: scores depend on the distance between query and key, so position embeddings
-    are not needed and rows may have a memory. ``knows_directions``: rows may be reversed.
-    ``clamps``: it has a ``clamp`` that evaluation may set. ``takes_positions``: positions may turn
-    its queries and keys, or bias its scores. ``varying_steps``: what its module computes depends on
-    the length of a row in more than sizes. ``system``: the one that introduced it, whose recipes a
-    network with it follows.
+    ``takes_positions``: positions may turn its queries and keys, or bias its scores. ``distances``:
+    what follows where scores depend on the distance between query and key. ``system``: the one that
+    introduced it, whose recipes a network with it follows.
     """
 
     projects: ClassVar[bool] = False
-    knows_distances: ClassVar[bool] = False
-    knows_directions: ClassVar[bool] = False
-    clamps: ClassVar[bool] = False
     takes_positions: ClassVar[bool] = False
-    varying_steps: ClassVar[bool] = False
+    distances: ClassVar[Distances | None] = None
     system: ClassVar[Literal["deberta"] | None] = None
 
     def at(self, layer: int) -> Self:
@@ -44,8 +39,8 @@ class AttentionNode(Node):
         return None
 
     @property
-    def distance_problem(self) -> tuple[str, int] | None:
-        """The reason why its ``distance`` is too short, and the shortest that is not, or None."""
+    def ranges(self) -> Ranges | None:
+        """Its table of distances, if it has one."""
         return None
 
     @property
@@ -60,8 +55,9 @@ class AttentionNode(Node):
 
     @property
     def ties_biases(self) -> bool:
-        """True if all layers add the same biases to their queries."""
-        return False
+        """True if layers share what heads have, so that all need as many."""
+        common = self.common_weights(op.Widths(1, 1, 1, 1), Normal())
+        return any("heads" in weight.axes for weight in common)
 
     @property
     def shares_keys(self) -> bool:

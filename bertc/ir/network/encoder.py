@@ -115,12 +115,13 @@ class Encoder(BodyNode):
     @property
     def clamps(self) -> bool:
         """True for attention with a ``clamp``."""
-        return self.attention.clamps
+        return self.attention.distances is not None and self.attention.distances.clamps
 
     @property
     def varying_steps(self) -> str:
         """Its attention, for kinds that take long rows in pieces."""
-        return f"attention={self.attention.kind}" if self.attention.varying_steps else ""
+        distances = self.attention.distances
+        return f"attention={self.attention.kind}" if distances and distances.in_pieces else ""
 
     def clamped(self, distance: int) -> "Encoder":
         """The same encoder with that ``clamp`` in its attention."""

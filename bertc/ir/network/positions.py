@@ -8,6 +8,7 @@ from pydantic import Field
 
 from bertc.ir import operation as op
 from bertc.ir.base import Axis, Drawn, Node, Normal, Weight, Width
+from bertc.ir.network.distances import Ranges
 
 Theta = Annotated[float, Field(gt=1, le=1e12)]
 
@@ -18,18 +19,21 @@ class _Positions(Node):
     ``in_attention``: queries and keys, or their scores, depend on positions; embeddings do not.
     ``biases_scores``: a bias is added to scores, so that they are no products of queries and keys.
     ``by_head``: heads differ in more than the weights of a layer, so that none can be removed.
-    ``ties_biases``: all layers add the same biases to their scores.
     """
 
     in_attention: ClassVar[bool] = False
     biases_scores: ClassVar[bool] = False
     by_head: ClassVar[bool] = False
-    ties_biases: ClassVar[bool] = False
 
     @property
-    def distance_problem(self) -> tuple[str, int] | None:
-        """The reason why its ``distance`` is too short, and the shortest that is not, or None."""
+    def ranges(self) -> Ranges | None:
+        """Its table of distances, if it has one."""
         return None
+
+    @property
+    def ties_biases(self) -> bool:
+        """True if layers share what heads have, so that all need as many."""
+        return any("heads" in weight.axes for weight in self.common_weights(1, Normal()))
 
     def common_weights(self, heads: int, init: Drawn) -> tuple[Weight, ...]:
         """Weights that the attention of all layers uses: none."""
@@ -91,16 +95,12 @@ class BucketedPositions(TablePositions):
     in_attention: ClassVar[bool] = True
     biases_scores: ClassVar[bool] = True
     by_head: ClassVar[bool] = True
-    ties_biases: ClassVar[bool] = True
 
     @property
-    def distance_problem(self) -> tuple[str, int] | None:
-        """The reason why a short ``distance`` leaves no ranges, and the shortest that does."""
+    def ranges(self) -> Ranges:
+        """Half of the rows of a direction are of single distances, the others of ranges."""
         single = self.buckets // 4
-        if self.distance > single:
-            return None
-        reason = f"{self.buckets} buckets are of single distances up to {single}, and distance = "
-        return f"{reason}{self.distance} leaves nothing to the others", single + 1
+        return Ranges(self.buckets, single, self.distance, least=single + 1)
 
     def row_of(self, apart: int) -> int:
         """The bucket of a key ``apart`` tokens before its query, behind it if negative."""
