@@ -1,7 +1,6 @@
 """New ideas, each defined in this file alone: no other file of the house has to know of it."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +12,7 @@ from bertc.hub import families
 from bertc.hub.exporting import export_model
 from bertc.hub.families import bert_like, family_for
 from bertc.hub.families.config import HfConfig, Single
-from bertc.hub.families.family import Candidate, Family, Reshape, TaskHeads, Tokens, hf_class
+from bertc.hub.families.family import Family, Reshape, TaskHeads, Tokens, hf_class
 from bertc.hub.families.obstacle import Obstacle
 from bertc.ir.network.attention import FullAttention
 from bertc.ir.network.encoder import Encoder
@@ -38,19 +37,13 @@ class HfToy(HfConfig):
     type_vocab_size: Literal[0] = 0
 
 
-def toy_obstacle(candidate: Candidate) -> Obstacle | None:
-    if candidate.encoder.segments:
-        return Obstacle("segments", "the Toy layout has no token types", "segments=0")
-    return None
-
-
 def toy_settings(config: HfToy) -> dict[str, Any]:
     return {**bert_like.settings_of(config), "norm": PreNorm(eps=config.layer_norm_eps)}
 
 
 def toy_config(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
     known = bert_like.config_of(encoder, tokens)
-    return {"width": known.pop("hidden_size"), **known}
+    return {"width": known.pop("hidden_size"), **known, "type_vocab_size": 0}
 
 
 def turned(tensor: torch.Tensor) -> torch.Tensor:
@@ -81,13 +74,7 @@ TOY = Family(
     copies={"guess.table": "words.weight"},
     classes=(hf_class("ToyForMaskedLM", "mlm"), hf_class("ToyModel")),
     tasks=TaskHeads((), dropout="classifier_dropout", otherwise="Toy has no class for tasks"),
-    says={
-        **{kind: told for kind, told in bert_like.SAYS.items() if kind is not LearnedPositions},
-        LearnedPositions: ("rows",),
-        PreNorm: ("eps",),
-    },
     claims=lambda candidate: candidate.encoder.norm.kind == "pre",
-    obstacle=toy_obstacle,
     settings=toy_settings,
     config_of=toy_config,
     recipe="bert",
@@ -136,10 +123,14 @@ def test_a_new_family_comes_back_as_it_went_out(toy_folder: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "setting", "why"),
     [
-        ({"segments": 2}, "segments", "the Toy layout has no token types"),
-        ({"norm": PreNorm(affine=False)}, "norm.affine=False", "has no setting for it"),
-        ({"positions": LearnedPositions(rows=18, offset=2)}, "positions.offset=2", "no setting"),
-        ({"positions": SinusoidalPositions()}, "positions=sinusoidal", "has no such kind"),
+        ({"segments": 2}, "segments=2", "the Toy layout has segments=0"),
+        ({"norm": PreNorm(affine=False)}, "norm=pre(affine=false)", "has norm=pre"),
+        (
+            {"positions": LearnedPositions(rows=18, offset=2)},
+            "positions=learned(18, offset=2)",
+            "has positions=learned(16)",
+        ),
+        ({"positions": SinusoidalPositions()}, "positions=sinusoidal", "positions=learned(16)"),
     ],
 )
 def test_a_new_family_refuses_with_a_reason(
@@ -189,13 +180,12 @@ class Capped(FullAttention):
 
 @pytest.mark.parametrize(
     ("attention", "setting"),
-    [(Windowed(), "attention=windowed"), (Capped(cap=3), "attention.cap=3")],
+    [(Windowed(), "attention=windowed"), (Capped(cap=3), "attention=full(cap=3)")],
 )
 def test_a_kind_that_no_family_lists_is_never_written_as_another(
     attention: FullAttention, setting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bert = replace(families.BERT, says={**families.BERT.says, Capped: ()})
-    monkeypatch.setattr(families, "FAMILIES", (bert,))
+    monkeypatch.setattr(families, "FAMILIES", (families.BERT,))
     assert_refused(program().encoder.model_copy(update={"attention": attention}), setting)
 
 
@@ -206,7 +196,7 @@ class Turned(Encoder):
 
 
 def test_a_setting_that_no_family_lists_is_never_left_out() -> None:
-    assert_refused(Turned(**dict(program().encoder), turns=2), "turns=2")
+    assert_refused(Turned(**dict(program().encoder), turns=2), "kind=turned")
 
 
 def assert_refused(encoder: Encoder, setting: str) -> None:

@@ -1,6 +1,7 @@
 """Remark R108, before training: the model will not fit a Hugging Face layout."""
 
 import re
+from collections.abc import Iterable
 from typing import assert_never
 
 from bertc.base.diagnostics import Diagnostics
@@ -26,7 +27,7 @@ def remark_own_layout(program: Complete, resolved: Resolved, diagnostics: Diagno
     names = [weight.name for weight in model_weights(encoder)]
     target = target_of(encoder, names, padding(resolved))
     if isinstance(target, Obstacle):
-        found, origins = target, _settings(program, target)
+        found, origins = target, _settings(program, target, resolved.encoder.settings())
     elif pruning := _of_pruning(program):
         found, origins = pruning
     else:
@@ -73,11 +74,13 @@ def _of_pruning(program: Complete) -> tuple[Obstacle, list[Origin]] | None:
     return None
 
 
-def _settings(program: Complete, obstacle: Obstacle) -> list[Origin]:
+def _settings(program: Complete, obstacle: Obstacle, of_network: Iterable[str]) -> list[Origin]:
     """Origins of the settings that an obstacle names, its own setting first."""
     last, texts = program.stages[-1], f"{obstacle.setting} {obstacle.instead}"
     if obstacle.instead.startswith("task="):  # its head is that of the task, not of the network
         texts = obstacle.instead
     names = re.findall(r"[a-z_]+", re.sub(r"=\S*|\.\S*", "", re.sub(r"\(.*?\)", "", texts)))
-    settings = (aliases().get(name, name) for name in names)
+    settings = [aliases().get(name, name) for name in names]
+    if not any(name in last.origins and last.span(name) for name in settings):
+        settings = [*of_network]  # that what was written leads to it
     return [last.origins[setting] for setting in settings if setting in last.origins]

@@ -14,6 +14,7 @@ from bertc.base.diagnostics import CannotWriteError, DataError, UsageError
 from bertc.hub.exporting import TYPED, export_model
 from bertc.hub.families import family_for
 from bertc.hub.families.obstacle import Obstacle
+from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import LearnedPositions
 from bertc.ir.network.sharing import ShareAll, ShareAttention, ShareFfn, ShareGroups, ShareMap
@@ -52,7 +53,7 @@ OBSTACLES = [
     ({"share": ShareAttention()}, 0, "share=attention"),
     ({"embedding": 16, "share": ShareFfn()}, 0, "share=ffn"),
     ({"embedding": 16, "share": ShareMap(attention=(0, 0, 2), ffn=(0, 1, 1))}, 0,
-     "share=map([0, 0, 2], [0, 1, 1])"),
+     "share=map([0, 0, 2], ffn=[0, 1, 1])"),
     ({"embedding": 16, "share": ShareMap(attention=(0, 1, 0))}, 0, "share=map([0, 1, 0])"),
     ({"embedding": 16, "layers": 18, "share": ShareGroups(groups=14)}, 0, "share=groups(14)"),
     ({"share": ShareAll()}, 0, "share with embedding=24"),
@@ -112,11 +113,12 @@ def test_what_no_layout_says_is_refused_by_name(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_sharing_attention_alone_says_why() -> None:
-    found = family_for(program(embedding=16, share=ShareAttention()), 0)
-    assert str(found) == (
-        "share=attention stands in the way: the ALBERT layout shares only whole layers"
-    )
+def test_every_field_of_an_encoder_is_compared_with_its_layout() -> None:
+    """By a setting of the network, or by name in ``families``; ``vocab_size`` goes as it is."""
+    settings = {*program().encoder.settings(), *("languages", "pooler", "causal", "two_streams")}
+    of_settings = {"ffn": "activation", "attention_owner": "share", "ffn_owner": "share"}
+    fields = {of_settings.get(name, name) for name in Encoder.model_fields} - {"vocab_size"}
+    assert fields <= settings
 
 
 def test_a_body_without_pooler_and_head_leaves_as_an_encoder(tmp_path: Path) -> None:

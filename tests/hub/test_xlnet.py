@@ -123,12 +123,12 @@ def test_an_xlnet_that_bertc_cannot_compute(
     ("extra", "setting"),
     [
         ("", None),
-        ("share=all", "share"),
-        ("E=8", "embedding"),
-        ("norm=pre", "norm"),
-        ("dropout=0.1", "dropout"),
-        ("objective=mlm", "objective"),
-        ("head=transform", "head"),
+        ("share=all", "share=all"),
+        ("E=8", "embedding=8"),
+        ("norm=pre", "norm=pre"),
+        ("dropout=dropout(0.1,0)", "dropout=dropout(attention=0)"),
+        ("objective=mlm", "attention=relative(untie=true, segments=true)"),
+        ("head=transform", "head=transform"),
         ("attention=relative", "attention=relative"),
     ],
 )

@@ -1,11 +1,11 @@
 """Hugging Face families that bertc reads and writes: one file each, listed in ``FAMILIES``."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from bertc.hub.families.albert import ALBERT
 from bertc.hub.families.bert import BERT
 from bertc.hub.families.deberta import DEBERTA
+from bertc.hub.families.differences import unlike
 from bertc.hub.families.distilbert import DISTILBERT
 from bertc.hub.families.electra import ELECTRA
 from bertc.hub.families.eurobert import EUROBERT
@@ -18,9 +18,7 @@ from bertc.hub.families.obstacle import Obstacle, first_of
 from bertc.hub.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
 from bertc.hub.families.xlm import XLM
 from bertc.hub.families.xlnet import XLNET
-from bertc.ir.base import Node
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.head import POOLINGS
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.run import layout_of
 
@@ -55,51 +53,12 @@ def family_for(resolved: Resolved, pad: int, prefer: str | None = None) -> Famil
     """
     if not isinstance(resolved.encoder, Encoder):
         return Obstacle(f"body={resolved.encoder.body_kind}", "all layouts are of transformers")
+    if resolved.encoder.causal:
+        return Obstacle("objective=clm", "the layouts attend in both directions")
     candidate = Candidate(resolved, pad)
     own = resolved.run.layout
     written = candidate.tuned or own != layout_of(resolved.run.recipe)
     systems = {prefer or "", own if written else ""}
     candidate = Candidate(resolved, pad, frozenset(systems))
     family = next(each for each in FAMILIES if each.claims(candidate))
-    return family.obstacle(candidate) or first_of(_unsaid(family, candidate)) or family
-
-
-def _unsaid(family: Family[Any], candidate: Candidate) -> Iterator[Obstacle]:
-    """Obstacles from kinds of parts, or arguments, that the family does not list."""
-    no_setting = f"the {family.title} layout has no setting for it"
-    pooler = candidate.encoder.pooler
-    if pooler and pooler not in family.poolers:
-        units = POOLINGS[next(iter(family.poolers))].units or ("a norm",)
-        why = f"the {family.title} layout has {' and '.join(map(_titled, units))} there"
-        yield Obstacle(f"pooler={str(pooler).lower()}", why, f"pooler={family.usual_pooler}")
-    for name, about in type(candidate.encoder).model_fields.items():
-        value = getattr(candidate.encoder, name)
-        values = value if isinstance(value, tuple) else (value,)
-        parts = [each for each in values if isinstance(each, Node)]
-        if not parts and name not in family.says[Encoder] and value != about.default:
-            yield Obstacle(f"{name}={value}", no_setting)
-        if name == "initializer" or (name == "head" and not candidate.predicts):
-            continue  # does not affect the computation
-        for part in parts:
-            yield from _unsaid_of_part(family, name, part, no_setting)
-    if (body := type(candidate.encoder)) not in family.says:  # even if its fields are the same
-        yield Obstacle(f"kind={body.__name__.lower()}", no_setting)
-
-
-def _titled(unit: str) -> str:
-    """A unit as texts name it."""
-    return {"relu": "ReLU", "gelu": "GELU"}.get(unit, unit)
-
-
-def _unsaid_of_part(
-    family: Family[Any], setting: str, part: Node, no_setting: str
-) -> Iterator[Obstacle]:
-    if type(part) not in family.says:
-        kind = getattr(part, "kind", "")
-        why = f"the {family.title} layout has no such kind"
-        yield Obstacle(f"{setting}={kind}" if kind else setting, why)
-        return
-    for name, about in type(part).model_fields.items():
-        value = getattr(part, name)
-        if name not in family.says[type(part)] and value != about.default:
-            yield Obstacle(f"{setting}.{name}={value}", no_setting)
+    return family.obstacle(candidate) or first_of(unlike(family, candidate)) or family

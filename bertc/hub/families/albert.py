@@ -13,8 +13,7 @@ from bertc.hub.families.config import (
     Single,
     VocabularySize,
 )
-from bertc.hub.families.family import Candidate, Family, TaskHeads, Tokens, hf_class, weight_numbers
-from bertc.hub.families.obstacle import Obstacle
+from bertc.hub.families.family import Family, TaskHeads, Tokens, hf_class, weight_numbers
 from bertc.ir.base import Probability, Width
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import ShareAll, ShareGroups, ShareMap, ShareNone, Sharing
@@ -82,47 +81,6 @@ def _groups(layers: int, num_groups: int) -> list[int]:
     return [int(layer / (layers / num_groups)) for layer in range(layers)]
 
 
-def _obstacle(candidate: Candidate) -> Obstacle | None:
-    encoder = candidate.encoder
-    map_missing = None
-    if not encoder.factorised:
-        map_missing = Obstacle(
-            f"share with embedding={encoder.embedding}",
-            "it equals hidden, but the ALBERT layout always has a projection between them",
-            _factorised(encoder),
-        )
-    own = _sharing_obstacle(encoder) or map_missing or bert_like.counted_from_0(encoder, TITLE)
-    return bert_like.obstacle_of(candidate, own)
-
-
-def _sharing_obstacle(encoder: Encoder) -> Obstacle | None:
-    """Sharing of less than whole layers, or in groups other than ALBERT's formula gives."""
-    attention, ffn, layers = encoder.attention_owner, encoder.ffn_owner, len(encoder.layers)
-    whole = "share=all" if encoder.factorised else f"share=all {_factorised(encoder)}"
-    if attention != ffn:
-        own, first = tuple(range(layers)), (0,) * layers
-        scheme = {(first, own): "attention", (own, first): "ffn"}.get(
-            (attention, ffn), f"map({bert_like.listed(attention)}, {bert_like.listed(ffn)})"
-        )
-        return Obstacle(f"share={scheme}", "the ALBERT layout shares only whole layers", whole)
-    numbers = weight_numbers(encoder)
-    wanted = _groups(layers, len(numbers))
-    if [numbers[owner] for owner in attention] == wanted:
-        return None
-    even = attention == _owners(ShareGroups(groups=len(numbers)), layers)
-    scheme = f"groups({len(numbers)})" if even else f"map({bert_like.listed(attention)})"
-    return Obstacle(
-        f"share={scheme}",
-        f"the ALBERT layout would assign the groups {bert_like.listed(wanted)}",
-        whole,
-    )
-
-
-def _factorised(encoder: Encoder) -> str:
-    """A narrower token table, as ALBERT has one of 128 at any width."""
-    return f"embedding={min(USUAL_EMBEDDING, encoder.hidden // 2)}"
-
-
 def _owners(scheme: ShareGroups, layers: int) -> tuple[int, ...]:
     return tuple(scheme.owner("attention", layer, layers) for layer in range(layers))
 
@@ -142,10 +100,13 @@ def _sharing(config: HfAlbert) -> Sharing:
 
 
 def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+    numbers, layers = weight_numbers(encoder), len(encoder.layers)
+    groups = [numbers[owner] for owner in encoder.attention_owner]
+    narrower = min(USUAL_EMBEDDING, encoder.hidden // 2)
     return {
         **bert_like.config_of(encoder, tokens),
-        "embedding_size": encoder.embedding,
-        "num_hidden_groups": len(weight_numbers(encoder)),
+        "embedding_size": encoder.embedding if encoder.factorised else narrower,
+        "num_hidden_groups": len(numbers) if groups == _groups(layers, len(numbers)) else 1,
         "inner_group_num": 1,
         **bert_like.ends(tokens),
     }
@@ -186,9 +147,7 @@ ALBERT = Family(
     tasks=TaskHeads(
         bert_like.pooled_classes("Albert"), dropout="classifier_dropout_prob", default=0.1
     ),
-    says=bert_like.SAYS,
     claims=lambda candidate: candidate.shares or candidate.encoder.factorised,
-    obstacle=_obstacle,
     settings=_settings,
     config_of=_config_of,
     recipe="albert",

@@ -124,6 +124,13 @@ class HfConfig(BaseModel):
         return own | dict(cls.spelling)
 
     @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Self:
+        """The configuration with these settings of a file."""
+        reads = cls.reads()
+        known = {reads[name]: cls.meant(name, settings[name]) for name in settings if name in reads}
+        return cls.model_validate(known)
+
+    @classmethod
     def meant(cls, name: str, value: Any) -> Any:
         """The value of a field that a setting of a file means."""
         return value

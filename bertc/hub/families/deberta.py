@@ -1,6 +1,6 @@
 """DeBERTa's Hugging Face layout as of its third version: disentangled attention, no positions."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -17,30 +17,14 @@ from bertc.hub.families.family import (
     Tokens,
     hf_class,
 )
-from bertc.hub.families.obstacle import Obstacle, first_of
-from bertc.ir.base import Node, Width
+from bertc.ir.base import Width
 from bertc.ir.network.attention import DisentangledAttention
-from bertc.ir.network.encoder import Dropout, Encoder, LayerWidths
-from bertc.ir.network.ffn import Mlp
-from bertc.ir.network.head import TransformHead
-from bertc.ir.network.norm import Epsilon, PostNorm
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.norm import Epsilon
 from bertc.ir.network.positions import NoPositions
-from bertc.ir.network.table import WholeTable
 from bertc.ir.program.settings import Heads
 from bertc.ir.vocabulary import Unigram
 
-TITLE = "DeBERTa"
-SAYS: Mapping[type[Node], Collection[str]] = {
-    Encoder: bert_like.NETWORK,
-    WholeTable: (),
-    NoPositions: (),
-    DisentangledAttention: ("buckets", "distance"),
-    Mlp: ("activation",),
-    PostNorm: ("eps",),
-    LayerWidths: ("heads", "head_dim", "ffn"),
-    Dropout: ("hidden", "attention"),
-    TransformHead: (),
-}
 ATTENTION = {
     f"encoder.attention.{{n}}.{part}": f"encoder.layer.{{n}}.attention.self.{part}_proj"
     for part in ("query", "key", "value")
@@ -119,42 +103,6 @@ def _claims(candidate: Candidate) -> bool:
     return isinstance(candidate.encoder.attention, DisentangledAttention)
 
 
-def _obstacle(candidate: Candidate) -> Obstacle | None:
-    encoder = candidate.encoder
-    return bert_like.unlike_encoders(encoder) or first_of(
-        [
-            *_differences(candidate),
-            *bert_like.unequal(encoder),
-            *bert_like.unfilled(encoder),
-        ]
-    )
-
-
-def _differences(candidate: Candidate) -> Iterator[Obstacle]:
-    """Settings that differ from DebertaV2Model's."""
-    encoder, rates = candidate.encoder, candidate.encoder.dropout
-    post = f"norm=post({encoder.norm.eps:g})"
-    plain = encoder.norm.kind == "post" and encoder.norm.embeddings
-    rate = f"dropout=dropout({rates.hidden:g}, {rates.attention:g})"
-    rows = (
-        (encoder.positions.kind != "none", "adds no positions to tokens", "positions=none"),
-        (encoder.segments > 0, "is written here without token types", "segments=0"),
-        (bool(encoder.languages), "adds no language to a token", "language_embeddings=false"),
-        (encoder.factorised, "is written here with a whole table", f"embedding={encoder.hidden}"),
-        (candidate.shares, "shares no layer", "share=none"),
-        (not plain, "norms embeddings and after each part", post),
-        (rates.ffn > 0 or rates.last > 0, "has two rates of dropout", rate),
-        (
-            candidate.predicts and encoder.head.kind != "transform",
-            "has a dense layer and a norm before scores",
-            "head=transform",
-        ),
-    )
-    for differs, why, mend in rows:
-        if differs:
-            yield Obstacle(mend.partition("=")[0], f"the {TITLE} layout {why}", mend)
-
-
 def _settings(config: HfDeberta) -> dict[str, Any]:
     return {
         **bert_like.settings_of(config),
@@ -168,6 +116,7 @@ def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
     assert isinstance(attention, DisentangledAttention), "as claimed"
     return {
         **bert_like.config_of(encoder, tokens),
+        "type_vocab_size": 0,
         "relative_attention": True,
         "position_biased_input": False,
         "share_att_key": True,
@@ -181,7 +130,7 @@ def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
 
 DEBERTA = Family(
     model_type="deberta-v2",
-    title=TITLE,
+    title="DeBERTa",
     config=HfDeberta,
     prefix="deberta",
     names={
@@ -209,9 +158,7 @@ DEBERTA = Family(
         ),
         dropout="cls_dropout",
     ),
-    says=SAYS,
     claims=_claims,
-    obstacle=_obstacle,
     settings=_settings,
     config_of=_config_of,
     recipe="deberta",

@@ -5,12 +5,8 @@ from typing import Any, Literal
 from bertc.hub.families import bert_like
 from bertc.hub.families.config import ACTIVATIONS, HfConfig, Layers
 from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, Tokens, hf_class
-from bertc.hub.families.obstacle import Obstacle
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.vocabulary import WordPiece
-
-NAME, TITLE = "distilbert", "DistilBERT"
-EPS = 1e-12  # modeling_distilbert.py: of every norm, no setting
 
 
 class HfDistilBert(HfConfig):
@@ -47,24 +43,6 @@ def _claims(candidate: Candidate) -> bool:
     return plain and "xlm" not in candidate.systems
 
 
-def _obstacle(candidate: Candidate) -> Obstacle | None:
-    encoder, own = candidate.encoder, None
-    if candidate.shares:
-        own = Obstacle("share", f"the {TITLE} layout shares no layers", "share=none")
-    elif encoder.factorised:
-        own = Obstacle(
-            f"embedding={encoder.embedding}",
-            f"the {TITLE} layout has no map from narrower embeddings",
-            f"embedding={encoder.hidden}",
-        )
-    elif encoder.norm.kind == "post" and encoder.norm.eps != EPS:
-        own = Obstacle(
-            f"norm=post(eps={encoder.norm.eps:g})", f"the {TITLE} layout has 1e-12", "norm=post"
-        )
-    counted = bert_like.counted_from_0(encoder, TITLE)
-    return bert_like.obstacle_of(candidate, own or counted)
-
-
 def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
     """The settings by DistilBertConfig's names."""
     return {
@@ -75,7 +53,7 @@ def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
         "activation": ACTIVATIONS[encoder.head_activation],
         "dropout": encoder.dropout.hidden,
         "attention_dropout": encoder.dropout.attention,
-        "max_position_embeddings": encoder.positions.rows,
+        "max_position_embeddings": bert_like.same_rows(encoder),
         "sinusoidal_pos_embds": False,
         "initializer_range": bert_like.init_std(encoder),
         "pad_token_id": tokens.pad,
@@ -84,8 +62,8 @@ def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
 
 
 DISTILBERT = Family(
-    model_type=NAME,
-    title=TITLE,
+    model_type="distilbert",
+    title="DistilBERT",
     config=HfDistilBert,
     prefix="distilbert",
     names={
@@ -135,9 +113,7 @@ DISTILBERT = Family(
         dropout="seq_classif_dropout",
         default=0.2,
     ),
-    says=bert_like.SAYS,
     claims=_claims,
-    obstacle=_obstacle,
     settings=bert_like.settings_of,
     config_of=_config_of,
     recipe="distilbert",

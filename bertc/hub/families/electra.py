@@ -6,7 +6,6 @@ from typing import Any, Literal
 from bertc.hub.families import bert_like
 from bertc.hub.families.config import ABSOLUTE, HfConfig
 from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, Tokens, hf_class
-from bertc.hub.families.obstacle import Obstacle
 from bertc.ir.base import Width
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.head import PoolerKind
@@ -42,17 +41,6 @@ def _claims(candidate: Candidate) -> bool:
     """True for discriminators, for imports from this layout, and for tasks tuned from it."""
     known = candidate.finds_replaced or NAME in candidate.systems
     return bool(candidate.encoder.segments) and known
-
-
-def _obstacle(candidate: Candidate) -> Obstacle | None:
-    shared = None
-    if candidate.shares:
-        why = "the ELECTRA layout shares no layers"
-        shared = Obstacle("share", why, "share=none")
-    counted = bert_like.counted_from_0(candidate.encoder, TITLE)
-    return bert_like.obstacle_of(
-        candidate, shared or counted or bert_like.always_gelu(candidate, TITLE)
-    )
 
 
 def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
@@ -101,9 +89,7 @@ ELECTRA = Family(
         dropout="classifier_dropout",
         summary={"summary_activation": "gelu"},
     ),
-    says=bert_like.SAYS,
     claims=_claims,
-    obstacle=_obstacle,
     settings=bert_like.settings_of,
     config_of=_config_of,
     recipe="electra",

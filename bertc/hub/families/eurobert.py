@@ -1,6 +1,5 @@
 """EuroBERT's Hugging Face layout: Llama's blocks that attend in both directions."""
 
-from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal, Self
 
 from pydantic import model_validator
@@ -8,31 +7,15 @@ from pydantic import model_validator
 from bertc.hub.families import bert_like, rotary_like
 from bertc.hub.families.config import ACTIVATIONS, NO_CLASS, ROPE, HfConfig, VocabularySize
 from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, Tokens, hf_class
-from bertc.hub.families.obstacle import Obstacle
 from bertc.hub.families.rotary_like import GateActivation, PadId, Rope
-from bertc.ir.base import Node, Probability, Width
+from bertc.ir.base import Probability, Width
 from bertc.ir.network.attention import FullAttention
-from bertc.ir.network.encoder import Dropout, Encoder, LayerWidths
-from bertc.ir.network.ffn import Glu
+from bertc.ir.network.encoder import Dropout, Encoder
 from bertc.ir.network.head import LinearHead
 from bertc.ir.network.norm import Epsilon, PreNorm
 from bertc.ir.network.positions import RotaryPositions, Theta
-from bertc.ir.network.table import WholeTable
 from bertc.ir.program.settings import Heads
 from bertc.ir.vocabulary import ByteBpe
-
-TITLE = "EuroBERT"
-SAYS: Mapping[type[Node], Collection[str]] = {
-    Encoder: bert_like.NETWORK,
-    WholeTable: (),
-    RotaryPositions: ("theta", "local_theta"),
-    FullAttention: ("kv_heads", "bias"),
-    Glu: ("kind", "bias"),
-    PreNorm: ("eps", "function", "embeddings", "first"),
-    LayerWidths: ("heads", "head_dim", "ffn"),
-    Dropout: ("hidden", "attention", "ffn", "last"),
-    LinearHead: ("bias", "tied"),
-}
 
 
 class HfEuroBert(HfConfig):
@@ -94,25 +77,6 @@ def _claims(candidate: Candidate) -> bool:
     return encoder.positions.kind == "rotary" and encoder.norm.function == "rms"
 
 
-def _obstacle(candidate: Candidate) -> Obstacle | None:
-    return rotary_like.obstacle_of(candidate, TITLE, _differences(candidate))
-
-
-def _differences(candidate: Candidate) -> Iterator[rotary_like.Row]:
-    """Settings that differ from EuroBertModel's."""
-    encoder, norm, head = candidate.encoder, candidate.encoder.norm, candidate.encoder.head
-    yield encoder.segments > 0, "segments", "has no token types", "segments=0"
-    simple = norm.kind == "pre" and norm.affine and not norm.embeddings and not norm.skips_first
-    placed = f"norm=pre({norm.eps:g}, function=rms)"
-    yield not simple, f"norm={norm.kind}", "norms the input of each part", placed
-    bias = isinstance(encoder.ffn, Glu) and encoder.ffn.bias is True
-    same = isinstance(head, LinearHead) and head.bias == bias
-    plain = f"head=linear(bias={str(bias).lower()}, tied=false)"
-    why = "has a map of scores, with biases if the feed-forward part has them"
-    yield candidate.predicts and not same, f"head={head.kind}", why, plain
-    yield from rotary_like.unsaid_rates(encoder, "attention")
-
-
 def _settings(config: HfEuroBert) -> dict[str, Any]:
     same = config.key_heads == config.num_attention_heads
     fills = config.head_dim in (None, config.hidden_size // config.num_attention_heads)
@@ -132,10 +96,7 @@ def _settings(config: HfEuroBert) -> dict[str, Any]:
 
 def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
     """The settings by EuroBertConfig's names."""
-    attention, ffn, first = encoder.attention, encoder.ffn, encoder.layers[0]
-    assert isinstance(encoder.positions, RotaryPositions), "as claimed"
-    assert isinstance(attention, FullAttention), "as SAYS holds"
-    assert isinstance(ffn, Glu), "as the obstacle says"
+    attention, first = rotary_like.attention_of(encoder), encoder.layers[0]
     head = encoder.head
     return {
         "hidden_size": encoder.hidden,
@@ -144,12 +105,12 @@ def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
         "num_key_value_heads": attention.key_heads(first.heads),
         "head_dim": first.head_dim,
         "intermediate_size": first.ffn,
-        "hidden_act": ACTIVATIONS[encoder.head_activation],
+        "hidden_act": ACTIVATIONS[rotary_like.gate(encoder)],
         "attention_dropout": encoder.dropout.attention,
         "attention_bias": attention.bias,
-        "mlp_bias": ffn.bias,
+        "mlp_bias": rotary_like.has_biases(encoder),
         "rms_norm_eps": encoder.norm.eps,
-        "rope_parameters": rotary_like.rope(encoder.positions.theta),
+        "rope_parameters": rotary_like.rope(rotary_like.theta(encoder)),
         "initializer_range": bert_like.init_std(encoder),
         "pad_token_id": tokens.pad,
         **bert_like.ends(tokens),
@@ -160,7 +121,7 @@ def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
 
 EUROBERT = Family(
     model_type="eurobert",
-    title=TITLE,
+    title="EuroBERT",
     config=HfEuroBert,
     prefix="model",
     names={
@@ -194,9 +155,7 @@ EUROBERT = Family(
         default=0.0,
         otherwise="EuroBERT has no class for choices and spans",
     ),
-    says=SAYS,
     claims=_claims,
-    obstacle=_obstacle,
     settings=_settings,
     config_of=_config_of,
     recipe="eurobert",

@@ -1,13 +1,12 @@
 """A Hugging Face family: all facts about one layout of transformers, as one value."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from bertc.hub.families.config import HfConfig
 from bertc.hub.families.obstacle import Obstacle
-from bertc.ir.base import Node
 from bertc.ir.learning import task
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Activation
@@ -242,17 +241,16 @@ class Family(Generic[C]):
     classes: tuple[HfClass, ...]
     """Classes by the parts they hold, those with most parts first."""
     tasks: TaskHeads
-    says: Mapping[type[Node], Collection[str]]
-    """The encoder and the supported kinds of its parts, each with the fields that the layout
-    covers."""
     claims: Callable[[Candidate], bool]
     """True for a program that this family fits best of those not yet tried."""
-    obstacle: Callable[[Candidate], Obstacle | None]
-    """The setting of a claimed program that the layout cannot represent, if any."""
     settings: Callable[[C], dict[str, Any]]
     """bertc's settings of the network in a configuration."""
     config_of: Callable[[Encoder, Tokens], dict[str, Any]]
-    """The configuration of an encoder, without class, model type and vocabulary size."""
+    """The configuration of an encoder, without class, model type and vocabulary size.
+
+    Where the layout has no such setting, its own value; a program that reads back as another is
+    refused with the difference.
+    """
     recipe: System
     """The system whose published recipes its tasks follow."""
     vocabulary: Callable[..., Vocabulary]
@@ -268,6 +266,8 @@ class Family(Generic[C]):
     unused: Callable[[Encoder], Mapping[str, Shape]] = lambda encoder: {}
     """Keys that its classes have and bertc's encoder does not use, with their shapes."""
     reshape: Reshape = field(default_factory=Reshape)
+    obstacle: Callable[[Candidate], Obstacle | None] = lambda candidate: None
+    """A reason beside the settings why the layout cannot hold a claimed program."""
 
     def pooler_of(self, config: C) -> PoolerKind:
         """The kind of pooler that a configuration says."""

@@ -1,6 +1,6 @@
 """ModernBERT's Hugging Face layout, also Ettin's and mmBERT's: pre-norm, rotary, local windows."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -25,35 +25,19 @@ from bertc.hub.families.family import (
     Tokens,
     hf_class,
 )
-from bertc.hub.families.obstacle import Obstacle, first_of
 from bertc.hub.families.rotary_like import GateActivation, PadId, Rope
-from bertc.ir.base import Node, Probability, TruncatedNormal, Width
+from bertc.ir.base import Probability, TruncatedNormal, Width
 from bertc.ir.network.attention import FullAttention, LocalAttention
-from bertc.ir.network.encoder import Dropout, Encoder, LayerWidths
-from bertc.ir.network.ffn import Glu
+from bertc.ir.network.encoder import Dropout, Encoder
 from bertc.ir.network.head import TransformHead
 from bertc.ir.network.norm import Epsilon, PreNorm
 from bertc.ir.network.positions import RotaryPositions, Theta
 from bertc.ir.network.sharing import ShareNone
-from bertc.ir.network.table import WholeTable
 from bertc.ir.program.settings import Heads
 from bertc.ir.vocabulary import ByteBpe
 
-TITLE = "ModernBERT"
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 GLOBAL_EVERY, GLOBAL_THETA, LOCAL_THETA = 3, 160_000.0, 10_000.0
-SAYS: Mapping[type[Node], Collection[str]] = {
-    Encoder: bert_like.NETWORK,
-    WholeTable: (),
-    RotaryPositions: ("theta", "local_theta"),
-    FullAttention: ("bias",),
-    LocalAttention: ("window", "global_every", "global_layers", "bias"),
-    Glu: ("kind", "bias"),
-    PreNorm: ("eps", "bias", "embeddings", "first"),
-    LayerWidths: ("heads", "head_dim", "ffn"),
-    Dropout: ("hidden", "attention", "ffn", "last"),
-    TransformHead: ("bias",),
-}
 CLASSES: Mapping[str, tuple[AnswerKind, ...]] = {
     "SequenceClassification": ("labels", "score"),
     "MultipleChoice": ("choice",),
@@ -168,25 +152,6 @@ def _claims(candidate: Candidate) -> bool:
     return rotary and encoder.norm.kind != "post" and encoder.norm.function == "layer"
 
 
-def _obstacle(candidate: Candidate) -> Obstacle | None:
-    found = rotary_like.obstacle_of(candidate, TITLE, _differences(candidate))
-    return found or first_of(bert_like.unfilled(candidate.encoder))
-
-
-def _differences(candidate: Candidate) -> Iterator[rotary_like.Row]:
-    """Settings that differ from ModernBertModel's."""
-    encoder, norm = candidate.encoder, candidate.encoder.norm
-    yield encoder.segments > 0, "segments", "has no token types", "segments=0"
-    bias = "" if norm.bias else ", bias=false"
-    placed = f"norm=pre({norm.eps:g}{bias}, embeddings=true, first=false)"
-    where = norm.kind == "pre" and norm.embeddings and norm.skips_first and norm.affine
-    why = "norms embeddings and the input of each part but the first"
-    yield not where, f"norm={norm.kind}", why, placed
-    head = candidate.predicts and encoder.head.kind != "transform"
-    yield head, f"head={encoder.head.kind}", "has a dense layer and a norm", "head=transform"
-    yield from rotary_like.unsaid_rates(encoder, "ffn")
-
-
 def _settings(config: HfModernBert) -> dict[str, Any]:
     std, cut = config.initializer_range, config.initializer_cutoff_factor
     return {
@@ -206,11 +171,12 @@ def _settings(config: HfModernBert) -> dict[str, Any]:
 
 def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
     """The settings by ModernBertConfig's names."""
-    positions, attention, ffn = encoder.positions, encoder.attention, encoder.ffn
+    positions = encoder.positions
     assert isinstance(positions, RotaryPositions), "as claimed"
-    assert isinstance(attention, FullAttention | LocalAttention), "as SAYS holds"
-    assert isinstance(ffn, Glu), "as the obstacle says"
-    activation, layers = ACTIVATIONS[encoder.head_activation], len(encoder.layers)
+    attention: FullAttention | LocalAttention = rotary_like.attention_of(encoder)
+    if isinstance(encoder.attention, LocalAttention):
+        attention = encoder.attention
+    activation, layers = ACTIVATIONS[rotary_like.gate(encoder)], len(encoder.layers)
     ends = bert_like.ends(tokens)
     kinds = [GLOBAL if attention.at(n).reach is None else LOCAL for n in range(layers)]
     windows = {"local_attention": attention.window} if attention.kind == "local" else {}
@@ -224,9 +190,9 @@ def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
         "classifier_activation": activation,
         "classifier_bias": isinstance(head, TransformHead) and head.bias,
         "norm_eps": encoder.norm.eps,
-        "norm_bias": encoder.norm.bias,
+        "norm_bias": getattr(encoder.norm, "bias", True),
         "attention_bias": attention.bias,
-        "mlp_bias": ffn.bias,
+        "mlp_bias": rotary_like.has_biases(encoder),
         "attention_dropout": 0.0,
         "embedding_dropout": 0.0,
         "mlp_dropout": encoder.dropout.ffn,
@@ -248,7 +214,7 @@ def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
 
 MODERNBERT = Family(
     model_type="modernbert",
-    title=TITLE,
+    title="ModernBERT",
     config=HfModernBert,
     prefix="model",
     names={
@@ -285,9 +251,7 @@ MODERNBERT = Family(
         dropout="classifier_dropout",
         default=0.0,
     ),
-    says=SAYS,
     claims=_claims,
-    obstacle=_obstacle,
     settings=_settings,
     config_of=_config_of,
     recipe="modernbert",

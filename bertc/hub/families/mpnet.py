@@ -1,17 +1,15 @@
 """MPNet's Hugging Face layout: RoBERTa's without token types, with biases of scores by distance."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
 from bertc.hub.families import bert_like
 from bertc.hub.families.config import Single, VocabularySize
 from bertc.hub.families.family import Candidate, Tokens
-from bertc.hub.families.obstacle import Obstacle, first_of
+from bertc.hub.families.obstacle import Obstacle
 from bertc.hub.families.roberta import ROBERTA, HfRoberta
-from bertc.ir.network.attention import FullAttention
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.positions import BucketedPositions, LearnedPositions
+from bertc.ir.network.positions import BucketedPositions, TablePositions
 from bertc.ir.vocabulary import WordPiece
 
 TITLE, PADDING_IDX = "MPNet", 1  # modeling_mpnet.py, padding_idx
@@ -43,30 +41,11 @@ class HfMpnet(HfRoberta):
 
 
 def _obstacle(candidate: Candidate) -> Obstacle | None:
+    """Another padding token: which tokens have positions depends on it, by no setting."""
     positions = candidate.encoder.positions
-    assert isinstance(positions, BucketedPositions), "it claims no others"
-    if PADDING_IDX not in (
-        candidate.pad,
-        positions.padding,
-    ):  # which tokens have positions depends on it, by no setting
-        return Obstacle("vocab", f"the {TITLE} layout has the padding token at {PADDING_IDX}")
-    return ROBERTA.obstacle(candidate) or first_of(_differences(candidate))
-
-
-def _differences(candidate: Candidate) -> Iterator[Obstacle]:
-    """Settings that differ from MPNetModel's, of those that RoBERTa's layout has."""
-    encoder = candidate.encoder
-    rows = (
-        (encoder.segments > 0, "has no token types", "segments=0"),
-        (bool(encoder.languages), "adds no language to a token", "language_embeddings=false"),
-        (encoder.factorised, "has a table as wide as layers", f"embedding={encoder.hidden}"),
-        (candidate.shares, "shares no layers", "share=none"),
-        (candidate.predicts and encoder.head.kind != "transform", "has a dense layer and a norm",
-         "head=transform"),
-    )  # fmt: skip
-    for differs, why, mend in rows:
-        if differs:
-            yield Obstacle(mend.partition("=")[0], f"the {TITLE} layout {why}", mend)
+    if isinstance(positions, TablePositions) and PADDING_IDX in (candidate.pad, positions.padding):
+        return None
+    return Obstacle("vocab", f"the {TITLE} layout has the padding token at {PADDING_IDX}")
 
 
 def _settings(config: HfRoberta) -> dict[str, Any]:
@@ -79,7 +58,9 @@ def _settings(config: HfRoberta) -> dict[str, Any]:
 def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
     known = ROBERTA.config_of(encoder, tokens)
     del known["type_vocab_size"]
-    return {**known, NUMBER: BUCKETS}
+    rows = bert_like.same_rows(encoder, PADDING_IDX + 1)
+    own = {"max_position_embeddings": rows, "pad_token_id": PADDING_IDX, NUMBER: BUCKETS}
+    return {**known, **own}
 
 
 MPNET = replace(
@@ -99,11 +80,6 @@ MPNET = replace(
             for each in ROBERTA.tasks.classes
         ),
     ),
-    says={
-        **{kind: said for kind, said in bert_like.SAYS.items() if kind is not LearnedPositions},
-        BucketedPositions: ("rows", "offset", "padding"),
-        FullAttention: (),
-    },
     claims=lambda candidate: isinstance(candidate.encoder.positions, BucketedPositions),
     obstacle=_obstacle,
     settings=_settings,

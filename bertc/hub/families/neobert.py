@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from bertc.hub.families import bert_like
 from bertc.hub.families.config import HfConfig, Layers
 from bertc.hub.families.family import Family, Reshape, TaskHeads, hf_class
-from bertc.hub.families.obstacle import Obstacle
 from bertc.ir.base import Uniform, Width
 from bertc.ir.network.attention import FullAttention
 from bertc.ir.network.encoder import Dropout, Encoder
@@ -96,10 +95,8 @@ NEOBERT = Family(
     copies={},
     classes=(hf_class("NeoBERTLMHead", "mlm"), hf_class("NeoBERT")),
     tasks=TaskHeads((), dropout="classifier_dropout"),
-    says={},
     # transformers has no such class: what was imported is written in another layout.
     claims=lambda candidate: False,
-    obstacle=lambda candidate: Obstacle("positions=rotary", "transformers has no NeoBERT"),
     settings=_settings,
     config_of=lambda encoder, tokens: {},
     recipe="neobert",

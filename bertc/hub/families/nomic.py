@@ -3,37 +3,20 @@
 Keys are those of the files, which transformers renames when it reads and writes them.
 """
 
-from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
 from bertc.hub.families import bert_like, rotary_like
 from bertc.hub.families.config import ACTIVATIONS, ROPE, HfConfig, Single, VocabularySize
 from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, Tokens, hf_class
-from bertc.hub.families.obstacle import Obstacle
 from bertc.hub.families.rotary_like import GateActivation, PadId, Rope
-from bertc.ir.base import Node, Probability, Width
+from bertc.ir.base import Probability, Width
 from bertc.ir.network.attention import FullAttention
-from bertc.ir.network.encoder import Dropout, Encoder, LayerWidths
-from bertc.ir.network.ffn import Glu
-from bertc.ir.network.head import TransformHead
-from bertc.ir.network.norm import PostNorm
+from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.positions import RotaryPositions, Theta
-from bertc.ir.network.table import WholeTable
 from bertc.ir.vocabulary import WordPiece
 
-TITLE, THETA = "NomicBERT", 1000.0
+THETA = 1000.0
 GATES = {"swiglu": "silu", "geglu": "gelu"}
-SAYS: Mapping[type[Node], Collection[str]] = {
-    Encoder: bert_like.NETWORK,
-    WholeTable: (),
-    RotaryPositions: ("theta", "local_theta"),
-    FullAttention: ("bias",),
-    Glu: ("kind", "bias"),
-    PostNorm: ("eps", "embeddings"),
-    LayerWidths: ("heads", "head_dim", "ffn"),
-    Dropout: ("hidden", "attention", "ffn", "last"),
-    TransformHead: (),
-}
 
 
 class HfNomicBert(HfConfig):
@@ -98,30 +81,6 @@ def _claims(candidate: Candidate) -> bool:
     return encoder.positions.kind == "rotary" and encoder.norm.kind == "post"
 
 
-def _obstacle(candidate: Candidate) -> Obstacle | None:
-    return rotary_like.obstacle_of(candidate, TITLE, _differences(candidate))
-
-
-def _differences(candidate: Candidate) -> Iterator[rotary_like.Row]:
-    """Settings that differ from NomicBertModel's."""
-    encoder, norm, attention = (
-        candidate.encoder,
-        candidate.encoder.norm,
-        candidate.encoder.attention,
-    )
-    yield not encoder.segments, "segments=0", "has token types", "segments=1"
-    norms = f"norm=post({norm.eps:g})"
-    yield not encoder.norms_embeddings, "norm=post(embeddings=false)", "norms embeddings", norms
-    bias = attention.kind == "full" and attention.bias
-    yield bias, "attention=full", "has no biases there", "attention=full(bias=false)"
-    gate = f"activation={'geglu' if encoder.head_activation == 'gelu' else 'swiglu'}"
-    biased = isinstance(encoder.ffn, Glu) and encoder.ffn.bias is True
-    yield biased, gate, "has no biases there", f"{gate}(bias=false)"
-    head = candidate.predicts and encoder.head.kind != "transform"
-    yield head, f"head={encoder.head.kind}", "has a dense layer and a norm", "head=transform"
-    yield from rotary_like.unsaid_rates(encoder, "hidden", "attention")
-
-
 def _settings(config: HfNomicBert) -> dict[str, Any]:
     fills = config.head_dim in (None, config.hidden_size // config.num_attention_heads)
     return {
@@ -135,21 +94,21 @@ def _settings(config: HfNomicBert) -> dict[str, Any]:
 
 def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
     """The settings by BertConfig's names, with its angles in place of a table."""
-    assert isinstance(encoder.positions, RotaryPositions), "as claimed"
     known = bert_like.config_of(encoder, tokens)
     del known["max_position_embeddings"]
     return {
         **known,
-        "hidden_act": ACTIVATIONS[encoder.head_activation],
+        "type_vocab_size": max(1, encoder.segments),
+        "hidden_act": ACTIVATIONS[rotary_like.gate(encoder)],
         "head_dim": encoder.layers[0].head_dim,
-        "rope_parameters": rotary_like.rope(encoder.positions.theta),
+        "rope_parameters": rotary_like.rope(rotary_like.theta(encoder)),
         **bert_like.ends(tokens),
     }
 
 
 NOMIC = Family(
     model_type="nomic_bert",
-    title=TITLE,
+    title="NomicBERT",
     config=HfNomicBert,
     prefix="nomic_bert",
     names={
@@ -185,9 +144,7 @@ NOMIC = Family(
         dropout="classifier_dropout",
         otherwise="NomicBERT has no class for choices and spans",
     ),
-    says=SAYS,
     claims=_claims,
-    obstacle=_obstacle,
     settings=_settings,
     config_of=_config_of,
     recipe="nomic",

@@ -12,9 +12,8 @@ from pydantic import model_validator
 from bertc.hub.families import bert_like
 from bertc.hub.families.config import ABSOLUTE, HfConfig, TokenId, VocabularySize
 from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, Tokens, hf_class
-from bertc.hub.families.obstacle import Obstacle
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.positions import LearnedPositions, TablePositions
+from bertc.ir.network.positions import TablePositions
 from bertc.ir.vocabulary import ByteBpe, Unigram, Vocabulary
 
 
@@ -57,24 +56,16 @@ class HfCamembert(HfRoberta):
     vocab_size: VocabularySize = 30_522
 
 
-def _obstacle(candidate: Candidate) -> Obstacle | None:
-    positions = candidate.encoder.positions
-    assert isinstance(positions, TablePositions), "it claims no others"
-    first = (positions.padding if positions.padding >= 0 else candidate.pad) + 1
-    if positions.offset == first:
-        return bert_like.obstacle_of(candidate, bert_like.always_gelu(candidate, "RoBERTa"))
-    rows = positions.rows - positions.offset + first
-    counted = Obstacle(
-        f"positions=learned({positions.rows}, offset={positions.offset})",
-        f"the RoBERTa layout counts positions from the padding id + 1 = {first}",
-        f"positions=learned({rows}, offset={first})",
-    )
-    return bert_like.obstacle_of(candidate, counted)
-
-
 def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-    known = {**bert_like.config_of(encoder, tokens), **bert_like.ends(tokens)}
-    return {**known, "pad_token_id": encoder.positions.offset - 1}
+    positions = encoder.positions
+    own = positions.padding if isinstance(positions, TablePositions) else -1
+    padding = tokens.pad if own < 0 else own
+    return {
+        **bert_like.config_of(encoder, tokens),
+        **bert_like.ends(tokens),
+        "max_position_embeddings": bert_like.same_rows(encoder, padding + 1),
+        "pad_token_id": padding,
+    }
 
 
 def _layout(
@@ -112,9 +103,7 @@ def _layout(
             ),
             dropout="classifier_dropout",
         ),
-        says={**bert_like.SAYS, LearnedPositions: ("rows", "offset", "padding")},
         claims=claims,
-        obstacle=_obstacle,
         settings=bert_like.settings_of,
         config_of=_config_of,
         recipe="roberta",

@@ -6,15 +6,12 @@ from pydantic import Field
 
 from bertc.hub.families import bert_like
 from bertc.hub.families.config import HfConfig, Single, TokenId, VocabularySize
-from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, Tokens, hf_class
-from bertc.hub.families.obstacle import Obstacle
+from bertc.hub.families.family import Family, TaskClass, TaskHeads, Tokens, hf_class
 from bertc.ir.base import Width
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.head import LinearHead
 from bertc.ir.program.settings import Heads
 from bertc.ir.vocabulary import WordPiece
-
-LAYOUT = "the only layout without token types, XLM's,"
 
 
 class HfXlm(HfConfig):
@@ -82,40 +79,6 @@ class HfXlm(HfConfig):
         return tuple(names.get(number, str(number)) for number in range(self.n_langs))
 
 
-def _obstacle(candidate: Candidate) -> Obstacle | None:
-    return bert_like.obstacle_of(candidate, _own_obstacle(candidate))
-
-
-def _own_obstacle(candidate: Candidate) -> Obstacle | None:
-    """Sharing, a transform in the head, or widths that do not derive from one."""
-    encoder = candidate.encoder
-    linear = encoder.head.kind == "linear" and encoder.head.bias
-    for differs, why, mend in (
-        (candidate.shares, "has no room for share", "share=none"),
-        (
-            encoder.factorised,
-            f"has no room for embedding={encoder.embedding}",
-            f"embedding={encoder.hidden}",
-        ),
-        (encoder.positions.offset, "counts positions from 0", bert_like.from_0(encoder)),
-        (candidate.predicts and not linear, "has head=linear, with a bias", "head=linear"),
-    ):
-        if differs:
-            # Language embeddings exist in no other layout.
-            instead = mend if encoder.languages else "segments=1"
-            return Obstacle("segments=0", f"{LAYOUT} {why}", instead)
-    ffn, wide = encoder.layers[0].ffn, 4 * encoder.hidden
-    if ffn != wide:
-        return Obstacle(f"ffn={ffn}", f"{LAYOUT} has 4 x hidden", f"ffn={wide}")
-    if encoder.head_activation not in ("gelu", "relu"):
-        why = f"{LAYOUT} has gelu or relu"
-        return Obstacle(f"activation={encoder.head_activation}", why, "activation=gelu")
-    if len(encoder.languages) == 1:
-        why = f"{LAYOUT} has none for a single language"
-        return Obstacle("language_embeddings=true", why, "language_embeddings=false")
-    return None
-
-
 def _settings(config: HfXlm) -> dict[str, Any]:
     return {
         **bert_like.settings_of(config),
@@ -131,10 +94,10 @@ def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
         "emb_dim": encoder.hidden,
         "n_layers": len(encoder.layers),
         "n_heads": encoder.layers[0].heads,
-        "gelu_activation": encoder.head_activation == "gelu",
+        "gelu_activation": encoder.head_activation != "relu",
         "dropout": encoder.dropout.hidden,
         "attention_dropout": encoder.dropout.attention,
-        "max_position_embeddings": encoder.positions.rows,
+        "max_position_embeddings": bert_like.same_rows(encoder),
         "n_langs": max(1, len(encoder.languages)),
         "use_lang_emb": bool(encoder.languages),
         "init_std": bert_like.init_std(encoder),
@@ -186,9 +149,7 @@ XLM = Family(
         default=0.1,
         otherwise="XLMForMultipleChoice derives the score of a choice from label scores",
     ),
-    says={**bert_like.PARTS, LinearHead: ()},
     claims=lambda candidate: not candidate.encoder.segments,
-    obstacle=_obstacle,
     settings=_settings,
     config_of=_config_of,
     recipe="xlm",

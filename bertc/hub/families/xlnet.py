@@ -5,7 +5,6 @@ layer's.
 """
 
 import math
-from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -30,35 +29,22 @@ from bertc.hub.families.family import (
     Tokens,
     hf_class,
 )
-from bertc.hub.families.obstacle import Obstacle, first_of
-from bertc.ir.base import Node, Width
+from bertc.hub.families.obstacle import Obstacle
+from bertc.ir.base import Width
 from bertc.ir.network.attention import RelativeAttention
-from bertc.ir.network.encoder import Dropout, Encoder, LayerWidths
-from bertc.ir.network.ffn import Mlp
+from bertc.ir.network.encoder import Dropout, Encoder
 from bertc.ir.network.head import LinearHead
 from bertc.ir.network.norm import PostNorm
 from bertc.ir.network.positions import NoPositions
-from bertc.ir.network.table import WholeTable
 from bertc.ir.program.settings import Heads
 from bertc.ir.vocabulary import Unigram
+from bertc.lang.write.show import show_value
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-RELATIVE = "attention=relative(untie=true, segments=true)"
 INWARD = ("query.weight", "key.weight", "value.weight", "distance.weight")
 BY_HEAD = ("content_bias", "distance_bias", "segment_bias", "segment", "output.weight")
-SAYS: Mapping[type[Node], Collection[str]] = {
-    Encoder: bert_like.NETWORK,
-    WholeTable: (),
-    NoPositions: (),
-    RelativeAttention: ("untie", "segments", "clamp"),
-    Mlp: ("activation",),
-    PostNorm: ("eps", "embeddings"),
-    LayerWidths: ("heads", "head_dim", "ffn"),
-    Dropout: ("hidden", "attention", "ffn", "last"),
-    LinearHead: (),
-}
 
 
 class HfXlnet(HfConfig):
@@ -113,64 +99,19 @@ class HfXlnet(HfConfig):
 
 def _claims(candidate: Candidate) -> bool:
     """True for relative attention or two streams, which no other layout has."""
-    return type(candidate.encoder.attention) in SAYS or candidate.encoder.two_streams
+    encoder = candidate.encoder
+    return isinstance(encoder.attention, RelativeAttention) or encoder.two_streams
 
 
 def _obstacle(candidate: Candidate) -> Obstacle | None:
-    encoder = candidate.encoder
-    if general := bert_like.unlike_encoders(encoder):
-        return general
-    attention, differences = encoder.attention, _differences(candidate)
-    if type(attention) not in SAYS:
+    """Two streams of other attention, or one stream that neither plm trained nor a task reads."""
+    if not isinstance(candidate.encoder.attention, RelativeAttention):
         why = "only the XLNet layout has two streams"
-        return first_of([Obstacle("objective=plm", why, RELATIVE), *differences])
-    # Tasks hide no token from others.
-    tells_unseen = encoder.two_streams or candidate.tuned
-    if attention.ties_biases or not attention.compares_segments:
-        return Obstacle(
-            "attention=relative",
-            f"only the XLNet layout has it, as {RELATIVE.removeprefix('attention=')}",
-            RELATIVE if tells_unseen else "attention=full",
-        )
-    if not tells_unseen:
-        why = "the XLNet layout has an embedding for the query stream, which only plm trains"
-        return Obstacle("objective", why, "attention=full")
-    return first_of(differences)
-
-
-def _differences(candidate: Candidate) -> list[Obstacle]:
-    """Settings that differ from XLNetModel's."""
-    encoder = candidate.encoder
-    first, rates = encoder.layers[0], encoder.dropout
-    equal = {rates.hidden, rates.attention, rates.ffn, rates.last} == {rates.hidden}
-    rate = ", ".join([f"{rates.hidden:g}"] * 4)
-    norm = "norm=post(embeddings=false)"
-    fills = first.heads * first.head_dim == encoder.hidden
-    linear = encoder.head.kind == "linear" and encoder.head.bias
-    width = "" if encoder.hidden % first.heads else f"head_dim={encoder.hidden // first.heads}"
-    rows = (
-        (encoder.positions.kind != "none", "has no table of positions", "positions=none"),
-        (encoder.segments > 0, "adds no token type to a token", "segments=0"),
-        (bool(encoder.languages), "adds no language to a token", "language_embeddings=false"),
-        (encoder.factorised, "has a table as wide as the layers", f"embedding={encoder.hidden}"),
-        (candidate.shares, "shares no layer", "share=none"),
-        (encoder.norm.kind != "post", "norms after each part", norm),
-        (encoder.norms_embeddings, "norms no embeddings", norm),
-        (not equal, "has one rate for all", f"dropout=dropout({rate})"),
-        (not linear, "is the table and a bias", "head=linear"),
-        (
-            len({layer.heads for layer in encoder.layers}) > 1,
-            "has equal layers",
-            f"heads={first.heads}",
-        ),
-        (len({layer.ffn for layer in encoder.layers}) > 1, "has equal layers", f"ffn={first.ffn}"),
-        (not fills, "is hidden / heads", width or "head_dim"),
-    )
-    return [
-        Obstacle(mend.partition("=")[0], f"the XLNet layout {why}", mend if "=" in mend else "")
-        for differs, why, mend in rows
-        if differs
-    ]
+        return Obstacle("objective=plm", why, "attention=relative(untie=true, segments=true)")
+    if candidate.encoder.two_streams or candidate.tuned:
+        return None
+    why = "the XLNet layout has an embedding for the query stream, which only plm trains"
+    return Obstacle(f"attention={show_value(candidate.encoder.attention)}", why, "attention=full")
 
 
 def _stored_shape(encoder: Encoder, name: str, shape: Shape) -> Shape:
@@ -212,15 +153,16 @@ def _settings(config: HfXlnet) -> dict[str, Any]:
 
 
 def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-    assert isinstance(encoder.attention, RelativeAttention), "as the obstacle says"
+    attention = encoder.attention
+    clamp = attention.clamp if isinstance(attention, RelativeAttention) else 0
     return {
         "d_model": encoder.hidden,
         "n_layer": len(encoder.layers),
         "n_head": encoder.layers[0].heads,
-        "d_head": encoder.layers[0].head_dim,
+        "d_head": encoder.hidden // encoder.layers[0].heads,
         "d_inner": encoder.layers[0].ffn,
         "dropout": encoder.dropout.hidden,
-        "clamp_len": encoder.attention.clamp or -1,
+        "clamp_len": clamp or -1,
         "attn_type": "bi",
         "bi_data": False,
         "same_length": False,
@@ -272,7 +214,6 @@ XLNET = Family(
         default=0.1,
         summary={"summary_type": "last", "summary_activation": "tanh"},
     ),
-    says=SAYS,
     claims=_claims,
     obstacle=_obstacle,
     settings=_settings,
