@@ -2,7 +2,7 @@
 
     pip install -c constraints.txt -e '.[docs]' && python docs/site.py build/site
 
-Pages are those of docs/ and README.md; what the gallery tells is computed from the specs.
+Pages are those of docs/ and README.md; the gallery is computed from the specs.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from bertc.lab.starting.gallery import gallery
 
 ROOT = Path(__file__).parent.parent
 OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md")
-"""Pages beside README that links lead to."""
+"""Pages next to README that links lead to."""
 CONFIGURATION = """\
 site_name: bertc
 site_description: A compiler for text encoders
@@ -70,7 +70,7 @@ def pages(folder: Path) -> None:
 
 
 def _page(name: str) -> str:
-    """A page of the root as one of the site: its links lead to pages beside it."""
+    """A page of the root as one of the site: its links lead to pages next to it."""
     text = (ROOT / name).read_text(encoding="utf-8")
     text = re.sub(r"\]\(docs/notebooks[^)]*\)", "](how-to/begin.md)", text)
     for name in OUTSIDE:
@@ -89,21 +89,21 @@ def gallery_lines() -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for shipped in gallery():
         first = points(shipped.name)[0]
-        told = estimate(first, DEVICE)
-        cost = (flops_text(told.flops.train_total), bytes_text(told.memory.peak_bytes),
-                duration_text(told.time.seconds_total))  # fmt: skip
-        told_of = ", ".join(filter(None, [shipped.sentence, shipped.paper]))
-        yield f"| **{shipped.name}**<br>{told_of} | {shipped.size} | {' | '.join(cost)} |"
+        costs = estimate(first, DEVICE)
+        cost = (flops_text(costs.flops.train_total), bytes_text(costs.memory.peak_bytes),
+                duration_text(costs.time.seconds_total))  # fmt: skip
+        about = ", ".join(filter(None, [shipped.sentence, shipped.paper]))
+        yield f"| **{shipped.name}**<br>{about} | {shipped.size} | {' | '.join(cost)} |"
 
 
 def navigation(folder: Path) -> str:
     """The menu of the site, as lines of its configuration."""
     lines = ["nav:", "  - index.md", "  - gallery.md"]
     for group, names in GROUPS.items():
-        found = [f"{name}.md" for name in names]
+        files = [f"{name}.md" for name in names]
         if isinstance(names, str):
-            found = [f"{names}/{path.name}" for path in sorted((folder / names).glob("*.md"))]
-        lines += [f"  - {group}:", *(f"      - {page}" for page in found)]
+            files = [f"{names}/{path.name}" for path in sorted((folder / names).glob("*.md"))]
+        lines += [f"  - {group}:", *(f"      - {page}" for page in files)]
     return "\n".join(lines) + "\n"
 
 
