@@ -4,7 +4,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bertc.api import build, estimate, load, parse, points, resolve, show, train
+    from bertc.api import (
+        build,
+        estimate,
+        findings,
+        formatted,
+        load,
+        parse,
+        points,
+        programs,
+        resolve,
+        show,
+        train,
+    )
+    from bertc.base.cores import available_cores
     from bertc.base.diagnostics import (
         BertcError,
         CannotWriteError,
@@ -22,55 +35,90 @@ if TYPE_CHECKING:
         StoppedError,
         Table,
         UsageError,
+        escaped,
     )
+    from bertc.base.resources import shipped_specs
+    from bertc.check.equal import most_steps
     from bertc.cost import Estimate
+    from bertc.cost.answering import answer_cost
+    from bertc.cost.flops import step_flops
+    from bertc.cost.machines.devices import device_named
     from bertc.cost.units import bytes_text, change_text, count_text, duration_text, flops_text
+    from bertc.ir.learning.objective import titled
+    from bertc.ir.program.model import model_weights
     from bertc.ir.program.resolved import Resolved
+    from bertc.ir.program.written import Program
+    from bertc.ir.terms.positions import shown_figures
+    from bertc.lang.files import find_spec, spec_text
+    from bertc.lang.space import Interval, Space, space
+    from bertc.lang.write.show import quoted
     from bertc.model import Model
     from bertc.run.evaluation.evaluate import evaluate_run
     from bertc.run.evaluation.held_out import Evaluation
     from bertc.run.evaluation.manner import Manner
     from bertc.run.evaluation.without import LeftOut
+    from bertc.run.records.changes import Change, changed
+    from bertc.run.records.figures import LineFigures
     from bertc.run.records.folder import RunFolder
-    from bertc.run.records.groups import Group, Summary, grouped
-    from bertc.run.records.results import Run, find_runs
+    from bertc.run.records.groups import Group, Summary, grouped, settings_texts
+    from bertc.run.records.results import Run, Seen, find_folders, find_runs, read_run
     from bertc.run.train.report import Report
     from bertc.use.attention import AttentionMaps
+    from bertc.use.context import ContextLosses, context_losses
     from bertc.use.trained import Trained
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "api": "build estimate load parse points resolve show train",
+    "api": "build estimate findings formatted load parse points programs resolve show train",
+    "base.cores": "available_cores",
     "base.diagnostics": "BertcError CannotWriteError DataError Diagnostic Diagnostics GivenUpError "
-    "InNotebooks MachineError MissingInputError ResumeRefusedError Source Span SpecError "
-    "StoppedError Table UsageError",
+    "InNotebooks MachineError MissingInputError ResumeRefusedError Source Span "
+    "SpecError StoppedError Table UsageError escaped",
+    "base.resources": "shipped_specs",
+    "check.equal": "most_steps",
     "cost": "Estimate",
+    "cost.answering": "answer_cost",
+    "cost.machines.devices": "device_named",
+    "cost.flops": "step_flops",
     "cost.units": "bytes_text change_text count_text duration_text flops_text",
+    "ir.learning.objective": "titled",
+    "ir.program.model": "model_weights",
     "ir.program.resolved": "Resolved",
+    "ir.program.written": "Program",
+    "ir.terms.positions": "shown_figures",
+    "lang.files": "find_spec spec_text",
+    "lang.space": "Interval Space space",
+    "lang.write.show": "quoted",
     "model": "Model",
     "run.evaluation.evaluate": "evaluate_run",
     "run.evaluation.held_out": "Evaluation",
     "run.evaluation.manner": "Manner",
     "run.evaluation.without": "LeftOut",
+    "run.records.changes": "Change changed",
+    "run.records.figures": "LineFigures",
     "run.records.folder": "RunFolder",
-    "run.records.groups": "Group Summary grouped",
-    "run.records.results": "Run find_runs",
+    "run.records.groups": "Group Summary grouped settings_texts",
+    "run.records.results": "Run Seen find_folders find_runs read_run",
     "run.train.report": "Report",
     "use.attention": "AttentionMaps",
+    "use.context": "ContextLosses context_losses",
     "use.trained": "Trained",
 }
 PUBLIC = {name: f"bertc.{home}" for home, names in _HOMES.items() for name in names.split()}
 """The module of each public name."""
 __all__ = [
-    "BertcError", "CannotWriteError", "DataError", "Diagnostic", "Diagnostics", "GivenUpError",
-    "InNotebooks", "MachineError", "MissingInputError", "ResumeRefusedError", "Source", "Span",
-    "SpecError", "StoppedError", "Table", "UsageError",
-    "build", "estimate", "load", "parse", "points", "resolve", "show", "train",
-    "Estimate", "bytes_text", "change_text", "count_text", "duration_text", "flops_text",
-    "Evaluation", "Group", "LeftOut", "Manner", "Model", "Report", "Resolved", "Run", "RunFolder",
-    "Summary", "evaluate_run", "find_runs", "grouped",
-    "AttentionMaps", "Trained",
+    "AttentionMaps", "BertcError", "CannotWriteError", "Change", "ContextLosses", "DataError",
+    "Diagnostic", "Diagnostics", "Estimate", "Evaluation", "GivenUpError", "Group",
+    "InNotebooks", "Interval", "LeftOut", "LineFigures", "MachineError", "Manner",
+    "MissingInputError", "Model", "Program", "Report", "Resolved", "ResumeRefusedError", "Run",
+    "RunFolder", "Seen", "Source", "Space", "Span", "SpecError", "StoppedError", "Summary",
+    "Table", "Trained", "UsageError", "answer_cost", "available_cores", "build", "bytes_text",
+    "change_text", "changed", "context_losses", "count_text", "device_named", "duration_text",
+    "escaped", "estimate", "evaluate_run", "find_folders", "find_runs", "find_spec", "findings",
+    "flops_text", "formatted", "grouped", "load", "model_weights", "most_steps", "parse",
+    "points", "programs", "quoted", "read_run", "resolve", "settings_texts", "shipped_specs",
+    "show", "shown_figures", "space", "spec_text", "step_flops", "titled", "train",
 ]  # fmt: skip
 
 

@@ -5,17 +5,20 @@ Each imports what it needs when it runs, so that checking and estimating never l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertc.base.diagnostics import Diagnostics, UsageError
+from bertc.base.diagnostics import Diagnostics, SpecError, UsageError
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program
 
 if TYPE_CHECKING:
     from bertc.check.showing import Showing
     from bertc.cost import Convention, Estimate
+    from bertc.cost.machines.device import Device
     from bertc.lang import SpecLocation, Tree
     from bertc.model import Model
     from bertc.run.beginning.tracking import Tracking
@@ -37,6 +40,34 @@ def parse(text: str, name: str = "<spec>") -> Tree:
     tree = lang.parse(text, name, diagnostics)
     diagnostics.raise_if_any()
     return tree
+
+
+def programs(spec: str, overrides: Sequence[str] = (), option: str = "--set") -> list[Program]:
+    """The programs of a spec as written, without defaults: one, or one per point of its grid.
+
+    Messages name ``option`` as what an override was given by.
+
+    Raises:
+        SpecError: with every mistake of the language in the text.
+        MissingInputError, UsageError: if there is no such spec, or it is empty.
+    """
+    from bertc.lang import load as run
+
+    diagnostics = Diagnostics()
+    loaded = run(spec, overrides, diagnostics, option="" if option == "--set" else option)
+    diagnostics.raise_if_any()
+    return loaded
+
+
+def formatted(spec: str | Program, name: str = "<spec>") -> str:
+    """The canonical text of a spec's text, or of a program; messages call the text ``name``.
+
+    Raises:
+        SpecError: if the text has mistakes of syntax.
+    """
+    from bertc import lang
+
+    return lang.show(spec) if isinstance(spec, Program) else lang.format_text(spec, name)
 
 
 def points(
@@ -71,6 +102,27 @@ def check(
     return len(checked(spec, overrides, diagnostics or Diagnostics()))
 
 
+def findings(
+    spec: str, overrides: Sequence[str] = (), path: str | Path | None = None
+) -> Diagnostics:
+    """The mistakes (``found``) and ``remarks`` that ``bertc check`` prints of a spec; none raises.
+
+    With ``path`` the spec is the text of that file, as an editor has it.
+
+    Raises:
+        UsageError: if the text is empty.
+        MissingInputError, DataError: if a file that the spec names cannot be used.
+    """
+    from bertc.check.compiling import checked
+    from bertc.lang import SpecLocation
+
+    diagnostics, file = Diagnostics(), Path(path or "")
+    place = SpecLocation(str(file), file.stem, file, file.parent, file.parent, spec)
+    with suppress(SpecError):  # they are in diagnostics
+        checked(place if path else spec, overrides, diagnostics)
+    return diagnostics
+
+
 def resolve(spec: Spec, overrides: Sequence[str] = ()) -> Resolved:
     """Resolve a file, a shipped spec's name, the text of a spec, or a program.
 
@@ -102,15 +154,27 @@ def show(spec: str, overrides: Sequence[str] = ()) -> Showing:
 
 
 def estimate(
-    spec: Spec, device: str = "h200", convention: Convention = "exact", *, devices: int = 1
+    spec: Spec,
+    device: str | Device = "h200",
+    convention: Convention = "exact",
+    *,
+    devices: int = 1,
+    memory_bytes: float = math.inf,
 ) -> Estimate:
-    """Parameters, FLOPs, memory (bytes) and time (seconds) of a spec on named devices."""
+    """Parameters, FLOPs, memory (bytes) and time (seconds) of a spec on named devices.
+
+    ``memory_bytes`` is the most that a run may use of each device.
+
+    Raises:
+        SpecError, UsageError: of the spec, or if the device is unknown.
+        MissingInputError, DataError: if a file that decides the length of rows cannot be read.
+    """
     from bertc.check.facts.examples import row_lengths
     from bertc.cost import estimate as run
 
     resolved = resolve(spec)
     (lengths,) = row_lengths([resolved])
-    return run(resolved, device, convention, devices=devices, lengths=lengths)
+    return run(resolved, device, convention, devices, lengths, memory_bytes)
 
 
 def build(spec: Spec) -> Model:
@@ -136,18 +200,24 @@ def train(
     overrides: Sequence[str] = (),
     *,
     resume: bool = False,
+    spec_text: str = "",
+    goes_on: Callable[[], bool] = lambda: True,
     tracking: Tracking | None = None,
 ) -> Report:
     """Train a spec in the run folder ``out``, or with ``resume`` continue the run there.
 
+    ``spec_text`` is written there for a program whose text is not known. ``goes_on`` is called
+    after each evaluation, and false ends the run with GivenUpError, saved.
     ``tracking`` feeds the trackers that ``log`` names: ``bertc.lab.trackers.sink.feeding``.
     """
-    from bertc.lang.files import spec_text
+    from bertc.lang.files import spec_text as text_of
     from bertc.run.train.loop import train as run
 
     resolved = resolve(spec, overrides)
-    text = spec_text(spec, overrides) if isinstance(spec, str) else ""
-    return run(resolved, Path(out), spec_text=text, resume=resume, tracking=tracking)
+    text = text_of(spec, overrides) if isinstance(spec, str) else spec_text
+    return run(
+        resolved, Path(out), spec_text=text, resume=resume, goes_on=goes_on, tracking=tracking
+    )
 
 
 def load(folder: str | Path) -> Trained:

@@ -150,10 +150,10 @@ def _run_to_resume(spec: str, out: Path | None, resume: bool) -> Path | None:
 
 
 def _refuse_nothing_there(spec: str) -> None:
-    from bertc.lang.files import find
+    from bertc.lang.files import find_spec
 
     try:
-        find(spec)
+        find_spec(spec)
     except MissingInputError as missing:
         raise MissingInputError(
             f"there is neither a run nor a spec {spec[:60]}", missing.help
@@ -179,7 +179,7 @@ def _train_grid(
 ) -> int:
     """Train all points and print their results; returns the exit code of the first that failed."""
     from bertc.base.failures import exit_code
-    from bertc.lang.files import find, spec_text
+    from bertc.lang.files import find_spec, spec_text
 
     if nproc > 1:
         raise UsageError(
@@ -190,7 +190,7 @@ def _train_grid(
     from bertc.lab.trackers.sink import feeding
     from bertc.run.train.grid import train_grid
 
-    parent, codes = out or Path("runs") / find(spec).title, list[int]()
+    parent, codes = out or Path("runs") / find_spec(spec).title, list[int]()
     for outcome in train_grid(
         points,
         parent,

@@ -1,6 +1,7 @@
 """FLOPs of a stage and of a run, in each convention."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, assert_never
 
 from bertc.cost import electra
@@ -9,7 +10,8 @@ from bertc.cost.figures import Convention, Flops, Parameters
 from bertc.cost.rules import cost
 from bertc.cost.update import update_products
 from bertc.ir.program.passing import heads_of, passed_by
-from bertc.ir.program.stage import Stage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage, TaskStage
 
 
 class Executed(NamedTuple):
@@ -123,3 +125,26 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
 def _mean(total: int, count: int) -> int:
     """Nearest integer to the mean, without rounding through a float."""
     return (2 * total + count) // (2 * count)
+
+
+def step_flops(resolved: Resolved, tokens: Mapping[int, int]) -> tuple[int, ...]:
+    """FLOPs of a training step of each stage, without those of the update.
+
+    ``tokens`` are those read until some steps. Rows of a task are as long on average as those that
+    were read, with what fills the shorter ones of a batch; others are full, as in estimates.
+    """
+    return tuple(_step_flops(stage, _row_tokens(stage, tokens)) for stage in resolved.stages)
+
+
+def _row_tokens(stage: Stage, tokens: Mapping[int, int]) -> int:
+    reached = [step for step in tokens if 0 < step - stage.first_step <= stage.steps]
+    if not isinstance(stage, TaskStage) or not reached:
+        return stage.seq
+    rows = (max(reached) - stage.first_step) * stage.batch * stage.rows_an_example
+    read = tokens[max(reached)] - tokens.get(stage.first_step, 0)
+    return max(1, min(stage.seq, math.ceil(read / rows)))
+
+
+def _step_flops(stage: Stage, row_tokens: int) -> int:
+    of_length = stage.model_copy(update={"seq": row_tokens})
+    return stage.batch * executed_flops(of_length, stage.batch).train

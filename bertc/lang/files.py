@@ -53,7 +53,7 @@ class SpecLocation(NamedTuple):
         return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
-def find(spec: str) -> SpecLocation:
+def find_spec(spec: str) -> SpecLocation:
     """Resolve a SPEC argument: standard input, a shipped name, a file, or the text itself.
 
     Raises:
@@ -103,7 +103,7 @@ def spec_text(spec: str, overrides: Sequence[str] = ()) -> str:
     Raises:
         MissingInputError: if there is no such spec.
     """
-    text = find(spec).read()
+    text = find_spec(spec).read()
     return text + "".join(f"\n{OVERRIDE}{' '.join(override.split())}\n" for override in overrides)
 
 

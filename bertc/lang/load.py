@@ -10,7 +10,7 @@ from bertc.base.diagnostics import BertcError, Diagnostics, Fix, Note, UsageErro
 from bertc.base.resources import shipped_specs
 from bertc.base.storage.paths import names_in, real_path, working_folder
 from bertc.ir.program.written import Program
-from bertc.lang.files import SUFFIX, SpecLocation, find, shipped_place
+from bertc.lang.files import SUFFIX, SpecLocation, find_spec, shipped_place
 from bertc.lang.lowering.lower import lower_tree
 from bertc.lang.read.parse import OVERRIDE, parse
 from bertc.lang.read.scan import MOST_MISTAKES
@@ -74,7 +74,7 @@ def read_spec(
         MissingInputError: if there is no such file or shipped spec.
         UsageError: if the file has nothing but comments.
     """
-    place = spec if isinstance(spec, SpecLocation) else find(spec)
+    place = spec if isinstance(spec, SpecLocation) else find_spec(spec)
     text = place.read()
     if place.name != "<spec>" and not re.sub("#.*", "", text).strip():
         raise UsageError(f"the spec {place.name} is empty", help="extends bert-base, for one")

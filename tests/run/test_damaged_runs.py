@@ -12,8 +12,9 @@ from bertc.cost.planning.plan import Plan
 from bertc.hub.folders import checkpoint_folders
 from bertc.lab.results.compare import results
 from bertc.run.records import metrics
-from bertc.run.records.folder import RunFolder, admit
+from bertc.run.records.folder import RunFolder
 from bertc.run.records.lock import Lock
+from bertc.run.records.state import admit
 from bertc.run.train.state import Progress
 
 PLAN = Plan("cpu", "fp32", (8,), (False,), False, ("fp32: asked for",))

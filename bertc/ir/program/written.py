@@ -66,6 +66,10 @@ class Program:
         """The same program with some settings replaced or added."""
         return replace(self, settings={**self.settings, **new})
 
+    def with_values(self, **values: Any) -> "Program":
+        """The same program with settings set to typed values, as by ``--set``."""
+        return self.with_settings({n: Given(v, Origin("set")) for n, v in values.items()})
+
     def span(self, setting: str) -> Span | None:
         """The span of a setting in its text, if written."""
         given = self.settings.get(setting)

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertc import Resolved, UsageError
+from bertc import Resolved, UsageError, device_named
 from bertc.base.storage.paths import is_taken
-from bertc.cost.machines.devices import this_cpu
 from bertc.hub.folders import (
     PRUNED,
     RESOLVED,
@@ -78,7 +77,7 @@ def latencies(
         measured = measure(subjects, choices, seconds)
         runs = [figures.runs for figures in measured.values()]
         notes.append(IN_TURNS.format(fewest=min(runs), most=max(runs)))
-    notes.append(HOW_PREDICTED.format(source=this_cpu().source))
+    notes.append(HOW_PREDICTED.format(source=device_named("cpu").source))
     scores = {name: score_of_weights(s.folder) if s.folder else None for name, s in by_name.items()}
     if fresh := [subject.name for subject in subjects if subject.folder is None]:
         notes.append(f"random weights: {', '.join(fresh)}")
@@ -86,7 +85,7 @@ def latencies(
         Row(
             case,
             measured.get(case),
-            predicted(by_name[case.setup.name].resolved.stages[-1], case),
+            predicted(by_name[case.setup.name].resolved, case),
             None if case.setup.precision == "int8" else scores[case.setup.name],
         )
         for case in choices.cases(list(by_name))

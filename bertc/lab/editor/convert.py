@@ -63,7 +63,7 @@ def shown_at(found: Diagnostic, reading: Reading, lines: TextLines) -> types.Ran
     """The range of a diagnostic in the text that is edited."""
     if found.span and found.span.source == reading.source:
         return lines.range(found.span)
-    return lines.range(reading.extends.span) if reading.extends else FIRST_LINE
+    return lines.range(reading.extends) if reading.extends else FIRST_LINE
 
 
 def _severity(code: str) -> types.DiagnosticSeverity:

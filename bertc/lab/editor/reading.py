@@ -2,13 +2,12 @@
 
 import re
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 
-from bertc import BertcError, Diagnostic, Diagnostics, Source, SpecError
-from bertc.api import check
-from bertc.lang import SpecLocation, parse
-from bertc.lang.read.tree import Extends, Tree
+from bertc import BertcError, Diagnostic, Source, Span, findings
+
+_EXTENDS = re.compile(r'^[ \t]*(?P<extends>extends[ \t]+(?:"[^"\n]*"|[\w-]+))', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -19,31 +18,24 @@ class Reading:
     findings: tuple[Diagnostic, ...]
     failure: BertcError | None = None
 
-    @cached_property
-    def tree(self) -> Tree:
-        """The tree of the correct parts."""
-        return parse(self.source.text, self.source.name, Diagnostics())
-
     @property
-    def extends(self) -> Extends | None:
-        """Its ``extends``, if it has one."""
-        return next((item for item in self.tree.items if isinstance(item, Extends)), None)
+    def extends(self) -> Span | None:
+        """The place of its ``extends``, if it has one."""
+        match = _EXTENDS.search(self.source.text)
+        return Span(self.source, match.start("extends"), match.end()) if match else None
 
 
 @lru_cache(64)
 def read_checked(path: Path, text: str) -> Reading:
     """Check a text as ``bertc check`` does its file; an empty one is fine so far."""
-    place = SpecLocation(str(path), path.stem, path, path.parent, path.parent, text)
-    source, diagnostics = Source(place.name, text), Diagnostics()
+    source = Source(str(path), text)
     if not re.sub("#.*", "", text).strip():
         return Reading(source, ())
     try:
-        check(place, (), diagnostics)
-    except SpecError as error:
-        return Reading(source, error.diagnostics)
+        diagnostics = findings(text, path=path)
     except BertcError as error:
         return Reading(source, (), error)
-    return Reading(source, tuple(diagnostics.remarks))
+    return Reading(source, tuple(diagnostics.found or diagnostics.remarks))
 
 
 def forget() -> None:

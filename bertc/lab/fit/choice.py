@@ -5,10 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bertc import Resolved, count_text
-from bertc.ir.program.written import Program
+from bertc import Program, Resolved, count_text, formatted
 from bertc.lab.fit.budget import Budget
-from bertc.lang import show
 
 SPENT = ("flops", "time")
 """Budgets that every step takes from."""
@@ -88,7 +86,7 @@ class Choice:
     def spec(self) -> str:
         """The best candidate as a spec, after what it came from."""
         comment = f"# {self.source}\n" if self.source else ""
-        return comment + show(self.candidates[0].program)
+        return comment + formatted(self.candidates[0].program)
 
     def _named(self, candidate: Candidate) -> str:
         name = "" if candidate.program.name == self.source else candidate.program.name
@@ -154,7 +152,7 @@ class Choice:
             "refused": self.refused,
             "budgets": {each.kind: each.most for each in self.budgets},
             "candidates": [
-                {"name": each.program.name, **each.figures, "spec": show(each.program)}
+                {"name": each.program.name, **each.figures, "spec": formatted(each.program)}
                 for each in self.candidates[:SHOWN]
             ],
         }

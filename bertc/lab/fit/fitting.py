@@ -10,20 +10,27 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
-from bertc import Diagnostics, Estimate, Resolved, SpecError, UsageError, points
-from bertc.base.cores import available_cores
-from bertc.check.equal import STEPS, most_steps, with_steps
-from bertc.check.facts.examples import row_lengths
-from bertc.cost import estimate
-from bertc.ir.program.written import Program
+from bertc import (
+    Diagnostics,
+    Estimate,
+    Program,
+    Resolved,
+    SpecError,
+    UsageError,
+    answer_cost,
+    estimate,
+    find_spec,
+    most_steps,
+    points,
+    programs,
+)
 from bertc.lab.fit.budget import UNITS, Budget
 from bertc.lab.fit.choice import SPENT, Candidate, Choice
-from bertc.lab.latency.cases import Shape
-from bertc.lab.latency.predicted import TOKENS_OF_A_TEXT, text_seconds
-from bertc.lang import load
-from bertc.lang.files import STANDARD_INPUT, find
-from bertc.lang.lowering.grids import MOST_POINTS
+from bertc.lab.latency.predicted import TOKENS_OF_A_TEXT
 
+STEPS = "steps"
+MOST_POINTS = 1_000
+"""Points of a grid."""
 CANDIDATES: Mapping[str, tuple[int, ...]] = {
     "layers": (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32, 36, 40, 48),
     "hidden": tuple(range(64, 1088, 64)) + (1152, 1280, 1408, 1536, 1664, 1792, 2048),
@@ -53,23 +60,23 @@ def choose(
     """
     if not budgets:
         raise UsageError("there is no budget", help=f"--params 14M, or {_options()}")
-    place = find(spec)
+    place = find_spec(spec)
     content = place.read()
-    written = content if FREE.search(content) or spec == STANDARD_INPUT else spec
+    written = content if FREE.search(content) or spec == "-" else spec
     text, free = _with_candidates(written, overrides, budgets)
-    written_out = load(*text)
-    programs = [each for each in written_out if not {"layers", "hidden"} <= free or _usual(each)]
-    if len(programs) == 1 and not free:
+    written_out = programs(*text)
+    tried = [each for each in written_out if not {"layers", "hidden"} <= free or _usual(each)]
+    if len(tried) == 1 and not free:
         raise UsageError(
             "nothing is free: the spec is one program",
             help='layers=?, hidden=?, steps=?, or a list: "layers={2, 4, 6}"',
         )
     steps_free = STEPS in free
-    choice = choose_among(programs, budgets, device, devices, steps_free=steps_free)
-    differing = _differing(programs) | free
+    choice = choose_among(tried, budgets, device, devices, steps_free=steps_free)
+    differing = _differing(tried) | free
     room = _room(len(written_out), differing)
     source = "" if place.name == "<spec>" else spec
-    ended = _ended(programs, choice.candidates[0].program, differing)
+    ended = _ended(tried, choice.candidates[0].program, differing)
     return replace(choice, source=source, free=differing, room=room, ended=ended)
 
 
@@ -176,9 +183,8 @@ def _usual(program: Program) -> bool:
 def _candidate(
     program: Program, resolved: Resolved, budgets: Sequence[Budget], device: str, devices: int
 ) -> Candidate:
-    (lengths,) = row_lengths([resolved])
     most = min((each.most for each in budgets if each.kind == "memory"), default=inf)
-    told = estimate(resolved, device, devices=devices, lengths=lengths, memory_bytes=most)
+    told = estimate(resolved, device, devices=devices, memory_bytes=most)
     figures = {each.kind: _figure(each.kind, told, resolved) for each in budgets}
     return Candidate(program, resolved, figures, told.parameters.total)
 
@@ -195,7 +201,7 @@ def _figure(kind: str, told: Estimate, resolved: Resolved) -> float:
             return told.memory.peak_bytes
         case _:
             tokens = min(TOKENS_OF_A_TEXT, resolved.encoder.room or TOKENS_OF_A_TEXT)
-            return text_seconds(resolved.stages[-1], Shape(1, tokens), available_cores())
+            return answer_cost(resolved, tokens).seconds
 
 
 def _longest(
@@ -209,7 +215,7 @@ def _longest(
     tried: dict[int, Candidate] = {}
 
     def share(steps: int) -> float:
-        program = with_steps(candidate.program, steps)
+        program = candidate.program.with_values(steps=steps)
         try:
             (resolved,) = points(program, diagnostics=Diagnostics())
         except SpecError:  # of a number of steps that its other settings have no room for

@@ -5,21 +5,15 @@ and the text train enough; a spec is made of parts, so that each shape is tried 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from bertc import Diagnostics, UsageError
-from bertc.check.facts import facts as filled_in
-from bertc.cost.machines.accelerators import accelerator_called
-from bertc.cost.machines.devices import device_named
-from bertc.ir.program.model import model_weights
-from bertc.ir.program.written import Given, Program
+from bertc import Program, UsageError, device_named, programs
 from bertc.lab.fit.budget import Budget, budget
 from bertc.lab.fit.choice import SPENT as SPENDING
 from bertc.lab.fit.choice import Candidate
 from bertc.lab.fit.fitting import choose_among
-from bertc.lang import load
 
 SHAPES = (
     (2, 128, 192), (4, 256, 384), (7, 256, 384), (10, 384, 576), (19, 512, 768), (22, 768, 1152),
@@ -63,14 +57,13 @@ def machine_named(text: str) -> Machine:
     """
     name = text.strip()
     match = re.fullmatch(r"(.+)x([1-9]\d{0,3})", name)  # rtx4090 is one device
-    machine = Machine(name)
-    if match and not accelerator_called(name):
-        machine = Machine(match[1], int(match[2]))
-    try:
-        device_named(machine.device)
-    except UsageError as error:  # its help is of the option that names a device elsewhere
-        raise UsageError(error.message, error.help.replace("--device", "--machine")) from None
-    return machine
+    for machine in (Machine(name), *([Machine(match[1], int(match[2]))] if match else [])):
+        try:
+            device_named(machine.device)
+            return machine
+        except UsageError as error:  # its help is of the option that names a device elsewhere
+            unknown = UsageError(error.message, error.help.replace("--device", "--machine"))
+    raise unknown
 
 
 def budget_named(text: str) -> Budget:
@@ -182,13 +175,9 @@ def sized(tried: Sequence[Parts], limit: Budget, machine: Machine, text_bytes: i
 
 
 def _programs(tried: Sequence[Parts]) -> Iterator[Program]:
-    """The programs to try; those of a task alone have its labels and examples from one reading."""
-    read: Mapping[str, Given] = {}
-    for each in tried:
-        (program,) = load(each.alone.written(1000 * bool(each.training)))
-        if not each.training:
-            read = read or {"objective": filled_in(program, Diagnostics()).settings["objective"]}
-        yield program.with_settings(read)
+    """The programs to try, without the task that follows on text."""
+    for parts in tried:
+        yield from programs(parts.alone.written(1000 * bool(parts.training)))
 
 
 def _steps(
@@ -196,8 +185,7 @@ def _steps(
 ) -> tuple[int, bool]:
     """Steps on a text, and whether they are enough; ``afforded`` 0 means any number."""
     batch, seq = machine.rows
-    parameters = sum(weight.numel for weight in model_weights(candidate.resolved))
-    enough = ceil(TOKENS_PER_PARAMETER * parameters / (batch * seq))
+    enough = ceil(TOKENS_PER_PARAMETER * candidate.parameters / (batch * seq))
     most = max(FEWEST_STEPS, int(MOST_PASSES * text_bytes / BYTES_PER_TOKEN / (batch * seq)))
     steps = min(most, afforded or enough)
     return steps, steps >= enough

@@ -13,8 +13,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from bertc import AttentionMaps
-from bertc.use.trained import load
+from bertc import AttentionMaps, load
 
 TINY = 1e-30
 WIDE = 120

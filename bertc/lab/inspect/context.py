@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from bertc import UsageError
-from bertc.use.context import ContextLosses, context_losses
+from bertc import ContextLosses, UsageError, context_losses
 
 HARD = (0.1, 0.5, 1.0)
 """Shares of the positions that the best short context predicts worst (table 8)."""

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from bertc import Evaluation, LeftOut, Manner, evaluate_run
-from bertc.use.trained import load
+from bertc import Evaluation, LeftOut, Manner, evaluate_run, load
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal, TypeVar, get_args
 
-from bertc import UsageError
-from bertc.base.cores import available_cores
+from bertc import UsageError, available_cores
 
 Runtime = Literal["torch", "onnx"]
 NumberFormat = Literal["fp32", "bf16", "int8"]

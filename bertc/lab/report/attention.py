@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from bertc import AttentionMaps
+from bertc import AttentionMaps, load
 from bertc.lab.report.markup import in_picture, remark
 from bertc.lab.report.page import Section, document
 from bertc.lab.report.pictures import Picture, menu
-from bertc.use.trained import load
 
 MAPS_IN_A_ROW, ROW_PIXELS = 4, 260
 """Maps next to each other, and the pixels of a row of them."""

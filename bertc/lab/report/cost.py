@@ -1,6 +1,7 @@
 """The cost of a run, as estimated and as measured."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from bertc import (
@@ -17,16 +18,12 @@ from bertc import (
     estimate,
     flops_text,
 )
-from bertc.cost.figures import StageEstimate
-from bertc.cost.where import TITLES
 from bertc.lab.report.markup import element, in_picture, remark
 from bertc.lab.report.page import Part
 from bertc.lab.report.pictures import Picture
 from bertc.lab.results.curves import Curves
-from bertc.run.records.lock import Lock
-from bertc.run.records.spent import Usage, by_stage
-from bertc.run.records.spent import read as read_spent
 
+TITLES = {"ffn": "feed-forward", "loader": "loader and masking"}
 ELSEWHERE = "h200"
 """The device of the estimate where nothing says which device the run had."""
 WENT = {
@@ -41,15 +38,26 @@ BOUNDS = {
 }
 
 
-def estimated_cost(resolved: Resolved, lock: Lock | None) -> Estimate:
+@dataclass(frozen=True)
+class Spent:
+    """Seconds of a run's first process by use, its steps, and its peak memory in bytes."""
+
+    seconds: Mapping[str, float]
+    steps: int
+    peak_bytes: int
+
+
+def estimated_cost(folder: RunFolder) -> Estimate:
     """The estimate of a run's program on the kind of device that it had.
 
     Raises:
         UsageError: if the program has more processes than rows.
-        DataError: if a file of its tasks cannot be read.
+        DataError: if a file of its tasks cannot be read, or the lock is damaged.
     """
+    resolved, lock = folder.read_resolved(), folder.read_lock()
     if lock is None:
         return estimate(resolved, ELSEWHERE)
+    lock.refuse_misfit(resolved)
     plan, run = lock.plan, resolved.run.model_copy(update={"precision": lock.plan.precision})
     stages = tuple(
         stage.model_copy(update={"microbatch": size})
@@ -69,16 +77,17 @@ def cost_section(folder: RunFolder, run: Run, curves: Curves) -> Sequence[Part]:
     Raises:
         MissingInputError, DataError: if the run's files cannot be read.
     """
-    resolved, lock = folder.read_resolved(), folder.read_lock()
-    if lock is not None:
-        lock.refuse_misfit(resolved)
-    cost = estimated_cost(resolved, lock)
-    spent = by_stage(read_spent(folder.spent))
+    lock, cost, usage = folder.read_lock(), estimated_cost(folder), folder.read_spent().values()
+    spent = Spent(
+        {use: sum(stage.seconds.get(use, 0.0) for stage in usage) for use in WENT},
+        sum(stage.steps for stage in usage),
+        max((stage.memory_bytes for stage in usage), default=0),
+    )
     rows = [
         _row("parameters", cost.parameters.total, run.parameters, "{:,}".format),
-        *_work(cost, resolved, curves, spent),
-        *_went(spent),
-        _memory(cost, spent, on_cpu=lock is None or lock.plan.device == "cpu"),
+        *_work(cost, run.resolved, curves, spent),
+        *_went(spent.seconds),
+        _memory(cost, spent.peak_bytes, on_cpu=lock is None or lock.plan.device == "cpu"),
     ]
     return (
         Table(("", "estimated", "measured", "difference"), rows),
@@ -87,7 +96,7 @@ def cost_section(folder: RunFolder, run: Run, curves: Curves) -> Sequence[Part]:
             "first process as a whole, on a CPU with Python, torch and the data."
         ),
         element("h3", "Where a step is estimated to go"),
-        *(_parts(stage) for stage in cost.stages),
+        *(_parts(cost, number) for number in range(len(cost.stages))),
     )
 
 
@@ -100,13 +109,12 @@ def _row(
 
 
 def _work(
-    cost: Estimate, resolved: Resolved, curves: Curves, spent: Mapping[str, Usage]
+    cost: Estimate, resolved: Resolved, curves: Curves, spent: Spent
 ) -> list[tuple[str, ...]]:
     last = curves.points[-1] if curves.points else None
     done, flops, seconds = (last.step, last.flops, last.seconds) if last else (0, 0.0, 0.0)
-    steps = sum(usage.steps for usage in spent.values())
-    measured = sum(usage.seconds.get("steps", 0.0) for usage in spent.values())
-    mean = measured / steps if steps else seconds / done if done else 0.0
+    measured = spent.seconds["steps"]
+    mean = measured / spent.steps if spent.steps else seconds / done if done else 0.0
     total, planned = cost.time.seconds_total, cost.flops.train_total
     part = done / resolved.steps
     rows = [
@@ -121,22 +129,21 @@ def _work(
     return rows
 
 
-def _went(spent: Mapping[str, Usage]) -> list[tuple[str, ...]]:
-    seconds = {what: sum(u.seconds.get(what, 0.0) for u in spent.values()) for what in WENT}
+def _went(seconds: Mapping[str, float]) -> list[tuple[str, ...]]:
     total = sum(seconds.values())
     return [
         (WENT[w], "", f"{duration_text(s)}, {s / total:.0%}", "") for w, s in seconds.items() if s
     ]
 
 
-def _memory(cost: Estimate, spent: Mapping[str, Usage], on_cpu: bool) -> tuple[str, ...]:
-    measured = max((usage.memory_bytes for usage in spent.values()), default=0)
+def _memory(cost: Estimate, measured: int, on_cpu: bool) -> tuple[str, ...]:
     row = _row("memory at its peak", cost.memory.peak_bytes, measured, bytes_text)
     return (*row[:3], "") if on_cpu else row  # a CPU's has Python, torch and the data in it
 
 
-def _parts(stage: StageEstimate) -> Picture:
-    """Bars of the parts of a step, by what bounds them."""
+def _parts(cost: Estimate, number: int) -> Picture:
+    """Bars of the parts of a step of a stage, by what bounds them."""
+    stage = cost.stages[number]
     costs = [cost for cost in stage.where if cost.seconds][::-1]
     bars = [
         {

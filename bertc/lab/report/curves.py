@@ -4,9 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bertc import DataError
-from bertc.ir.learning.objective import titled
-from bertc.ir.terms.positions import shown_figures
+from bertc import DataError, shown_figures, titled
 from bertc.lab.report.markup import in_picture, remark
 from bertc.lab.report.page import Part
 from bertc.lab.report.pictures import Picture, along, colour, end_to_end, legend, menu

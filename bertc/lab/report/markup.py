@@ -3,7 +3,7 @@
 import html
 from collections.abc import Iterable
 
-from bertc.base.diagnostics import html_text, plain_text
+from bertc import escaped
 
 VOID = frozenset({"meta", "link"})
 
@@ -20,7 +20,7 @@ Content = str | None | Iterable["Content"]
 
 def in_picture(text: object) -> str:
     """Text for labels of pictures, which plotly reads as a kind of HTML."""
-    return html.escape(plain_text(text), quote=False).replace("\n", " ")
+    return html.escape(_plain(text), quote=False).replace("\n", " ")
 
 
 def joined(parts: Iterable[Content]) -> Html:
@@ -30,7 +30,9 @@ def joined(parts: Iterable[Content]) -> Html:
 
 def element(tag: str, *content: Content, **attributes: str) -> Html:
     """An element; ``class_`` is its class."""
-    named = (f' {name.rstrip("_")}="{html_text(text)}"' for name, text in attributes.items())
+    named = (
+        f' {name.rstrip("_")}="{html.escape(_plain(text))}"' for name, text in attributes.items()
+    )
     begin = f"<{tag}{''.join(named)}>"
     return Html(begin if tag in VOID else f"{begin}{joined(content)}</{tag}>")
 
@@ -40,9 +42,15 @@ def remark(*content: Content) -> Html:
     return element("p", *content, class_="note")
 
 
+def _plain(text: object) -> str:
+    """Text with hidden and turning characters written out, but for ends of lines and tabs."""
+    lines = str(text).split("\n")
+    return "\n".join("\t".join(map(escaped, line.split("\t"))) for line in lines)
+
+
 def _markup(content: Content) -> str:
     if content is None:
         return ""
     if isinstance(content, str):
-        return content if isinstance(content, Html) else html_text(content)
+        return content if isinstance(content, Html) else html.escape(_plain(content))
     return joined(content)

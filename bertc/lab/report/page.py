@@ -6,11 +6,9 @@ from itertools import groupby
 from pathlib import Path
 
 from bertc import BertcError, Table
-from bertc.base.storage.plain_file import read_text
 from bertc.lab.report.markup import Content, Html, element, joined, remark
 from bertc.lab.report.pictures import Picture
 
-LARGEST_PART = 2**20
 Part = Content | Table | Picture
 
 
@@ -44,7 +42,7 @@ def document(title: str, below: str, sections: Sequence[Section]) -> str:
             element("meta", name="viewport", content="width=device-width, initial-scale=1"),
             element("title", title),
             element("link", rel="icon", href="data:,"),
-            element("style", Html(read_text(Path(__file__).parent / "page.css", LARGEST_PART))),
+            element("style", Html((Path(__file__).parent / "page.css").read_text())),
         )
     )
     body = joined(

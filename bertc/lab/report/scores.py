@@ -10,8 +10,8 @@ from bertc.lab.report.page import Part
 from bertc.lab.report.pictures import Picture, along, colour, legend
 from bertc.lab.results.compare import Results, heading
 from bertc.lab.results.curves import Curves
-from bertc.run.records.results import Score
 
+Score = tuple[str, ...]
 MOST_SCORES, MOST_VALUES = 8, 30
 """Scores that have a picture, and values of a setting up to which it is an axis of one."""
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bertc import duration_text, flops_text
-from bertc.base.diagnostics import several
 from bertc.lab.report.markup import element, in_picture, remark
 from bertc.lab.report.page import Part
 from bertc.lab.report.pictures import Picture, colour
@@ -18,9 +17,9 @@ def search_section(folder: Path) -> Sequence[Part]:
         MissingInputError: if Optuna is not installed.
     """
     outcome = read_outcome(folder)
-    best, shares = outcome.best, outcome.importances()
+    best, shares, count = outcome.best, outcome.importances(), len(outcome.trials)
     cost = (
-        f"{several(len(outcome.trials), 'trial')} took {duration_text(outcome.seconds)} and "
+        f"{count:,} trial{'s' * (count != 1)} took {duration_text(outcome.seconds)} and "
         f"{flops_text(outcome.flops)}."
     )
     if best is None:

@@ -1,17 +1,15 @@
 """The spec of a run, and its difference from the one that it extends."""
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from bertc import BertcError, RunFolder, Table, parse
-from bertc.base.storage.plain_file import read_text
+from bertc import BertcError, RunFolder, Table, settings_texts
 from bertc.lab.report.markup import element
 from bertc.lab.report.page import Part, folded
 from bertc.lab.results.diff import diff
-from bertc.lang.read.scan import LARGEST_TEXT
-from bertc.lang.read.tree import Extends, String
-from bertc.run.records import attempts
-from bertc.run.records.groups import settings_texts
+
+_EXTENDS = re.compile(r'^\s*extends\s+(?:"([^"]+)"|([\w-]+))', re.MULTILINE)
 
 
 def spec_section(folder: RunFolder) -> Sequence[Part]:
@@ -20,7 +18,7 @@ def spec_section(folder: RunFolder) -> Sequence[Part]:
     Raises:
         MissingInputError, DataError: if the spec cannot be read.
     """
-    text = read_text(folder.spec, 4 * LARGEST_TEXT).strip()
+    text = folder.spec.read_text(encoding="utf-8").strip()
     settings = settings_texts(folder.read_resolved())
     rows = [
         (
@@ -30,7 +28,7 @@ def spec_section(folder: RunFolder) -> Sequence[Part]:
             attempt.device,
             f"{attempt.processes}",
         )
-        for attempt in attempts.read(folder.attempts)
+        for attempt in folder.read_attempts()
     ]
     head = ("from step", "when", "host", "device", "processes")
     return (
@@ -43,10 +41,10 @@ def spec_section(folder: RunFolder) -> Sequence[Part]:
 
 def _difference(folder: RunFolder, text: str) -> Sequence[Part]:
     """The settings that the spec that a run extends has otherwise, and what each costs."""
-    targets = [item.target for item in parse(text).items if isinstance(item, Extends)]
-    if not targets:
+    extends = _EXTENDS.search(text)
+    if not extends:
         return ()
-    name = targets[0].value if isinstance(targets[0], String) else targets[0].text
+    name = extends[1] or extends[2]
     title = element("h3", "Compared with ", element("code", name), ", which it extends")
     lock = folder.read_lock()
     device = "cpu" if lock is None or lock.plan.device == "cpu" else "h200"

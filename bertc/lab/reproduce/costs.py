@@ -5,17 +5,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import bertc
 from bertc import (
     DataError,
     MissingInputError,
     SpecError,
-    api,
     bytes_text,
     count_text,
     duration_text,
     flops_text,
 )
-from bertc.base import diagnostics
 from bertc.lab.reproduce.programs import Jobs
 from bertc.lab.reproduce.table import FIGURES
 
@@ -63,7 +62,7 @@ class Costs:
             *([self.basis] if self.basis else []),
             *(f"{row['name']}: {row['why']}" for row in self.rows if row["why"]),
         ]
-        table = diagnostics.Table(head, rows, units=units)
+        table = bertc.Table(head, rows, units=units)
         return "\n".join((str(table), *notes, *self.lacks))
 
     def as_json(self) -> str:
@@ -87,7 +86,7 @@ def costs_of(jobs: Jobs, device: str) -> Costs:
         rows.append(row)
         try:
             program = job.program()
-            cost = api.estimate(program, device, table.convention)
+            cost = bertc.estimate(program, device, table.convention)
         except SpecError as error:
             row["why"] = str(error).splitlines()[0]
         except (MissingInputError, DataError) as error:

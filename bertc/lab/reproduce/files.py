@@ -7,9 +7,8 @@ from os.path import lexists
 from pathlib import Path
 from string import Template
 
-from bertc import MissingInputError, UsageError
+from bertc import MissingInputError, UsageError, quoted
 from bertc.lab.reproduce.table import Need, Table
-from bertc.lang.write.show import quoted
 
 
 @dataclass(frozen=True)

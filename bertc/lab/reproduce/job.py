@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from bertc import BertcError, CannotWriteError, Resolved, RunFolder, SpecError, UsageError, api
+import bertc
+from bertc import BertcError, CannotWriteError, Resolved, RunFolder, SpecError, UsageError
 
 EVALUATION = "evaluation.json"
 """In the folder of a job that evaluates: the figures by name, as ``values_of`` has them."""
@@ -63,7 +64,8 @@ class Job:
     def check(self) -> None:
         """Check it and the files that it names, as ``bertc check`` does."""
         with self.placed():
-            if api.check(self.text, self.overrides) > 1:
+            bertc.findings(self.text, self.overrides).raise_if_any()
+            if len(bertc.points(self.text, self.overrides)) > 1:
                 raise UsageError("the settings are a grid", help="one row a point")
 
     def program(self, *more: str) -> Resolved:
@@ -73,7 +75,7 @@ class Job:
             SpecError, BertcError: with the table's file and the row.
         """
         with self.placed():
-            return api.resolve(self.text, (*self.overrides, *more))
+            return bertc.resolve(self.text, (*self.overrides, *more))
 
     @contextmanager
     def placed(self) -> Iterator[None]:

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 
-from bertc.base import diagnostics
+import bertc
 from bertc.lab.reproduce.reading import read_table, shipped_tables
 from bertc.lab.reproduce.table import Table
 
@@ -21,7 +21,7 @@ class TableList:
             [table.name, str(len(table.rows)), f"{table.asks} {table.paper}, {table.place}"]
             for table in self.tables
         ]
-        return str(diagnostics.Table(["table", "rows", "question and paper"], lines))
+        return str(bertc.Table(["table", "rows", "question and paper"], lines))
 
     def as_json(self) -> str:
         """The tables as one JSON object."""

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from bertc.lab.reproduce.results import TableResults
 from bertc.lab.reproduce.table import Measure, Table
+from bertc.lab.results.drawing import save
 from bertc.lab.results.intervals import interval
-from bertc.run.records.plot import save
 
 SHIFT = 0.12
 """Our scores are above the line of a row and published figures below, so that both are seen."""

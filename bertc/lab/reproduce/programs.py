@@ -8,7 +8,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from string import Template
 
-from bertc import BertcError, SpecError, UsageError, api
+import bertc
+from bertc import BertcError, SpecError, UsageError, quoted
 from bertc.lab.reproduce.files import Files
 from bertc.lab.reproduce.job import Job
 from bertc.lab.reproduce.shrinking import Factors, factors, sets, shrunk, steps_of
@@ -22,7 +23,6 @@ from bertc.lab.reproduce.table import (
     is_whole,
     path_name,
 )
-from bertc.lang.write.show import quoted
 
 BEFORE = "before"
 LENGTHS = ("seq", "memory", "clamp", "sliding", "stride")
@@ -186,7 +186,7 @@ def with_equal_steps(jobs: Jobs, device: str) -> dict[str, int]:
     for name, job in jobs.firsts().items():
         program = job.program(*budget)
         if not budget:
-            cost = api.estimate(program, device)
+            cost = bertc.estimate(program, device)
             time = f"{cost.time.seconds_total / 3600:.8g} h, device={quoted(device)}"
             flops = f"{cost.flops.train_total:.8g} flops"
             budget = [f"steps=equal({flops if table.equal == 'flops' else time})"]

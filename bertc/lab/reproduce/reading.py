@@ -2,15 +2,14 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from bertc import DataError, MissingInputError
-from bertc.base.diagnostics import nearest
-from bertc.base.resources import folder
+from bertc import DataError, MissingInputError, shipped_specs
 from bertc.lab.reproduce.table import Before, Claim, Measure, Need, Row, Scale, Table
 
 TOML = ".toml"
@@ -22,9 +21,14 @@ _PARTS: Mapping[str, type[BaseModel]] = {
 }  # fmt: skip
 
 
+def _folder() -> Path:
+    """The folder of the shipped tables, next to the shipped specs."""
+    return next(iter(shipped_specs().values())).parent / "tables"
+
+
 def shipped_tables() -> dict[str, Path]:
     """Shipped tables: files by name."""
-    paths = sorted((folder("specs") / "tables").glob(f"*{TOML}"))
+    paths = sorted(_folder().glob(f"*{TOML}"))
     return {path.stem: path for path in paths if path.stem != SCALES}
 
 
@@ -37,11 +41,11 @@ def read_table(name: str) -> Table:
     """
     shipped = shipped_tables()
     if name not in shipped and not name.endswith(TOML):
-        near = nearest(name, shipped)
+        near = "".join(get_close_matches(name, shipped, 1))
         help = f"did you mean {near}?" if near else "bertc reproduce lists the tables"
         raise MissingInputError(f"there is no table `{name[:60]}`", help)
     path = shipped.get(name, Path(name))
-    table, usual = _parsed(path), _parsed(folder("specs") / "tables" / f"{SCALES}{TOML}")
+    table, usual = _parsed(path), _parsed(_folder() / f"{SCALES}{TOML}")
     scales = table.get("scales", {})
     if not isinstance(scales, dict) or not all(isinstance(each, dict) for each in scales.values()):
         raise _mistaken(path, "scales", "tables [scales.NAME] expected")
@@ -61,7 +65,7 @@ def _said(error: ErrorDetails) -> str:
         case "extra_forbidden":
             (*place, name), known = map(str, error["loc"]), Table.model_fields
             known = _PARTS[place[0]].model_fields if place else known
-            near = nearest(name, known)
+            near = "".join(get_close_matches(name, known, 1))
             help = f"did you mean {near}?" if near else f"known: {', '.join(known)}"
             return f"unknown key; {help}"
         case "missing":

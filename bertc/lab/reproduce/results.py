@@ -15,8 +15,6 @@ from bertc.lab.reproduce.table import FIGURES, Claim, Measure, Row, Table
 from bertc.lab.results.intervals import interval_of_difference
 from bertc.lab.results.listing import list_runs
 from bertc.lab.search.goal import Goal
-from bertc.run.records.figures import values_of
-from bertc.run.records.groups import summary_of
 
 MASKED = "_masked"
 """Ending of figures of masked positions."""
@@ -45,7 +43,7 @@ class RowResult:
     def summary(self, measure: str) -> Summary | None:
         """Mean and deviation over seeds; None if it was not measured."""
         values = [*self.scores.get(measure, {}).values()]
-        return summary_of(values) if values else None
+        return Summary.of(values) if values else None
 
     def figure(self, name: str) -> float | None:
         """The mean of a measure, or a figure of the estimate."""
@@ -182,9 +180,10 @@ def _outcome(job: Job) -> _Outcome:
     if job.eval is not None:
         values = json.loads((job.folder / EVALUATION).read_text(encoding="utf-8"))
         return _Outcome(values, 0.0, SAME in values)
-    lines, seen = RunFolder(job.folder).read_metrics(), dict[str, float]()
-    for line in lines:
-        seen |= values_of(line)
+    folder, seen = RunFolder(job.folder), dict[str, float]()
+    lines = folder.read_metrics()
+    for point in folder.figures(lines):
+        seen |= point.values
     seconds = max((line.get("seconds", 0.0) for line in lines), default=0.0)
     evaluated = [line for line in lines if line["kind"] == "eval"]
     return _Outcome(seen, seconds, bool(evaluated and evaluated[-1].get("always")))

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import bertc
 from bertc import Summary, UsageError, count_text, duration_text, flops_text
-from bertc.base import diagnostics
 from bertc.lab.reproduce.results import TableResults
 from bertc.lab.reproduce.table import FIGURES, MASKED_LM, PAPERS, Measure, Scale, Table
 from bertc.lab.results.intervals import SPREAD, interval
@@ -26,7 +26,7 @@ class Shown:
     results: TableResults
     left_out: tuple[str, ...] = ()
 
-    def as_text(self, draw: Callable[..., object] = diagnostics.Table) -> str:
+    def as_text(self, draw: Callable[..., object] = bertc.Table) -> str:
         """Measured figures next to published ones, then each claim; ``draw`` makes the tables."""
         claims = self.claims()
         parts = [str(draw(*self._columns())), *self._notes()]

@@ -5,14 +5,12 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from fractions import Fraction
 from string import Template
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, model_validator
-
-from bertc.base.diagnostics import nearest
-from bertc.cost import Convention
 
 ScaleName = Literal["full", "base", "small", "tiny"]
 PAPERS: ScaleName = "full"
@@ -168,7 +166,7 @@ class Table(_Part):
     remark: str = ""
     spec: str = ""
     equal: Literal["steps", "flops", "time"] = "steps"
-    convention: Convention = "exact"
+    convention: Literal["exact", "electra", "6n"] = "exact"
     needs: Mapping[str, Need] = {}
     before: tuple[Before, ...] = ()
     rows: Annotated[tuple[Row, ...], Field(min_length=1)]
@@ -196,7 +194,7 @@ class Table(_Part):
         for where, names, known in self._names(rows, measures):
             for name in names:
                 if name not in known:
-                    near = nearest(name, known)
+                    near = "".join(get_close_matches(name, known, 1))
                     help = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
                     raise ValueError(f"{where} names {name}: {help}")
         return self

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from time import sleep
 from typing import Any
 
-from bertc import BertcError, CannotWriteError, Manner, RunFolder, StoppedError, api, evaluate_run
+import bertc
+from bertc import BertcError, CannotWriteError, Manner, RunFolder, StoppedError, evaluate_run
 from bertc.lab.reproduce.job import DIGEST, EVALUATION, SAME, Job, write_file
 from bertc.lab.trackers.sink import feeding
-from bertc.run.records.figures import values_of
 
 LOOK_SECONDS = 5.0
 """Between looks at runs that other processes train."""
@@ -61,7 +61,7 @@ def _error_of(job: Job, number: str, say: Callable[[str], None]) -> Exception | 
             if job.eval is not None:
                 _evaluate(job, job.eval)
             else:
-                api.train(job.text, job.folder, job.overrides, resume=True, tracking=feeding)
+                bertc.train(job.text, job.folder, job.overrides, resume=True, tracking=feeding)
         write_file(job.folder / DIGEST, job.digest)
     except StoppedError as stop:
         if RunFolder(job.folder).in_use:  # another process was faster
@@ -81,8 +81,10 @@ def _evaluate(job: Job, options: Mapping[str, Any]) -> None:
     run = job.out / job.after[-1]
     report = evaluate_run(run, manner, task=options.get("task", ""), quiet=True)
     assert report.evaluation is not None, "a finished run was evaluated"
-    line: Any = {"kind": "eval", **report.evaluation.fields()}
-    values = values_of(line) | ({SAME: 1.0} if report.evaluation.always else {})
+    fields = report.evaluation.fields()
+    line: Any = {"kind": "eval", "stage": "", "step": report.step, **fields}
+    (point,) = RunFolder(run).figures([line])
+    values = point.values | ({SAME: 1.0} if report.evaluation.always else {})
     write_file(job.folder / EVALUATION, json.dumps(values, indent=1) + "\n")
 
 

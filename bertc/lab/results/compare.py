@@ -7,11 +7,10 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from bertc import Group, InNotebooks, Run, Summary, Table, find_runs, grouped
-from bertc.ir.learning.objective import titled
+from bertc import Group, InNotebooks, Run, Seen, Summary, Table, find_runs, grouped, titled
 from bertc.lab.results.intervals import SPREAD, mean_text
-from bertc.run.records.results import Score, Seen
 
+Score = tuple[str, ...]
 READABLE = 100
 """Characters of a line up to which each group is a row; in a wider table it is a column."""
 SETTINGS_WIDE = 80

@@ -1,18 +1,12 @@
 """The figures of a run along its way, by step, tokens, seconds or FLOPs. Loads no torch."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from bertc import Resolved, RunFolder
-from bertc.cost.flops import executed_flops
-from bertc.ir.program.stage import Stage, TaskStage
-from bertc.run.records import attempts, metrics
-from bertc.run.records.attempts import Attempt
-from bertc.run.records.figures import LineFigures, LineReader
+from bertc import LineFigures, Resolved, RunFolder, step_flops
 
 XAxis = Literal["step", "tokens", "seconds", "flops"]
 
@@ -29,10 +23,9 @@ class MetricsPoint(LineFigures):
 
 @dataclass(frozen=True)
 class Curves:
-    """All lines of metrics of a run, and each time that it was taken up."""
+    """All lines of metrics of a run."""
 
     points: tuple[MetricsPoint, ...]
-    attempts: tuple[Attempt, ...]
 
     @cached_property
     def names(self) -> list[str]:
@@ -55,21 +48,13 @@ def curves(folder: Path) -> Curves:
         MissingInputError, DataError: if its files cannot be read, or are damaged.
     """
     run = RunFolder(folder)
-    return curves_of(run, run.read_resolved(), run.read_metrics())
-
-
-def curves_of(run: RunFolder, resolved: Resolved, lines: Sequence[metrics.Line]) -> Curves:
-    """The curves of a run by what was read of its folder.
-
-    Raises:
-        MissingInputError, DataError: if its attempts cannot be read, or are damaged.
-    """
-    flops = FlopsUntil(resolved, metrics.tokens_read(lines))
+    lines = run.read_metrics()
+    tokens = {line["step"]: line["tokens"] for line in lines if "tokens" in line}
+    flops = FlopsUntil(run.read_resolved(), tokens)
     points = (
-        MetricsPoint(**vars(each), flops=flops.at(each.step))
-        for each in LineReader().figures(lines)
+        MetricsPoint(**vars(point), flops=flops.at(point.step)) for point in run.figures(lines)
     )
-    return Curves(tuple(points), tuple(attempts.read(run.attempts)))
+    return Curves(tuple(points))
 
 
 class FlopsUntil:
@@ -81,8 +66,8 @@ class FlopsUntil:
     def __init__(self, resolved: Resolved, tokens: Mapping[int, int]) -> None:
         """``tokens`` are those that the run has read until some of its steps."""
         self._stages = [
-            (stage.first_step, stage.steps, _step_flops(stage, _row_tokens(stage, tokens)))
-            for stage in resolved.stages
+            (stage.first_step, stage.steps, flops)
+            for stage, flops in zip(resolved.stages, step_flops(resolved, tokens), strict=True)
         ]
 
     def at(self, step: int) -> float:
@@ -92,18 +77,3 @@ class FlopsUntil:
             if step > first:
                 total += min(step - first, steps) * of_a_step
         return total
-
-
-def _row_tokens(stage: Stage, tokens: Mapping[int, int]) -> int:
-    """The mean length of a task's rows, with what fills the shorter ones of a batch."""
-    reached = [step for step in tokens if 0 < step - stage.first_step <= stage.steps]
-    if not isinstance(stage, TaskStage) or not reached:
-        return stage.seq
-    rows = (max(reached) - stage.first_step) * stage.batch * stage.rows_an_example
-    read = tokens[max(reached)] - tokens.get(stage.first_step, 0)
-    return max(1, min(stage.seq, math.ceil(read / rows)))
-
-
-def _step_flops(stage: Stage, row_tokens: int) -> int:
-    of_length = stage.model_copy(update={"seq": row_tokens})
-    return stage.batch * executed_flops(of_length, stage.batch).train

@@ -10,29 +10,27 @@ from typing import Any
 
 from bertc import (
     BertcError,
-    Estimate,
+    Change,
     Resolved,
     RunFolder,
     SpecError,
     Table,
+    answer_cost,
+    available_cores,
     bytes_text,
     change_text,
+    changed,
     count_text,
     duration_text,
+    estimate,
     flops_text,
     points,
     resolve,
 )
-from bertc.base.cores import available_cores
-from bertc.base.storage.paths import is_folder
-from bertc.check.facts.examples import row_lengths
-from bertc.cost import estimate
-from bertc.data.tokenizers.reading import tokenizer_folder
-from bertc.ir.vocabulary import TokenizerFile, Vocabulary
-from bertc.lab.latency.cases import Shape
-from bertc.lab.latency.predicted import TOKENS_OF_A_TEXT, text_seconds
-from bertc.run.records.changes import STAGES, Change, changed, follows, overrides_of
+from bertc.lab.latency.predicted import TOKENS_OF_A_TEXT
 
+STAGES = "stages"
+"""The names of stages, in a change."""
 REFUSED = "not alone"
 STEPS = "steps"
 ALONE = (
@@ -143,17 +141,17 @@ def diff(
     """
     programs = [_program(spec, overrides) for spec in (first, second)]
     tokens = min(TOKENS_OF_A_TEXT, *(each.encoder.room or TOKENS_OF_A_TEXT for each in programs))
-    learned = _learned((first, second), programs)
+    runs = [RunFolder(Path(spec)) for spec in (first, second) if Path(spec).is_dir()]
     spec, own = _as_written(first, overrides)
     lines = []
     for change in _differing(*programs):
-        derived = follows(change, *programs)
+        derived = change.follows(*programs)
         changed_in = None if derived else _with_change(spec, own, change)
-        cost = cost_of(_read_by(learned, changed_in), device, tokens) if changed_in else None
+        cost = cost_of(_read_by(runs, changed_in), device, tokens) if changed_in else None
         lines.append(Line(change, derived, cost))
     costs = [
         cost_of(_read_by(known, program), device, tokens)
-        for program, known in zip(programs, (learned, learned[::-1]), strict=True)
+        for program, known in zip(programs, (runs, runs[::-1]), strict=True)
     ]
     return Difference(
         names=(first, second),
@@ -164,29 +162,16 @@ def diff(
 
 
 def _program(spec: str, overrides: Sequence[str]) -> Resolved:
-    if is_folder(spec):
+    if Path(spec).is_dir():
         return RunFolder(Path(spec)).read_resolved()
     return resolve(spec, overrides)
 
 
-def _learned(
-    specs: Sequence[str], programs: Sequence[Resolved]
-) -> list[tuple[Vocabulary, TokenizerFile]]:
-    """The tokenizers of runs by what their programs say of the vocabulary."""
-    return [
-        (program.vocabulary, TokenizerFile(path=str(tokenizer_folder(Path(spec)))))
-        for spec, program in zip(specs, programs, strict=True)
-        if is_folder(Path(spec) / "tokenizer")
-    ]
-
-
-def _read_by(learned: Sequence[tuple[Vocabulary, TokenizerFile]], program: Resolved) -> Resolved:
-    """The program with the tokenizer that a run has for such a vocabulary, the first that fits.
-
-    Lengths of its rows are counted by it, whether the folder of ``init`` is there or not.
-    """
-    own = (tokenizer for of, tokenizer in learned if of == program.vocabulary)
-    return program.model_copy(update={"vocabulary": next(own, program.vocabulary)})
+def _read_by(runs: Sequence[RunFolder], program: Resolved) -> Resolved:
+    """The program with the tokenizer of the first run that learned such a vocabulary."""
+    for run in runs:
+        program = run.with_tokenizer(program)
+    return program
 
 
 def _differing(first: Resolved, second: Resolved) -> list[Change]:
@@ -225,9 +210,9 @@ def _of_all_or_last(change: Change, first: Resolved) -> Change:
 
 def _as_written(spec: str, overrides: Sequence[str]) -> tuple[str, list[str]]:
     """A spec and its overrides; those of a run are in its folder."""
-    if is_folder(spec):
-        kept = RunFolder(Path(spec)).spec
-        return str(kept), overrides_of(kept)
+    if Path(spec).is_dir():
+        run = RunFolder(Path(spec))
+        return str(run.spec), run.overrides()
     return spec, [*overrides]
 
 
@@ -243,24 +228,18 @@ def _with_change(spec: str, overrides: Sequence[str], change: Change) -> Resolve
 
 def cost_of(resolved: Resolved, device: str, tokens: int) -> Cost:
     """The figures of a program, and of a text of ``tokens`` tokens."""
-    (lengths,) = row_lengths([resolved])
-    told: Estimate = estimate(resolved, device, lengths=lengths)
+    cost = estimate(resolved, device)
+    # Mean tokens of an example over all stages, which FLOPs of a forward pass are of.
+    examples = [stage.steps * stage.batch for stage in cost.stages]
+    read = sum(map(mul, examples, (stage.row_tokens for stage in cost.stages)))
     return Cost(
-        parameters=told.parameters.total,
-        forward_flops_per_token=told.flops.forward_per_example
-        / _tokens_per_example(resolved, lengths),
-        train_flops=told.flops.train_total,
-        peak_bytes=told.memory.peak_bytes,
-        seconds_per_step=told.time.seconds_per_step,
-        seconds_per_text=text_seconds(resolved.stages[-1], Shape(1, tokens), available_cores()),
+        parameters=cost.parameters.total,
+        forward_flops_per_token=cost.flops.forward_per_example * sum(examples) / read,
+        train_flops=cost.flops.train_total,
+        peak_bytes=cost.memory.peak_bytes,
+        seconds_per_step=cost.time.seconds_per_step,
+        seconds_per_text=answer_cost(resolved, tokens).seconds,
     )
-
-
-def _tokens_per_example(resolved: Resolved, lengths: Sequence[int]) -> float:
-    """Mean tokens of an example over all stages, which FLOPs of a forward pass are of."""
-    examples = [stage.steps * stage.batch for stage in resolved.stages]
-    tokens: int = sum(map(mul, examples, lengths))
-    return tokens / sum(examples)
 
 
 def _note(device: str, tokens: int, differing: Sequence[str]) -> str:

@@ -4,11 +4,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bertc import LeftOut, Manner, Report, Run, RunFolder, evaluate_run, grouped
-from bertc.base.storage.paths import is_taken
+from bertc import (
+    LeftOut,
+    Manner,
+    Report,
+    Run,
+    RunFolder,
+    Seen,
+    evaluate_run,
+    find_folders,
+    grouped,
+    read_run,
+)
 from bertc.lab.results.compare import Results
-from bertc.run.evaluation.without import NOTHING_LEFT_OUT
-from bertc.run.records.results import Seen, find_folders, run_of, values_of
+
+NOTHING_LEFT_OUT = LeftOut()
 
 
 def evaluate_runs(
@@ -31,7 +41,7 @@ def evaluate_runs(
     runs = [
         run
         for folder in folders
-        for run in ([folder] if is_taken(folder / "resolved.json") else find_folders([folder]))
+        for run in ([folder] if RunFolder(folder).holds_a_run else find_folders([folder]))
     ]
     reports = [
         evaluate_run(run, manner, task=task, part=part, left_out=left_out, quiet=quiet)
@@ -47,12 +57,12 @@ def evaluate_runs(
 
 def _evaluated(report: Report) -> Run:
     """A run with this evaluation as its only one; macro F1 and that of classes are scores too."""
-    evaluation, folder = report.evaluation, RunFolder(report.folder)
+    evaluation = report.evaluation
     assert evaluation, "it was evaluated"
-    values = values_of(evaluation.scores, evaluation.losses)
+    values = evaluation.values
     for task, parts in evaluation.classes.items():
         for part, score in parts.items():
             values[task, part, "macro_f1"] = score.macro_f1
             values |= {(task, part, f"F1 of {n}"): c.f1 for n, c in score.classes.items()}
-    run = run_of(folder, folder.read_resolved(), ())
-    return replace(run, step=report.step, last=Seen(report.step, 0.0, values))
+    seen = Seen(report.step, 0.0, values)
+    return replace(read_run(report.folder), step=report.step, last=seen, best=None, earlier=())

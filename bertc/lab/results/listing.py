@@ -6,30 +6,29 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, get_args, overload
+from typing import Any, overload
 
 from bertc import (
     DataError,
-    Diagnostics,
     InNotebooks,
     RunFolder,
     Table,
     UsageError,
     count_text,
     duration_text,
+    find_folders,
     flops_text,
+    programs,
+    read_run,
+    settings_texts,
 )
 from bertc.lab.results.curves import FlopsUntil
-from bertc.lang import load
-from bertc.run.records import metrics
-from bertc.run.records.changes import written
-from bertc.run.records.groups import settings_texts
-from bertc.run.records.results import find_folders, run_of
-from bertc.run.records.state import RunState, last_sign, state_of
 
 TITLES = ("run", "state", "scored by", "last", "best", "parameters", "time", "FLOPs", "when")
 """Columns of the table."""
 _UNITS = (str, str, str, "{:.4f}".format, "{:.4f}".format, count_text, duration_text, flops_text)
+STATES = ("training", "finished", "failed", "stopped")
+"""States of runs, in the order of the list."""
 RUN_FACTS = ("name", "folder", "state")
 """Facts that ``--where`` compares besides settings."""
 
@@ -44,7 +43,7 @@ class Listed:
 
     folder: Path
     name: str
-    state: RunState
+    state: str
     step: int
     steps: int
     scored: str
@@ -135,7 +134,7 @@ class Listing(Sequence[Listed], InNotebooks):
 ORDERS: Mapping[str, Callable[[Listed], Any]] = {
     "when": lambda run: -run.when,
     "name": lambda run: (run.name, str(run.folder)),
-    "state": lambda run: (get_args(RunState).index(run.state), -run.when),
+    "state": lambda run: (STATES.index(run.state), -run.when),
     "score": lambda run: (run.rank is None, run.scored, -(run.rank or 0.0)),
     "parameters": lambda run: run.parameters,
     "seconds": lambda run: run.seconds,
@@ -172,12 +171,12 @@ def list_runs(folders: Sequence[Path], where: Sequence[str] = (), order: str = "
 
 def _listed(path: Path) -> Listed:
     folder = RunFolder(path)
-    resolved, lines = folder.read_resolved(), folder.read_metrics()
-    run = run_of(folder, resolved, lines)
+    run = read_run(path)
+    resolved = run.resolved
     return Listed(
         folder=path,
         name=resolved.name,
-        state=state_of(folder, resolved),
+        state=folder.state(resolved),
         step=run.step,
         steps=resolved.steps,
         scored=run.ranked(run.best)[0] if run.best else "",
@@ -185,9 +184,9 @@ def _listed(path: Path) -> Listed:
         best=run.ranked(run.best)[1] if run.best else None,
         rank=run.best.rank if run.best else None,
         parameters=run.parameters,
-        seconds=next((line["seconds"] for line in reversed(lines) if "seconds" in line), 0.0),
-        flops=FlopsUntil(resolved, metrics.tokens_read(lines)).at(run.step),
-        when=last_sign(folder),
+        seconds=run.seconds,
+        flops=FlopsUntil(resolved, run.tokens).at(run.step),
+        when=folder.last_sign,
         settings=settings_texts(resolved),
     )
 
@@ -198,17 +197,14 @@ def _condition(text: str) -> Callable[[Listed], bool]:
         raise UsageError(
             f"--where {text[:60]!r} compares nothing", help="--where state=stopped, hidden=256, ..."
         )
-    if name == "state" and wanted not in get_args(RunState):
-        known = ", ".join(get_args(RunState))
+    if name == "state" and wanted not in STATES:
+        known = ", ".join(STATES)
         raise UsageError(f"no run has the state {wanted[:60]!r}", help=f"one of {known}")
     if name == "name":
         return lambda run: any(fnmatchcase(each, wanted) for each in (run.name, run.folder.name))
     if name in RUN_FACTS:
         return lambda run: fnmatchcase(str(getattr(run, name)), wanted)
-    diagnostics = Diagnostics()
-    programs = load("", [text], diagnostics, option="--where")
-    diagnostics.raise_if_any()
-    texts = [{n: written(n, given.value) for n, given in p.settings.items()} for p in programs]
+    texts = [settings_texts(program) for program in programs("", [text], "--where")]
     return lambda run: any(_has(run.settings, each) for each in texts)
 
 

@@ -4,12 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bertc import Resolved, UsageError
-from bertc.ir.terms.positions import by_kind
 from bertc.lab.results.curves import Curves
 
 LOSS = "loss"
 ACCURACY = "accuracy"
 EVALUATED = "eval"
+KINDS = ("masked", "replaced", "visible")
+"""Kinds of predicted positions, whose figures have names of their own."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def goal_of(name: str, resolved: Resolved) -> Goal:
     """
     stage = resolved.stages[-1]
     masks = [term for term in stage.objective if (own := term.objective.masks) and own.replace.mask]
-    parts = [part for term in masks for part in by_kind(term.name)]
+    parts = [f"{term.name}_{kind}" for term in masks for kind in KINDS]
     losses = [LOSS, *(term.name for term in stage.objective), *parts]
     metrics = list(dict.fromkeys(metric for task in stage.tasks for metric in task.metrics))
     first, last = name.split(".")[0], name.split(".")[-1]
@@ -76,6 +77,6 @@ def goal_of(name: str, resolved: Resolved) -> Goal:
         known = ", ".join([*metrics, *losses, *parts])
         raise UsageError(f"no evaluation has the score {name}", help=f"--for one of: {known}")
     more = last in metrics or (first == ACCURACY and last != ACCURACY)
-    masked = by_kind(name)[0]
+    masked = f"{name}_masked"
     is_masked = masked.split(".")[-1] in parts or (masks and last == LOSS)
     return Goal(masked if is_masked else name, more)

@@ -7,14 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bertc import UsageError
-from bertc.base.diagnostics import several
+from bertc import Space, UsageError, formatted
+from bertc.lab.results.drawing import save
 from bertc.lab.search.cost import cost_of
 from bertc.lab.search.goal import Goal
 from bertc.lab.search.store import DAMAGE, Store, read_store, reading_store, run_folder
-from bertc.lang import show
-from bertc.lang.space import Space
-from bertc.run.records.plot import save
 
 MOST_ROWS = 20
 LEAST_TRIALS = 4
@@ -85,13 +82,14 @@ class Outcome:
             rows.append([str(trial.number), f"{trial.score:.4f}", state, " ".join(trial.settings)])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        count = len(self.trials)
         counts = {
             s: sum(t.state == s for t in self.trials) for s in (*STATE_NAMES.values(), "failed")
         }
-        told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+        told = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
         lines += [
             "",
-            f"{several(len(self.trials), 'trial')}: {told}" if self.trials else "no trials yet",
+            f"{count:,} trial{'s' * (count != 1)}: {told}" if count else "no trials yet",
         ]
         if importances := self.importances():
             shares = ", ".join(f"{name} {share:.0%}" for name, share in importances.items())
@@ -140,7 +138,7 @@ class Outcome:
             if self.spans_decades(name):
                 axes.set_xscale("log")
         others[0].set(ylabel=_plain(self.goal.name))
-        save(figure, path, elsewhere="name another file")
+        save(figure, path)
 
     def spans_decades(self, name: str) -> bool:
         """True if the values tried of a setting are numbers of several magnitudes."""
@@ -175,7 +173,7 @@ def best_spec(outcome: Outcome, space: Space, source: str) -> str:
         return ""
     point = space.point(lambda dimension: best.values[dimension.name])
     title = f"# {source}: " * bool(source) or "# "
-    return f"{title}trial {best.number}, {outcome.goal.name} {best.score:.4f}\n" + show(
+    return f"{title}trial {best.number}, {outcome.goal.name} {best.score:.4f}\n" + formatted(
         point.program
     )
 

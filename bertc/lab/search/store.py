@@ -4,6 +4,7 @@ sweep.db      what was tried, and what came out     trial-0007/   the run folder
 .sweep.lock   held while a trial is taken           .claims/      a locked file for each trial
 """
 
+import fcntl
 import json
 import os
 import sqlite3
@@ -16,9 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from bertc import BertcError, CannotWriteError, DataError, MissingInputError, UsageError
-from bertc.base.storage import durable
-from bertc.base.storage.claims import claim, lock
-from bertc.base.storage.paths import is_file
 from bertc.lab.search.goal import Goal
 
 DATABASE = "sweep.db"
@@ -136,7 +134,15 @@ class Store:
 
     def _claim(self, number: int) -> int | None:
         """The descriptor of a trial's locked file; None if another process has it."""
-        return claim(run_folder(self.folder / ".claims", number))
+        path = run_folder(self.folder / ".claims", number)
+        path.parent.mkdir(exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            _lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        return descriptor
 
 
 def open_store(folder: Path, goal: Goal, facts: Mapping[str, Any], halving: bool) -> Store:
@@ -148,7 +154,10 @@ def open_store(folder: Path, goal: Goal, facts: Mapping[str, Any], halving: bool
         CannotWriteError: if the folder cannot be written.
     """
     optuna = package()
-    durable.make_folder(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
     halve = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=REDUCTION)
     with _locked(folder), reading_store(folder, DAMAGE):
         study = optuna.create_study(
@@ -171,7 +180,7 @@ def open_store(folder: Path, goal: Goal, facts: Mapping[str, Any], halving: bool
 
 def has_search(folder: Path) -> bool:
     """True if a search was begun in this folder."""
-    return is_file(folder / DATABASE)
+    return (folder / DATABASE).is_file()
 
 
 def read_store(folder: Path) -> tuple[Store, dict[str, Any]]:
@@ -216,11 +225,29 @@ def _locked(folder: Path) -> Iterator[None]:
     try:
         descriptor = os.open(folder / ".sweep.lock", os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise CannotWriteError(
-            f"cannot write in {folder}: {error.strerror}", help="choose another --out"
-        ) from error
+        raise _unwritable(folder, error) from error
     try:
-        lock(descriptor)
+        _lock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, how: int) -> None:
+    """Lock an open file; a file system without locks lets every process in.
+
+    Raises:
+        BlockingIOError: with LOCK_NB, if another process has it.
+    """
+    try:
+        fcntl.flock(descriptor, how)
+    except BlockingIOError:
+        raise
+    except OSError:
+        pass
+
+
+def _unwritable(folder: Path, error: OSError) -> CannotWriteError:
+    return CannotWriteError(
+        f"cannot write in {folder}: {error.strerror}", help="choose another --out"
+    )

@@ -3,17 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from bertc import Resolved, UsageError, points
-from bertc.ir.learning.equal import Equal
-from bertc.ir.program.written import Program
+from bertc import Interval, Program, Resolved, UsageError, find_spec, points, space, spec_text
 from bertc.lab.fit.budget import UNITS, budget
 from bertc.lab.search.goal import goal_of
 from bertc.lab.search.outcome import Outcome, best_spec, outcome_of
 from bertc.lab.search.store import DAMAGE, open_store, reading_store
 from bertc.lab.search.trials import Search, search
-from bertc.lang.files import find, spec_text
-from bertc.lang.space import Dimension, Interval, space
 
 HALVING = "halving"
 
@@ -54,7 +51,7 @@ def sweep(
     first = where.point(_first)
     _refuse_relative_budget(first.program)
     goal = goal_of(score, _resolved(first.program))
-    text, title = spec_text(spec, overrides), find(spec).title
+    text, title = spec_text(spec, overrides), find_spec(spec).title
     folder = out or Path("runs") / title
     facts = {"spec": text, "score": goal.name, "prune": prune or ""}
     store = open_store(folder, goal, facts, prune == HALVING)
@@ -71,8 +68,10 @@ def _resolved(program: Program) -> Resolved:
     return resolved
 
 
-def _first(dimension: Dimension) -> float | str:
-    return dimension.low if isinstance(dimension, Interval) else dimension.texts[0]
+def _first(dimension: Any) -> float | str:
+    first: float | str
+    first = dimension.low if isinstance(dimension, Interval) else dimension.texts[0]
+    return first
 
 
 def _limits(most: str | None) -> Mapping[str, float]:
@@ -85,10 +84,10 @@ def _limits(most: str | None) -> Mapping[str, float]:
 
 def _refuse_relative_budget(program: Program) -> None:
     """Refuse a length like that of a first point: trials have none."""
-    given = program.settings.get("steps")
-    if given and isinstance(given.value, Equal) and isinstance(given.value.budget, str):
+    budget = getattr(getattr(program.settings.get("steps"), "value", None), "budget", None)
+    if isinstance(budget, str):
         raise UsageError(
-            f"steps=equal({given.value.budget}) is as much as the first point of a grid takes, and "
+            f"steps=equal({budget}) is as much as the first point of a grid takes, and "
             "trials have no first point",
             help="a stated budget: steps=equal(1e15 flops), steps=equal(10min)",
         )

@@ -8,22 +8,22 @@ from bertc import (
     BertcError,
     DataError,
     GivenUpError,
+    Interval,
     MachineError,
+    Program,
     Resolved,
     RunFolder,
+    Space,
     SpecError,
     StoppedError,
     UsageError,
+    train,
 )
-from bertc.ir.program.written import Program
 from bertc.lab.results.curves import Curves, curves
 from bertc.lab.search.cost import cost_of
 from bertc.lab.search.goal import Goal
 from bertc.lab.search.store import DAMAGE, Store, reading_store, run_folder
 from bertc.lab.trackers.sink import feeding
-from bertc.lang.space import Dimension, Interval, Space, SpacePoint
-from bertc.run.records.changes import POINT
-from bertc.run.train.loop import train
 
 MOST_FAILURES = 3
 """Trials that fail at the beginning of a search, before it ends with the reason."""
@@ -86,16 +86,16 @@ class _Trial:
     def go(self) -> None:
         """Draw the point, train it as far as it deserves, and tell the store."""
         states = self.store.optuna.trial.TrialState
-        point, resolved = self._drawn()
-        if point is None or resolved is None:
+        program, resolved = self._drawn()
+        if program is None or resolved is None:
             return
         place = f"trial {self.trial.number + 1} of {self.task.trials}"
         if twin := self._twin():
             self.trial.set_user_attr("same_as", twin.number)
             self.store.study.tell(self.trial, twin.value)
-            self.say(f"{place}: as trial {twin.number + 1}, {point.program.name}")
+            self.say(f"{place}: as trial {twin.number + 1}, {program.name}")
             return
-        self.say(f"{place}: {point.program.name}")
+        self.say(f"{place}: {program.name}")
         try:
             if not self._goes_on():
                 raise GivenUpError("given up before")
@@ -103,7 +103,7 @@ class _Trial:
                 train(
                     resolved,
                     self.path,
-                    spec_text=f"{self.task.spec_text}\n{POINT}{point.program.name}\n",
+                    spec_text=f"{self.task.spec_text}\n# the point {program.name}\n",
                     resume=RunFolder(self.path).holds_a_run,
                     goes_on=self._goes_on,
                     tracking=feeding,
@@ -116,8 +116,8 @@ class _Trial:
             return
         self._finish(place)
 
-    def _drawn(self) -> tuple[SpacePoint | None, Resolved | None]:
-        """The point of the trial and its program; None if it is refused, which the store learns."""
+    def _drawn(self) -> tuple[Program | None, Resolved | None]:
+        """The program of the trial, written and resolved; None if refused, as the store learns."""
         try:
             with reading_store(self.store.folder, DAMAGE):
                 point = self.task.space.point(self._draw)
@@ -126,9 +126,9 @@ class _Trial:
             _tell_failed(self.store, self.trial, error, self.say)
             return None, None
         self.trial.set_user_attr("settings", list(point.settings))
-        return point, resolved
+        return point.program, resolved
 
-    def _draw(self, dimension: Dimension) -> float | str:
+    def _draw(self, dimension: Any) -> float | str:
         match dimension:
             case Interval(name, low, high, log, whole):
                 if whole:

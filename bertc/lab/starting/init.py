@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bertc import Diagnostics, UsageError, bytes_text, count_text, flops_text, points
-from bertc.api import check
+from bertc import Diagnostics, UsageError, bytes_text, count_text, findings, flops_text, points
 from bertc.base.diagnostics import escaped, listed, several
 from bertc.base.storage.endings import suffix
 from bertc.base.storage.paths import is_folder, user_path
@@ -93,7 +92,7 @@ def start(seen: Survey, answers: Answers) -> str:
         )
     found = _spec(answers, seen, purpose)
     spec = found.spec
-    check(spec, diagnostics=Diagnostics())
+    findings(spec).raise_if_any()
     notes = [*_notes(seen, purpose), *_unread(seen, spec)]
     notes += _cost(spec, answers.machine)
     notes += [found.why] * bool(found.why)

@@ -6,8 +6,8 @@ import re
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 
+from bertc import LineFigures
 from bertc.lab.trackers.tracked import DEFAULT_PROJECT, TrackedRun
-from bertc.run.records.figures import LineFigures
 
 MOST_PARAMETERS = 100
 """Parameters that one request takes."""

@@ -7,34 +7,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, assert_never
 
-from bertc import BertcError, Resolved
-from bertc.base.diagnostics.render import escaped
-from bertc.base.storage import durable
-from bertc.base.storage.json_file import read_json
-from bertc.base.storage.paths import is_taken
-from bertc.ir.program.run import Tracker
+from bertc import BertcError, LineFigures, Resolved, escaped, settings_texts
 from bertc.lab.trackers.tracked import Sink, TrackedRun
-from bertc.run.beginning.tracking import Send
-from bertc.run.records.figures import LineReader
-from bertc.run.records.groups import settings_texts
-
-LARGEST_NOTE_BYTES = 2**16
 
 
 @contextmanager
 def feeding(
     folder: Path, program: Resolved, step: int, note: Callable[[str], None]
-) -> Iterator[Send]:
-    """Yield a function that sends lines of metrics to the trackers of a run taken up at ``step``.
+) -> Iterator[Callable[[LineFigures], None]]:
+    """Yield a function that sends figures to the trackers of a run taken up at ``step``.
 
     A tracker that raises is dropped, and ``note`` gets one warning: nothing ends the run.
     """
-    sinks: dict[Tracker, Sink] = {}
-    reader = LineReader()
+    sinks: dict[str, Sink] = {}
 
-    def guarded(tracker: Tracker, call: Callable[[], None]) -> None:
+    def guarded(tracker: str, call: Callable[[], None]) -> None:
         try:
             call()
         except Exception as error:
@@ -43,25 +31,24 @@ def feeding(
             line = escaped(reason.strip().partition("\n")[0])[:200]
             note(f"warning: {tracker} failed and gets no more figures of this run: {line}")
 
-    def opened(tracker: Tracker) -> None:
+    def opened(tracker: str) -> None:
         run = TrackedRun(folder, _id_in(folder, tracker), settings_texts(program), step)
         sinks[tracker] = sink_of(tracker, run)
 
-    def send(line: Any) -> None:
-        for point in reader.figures([line]):
-            for tracker, sink in [*sinks.items()]:
-                guarded(tracker, partial(sink.record, point, time.time()))
+    def send(point: LineFigures) -> None:
+        for name, sink in [*sinks.items()]:
+            guarded(name, partial(sink.record, point, time.time()))
 
     for tracker in program.run.trackers:
         guarded(tracker, partial(opened, tracker))
     try:
         yield send
     finally:
-        for tracker, sink in [*sinks.items()]:
-            guarded(tracker, sink.close)
+        for name, sink in [*sinks.items()]:
+            guarded(name, sink.close)
 
 
-def sink_of(tracker: Tracker, run: TrackedRun) -> Sink:
+def sink_of(tracker: str, run: TrackedRun) -> Sink:
     """Open a run in a tracker.
 
     Raises:
@@ -85,15 +72,15 @@ def sink_of(tracker: Tracker, run: TrackedRun) -> Sink:
 
             return TrackioSink(run)
         case _:
-            assert_never(tracker)
+            raise AssertionError(f"no tracker of the language: {tracker}")
 
 
-def _id_in(folder: Path, tracker: Tracker) -> str:
+def _id_in(folder: Path, tracker: str) -> str:
     """The id by which a tracker knows a run, kept in the run's folder."""
     path = folder / "trackers" / f"{tracker}.json"
-    if is_taken(path):
-        return str(read_json(path, LARGEST_NOTE_BYTES)["id"])
+    if path.exists():
+        return str(json.loads(path.read_bytes())["id"])
     made = secrets.token_hex(8)
-    durable.make_folder(path.parent)
-    durable.replace(path, json.dumps({"id": made}).encode())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"id": made}))
     return made

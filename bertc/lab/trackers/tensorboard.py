@@ -2,8 +2,8 @@
 
 from torch.utils.tensorboard import SummaryWriter
 
+from bertc import LineFigures
 from bertc.lab.trackers.tracked import TrackedRun
-from bertc.run.records.figures import LineFigures
 
 FOLDER = "tensorboard"
 

@@ -6,8 +6,8 @@ from io import StringIO
 
 import trackio
 
+from bertc import LineFigures
 from bertc.lab.trackers.tracked import DEFAULT_PROJECT, TrackedRun
-from bertc.run.records.figures import LineFigures
 
 
 class TrackioSink:

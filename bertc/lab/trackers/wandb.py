@@ -4,8 +4,8 @@ import os
 
 import wandb
 
+from bertc import LineFigures
 from bertc.lab.trackers.tracked import DEFAULT_PROJECT, TrackedRun
-from bertc.run.records.figures import LineFigures
 
 
 class WandbSink:

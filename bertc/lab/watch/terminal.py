@@ -7,8 +7,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from bertc import MissingInputError, RunFolder
-from bertc.base.diagnostics import escaped
+from bertc import MissingInputError, RunFolder, escaped
 from bertc.lab.watch.view import RunView, WatchedRun
 
 LOOK_SECONDS = 2.0

@@ -10,13 +10,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from bertc import RunFolder, duration_text
-from bertc.base.diagnostics import escaped
-from bertc.ir.terms.positions import shown_figure, shown_figures
+from bertc import LineFigures, RunFolder, duration_text, escaped, shown_figures
 from bertc.lab.results.curves import FlopsUntil
-from bertc.run.records.figures import LineFigures
-from bertc.run.records.following import Following
-from bertc.run.records.state import RunState, last_sign, state_of
 
 QUIET_SECONDS = 120.0
 """Seconds without a new figure after which a reader should know."""
@@ -30,7 +25,7 @@ class RunView:
 
     folder: Path
     name: str
-    state: RunState
+    state: str
     stage: str
     step: int
     steps: int
@@ -69,7 +64,8 @@ class RunView:
 
     def picture(self, width: int) -> RenderableType:
         """The run as a screen of ``width`` characters: a bar, and a line a figure."""
-        held_out = shown_figure("eval/loss", self.evaluation.values if self.evaluation else ())
+        masked = self.evaluation is not None and "eval/loss_masked" in self.evaluation.values
+        held_out = "eval/loss_masked" if masked else "eval/loss"
         rows = Table.grid(padding=(0, 1))
         for title, name, style in (
             ("training loss", "train/loss", "cyan"),
@@ -106,7 +102,7 @@ class WatchedRun:
             MissingInputError, DataError: if there is none, or it is damaged.
         """
         self.run = RunFolder(folder)
-        self.following = Following(folder)
+        self.following = self.run.follow()
         self._read()
 
     def _read(self) -> None:
@@ -130,7 +126,7 @@ class WatchedRun:
         return RunView(
             folder=run.path,
             name=resolved.name,
-            state=state_of(run, resolved),
+            state=run.state(resolved),
             stage=points[-1].stage if points else "",
             step=points[-1].step if points else 0,
             steps=resolved.steps,
@@ -138,7 +134,7 @@ class WatchedRun:
             latest=trained[-1].values if trained else {},
             seconds=points[-1].seconds if points else 0.0,
             seconds_left=self._seconds_left(),
-            silent_seconds=time.time() - last_sign(run),
+            silent_seconds=time.time() - run.last_sign,
             evaluation=evaluations[-1] if evaluations else None,
         )
 

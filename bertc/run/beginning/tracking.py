@@ -9,11 +9,10 @@ from typing import Any
 from bertc.base.diagnostics import MissingInputError, UsageError
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.run import Tracker
+from bertc.run.records.figures import LineFigures, LineReader
 
-Send = Callable[[Any], None]
-"""Takes a line of metrics."""
-
-
+Send = Callable[[LineFigures], None]
+"""Takes the figures of a line of metrics."""
 Say = Callable[[str], None]
 """Takes a line for a person."""
 Tracking = Callable[[Path, Resolved, int, Say], AbstractContextManager[Send]]
@@ -23,13 +22,19 @@ Tracking = Callable[[Path, Resolved, int, Say], AbstractContextManager[Send]]
 @contextmanager
 def tracked(
     tracking: Tracking | None, folder: Path, program: Resolved, step: int, note: Say
-) -> Iterator[Send]:
-    """Open what feeds the trackers of a run; without it lines of metrics go nowhere."""
+) -> Iterator[Callable[[Any], None]]:
+    """Open what feeds the trackers of a run, which takes lines; without it they go nowhere."""
     if tracking is None:
         yield lambda line: None
-    else:
-        with tracking(folder, program, step, note) as send:
-            yield send
+        return
+    reader = LineReader()
+    with tracking(folder, program, step, note) as send:
+
+        def feed(line: Any) -> None:
+            for point in reader.figures([line]):
+                send(point)
+
+        yield feed
 
 
 def refuse_untracked(trackers: Sequence[Tracker], tracking: Tracking | None) -> None:

@@ -29,6 +29,7 @@ from bertc.learn.step.objective import remembering
 from bertc.machine.exact import WITHOUT_FP64, exact, preparing
 from bertc.machine.process_group import ProcessGroup
 from bertc.model import Memory, Model
+from bertc.run.records.results import values_of
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,11 @@ class Evaluation:
     """Predicted tokens, over all objectives."""
     characters: int = 0
     """Characters that these stand for; 0 if unknown, or not asked for."""
+
+    @property
+    def values(self) -> dict[tuple[str, ...], float]:
+        """Scores by task, part and metric; losses of objectives without scores by their name."""
+        return values_of(self.scores, self.losses)
 
     def fields(self) -> dict[str, Any]:
         """The fields of a metrics line."""

@@ -55,6 +55,12 @@ class Change:
         """The old and the new value in the notation of specs."""
         return written(self.setting, self.was), written(self.setting, self.now)
 
+    def follows(self, old: Resolved, new: Resolved) -> bool:
+        """True if the value differs only because another setting does."""
+        if self.setting == "share" and old.encoder.depth != new.encoder.depth:
+            return True
+        return origin(self.setting, old) == origin(self.setting, new) == "derived"
+
     def undone(self) -> str:
         """The ``--set`` option with the old value; empty if no option can set it."""
         if self.stage or self.setting == STAGES:
@@ -73,7 +79,7 @@ def refuse_another_program(old: Resolved, new: Resolved, run: Path | None = None
         ResumeRefusedError: listing old and new values, and the options for the old ones.
     """
     every = changed(old, new)
-    changes = [change for change in every if not follows(change, old, new)]
+    changes = [change for change in every if not change.follows(old, new)]
     # Steps that were counted from epochs are all there is to see of those.
     changes = changes or [change for change in every if change.setting == "steps"]
     if [change.setting for change in changes] == ["steps"] and new.steps > old.steps:
@@ -187,13 +193,6 @@ def _shared_out(old: Resolved, new: Resolved) -> bool:
     pairs = zip(old.stages, new.stages, strict=True)
     rounding = 1 / min(old.steps, new.steps)
     return all(abs(a.steps / old.steps - b.steps / new.steps) <= rounding for a, b in pairs)
-
-
-def follows(change: Change, old: Resolved, new: Resolved) -> bool:
-    """True if a value differs only because another setting does."""
-    if change.setting == "share" and old.encoder.depth != new.encoder.depth:
-        return True
-    return origin(change.setting, old) == origin(change.setting, new) == "derived"
 
 
 def origin(setting: str, resolved: Resolved) -> str:

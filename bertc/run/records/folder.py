@@ -16,17 +16,18 @@ sentences/       how vectors are made, of a run that began from a folder that sa
 
 import fcntl
 import os
+import platform
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Literal
 
 from bertc.base.diagnostics import (
     CannotWriteError,
     DataError,
     MissingInputError,
     StoppedError,
-    UsageError,
 )
 from bertc.base.storage import durable
 from bertc.base.storage.claims import lock
@@ -35,21 +36,24 @@ from bertc.base.storage.plain_file import read_text
 from bertc.hub.belonging import DIGESTS, refuse_strangers
 from bertc.hub.folders import (
     PRUNED,
-    RESOLVED,
     SENTENCES,
     checkpoint_folders,
     read_resolved,
     refuse_several,
 )
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.vocabulary import TokenizerFile
 from bertc.lang.read.scan import LARGEST_TEXT
 from bertc.run.records import metrics
-from bertc.run.records.changes import refuse_another_program
+from bertc.run.records.changes import overrides_of
 from bertc.run.records.following import FollowedFiles
 from bertc.run.records.lock import Lock
 
 GLANCES, GLANCE_SECONDS = 3, 0.02
 """Number and length of the waits of a start for those who look at its lock."""
+RunState = Literal["training", "finished", "failed", "stopped"]
+SILENCE_SECONDS = 900.0
+"""Seconds without a new figure after which a run on another machine counts as stopped."""
 
 
 class RunFolder(FollowedFiles):
@@ -58,12 +62,10 @@ class RunFolder(FollowedFiles):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.spec = path / "spec.bertc"
-        self.resolved = path / RESOLVED
         self.pruned = path / PRUNED
         self.lock = path / "lock.json"
         self.tokenizer = path / "tokenizer"
         self.sentences = path / SENTENCES
-        self.spent = path / "spent.jsonl"
         self.failure = path / "failed.txt"
         self.checkpoints = path / "checkpoints"
         self.model = path / "model"
@@ -94,6 +96,23 @@ class RunFolder(FollowedFiles):
         except OSError:
             return False
         return False
+
+    def state(self, resolved: Resolved) -> RunState:
+        """The state of the run of a program; on another machine, by how new its figures are.
+
+        Raises:
+            DataError: if its attempts are damaged.
+        """
+        if self.is_finished(resolved):
+            return "finished"
+        if self.in_use:
+            return "training"
+        if is_taken(self.failure):
+            return "failed"
+        begun = self.read_attempts()
+        elsewhere = bool(begun) and begun[-1].host != platform.node()
+        is_new = time.time() - self.last_sign < SILENCE_SECONDS
+        return "training" if elsewhere and is_new else "stopped"
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
@@ -154,6 +173,19 @@ class RunFolder(FollowedFiles):
         text = read_text(self.spec, 4 * LARGEST_TEXT) if is_taken(self.spec) else ""
         durable.replace(self.spec, f"{text.rstrip()}\n# --set steps={new.steps}\n".encode())
         durable.replace(self.resolved, _as_json(new))
+
+    def overrides(self) -> list[str]:
+        """The overrides of its spec, and the values of its point of a grid, as ``name=value``."""
+        return overrides_of(self.spec)
+
+    def with_tokenizer(self, program: Resolved) -> Resolved:
+        """A program with the tokenizer of this run in place of the vocabulary that it learned.
+
+        Lengths of rows are then counted by it, whether what ``init`` names is there or not.
+        """
+        if not is_folder(self.tokenizer) or program.vocabulary != self.read_resolved().vocabulary:
+            return program
+        return program.model_copy(update={"vocabulary": TokenizerFile(path=str(self.tokenizer))})
 
     def identities(self) -> tuple[str, ...]:
         """Identities of the run's program, and of its earlier ones with fewer steps."""
@@ -230,35 +262,6 @@ def _lock(descriptor: int) -> None:
     return lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def admit(folder: RunFolder, resolved: Resolved, resume: bool) -> None:
-    """Refuse a folder that this run must not use.
-
-    With ``resume`` and no run in it, the run is started: one command line does for both.
-
-    Raises:
-        UsageError: if it holds a run and ``resume`` is false, or files that no run writes.
-        ResumeRefusedError: if the run in it is of another program.
-    """
-    if not is_folder(folder.path):
-        return
-    if not folder.holds_a_run:
-        # A run killed at its very beginning leaves a lock and perhaps its spec.
-        others = sorted(p.name for p in folder.path.iterdir() if not _leftover(p.name))
-        if others:
-            raise UsageError(
-                f"{folder.path} is not empty and holds no run ({', '.join(others[:3])})",
-                help="choose another --out",
-            )
-        return
-    if not resume:
-        raise UsageError(
-            f"{folder.path} holds a run already",
-            help="--resume to go on with it, or another --out",
-        )
-    folder.refuse_disorder()
-    refuse_another_program(folder.read_resolved(), resolved, folder.path)
-
-
 def identity(resolved: Resolved) -> str:
     """The fingerprint of what a run computes.
 
@@ -273,7 +276,3 @@ def identity(resolved: Resolved) -> str:
 
 def _as_json(resolved: Resolved) -> bytes:
     return (resolved.model_dump_json(indent=1) + "\n").encode()
-
-
-def _leftover(name: str) -> bool:
-    return name in (".lock", "spec.bertc") or name.startswith(".tmp-")

@@ -1,14 +1,13 @@
-"""A run's figures while it trains, read on from where they were read to.
+"""A run's figures while it trains, read on from where they were read to. Loads no torch."""
 
-Loads neither torch nor the program, which would take most of the time of a process that follows.
-"""
-
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bertc.base.diagnostics import DataError
 from bertc.base.storage.paths import is_taken
 from bertc.base.storage.plain_file import size_bytes
-from bertc.run.records import attempts, metrics
+from bertc.hub.folders import RESOLVED
+from bertc.run.records import attempts, metrics, spent
 from bertc.run.records.attempts import Attempt
 from bertc.run.records.figures import LineFigures, LineReader
 
@@ -20,6 +19,38 @@ class FollowedFiles:
         self.path = path
         self.metrics = path / "metrics.jsonl"
         self.attempts = path / "attempts.jsonl"
+        self.spent = path / "spent.jsonl"
+        self.resolved = path / RESOLVED
+
+    @property
+    def last_sign(self) -> float:
+        """The Unix time at which the run last wrote a figure, was taken up, or was made."""
+        files = (self.metrics, self.attempts, self.resolved)
+        return max((path.stat().st_mtime for path in files if is_taken(path)), default=0.0)
+
+    def read_attempts(self) -> list[Attempt]:
+        """Each time that processes took up the run, oldest first; times are Unix seconds.
+
+        Raises:
+            MissingInputError, DataError: if the file cannot be read, or is damaged.
+        """
+        return attempts.read(self.attempts)
+
+    def read_spent(self) -> dict[str, spent.Usage]:
+        """Seconds by use and peak bytes of the run's first process, by stage.
+
+        Raises:
+            MissingInputError, DataError: if the file cannot be read, or is damaged.
+        """
+        return spent.by_stage(spent.read(self.spent))
+
+    def figures(self, lines: Iterable[metrics.Line]) -> Iterator[LineFigures]:
+        """The figures by flat names of all lines of metrics, with the speed between two."""
+        return LineReader().figures(lines)
+
+    def follow(self) -> "Following":
+        """The figures as they come: ``look()`` reads what is new into ``points``."""
+        return Following(self.path)
 
 
 class Following:
@@ -54,7 +85,7 @@ class Following:
         if length < self._read_bytes or taken_up != self._attempts_bytes:
             self._begin()
             self._attempts_bytes = taken_up
-            self.attempts = attempts.read(self.run.attempts)
+            self.attempts = self.run.read_attempts()
         try:
             return self._read() or bool(taken_up)
         except DataError:

@@ -13,6 +13,7 @@ from statistics import fmean, stdev
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings
 from bertc.ir.program.stage import Stage
+from bertc.ir.program.written import Program
 from bertc.run.records.changes import ABOUT_MEMORY, AS_STEPS, of_the_run, origin, written
 from bertc.run.records.folder import identity
 from bertc.run.records.results import Run, Score
@@ -33,6 +34,13 @@ class Summary:
     deviation: float
     best: float
     runs: int
+
+    @staticmethod
+    def of(values: Sequence[float], more_is_better: bool = True) -> "Summary":
+        """The summary of one value or more."""
+        deviation = stdev(values) if len(values) > 1 else 0.0
+        best = max(values) if more_is_better else min(values)
+        return Summary(fmean(values), deviation, best, len(values))
 
 
 @dataclass(frozen=True)
@@ -103,14 +111,7 @@ class Group:
 
 def _summaries(seen: Sequence[Mapping[Score, float]]) -> dict[Score, Summary]:
     scores = dict.fromkeys(score for entry in seen for score in entry)
-    return {s: summary_of([e[s] for e in seen if s in e], len(s) == 3) for s in scores}
-
-
-def summary_of(values: Sequence[float], more_is_better: bool = True) -> Summary:
-    """Mean, deviation, best and number of values."""
-    deviation = stdev(values) if len(values) > 1 else 0.0
-    best = max(values) if more_is_better else min(values)
-    return Summary(fmean(values), deviation, best, len(values))
+    return {s: Summary.of([e[s] for e in seen if s in e], len(s) == 3) for s in scores}
 
 
 def grouped(runs: Sequence[Run]) -> list[Group]:
@@ -202,8 +203,13 @@ def _cells(programs: Sequence[Resolved]) -> dict[str, list[str]]:
     return cells
 
 
-def settings_texts(program: Resolved) -> dict[str, str]:
-    """The text of every setting of a program, as ``stage.setting`` where its stages differ."""
+def settings_texts(program: Resolved | Program) -> dict[str, str]:
+    """The text of every setting of a program, as ``stage.setting`` where its stages differ.
+
+    Of one that is not resolved, of the settings of all stages that are written.
+    """
+    if isinstance(program, Program):
+        return {name: written(name, given.value) for name, given in program.settings.items()}
     of_run = of_the_run(program) | {name: getattr(program.run, name) for name in ASIDE}
     texts = {name: written(name, of_run[name]) for name in Settings.model_fields if name in of_run}
     for name in STAGE_SETTINGS:

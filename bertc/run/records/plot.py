@@ -1,6 +1,5 @@
 """The picture of a run: its losses over its steps."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +7,6 @@ from bertc.base.storage import durable
 from bertc.ir.learning.objective import titled
 from bertc.ir.terms.positions import of_all_positions, shown_figure
 from bertc.run.records.metrics import Line
-
-_METADATA: Mapping[str, dict[str, str | None]] = {"svg": {"Date": None}, "png": {}}
-"""Facts in a file beside the picture: an SVG without the time."""
 
 
 def plot(lines: list[Line], path: Path) -> None:
@@ -42,29 +38,15 @@ def plot(lines: list[Line], path: Path) -> None:
     axes.grid(alpha=0.3)
     if axes.lines:
         axes.legend()
-    save(figure, path)
+    _save(figure, path)
 
 
-def save(
-    figure: Any, path: Path, elsewhere: str = durable.ANOTHER_OUT, described: str = ""
-) -> None:
-    """Write a matplotlib figure atomically: ``.svg``, and any other file as a PNG.
-
-    ``described`` is kept in the file. The same figure gives the same file.
-
-    Raises:
-        CannotWriteError: if the disk has no room.
-    """
-    from matplotlib import rc_context
-
-    kind = "svg" if path.suffix.lower() == ".svg" else "png"
+def _save(figure: Any, path: Path) -> None:
+    """Write a matplotlib figure atomically. The same figure gives the same file."""
     aside = path.with_name(f".tmp-{path.name}")
-    with durable.writing(path, elsewhere=elsewhere):
+    with durable.writing(path):
         try:
-            with rc_context({"svg.hashsalt": "bertc", "svg.fonttype": "none"}):
-                figure.savefig(
-                    aside, format=kind, metadata=_METADATA[kind] | {"Description": described}
-                )
+            figure.savefig(aside, format="png")
             aside.replace(path)
         except BaseException:
             aside.unlink(missing_ok=True)

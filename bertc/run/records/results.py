@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
@@ -50,6 +50,10 @@ class Run:
     last: Seen | None
     best: Seen | None
     earlier: tuple[Seen, ...] = ()
+    tokens: Mapping[int, int] = field(default_factory=dict)
+    """Tokens that it has read until some of its steps."""
+    seconds: float = 0.0
+    """The time of its training and evaluations."""
     parameters_left: int | None = None
     """The number of parameters after pruning, of a run that removed some and has ended."""
 
@@ -170,6 +174,8 @@ def run_of(folder: RunFolder, resolved: Resolved, lines: Sequence[metrics.Line])
         tuple(
             _seen(line, _rank(line, resolved, folder.metrics)) for line in list(ends.values())[:-1]
         ),
+        metrics.tokens_read(lines),
+        next((line["seconds"] for line in reversed(lines) if "seconds" in line), 0.0),
         _parameters_left(folder),
     )
 

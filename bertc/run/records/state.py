@@ -1,51 +1,14 @@
-"""The state of a run, as its folder shows it. Loads no torch."""
+"""The folder of a run as it starts, and as it fails. Loads no torch."""
 
-import platform
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Literal
 
-from bertc.base.diagnostics import BertcError, StoppedError
+from bertc.base.diagnostics import BertcError, StoppedError, UsageError
 from bertc.base.storage import durable
-from bertc.base.storage.paths import is_taken
+from bertc.base.storage.paths import is_folder
 from bertc.ir.program.resolved import Resolved
-from bertc.run.records import attempts
+from bertc.run.records.changes import refuse_another_program
 from bertc.run.records.folder import RunFolder
-
-RunState = Literal["training", "finished", "failed", "stopped"]
-SILENCE_SECONDS = 900.0
-"""Seconds without a new figure after which a run on another machine counts as stopped."""
-
-
-def state_of(folder: RunFolder, resolved: Resolved) -> RunState:
-    """The state of a run.
-
-    Whether a process trains it is known on its own machine alone. From another one it is training
-    while it writes figures.
-
-    Raises:
-        DataError: if its attempts are damaged.
-    """
-    if folder.is_finished(resolved):
-        return "finished"
-    if folder.in_use:
-        return "training"
-    if is_taken(folder.failure):
-        return "failed"
-    silent_seconds = time.time() - last_sign(folder)
-    return "training" if _elsewhere(folder) and silent_seconds < SILENCE_SECONDS else "stopped"
-
-
-def last_sign(folder: RunFolder) -> float:
-    """The Unix time at which the run last wrote a figure, was taken up, or was made."""
-    files = (folder.metrics, folder.attempts, folder.resolved)
-    return max((path.stat().st_mtime for path in files if is_taken(path)), default=0.0)
-
-
-def _elsewhere(folder: RunFolder) -> bool:
-    begun = attempts.read(folder.attempts)
-    return bool(begun) and begun[-1].host != platform.node()
 
 
 @contextmanager
@@ -64,3 +27,36 @@ def noting_failure(folder: RunFolder) -> Iterator[None]:
         with suppress(OSError, BertcError):
             durable.replace(folder.failure, f"{error}\n".encode(errors="replace"))
         raise
+
+
+def admit(folder: RunFolder, resolved: Resolved, resume: bool) -> None:
+    """Refuse a folder that this run must not use.
+
+    With ``resume`` and no run in it, the run is started: one command line does for both.
+
+    Raises:
+        UsageError: if it holds a run and ``resume`` is false, or files that no run writes.
+        ResumeRefusedError: if the run in it is of another program.
+    """
+    if not is_folder(folder.path):
+        return
+    if not folder.holds_a_run:
+        # A run killed at its very beginning leaves a lock and perhaps its spec.
+        others = sorted(p.name for p in folder.path.iterdir() if not _leftover(p.name))
+        if others:
+            raise UsageError(
+                f"{folder.path} is not empty and holds no run ({', '.join(others[:3])})",
+                help="choose another --out",
+            )
+        return
+    if not resume:
+        raise UsageError(
+            f"{folder.path} holds a run already",
+            help="--resume to go on with it, or another --out",
+        )
+    folder.refuse_disorder()
+    refuse_another_program(folder.read_resolved(), resolved, folder.path)
+
+
+def _leftover(name: str) -> bool:
+    return name in (".lock", "spec.bertc") or name.startswith(".tmp-")

@@ -11,7 +11,8 @@ from bertc.ir.program.resolved import Resolved
 from bertc.machine.process_group import world_here
 from bertc.run.beginning.tracking import Tracking
 from bertc.run.records.changes import POINT, values_of
-from bertc.run.records.folder import RunFolder, admit
+from bertc.run.records.folder import RunFolder
+from bertc.run.records.state import admit
 from bertc.run.train.loop import train
 from bertc.run.train.report import Report
 

@@ -34,8 +34,9 @@ from bertc.run.beginning.tracking import Tracking, refuse_untracked
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.evaluation.remarks import loss_line, plateau_lines, score_lines
 from bertc.run.records.checkpoints import how_to_resume
-from bertc.run.records.folder import RunFolder, admit
+from bertc.run.records.folder import RunFolder
 from bertc.run.records.metrics import Sums
+from bertc.run.records.state import admit
 from bertc.run.train.averaging import in_average, update_average
 from bertc.run.train.clock import Clock, Laps
 from bertc.run.train.finish import finish

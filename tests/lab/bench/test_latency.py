@@ -92,7 +92,7 @@ def case(length: int, batch: int = 1, precision: str = "fp32") -> Case:
 
 
 def seconds(spec: str, at: Case) -> float:
-    figures = predicted(bertc.resolve(spec).stages[-1], at)
+    figures = predicted(bertc.resolve(spec), at)
     assert figures is not None
     return figures.seconds
 

@@ -14,6 +14,7 @@ from bertc.lab.report.page import document, section
 from bertc.lab.report.pictures import Picture
 from bertc.lab.results.curves import Curves, MetricsPoint
 from bertc.lab.results.intervals import interval
+from bertc.run.records.folder import RunFolder
 from bertc.run.records.groups import Summary
 from bertc.run.records.spent import Usage, append, by_stage, read
 
@@ -101,7 +102,7 @@ def test_curves_of_a_group_are_one_trace_with_gaps_and_not_too_many_points() -> 
         MetricsPoint("eval", "main", step, 64 * step, 3.6 * step, {"eval/loss": 1.0}, 1e9 * step)
         for step in range(1, 3001)
     )
-    runs = [RunCurves(f"run {n}", f"group {n % 2}", Curves(points_of_run, ())) for n in range(3)]
+    runs = [RunCurves(f"run {n}", f"group {n % 2}", Curves(points_of_run)) for n in range(3)]
     legend, picture, note = curves_section(runs)
     assert "group 1" in str(legend)
     assert isinstance(picture, Picture)
@@ -118,6 +119,8 @@ def test_curves_of_a_group_are_one_trace_with_gaps_and_not_too_many_points() -> 
     assert "A colour is a group" in str(note)
 
 
-def test_the_cost_of_a_run_without_a_lock_is_that_of_the_estimate() -> None:
+def test_the_cost_of_a_run_without_a_lock_is_that_of_the_estimate(tmp_path: Path) -> None:
     (resolved,) = points("layers=1 hidden=32 heads=2 seq=64 vocab=100")
-    assert estimated_cost(resolved, None) == estimate(resolved, ELSEWHERE)
+    folder = RunFolder(tmp_path)
+    folder.start(resolved, "")
+    assert estimated_cost(folder) == estimate(resolved, ELSEWHERE)
