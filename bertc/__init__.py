@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from bertc.run.records.folder import RunFolder
     from bertc.run.records.groups import Group, Summary, grouped, settings_texts
     from bertc.run.records.results import Run, Seen, find_folders, find_runs, read_run
+    from bertc.run.stepper import Gauge, Stepper, matmul_rate
     from bertc.run.train.report import Report
     from bertc.use.attention import AttentionMaps
     from bertc.use.context import ContextLosses, context_losses
@@ -104,21 +105,23 @@ _HOMES = {
     "use.attention": "AttentionMaps",
     "use.context": "ContextLosses context_losses",
     "use.trained": "Trained",
+    "run.stepper": "Gauge Stepper matmul_rate",
 }
 PUBLIC = {name: f"bertc.{home}" for home, names in _HOMES.items() for name in names.split()}
 """The module of each public name."""
 __all__ = [
     "AttentionMaps", "BertcError", "CannotWriteError", "Change", "ContextLosses", "DataError",
-    "Diagnostic", "Diagnostics", "Estimate", "Evaluation", "GivenUpError", "Group",
+    "Diagnostic", "Diagnostics", "Estimate", "Evaluation", "Gauge", "GivenUpError", "Group",
     "InNotebooks", "Interval", "LeftOut", "LineFigures", "MachineError", "Manner",
     "MissingInputError", "Model", "Program", "Report", "Resolved", "ResumeRefusedError", "Run",
-    "RunFolder", "Seen", "Source", "Space", "Span", "SpecError", "StoppedError", "Summary",
-    "Table", "Trained", "UsageError", "answer_cost", "available_cores", "build", "bytes_text",
-    "change_text", "changed", "context_losses", "count_text", "device_named", "duration_text",
-    "escaped", "estimate", "evaluate_run", "find_folders", "find_runs", "find_spec", "findings",
-    "flops_text", "formatted", "grouped", "load", "model_weights", "most_steps", "parse",
-    "points", "programs", "quoted", "read_run", "resolve", "settings_texts", "shipped_specs",
-    "show", "shown_figures", "space", "spec_text", "step_flops", "titled", "train",
+    "RunFolder", "Seen", "Source", "Space", "Span", "SpecError", "Stepper", "StoppedError",
+    "Summary", "Table", "Trained", "UsageError", "answer_cost", "available_cores", "build",
+    "bytes_text", "change_text", "changed", "context_losses", "count_text", "device_named",
+    "duration_text", "escaped", "estimate", "evaluate_run", "find_folders", "find_runs",
+    "find_spec", "findings", "flops_text", "formatted", "grouped", "load", "matmul_rate",
+    "model_weights", "most_steps", "parse", "points", "programs", "quoted", "read_run",
+    "resolve", "settings_texts", "shipped_specs", "show", "shown_figures", "space", "spec_text",
+    "step_flops", "titled", "train",
 ]  # fmt: skip
 
 

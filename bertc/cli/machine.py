@@ -21,7 +21,7 @@ def calibrate(
     from bertc.base.storage.durable import make_folder, replace
     from bertc.cost.machines.calibration import calibration_path
     from bertc.cost.units import bytes_text, flops_text
-    from bertc.lab.bench.calibrate import Sizes, calibrated
+    from bertc.run.calibrate import Sizes, calibrated
 
     counts = sorted(set(threads or (1, available_cores())))
     say("measuring; other work on this machine makes the figures worse ...", err=True)

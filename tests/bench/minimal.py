@@ -28,7 +28,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.lab.bench.contender import Contender, bertc
 from bertc.lab.bench.measure import quartiles, take_turns
 from bertc.machine.heap import keep_freed_memory
-from bertc.machine.machine import make_plan
+from bertc.run.stepper import Stepper
 
 VOCAB, MASK, DROPOUT, RATE = 30_522, 4, 0.1, 1e-4
 ROWS_AT_ONCE = 2**19 // VOCAB
@@ -181,7 +181,7 @@ def by_hand(resolved: Resolved, device: str = "cpu", compiled: bool = False) -> 
 
 def contenders(resolved: Resolved, device: str, compiled: bool) -> tuple[Contender, ...]:
     """Both, made anew in the process of each."""
-    return bertc(resolved, make_plan(resolved), "bertc"), by_hand(resolved, device, compiled)
+    return bertc(Stepper(resolved), "bertc"), by_hand(resolved, device, compiled)
 
 
 def main() -> None:

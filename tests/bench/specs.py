@@ -15,7 +15,7 @@ import torch
 
 from bertc.api import resolve
 from bertc.lab.bench.contender import bertc
-from bertc.machine.machine import make_plan
+from bertc.run.stepper import Stepper
 
 
 def main() -> None:
@@ -26,7 +26,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     programs = [resolve(spec) for spec in options.specs]
-    contenders = [bertc(program, make_plan(program), "") for program in programs]
+    contenders = [bertc(Stepper(program), "") for program in programs]
     times: list[list[float]] = [[] for _ in contenders]
     with ExitStack() as stack:
         stack.enter_context(contenders[0].turn())

@@ -18,11 +18,11 @@ from bertc.cost.machines.rates import Point, rate_at
 from bertc.cost.rules import cost
 from bertc.ir import operation as op
 from bertc.ir.network.norm import LayerNorm
-from bertc.lab.bench.calibrate import Sizes, calibrated
 from bertc.model import EncoderInputs
 from bertc.model.attend import attend
 from bertc.model.masks import Mask, kernel_mask
 from bertc.model.norm import Norm, build_norm, sum_and_norm
+from bertc.run.calibrate import Sizes, calibrated
 from tests.kinds import OBJECTIVES
 
 EAGER = Execution("cpu", "fp32", compiled=False)

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bertc import DataError, MissingInputError, Resolved
-from bertc.cost.planning.plan import Plan
+from bertc import DataError, MissingInputError, Resolved, Stepper
 from bertc.hub.config import hf_config
 from bertc.hub.families import family_for
 from bertc.hub.families.family import Family, transformer
@@ -30,13 +29,14 @@ from bertc.run.beginning.synthetic import RandomText, Unlearned, unlearned_vocab
 OTHERWISE = "bertc bench SPEC without --against times bertc alone"
 
 
-def transformers(resolved: Resolved, plan: Plan, compiled: bool) -> tuple[Contender, ...]:
+def transformers(stepper: Stepper, compiled: bool) -> tuple[Contender, ...]:
     """Contenders: transformers in fp32, in bf16 autocast if bertc computes in bf16, and compiled.
 
     Raises:
         DataError: if no class of transformers has the spec's layers and objectives.
         MissingInputError: if transformers is not installed.
     """
+    resolved, plan = stepper.program, stepper.plan
     networks = resolved.stages[0].networks()
     classes = [described(resolved, network) for network in networks]
 
@@ -45,7 +45,7 @@ def transformers(resolved: Resolved, plan: Plan, compiled: bool) -> tuple[Conten
         def open() -> Iterator[Step]:
             torch.manual_seed(resolved.run.seed)
             model = model_of(networks, classes).to(plan.device).train()
-            yield _step(resolved, plan, model, precision, compile)
+            yield _step(stepper, model, precision, compile)
 
         title = f"transformers {precision}" + ", compiled" * compile
         return Contender(title, precision, compile, open, nullcontext)
@@ -111,7 +111,8 @@ def described(resolved: Resolved, network: Network) -> tuple[Any, dict[str, Any]
     return getattr(package, chosen.name), config
 
 
-def _step(resolved: Resolved, plan: Plan, model: Any, precision: Precision, compiled: bool) -> Step:
+def _step(stepper: Stepper, model: Any, precision: Precision, compiled: bool) -> Step:
+    resolved, plan = stepper.program, stepper.plan
     rule, device = resolved.stages[0].optimizer, torch.device(plan.device)
     parts = [
         {name: tensor.to(device) for name, tensor in part.items()}

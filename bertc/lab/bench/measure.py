@@ -13,11 +13,8 @@ from typing import Any
 
 import torch
 
-from bertc import MachineError
+from bertc import Gauge, MachineError
 from bertc.lab.bench.contender import Contender, Step, load_kernels
-from bertc.machine.graphs import Graphs, graphs_so_far
-from bertc.machine.peak import begin_peak, peak_beyond
-from bertc.machine.speed import finish
 
 WARM_STEPS = 2
 """Untimed steps after the first one, which compiles."""
@@ -38,7 +35,8 @@ class Timing:
 
     contender: Contender
     first_seconds: float
-    graphs: Graphs
+    graphs: int
+    graph_breaks: int
     recompiles: int = 0
     peak_bytes: int | None = None
     seconds: list[float] = field(default_factory=list)
@@ -105,8 +103,8 @@ class _Running:
         child_end.close()
         stack.callback(process.join)
         stack.callback(self._pipe.close)
-        first, graphs, peak = self._answer(contender)
-        self.timing = Timing(contender, first, graphs, peak_bytes=peak)
+        first, graphs, breaks, peak = self._answer(contender)
+        self.timing = Timing(contender, first, graphs, breaks, peak_bytes=peak)
 
     def turn(self) -> None:
         """Time one turn."""
@@ -135,29 +133,28 @@ def _serve(pipe: Connection, make: Contenders, index: int, device: torch.device)
         contender = make()[index]
         load_kernels(device, contender)
         gc.collect()
-        before, graphs = begin_peak(device), graphs_so_far()
+        gauge = Gauge(device)
         with contender.open() as step, contender.turn():
-            first, _ = _timed(step, 1, device)
-            compiled = graphs_so_far().since(graphs)
-            warm, _ = _timed(step, WARM_STEPS, device)
+            first, _ = _timed(step, 1, gauge)
+            compiled = gauge.graphs, gauge.graph_breaks
+            warm, _ = _timed(step, WARM_STEPS, gauge)
             steps = max(1, math.ceil(TURN_SECONDS / warm))
-            pipe.send((first, compiled, peak_beyond(device, before)))
+            pipe.send((first, *compiled, gauge.peak_bytes))
             while True:
                 pipe.recv()
-                graphs = graphs_so_far()
-                seconds, waited = _timed(step, steps, device)
-                recompiles = graphs_so_far().since(graphs).compiled
-                pipe.send((seconds, waited, recompiles))
+                graphs = gauge.graphs
+                seconds, waited = _timed(step, steps, gauge)
+                pipe.send((seconds, waited, gauge.graphs - graphs))
     except EOFError:
         pass  # no more turns
     except Exception as error:
         pipe.send(error)
 
 
-def _timed(step: Step, steps: int, device: torch.device) -> tuple[float, float]:
+def _timed(step: Step, steps: int, gauge: Gauge) -> tuple[float, float]:
     """Mean seconds of a step over ``steps``, and those of them spent waiting for data."""
-    finish(device)
+    gauge.finish()
     started = time.perf_counter()
     waited = sum(step() for _ in range(steps))
-    finish(device)
+    gauge.finish()
     return (time.perf_counter() - started) / steps, waited / steps

@@ -11,13 +11,17 @@ from typing import Any
 
 import torch
 
-from bertc import Estimate, Resolved, bytes_text, duration_text
-from bertc.base.storage import durable
-from bertc.cost import estimate
-from bertc.cost.machines.accelerators import accelerator_called
-from bertc.cost.planning.plan import Machine, Plan
+from bertc import (
+    CannotWriteError,
+    Estimate,
+    Stepper,
+    UsageError,
+    bytes_text,
+    device_named,
+    duration_text,
+    estimate,
+)
 from bertc.lab.bench.measure import Timing, quartiles
-from bertc.machine.speed import device_here
 
 PACKAGES = ("bertc", "torch", "transformers", "numpy")
 COLUMNS = "{:<30}{:>12}{:>18}{:>11}{:>8}{:>8}{:>10}{:>11}{:>9}"
@@ -25,21 +29,23 @@ COLUMNS = "{:<30}{:>12}{:>18}{:>11}{:>8}{:>8}{:>10}{:>11}{:>9}"
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The machine, its best matmul rate in FLOP/s, and the command line."""
+    """The best matmul rate of the machine in FLOP/s, and the command line."""
 
-    machine: Machine
     matmul_flops: float
     command: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass
 class BenchReport:
     """The times of all contenders; the first is bertc as a run would train."""
 
-    resolved: Resolved
-    plan: Plan
+    stepper: Stepper
     timings: Sequence[Timing]
     surroundings: Surroundings
+
+    def __post_init__(self) -> None:
+        self.resolved, self.plan = self.stepper.program, self.stepper.plan
+        self.machine = self.stepper.machine
 
     @cached_property
     def estimate(self) -> Estimate:
@@ -47,7 +53,7 @@ class BenchReport:
         stage = self.resolved.stages[0].model_copy(update={"microbatch": self.plan.microbatches[0]})
         run = self.resolved.run.model_copy(update={"precision": self.plan.precision})
         resolved = self.resolved.model_copy(update={"stages": (stage,), "run": run})
-        return estimate(resolved, device_here(self.surroundings.machine))
+        return estimate(resolved, self.stepper.device)
 
     @property
     def best_other(self) -> Timing | None:
@@ -57,7 +63,7 @@ class BenchReport:
 
     def fields(self) -> dict[str, Any]:
         """The report as plain values: times in seconds a step, shares as fractions of 1."""
-        stage, machine = self.resolved.stages[0], self.surroundings.machine
+        stage, machine = self.resolved.stages[0], self.machine
         cost = self.estimate
         return {
             "schema": 1,
@@ -97,11 +103,14 @@ class BenchReport:
         Raises:
             CannotWriteError: if it cannot be written.
         """
-        durable.replace(path, (self.as_json() + "\n").encode())
+        try:
+            path.write_text(self.as_json() + "\n")
+        except OSError as error:
+            raise CannotWriteError(f"cannot write {path}: {error.strerror}") from error
 
     def summary(self) -> str:
         """A table of the contenders, and bertc's memory, waits and compilation."""
-        stage, machine = self.resolved.stages[0], self.surroundings.machine
+        stage, machine = self.resolved.stages[0], self.machine
         ours, best, rounds = self.timings[0], self.best_other, len(self.timings[0].seconds)
         lines = [
             f"{self.resolved.name}, stage {stage.name}: {stage.batch:,} x {stage.seq:,} tokens a "
@@ -119,7 +128,7 @@ class BenchReport:
             f"data: bertc waits {ours.wait_share:.1%} of a step for its batch; the others have "
             "theirs on the device, masked, before the clock starts",
             *(
-                f"{t.contender.name}: {t.graphs.compiled} graphs, {t.graphs.breaks} graph breaks, "
+                f"{t.contender.name}: {t.graphs} graphs, {t.graph_breaks} graph breaks, "
                 f"{t.recompiles} recompiles"
                 for t in self.timings
                 if t.contender.compiled
@@ -184,8 +193,8 @@ class BenchReport:
             "first_step_seconds": timing.first_seconds,
             "peak_bytes": timing.peak_bytes,
             "data_wait_share": timing.wait_share,
-            "graphs": timing.graphs.compiled,
-            "graph_breaks": timing.graphs.breaks,
+            "graphs": timing.graphs,
+            "graph_breaks": timing.graph_breaks,
             "recompiles": timing.recompiles,
         }  # fmt: skip
 
@@ -198,8 +207,11 @@ class BenchReport:
         return [a / b for a, b in zip(timing.seconds, self.timings[0].seconds, strict=True)]
 
     def _datasheet(self, precision: Any) -> float | None:
-        device = accelerator_called(self.surroundings.machine.name)
-        return device.peak_flops(precision) if device and device.fp32_flops else None
+        try:
+            device = device_named(self.machine.name)
+        except UsageError:  # a CPU, or a GPU without known figures
+            return None
+        return device.peak_flops(precision) if device.fp32_flops else None
 
 
 def _versions() -> dict[str, str | None]:

@@ -1,24 +1,17 @@
 """``bertc bench``: a spec's training step timed in turns with other systems."""
 
 import sys
-from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, assert_never
 
 import torch
 
-from bertc import Resolved, UsageError
-from bertc.cost.planning.plan import Plan
+from bertc import Resolved, Stepper, UsageError, matmul_rate
 from bertc.lab.bench.baseline import transformers
 from bertc.lab.bench.contender import Contender, bertc
 from bertc.lab.bench.measure import take_turns
 from bertc.lab.bench.report import BenchReport, Surroundings
-from bertc.machine.display import choose
-from bertc.machine.machine import detect, make_plan
-from bertc.machine.profile import PROFILED_STEPS, profiling
-from bertc.machine.speed import matmul_flops_per_second
 
 Baseline = Literal["transformers"]
 BASELINES: tuple[Baseline, ...] = ("transformers",)
@@ -44,21 +37,21 @@ def bench(
         DataError: if it has no model of this spec.
         MachineError: if the machine lacks the memory or the device.
     """
-    plan = make_plan(resolved)
-    resolved = resolved.as_in(resolved.stages[0])
-    make = partial(_contenders, resolved, plan, _baseline(against), compiled)
-    device = torch.device(plan.device)
-    dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
+    stepper = Stepper(resolved)
+    make = partial(_contenders, stepper, _baseline(against), compiled)
+    device, precision = torch.device(stepper.plan.device), stepper.plan.precision
 
-    with closing(choose(quiet)) as display:
-        before = matmul_flops_per_second(device, dtype)
-        timings = take_turns(make, device, rounds, display.note)
-        matmul = max(before, matmul_flops_per_second(device, dtype))
-        if profile is not None:
-            display.note("profile of bertc's step")
-            _profile(make()[0], device, profile)
-    surroundings = Surroundings(detect(resolved.run.device), matmul, tuple(sys.argv[1:]))
-    return BenchReport(resolved, plan, timings, surroundings)
+    def say(line: str) -> None:
+        if not quiet:
+            print(line, file=sys.stderr, flush=True)
+
+    before = matmul_rate(device, precision)
+    timings = take_turns(make, device, rounds, say)
+    matmul = max(before, matmul_rate(device, precision))
+    if profile is not None:
+        say("profile of bertc's step")
+        stepper.profile(profile)
+    return BenchReport(stepper, timings, Surroundings(matmul, tuple(sys.argv[1:])))
 
 
 def _baseline(name: str | None) -> Baseline | None:
@@ -71,24 +64,18 @@ def _baseline(name: str | None) -> Baseline | None:
 
 
 def _contenders(
-    resolved: Resolved, plan: Plan, against: Baseline | None, compiled: bool
+    stepper: Stepper, against: Baseline | None, compiled: bool
 ) -> tuple[Contender, ...]:
     """bertc as a run would train here first, then the others."""
+    plan = stepper.plan
     title = f"bertc {plan.precision}"
-    ours = [bertc(resolved, plan, title + ", compiled" * plan.compile)]
+    ours = [bertc(stepper, title + ", compiled" * plan.compile)]
     if compiled and not plan.compile:
-        ours.append(bertc(resolved, replace(plan, compile=True), f"{title}, compiled"))
+        ours.append(bertc(stepper.compiled, f"{title}, compiled"))
     match against:
         case None:
             return tuple(ours)
         case "transformers":
-            return (*ours, *transformers(resolved, plan, compiled))
+            return (*ours, *transformers(stepper, compiled))
         case unreachable:
             assert_never(unreachable)
-
-
-def _profile(contender: Contender, device: torch.device, folder: Path) -> None:
-    with contender.open() as step, contender.turn(), profiling(folder, device) as step_is_done:
-        for _ in range(PROFILED_STEPS):
-            step()
-            step_is_done()

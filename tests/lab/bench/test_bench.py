@@ -22,7 +22,8 @@ from bertc.lab.bench.contender import Contender, Step, bertc, load_kernels
 from bertc.lab.bench.measure import quartiles
 from bertc.lab.bench.pair import IGNORED
 from bertc.lab.bench.run import bench
-from bertc.machine.machine import SUMS, make_plan
+from bertc.machine.machine import SUMS
+from bertc.run.stepper import Stepper
 
 TOY = "layers=2 hidden=32 heads=2 seq=16 batch=4 microbatch=2 vocab=wordpiece(200) steps=10 "
 TOY += "compile=off device=cpu precision=fp32 "
@@ -168,10 +169,10 @@ def test_the_other_side_has_nothing_of_our_settings(monkeypatch: pytest.MonkeyPa
         yield step
 
     resolved = resolve(TOY)
-    plan = make_plan(resolved)
-    others, own = transformers(resolved, plan, compiled=True), bertc(resolved, plan, "bertc")
+    stepper = Stepper(resolved)
+    others, own = transformers(stepper, compiled=True), bertc(stepper, "bertc")
     one = Contender("small", "fp32", False, small, nullcontext)
-    monkeypatch.setattr("bertc.lab.bench.contender.bertc", lambda *_: one)
+    monkeypatch.setattr("bertc.run.stepper.Stepper.small", lambda *_: one)
     for name in SUMS:
         monkeypatch.delenv(name, raising=False)
     for each in (own, *others):
@@ -182,10 +183,10 @@ def test_the_other_side_has_nothing_of_our_settings(monkeypatch: pytest.MonkeyPa
 
 def test_forms_of_the_other_side() -> None:
     bf16: Resolved = resolve(TOY, ["precision=bf16"])
-    names = [c.name for c in transformers(bf16, make_plan(bf16), compiled=True)]
+    names = [c.name for c in transformers(Stepper(bf16), compiled=True)]
     assert names == ["transformers fp32", "transformers bf16", "transformers bf16, compiled"]
     fp32 = resolve(TOY)
-    names = [c.name for c in transformers(fp32, make_plan(fp32), compiled=True)]
+    names = [c.name for c in transformers(Stepper(fp32), compiled=True)]
     assert names == ["transformers fp32", "transformers fp32, compiled"]
 
 
@@ -199,7 +200,7 @@ def test_the_other_side_clips_as_the_spec_says(per: str, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", noted)
     resolved = resolve(f"{TOY} optimizer=adamw(clip=0.25, clip_per={per})")
-    (contender,) = transformers(resolved, make_plan(resolved), compiled=False)
+    (contender,) = transformers(Stepper(resolved), compiled=False)
     with contender.open() as step:
         step()
     assert (set(clipped) == {1}) == (per == "tensor")

@@ -22,7 +22,6 @@ from bertc.ir.base import ONES, TruncatedNormal, Weight, affine
 from bertc.ir.learning.optimizer import Adam, Lamb
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.norm import LayerNorm
-from bertc.lab.bench.contender import small
 from bertc.learn.objectives.softmax.cross_entropy import vocabulary_loss
 from bertc.learn.optim.optimizers import make_rule, zero_moments
 from bertc.machine.heap import keep_freed_memory
@@ -32,6 +31,7 @@ from bertc.model.ffn import activated
 from bertc.model.masks import Mask
 from bertc.model.norm import build_norm, sum_and_norm
 from bertc.model.weights import Linear
+from bertc.run.stepper import Stepper
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 MOST_TRIES, ENOUGH_SECONDS = 5, 0.4
@@ -189,8 +189,8 @@ def _update(timer: _Timer, sizes: Sizes, optimizer: Adam | Lamb) -> float:
 
 def _start(timer: _Timer) -> float:
     """Seconds to start an operation: those of a step on next to nothing, by its operations."""
-    resolved, contender = small("cpu", "fp32")
+    stepper = Stepper.small("cpu", "fp32")
     slow = this_cpu().model_copy(update={"rates": None, "launch_seconds": 1.0})
-    starts = round(estimate(resolved, slow).time.seconds_per_step)
-    with contender.turn(), contender.open() as step:
+    starts = round(estimate(stepper.program, slow).time.seconds_per_step)
+    with stepper.turn(), stepper.open() as step:
         return timer.best(step) / starts
