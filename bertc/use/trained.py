@@ -25,7 +25,9 @@ from bertc.data.layouts.example import (
     TaggedExample,
 )
 from bertc.data.vocab.existing import vocabulary_of
+from bertc.data.vocab.template import template_of
 from bertc.data.vocab.vocabulary import Vocabulary
+from bertc.hub.exporting import save_tokenizer
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask, Classify
 from bertc.ir.program.resolved import Resolved
@@ -37,6 +39,7 @@ from bertc.use.attention import AttentionMaps, see_maps
 from bertc.use.embed import batch_of_rows, embed
 from bertc.use.fill_mask import filled
 from bertc.use.filled import Filled
+from bertc.use.graph import Graph, graph_of, refuse_unsayable
 from bertc.use.predict import answered, of_any_number
 
 Text = str | tuple[str, str]
@@ -129,6 +132,23 @@ class Trained(Model):
         special = tuple(bool(vocabulary.special[token]) for token in ids)
         is_cut = inputs["token_ids"].shape[1] > LONGEST_SEEN
         return AttentionMaps(tokens, special, tuple(maps), is_cut)
+
+    def graph(self) -> Graph:
+        """The forward pass as a module with plain tensors in and out, for other runtimes.
+
+        Raises:
+            DataError: if no graph for rows of any length can say it; names the setting.
+        """
+        refuse_unsayable(self)
+        return graph_of(self, cls_last=template_of(self.tokenizer.vocabulary).last)
+
+    def save_tokenizer(self, folder: Path) -> None:
+        """Write the tokenizer's files, as transformers reads them, into an existing folder.
+
+        Raises:
+            MissingInputError: if the model has no vocabulary.
+        """
+        save_tokenizer(self.tokenizer.vocabulary, folder, self.resolved)
 
     def fill(self, text: str, top: int = 5, language: str = "") -> Filled:
         """The likeliest tokens for each [MASK] of a text, as ``bertc fill``.

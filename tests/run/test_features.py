@@ -9,12 +9,12 @@ from safetensors.torch import load_file
 
 from bertc.api import points
 from bertc.base.diagnostics import DataError, StoppedError
-from bertc.lab.onnx.graph import refuse_unsayable
 from bertc.model import build
 from bertc.run.beginning import lessons
 from bertc.run.evaluation.tasks import evaluate_files
 from bertc.run.models.loading import load
 from bertc.run.train.loop import train
+from bertc.use.graph import refuse_unsayable
 from tests.net.programs import TOY
 from tests.run.test_lessons import losses, text
 from tests.run.test_training import stop_after

@@ -98,9 +98,7 @@ def _opened(subject: Subject, setup: Setup) -> tuple[Run, int]:
 def _in_torch(subject: Subject, setup: Setup) -> tuple[Run, int]:
     import torch
 
-    from bertc.lab.onnx.graph import graph_of
-    from bertc.model import build
-    from bertc.run.models.loading import load
+    from bertc import build, graph_of, load
 
     torch.set_num_threads(setup.threads)
     torch.nn.functional.linear(torch.ones(64, 64), torch.ones(64, 64))  # kernels are loaded

@@ -2,10 +2,11 @@
 
 import multiprocessing
 import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ from bertc import MachineError
 from bertc.lab.bench.answering import Subject, Warm, answer_turns
 from bertc.lab.latency.cases import Case, Choices, NumberFormat, Setup, Shape
 from bertc.lab.latency.table import Figures
-from bertc.machine.display import Display, choose
 
 MOST_ROUNDS = 200
 """Rounds after which more would not change a median, whatever time is left."""
@@ -35,22 +35,31 @@ def measure(
         DataError: if ONNX cannot say a network.
         MachineError: if a process was killed, as happens when memory runs out.
     """
-    with closing(choose(quiet)) as display, ExitStack() as stack:
+    say = _quiet if quiet else _say
+    with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         if "onnx" in choices.runtimes:
             subjects = [
-                _with_graphs(each, folder / str(number), choices.precisions, display)
+                _with_graphs(each, folder / str(number), choices.precisions, say)
                 for number, each in enumerate(subjects)
             ]
         by_name = {subject.name: subject for subject in subjects}
         running = {}
         for setup in choices.setups(list(by_name)):
-            display.note(f"loading {_title(setup)}")
+            say(f"loading {_title(setup)}")
             subject = by_name[setup.name]
             running[setup] = stack.enter_context(_opened(subject, setup, choices.shapes))
         cases = choices.cases(list(by_name))
-        times = _rounds(cases, running, seconds, display)
+        times = _rounds(cases, running, seconds, say)
         return {case: _figures(times[case], running[case.setup], case) for case in cases}
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _quiet(line: str) -> None:
+    """Print nothing."""
 
 
 def _title(setup: Setup) -> str:
@@ -59,18 +68,17 @@ def _title(setup: Setup) -> str:
 
 
 def _with_graphs(
-    subject: Subject, folder: Path, precisions: Sequence[NumberFormat], display: Display
+    subject: Subject, folder: Path, precisions: Sequence[NumberFormat], say: Callable[[str], None]
 ) -> Subject:
     """The subject with ONNX files of its network, in a folder that is there for a while."""
-    from bertc.lab.onnx.graph import graph_of, refuse_unsayable
+    from bertc import build, graph_of, load
     from bertc.lab.onnx.tracing import quantised, to_onnx
-    from bertc.model import build
-    from bertc.run.models.loading import load
 
-    display.note(f"tracing {subject.name}")
+    say(f"tracing {subject.name}")
     model = build(subject.resolved) if subject.folder is None else load(subject.folder)
-    refuse_unsayable(model)
-    content = to_onnx(graph_of(model, heads=False))
+    graph = graph_of(model, heads=False)
+    graph.refuse_unsayable()
+    content = to_onnx(graph)
     contents = {"fp32": content}
     if "int8" in precisions:
         contents["int8"] = quantised(content)
@@ -123,20 +131,19 @@ def _opened(subject: Subject, setup: Setup, shapes: Sequence[Shape]) -> Iterator
 
 
 def _rounds(
-    cases: Sequence[Case], running: Mapping[Setup, _Running], seconds: float, display: Display
+    cases: Sequence[Case],
+    running: Mapping[Setup, _Running],
+    seconds: float,
+    say: Callable[[str], None],
 ) -> dict[Case, list[float]]:
     times: dict[Case, list[float]] = {case: [] for case in cases}
     started = time.perf_counter()
-    display.begin(f"timing {len(cases)} cases for {seconds:g} s at most", round(seconds), "s")
+    say(f"timing {len(cases)} cases for {seconds:g} s at most")
     for done in range(1, MOST_ROUNDS + 1):
-        begun = time.perf_counter()
         for case in cases:
             times[case] += running[case.setup].turn(case.shape)
-        now = time.perf_counter()
-        display.advance(round(now - started) - round(begun - started))
-        if (now - started) * (done + 1) / done > seconds:
+        if (time.perf_counter() - started) * (done + 1) / done > seconds:
             break
-    display.end()
     return times
 
 

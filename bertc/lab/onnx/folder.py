@@ -1,26 +1,17 @@
 """``bertc export RUN --onnx``: a folder with a graph, its description and the tokenizer."""
 
 import json
+import sys
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bertc import UsageError, bytes_text
-from bertc.base.storage.paths import is_folder, is_taken, working_folder
-from bertc.data.vocab.existing import vocabulary_of
-from bertc.data.vocab.template import template_of
-from bertc.data.vocab.vocabulary import Vocabulary
-from bertc.hub.exporting import save_tokenizer
+from bertc import Graph, Trained, UsageError, bytes_text, graph_scores, load
 from bertc.hub.folder import replacing
-from bertc.lab.onnx.graph import Graph, Output, graph_of, left_out, refuse_unsayable
-from bertc.lab.onnx.runtime import package
-from bertc.lab.onnx.scoring import scored
+from bertc.lab.onnx.runtime import GraphSession, package
 from bertc.lab.onnx.tracing import OPSET, Check, compared, quantised, to_onnx
-from bertc.machine.display import choose
-from bertc.run.models.loading import load
 
 NAME, DESCRIPTION = "model.onnx", "onnx.json"
 EXAMPLES = 1000
@@ -35,7 +26,8 @@ class OnnxFolder:
 
     path: Path
     inputs: tuple[str, ...]
-    outputs: tuple[Output, ...]
+    outputs: Mapping[str, tuple[str, ...]]
+    """The axes of each."""
     checked: Check
     sizes: Mapping[str, int]
     scores: Mapping[str, Mapping[str, float]]
@@ -44,7 +36,7 @@ class OnnxFolder:
     def summary(self) -> str:
         """Lines: the file, what it reads and gives, what was checked, sizes, scores, notes."""
         first = self.sizes["fp32"]
-        outputs = ", ".join(f"{one.name} ({', '.join(one.axes)})" for one in self.outputs)
+        outputs = ", ".join(f"{name} ({', '.join(axes)})" for name, axes in self.outputs.items())
         shapes = ", ".join(f"{rows} x {tokens}" for rows, tokens in self.checked.shapes)
         lines = [
             f"{self.path}: {bytes_text(first)}, reads {', '.join(self.inputs)} (batch, length)",
@@ -85,48 +77,52 @@ def export_onnx(
     path = _file(to)
     package("onnxruntime")
     model = load(run)
-    refuse_unsayable(model)
-    words = vocabulary_of(run, model.resolved.encoder.vocab_size)
-    graph = graph_of(model, cls_last=template_of(words).last)
-    with closing(choose(quiet)) as display:
-        display.note("tracing the graph")
-        files = {"fp32": to_onnx(graph)}
-        display.note("checking it in onnxruntime")
-        checked, notes = compared(graph, files["fp32"]), left_out(model)
-        scores: Mapping[str, Mapping[str, float]] = {}
-        if int8:
-            display.note("quantising it")
-            files["int8"] = quantised(files["fp32"])
-            scores, more = scored(run, graph, files, examples, display)
-            notes = (*notes, *more)
-    _write(path, graph, words, checked, files)
+    graph = model.graph()
+
+    def say(line: str) -> None:
+        if not quiet:
+            print(line, file=sys.stderr, flush=True)
+
+    say("tracing the graph")
+    files = {"fp32": to_onnx(graph)}
+    say("checking it in onnxruntime")
+    checked, notes = compared(graph, files["fp32"]), graph.left_out
+    scores: Mapping[str, Mapping[str, float]] = {}
+    if int8:
+        say("quantising it")
+        files["int8"] = quantised(files["fp32"])
+        runtimes = {name: GraphSession(content) for name, content in files.items()}
+        scores, more = graph_scores(run, graph, runtimes, examples)
+        notes = (*notes, *more)
+    _write(path, graph, model, checked, files)
     sizes = {name: len(content) for name, content in files.items()}
-    return OnnxFolder(path, graph.inputs, graph.outputs, checked, sizes, scores, notes)
+    outputs = {output.name: output.axes for output in graph.outputs}
+    return OnnxFolder(path, graph.inputs, outputs, checked, sizes, scores, notes)
 
 
 def _file(to: Path) -> Path:
     path = to if to.suffix == ".onnx" else to / NAME
-    if (working_folder() / path).parent == working_folder():
+    if path.absolute().parent == Path.cwd():
         raise UsageError(
             f"{to} needs a folder of its own: the tokenizer stands beside the graph",
             help=f"--onnx FOLDER/{path.name}",
         )
-    if is_taken(path.parent) and not is_folder(path.parent):
+    if path.parent.exists() and not path.parent.is_dir():
         raise UsageError(f"{path.parent} is a file", help="name a new folder")
     return path
 
 
-def _write(path: Path, graph: Graph, words: Vocabulary, checked: Check, files: Files) -> None:
+def _write(path: Path, graph: Graph, model: Trained, checked: Check, files: Files) -> None:
     with replacing(path.parent) as fresh:
-        save_tokenizer(words, fresh, graph.model.resolved)
-        described = json.dumps(_described(graph, words, checked), indent=1, ensure_ascii=False)
+        model.save_tokenizer(fresh)
+        described = json.dumps(_described(graph, model, checked), indent=1, ensure_ascii=False)
         (fresh / DESCRIPTION).write_text(described + "\n", encoding="utf-8")
         for name, content in files.items():
             own = path if name == "fp32" else int8_of(path)
             (fresh / own.name).write_bytes(content)
 
 
-def _described(graph: Graph, words: Vocabulary, checked: Check) -> dict[str, Any]:
+def _described(graph: Graph, model: Trained, checked: Check) -> dict[str, Any]:
     """Inputs, outputs and limits of a graph as plain values, for those who run it."""
     body = graph.model.encoder.node
     return {
@@ -138,7 +134,7 @@ def _described(graph: Graph, words: Vocabulary, checked: Check) -> dict[str, Any
             output.name: {"axes": output.axes, "labels": output.labels} for output in graph.outputs
         },
         "longest_row": body.room,
-        "pad": words.pad,
+        "pad": model.tokenizer.vocabulary.pad,
         "languages": body.languages,
         "opset": OPSET,
         "checked": {"shapes": checked.shapes, "difference": checked.difference},

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertc import DataError
-from bertc.lab.onnx.graph import Graph
+from bertc import DataError, Graph
 from bertc.lab.onnx.runtime import NEEDED, GraphSession, package
 
 OPSET = 20

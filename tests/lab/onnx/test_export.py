@@ -15,14 +15,14 @@ from bertc import cli
 from bertc.base.diagnostics import DataError, MissingInputError, UsageError
 from bertc.lab.onnx import runtime
 from bertc.lab.onnx.folder import export_onnx
-from bertc.lab.onnx.graph import graph_of, left_out, refuse_unsayable
 from bertc.lab.onnx.runtime import GraphSession
-from bertc.lab.onnx.scoring import in_onnxruntime, in_place
 from bertc.lab.onnx.tracing import Check, compared, to_onnx
 from bertc.learn.objectives import token_logits
 from bertc.model import EncoderInputs
 from bertc.run.evaluation.tasks import evaluate_files
 from bertc.run.models.loading import load as load_model
+from bertc.use.graph import graph_of, left_out, refuse_unsayable
+from bertc.use.graph_scores import in_place, in_runtime
 from bertc.use.trained import load
 from tests.hub.programs import tensors
 from tests.lab.onnx.conftest import NETWORK, TEXTS, run_of
@@ -166,7 +166,7 @@ def scores_are_those_of_torch(run: Path, file: Path) -> None:
     session = GraphSession(file.read_bytes())
     assert session.outputs == tuple(task.title for task in learned)
     for task in learned:
-        within = in_place(in_onnxruntime(session, task, 0))
+        within = in_place(in_runtime(session, task, 0))
         found, _ = evaluate_files(run, task.title, "cpu", within=within)
         expected, _ = evaluate_files(run, task.title, "cpu")
         assert found.losses == pytest.approx(expected.losses, rel=1e-4)

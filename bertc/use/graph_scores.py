@@ -1,4 +1,4 @@
-"""Scores of graphs on the dev parts of a run's tasks, computed in onnxruntime.
+"""Scores of graphs on the dev parts of a run's tasks, computed by another runtime.
 
 Axes: b batch, k positions read, c scores of a position.
 """
@@ -9,14 +9,13 @@ from typing import assert_never
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
-from bertc import MissingInputError
-from bertc.data.cache.progress import Progress
+from bertc.base.diagnostics import MissingInputError
+from bertc.data.cache.progress import Silent
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
-from bertc.lab.onnx.graph import Graph
-from bertc.lab.onnx.runtime import GraphSession
 from bertc.learn.objectives import MicroBatch, TaskTargets, TermLoss
 from bertc.learn.objectives.answers import (
     SpanScores,
@@ -28,24 +27,26 @@ from bertc.learn.objectives.answers import (
 from bertc.model import gather_positions
 from bertc.run.evaluation.task_inference import Within
 from bertc.run.evaluation.tasks import evaluate_files
+from bertc.use.graph import Graph
 
+Session = Callable[[Mapping[str, NDArray[np.int64]]], Mapping[str, NDArray[np.float32]]]
 Outputs = Callable[[MicroBatch], tuple[torch.Tensor | SpanScores, TermLoss]]
 
 
-def scored(
-    run: Path, graph: Graph, files: Mapping[str, bytes], examples: int, progress: Progress
+def graph_scores(
+    run: Path, graph: Graph, runtimes: Mapping[str, Session], examples: int = 0
 ) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:
-    """The first metric of each task and part, by the name of the file, and notes on the examples.
+    """The first metric of each task and part, by the name of the runtime, and notes.
 
-    A task without files to score it on has a note instead.
+    A runtime computes a graph: outputs by name from integer inputs (b, s) by name. At most
+    ``examples`` of a part are scored (0: all). A task without files to score it on has a note.
     """
-    scores: dict[str, dict[str, float]] = {name: {} for name in files}
+    scores: dict[str, dict[str, float]] = {name: {} for name in runtimes}
     notes: dict[str, None] = {}
     languages = len(graph.model.encoder.node.languages)
-    for name, content in files.items():
-        session = GraphSession(content)
+    for name, session in runtimes.items():
         for task in graph.model.resolved.stages[-1].tasks:
-            outputs = in_onnxruntime(session, task, languages)
+            outputs = in_runtime(session, task, languages)
             try:
                 found, sources = evaluate_files(
                     run,
@@ -53,7 +54,7 @@ def scored(
                     "cpu",
                     most=examples,
                     within=in_place(outputs),
-                    progress=progress,
+                    progress=Silent(),
                 )
             except MissingInputError as error:
                 notes[f"{task.title} was not scored: {error.message}"] = None
@@ -70,7 +71,7 @@ def in_place(outputs: Outputs) -> Within:
     return lambda _: outputs
 
 
-def in_onnxruntime(session: GraphSession, task: AnyTask, languages: int) -> Outputs:
+def in_runtime(session: Session, task: AnyTask, languages: int) -> Outputs:
     """A function in place of ``task_inference.outputs``, with the scores of a graph."""
     head = nn.Identity()  # the graph has applied its own
 

@@ -10,7 +10,7 @@ from typing import assert_never
 import torch
 from torch import nn
 
-from bertc import DataError, Model
+from bertc.base.diagnostics import DataError
 from bertc.hub.families.obstacle import Obstacle, first_of
 from bertc.hub.task_classes import beyond_last
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
@@ -34,7 +34,7 @@ from bertc.ir.terms.task_head import StatesHead
 from bertc.learn.objectives import token_logits
 from bertc.learn.objectives.answers import TaskTensors
 from bertc.learn.objectives.softmax.similarities import pooled
-from bertc.model import EncoderInputs, gather_positions
+from bertc.model import EncoderInputs, Model, gather_positions
 
 LAST_STATE, POOLED = "last_hidden_state", "pooled"
 Inputs = dict[str, torch.Tensor]
@@ -73,6 +73,19 @@ class Graph(nn.Module):
             "language_ids": bool(body.languages),
         }
         self.inputs = tuple(name for name, reads in read.items() if reads)
+
+    def refuse_unsayable(self) -> None:
+        """Refuse what no graph for rows of any length can say.
+
+        Raises:
+            DataError: naming the setting in the way.
+        """
+        refuse_unsayable(self.model)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Notes on heads of the last stage that the graph lacks, with the reason."""
+        return left_out(self.model)
 
     @property
     def outputs(self) -> tuple[Output, ...]:
