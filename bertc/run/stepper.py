@@ -117,7 +117,7 @@ class Stepper:
 
 
 class Gauge:
-    """What this process does on a device: the end of its work, peak bytes, compiled graphs."""
+    """Measures of this process on a device: the end of its work, peak bytes, compiled graphs."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
