@@ -33,7 +33,7 @@ from bertc.model.norm import build_norm, sum_and_norm
 from bertc.model.weights import Linear
 from bertc.run.stepper import Stepper
 
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+TIMED_TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 MOST_TRIES, ENOUGH_SECONDS = 5, 0.4
 RATE = 0.1
 """Dropout rate of the operations that are timed."""
@@ -72,15 +72,15 @@ def _rates(sizes: Sizes) -> Rates:
     warm, cold = _Timer(), _Timer(sizes.others)
     source, target = torch.zeros(sizes.copied), torch.empty(sizes.copied, dtype=torch.bfloat16)
     return Rates(
-        products={name: _products(warm, sizes, dtype) for name, dtype in DTYPES.items()},
+        products={name: _products(warm, sizes, dtype) for name, dtype in TIMED_TYPES.items()},
         attention={
             precision + " dropout" * (rate > 0): _attention(warm, sizes, dtype, rate)
-            for precision, dtype in DTYPES.items()
+            for precision, dtype in TIMED_TYPES.items()
             for rate in (0.0, RATE)
         },
         elements={
             f"{name} {precision}": rate
-            for precision, dtype in DTYPES.items()
+            for precision, dtype in TIMED_TYPES.items()
             for name, rate in _elements(cold, sizes, dtype).items()
         },
         optimizers={"adam": _update(warm, sizes, Adam()), "lamb": _update(warm, sizes, Lamb())},

@@ -29,7 +29,7 @@ from bertc.model import build
 from bertc.run.beginning.synthetic import RandomText, first_step
 
 UNBOUNDED_STEPS = 10**9
-SMALL = {
+SMALL_PROGRAM = {
     "layers": 1, "hidden": 32, "heads": 2, "seq": 16, "batch": 4, "microbatch": 2, "steps": 10,
     "vocab": WordPiece(size=64), "compile": "off",
 }  # fmt: skip
@@ -53,7 +53,7 @@ class Stepper:
     @staticmethod
     def small(device: str, precision: Literal["fp32", "bf16"]) -> "Stepper":
         """A step that takes next to no time, on a device such as ``cpu``."""
-        settings = {**SMALL, "device": device, "precision": precision}
+        settings = {**SMALL_PROGRAM, "device": device, "precision": precision}
         return Stepper(resolve(Program("small", {}).with_values(**settings)))
 
     @property

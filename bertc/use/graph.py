@@ -36,8 +36,7 @@ from bertc.learn.objectives.answers import TaskTensors
 from bertc.learn.objectives.softmax.similarities import pooled
 from bertc.model import EncoderInputs, Model, gather_positions
 
-LAST_STATE, POOLED = "last_hidden_state", "pooled"
-Inputs = dict[str, torch.Tensor]
+LAST_STATE, POOLED_STATE = "last_hidden_state", "pooled"
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class Graph(nn.Module):
     def outputs(self) -> tuple[Output, ...]:
         """The outputs, in order."""
         hidden = Output(LAST_STATE, ("batch", "length", "hidden"))
-        pooled = Output(POOLED, ("batch", "hidden"))
+        pooled = Output(POOLED_STATE, ("batch", "hidden"))
         first = ((hidden,) if self.states else ()) + ((pooled,) if self.pooled else ())
         return (*first, *map(_output, self.heads))
 
@@ -116,14 +115,14 @@ class Graph(nn.Module):
         outputs = self.model.read_on(reading, wanted=Wanted(decoded=self.decodes))
         states_bsh = outputs.last
         cls_b1h = states_bsh if self.narrow else gather_positions(states_bsh, first_b1)
-        found = [states_bsh.float()] if self.states else []
+        results = [states_bsh.float()] if self.states else []
         if self.pooled:
-            found.append(self._pooled(states_bsh, cls_b1h, reading)[:, 0].float())
-        for one in self.heads:
-            read_bsh = outputs.decoded if self.decodes and one.states.decoded else states_bsh
+            results.append(self._pooled(states_bsh, cls_b1h, reading)[:, 0].float())
+        for head in self.heads:
+            read_bsh = outputs.decoded if self.decodes and head.states.decoded else states_bsh
             assert read_bsh is not None, "they are wanted"
-            found.append(self._scores(one, read_bsh, cls_b1h, reading))
-        return tuple(found)
+            results.append(self._scores(head, read_bsh, cls_b1h, reading))
+        return tuple(results)
 
     def _pooled(
         self, states_bsh: torch.Tensor, cls_b1h: torch.Tensor, reading: EncoderInputs
@@ -211,8 +210,8 @@ def graph_of(model: Model, *, heads: bool = True, cls_last: bool = False) -> Gra
     stage = model.resolved.stages[-1]
     if stage.tasks:
         return Graph(model.eval(), stage.tasks, states=False, cls_last=cls_last)
-    found = {term.head_name: term for term in _terms(model)} if heads else {}
-    kept = tuple(term for term in found.values() if not _left_out(stage, term))
+    results = {term.head_name: term for term in _terms(model)} if heads else {}
+    kept = tuple(term for term in results.values() if not _left_out(stage, term))
     return Graph(model.eval(), kept, states=True, cls_last=cls_last)
 
 
@@ -226,11 +225,11 @@ def left_out(model: Model) -> tuple[str, ...]:
 def _terms(model: Model) -> Iterator[Objective]:
     """The objectives of the last stage whose heads have trained weights."""
     for term in model.resolved.stages[-1].objective:
-        one = term.objective
-        compared = one.teaching and not one.teaching.asks_head
-        reads = (one.order == "forward") == model.resolved.encoder.causal and not compared
-        if reads and one.head_name not in model.untrained:
-            yield one
+        node = term.objective
+        compared = node.teaching and not node.teaching.asks_head
+        reads = (node.order == "forward") == model.resolved.encoder.causal and not compared
+        if reads and node.head_name not in model.untrained:
+            yield node
 
 
 def _left_out(stage: AnyStage, term: Objective) -> str:
@@ -249,8 +248,8 @@ def refuse_unsayable(model: Model) -> None:
     Raises:
         DataError: naming the setting in the way.
     """
-    if found := first_of(_obstacles(model)):
-        raise DataError(str(found), help=found.way_out)
+    if obstacle := first_of(_obstacles(model)):
+        raise DataError(str(obstacle), help=obstacle.way_out)
 
 
 def _obstacles(model: Model) -> Iterator[Obstacle]:

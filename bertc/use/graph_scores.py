@@ -29,12 +29,12 @@ from bertc.run.evaluation.task_inference import Within
 from bertc.run.evaluation.tasks import evaluate_files
 from bertc.use.graph import Graph
 
-Session = Callable[[Mapping[str, NDArray[np.int64]]], Mapping[str, NDArray[np.float32]]]
-Outputs = Callable[[MicroBatch], tuple[torch.Tensor | SpanScores, TermLoss]]
+Runtime = Callable[[Mapping[str, NDArray[np.int64]]], Mapping[str, NDArray[np.float32]]]
+TaskOutputs = Callable[[MicroBatch], tuple[torch.Tensor | SpanScores, TermLoss]]
 
 
 def graph_scores(
-    run: Path, graph: Graph, runtimes: Mapping[str, Session], examples: int = 0
+    run: Path, graph: Graph, runtimes: Mapping[str, Runtime], examples: int = 0
 ) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:
     """The first metric of each task and part, by the name of the runtime, and notes.
 
@@ -48,7 +48,7 @@ def graph_scores(
         for task in graph.model.resolved.stages[-1].tasks:
             outputs = in_runtime(session, task, languages)
             try:
-                found, sources = evaluate_files(
+                output, sources = evaluate_files(
                     run,
                     task.title,
                     "cpu",
@@ -59,24 +59,24 @@ def graph_scores(
             except MissingInputError as error:
                 notes[f"{task.title} was not scored: {error.message}"] = None
                 continue
-            for part, values in found.scores[task.title].items():
+            for part, values in output.scores[task.title].items():
                 metric = task.metrics[0]
                 scores[name][f"{task.title} {part}, {metric}"] = values[metric]
             notes |= dict.fromkeys(sources)
     return scores, tuple(notes)
 
 
-def in_place(outputs: Outputs) -> Within:
+def in_place(outputs: TaskOutputs) -> Within:
     """A decorator that calls ``outputs`` in place of the function it is given."""
     return lambda _: outputs
 
 
-def in_runtime(session: Session, task: AnyTask, languages: int) -> Outputs:
+def in_runtime(session: Runtime, task: AnyTask, languages: int) -> TaskOutputs:
     """A function in place of ``task_inference.outputs``, with the scores of a graph."""
     head = nn.Identity()  # the graph has applied its own
 
     def outputs(micro_batch: MicroBatch) -> tuple[torch.Tensor | SpanScores, TermLoss]:
-        reading, own = micro_batch.reading, micro_batch.terms[task.title]
+        reading, targets = micro_batch.reading, micro_batch.terms[task.title]
         assert reading.attention_mask is not None, "rows of one example each"
         assert reading.segment_ids is not None, "rows of examples have segments"
         mask = reading.attention_mask.long().numpy()
@@ -86,20 +86,22 @@ def in_runtime(session: Session, task: AnyTask, languages: int) -> Outputs:
             "token_type_ids": reading.segment_ids.numpy(),
             "language_ids": np.full_like(mask, languages),
         }
-        found = torch.from_numpy(session(given)[task.title])
+        output = torch.from_numpy(session(given)[task.title])
         if isinstance(task.answer, Vector):
-            nothing = found.new_zeros(())
-            return found, TermLoss(nothing, nothing, nothing)
-        scores_bkc = _of_positions(task, found, own)
-        loss = TaskTensors(task).loss(answer_losses(task.answer, own, scores_bkc, head), own)
+            nothing = output.new_zeros(())
+            return output, TermLoss(nothing, nothing, nothing)
+        scores_bkc = _of_positions(task, output, targets)
+        loss = TaskTensors(task).loss(
+            answer_losses(task.answer, targets, scores_bkc, head), targets
+        )
         if isinstance(task.answer, Span):
-            return span_scores(task.answer, own, scores_bkc, head), loss
+            return span_scores(task.answer, targets, scores_bkc, head), loss
         return answer_scores(task.answer, scores_bkc, head), loss
 
     return outputs
 
 
-def _of_positions(task: AnyTask, scores: torch.Tensor, own: TaskTargets) -> torch.Tensor:
+def _of_positions(task: AnyTask, scores: torch.Tensor, targets: TaskTargets) -> torch.Tensor:
     """Scores of the positions that are read, from an output of the graph."""
     match task.answer:
         case Labels():
@@ -107,7 +109,7 @@ def _of_positions(task: AnyTask, scores: torch.Tensor, own: TaskTargets) -> torc
         case Score() | Choice():
             return scores[:, None, None]
         case Tags():
-            return gather_positions(scores, own.positions)
+            return gather_positions(scores, targets.positions)
         case Span() | Vector():
             return scores
         case unreachable:
