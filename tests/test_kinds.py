@@ -89,3 +89,11 @@ def test_what_a_kind_shares_by_head_and_the_ranges_of_its_table_follow_from_its_
     assert toy.ties_biases
     assert toy.ranges.problem.endswith("distance = 8 leaves nothing to the others")
     assert not Buckets(rows=32, buckets=32, distance=toy.ranges.least).ranges.problem
+
+
+@pytest.mark.parametrize("kind", NETWORKS["share"])
+def test_a_sharing_keeps_its_name(kind: str) -> None:
+    """Two layers in a group are all, each in its own none."""
+    names = {"groups": "all", "map": "none"}
+    said = resolve(spec(NETWORKS["share"][kind])).encoder.settings()["share"]
+    assert said.kind == names.get(kind, kind)

@@ -1,8 +1,9 @@
 """The settings of a spec that make a transformer, from the transformer."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, get_args
 
-from bertc.ir.network.sharing import ShareAll, ShareMap, ShareNone, Sharing
+from bertc.ir.network.sharing import OUTPUTS, ShareGroups, ShareMap, Sharing
 
 if TYPE_CHECKING:  # an encoder asks for its settings here
     from bertc.ir.network.encoder import Encoder
@@ -37,14 +38,21 @@ def _one_or_all(encoder: "Encoder", width: str) -> int | tuple[int, ...]:
 
 
 def _sharing(encoder: "Encoder") -> Sharing:
-    """A scheme with the encoder's owners."""
+    """The scheme with the encoder's owners: one with a name, or else their map."""
     depth = len(encoder.layers)
     owners = encoder.attention_owner, encoder.ffn_owner
-    for scheme in (ShareNone(), ShareAll()):
-        parts = (
-            tuple(scheme.owner(part, layer, depth) for layer in range(depth))
-            for part in ("attention", "ffn")
+    groups = ShareGroups(groups=len({*owners[0]}))
+    for scheme in (*_plain(), groups):
+        attention, ffn = (
+            tuple(scheme.owner(part, layer, depth) for layer in range(depth)) for part in OUTPUTS
         )
-        if owners == tuple(parts):
+        if owners == (attention, ffn):
             return scheme
     return ShareMap(attention=owners[0], ffn=owners[1])
+
+
+def _plain() -> Iterator[Sharing]:
+    """The schemes without arguments, in the order of their union."""
+    for kind in get_args(get_args(Sharing)[0]):
+        if kind.model_fields.keys() == {"kind"}:
+            yield kind()
