@@ -18,6 +18,9 @@ from bertc.check.compiling import PASSES
 from bertc.ir.base import Node
 from bertc.ir.learning.objective import Pretraining
 from bertc.ir.network.attention import Attention
+from bertc.ir.network.attention_node import AttentionNode
+from bertc.ir.program.stage import Stage
+from bertc.ir.terms.node import TermNode
 
 PACKAGE = Path(__file__).parent.parent / "bertc"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -252,6 +255,27 @@ def test_an_attention_is_named_in_its_own_files_alone(kind: type[Node]) -> None:
     """Those are its node in the union, its module, and the match."""
     module = f"model/{kind.model_fields['kind'].default}.py"
     assert files_naming(kind) - {"ir/network/attention.py", "model/attention.py", module} == set()
+
+
+MOST_ANSWERS = 18
+"""Methods, properties and class variables of a base; fields are what programs store."""
+
+
+@pytest.mark.parametrize("node", [TermNode, AttentionNode, Stage], ids=lambda node: node.__name__)
+def test_a_base_answers_few_questions(node: type[Node]) -> None:
+    """What one kind alone answers is a value of its own, as ``masks`` or ``distances``."""
+    (tree,) = (
+        n
+        for n in nodes(Path(inspect.getfile(node)))
+        if isinstance(n, ast.ClassDef) and n.name == node.__name__
+    )
+    names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]
+    names += [
+        n.target.id
+        for n in tree.body
+        if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
+    ]
+    assert len({*names} - node.model_fields.keys()) <= MOST_ANSWERS
 
 
 OF_STORAGE = {"read_text", "read_bytes", "expanduser", "is_file", "is_dir", "exists"}
