@@ -1,5 +1,7 @@
 """From a complete, checked program to a ``Resolved``."""
 
+from dataclasses import dataclass
+
 from bertc.check.passes.pieces import in_pieces
 from bertc.check.passes.settings.layers import layer_values, owners
 from bertc.check.passes.settings.stages import has_tasks, reads_on
@@ -134,34 +136,59 @@ def _generator(stage: StageSettings) -> Encoder | None:
     return _encoder(stage.model_copy(update=settings), causal=False, two_streams=False)
 
 
+@dataclass(frozen=True)
+class _Networks:
+    """The networks of all stages, but for what a stage sets itself."""
+
+    two_streams: bool
+    texts: int
+    decodes: bool
+
+    def body(self, stage: StageSettings, *, causal: bool) -> Body:
+        """The main network of a stage that reads in this direction."""
+        main = stage if self.decodes else _without_decoder(stage)
+        return _body(main, causal, self.two_streams, self.texts)
+
+
 def _stages(program: Complete) -> tuple[AnyStage, ...]:
-    first, counted_from, stages = 0, 0, list[AnyStage]()
+    """Stage by stage: its networks, how they come from those before, its counting, its pieces."""
     init = program.init
     carried = init if isinstance(init, FromRun) and init.moments == "carry" else None
-    if carried:
-        counted_from = -carried.updates
-    two_streams, texts, decodes = _permutes(program), _texts(program), _decodes(program)
+    of_all = _Networks(_permutes(program), _texts(program), _decodes(program))
+    counted_from, first = -carried.updates if carried else 0, 0
+    stages = list[AnyStage]()
     for stage in program.stages:
-        causal, main = reads_on(stage.objective), stage if decodes else _without_decoder(stage)
-        networks = _body(main, causal, two_streams, texts), _generator(stage)
-        begins, turns = isinstance(stage.init, FromRun), False
-        if stages:
-            before = stages[-1].encoder
-            turns = before.causal != causal
-            facing = _body(main, before.causal, two_streams, texts)
-            # A task begins with a new optimiser, as does a rule that keeps other moments.
-            tuned = has_tasks(stage.objective)
-            changed = (before, stages[-1].generator) != (facing, networks[1])
-            new_rule = stages[-1].optimizer.keeps != stage.optimizer.keeps
-            begins = changed or stage.begins_told or tuned or new_rule
-        if begins and (stages or carried is None):
+        before = stages[-1] if stages else None
+        networks = of_all.body(stage, causal=reads_on(stage.objective)), _generator(stage)
+        begins = _begins_anew(stage, before, of_all, networks[1])
+        if begins and (before or carried is None):
             counted_from = first
-        change = _change(stage) if begins else Turned() if turns else None
-        whole = _stage(stage, networks, change, first, program.total_steps, counted_from)
-        rows_read = carried.rows if carried and not stages else stage.since * stage.batch
-        stages += in_pieces(stage.batch_warmup, whole, rows_read)
+        change = _change(stage) if begins else _turn(before, networks[0])
+        settled = _stage(stage, networks, change, first, program.total_steps, counted_from)
+        rows_read = carried.rows if carried and not before else stage.since * stage.batch
+        stages += in_pieces(stage.batch_warmup, settled, rows_read)
         first += stage.steps
     return tuple(stages)
+
+
+def _begins_anew(
+    stage: StageSettings, before: AnyStage | None, of_all: _Networks, generator: Body | None
+) -> bool:
+    """True if a stage begins with a new optimiser, as another network, a task or a rule does.
+
+    A network that reads in another direction than before, and is else the same, goes on.
+    """
+    if before is None:
+        return isinstance(stage.init, FromRun)
+    facing = of_all.body(stage, causal=before.encoder.causal)
+    changed = (before.encoder, before.generator) != (facing, generator)
+    new_rule = before.optimizer.keeps != stage.optimizer.keeps
+    return changed or stage.begins_told or has_tasks(stage.objective) or new_rule
+
+
+def _turn(before: AnyStage | None, body: Body) -> Turned | None:
+    """The change of a network that goes on in another direction of reading."""
+    return Turned() if before and before.encoder.causal != body.causal else None
 
 
 def _stage(
