@@ -1,5 +1,6 @@
 """The grammar is LALR(1) without collisions, and the parser reads its language, token by token."""
 
+import json
 import random
 import time
 
@@ -10,8 +11,11 @@ from lark import Token as LarkToken
 from bertc.base.diagnostics import Diagnostics, Source
 from bertc.base.resources import folder
 from bertc.lang import parse
-from bertc.lang.read.descent import parse_items
-from bertc.lang.read.scan import END, SPELLING, Token, terminals
+from bertc.lang.read.build import Builder
+from bertc.lang.read.grammar import END, grammar, table_path
+from bertc.lang.read.machine import parse_items
+from bertc.lang.read.scan import SPELLING, Token
+from bertc.lang.read.table import compile_table
 
 SOURCE = (folder("grammar") / "bertc.lark").read_text(encoding="utf-8")
 LARK = Lark(SOURCE, parser="lalr", lexer="contextual", strict=True)
@@ -23,14 +27,17 @@ STARTS = (
 )  # fmt: skip
 
 
-def test_the_terminals_are_those_of_the_grammar() -> None:
-    ignored = {"COMMENT", "SPACE"}
-    assert terminals().groupindex.keys() == {*WORDS} | ignored
-    for terminal in LARK.terminals:
-        pattern = terminal.pattern.to_regexp()
-        for sign, escape in ("\t", r"\t"), ("\n", r"\n"), ("\r", r"\r"):
-            pattern = pattern.replace(sign, escape)
-        assert f"(?P<{terminal.name}>{pattern})" in terminals().pattern
+def test_the_table_is_made_from_the_grammar() -> None:
+    assert json.loads(table_path().read_text(encoding="utf-8")) == compile_table(SOURCE), (
+        "run python -m bertc.lang.read.table"
+    )
+
+
+def test_every_rule_is_built() -> None:
+    names = {p.name for p in grammar().productions if not p.inline and p.name != "start"}
+    passed_on = {p.name for p in grammar().productions if p.lone and p.length == 1}
+    source = Builder.node.__code__.co_consts
+    assert {name for name in names - passed_on if name not in source} == set()
 
 
 def test_the_parser_stops_where_the_grammar_does_and_expects_the_same() -> None:
@@ -64,7 +71,7 @@ def test_reading_takes_time_in_proportion_to_the_text(trap: str) -> None:
     for end in ("", "1", "..", "\n", "=", "\0"):
         text = "seed=" + (trap * 10_000)[:10_000] + end
         began = time.process_time()
-        terminals().match(text, 5)
+        grammar().pattern.match(text, 5)
         assert time.process_time() - began < 0.05
         parse(text, "spec", Diagnostics())
         assert time.process_time() - began < 1

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from bertc.base.diagnostics import Diagnostics, Source, Span
 from bertc.lang.read.brackets import balance
-from bertc.lang.read.descent import parse_items
+from bertc.lang.read.machine import parse_items
 from bertc.lang.read.repair import repaired
 from bertc.lang.read.scan import CLOSERS, MOST_MISTAKES, OPENERS, Token, scan
 from bertc.lang.read.tree import Block, Item, Tree

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 from bertc.base.diagnostics import Diagnostics, Fix, Source, Span
 from bertc.base.resources import shipped_specs
-from bertc.lang.read.descent import Mistake, parse_items
-from bertc.lang.read.scan import CLOSERS, END, OPENERS, SPELLING, Token
+from bertc.lang.read.grammar import END
+from bertc.lang.read.machine import Mistake, parse_items
+from bertc.lang.read.scan import CLOSERS, OPENERS, SPELLING, Token
 from bertc.lang.read.shapes import terms
 
 MOST_REPAIRS = 5

@@ -1,11 +1,10 @@
 """Scanning of any text to tokens and comments; unknown characters are reported and dropped."""
 
 import re
-from functools import cache
 from typing import NamedTuple
 
 from bertc.base.diagnostics import Diagnostics, Fix, Source, Span
-from bertc.base.resources import folder
+from bertc.lang.read.grammar import END, grammar
 from bertc.lang.read.numbers import (
     MAX_NUMBER_CHARACTERS,
     NUMBER_UNITS,
@@ -15,7 +14,6 @@ from bertc.lang.read.numbers import (
 )
 from bertc.lang.read.tree import Comment
 
-END = "$END"
 LARGEST_TEXT = 1 << 20
 MOST_TOKENS = 20_000
 MAX_DEPTH = 64
@@ -31,7 +29,6 @@ SPELLING = {
     "LSQB": "[", "RSQB": "]", "LBRACE": "{", "RBRACE": "}",
 }  # fmt: skip
 
-_TERMINAL = re.compile(r'^([A-Z]+)(?:\.(\d))?: (?:/(.+)/|"(.)")$', re.MULTILINE)
 _STRAY = re.compile(r"[^\x21-\x7e \t\r\n]+|.", re.DOTALL)
 _CURLY_STRING = re.compile(
     '[\u201c\u201d\u201e\u2018\u2019\u00ab]([^\u201c\u201d\u2019\u00bb"\\\\\n]*)[\u201c\u201d\u2019\u00bb]'
@@ -53,14 +50,6 @@ _PARTS = re.compile(
 """A number written in several parts."""
 _SIGNS = frozenset(" \n\t\r=(),+*[]{}#")  # they begin neither a path nor a number
 _OPEN_STRING = re.compile(r"[\"'][^\s()\[\]{},\"']*")
-
-
-@cache
-def terminals() -> re.Pattern[str]:
-    """The pattern of all terminals of the grammar, by name, those of higher priority first."""
-    rules = _TERMINAL.findall((folder("grammar") / "bertc.lark").read_text(encoding="utf-8"))
-    rules.sort(key=lambda rule: -int(rule[1] or 0))
-    return re.compile("|".join(f"(?P<{n}>{p or re.escape(sign)})" for n, _, p, sign in rules))
 
 
 class Token(NamedTuple):
@@ -98,7 +87,7 @@ class _Scanner:
 
     def run(self) -> tuple[list[Token], list[Comment]]:
         text, position = self.source.text, 0
-        pattern = terminals()
+        pattern = grammar().pattern
         while position < len(text):
             if text[position] not in _SIGNS and (end := self.meant(position)):
                 position = end

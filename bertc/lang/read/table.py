@@ -1,0 +1,70 @@
+"""Compilation of the grammar to a parse table: ``python -m bertc.lang.read.table``."""
+
+import json
+from typing import Any
+
+from lark import Lark
+from lark.parsers.lalr_analysis import Shift
+
+from bertc.lang.read.grammar import END, source_path, table_path
+
+
+def compile_table(source: str) -> dict[str, Any]:
+    """Compile a grammar by lark to a table of plain data, the same in every run."""
+    lark = Lark(source, parser="lalr", lexer="basic", maybe_placeholders=False)
+    table = lark.parser.parser._parse_table
+    terminals = {terminal.name for terminal in lark.terminals} | {END}
+    rows = {rule: _production(rule) for rule in lark.rules}
+    productions = sorted(set(rows.values()))
+    numbers = _numbered(table.states, table.start_states["start"], Shift)
+    actions: list[dict[str, int]] = [{} for _ in numbers]
+    gotos: list[dict[str, int]] = [{} for _ in numbers]
+    for state, number in numbers.items():
+        for symbol, (action, argument) in sorted(table.states[state].items(), key=_first):
+            into = actions if symbol in terminals else gotos
+            shift = action is Shift
+            into[number][symbol] = (
+                numbers[argument] if shift else -1 - productions.index(rows[argument])
+            )
+    return {
+        "terminals": [
+            [terminal.name, terminal.pattern.to_regexp()]
+            for terminal in sorted(lark.terminals, key=lambda t: (-t.priority, t.name))
+        ],
+        "start": numbers[table.start_states["start"]],
+        "final": numbers[table.end_states["start"]],
+        "productions": [list(row) for row in productions],
+        "actions": actions,
+        "gotos": gotos,
+    }
+
+
+def _first(entry: tuple[str, Any]) -> str:
+    return entry[0]
+
+
+def _production(rule: Any) -> tuple[str, int, bool, bool]:
+    name = str(rule.origin.name)
+    return name, len(rule.expansion), name.startswith("_"), bool(rule.options.expand1)
+
+
+def _numbered(states: Any, start: int, shift: object) -> dict[int, int]:
+    """States numbered by a walk from the start, because lark's own order varies."""
+    numbers = {start: 0}
+    queue = [start]
+    while queue:
+        for _, (action, target) in sorted(states[queue.pop(0)].items(), key=_first):
+            if action is shift and target not in numbers:
+                numbers[target] = len(numbers)
+                queue.append(target)
+    return numbers
+
+
+def main() -> None:
+    """Write the table beside the grammar."""
+    table = compile_table(source_path().read_text(encoding="utf-8"))
+    table_path().write_text(json.dumps(table, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
