@@ -28,9 +28,8 @@ from bertc.ir.terms.heads import Classifier
 from bertc.ir.terms.node import FP32, LONG, RowShape, TextTerm
 from bertc.learn.objectives import terms
 from bertc.learn.objectives.targets import MicroBatch
-from bertc.learn.objectives.term import Predicted, TermTensors, TextRows
+from bertc.learn.objectives.term import HeadInput, Predicted, TermTensors, TextRows
 from bertc.model import EncoderInputs, attention, build, ffn, norm
-from bertc.model.body import BodyModule
 from bertc.model.layer import AttentionPart
 from bertc.model.masks import Mask, mask_of
 from bertc.model.weights import Linear, Table, parameter
@@ -198,22 +197,11 @@ class LongTensors(TermTensors[Long, LongTargets, Linear]):
     def positions(self, own: LongTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
         return (own.positions,)
 
-    def score(
-        self,
-        states: tuple[torch.Tensor, ...],
-        own: LongTargets,
-        batch: MicroBatch,
-        head: Linear,
-        network: BodyModule,
-        chances: torch.Tensor | None,
-    ) -> Predicted:
-        scores_n2 = head(states[0].flatten(0, 1)).float()
+    def score(self, own: LongTargets, read: HeadInput[Linear]) -> Predicted:
+        scores_n2 = read.head(read.states[0].flatten(0, 1)).float()
         answers_n = own.answers.reshape(-1)
         losses_n = F.cross_entropy(scores_n2, answers_n, reduction="none")
         return Predicted(losses_n, scores_n2.argmax(1) == answers_n, labels=answers_n)
-
-    def weights(self, own: LongTargets) -> torch.Tensor:
-        return own.weights
 
     def explain_example(self, own: LongTargets, row: int, nth: int) -> list[tuple[str, str]]:
         return [("long", str(int(own.answers[row, 0])))]

@@ -4,8 +4,7 @@ from bertc.cost.cost import estimate, largest_microbatches, layout
 from bertc.cost.figures import Convention, convention_named
 from bertc.cost.machines.device import Device, device_in
 from bertc.cost.machines.devices import device_named
-from bertc.cost.table import Estimate, as_json, as_table
-from bertc.cost.where import where_table
+from bertc.cost.table import Estimate, as_json, as_table, where_table
 
 __all__ = [
     "Convention",

@@ -1,6 +1,6 @@
 """Device memory of a step's batch: the rows as fetched, and the targets made from them."""
 
-from bertc.cost.execution import DeviceBudget
+from bertc.cost.execution import DeviceBudget, networks_of
 from bertc.cost.planning.plan import batches_at_once
 from bertc.ir.program.stage import Stage, TaskStage
 from bertc.ir.terms.node import FP32, LONG
@@ -38,7 +38,7 @@ def targets_bytes(stage: Stage) -> int:
     by_token += 1 if stage.padded and not stage.pack else 0
     by_token += LONG * (stage.pack + bool(stage.encoder.languages) + stage.translates)
     starts = LONG * (stage.texts + 1) if stage.pack else 0
-    networks = stage.networks()
+    networks = networks_of(stage)
     outputs = sum(
         number
         for network in networks
@@ -48,13 +48,13 @@ def targets_bytes(stage: Stage) -> int:
     # Positions and weights of masked tokens, and a flag per row for translations.
     shared = stage.predictions() * (LONG + FP32) if stage.masked_terms() else 0
     shared += FP32 if stage.translates else 0
-    own = sum(
+    of_terms = sum(
         one.target_bytes(stage.row)
         for network in networks
         if network.terms
         for one in network.scored
     )
-    return by_token * stage.seq + starts + LONG * outputs + shared + own
+    return by_token * stage.seq + starts + LONG * outputs + shared + of_terms
 
 
 def memory_bytes(stage: Stage, budget: DeviceBudget) -> int:

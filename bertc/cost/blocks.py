@@ -1,6 +1,5 @@
 """Memory of a network and of its blocks, and the device budget that it has to fit."""
 
-from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -28,15 +27,14 @@ class BlockBytes(NamedTuple):
     transient: int
 
 
-@dataclass(frozen=True)
-class MemoryPoint:
+class MemoryPoint(NamedTuple):
     """Bytes in use at one point of a step: a fixed part, and a part per example."""
 
     fixed: int
     per_example: int
 
-    def __add__(self, other: "MemoryPoint") -> "MemoryPoint":
-        return MemoryPoint(self.fixed + other.fixed, self.per_example + other.per_example)
+    def __add__(self, more: "MemoryPoint") -> "MemoryPoint":  # type: ignore[override]
+        return MemoryPoint(self.fixed + more.fixed, self.per_example + more.per_example)
 
     def at(self, examples: int) -> int:
         """Bytes with ``examples`` at once."""
@@ -56,39 +54,15 @@ class LossBytes(NamedTuple):
     table: int
 
 
-class Gradients:
-    """Running total of the layers' gradients, in bytes, during backward.
-
-    With ``accumulating``, the gradient of an unshared weight is added to the existing one at once;
-    of a shared weight only after its last user.
-    """
-
-    def __init__(self, layers: tuple[tuple[BlockBytes, ...], ...], accumulating: bool) -> None:
-        self._users = Counter(block.owner for layer in layers for block in layer)
-        self._accumulating = accumulating
-        self._seen: set[str] = set()
-        self._bytes = 0
-
-    def add(self, block: BlockBytes) -> int:
-        """Count the block's gradients and return the total in bytes at that moment."""
-        if block.owner in self._seen:
-            return self._bytes
-        self._seen.add(block.owner)
-        if self._accumulating and self._users[block.owner] == 1:
-            return self._bytes + block.weights
-        self._bytes += block.weights
-        return self._bytes
-
-
 def kept_by(operations: op.Operations, how: Execution) -> int:
     """Bytes that these operations save for backward."""
-    return sum(cost(each, how).kept for each in operations)
+    return sum(cost(operation, how).kept for operation in operations)
 
 
 def largest_scores(operations: op.Operations) -> int:
     """Number of scores of the largest loss over a vocabulary, or over a cluster of it."""
-    losses = (each for each in operations if isinstance(each, op.VocabularyLoss))
-    return max((each.rows * each.vocab for each in losses), default=0)
+    losses = (operation for operation in operations if isinstance(operation, op.VocabularyLoss))
+    return max((operation.rows * operation.vocab for operation in losses), default=0)
 
 
 def forward_bytes(operation: op.Operation, how: Execution, unrounded: int, drops: bool) -> int:
@@ -115,20 +89,25 @@ def forward_bytes(operation: op.Operation, how: Execution, unrounded: int, drops
 
 def block_bytes(forward: op.Forward, how: Execution) -> tuple[tuple[BlockBytes, ...], ...]:
     """Bytes of every block, layer by layer, in forward order."""
-    return tuple(tuple(_of_block(block, how) for block in layer) for layer in forward.layers)
-
-
-def _of_block(block: op.Block, how: Execution) -> BlockBytes:
-    """Sum an operation list into one block; a single operation dominates the transient bytes."""
-    costs = [cost(each, how) for each in block.operations]
-    cast = block.weights * how.value_bytes if how.precision == "bf16" else 0
-    return BlockBytes(
-        owner=block.owner,
-        weights=block.weights * FP32,
-        copies=cast or sum(each.copies for each in costs),
-        kept=sum(each.kept for each in costs),
-        transient=sum(each.transient for each in costs),
+    operations = {id(b.operations): b.operations for layer in forward.layers for b in layer}
+    once = {key: _bytes(those, how) for key, those in operations.items()}  # of layers alike
+    return tuple(
+        tuple(_of_block(block, once[id(block.operations)], how) for block in layer)
+        for layer in forward.layers
     )
+
+
+def _bytes(operations: op.Operations, how: Execution) -> tuple[int, int, int]:
+    """Copies of weights, and bytes saved and transient."""
+    costs = [cost(operation, how) for operation in operations]
+    copies, saved, transient = zip(*((c.copies, c.kept, c.transient) for c in costs), strict=True)
+    return sum(copies), sum(saved), sum(transient)
+
+
+def _of_block(block: op.Block, sums: tuple[int, int, int], how: Execution) -> BlockBytes:
+    copies, saved, transient = sums
+    cast = block.weights * how.value_bytes if how.precision == "bf16" else 0
+    return BlockBytes(block.owner, block.weights * FP32, cast or copies, saved, transient)
 
 
 @dataclass(frozen=True)
@@ -175,16 +154,22 @@ class NetworkPass:
     @property
     def at_once(self) -> list[MemoryPoint]:
         """Bytes of each block that keeps nothing for backward, while it is computed."""
-        network, unrounded, found = self.network, self.budget.unrounded_bytes(self.how), []
+        network, unrounded, points = self.network, self.budget.unrounded_bytes(self.how), []
         blocks = zip(self.forward.layers, self.layers, strict=True)
         for block, figures in (pair for both in blocks for pair in zip(*both, strict=True)):
-            alone = tuple(each.operation for each in block.operations if isinstance(each, op.Alone))
+            alone = tuple(
+                operation.operation
+                for operation in block.operations
+                if isinstance(operation, op.Alone)
+            )
             if network.learned and len(alone) < len(block.operations):
                 continue
             done = alone or block.operations
-            most = max(forward_bytes(each, self.how, unrounded, network.learned) for each in done)
-            found.append(MemoryPoint(figures.copies, max(kept_by(done, self.how), most)))
-        return found
+            most = max(
+                forward_bytes(operation, self.how, unrounded, network.learned) for operation in done
+            )
+            points.append(MemoryPoint(figures.copies, max(kept_by(done, self.how), most)))
+        return points
 
     @property
     def saved(self) -> int:
@@ -194,15 +179,15 @@ class NetworkPass:
     @cached_property
     def in_blocks(self) -> tuple[LossBytes, ...]:
         """The losses that are made in blocks, in the order of forward."""
-        how, kept, found = self.how, self.body_kept, []
+        how, saved, losses = self.how, self.body_kept, []
         examples = self.stage.microbatch or self.stage.batch
-        of_one, of_all = (self.network.head_operations(many) for many in (1, examples))
+        of_one, of_all = (self.network.head_operations(count) for count in (1, examples))
         for one, all_at_once in zip(of_one, of_all, strict=True):
-            own, whole = cost(one, how), cost(all_at_once, how)
-            kept += own.kept
-            if whole.block:
-                found.append(LossBytes(kept, own.kept, whole.block, whole.table))
-        return tuple(found)
+            alone, together = cost(one, how), cost(all_at_once, how)
+            saved += alone.kept
+            if together.block:
+                losses.append(LossBytes(saved, alone.kept, together.block, together.table))
+        return tuple(losses)
 
     @property
     def cast(self) -> int:
@@ -217,8 +202,8 @@ class NetworkPass:
         """Bytes of outputs for terms that are there until all losses are, and not saved anyway."""
         stage, how, wanted = self.stage, self.how, self.network.wanted
         layers = [layer for layer in wanted.projections if not self._saves_projected(layer)]
-        each = (self.encoder.attention_widths(layer) for layer in layers)
-        states = sum(PROJECTED * stage.seq * widths.inner for widths in each if widths)
+        widths_by_layer = (self.encoder.attention_widths(layer) for layer in layers)
+        states = sum(PROJECTED * stage.seq * widths.inner for widths in widths_by_layer if widths)
         if self.network.learned:
             return MemoryPoint(0, stage.rows_an_example * states * how.value_bytes)
         last, decoded = self.network.outputs(stage.seq)
@@ -236,9 +221,11 @@ class NetworkPass:
         """
         if not self.network.learned or self.recompute or layer > len(self.forward.layers):
             return False
-        operations = (each for block in self.forward.layers[layer - 1] for each in block.operations)
-        attention = [each for each in operations if isinstance(each, op.Attention)]
-        return all(is_fused(each, self.how) for each in attention)
+        operations = (
+            operation for block in self.forward.layers[layer - 1] for operation in block.operations
+        )
+        attention = [operation for operation in operations if isinstance(operation, op.Attention)]
+        return all(is_fused(operation, self.how) for operation in attention)
 
     @property
     def states(self) -> int:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from bertc.cost.duration import run_time, stage_time, step_time
 from bertc.cost.execution import DeviceBudget, Execution, bf16_products
-from bertc.cost.figures import Convention, Flops, FromStart, Pruned, Spread, StageEstimate
+from bertc.cost.figures import Convention, Pruned, Spread, StageEstimate
 from bertc.cost.flops import executed_flops, run_flops, stage_flops
 from bertc.cost.machines.device import Device
 from bertc.cost.machines.devices import device_named
@@ -64,8 +64,8 @@ def estimate(
         for stage, length in zip(resolved.stages, lengths, strict=True)
     )
     flops = run_flops(resolved.stages, [stage.flops for stage in stages])
-    whole, pruned = _without_growing(resolved), expected(resolved)
-    deep, left = (p and estimate(p, target, convention, devices, lengths) for p in (whole, pruned))
+    pruned = expected(resolved)
+    cut = pruned and estimate(pruned, target, convention, devices, lengths)
     return Estimate(
         name=resolved.name,
         fingerprint=resolved.fingerprint(),
@@ -75,8 +75,7 @@ def estimate(
         time=run_time(resolved.stages, [stage.time for stage in stages], target),
         stages=stages,
         spread=_spread(resolved, stages, budget.execution, layout, target) if devices > 1 else None,
-        from_start=_from_start(flops, deep, whole) if whole and deep else None,
-        pruned=_left(left) if left else None,
+        pruned=_left(cut) if cut else None,
     )
 
 
@@ -90,24 +89,6 @@ def _left(pruned: Estimate) -> Pruned:
     """The network of a pruned program."""
     forward = pruned.stages[-1].flops.forward_per_example
     return Pruned(parameters=pruned.parameters.total, forward_per_example=forward)
-
-
-def _without_growing(resolved: Resolved) -> Resolved | None:
-    """The program with its last network trained from the start; None if it does not grow."""
-    grows = any(stage.layers < resolved.encoder.depth for stage in resolved.stages)
-    return resolved.as_in(resolved.stages[-1]) if grows else None
-
-
-def _from_start(grown: Flops, deep: Estimate, resolved: Resolved) -> FromStart:
-    """Compare a growing run with ``deep``, the estimate of the ungrown program ``resolved``."""
-    part = grown.train_total / deep.flops.train_total
-    return FromStart(
-        layers=resolved.encoder.depth,
-        flops_total=deep.flops.train_total,
-        seconds_total=deep.time.seconds_total,
-        steps_of_same_flops=round(resolved.steps * part),
-        seconds_of_same_flops=deep.time.seconds_total * part,
-    )
 
 
 def _spread(
@@ -180,11 +161,11 @@ def _stage(
 ) -> StageEstimate:
     trained = count(stage, stage.objective, trained=True)
     full, stepped = stage, without_kept_teachers(stage)
-    whole = count(stepped, terms)
-    memory = process_memory(stepped, whole, budget, layout)
-    stage = stage.model_copy(update={"seq": length})
-    asked, kept_bytes = expected_lessons(stage, length)
-    executed = executed_flops(stage, memory.microbatch).with_frozen(asked)
+    counts = count(stepped, terms)
+    memory = process_memory(stepped, counts, budget, layout)
+    stage = stage if length == stage.seq else stage.model_copy(update={"seq": length})
+    share_frozen, kept_bytes = expected_lessons(stage, length)
+    executed = executed_flops(stage, memory.microbatch).with_frozen(share_frozen)
     share = layout.world.share(stage.batch)
     microbatches = -(-share // memory.microbatch)
     parts = microbatch_spent(
@@ -198,11 +179,11 @@ def _stage(
     )
     for part in parts:
         if part == "teacher" or (stage.freeze == "all" and part != "head"):
-            parts[part] = parts[part].times(asked)
-    # The last micro-batch may be smaller.
+            parts[part] = parts[part].times(share_frozen)
+    # The last micro-batch may be cut.
     parts = {part: spent.times(share / memory.microbatch) for part, spent in parts.items()}
     time = step_time(parts | step_spent(stage, trained.total // layout.shards, target), target)
-    planned = replace(whole_step(stepped, whole, budget), recompute=memory.recompute)
+    planned = replace(whole_step(stepped, counts, budget), recompute=memory.recompute)
     talk = step_communication(
         stage, trained.total, memory.microbatch, budget.execution, layout, target
     )

@@ -22,16 +22,16 @@ class StepTime(NamedTuple):
 
 def step_time(parts: ByPart, device: Device) -> StepTime:
     """Combine the parts of a step; launch time hidden behind device work costs nothing."""
-    found = total(parts)
+    spent = total(parts)
     if device.kind == "cpu":
-        return StepTime(parts, found.seconds)
-    working = found.arithmetic + found.memory
-    waiting = max(0.0, found.starts - working) / (found.starts or 1.0)
+        return StepTime(parts, spent.seconds)
+    working = spent.arithmetic + spent.memory
+    waiting = max(0.0, spent.starts - working) / (spent.starts or 1.0)
     shown = {
-        part: Spent(each.arithmetic, each.memory, each.starts * waiting)
-        for part, each in parts.items()
+        part: Spent(seconds.arithmetic, seconds.memory, seconds.starts * waiting)
+        for part, seconds in parts.items()
     }
-    return StepTime(shown, max(working, found.starts))
+    return StepTime(shown, max(working, spent.starts))
 
 
 def stage_time(
@@ -54,8 +54,7 @@ def stage_time(
         assumed_mfu=flops / (seconds * device.peak_flops(precision)),
         product_share=device.product_share,
         source=device.source,
-        seconds_per_step_range=_range(seconds, device),
-        seconds_total_range=_range(seconds * stage.steps, device),
+        within=device.time_within,
     )
 
 
@@ -70,12 +69,5 @@ def run_time(stages: Sequence[Stage], times: Sequence[Time], device: Device) -> 
         assumed_mfu=sum(time.assumed_mfu * time.seconds_total for time in times) / total,
         product_share=device.product_share,
         source=device.source,
-        seconds_per_step_range=_range(step, device),
-        seconds_total_range=_range(total, device),
+        within=device.time_within,
     )
-
-
-def _range(seconds: float, device: Device) -> tuple[float, float] | None:
-    """The seconds between which a time is expected; None on a device that states none."""
-    within = device.time_within
-    return None if within is None else (seconds / within, seconds * within)

@@ -38,7 +38,7 @@ def body_flops(body: Body, seq: int) -> int:
     """Forward pass of embeddings and layers over one example."""
     if not isinstance(body, Encoder):
         passed = body.operations(op.Call(rows=1, tokens=seq, queries=seq))
-        return sum(cost(each, ANY).flops for each in passed.operations())
+        return sum(cost(operation, ANY).flops for operation in passed.operations())
     layers = sum(_layer(body, widths, seq) for widths in body.layers)
     return seq * (_embeddings(body, seq) + layers)
 

@@ -4,8 +4,12 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from bertc.cost.planning.world import Strategy
+from bertc.ir import operation as op
 from bertc.ir.base import DeviceKind
+from bertc.ir.once import once
 from bertc.ir.program.network import Network
+from bertc.ir.program.passing import passed_by
+from bertc.ir.program.stage import Stage
 
 FP32 = 4
 
@@ -76,3 +80,15 @@ class DeviceBudget:
     def execution(self) -> Execution:
         """The execution settings of all operations, but those of networks with a precision."""
         return Execution(self.device, self.precision, self.compiled, self.bf16)
+
+
+@once
+def networks_of(stage: Stage) -> tuple[Network, ...]:
+    """Networks in use, in the order of their forward passes."""
+    return stage.networks()
+
+
+@once
+def passes_of(stage: Stage, rows: int) -> tuple[tuple[Network, op.Forward], ...]:
+    """Each network with its forward pass over ``rows`` rows."""
+    return tuple((network, passed_by(stage, network, rows)) for network in networks_of(stage))

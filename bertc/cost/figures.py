@@ -1,11 +1,10 @@
-"""The estimate as a value; its dump is the JSON of ``bertc estimate --json``."""
+"""The estimate as a value, and as the JSON of ``bertc estimate --json``."""
 
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Literal
 
 from bertc.base.diagnostics import UsageError
-from bertc.cost.units import duration_text, range_text
+from bertc.cost.units import range_text
 
 Convention = Literal["exact", "electra", "6n"]
 """Rules for counting FLOPs.
@@ -14,6 +13,11 @@ Convention = Literal["exact", "electra", "6n"]
 nothing, the vocabulary projection works on predicted positions only. ``electra``: the rules of
 ELECTRA's published counter. ``6n``: 6 x tokens x the weights that a token meets."""
 CONVENTIONS: tuple[Convention, ...] = ("exact", "electra", "6n")
+
+
+def if_any(default: Any) -> Any:
+    """A figure that JSON has only where it is not 0 or absent."""
+    return field(default=default, metadata={"if_any": True})
 
 
 def convention_named(name: str) -> Convention:
@@ -28,11 +32,8 @@ def convention_named(name: str) -> Convention:
     raise UsageError(f"unknown convention {name}", help=f"--convention {' or '.join(CONVENTIONS)}")
 
 
-class _Figures(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-
-class Parameters(_Figures):
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
     """Number of trainable weights; tied and shared tensors count once, in ``applied`` once per use.
 
     ``encoder`` is embeddings + layers + pooler; ``generator`` is what a generator adds to them;
@@ -41,18 +42,19 @@ class Parameters(_Figures):
     """
 
     encoder: int
-    generator: int
+    generator: int = if_any(0)
     embeddings: int
     layers: int
     pooler: int
     heads: int
     total: int
     applied: int
-    frozen: int
+    frozen: int = if_any(0)
     by_part: dict[str, int]
 
 
-class Flops(_Figures):
+@dataclass(frozen=True, kw_only=True)
+class Flops:
     """Floating-point operations in one convention, per mean example and step of all stages.
 
     ``frozen_per_example`` is what frozen networks take of ``forward_per_example``,
@@ -61,14 +63,15 @@ class Flops(_Figures):
 
     convention: Convention
     forward_per_example: int
-    frozen_per_example: int
+    frozen_per_example: int = if_any(0)
     train_per_example: int
-    update_per_step: int
+    update_per_step: int = if_any(0)
     train_per_step: int
     train_total: int
 
 
-class Memory(_Figures):
+@dataclass(frozen=True, kw_only=True)
+class Memory:
     """Bytes on the device; ``peak_bytes`` is the maximum during a training step.
 
     ``average_bytes`` is what averages of weights take of ``optimizer_bytes``, beside moments.
@@ -84,7 +87,7 @@ class Memory(_Figures):
     weights_bytes: int
     gradients_bytes: int
     optimizer_bytes: int
-    average_bytes: int = 0
+    average_bytes: int = if_any(0)
     activations_bytes: int
     peak_bytes: int
     microbatch: int
@@ -92,13 +95,14 @@ class Memory(_Figures):
     recompute: bool
 
 
-class Time(_Figures):
+@dataclass(frozen=True, kw_only=True)
+class Time:
     """Seconds on a named device, assuming that matmuls reach ``product_share`` of its peak FLOP/s.
 
     ``source`` says where that share comes from. ``assumed_mfu`` is the resulting share of useful
     FLOPs, with everything a step does besides matmuls included.
 
-    Ranges are of a device whose rates are rough (``Device.time_within``), else None.
+    Seconds are expected ``within`` a factor, of a device whose rates are rough, else None.
     """
 
     device: str
@@ -107,8 +111,7 @@ class Time(_Figures):
     assumed_mfu: float
     product_share: float
     source: str
-    seconds_per_step_range: tuple[float, float] | None = None
-    seconds_total_range: tuple[float, float] | None = None
+    within: float | None = if_any(None)
 
     @property
     def basis(self) -> str:
@@ -123,25 +126,20 @@ class Time(_Figures):
     @property
     def step_text(self) -> str:
         """The time of a step, or its range."""
-        return _text(self.seconds_per_step, self.seconds_per_step_range)
+        return range_text(*self.between(self.seconds_per_step))
 
     @property
     def total_text(self) -> str:
         """The time of the run, or its range."""
-        return _text(self.seconds_total, self.seconds_total_range)
+        return range_text(*self.between(self.seconds_total))
 
-    @property
-    def hours_range(self) -> tuple[float, ...]:
-        """Device hours: one figure, or the two of a range."""
-        between = self.seconds_total_range or (self.seconds_total,)
-        return tuple(seconds / 3600 for seconds in between)
+    def between(self, seconds: float) -> tuple[float, ...]:
+        """A time, or the shortest and the longest of its range."""
+        return (seconds / self.within, seconds * self.within) if self.within else (seconds,)
 
 
-def _text(seconds: float, between: tuple[float, float] | None) -> str:
-    return range_text(*between) if between else duration_text(seconds)
-
-
-class Spread(_Figures):
+@dataclass(frozen=True, kw_only=True)
+class Spread:
     """Distribution of a run over devices, ``per_host`` to a machine.
 
     Memory is then per device; ``communication_seconds`` is the wait per step for other devices.
@@ -153,7 +151,8 @@ class Spread(_Figures):
     communication_seconds: float
 
 
-class PartCost(_Figures):
+@dataclass(frozen=True, kw_only=True)
+class PartCost:
     """Cost of one part of a network or step: seconds by bound, and bytes.
 
     ``state_bytes`` is weights and gradients, for the optimiser moments and averages of weights;
@@ -170,7 +169,8 @@ class PartCost(_Figures):
     activations_bytes: int
 
 
-class StageEstimate(_Figures):
+@dataclass(frozen=True, kw_only=True)
+class StageEstimate:
     """Cost of one stage; ``parameters`` counts the weights that it trains.
 
     FLOPs and time assume ``row_tokens`` per row: ``seq`` for text, the mean length for tasks.
@@ -187,25 +187,11 @@ class StageEstimate(_Figures):
     memory: Memory
     time: Time
     where: tuple[PartCost, ...]
-    kept_bytes: int = 0
+    kept_bytes: int = if_any(0)
 
 
-class FromStart(_Figures):
-    """Comparison of a growing run with training the last stage's network from the start.
-
-    ``flops_total`` and ``seconds_total`` are of the same number of steps without growing.
-    ``steps_of_same_flops`` is how many such steps the growing run's FLOPs would pay for, at the
-    mean cost of a step, taking ``seconds_of_same_flops``.
-    """
-
-    layers: int
-    flops_total: int
-    seconds_total: float
-    steps_of_same_flops: int
-    seconds_of_same_flops: float
-
-
-class Pruned(_Figures):
+@dataclass(frozen=True, kw_only=True)
+class Pruned:
     """The network that is left when a run has removed heads or neurons, trained no further.
 
     FLOPs are exact up to the last layer's, which depend on how many that layer loses.
@@ -215,10 +201,10 @@ class Pruned(_Figures):
     forward_per_example: int
 
 
-class Totals(_Figures):
+@dataclass(frozen=True, kw_only=True)
+class Totals:
     """Figures of a whole program: sums over stages, and the memory of the stage that needs most."""
 
-    format_version: Annotated[Literal[1], Field(serialization_alias="schema")] = 1
     name: str
     fingerprint: str
     parameters: Parameters
@@ -226,34 +212,20 @@ class Totals(_Figures):
     memory: Memory
     time: Time
     stages: tuple[StageEstimate, ...]
-    spread: Spread | None = None
-    from_start: FromStart | None = None
-    pruned: Pruned | None = None
+    spread: Spread | None = if_any(None)
+    pruned: Pruned | None = if_any(None)
 
     def as_json(self, *, where: bool = False) -> dict[str, object]:
         """The estimate as plain values, under the names of the published schema.
 
         ``where`` adds the cost of each part of a stage.
         """
-        # Omit absent fields.
-        left_out: dict[str, Any] = {
-            name: True for name in ("spread", "from_start", "pruned") if getattr(self, name) is None
-        }
-        stages: dict[str, Any] = {} if where else {"where": True}
-        absent = {n for n in ("generator", "frozen") if not getattr(self.parameters, n)}
-        if absent:
-            left_out["parameters"] = absent
-            stages["parameters"] = absent
-        unused = {
-            n for n in ("frozen_per_example", "update_per_step") if not getattr(self.flops, n)
-        }
-        if unused:
-            left_out["flops"] = stages["flops"] = unused
-        if not any(stage.memory.average_bytes for stage in self.stages):
-            left_out["memory"] = stages["memory"] = {"average_bytes"}
-        if self.time.seconds_total_range is None:
-            left_out["time"] = stages["time"] = {"seconds_per_step_range", "seconds_total_range"}
-        if not any(stage.kept_bytes for stage in self.stages):
-            stages["kept_bytes"] = True
-        left_out["stages"] = {"__all__": stages}
-        return self.model_dump(mode="json", by_alias=True, exclude=left_out)
+        return {"schema": 1, **_plain(self, where)}
+
+
+def _plain(value: Any, where: bool) -> Any:
+    if is_dataclass(value):
+        named = ((one, getattr(value, one.name)) for one in fields(value))
+        shown = ((one, v) for one, v in named if v or not one.metadata.get("if_any"))
+        return {one.name: _plain(v, where) for one, v in shown if where or one.name != "where"}
+    return [_plain(one, where) for one in value] if isinstance(value, tuple) else value

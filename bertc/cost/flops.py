@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, assert_never
 
 from bertc.cost import electra
-from bertc.cost.execution import ANY
+from bertc.cost.execution import ANY, networks_of, passes_of
 from bertc.cost.figures import Convention, Flops, Parameters
 from bertc.cost.rules import cost
 from bertc.cost.update import update_products
-from bertc.ir.program.passing import heads_of, passed_by
+from bertc.ir import operation as op
+from bertc.ir.program.passing import heads_of
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TaskStage
 
@@ -27,9 +28,9 @@ class Executed(NamedTuple):
 
     def with_frozen(self, share: float) -> "Executed":
         """The same where frozen networks do a share of their forward passes."""
-        left = round(share * self.frozen)
-        saved = self.frozen - left
-        return Executed(self.forward - saved, self.train - saved, self.layers, left)
+        remaining = round(share * self.frozen)
+        saved = self.frozen - remaining
+        return Executed(self.forward - saved, self.train - saved, self.layers, remaining)
 
 
 def stage_flops(
@@ -44,9 +45,9 @@ def stage_flops(
     match convention:
         case "exact":
             forward, train, _, frozen = executed
-            update = sum(n * cost(each, ANY).flops for each, n in update_products(stage))
+            update = sum(n * cost(product, ANY).flops for product, n in update_products(stage))
         case "electra":
-            costs = [(n, electra.network_flops(n, stage.seq)) for n in stage.networks()]
+            costs = [(n, electra.network_flops(n, stage.seq)) for n in networks_of(stage)]
             forward = sum(cost for _, cost in costs)
             train = sum(cost * (2 if network.terms else 1) for network, cost in costs)
             frozen = sum(cost for network, cost in costs if not network.learned)
@@ -103,23 +104,29 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
     pass.
     """
     total = train = layers = frozen = 0
-    for network in stage.networks():
-        passed = passed_by(stage, network, examples * stage.rows_an_example)
-        learns = bool(network.terms)
+    for network, passed in passes_of(stage, examples * stage.rows_an_example):
         heads = heads_of(stage, network, examples)
-        around = [cost(each, ANY) for each in (*passed.embeddings, *passed.last, *heads)]
-        blocks = (block for layer in passed.layers for block in layer)
-        inside = [cost(each, ANY) for block in blocks for each in block.operations]
-        for each in (*around, *inside):
-            total += each.flops
-            train += each.train_flops if learns else each.flops
-        layers += sum(each.flops for each in inside) if learns else 0
+        around, around_train = _flops((*passed.embeddings, *passed.last, *heads))
+        blocks = [block.operations for layer in passed.layers for block in layer]
+        once = {id(operations): _flops(operations) for operations in blocks}  # of layers alike
+        inside = sum(once[id(operations)][0] for operations in blocks)
+        total += around + inside
+        if network.terms:
+            train += around_train + sum(once[id(operations)][1] for operations in blocks)
+            layers += inside
+        else:
+            train += around + inside
         if not network.learned:
-            frozen += sum(each.flops for each in (*around, *inside))
+            frozen += around + inside
         elif stage.freeze == "all":
-            before = [cost(each, ANY) for each in passed.embeddings]
-            frozen += sum(each.flops for each in (*before, *inside))
-    return Executed(*(_mean(each, examples) for each in (total, train, layers, frozen)))
+            frozen += _flops(passed.embeddings)[0] + inside
+    return Executed(*(_mean(flops, examples) for flops in (total, train, layers, frozen)))
+
+
+def _flops(operations: op.Operations) -> tuple[int, int]:
+    """FLOPs of forward, and of forward and backward."""
+    costs = [cost(operation, ANY) for operation in operations]
+    return sum(c.flops for c in costs), sum(c.train_flops for c in costs)
 
 
 def _mean(total: int, count: int) -> int:

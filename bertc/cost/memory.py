@@ -3,13 +3,12 @@
 from dataclasses import replace
 
 from bertc.cost.blocks import MemoryPoint
-from bertc.cost.execution import FP32, DeviceBudget
+from bertc.cost.execution import FP32, DeviceBudget, passes_of
 from bertc.cost.figures import Memory, Parameters
 from bertc.cost.machines.cuda import CONTEXT_BYTES, NCCL_BYTES
 from bertc.cost.memory_points import Step
 from bertc.cost.planning.plan import Fit, choose_fit, largest_divisor
 from bertc.cost.update import average_bytes, state_bytes
-from bertc.ir.program.passing import passed_by
 from bertc.ir.program.stage import Stage
 
 USABLE = {"cpu": 0.7, "cuda": 0.95, "mps": 0.9}
@@ -21,11 +20,11 @@ to 0.3 of what a step needs (docs/measured.md)."""
 
 def stage_memory(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> Memory:
     """Memory of one stage; ``parameters`` counts the whole run's weights."""
-    whole = whole_step(stage, parameters, budget)
-    fit = _fit(whole)
+    undivided = whole_step(stage, parameters, budget)
+    fit = _fit(undivided)
     microbatch = stage.microbatch or largest_divisor(stage.batch, fit.examples)
-    accumulating = whole.accumulating or microbatch < stage.batch
-    step = replace(whole, accumulating=accumulating, recompute=fit.recompute)
+    accumulating = undivided.accumulating or microbatch < stage.batch
+    step = replace(undivided, accumulating=accumulating, recompute=fit.recompute)
     return Memory(
         weights_bytes=parameters.total * FP32,
         gradients_bytes=parameters.total * FP32,
@@ -46,17 +45,15 @@ def stage_fit(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> Fit
 
 def whole_step(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> Step:
     """The step with its batch as one micro-batch, nothing recomputed; DDP accumulates."""
-    forwards = tuple(
-        passed_by(stage, network, stage.rows_an_example) for network in stage.networks()
-    )
+    forwards = tuple(forward for _, forward in passes_of(stage, stage.rows_an_example))
     return Step(
         stage, parameters, budget, forwards, accumulating=budget.strategy == "ddp", recompute=False
     )
 
 
 def _fit(step: Step) -> Fit:
-    kept, recomputed = _most(step), _most(replace(step, recompute=True))
-    return choose_fit(step.stage, step.budget.recompute, step.budget.device, kept, recomputed)
+    without, recomputed = _most(step), _most(replace(step, recompute=True))
+    return choose_fit(step.stage, step.budget.recompute, step.budget.device, without, recomputed)
 
 
 def _most(step: Step) -> int:

@@ -7,19 +7,20 @@ product, norm and activation, dropout masks, weights cast to bf16, and the score
 positions.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from bertc.cost.batch import batch_bytes, memory_bytes
 from bertc.cost.blocks import (  # fmt: skip
-    Gradients,
+    BlockBytes,
     MemoryPoint,
     NetworkPass,
     block_bytes,
     largest_scores,
 )
-from bertc.cost.execution import FP32, DeviceBudget, execution_of
+from bertc.cost.execution import FP32, DeviceBudget, execution_of, networks_of
 from bertc.cost.figures import Parameters
 from bertc.cost.machines.cuda import CUBLAS_BYTES
 from bertc.cost.update import state_bytes, temporary_bytes
@@ -30,6 +31,30 @@ CHUNK = {"cpu": 0, "cuda": 2**24, "mps": 2**24}
 """Number of scores that the eager cross entropy casts to fp32 at once.
 
 On a CPU it is a row or, without a compiler, 2 MB."""
+
+
+class Gradients:
+    """Running total of the layers' gradients, in bytes, during backward.
+
+    With ``accumulating``, the gradient of an unshared weight is added to the existing one at once;
+    of a shared weight only after its last user.
+    """
+
+    def __init__(self, layers: tuple[tuple[BlockBytes, ...], ...], accumulating: bool) -> None:
+        self._users = Counter(block.owner for layer in layers for block in layer)
+        self._accumulating = accumulating
+        self._seen: set[str] = set()
+        self._bytes = 0
+
+    def add(self, block: BlockBytes) -> int:
+        """Count the block's gradients and return the total in bytes at that moment."""
+        if block.owner in self._seen:
+            return self._bytes
+        self._seen.add(block.owner)
+        if self._accumulating and self._users[block.owner] == 1:
+            return self._bytes + block.weights
+        self._bytes += block.weights
+        return self._bytes
 
 
 @dataclass(frozen=True)
@@ -59,7 +84,7 @@ class Step:
                 block_bytes(forward, execution_of(network, self.budget.execution)),
                 self.recompute,
             )
-            for network, forward in zip(self.stage.networks(), self.forwards, strict=True)
+            for network, forward in zip(networks_of(self.stage), self.forwards, strict=True)
         )
 
     @cached_property
@@ -69,19 +94,19 @@ class Step:
 
     def points(self) -> tuple[MemoryPoint, ...]:
         """All memory points in time order; backward visits the networks last to first."""
-        found = []
+        points = []
         for place, one in enumerate(self.passes):
             earlier, later = self.passes[:place], self.passes[place + 1 :]
             # Earlier networks still hold all saved activations; later ones already have gradients.
-            fixed = self._start + sum(each.copies for each in earlier)
+            fixed = self._start + sum(network.copies for network in earlier)
             if not self.accumulating:
-                fixed += sum(each.gradients for each in later)
+                fixed += sum(network.gradients for network in later)
             # The gradient of a shared token table lives until both networks have added to it.
-            fixed += sum(each.table * FP32 for each in later[:1] if one.network.learned)
-            others = MemoryPoint(fixed, sum(each.saved for each in earlier))
-            handed_on = sum((each.handed_on for each in (*earlier, one)), MemoryPoint(0, 0))
-            found += [others + point for point in self._own(one, handed_on)]
-        return (*found, *self._end())
+            fixed += sum(network.table * FP32 for network in later[:1] if one.network.learned)
+            others = MemoryPoint(fixed, sum(network.saved for network in earlier))
+            handed_on = sum((network.handed_on for network in (*earlier, one)), MemoryPoint(0, 0))
+            points += [others + point for point in self._own(one, handed_on)]
+        return (*points, *self._end())
 
     def _own(self, one: NetworkPass, handed_on: MemoryPoint) -> Iterator[MemoryPoint]:
         """Points of one network; ``handed_on`` is left until all losses are."""
@@ -147,18 +172,18 @@ class Step:
 
     def _layers(self, one: NetworkPass) -> Iterator[MemoryPoint]:
         """Points within each block of the layers, last layer first."""
-        left, copied = one.body_kept, one.copies
+        saved, copied = one.body_kept, one.copies
         gradients = Gradients(one.layers, self.accumulating)
         # The token table's gradient from the head lives until the embeddings add theirs.
         fixed = one.table * FP32 if one.reads else 0
         for layer in reversed(one.layers):
             if self.recompute:
-                left += sum(block.kept for block in layer) - one.input
+                saved += sum(block.kept for block in layer) - one.input
                 copied += sum(block.copies for block in layer)
             for block in reversed(layer):
                 made = gradients.add(block)
-                yield MemoryPoint(fixed + copied + made, left + block.transient)
-                left -= block.kept
+                yield MemoryPoint(fixed + copied + made, saved + block.transient)
+                saved -= block.kept
             copied -= sum(block.copies for block in layer)
 
     def _end(self) -> Iterator[MemoryPoint]:

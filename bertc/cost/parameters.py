@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from bertc.cost.execution import networks_of
 from bertc.cost.figures import Parameters
 from bertc.ir.base import Weight
 from bertc.ir.learning.objective import Term
@@ -29,20 +30,20 @@ def count(stage: Stage, terms: Iterable[Term], trained: bool = False) -> Paramet
             for weight in weights_of_head(term.objective, stage.learner(term.objective).body)
         }.values()
     )
-    learning = {network.name for network in stage.networks() if network.terms}
-    counted = [each for each in stage.learned if each.name in learning or not trained]
-    names = {each.name for each in counted}
+    learning = {network.name for network in networks_of(stage) if network.terms}
+    counted = [one for one in stage.learned if one.name in learning or not trained]
+    names = {one.name for one in counted}
     encoder, generator, applied = Tally(), Tally(), Tally()
     for network in counted:
-        own, again = _body(network)
+        once, again = _body(network)
         # Count a tied tensor here if the network that owns it is not counted.
-        own += _tally(w for w in _tied(network) if network.owner(w.name) not in names)
+        once += _tally(w for w in _tied(network) if network.owner(w.name) not in names)
         applied += again
         if network.role == "trained":
-            encoder += own
+            encoder += once
         else:
-            generator += own
-    whole = encoder + generator + heads
+            generator += once
+    counts = encoder + generator + heads
     parts = {part: encoder[part] for part in ("embeddings", "pooler")}
     return Parameters(
         encoder=encoder.total(),
@@ -51,10 +52,10 @@ def count(stage: Stage, terms: Iterable[Term], trained: bool = False) -> Paramet
         layers=encoder.total() - sum(parts.values()),
         pooler=parts["pooler"],
         heads=heads.total(),
-        total=whole.total(),
-        frozen=sum(weights_of(each) for each in stage.networks() if not each.learned),
+        total=counts.total(),
+        frozen=sum(weights_of(one) for one in networks_of(stage) if not one.learned),
         applied=(applied + heads).total(),
-        by_part=dict(whole),
+        by_part=dict(counts),
     )
 
 

@@ -54,8 +54,8 @@ def cost(operation: op.Operation, how: Execution) -> Cost:
         case op.Recurrence():
             return _recurrence(operation, how)
         case op.Alone(operation=done):
-            found = cost(done, how)
-            return replace(found, train_flops=found.flops, kept=0, transient=0)
+            plain = cost(done, how)
+            return replace(plain, train_flops=plain.flops, kept=0, transient=0)
         case op.Norm():
             return _norm(operation, how)
         case op.Pointwise(function, elements, kept):
@@ -120,7 +120,7 @@ def _product(product: op.Product, how: Execution) -> Cost:
     )
 
 
-def _pointwise(function: op.Function, elements: int, kept: int, how: Execution) -> Cost:
+def _pointwise(function: op.Function, elements: int, saved: int, how: Execution) -> Cost:
     """Elementwise: a sum has no gradients of its own, and a product of two tensors has two.
 
     An eager CPU makes such a product, of a gate, in one kernel with the function before it.
@@ -128,14 +128,14 @@ def _pointwise(function: op.Function, elements: int, kept: int, how: Execution) 
     gradients, value = {"add": 0, "multiply": 2}.get(function, 1), how.value_bytes
     if function == "multiply" and how.device == "cpu" and not how.compiled:
         return Cost(transient=gradients * elements * value, moved=2 * elements * value)
-    many = elements * (2 if function == "multiply" else 1)
+    applied = elements * (2 if function == "multiply" else 1)
     return Cost(
-        kept=kept * value,
+        kept=saved * value,
         transient=gradients * elements * value,
         moved=(8 if function == "multiply" else 5) * elements * value,
         # A product takes as long as a sum forward, and once more for each factor backward.
         function="add" if function == "multiply" else function,
-        elements=many,
+        elements=applied,
         starts=3 if function == "multiply" else 2,
     )
 
@@ -164,39 +164,39 @@ def _attention(attention: op.Attention, how: Execution) -> Cost:
     flops = 2 * 2 * attention.pairs * inner
     if attention.span < keys:  # blocks have copies of the keys on both sides
         keys = -(-keys * attention.span // block_size(attention.reach or 0))
-    kept = rows * (queries + 2 * keys) * inner * how.value_bytes
+    saved = rows * (queries + 2 * keys) * inner * how.value_bytes
     fused = is_fused(attention, how)
     masks = 0 if fused else 2 * scores * how.mask_bytes
-    found = Cost(
+    plain = Cost(
         flops=flops,
         train_flops=3 * flops,
-        moved=4 * kept if fused else 4 * kept + 8 * scores * how.value_bytes,
+        moved=4 * saved if fused else 4 * saved + 8 * scores * how.value_bytes,
         function="attention",
         elements=scores,
         starts=11 if fused else 20,
     )
     if attention.mask == "scores":  # gradients of the scores, of the added bias and of its factors
-        kept += scores * how.value_bytes + masks
-        return replace(found, kept=kept, transient=4 * scores * how.value_bytes)
+        saved += scores * how.value_bytes + masks
+        return replace(plain, kept=saved, transient=4 * scores * how.value_bytes)
     if not fused:
-        kept += scores * how.value_bytes + masks
+        saved += scores * how.value_bytes + masks
         transient = scores + rows * keys * inner
-        return replace(found, kept=kept, transient=transient * how.value_bytes)
-    kept += rows * attention.heads * queries * FP32
+        return replace(plain, kept=saved, transient=transient * how.value_bytes)
+    saved += rows * attention.heads * queries * FP32
     if attention.mask == "targets":  # its mask and zeroed output
-        kept += rows * queries * (keys + inner) * how.value_bytes
+        saved += rows * queries * (keys + inner) * how.value_bytes
     if attention.mask == "bias":
-        kept += scores * how.value_bytes
+        saved += scores * how.value_bytes
     elif attention.span < attention.keys:  # the mask of the blocks, as numbers
-        kept += rows * queries * attention.span * how.value_bytes
+        saved += rows * queries * attention.span * how.value_bytes
     transient = rows * (2 * keys + queries) * inner * how.value_bytes
     if how.device == "cuda" and how.precision == "bf16":
         end_to_end = attention.mask == "keys" and not attention.dropout
         places = attention.sequences if end_to_end else 0
         transient += rows * flash_bytes(keys, attention.heads, attention.head_dim, places)
         if attention.sequences and not end_to_end:  # mask of packed rows
-            kept += rows * queries * attention.span * how.value_bytes
-    return replace(found, kept=kept, transient=transient)
+            saved += rows * queries * attention.span * how.value_bytes
+    return replace(plain, kept=saved, transient=transient)
 
 
 def _recurrence(recurrence: op.Recurrence, how: Execution) -> Cost:
@@ -204,21 +204,21 @@ def _recurrence(recurrence: op.Recurrence, how: Execution) -> Cost:
     rows, width, gates = recurrence.rows, recurrence.width, recurrence.gates
     states = rows * recurrence.steps
     flops = 2 * states * width * gates * width
-    kept = states * width * (3 * gates + 1)
+    saved = states * width * (3 * gates + 1)
     fused = gates == OF_LSTM
     if fused and how.device == "cpu" and how.precision == "bf16" and how.bf16 == "looped":
-        kept = states * 3 * width  # as allocated, by torch's loop over the steps
+        saved = states * 3 * width  # as allocated, by torch's loop over the steps
     elif fused and how.device == "cpu":  # as allocated: oneDNN keeps sums in fp32 beside values
-        own, wider = (10, 6) if how.precision == "fp32" else (12, 10)
-        kept = states * (own * width + wider * max(width, recurrence.inner))
+        narrower, wider = (10, 6) if how.precision == "fp32" else (12, 10)
+        saved = states * (narrower * width + wider * max(width, recurrence.inner))
     elif fused:
-        kept = states * width * (gates + 2)
-    moved = kept + recurrence.steps * gates * width * width
+        saved = states * width * (gates + 2)
+    moved = saved + recurrence.steps * gates * width * width
     return Cost(
         flops=flops,
         # the state before the first step is zero, and has no gradient
         train_flops=3 * flops - 2 * rows * width * gates * width,
-        kept=kept * how.value_bytes,
+        kept=saved * how.value_bytes,
         # gradients of its inputs and states
         transient=states * (width + recurrence.inner) * how.value_bytes,
         moved=3 * moved * how.value_bytes,

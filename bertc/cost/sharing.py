@@ -9,7 +9,7 @@ from bertc.cost.machines.device import Device
 from bertc.cost.memory import USABLE, stage_fit, stage_memory
 from bertc.cost.parameters import count
 from bertc.cost.planning.plan import Fit
-from bertc.cost.planning.world import Layout, World, lay_out
+from bertc.cost.planning.world import ALONE, Layout, World, lay_out
 from bertc.cost.update import state_bytes
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
@@ -31,6 +31,8 @@ def layout_on(resolved: Resolved, memory_bytes: int, world: World) -> Layout:
     Raises:
         UsageError: if there are more processes than examples in a batch.
     """
+    if world.size == 1:
+        return ALONE
     # Networks grow, and lose layers.
     totals = ((stage, count(stage, resolved.terms()).total) for stage in resolved.stages)
     most = max(2 * FP32 * total + state_bytes(stage, total) for stage, total in totals)
@@ -41,15 +43,14 @@ def process_memory(
     stage: Stage, parameters: Parameters, budget: DeviceBudget, layout: Layout
 ) -> Memory:
     """Memory of one stage in the process with the most examples."""
-    own, held = _own(stage, layout), _held(stage, parameters, budget, layout)
-    memory = stage_memory(own, parameters, held.wider(budget))
-    return memory.model_copy(
-        update={
-            "weights_bytes": held.weights,
-            "optimizer_bytes": held.state,
-            "average_bytes": memory.average_bytes // layout.shards,
-            "peak_bytes": memory.peak_bytes - held.spared,
-        }
+    share, held = _own(stage, layout), _held(stage, parameters, budget, layout)
+    memory = stage_memory(share, parameters, held.wider(budget))
+    return replace(
+        memory,
+        weights_bytes=held.weights,
+        optimizer_bytes=held.state,
+        average_bytes=memory.average_bytes // layout.shards,
+        peak_bytes=memory.peak_bytes - held.spared,
     )
 
 
@@ -77,6 +78,8 @@ class _Held(NamedTuple):
 
 def _own(stage: Stage, layout: Layout) -> Stage:
     share = layout.world.share(stage.batch)
+    if share == stage.batch:
+        return stage
     return stage.model_copy(
         update={"batch": share, "microbatch": min(stage.microbatch, share)},
     )
@@ -115,14 +118,14 @@ def step_communication(
     world = layout.world
     gathers = 2 * -(-world.share(stage.batch) // microbatch) * how.value_bytes / FP32
     network = min(device.link_bytes, NETWORK_BYTES)
-    whole = _ring(total, world.size, device.link_bytes if world.size == world.per_host else network)
+    once = _ring(total, world.size, device.link_bytes if world.size == world.per_host else network)
     match layout.strategy:
         case "single":
             return 0.0
         case "ddp":
-            return 2 * whole
+            return 2 * once
         case "fsdp":
-            return (gathers + 1) * whole
+            return (gathers + 1) * once
         case "hsdp":
             inside = _ring(total, world.per_host, device.link_bytes)
             between = _ring(total // layout.shards, layout.copies, network)

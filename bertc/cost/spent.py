@@ -5,16 +5,17 @@ An operation takes the larger of its arithmetic time and its memory time, plus i
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
-from bertc.cost.execution import FP32, Execution, execution_of
+from bertc.cost.execution import FP32, Execution, execution_of, passes_of
 from bertc.cost.machines.device import Device
 from bertc.cost.machines.rates import rate_at
 from bertc.cost.rules import Cost, cost, is_fused
 from bertc.cost.update import AVERAGE_BYTES, MOVED_BYTES, moves_as, update_products
 from bertc.ir import operation as op
 from bertc.ir.program.network import Network
-from bertc.ir.program.passing import heads_of, passed_by
+from bertc.ir.program.passing import heads_of
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.node import weights_of_head
 
@@ -33,19 +34,18 @@ LOADED_TOKENS = 20e6
 """Tokens per second that one core fetches and masks (docs/measured.md)."""
 
 
-@dataclass(frozen=True)
-class Spent:
+class Spent(NamedTuple):
     """Seconds by cause: arithmetic, memory traffic, start costs."""
 
     arithmetic: float = 0.0
     memory: float = 0.0
     starts: float = 0.0
 
-    def __add__(self, other: "Spent") -> "Spent":
+    def __add__(self, more: "Spent") -> "Spent":  # type: ignore[override]
         return Spent(
-            self.arithmetic + other.arithmetic,
-            self.memory + other.memory,
-            self.starts + other.starts,
+            self.arithmetic + more.arithmetic,
+            self.memory + more.memory,
+            self.starts + more.starts,
         )
 
     def times(self, count: float) -> "Spent":
@@ -72,23 +72,28 @@ def microbatch_spent(
     reads_twice: bool = False,
 ) -> ByPart:
     """Forward and backward of ``rows`` rows in all networks, perhaps after another forward."""
-    found: ByPart = defaultdict(Spent)
-    for network in stage.networks():
-        learns, own = bool(network.terms), execution_of(network, how)
-        passed = passed_by(stage, network, rows)
+    costs: ByPart = defaultdict(Spent)
+    for network, passed in passes_of(stage, rows):
+        learns, settings = bool(network.terms), execution_of(network, how)
+        once: dict[int, list[tuple[Spent, Spent]]] = {}  # of layers alike
         for name, weights, operations in _parts(stage, network, passed, rows):
             part = name if network.learned else "teacher"
-            for each in operations:
-                spent = _spent(each, own, device)
-                again = _forward_alone(each, spent, own)
-                found[part] += spent if learns else again
+            if id(operations) not in once:
+                timed = (
+                    (operation, _spent(operation, settings, device)) for operation in operations
+                )
+                once[id(operations)] = [
+                    (s, _forward_alone(operation, s, settings)) for operation, s in timed
+                ]
+            for spent, again in once[id(operations)]:
+                costs[part] += spent if learns else again
                 if learns:
                     recomputed = recompute and part not in OUTSIDE_LAYERS
-                    found[part] += again.times(reads_twice + recomputed)
-            found[part] += _of_weights(weights, own, device, learns, accumulating)
+                    costs[part] += again.times(reads_twice + recomputed)
+            costs[part] += _of_weights(weights, settings, device, learns, accumulating)
         starts = STARTS_OF_A_LOSS * device.seconds_a_start
-        found["head"] += Spent(starts=starts if learns else 0.0)
-    return found
+        costs["head"] += Spent(starts=starts if learns else 0.0)
+    return costs
 
 
 def step_spent(stage: Stage, weights: int, device: Device) -> ByPart:
@@ -129,12 +134,16 @@ def _parts(
         for block in layer:
             yield block.part, block.weights, block.operations
     heads = heads_of(stage, network, rows // stage.rows_an_example)
-    own = sum(
+    weights = sum(
         {
             w.name: w.numel for t in network.terms for w in weights_of_head(t.objective, encoder)
         }.values()
     )
-    yield "head", own + network.vocabulary_heads * encoder.table_elements, (*passed.last, *heads)
+    yield (
+        "head",
+        weights + network.vocabulary_heads * encoder.table_elements,
+        (*passed.last, *heads),
+    )
 
 
 def _spent(operation: op.Operation, how: Execution, device: Device) -> Spent:
@@ -142,10 +151,10 @@ def _spent(operation: op.Operation, how: Execution, device: Device) -> Spent:
     if isinstance(operation, op.Alone):
         done = operation.operation
         return _forward_alone(done, _spent(done, how, device), how)
-    found = cost(operation, how)
-    arithmetic = _arithmetic(operation, found, how, device)
-    memory = found.moved / device.bandwidth
-    starts = found.starts * device.seconds_a_start
+    costs = cost(operation, how)
+    arithmetic = _arithmetic(operation, costs, how, device)
+    memory = costs.moved / device.bandwidth
+    starts = costs.starts * device.seconds_a_start
     if arithmetic >= memory:
         return Spent(arithmetic=arithmetic, starts=starts)
     return Spent(memory=memory, starts=starts)
@@ -170,27 +179,27 @@ def forward_spent(operation: op.Operation, how: Execution, device: Device) -> Sp
 
 
 def _forward_alone(operation: op.Operation, spent: Spent, how: Execution) -> Spent:
-    found = cost(operation, how)
-    return spent.times(found.flops / found.train_flops if found.train_flops else FORWARD_ALONE)
+    costs = cost(operation, how)
+    return spent.times(costs.flops / costs.train_flops if costs.train_flops else FORWARD_ALONE)
 
 
-def _arithmetic(operation: op.Operation, found: Cost, how: Execution, device: Device) -> float:
+def _arithmetic(operation: op.Operation, costs: Cost, how: Execution, device: Device) -> float:
     rates = device.rates
     if rates is None:
-        return found.train_flops / (device.peak_flops(how.precision) * device.product_share)
+        return costs.train_flops / (device.peak_flops(how.precision) * device.product_share)
     match operation:
         case op.Product():
             widths = sorted((operation.inner, operation.columns))
-            return found.train_flops / rate_at(rates.products[how.precision], *widths)
+            return costs.train_flops / rate_at(rates.products[how.precision], *widths)
         case op.Recurrence():
             widths = sorted((operation.width, operation.rows))
-            return found.train_flops / rate_at(rates.products[how.precision], *widths)
+            return costs.train_flops / rate_at(rates.products[how.precision], *widths)
         case op.Attention():
             alone = is_fused(operation, how) and operation.mask != "scores"
             points = rates.attention[how.precision + ("" if alone else " dropout")]
-            return found.elements / rate_at(points, operation.span, operation.head_dim)
-        case _ if found.function:
-            return found.elements / rates.elements[f"{found.function} {how.precision}"]
+            return costs.elements / rate_at(points, operation.span, operation.head_dim)
+        case _ if costs.function:
+            return costs.elements / rates.elements[f"{costs.function} {how.precision}"]
         case _:
             return 0.0
 

@@ -1,20 +1,26 @@
-"""Estimates as text: one in detail, several side by side, and as JSON.
-
-Plain text: a table library would take three times as long as the estimate itself.
-"""
+"""Estimates as text: one in detail, several side by side, a step by part, and as JSON."""
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from bertc.base.diagnostics import InNotebooks, Table
 from bertc.cost.figures import Flops, Parameters, StageEstimate, Time, Totals
 from bertc.cost.sharing import TALK_SOURCE
 from bertc.cost.units import bytes_text, change_text, count_text, duration_text, flops_text
 
-LABEL, COLUMN = 22, 16
 PARTS = ("embeddings", "attention", "ffn", "recurrence", "norm", "pooler", "head")
+TITLES = {"ffn": "feed-forward", "loader": "loader and masking"}
+LEGEND = (
+    "Parts, forward and backward: attention and feed-forward of all layers with norms and dropout;",
+    "head is all that makes losses of the last states, optimiser norm, clipping and update.",
+    "What bounds them: arithmetic, memory traffic, or the start of operations.",
+    "State: weights with gradients, of the optimiser moments and averages of weights. Activations:",
+    "what forward of a micro-batch leaves for backward.",
+)
 
 
+@dataclass(frozen=True, repr=False, kw_only=True)
 class Estimate(Totals, InNotebooks):
     """Cost of a whole program, which prints as its table, in text and in notebooks."""
 
@@ -33,54 +39,94 @@ class Estimate(Totals, InNotebooks):
 
 def as_json(estimates: Sequence[Totals], *, where: bool = False) -> str:
     """One estimate as its JSON object, several as the points of one object."""
-    found = [one.as_json(where=where) for one in estimates]
-    if len(found) == 1:
-        return json.dumps(found[0], indent=2)
-    return json.dumps({"schema": 1, "points": found}, indent=2)
+    points = [estimate.as_json(where=where) for estimate in estimates]
+    return json.dumps(points[0] if len(points) == 1 else {"schema": 1, "points": points}, indent=2)
 
 
 def as_table(estimates: Sequence[Totals]) -> str:
     """One estimate by part and stage, or several side by side with differences to the first."""
-    lines = details(estimates[0]) if len(estimates) == 1 else comparison(estimates)
-    fitting = (_does_not_fit(one) for one in estimates)
-    return "\n".join((*lines, "", *filter(None, fitting), *assumptions(estimates[0])))
+    return str(table_of(estimates[0]) if len(estimates) == 1 else comparison(estimates))
+
+
+def where_table(estimates: Sequence[Totals]) -> str:
+    """A step of each stage by part, then what rows and columns mean."""
+    tables = [_by_part(one.name, stage) for one in estimates for stage in one.stages]
+    time = estimates[0].time
+    legend = "\n".join((*LEGEND, f"Time on {time.device}:", time.basis))
+    return "\n\n".join((*map(str, tables), legend))
 
 
 def table_of(estimate: Totals) -> Table:
     """One estimate by part and stage, with its assumptions below."""
-    columns = _columns(estimate)
+    stages = estimate.stages if len(estimate.stages) > 1 else ()
+    columns: tuple[Totals | StageEstimate, ...] = (estimate, *stages)
     rows = list[Sequence[str]]()
     for title, lines in _sections(columns, estimate):
         rows.append((title,))
-        rows += [(label, *(text(column) for column in columns)) for label, text in lines]
-    below = (
-        *_beside_from_start(estimate),
-        *_left_after_pruning(estimate),
-        _does_not_fit(estimate),
-        *assumptions(estimate),
+        rows += [(f"  {label}", *(text(column) for column in columns)) for label, text in lines]
+    head = ("", "whole run", *(f"stage {stage.name}" for stage in stages))
+    title = f"{estimate.name}  {estimate.fingerprint[:12]}"
+    return Table(head, rows, title, (*_left_after_pruning(estimate), *_notes([estimate])))
+
+
+def comparison(estimates: Sequence[Totals]) -> Table:
+    """A row for each estimate, with differences to the first."""
+    several = len(set(map(_steps, estimates))) > 1
+    figures: tuple[tuple[str, Callable[[Totals], float], Callable[[Totals], str]], ...] = (
+        ("encoder", lambda e: e.parameters.encoder, lambda e: count_text(e.parameters.encoder)),
+        ("with heads", lambda e: e.parameters.total, lambda e: count_text(e.parameters.total)),
+        *((("steps", _steps, lambda e: f"{_steps(e):,}"),) if several else ()),
+        ("training", lambda e: e.flops.train_total, lambda e: flops_text(e.flops.train_total)),
+        ("peak memory", lambda e: e.memory.peak_bytes, lambda e: bytes_text(e.memory.peak_bytes)),
+        ("time", lambda e: e.time.seconds_total, lambda e: e.time.total_text),
     )
-    head = ("", *_titles(estimate))
-    title = f"{estimate.name} on {estimate.time.device}"
-    return Table(head, rows, title, tuple(filter(None, below)))
+    first, rows = estimates[0], []
+    for one in estimates:
+        pairs = ((text(one), change_text(of(one), of(first))) for _, of, text in figures)
+        rows.append((one.name, *(cell for pair in pairs for cell in pair)))
+    head = ("", *(cell for label, _, _ in figures for cell in (label, "")))
+    return Table(head, rows, notes=_notes(estimates))
 
 
-def _columns(estimate: Totals) -> tuple[Totals | StageEstimate, ...]:
-    return (estimate, *(estimate.stages if len(estimate.stages) > 1 else ()))
+def _by_part(name: str, stage: StageEstimate) -> Table:
+    total = sum(cost.seconds for cost in stage.where)
+    rows = [
+        (
+            TITLES.get(cost.part, cost.part),
+            duration_text(cost.seconds),
+            _share(cost.seconds, total),
+            _share(cost.arithmetic_seconds, cost.seconds),
+            _share(cost.memory_seconds, cost.seconds),
+            _share(cost.start_seconds, cost.seconds),
+            bytes_text(cost.state_bytes),
+            bytes_text(cost.activations_bytes),
+        )
+        for cost in stage.where
+    ]
+    head = ("", "a step", "of it", "arithmetic", "memory", "start-up", "state", "activations")
+    step = ("whole step", stage.time.step_text, *[""] * 6)
+    return Table(head, [*rows, step], f"{name}, stage {stage.name}")
 
 
-def _titles(estimate: Totals) -> list[str]:
-    stages = estimate.stages if len(estimate.stages) > 1 else ()
-    return ["whole run", *(f"stage {stage.name}" for stage in stages)]
+def _share(seconds: float, total: float) -> str:
+    return f"{100 * seconds / total:.0f}%" if total else ""
 
 
-def _does_not_fit(estimate: Totals) -> str:
-    if estimate.memory.largest_microbatch:
-        return ""
-    return f"{estimate.name} does not fit on {estimate.time.device}, not with one example at once."
+def _notes(estimates: Sequence[Totals]) -> tuple[str, ...]:
+    """The assumptions behind the figures, and what does not fit; a line each."""
+    fails = "does not fit on {}, not with one example at once."
+    lines = (
+        *(
+            f"{one.name} {fails.format(one.time.device)}"
+            for one in estimates
+            if not one.memory.largest_microbatch
+        ),
+        *_assumptions(estimates[0]),
+    )
+    return tuple(line for text in lines for line in text.split("\n"))
 
 
-def assumptions(estimate: Totals) -> tuple[str, ...]:
-    """The assumptions behind the figures, a line each."""
+def _assumptions(estimate: Totals) -> tuple[str, ...]:
     spread = estimate.spread
     time = estimate.time
     messages = ", messages counted," if spread else ""
@@ -116,62 +162,24 @@ def assumptions(estimate: Totals) -> tuple[str, ...]:
     )
 
 
-def details(estimate: Totals) -> list[str]:
-    """A column for the whole run, and one per stage if there are several."""
-    columns = _columns(estimate)
-    titles = _titles(estimate)
-    lines = [f"{estimate.name}  {estimate.fingerprint[:12]}"]
-    sections = [
-        (title, [(label, [text(column) for column in columns]) for label, text in rows])
-        for title, rows in _sections(columns, estimate)
-    ]
-    texts = (cell for _, rows in sections for _, cells in rows for cell in cells)
-    width = max(COLUMN, 2 + max(map(len, (*titles, *texts))))
-    lines.append(" " * LABEL + "".join(title.rjust(width) for title in titles))
-    for title, rows in sections:
-        lines += ["", title]
-        for label, cells in rows:
-            lines.append(f"  {label}".ljust(LABEL) + "".join(cell.rjust(width) for cell in cells))
-    return lines + _beside_from_start(estimate) + _left_after_pruning(estimate)
-
-
-def _beside_from_start(estimate: Totals) -> list[str]:
-    """A comparison with training the last stage's network from the start."""
-    deep, flops = estimate.from_start, estimate.flops.train_total
-    if deep is None:
-        return []
-    saved = change_text(flops, deep.flops_total)
-    return [
-        "",
-        f"with {deep.layers} layers from the start",
-        f"  the same {_steps(estimate):,} steps: {flops_text(deep.flops_total)}, "
-        f"{duration_text(deep.seconds_total)}; growing takes {saved} FLOPs, "
-        f"{change_text(estimate.time.seconds_total, deep.seconds_total)} time",
-        f"  the same FLOPs: {deep.steps_of_same_flops:,} steps, "
-        f"{duration_text(deep.seconds_of_same_flops)}",
-    ]
-
-
 def _left_after_pruning(estimate: Totals) -> list[str]:
     """Size and cost of the network at the end of a run that prunes, beside those before."""
-    left = estimate.pruned
-    if left is None:
+    pruned = estimate.pruned
+    if pruned is None:
         return []
     before = estimate.stages[-1].flops.forward_per_example
+    sizes = pruned.parameters, estimate.parameters.total
     return [
-        "",
-        "left when the run ends, after pruning",
-        f"  parameters: {left.parameters:,}, "
-        f"{change_text(left.parameters, estimate.parameters.total)}",
-        f"  forward, an example: {flops_text(left.forward_per_example)}, "
-        f"{change_text(left.forward_per_example, before)}",
+        f"Left after pruning: {sizes[0]:,} parameters, {change_text(*sizes)}; forward of an "
+        f"example {flops_text(pruned.forward_per_example)}, "
+        f"{change_text(pruned.forward_per_example, before)}."
     ]
 
 
 Row = tuple[str, Callable[[Totals | StageEstimate], str]]
 
 
-def _parameter_rows(first: Totals | StageEstimate, whole: Totals) -> list[Row]:
+def _parameter_rows(first: Totals | StageEstimate, run: Totals) -> list[Row]:
     """Rows of the parameters: parts, the encoder, and totals."""
 
     def part_row(part: str) -> Row:
@@ -183,8 +191,8 @@ def _parameter_rows(first: Totals | StageEstimate, whole: Totals) -> list[Row]:
     return [
         *(part_row(part) for part in PARTS if part in first.parameters.by_part),
         ("encoder", lambda c: f"{c.parameters.encoder:,}"),
-        *([generator] if whole.parameters.generator else []),
-        *([frozen, ratio] if whole.parameters.frozen else []),
+        *([generator] if run.parameters.generator else []),
+        *([frozen, ratio] if run.parameters.frozen else []),
         ("total", lambda c: f"{c.parameters.total:,}"),
         ("applied", lambda c: f"{c.parameters.applied:,}"),
     ]
@@ -198,8 +206,8 @@ def _frozen_flops() -> list[Row]:
     """Rows of what frozen networks take of a forward pass, and of how much the others need."""
 
     def of_frozen(flops: Flops) -> str:
-        own, frozen = flops.forward_per_example, flops.frozen_per_example
-        return f"{(own - frozen) / frozen:.0%}" if frozen else ""
+        forward, frozen = flops.forward_per_example, flops.frozen_per_example
+        return f"{(forward - frozen) / frozen:.0%}" if frozen else ""
 
     return [
         ("frozen, of it", lambda c: flops_text(c.flops.frozen_per_example)),
@@ -208,25 +216,25 @@ def _frozen_flops() -> list[Row]:
 
 
 def _sections(
-    columns: Sequence[Totals | StageEstimate], whole: Totals
+    columns: Sequence[Totals | StageEstimate], run: Totals
 ) -> list[tuple[str, list[Row]]]:
-    spread, devices = whole.spread, whole.spread.devices if whole.spread else 1
+    spread, devices = run.spread, run.spread.devices if run.spread else 1
     update: Row = ("optimiser, of it", lambda c: flops_text(c.flops.update_per_step))
     average: Row = ("averages, of it", lambda c: bytes_text(c.memory.average_bytes))
-    averaged = any(stage.memory.average_bytes for stage in whole.stages)
+    averaged = any(stage.memory.average_bytes for stage in run.stages)
     talk: list[Row] = []
     if spread:
         talk = [("messages, a step", lambda c: duration_text(spread.communication_seconds))]
     return [
-        ("parameters", _parameter_rows(columns[0], whole)),
+        ("parameters", _parameter_rows(columns[0], run)),
         (
             "FLOPs",
             [
                 ("steps", lambda c: f"{_steps(c):,}"),
                 ("forward, an example", lambda c: flops_text(c.flops.forward_per_example)),
-                *(_frozen_flops() if whole.flops.frozen_per_example else []),
+                *(_frozen_flops() if run.flops.frozen_per_example else []),
                 ("training, a step", lambda c: flops_text(c.flops.train_per_step)),
-                *([update] if whole.flops.update_per_step else []),
+                *([update] if run.flops.update_per_step else []),
                 ("training, in all", lambda c: flops_text(c.flops.train_total)),
             ],
         ),
@@ -250,44 +258,15 @@ def _sections(
                 ("a step", lambda c: c.time.step_text),
                 ("in all", lambda c: c.time.total_text),
                 *talk,
-                (
-                    "device hours",
-                    lambda c: _hours(c.time, devices),
-                ),
+                ("device hours", lambda c: _hours(c.time, devices)),
             ],
         ),
     ]
 
 
 def _hours(time: Time, devices: int) -> str:
-    return " to ".join(f"{hours * devices:,.2f}" for hours in time.hours_range)
-
-
-def comparison(estimates: Sequence[Totals]) -> list[str]:
-    """A row for each estimate, with differences to the first."""
-    several = len(set(map(_steps, estimates))) > 1
-    figures: tuple[tuple[str, Callable[[Totals], float], Callable[[Totals], str]], ...] = (
-        ("encoder", lambda e: e.parameters.encoder, lambda e: count_text(e.parameters.encoder)),
-        ("with heads", lambda e: e.parameters.total, lambda e: count_text(e.parameters.total)),
-        *((("steps", _steps, lambda e: f"{_steps(e):,}"),) if several else ()),
-        ("training", lambda e: e.flops.train_total, lambda e: flops_text(e.flops.train_total)),
-        ("peak memory", lambda e: e.memory.peak_bytes, lambda e: bytes_text(e.memory.peak_bytes)),
-        ("time", lambda e: e.time.seconds_total, lambda e: e.time.total_text),
-    )
-    rows = [["", *(cell for label, _, _ in figures for cell in (label, ""))]]
-    for one in estimates:
-        cells = ((text(one), change_text(of(one), of(estimates[0]))) for _, of, text in figures)
-        rows.append([one.name, *(cell for pair in cells for cell in pair)])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(
-            (
-                row[0].ljust(widths[0]),
-                *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
-            )
-        ).rstrip()
-        for row in rows
-    ]
+    between = time.between(time.seconds_total)
+    return " to ".join(f"{seconds / 3600 * devices:,.2f}" for seconds in between)
 
 
 def _steps(column: Totals | StageEstimate) -> int:

@@ -28,8 +28,10 @@ def duration_text(seconds: float) -> str:
     return f"{_digits(seconds / 86_400)} days"
 
 
-def range_text(shortest: float, longest: float) -> str:
-    """Two times, with one unit where they share it: 1.20 to 4.80 h."""
+def range_text(shortest: float, longest: float | None = None) -> str:
+    """A time, or two with one unit where they share it: 1.20 to 4.80 h."""
+    if longest is None:
+        return duration_text(shortest)
     low, high = duration_text(shortest), duration_text(longest)
     number, unit = low.split()
     return f"{number if high.endswith(f' {unit}') else low} to {high}"

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from math import prod
 from typing import Literal, assert_never
 
-from bertc.cost.execution import FP32
+from bertc.cost.execution import FP32, networks_of
 from bertc.cost.parameters import stored
 from bertc.ir import operation as op
 from bertc.ir.learning.optimizer import MUON_AT_ONCE, Adam, Lamb, Muon, StableAdam
+from bertc.ir.once import once
 from bertc.ir.program.stage import Stage
 
 MOVED_BYTES = {"adam": 7 * FP32, "lamb": 18 * FP32}
@@ -20,11 +21,14 @@ AVERAGE_BYTES = 3 * FP32
 
 def state_bytes(stage: Stage, total: int) -> int:
     """Bytes of moments of ``total`` weights, two of each or of matrices one, and of averages."""
-    rule, spared = stage.optimizer, 0
-    for network in stage.learned:
-        each = ((2 - len(rule.moments(weight))) * weight.numel * n for weight, n in stored(network))
-        spared += sum(each)
-    return FP32 * (2 * total - spared) + average_bytes(stage, total)
+    return FP32 * (2 * total - _spared(stage)) + average_bytes(stage, total)
+
+
+@once
+def _spared(stage: Stage) -> int:
+    """Numbers of moments that a rule does without, of two for each weight."""
+    weights = (stored_weight for network in stage.learned for stored_weight in stored(network))
+    return sum((2 - len(stage.optimizer.moments(w))) * w.numel * times for w, times in weights)
 
 
 def average_bytes(stage: Stage, total: int) -> int:
@@ -48,12 +52,12 @@ def temporary_bytes(stage: Stage, total: int, one_by_one: bool, muon_bytes: int)
                 for weight, times in stored(network):
                     if rule.takes(weight):
                         sizes[weight.shape] += times
-            each = (
-                min(many, max(1, MUON_AT_ONCE // prod(shape)))
+            sizes_at_once = (
+                min(count, max(1, MUON_AT_ONCE // prod(shape)))
                 * (3 * prod(shape) + 2 * min(shape) ** 2)
-                for shape, many in sizes.items()
+                for shape, count in sizes.items()
             )
-            return muon_bytes * max(each, default=0)
+            return muon_bytes * max(sizes_at_once, default=0)
         case unreachable:
             assert_never(unreachable)
 
@@ -71,7 +75,7 @@ def moves_as(stage: Stage) -> Literal["adam", "lamb"]:
 
 def update_products(stage: Stage) -> Iterator[tuple[op.Product, int]]:
     """The matrix products of an update, each with the number of weights that have it."""
-    for network in stage.networks():
+    for network in networks_of(stage):
         if network.terms:
             for weight, times in stored(network):
-                yield from ((each, times) for each in stage.optimizer.operations(weight))
+                yield from ((product, times) for product in stage.optimizer.operations(weight))

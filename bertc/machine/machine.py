@@ -15,7 +15,6 @@ import torch
 from bertc.base.cores import available_cores
 from bertc.base.diagnostics import MachineError
 from bertc.cost import Estimate, estimate, largest_microbatches, layout
-from bertc.cost.machines.accelerators import accelerator_called
 from bertc.cost.machines.devices import this_cpu
 from bertc.cost.planning.plan import Machine, Plan, plan
 from bertc.cost.planning.world import ALONE, World
@@ -44,14 +43,12 @@ def detect(wanted: str = "auto", processes: int = 1) -> Machine:
         )
     if wanted in ("auto", "cuda") and torch.cuda.is_available():
         name, (free, _) = torch.cuda.get_device_name(), torch.cuda.mem_get_info()
-        known = accelerator_called(name)
         return Machine(
             device="cuda",
             name=name,
             memory_bytes=free,
             fast_bf16=torch.cuda.is_bf16_supported(including_emulation=False),
             cores=cores,
-            fp16_gain=known.fp16_flops / known.fp32_flops if known else 0.0,
             devices=torch.cuda.device_count(),
         )
     cpu = this_cpu()

@@ -235,8 +235,8 @@ def _of_all_rows(
     x_bnsd: Float[torch.Tensor, "b n s d"], far_ndr: Float[torch.Tensor, "n d r"]
 ) -> Float[torch.Tensor, "b n s r"]:
     """Products with every row of the table, one product per head for the whole batch."""
-    found = x_bnsd.transpose(0, 1).flatten(1, 2) @ far_ndr
-    return torch.unflatten(found, 1, (x_bnsd.shape[0], -1)).transpose(0, 1)
+    products = x_bnsd.transpose(0, 1).flatten(1, 2) @ far_ndr
+    return torch.unflatten(products, 1, (x_bnsd.shape[0], -1)).transpose(0, 1)
 
 
 def _picked(

@@ -18,11 +18,12 @@ from torch.utils.checkpoint import checkpoint
 from bertc.ir.network.bilstm import BiLstmBody
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.terms.task_head import StatesHead
-from bertc.model.body import LAST_STATES, Outputs
+from bertc.model.body import LAST_STATES, BodyModule, Outputs
 from bertc.model.dropout import dropout
+from bertc.model.embeddings import Tokens, build_tokens
 from bertc.model.inputs import EncoderInputs, gather_positions
 from bertc.model.parts import profiled_as
-from bertc.model.row_pooling import RowPoolingModule, TextSpans, text_spans
+from bertc.model.row_pooling import TextSpans, row_vector, text_spans
 from bertc.model.weights import Linear, Table, parameter
 
 lstm: Any = torch._VF.lstm
@@ -49,9 +50,9 @@ class Direction(nn.Module):
 
 def side_by_side(maps: Iterable[torch.Tensor | None], dtype: torch.dtype) -> list[torch.Tensor]:
     """Weights in ``dtype`` as parts of one tensor, which cuDNN would else copy at every call."""
-    weights = [each for each in maps if each is not None]
-    whole = torch.cat([weight.reshape(-1).to(dtype) for weight in weights])
-    parts = torch.split(whole, [weight.numel() for weight in weights])
+    weights = [tensor for tensor in maps if tensor is not None]
+    flat = torch.cat([weight.reshape(-1).to(dtype) for weight in weights])
+    parts = torch.split(flat, [weight.numel() for weight in weights])
     return [part.view(weight.shape) for part, weight in zip(parts, weights, strict=True)]
 
 
@@ -68,13 +69,13 @@ class Layer(nn.Module):
     ) -> Float[torch.Tensor, "b s d"]:
         """States of every token, from the tokens of its own text."""
         b, s, _ = x_bsi.shape
-        found = []
+        states = []
         for direction, backward in ((self.right, False), (self.left, True)):
             x_nsi = gather_positions(x_bsi, texts.read(backward)).view(-1, s, x_bsi.shape[2])
             y_nsh = direction(x_nsi)
             y_bmh = y_nsh.reshape(b, -1, y_nsh.shape[2])  # m = t*s
-            found.append(gather_positions(y_bmh, texts.back(backward)))
-        return torch.cat(found, dim=2)
+            states.append(gather_positions(y_bmh, texts.back(backward)))
+        return torch.cat(states, dim=2)
 
 
 class StatesScores(Linear):
@@ -125,20 +126,29 @@ class LayerWeights(nn.Module):
         return summed
 
 
-class BiLstm(RowPoolingModule):
+class BiLstm(BodyModule):
     """Token ids (b, s) to states (b, s, d), and those of a row to one vector (b, 1, p)."""
 
     node: BiLstmBody
 
     def __init__(self, node: BiLstmBody) -> None:
-        super().__init__(node)
+        super().__init__()
         table = {weight.name: weight for weight in node.weights()}
+        self.node = node
+        self.embeddings = nn.ModuleDict({"token": build_tokens(table, node)})
         if node.lstm.project:
             self.embeddings["project"] = Linear(table, "embeddings.project")
         self.recurrence = nn.ModuleList(
             Layer(table, f"recurrence.{number}") for number in range(node.depth)
         )
         self.pooler = Linear(table, "pooler") if node.pooler else None
+
+    @property
+    def tokens(self) -> Tokens:
+        """The one table."""
+        token = self.embeddings["token"]
+        assert isinstance(token, Tokens), "it is made so"
+        return token
 
     def forward(
         self, inputs: EncoderInputs, dtype: torch.dtype, wanted: Wanted = LAST_STATES
@@ -164,10 +174,21 @@ class BiLstm(RowPoolingModule):
             x_bsd = gather_positions(x_bsd, inputs.output_positions)
         return Outputs(x_bsd, by_layer=by_layer)
 
-    def text_vectors(
+    def pool(
+        self, first_h: Float[torch.Tensor, "b s d"], inputs: EncoderInputs | None = None
+    ) -> Float[torch.Tensor, "b 1 p"]:
+        """One vector a row, of all its states."""
+        assert inputs is not None, "the states of a row are of its texts"
+        texts = text_spans(inputs, self.node.texts)
+        vectors_btd = self._text_vectors(first_h, texts) * (texts.lengths > 0)[..., None]
+        row_bd = row_vector(vectors_btd)
+        pooled_bp = row_bd if self.pooler is None else torch.relu(self.pooler(row_bd))
+        return pooled_bp[:, None]
+
+    def _text_vectors(
         self, states_bsd: Float[torch.Tensor, "b s d"], texts: TextSpans
     ) -> Float[torch.Tensor, "b t d"]:
-        """One by ``pool`` (Tang et al. 2019, 3.1)."""
+        """The vector of each text by ``pool`` (Tang et al. 2019, 3.1); of an empty one any."""
         within_bts1, half = texts.within()[..., None], self.node.lstm.hidden
         match self.node.lstm.pool:
             case "ends":
@@ -187,3 +208,10 @@ class BiLstm(RowPoolingModule):
     def shard_units(self) -> Iterable[nn.Module]:
         """Every layer."""
         return self.recurrence
+
+    def borrow(self, lender: BodyModule, names: Iterable[str], *, added: bool) -> None:
+        """Nothing is tied to it: only a transformer's generator shares tables."""
+        raise ValueError(f"a {self.node.body_kind} shares no weights with another network")
+
+    def compile_regions(self, *, any_shape: bool = False) -> None:
+        """Nothing: the plan compiles none of them."""

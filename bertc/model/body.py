@@ -40,14 +40,14 @@ class Outputs(NamedTuple):
     decoded: torch.Tensor | None = None  # (b, s, h), or (b, o, h), of the mask decoder
 
 
-def joined_rows(each: Sequence[Outputs]) -> Outputs:
+def joined_rows(parts: Sequence[Outputs]) -> Outputs:
     """The outputs of rows that were read one part after the other, without a memory."""
-    if len(each) == 1:
-        return each[0]
-    states = [one.by_layer or {} for one in each]
-    projections = [one.projections or {} for one in each]
+    if len(parts) == 1:
+        return parts[0]
+    states = [one.by_layer or {} for one in parts]
+    projections = [one.projections or {} for one in parts]
     return Outputs(
-        last=torch.cat([one.last for one in each]),
+        last=torch.cat([one.last for one in parts]),
         by_layer={layer: torch.cat([one[layer] for one in states]) for layer in states[0]},
         projections={
             layer: Projected(

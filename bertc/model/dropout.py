@@ -58,5 +58,5 @@ def _kept(x: torch.Tensor, dropped: Dropped) -> torch.Tensor:
     words.random_(-(2**63), None, generator=generator)
     draws = words.view(torch.int16)[: x.numel()].view(x.shape)
     # Compared in place, the result has the draws' dtype, which the library vectorises.
-    kept = draws.ge_(dropped.level - _LEVELS // 2)
-    return kept.to(x.dtype).mul_(dropped.scale)
+    survives = draws.ge_(dropped.level - _LEVELS // 2)
+    return survives.to(x.dtype).mul_(dropped.scale)

@@ -43,18 +43,18 @@ class AdaptiveEmbedding(nn.ModuleList):
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """Integers (...) to vectors (..., h)."""
-        found = torch.zeros((), device=ids.device)
+        summed = torch.zeros((), device=ids.device)
         for (low, high, _), part in zip(self.clusters, self, strict=True):
             inside = (ids >= low) & (ids < high)
             vectors = part(torch.where(inside, ids - low, 0))
-            found = found + torch.where(inside[..., None], vectors, 0)
-        return found
+            summed = summed + torch.where(inside[..., None], vectors, 0)
+        return summed
 
     def part(self, number: int) -> NarrowEmbedding:
         """Table and projection of one cluster, which the vocabulary head uses too."""
-        found = self[number]
-        assert isinstance(found, NarrowEmbedding), "all parts are narrow embeddings"
-        return found
+        embedding = self[number]
+        assert isinstance(embedding, NarrowEmbedding), "all parts are narrow embeddings"
+        return embedding
 
 
 Tokens = Embedding | AdaptiveEmbedding

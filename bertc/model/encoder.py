@@ -110,9 +110,9 @@ class Encoder(BodyModule):
             contexts = self._contexts(inputs, x)
         by_layer, projections = {0: x} if 0 in wanted.states else {}, dict[int, Projected]()
         memory, remembered = inputs.memory, list[torch.Tensor]()
-        depth, whole = self.node.depth, wanted.whole_layers(self.node.depth)
+        depth, computed = self.node.depth, wanted.whole_layers(self.node.depth)
         below = x
-        for number, layer in enumerate(self._layers[: whole + wanted.projects_next(depth)]):
+        for number, layer in enumerate(self._layers[: computed + wanted.projects_next(depth)]):
             below = x if number == depth - 1 else below
             keys, context = inputs.keys(x, number), contexts[number]
             if memory is not None and keys is not None:
@@ -121,7 +121,7 @@ class Encoder(BodyModule):
                 context = context.select_queries(inputs)
                 x, keys = gather_positions(x, inputs.output_positions), x if keys is None else keys
             also: Projects = "too" if number + 1 in wanted.projections else "no"
-            x, projected = layer(compute, x, keys, context, also if number < whole else "alone")
+            x, projected = layer(compute, x, keys, context, also if number < computed else "alone")
             if projected is not None:
                 projections[number + 1] = projected.of_row(inputs.token_ids.shape[1])
             if number + 1 in wanted.states and number + 1 < depth:
@@ -129,10 +129,10 @@ class Encoder(BodyModule):
         moved_on = memory.moved_on(remembered, inputs.token_ids.shape[1]) if memory else None
         decoded = None
         if wanted.decoded:
-            read = below if whole + wanted.projects_next(depth) == depth else x
+            read = below if computed + wanted.projects_next(depth) == depth else x
             decoded = last_norm(self._decoded(compute, read, inputs, contexts[-1]))
             decoded = dropout(decoded, self.node.dropout.last, self.training)
-        x = x if self.norm is None or whole < depth else last_norm(x)
+        x = x if self.norm is None or computed < depth else last_norm(x)
         if depth in wanted.states:
             by_layer[depth] = x
         x = dropout(x, self.node.dropout.last, self.training)
@@ -171,15 +171,15 @@ class Encoder(BodyModule):
     def _contexts(self, inputs: EncoderInputs, x: torch.Tensor) -> list[Context]:
         """The context of every layer, made once per kind."""
         shared = {name: attrgetter(name)(self) for name in self._common}
-        found: list[Context] = []
+        contexts: list[Context] = []
         for number, first in enumerate(self._first_of_kind):
             if first < number:
-                found.append(found[first])
+                contexts.append(contexts[first])
                 continue
             part = self.attention[str(self.node.attention_owner[number])]
             assert isinstance(part, AttentionPart), "the attention parts are built above"
-            found.append(part.prepare(self.node.attention.at(number), inputs, x, shared))
-        return found
+            contexts.append(part.prepare(self.node.attention.at(number), inputs, x, shared))
+        return contexts
 
     def compile_regions(self, *, any_shape: bool = False) -> None:
         """Compile a layer as a function of its weights, for all layers of its kind and widths.
@@ -243,7 +243,7 @@ class Encoder(BodyModule):
         context: Context,
         projects: Projects,
     ) -> Computed:
-        found: Computed = checkpoint(
+        states: Computed = checkpoint(
             self._regions.layer, attention, ffn, x, keys, context, projects, use_reentrant=False
         )
-        return found
+        return states

@@ -45,9 +45,9 @@ class Heads(nn.Module):
 
     def __getitem__(self, name: str) -> nn.Module:
         """The head of this name."""
-        found = self._modules[name]
-        assert found is not None, "heads are modules"
-        return found
+        head = self._modules[name]
+        assert head is not None, "heads are modules"
+        return head
 
     def answer(self, name: str, learned: str) -> None:
         """Let the head called ``learned`` answer to another name too."""

@@ -112,8 +112,8 @@ class EncoderInputs(NamedTuple):
 
     def of_rows(self, rows: slice) -> "EncoderInputs":
         """The inputs of some rows, without a memory or a query stream."""
-        there = {name: each for name, each in self._asdict().items() if each is not None}
-        return EncoderInputs(**{name: each[rows] for name, each in there.items()})
+        there = {name: tensor for name, tensor in self._asdict().items() if tensor is not None}
+        return EncoderInputs(**{name: tensor[rows] for name, tensor in there.items()})
 
     def asked(
         self,

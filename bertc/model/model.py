@@ -147,8 +147,8 @@ class Frozen(nn.Module):
         super().__init__()
         self.network = network
         self.encoder = build_body(network.body)
-        asked = (one for one in network.scored if asks_head(one))
-        self.heads = Heads((one, network.body) for one in asked)
+        scored = (one for one in network.scored if asks_head(one))
+        self.heads = Heads((one, network.body) for one in scored)
         self.compute_dtype = torch.float32
         self.requires_grad_(requires_grad=False).eval()
 
@@ -160,7 +160,7 @@ class Frozen(nn.Module):
     def read_on(self, inputs: EncoderInputs, wanted: Wanted) -> Outputs:
         """Its last states, and what is wanted beside them; of some rows after the others."""
         rows, at_once = len(inputs.token_ids), self.network.at_once * self.network.rows.choices
-        each = (
+        parts = (
             [
                 self.encoder(
                     inputs.of_rows(slice(first, first + at_once)), self.compute_dtype, wanted
@@ -170,7 +170,7 @@ class Frozen(nn.Module):
             if 0 < at_once < rows
             else [self.encoder(inputs, self.compute_dtype, wanted)]
         )
-        return joined_rows(each)
+        return joined_rows(parts)
 
 
 def build_body(node: Body) -> BodyModule:
@@ -190,15 +190,15 @@ def _check(inputs: EncoderInputs) -> None:
         if ids is None and name != "token_ids":
             continue
         if not isinstance(ids, torch.Tensor):
-            given = f"a {type(ids).__name__}"
+            passed = f"a {type(ids).__name__}"
         elif ids.ndim != 2:
-            given = f"a tensor of shape {tuple(ids.shape)}"
+            passed = f"a tensor of shape {tuple(ids.shape)}"
         elif ids.is_floating_point() and name != "attention_mask":
-            given = f"a tensor of {ids.dtype}"
+            passed = f"a tensor of {ids.dtype}"
         else:
             continue
         raise TypeError(
-            f"{name} is {given}: an integer tensor (batch, seq) expected; encode texts with "
+            f"{name} is {passed}: an integer tensor (batch, seq) expected; encode texts with "
             "model.encode(**model.tokenizer(texts)), on a model of bertc.load"
         )
 

@@ -162,8 +162,8 @@ class Distances(NamedTuple):
     def added(self, heads: int, mask: Mask | Blocks, dtype: torch.dtype) -> Mask | Blocks:
         """The mask with scores to add to those of ``heads`` heads."""
         if isinstance(mask, Blocks):
-            many = -(-self.keys.shape[1] // mask.allowed.shape[2])
-            own_bs11 = self.keys.expand(len(mask.allowed) // many, -1)[..., None, None]
+            blocks = -(-self.keys.shape[1] // mask.allowed.shape[2])
+            own_bs11 = self.keys.expand(len(mask.allowed) // blocks, -1)[..., None, None]
             apart_bnqk = mask.queries(own_bs11) - mask.keys(own_bs11).mT
         else:
             apart_bnqk = (self.queries[:, :, None] - self.keys[:, None, :])[:, None]
@@ -226,10 +226,10 @@ def _angles(
 
 def slopes(heads: int, like: torch.Tensor) -> Float[torch.Tensor, "{heads}"]:
     """Slopes of ALiBi's heads: 2^(-8 i / n), and those between of twice as many heads."""
-    whole = 1 << (heads.bit_length() - 1)
-    steps = torch.arange(1, whole + 1, device=like.device).to(like.dtype) / whole
-    between = torch.arange(heads - whole, device=like.device).to(like.dtype) / whole
-    return torch.exp2(-8 * torch.cat([steps, between + 0.5 / whole]))
+    power = 1 << (heads.bit_length() - 1)
+    steps = torch.arange(1, power + 1, device=like.device).to(like.dtype) / power
+    between = torch.arange(heads - power, device=like.device).to(like.dtype) / power
+    return torch.exp2(-8 * torch.cat([steps, between + 0.5 / power]))
 
 
 def position_ids(inputs: EncoderInputs) -> Int[torch.Tensor, "b s"] | None:

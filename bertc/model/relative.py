@@ -58,19 +58,19 @@ class RelativeContext(NamedTuple):
         """The context of the output positions."""
         positions_bq = inputs.output_positions
         assert positions_bq is not None, "called only with output positions"
-        own = {
-            name: select_rows(whole, positions_bq)
+        selected = {
+            name: select_rows(full, positions_bq)
             for name in ("mask", "same_segment", "has_keys")
-            if (whole := getattr(self, name)) is not None
+            if (full := getattr(self, name)) is not None
         }
         (b, seq), before = inputs.token_ids.shape, inputs.remembered
         if self.gathered is None:
             gathered = positions_bq + before
         else:
             lane_s = torch.arange(before, before + seq, device=positions_bq.device)
-            whole = torch.cat([lane_s.expand(b, seq), self.gathered], dim=1)
-            gathered = whole.gather(1, positions_bq)
-        return self._replace(gathered=gathered, **own)
+            full = torch.cat([lane_s.expand(b, seq), self.gathered], dim=1)
+            gathered = full.gather(1, positions_bq)
+        return self._replace(gathered=gathered, **selected)
 
 
 class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
@@ -82,9 +82,9 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
         super().__init__(table, name, node, layer)
         self.distance = Linear(table, f"{name}.distance")
         self.output = Linear(table, f"{name}.output")
-        own, compares = kind.untie, kind.segments
-        self.content_bias = parameter(table[f"{name}.content_bias"]) if own else None
-        self.distance_bias = parameter(table[f"{name}.distance_bias"]) if own else None
+        selected, compares = kind.untie, kind.segments
+        self.content_bias = parameter(table[f"{name}.content_bias"]) if selected else None
+        self.distance_bias = parameter(table[f"{name}.distance_bias"]) if selected else None
         self.segment_bias = parameter(table[f"{name}.segment_bias"]) if compares else None
         self.segment = parameter(table[f"{name}.segment"]) if compares else None
         self.hidden_dropout = node.dropout.hidden
@@ -153,10 +153,10 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
     def _biased(
         self,
         query_bqw: Float[torch.Tensor, "b q w"],
-        own: Float[torch.Tensor, "w"] | None,
+        of_layer: Float[torch.Tensor, "w"] | None,
         common: Float[torch.Tensor, "w"] | None,
     ) -> Float[torch.Tensor, "b n q d"]:
-        bias_w = common if own is None else own
+        bias_w = common if of_layer is None else of_layer
         assert bias_w is not None, "the biases are the layer's own or shared"
         return split_heads(query_bqw + bias_w.to(query_bqw.dtype), self.heads)
 
@@ -190,8 +190,8 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
             for first, rows, begin, end in strips(keys, in_order, distances)
         ]
         if gathered is not None:
-            whole = product(in_order, q, 0, distances)
-            pieces.append(gather_distances(whole, keys, gathered))
+            full = product(in_order, q, 0, distances)
+            pieces.append(gather_distances(full, keys, gathered))
         scores_nbqk = pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=2)
         return scores_nbqk.transpose(0, 1)
 
@@ -233,13 +233,13 @@ def relative_shift(
 
 
 @torch.library.custom_op("bertc::gather_distances", mutates_args=())
-def gather_distances(scores_nbql: torch.Tensor, many: int, keys_bq: torch.Tensor) -> torch.Tensor:
+def gather_distances(scores_nbql: torch.Tensor, count: int, keys_bq: torch.Tensor) -> torch.Tensor:
     """Convert scores by distance (n, b, q, l) to scores by key, for queries at the keys (b, q).
 
     Its gradient is a gather too: torch would scatter, which deterministically needs a sort.
     """
     # Later keys may have no distance, if no query attends to them.
-    return _entries(scores_nbql, many - 1 - keys_bq, many)
+    return _entries(scores_nbql, count - 1 - keys_bq, count)
 
 
 @torch.library.custom_op("bertc::gather_distances_gradient", mutates_args=())
@@ -253,15 +253,15 @@ def _distances_gradient(
 
 
 def _entries(
-    x_nbql: Float[torch.Tensor, "n b q l"], first_bq: Int[torch.Tensor, "b q"], many: int
-) -> Float[torch.Tensor, "n b q {many}"]:
-    """``many`` entries (n, b, q, many) from ``first`` on of each row; the last one repeats."""
-    entry_bqs = _lanes(first_bq, many).clamp(0, x_nbql.shape[3] - 1)
+    x_nbql: Float[torch.Tensor, "n b q l"], first_bq: Int[torch.Tensor, "b q"], count: int
+) -> Float[torch.Tensor, "n b q {count}"]:
+    """``count`` entries (n, b, q, many) from ``first`` on of each row; the last one repeats."""
+    entry_bqs = _lanes(first_bq, count).clamp(0, x_nbql.shape[3] - 1)
     return x_nbql.gather(3, entry_bqs.expand(len(x_nbql), *entry_bqs.shape))
 
 
-def _lanes(first_bq: Int[torch.Tensor, "b q"], many: int) -> Int[torch.Tensor, "b q {many}"]:
-    return first_bq[:, :, None] + torch.arange(many, device=first_bq.device)
+def _lanes(first_bq: Int[torch.Tensor, "b q"], count: int) -> Int[torch.Tensor, "b q {count}"]:
+    return first_bq[:, :, None] + torch.arange(count, device=first_bq.device)
 
 
 @gather_distances.register_fake

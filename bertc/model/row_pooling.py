@@ -1,21 +1,15 @@
-"""The base of modules that make the vector of a row of all its tokens.
+"""Texts of a row, whose vectors make that of the row.
 
 Texts of a row stand one after the other, padding last.
 
 Axes: b batch, s sequence, t texts of a row, d widths of a token's state, p pooled.
 """
 
-from abc import abstractmethod
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import nn
 
-from bertc.ir.network.row_pooling import RowPoolingBody
-from bertc.model.body import BodyModule
-from bertc.model.embeddings import Tokens, build_tokens
 from bertc.model.inputs import EncoderInputs
 
 
@@ -74,47 +68,3 @@ def row_vector(each_btd: Float[torch.Tensor, "b t d"]) -> torch.Tensor:
         return each_btd[:, 0]
     u_bd, v_bd = each_btd.unbind(1)
     return torch.cat([u_bd, v_bd, u_bd * v_bd, (u_bd - v_bd).abs()], dim=1)
-
-
-class RowPoolingModule(BodyModule):
-    """A body with a token table, the vectors of whose texts make one of a row."""
-
-    node: RowPoolingBody
-    pooler: nn.Module | None
-
-    def __init__(self, node: RowPoolingBody) -> None:
-        super().__init__()
-        table = {weight.name: weight for weight in node.weights()}
-        self.node = node
-        self.embeddings = nn.ModuleDict({"token": build_tokens(table, node)})
-
-    @property
-    def tokens(self) -> Tokens:
-        """The one table."""
-        token = self.embeddings["token"]
-        assert isinstance(token, Tokens), "it is made so"
-        return token
-
-    @abstractmethod
-    def text_vectors(
-        self, states_bsd: Float[torch.Tensor, "b s d"], texts: TextSpans
-    ) -> Float[torch.Tensor, "b t d"]:
-        """The vector of each text; of an empty one any."""
-
-    def pool(
-        self, first_h: Float[torch.Tensor, "b s d"], inputs: EncoderInputs | None = None
-    ) -> Float[torch.Tensor, "b 1 p"]:
-        """One vector a row, of all its states."""
-        assert inputs is not None, "the states of a row are of its texts"
-        texts = text_spans(inputs, self.node.texts)
-        each_btd = self.text_vectors(first_h, texts) * (texts.lengths > 0)[..., None]
-        row_bd = row_vector(each_btd)
-        pooled_bp = row_bd if self.pooler is None else torch.relu(self.pooler(row_bd))
-        return pooled_bp[:, None]
-
-    def borrow(self, lender: BodyModule, names: Iterable[str], *, added: bool) -> None:
-        """Nothing is tied to it: only a transformer's generator shares tables."""
-        raise ValueError(f"a {self.node.body_kind} shares no weights with another network")
-
-    def compile_regions(self, *, any_shape: bool = False) -> None:
-        """Nothing: the plan compiles none of them."""

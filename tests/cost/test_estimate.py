@@ -4,6 +4,7 @@ import json
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from bertc.base.diagnostics import UsageError
 from bertc.cost import as_json, as_table, device_named, estimate, where_table
 from bertc.cost.machines import devices
 from bertc.cost.machines.devices import NAMES
-from bertc.cost.units import duration_text, range_text
+from bertc.cost.units import range_text
 
 FLOPS = {
     "convention", "forward_per_example", "train_per_example", "train_per_step", "train_total",
@@ -70,15 +71,7 @@ def test_where_a_step_goes_adds_up() -> None:
 def test_a_grid_is_points() -> None:
     found = json.loads(as_json([estimate(p) for p in points("L=2 H=32 V=100 E={16,32}")]))
     assert found["schema"] == 1
-    assert len(found["points"]) == 2
-    names = {point["name"] for point in found["points"]}
-    assert len(names) == 2
-
-
-def test_one_line_says_it_all() -> None:
-    found = estimate(resolve("layers=12 share=attention E=128 objective=sop+span"))
-    assert found.parameters.applied > found.parameters.total
-    assert found.parameters.pooler
+    assert len({point["name"] for point in found["points"]}) == 2
 
 
 def test_one_estimate_shows_parts_and_stages() -> None:
@@ -135,10 +128,8 @@ def test_the_time_of_a_cpu_that_was_not_measured_is_a_range(
     found = estimate(resolve("bert-base"), "cpu")
     shown = json.loads(as_json([found]))
     for part in (shown, *shown["stages"]):
-        assert set(part["time"]) == TIME | {"seconds_per_step_range", "seconds_total_range"}
-        for figure in ("seconds_per_step", "seconds_total"):
-            middle = part["time"][figure]
-            assert part["time"][f"{figure}_range"] == [middle / 2, middle * 2]
+        assert set(part["time"]) == TIME | {"within"}
+        assert part["time"]["within"] == 2
     within = range_text(found.time.seconds_total / 2, found.time.seconds_total * 2)
     assert found.time.total_text == within
     assert as_table([found]).count(within) == 1
@@ -156,23 +147,20 @@ def test_several_estimates_show_differences_to_the_first() -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (1.3e-10, "0.13 ns"),
-        (4.25e-7, "425 ns"),
-        (4.1e-6, "4.10 µs"),
-        (0.0352, "35.2 ms"),
-        (1.59, "1.59 s"),
-        (720, "12.0 min"),
-        (11_700, "3.25 h"),
-        (354_240, "4.10 days"),
+        ([1.3e-10], "0.13 ns"),
+        ([4.25e-7], "425 ns"),
+        ([4.1e-6], "4.10 µs"),
+        ([0.0352], "35.2 ms"),
+        ([1.59], "1.59 s"),
+        ([720], "12.0 min"),
+        ([11_700], "3.25 h"),
+        ([354_240], "4.10 days"),
+        ([1.59, 6.36], "1.59 to 6.36 s"),
+        ([720, 11_700], "12.0 min to 3.25 h"),
     ],
 )
-def test_a_time_keeps_its_digits(seconds: float, text: str) -> None:
-    assert duration_text(seconds) == text
-
-
-def test_a_range_says_its_unit_once_where_it_has_one() -> None:
-    assert range_text(1.59, 6.36) == "1.59 to 6.36 s"
-    assert range_text(720, 11_700) == "12.0 min to 3.25 h"
+def test_a_time_keeps_its_digits_and_says_its_unit_once(seconds: list[float], text: str) -> None:
+    assert range_text(*seconds) == text
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -187,11 +175,6 @@ def test_every_device_gives_a_time(name: str) -> None:
     assert found.hours * 3600 == pytest.approx(found.seconds_total)
     assert found.seconds_total > found.seconds_per_step > 0
     assert found.source
-
-
-def test_faster_devices_take_less_time() -> None:
-    hours = [estimate(resolve("bert-base"), name).time.hours for name in ("h200", "a100", "v100")]
-    assert hours == sorted(hours)
 
 
 def test_nothing_heavy_is_loaded() -> None:
@@ -210,29 +193,18 @@ def test_nothing_heavy_is_loaded() -> None:
     assert "109,482,240" in done.stdout
 
 
-GROWING = (
-    "layers=4 hidden=64 vocab=1000 seq=32 batch=16 "
-    'stage "flat" { layers=1 steps=30 } stage "deep" { steps=70 }'
-)
-
-
-def test_growing_is_held_against_being_deep_from_the_start() -> None:
-    flat, deep = (resolve(GROWING.replace("layers=1", f"layers={n}")) for n in (1, 4))
-    found, whole = estimate(flat), estimate(deep)
-    shallow = estimate(resolve(GROWING.replace("layers=4", "layers=1")))
+def test_a_growing_run_is_the_sum_of_its_stages() -> None:
+    growing = (
+        "layers=4 hidden=64 vocab=1000 seq=32 batch=16 "
+        'stage "flat" { layers=1 steps=30 } stage "deep" { steps=70 }'
+    )
+    found, whole = (estimate(resolve(growing.replace("layers=1", f"layers={n}"))) for n in (1, 4))
+    shallow = estimate(resolve(growing.replace("layers=4", "layers=1")))
     assert found.stages[0].flops == shallow.stages[0].flops
     assert found.stages[1].flops == whole.stages[1].flops
     assert found.flops.train_total == sum(stage.flops.train_total for stage in found.stages)
     assert found.parameters == whole.parameters
     assert found.stages[0].memory.weights_bytes == shallow.memory.weights_bytes
-    beside = found.from_start
-    assert beside is not None
-    assert (beside.layers, beside.flops_total) == (4, whole.flops.train_total)
-    assert beside.steps_of_same_flops == round(found.flops.train_total / whole.flops.train_per_step)
-    assert "with 4 layers from the start" in as_table([found])
-    assert "from_start" in found.as_json()
-    assert whole.from_start is None
-    assert "from_start" not in whole.as_json()
 
 
 def test_an_estimate_shows_itself_as_the_table_of_the_command():
@@ -241,4 +213,4 @@ def test_an_estimate_shows_itself_as_the_table_of_the_command():
     html = found._repr_html_()
     assert html.startswith("<table>")
     assert f">{found.parameters.total:,}</td>" in html
-    assert "<script>" not in found.model_copy(update={"name": "<script>"})._repr_html_()
+    assert "<script>" not in replace(found, name="<script>")._repr_html_()

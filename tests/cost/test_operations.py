@@ -149,7 +149,7 @@ def test_a_calibration_is_what_estimates_use(
     device = device_named("cpu")
     assert device.rates == found.threads[1]
     assert "measured here" in device.source
-    assert estimate(resolve("bert-tiny"), device).time.seconds_total_range is None
+    assert estimate(resolve("bert-tiny"), device).time.within is None
     assert found.at(2).bandwidth_bytes == 2 * found.threads[1].bandwidth_bytes
     path.write_text(json.dumps({"schema": 1, "torch": "x", "threads": {"1": {}}}))
     assert calibration_here() is None

@@ -15,6 +15,7 @@ from bertc.learn.objectives import MicroBatch, TaskTargets, corrupt, tensors_of
 from bertc.learn.objectives.softmax import relations, soft_targets
 from bertc.learn.objectives.softmax.soft_targets import Comparison, Logits, soft_target_loss
 from bertc.learn.objectives.targets import Lesson
+from bertc.learn.objectives.term import HeadInput
 from bertc.learn.step.objective import counts, make_objective
 from bertc.model import EncoderInputs, build
 from bertc.run.beginning.teachers import frozen_networks
@@ -297,7 +298,7 @@ def test_starts_and_ends_are_compared_within_their_examples(classes: str) -> Non
     )
     tensors: Any = tensors_of(node)
     network = SimpleNamespace(training=False, node=SimpleNamespace(pools_tokens=False))
-    predicted = tensors.score((states,), own, batch, head, network, None)
+    predicted = tensors.score(own, HeadInput((states,), batch, head, network))
     found = tensors.loss(predicted, own).sum
 
     scores, each = head(states), []

@@ -65,7 +65,6 @@ def test_the_network_of_a_stage_has_the_layers_that_are_left(
     parameters = sum(weight.numel for weight in model_weights(resolved))
     assert sum(tensor.numel() for tensor in tensors.values()) == parameters
     assert estimate(resolved).parameters.total == parameters
-    assert estimate(resolved).from_start is None
 
 
 def test_a_run_that_loses_layers_resumes_to_the_same_bits(

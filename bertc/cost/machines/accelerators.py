@@ -43,9 +43,7 @@ APPLE = (
 )
 
 
-def _nvidia(
-    name: str, gib: int, bf16: float, fp32: float, bandwidth: float, link: float, fp16: float = 0
-) -> Device:
+def _nvidia(name: str, gib: int, bf16: float, fp32: float, bandwidth: float, link: float) -> Device:
     """An NVIDIA device; rates in TFLOP/s, bandwidth and link in GB/s, memory in GiB."""
     share, source = PRODUCTS_OF_A_STEP, AMPERE if name.startswith("a100") else UNMEASURED
     if name.startswith(("h", "gh", "b200")):
@@ -55,7 +53,6 @@ def _nvidia(
         kind="cuda",
         memory_bytes=gib * GIB,
         bf16_flops=bf16 * TERA,
-        fp16_flops=fp16 * TERA,
         fp32_flops=fp32 * TERA,
         bandwidth_bytes=bandwidth * GIGA,
         link_bytes=link,
@@ -99,8 +96,8 @@ ACCELERATORS: Mapping[str, Device] = {
         _nvidia("rtx3090", 23, 71, 35.6, 936, PCIE_4),
         _nvidia("rtx4090", 23, 165.2, 82.6, 1008, PCIE_4),
         _nvidia("rtx5090", 31, 209.5, 104.8, 1792, PCIE_5),
-        _nvidia("v100", 31, 0, 15.7, 900, NVLINK["v100"], fp16=125),
-        _nvidia("t4", 14, 0, 8.1, 320, PCIE_3, fp16=65),
+        _nvidia("v100", 31, 0, 15.7, 900, NVLINK["v100"]),
+        _nvidia("t4", 14, 0, 8.1, 320, PCIE_3),
         _apple("m1", 8, 2.6, 68.25),
         _apple("m1-pro", 16, 5.2, 200),
         _apple("m1-max", 32, 10.4, 400),

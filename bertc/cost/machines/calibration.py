@@ -43,8 +43,12 @@ def calibration_path() -> Path:
     """The calibration file of this machine; each processor model has its own."""
     model = cpu_info("model name") or platform.processor()
     limits = (os.environ.get(name, "").lower() for name in LIMITS)
-    told = "\n".join((platform.machine(), model, *limits))
-    return cache_folder() / "calibration" / f"{hashlib.sha256(told.encode()).hexdigest()[:16]}.json"
+    description = "\n".join((platform.machine(), model, *limits))
+    return (
+        cache_folder()
+        / "calibration"
+        / f"{hashlib.sha256(description.encode()).hexdigest()[:16]}.json"
+    )
 
 
 def calibration_here() -> Calibration | None:

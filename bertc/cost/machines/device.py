@@ -15,6 +15,7 @@ BANDWIDTH_SHARE = 0.8
 LOOPS_SLOWER = 12
 """Speed of fp32 products over bf16 ones in torch's loops: 11 to 24 as measured with AVX2."""
 MAX_FILE_BYTES = 2**20
+DROPPED = ("kept_seconds", "weight_seconds", "fp16_flops")
 
 Rate = Annotated[float, Field(ge=0, lt=1e19, allow_inf_nan=False)]
 
@@ -24,8 +25,8 @@ class Device(BaseModel):
 
     Rates are dense FLOP/s and bytes/s; 0 means unknown. ``bf16_flops`` is 0 where bf16 is not fast;
     with ``loops_bf16`` torch makes its products in loops of its own, as on a CPU without AVX-512.
-    ``fp16_flops`` is of devices that have only fp16, which bertc does not use. ``product_share`` is
-    the share of the peak that matmuls reach, ``source`` where that figure comes from.
+    ``product_share`` is the share of the peak that matmuls reach, ``source`` where that figure
+    comes from.
 
     ``bandwidth_bytes`` is the nominal memory bandwidth, ``launch_seconds`` the host's time per
     kernel, ``link_bytes`` the nominal rate each way to the other devices of the machine: NVLink,
@@ -41,7 +42,6 @@ class Device(BaseModel):
     memory_bytes: Annotated[int, Field(gt=0, lt=2**60)]
     bf16_flops: Rate = 0.0
     loops_bf16: bool = False
-    fp16_flops: Rate = 0.0
     fp32_flops: Rate = 0.0
     bandwidth_bytes: Rate = 0.0
     link_bytes: Annotated[Rate, Field(gt=0)] = 10e9
@@ -52,11 +52,11 @@ class Device(BaseModel):
     time_within: Annotated[float, Field(ge=1, le=100)] | None = None
     source: str
 
-    def precision(self, asked: Literal["auto", "fp32", "bf16"]) -> Literal["fp32", "bf16"]:
+    def precision(self, setting: Literal["auto", "fp32", "bf16"]) -> Literal["fp32", "bf16"]:
         """Resolve ``auto``: bf16 where it is fast, else fp32."""
-        if asked == "auto":
+        if setting == "auto":
             return "bf16" if self.bf16_flops else "fp32"
-        return asked
+        return setting
 
     def peak_flops(self, precision: Literal["fp32", "bf16"]) -> float:
         """FLOP/s; bf16 on a device without it runs as fp32, or in loops.
@@ -75,11 +75,9 @@ class Device(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _older(cls, found: Any) -> Any:
-        """Drop two unused figures of device files written before 2026-11-23."""
-        if isinstance(found, dict):
-            return {k: v for k, v in found.items() if k not in ("kept_seconds", "weight_seconds")}
-        return found
+    def _older(cls, content: dict[str, Any]) -> dict[str, Any]:
+        """Drop unused figures of older device files."""
+        return {k: v for k, v in content.items() if k not in DROPPED}
 
     @property
     def bandwidth(self) -> float:
@@ -105,11 +103,11 @@ def device_in(path: Path) -> Device:
         MissingInputError: if it does not exist.
         DataError: if it is not a valid device file.
     """
-    found = read_json(path, MAX_FILE_BYTES)
+    content = read_json(path, MAX_FILE_BYTES)
     try:
-        return Device.model_validate(found)
+        return Device.model_validate(content)
     except ValidationError as error:
-        wrong = "; ".join(_complaint(dict(each)) for each in error.errors()[:3])
+        wrong = "; ".join(_complaint(dict(mistake)) for mistake in error.errors()[:3])
         raise DataError(
             f"{path} is no device file: {wrong}", help="docs/estimates.md says what is in one"
         ) from None
@@ -117,5 +115,5 @@ def device_in(path: Path) -> Device:
 
 def _complaint(error: dict[str, Any]) -> str:
     place = ".".join(map(str, error["loc"]))
-    told = {"missing": "is missing", "extra_forbidden": "is not known there"}
-    return f"{place} {told.get(error['type'], 'cannot be that')}"
+    reasons = {"missing": "is missing", "extra_forbidden": "is not known there"}
+    return f"{place} {reasons.get(error['type'], 'cannot be that')}"

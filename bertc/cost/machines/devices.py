@@ -69,7 +69,7 @@ def device_named(name: str, processes: int = 1) -> Device:
 
 
 def _with_figures(title: str, known: Device | None, figures: Sequence[str]) -> Device:
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for figure in figures:
         key, _, text = figure.partition("=")
         if key.strip() not in UNITS:
@@ -77,14 +77,14 @@ def _with_figures(title: str, known: Device | None, figures: Sequence[str]) -> D
                 f"a device has no figure {key.strip()!r}", help=f"{', '.join(UNITS)}: {HOW_TO_GIVE}"
             )
         field, unit = UNITS[key.strip()]
-        found[field] = _number(figure, text) * unit
-    if "memory_bytes" in found:
-        found["memory_bytes"] = int(found["memory_bytes"])
+        numbers[field] = _number(figure, text) * unit
+    if "memory_bytes" in numbers:
+        numbers["memory_bytes"] = int(numbers["memory_bytes"])
     if known:
-        return known.model_copy(update=found)
+        return known.model_copy(update=numbers)
     needed = {"memory_bytes": "memory", "bandwidth_bytes": "bandwidth"}
-    missing = [key for field, key in needed.items() if field not in found]
-    if not {"bf16_flops", "fp32_flops"} & found.keys():
+    missing = [key for field, key in needed.items() if field not in numbers]
+    if not {"bf16_flops", "fp32_flops"} & numbers.keys():
         missing.append("bf16 or fp32")
     if missing:
         raise UsageError(
@@ -97,7 +97,7 @@ def _with_figures(title: str, known: Device | None, figures: Sequence[str]) -> D
         product_share=PRODUCTS_OF_A_STEP,
         launch_seconds=LAUNCH_SECONDS,
         source="as on an A100; the figures of the device were given",
-        **found,
+        **numbers,
     )
 
 
@@ -132,7 +132,7 @@ def this_cpu(processes: int = 1, threads: int = 0) -> Device:
         cores = min(cores, threads)
     elif most.isdecimal() and int(most):
         cores = min(cores, int(most))
-    core, said = core_here(), f"{cores:.2g} core{'s' * (cores != 1)}"
+    core, count = core_here(), f"{cores:.2g} core{'s' * (cores != 1)}"
     flops = f"{core.fp32_flops / core.clock:.0f}"
     if core.bf16_flops:
         flops += f" (bf16: {core.bf16_flops / core.clock:.0f})"
@@ -149,11 +149,11 @@ def this_cpu(processes: int = 1, threads: int = 0) -> Device:
         cores=cores,
         time_within=CPU_WITHIN,
         source=UNCALIBRATED.format(
-            cores=said, ghz=core.clock / GIGA, flops=flops, within=CPU_WITHIN
+            cores=count, ghz=core.clock / GIGA, flops=flops, within=CPU_WITHIN
         ),
     )
     calibration = calibration_here()
-    return cpu if calibration is None else _calibrated(cpu, calibration, said)
+    return cpu if calibration is None else _calibrated(cpu, calibration, count)
 
 
 def _calibrated(cpu: Device, calibration: Calibration, cores: str) -> Device:

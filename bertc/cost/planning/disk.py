@@ -23,8 +23,8 @@ def checkpoint_bytes(resolved: Resolved) -> int:
 def next_bytes(resolved: Resolved, step: int) -> int:
     """Bytes of the first checkpoint after a step, and of the model that a run ends with."""
     model = WEIGHT_BYTES * _numbers(_table(resolved, resolved.stages[-1]))
-    left = step < resolved.steps
-    return model + left * _checkpoint_bytes(resolved, resolved.trained_at(step))
+    unfinished = step < resolved.steps
+    return model + unfinished * _checkpoint_bytes(resolved, resolved.trained_at(step))
 
 
 def _checkpoint_bytes(resolved: Resolved, stage: Stage) -> int:

@@ -39,8 +39,7 @@ _SUMS: Mapping[str, str] = {
 class Machine:
     """The facts about a machine that decide a plan.
 
-    ``memory_bytes`` is the device's, on a CPU the free main memory of one process. ``fp16_gain``:
-    speed of fp16 units without bf16, over fp32; 0 if there are none or it is unknown. With
+    ``memory_bytes`` is the device's, on a CPU the free main memory of one process. With
     ``loops_bf16`` torch makes products of bf16 in loops of its own. ``devices``: the number of
     devices of this kind. ``without_kernels``: why only torch's kernels are used.
     """
@@ -50,7 +49,6 @@ class Machine:
     memory_bytes: int
     fast_bf16: bool
     cores: int
-    fp16_gain: float = 0.0
     loops_bf16: bool = False
     devices: int = 1
     without_kernels: str = ""
@@ -201,18 +199,12 @@ def _compilation(resolved: Resolved, machine: Machine) -> tuple[bool, str]:
 
 
 def _precision_reason(machine: Machine) -> str:
-    """The reason for the precision: the arithmetic of the machine, and the cost of lacking bf16."""
+    """The reason for the precision: the arithmetic of the machine."""
     if machine.device == "cpu":
         has = "bf16: {} has" if machine.fast_bf16 else "fp32: {} has no"
         return f"{has.format(machine.name)} bf16 instructions, which halve the time of a step"
-    if machine.fast_bf16:
-        return f"bf16: {machine.name} has fast bf16"
-    if not machine.fp16_gain:
-        return f"fp32: {machine.name} has no fast bf16"
-    return (
-        f"fp32: {machine.name} has no bf16; its fp16 units, {machine.fp16_gain:.0f} times as fast, "
-        "stay idle"
-    )
+    has = "bf16: {} has" if machine.fast_bf16 else "fp32: {} has no"
+    return f"{has.format(machine.name)} fast bf16"
 
 
 def _without_kernels(machine: Machine) -> str:
@@ -241,7 +233,7 @@ def compiles(resolved: Resolved, device: DeviceKind) -> bool:
 
 def _can_compile(resolved: Resolved) -> bool:
     """True if all that a run trains can be compiled; a teacher that cannot runs as it is."""
-    return all(each.body.compiles for stage in resolved.stages for each in stage.learned)
+    return all(network.body.compiles for stage in resolved.stages for network in stage.learned)
 
 
 def _pays_compiling(resolved: Resolved) -> bool:
@@ -257,17 +249,19 @@ def choose_fit(
     stage: Stage,
     setting: Literal["auto", "on", "off"],
     device: DeviceKind,
-    kept: int,
+    with_activations: int,
     recomputed: int,
 ) -> Fit:
-    """Choose between the most examples that fit with activations ``kept`` and ``recomputed``.
+    """Choose between the most examples that fit ``with_activations`` and with these recomputed.
 
     Layers are recomputed if too few examples fit otherwise to keep the device busy.
     """
     enough = stage.microbatch or min(stage.batch, -(-EFFICIENT_TOKENS[device] // stage.seq))
-    if setting == "on" or (setting == "auto" and kept < enough and recomputed > kept):
-        return Fit(recomputed, kept, recompute=True)
-    return Fit(kept, kept, recompute=False)
+    if setting == "on" or (
+        setting == "auto" and with_activations < enough and recomputed > with_activations
+    ):
+        return Fit(recomputed, with_activations, recompute=True)
+    return Fit(with_activations, with_activations, recompute=False)
 
 
 def _microbatch(stage: Stage, largest: int, world: World) -> int:

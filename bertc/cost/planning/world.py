@@ -34,9 +34,9 @@ class World:
 
     def rows(self, rank: int, batch: int) -> slice:
         """The examples of a batch that a process gets: contiguous, and as even as possible."""
-        each, more = divmod(batch, self.size)
-        first = rank * each + min(rank, more)
-        return slice(first, first + each + (rank < more))
+        quotient, more = divmod(batch, self.size)
+        first = rank * quotient + min(rank, more)
+        return slice(first, first + quotient + (rank < more))
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,6 @@ def lay_out(resolved: Resolved, world: World, state_bytes: int, memory_bytes: in
     Raises:
         UsageError: if there are more processes than examples in a batch.
     """
-    if world.size == 1:
-        return ALONE
     refuse_too_many(resolved, world)
     strategy = resolved.run.strategy
     if strategy != "auto":

@@ -15,7 +15,7 @@ from torch import nn
 from bertc.ir.learning.answer import Answer, Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.task import Task
 from bertc.learn.objectives.targets import MicroBatch, TaskTargets
-from bertc.learn.objectives.term import Predicted, TermTensors, TextRows
+from bertc.learn.objectives.term import ExampleTensors, HeadInput, Predicted
 from bertc.model import EncoderInputs, dropout, gather_positions
 from bertc.model.bilstm import StatesScores
 from bertc.model.body import BodyModule, Outputs
@@ -41,40 +41,33 @@ class SpanScores(NamedTuple):
     answered: Float[torch.Tensor, "b"] | None = None
 
 
-class TaskTensors(TermTensors[Task, TaskTargets, nn.Module]):
+class TaskTensors(ExampleTensors[Task, TaskTargets, nn.Module]):
     """A fine-tuning task; all rows of a batch belong to it."""
 
-    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, TaskTargets]:
-        """Unused: task targets come from examples, not from text (``learn/step/task_feed.py``)."""
-        raise AssertionError("task targets come from examples, not from text")
-
-    def positions(self, own: TaskTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
+    def positions(self, targets: TaskTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
         """Positions (b, k) of examples or words; None (all last states) if others are read too."""
         few = self.node.features.reads_last and not self.node.reads_all
-        return (own.positions,) if few else None
+        return (targets.positions,) if few else None
 
     def taken(self, outputs: Outputs, *, learned: bool) -> tuple[torch.Tensor, ...]:
         """States (b, s, h) below the last ones; none where kept ones are read."""
         return super().taken(outputs, learned=learned) if outputs.by_layer is not None else ()
 
     def features(
-        self,
-        states: Float[torch.Tensor, "b k h"],
-        network: BodyModule,
-        reading: EncoderInputs,
+        self, states: Float[torch.Tensor, "b k h"], network: BodyModule, reading: EncoderInputs
     ) -> Float[torch.Tensor, "b k h"]:
         """States (b, k, h) that the head reads: pooled if there is a pooler, with dropout.
 
         For spans all states (b, s, h), without dropout (BERT run_squad.py, create_model).
         """
         if self.node.reads_last_alone:
-            states = read_by_task(states, network, reading, whole=self.node.pooled)
+            states = read_by_task(states, network, reading, of_rows=self.node.pooled)
         if isinstance(self.node.answer, Span):
             return states
         return dropout(states, self.node.dropout, network.training)
 
     def parts(
-        self, states: tuple[torch.Tensor, ...], own: TaskTargets
+        self, states: tuple[torch.Tensor, ...], targets: TaskTargets
     ) -> tuple[Float[torch.Tensor, "b k h"], ...]:
         """States that its head reads, of its layers, the lowest first, or their sum.
 
@@ -83,50 +76,38 @@ class TaskTensors(TermTensors[Task, TaskTargets, nn.Module]):
         """
         last, *below = states
         if not self.node.reads_all:
-            below = [gather_positions(each, own.positions) for each in below]
-        each = (*below, last) if self.node.features.reads_last else tuple(below)
-        return (torch.stack(each).sum(0),) if self.node.features.joins == "sum" else each
+            below = [gather_positions(states_read, targets.positions) for states_read in below]
+        states_read = (*below, last) if self.node.features.reads_last else tuple(below)
+        return (
+            (torch.stack(states_read).sum(0),) if self.node.features.joins == "sum" else states_read
+        )
 
     def read(
-        self,
-        states: tuple[torch.Tensor, ...],
-        own: TaskTargets,
-        batch: MicroBatch,
-        head: nn.Module,
-        network: BodyModule,
+        self, targets: TaskTargets, read: HeadInput[nn.Module]
     ) -> Float[torch.Tensor, "b k h"]:
-        """States that the linear layer of its head scores, of a network or kept ones."""
-        kept = (batch.taught or {}).get(self.node.title)
-        parts = kept[0].tensors if kept else self.parts(states, own)
-        if not isinstance(head, StatesScores):
-            return self.features(parts[0], network, batch.reading)
-        joined = self.features(head.joined(parts), network, batch.reading)
+        """States that the linear layer of its head scores, of a network or stored ones."""
+        stored = (read.batch.taught or {}).get(self.node.title)
+        parts = stored[0].tensors if stored else self.parts(read.states, targets)
+        if not isinstance(read.head, StatesScores):
+            return self.features(parts[0], read.network, read.batch.reading)
+        joined = self.features(read.head.joined(parts), read.network, read.batch.reading)
         if not self.node.recurrent:
             return joined
-        return gather_positions(head.read(joined, batch.reading), own.positions)
+        return gather_positions(read.head.read(joined, read.batch.reading), targets.positions)
 
-    def score(
-        self,
-        states: tuple[torch.Tensor, ...],
-        own: TaskTargets,
-        batch: MicroBatch,
-        head: nn.Module,
-        network: BodyModule,
-        chances: torch.Tensor | None,
-    ) -> Predicted:
+    def score(self, targets: TaskTargets, read: HeadInput[nn.Module]) -> Predicted:
         """Losses and hits (n,) of examples, words or windows."""
-        features = self.read(states, own, batch, head, network)
-        return answer_losses(self.node.answer, own, features, head)
+        return answer_losses(self.node.answer, targets, self.read(targets, read), read.head)
 
-    def weights(self, own: TaskTargets) -> torch.Tensor:
+    def weights(self, targets: TaskTargets) -> torch.Tensor:
         """1 for labelled examples, else 0; of choices one per example."""
         if isinstance(self.node.answer, Choice):
-            return torch.ones_like(own.weights.view(-1, self.node.answer.most)[:, 0])
-        return own.weights
+            return torch.ones_like(targets.weights.view(-1, self.node.answer.most)[:, 0])
+        return targets.weights
 
-    def count(self, own: TaskTargets) -> torch.Tensor:
+    def count(self, targets: TaskTargets) -> torch.Tensor:
         """Number of labelled examples, words or windows (0-d)."""
-        return answer_count(self.node.answer, own)
+        return answer_count(self.node.answer, targets)
 
 
 def read_by_task(
@@ -134,10 +115,10 @@ def read_by_task(
     network: BodyModule,
     reading: EncoderInputs,
     *,
-    whole: bool,
+    of_rows: bool,
 ) -> Float[torch.Tensor, "b k h"]:
-    """States through the pooler, if the network has one for them; ``whole``: one for each row."""
-    if whole:
+    """States through the pooler, if the network has one for them; ``of_rows``: one for each row."""
+    if of_rows:
         pools = network.node.pooler or network.node.pools_rows
         return network.pool(states, reading) if pools else states
     return network.pool_tokens(states) if network.node.pools_tokens else states
@@ -169,35 +150,37 @@ def answer_losses(
     """Losses in nats (n,) and hits (n,) of examples, words or windows."""
     if isinstance(answer, Span):
         return _span_losses(answer, own, states, head)
-    found = answer_scores(answer, states, head)
+    scores = answer_scores(answer, states, head)
     match answer:
         case Score():
-            losses_n = (found[:, 0] - own.targets.flatten()).square()
+            losses_n = (scores[:, 0] - own.targets.flatten()).square()
             return Predicted(losses_n, torch.zeros_like(losses_n))
         case Choice():
             there_nc = own.weights.view(-1, answer.most) > 0
-            found = found.masked_fill(~there_nc, float("-inf"))
-            targets = own.targets.view(-1, answer.most)[:, 0].long()
+            scores = scores.masked_fill(~there_nc, float("-inf"))
+            classes = own.targets.view(-1, answer.most)[:, 0].long()
         case Labels() | Tags():
-            found, targets = found.flatten(0, -2), own.targets.flatten().long()
+            scores, classes = scores.flatten(0, -2), own.targets.flatten().long()
         case Vector():
             raise AssertionError("vectors are compared, not scored (learn/objectives/pairs.py)")
         case _:
             assert_never(answer)
-    losses_n = F.cross_entropy(found, targets.clamp(min=0), reduction="none")
-    return Predicted(losses_n, found.argmax(-1) == targets)
+    losses_n = F.cross_entropy(scores, classes.clamp(min=0), reduction="none")
+    return Predicted(losses_n, scores.argmax(-1) == classes)
 
 
-def answer_count(answer: Answer, own: TaskTargets) -> torch.Tensor:
+def answer_count(answer: Answer, targets: TaskTargets) -> torch.Tensor:
     """Number of predictions (0-d) to divide the summed loss by."""
-    return own.weights.sum() / answer.most if isinstance(answer, Choice) else own.weights.sum()
+    return (
+        targets.weights.sum() / answer.most if isinstance(answer, Choice) else targets.weights.sum()
+    )
 
 
 def span_scores(
-    answer: Span, own: TaskTargets, states_bsh: Float[torch.Tensor, "b s h"], head: nn.Module
+    answer: Span, targets: TaskTargets, states_bsh: Float[torch.Tensor, "b s h"], head: nn.Module
 ) -> SpanScores:
     """Scores for inference (start unknown), of rows with one example each."""
-    allowed_bs = _allowed(own)
+    allowed_bs = _allowed(targets)
     if not isinstance(head, ConditionedSpan):
         starts_bs, ends_bs = head(states_bsh).float().unbind(-1)
         return SpanScores(_kept(starts_bs, allowed_bs), _kept(ends_bs, allowed_bs))
@@ -207,30 +190,30 @@ def span_scores(
     ends_bps = _kept(ends_bps, allowed_bs[:, None])
     answered_b = None
     if head.answered is not None:
-        answered_b = _answered(head.answered, own, states_bsh, starts_bs[:, None])[:, 0]
+        answered_b = _answered(head.answered, targets, states_bsh, starts_bs[:, None])[:, 0]
     return SpanScores(starts_bs, ends_bps, likeliest_bp, answered_b)
 
 
 def _span_losses(
-    answer: Span, own: TaskTargets, states_bsh: Float[torch.Tensor, "b s h"], head: nn.Module
+    answer: Span, targets: TaskTargets, states_bsh: Float[torch.Tensor, "b s h"], head: nn.Module
 ) -> Predicted:
     """Mean of the cross entropies of start and end."""
-    firsts_bm, lasts_bm = own.targets.long().unbind(2)
-    own_bms = tokens_of_examples(own)
+    firsts_bm, lasts_bm = targets.targets.long().unbind(2)
+    own_bms = tokens_of_examples(targets)
     if not isinstance(head, ConditionedSpan):
         # Every token of the example competes (run_squad.py, create_model).
         starts_bs, ends_bs = head(states_bsh).float().unbind(-1)
         starts_bms, ends_bms = _kept(starts_bs[:, None], own_bms), _kept(ends_bs[:, None], own_bms)
     else:
-        own_bms = own_bms & _allowed(own)[:, None]
+        own_bms = own_bms & _allowed(targets)[:, None]
         starts_bms = _kept(head.start(states_bsh)[..., 0].float()[:, None], own_bms)
         begun_bmh = gather_positions(states_bsh, firsts_bm)
         ends_bms = _kept(head.end.scores(states_bsh, begun_bmh), own_bms)
     losses_bm = 0.5 * (_cross_entropy(starts_bms, firsts_bm) + _cross_entropy(ends_bms, lasts_bm))
     if isinstance(head, ConditionedSpan) and head.answered is not None:
-        answered_bm = _answered(head.answered, own, states_bsh, starts_bms)
+        answered_bm = _answered(head.answered, targets, states_bsh, starts_bms)
         losses_bm = losses_bm + ANSWERED_WEIGHT * F.binary_cross_entropy_with_logits(
-            answered_bm, (firsts_bm > own.positions).float(), reduction="none"
+            answered_bm, (firsts_bm > targets.positions).float(), reduction="none"
         )
     hits_bm = (starts_bms.argmax(2) == firsts_bm) & (ends_bms.argmax(2) == lasts_bm)
     return Predicted(losses_bm, hits_bm)
@@ -238,22 +221,22 @@ def _span_losses(
 
 def _answered(
     head: Answered,
-    own: TaskTargets,
+    targets: TaskTargets,
     states_bsh: Float[torch.Tensor, "b s h"],
     starts_bms: Float[torch.Tensor, "b m s"],
 ) -> Float[torch.Tensor, "b m"]:
     """Answerability scores (b, m), from the first token and the start-weighted mean state."""
-    none_bmh = gather_positions(states_bsh, own.positions)
+    none_bmh = gather_positions(states_bsh, targets.positions)
     mean_bmh = starts_bms.softmax(2).to(states_bsh.dtype) @ states_bsh
     scores_bm: torch.Tensor = head(torch.cat([mean_bmh, none_bmh], dim=2))
     return scores_bm
 
 
-def tokens_of_examples(own: TaskTargets) -> Bool[torch.Tensor, "b m s"]:
+def tokens_of_examples(targets: TaskTargets) -> Bool[torch.Tensor, "b m s"]:
     """Mask (b, m, s) of the tokens of each example; all True for an empty slot."""
-    nth_m = torch.arange(1, own.weights.shape[1] + 1, device=own.examples.device)
+    nth_m = torch.arange(1, targets.weights.shape[1] + 1, device=targets.examples.device)
     # An empty slot needs some score, or its loss would be NaN whatever its weight.
-    return (own.examples[:, None] == nth_m[:, None]) | (own.weights == 0)[..., None]
+    return (targets.examples[:, None] == nth_m[:, None]) | (targets.weights == 0)[..., None]
 
 
 def _kept(scores: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
@@ -267,6 +250,6 @@ def _cross_entropy(
     return losses_n.view_as(targets_bm)
 
 
-def _allowed(own: TaskTargets) -> Bool[torch.Tensor, "b s"]:
+def _allowed(targets: TaskTargets) -> Bool[torch.Tensor, "b s"]:
     """Mask (b, s) of possible answers; the first token of each example means "no answer"."""
-    return own.passage.scatter(1, own.positions, True)
+    return targets.passage.scatter(1, targets.positions, True)

@@ -10,10 +10,9 @@ from torch import nn
 
 from bertc.ir.terms.clm import Clm
 from bertc.learn.objectives.targets import Inputs, MicroBatch, NextTokenTargets
-from bertc.learn.objectives.term import Predicted, RowView, TextRows, TokenTensors
+from bertc.learn.objectives.term import HeadInput, Predicted, RowView, TextRows, TokenTensors
 from bertc.learn.objectives.vocabulary import token_losses
 from bertc.model import EncoderInputs
-from bertc.model.body import BodyModule
 
 
 class ClmTensors(TokenTensors[Clm, NextTokenTargets, nn.Module]):
@@ -25,28 +24,16 @@ class ClmTensors(TokenTensors[Clm, NextTokenTargets, nn.Module]):
         """The text shifted by one."""
         return reading, next_tokens(rows.inputs, reading.sequence_ids)
 
-    def positions(self, own: NextTokenTargets, batch: MicroBatch) -> None:
+    def positions(self, targets: NextTokenTargets, batch: MicroBatch) -> None:
         """None: all positions."""
 
-    def score(
-        self,
-        states: tuple[torch.Tensor, ...],
-        own: NextTokenTargets,
-        batch: MicroBatch,
-        head: nn.Module,
-        network: BodyModule,
-        chances: torch.Tensor | None,
-    ) -> Predicted:
+    def score(self, targets: NextTokenTargets, read: HeadInput[nn.Module]) -> Predicted:
         """Scores over the vocabulary."""
-        return token_losses(states[0], own.targets, head, network, z=self.node.z)
+        return token_losses(read.states[0], targets.targets, read.head, read.network, z=self.node.z)
 
-    def weights(self, own: NextTokenTargets) -> torch.Tensor:
-        """1 (b, s) where the predicted token exists, else 0."""
-        return own.weights
-
-    def explain(self, own: NextTokenTargets, view: RowView) -> list[tuple[str, str]]:
+    def explain(self, targets: NextTokenTargets, view: RowView) -> list[tuple[str, str]]:
         """The number of predicted tokens."""
-        count = int(own.weights[view.row].sum())
+        count = int(targets.weights[view.row].sum())
         return [("clm", f"{count} tokens predicted from those before")]
 
 

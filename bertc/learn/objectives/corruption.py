@@ -56,13 +56,13 @@ def with_kinds(stage: Stage, batch: MicroBatch, mask: int) -> MicroBatch:
     token_ids_bs, terms = (batch.masked or batch.reading).token_ids, dict(batch.terms)
     for term in stage.objective:
         if masks := term.objective.masks:
-            own: Predictions = terms[term.name]
-            inputs_bk = token_ids_bs.gather(1, own.positions)
+            predictions: Predictions = terms[term.name]
+            inputs_bk = token_ids_bs.gather(1, predictions.positions)
             masked_bk = (inputs_bk == mask) & bool(masks.replace.mask)
-            same_bk = ~masked_bk & (inputs_bk == own.targets)
+            same_bk = ~masked_bk & (inputs_bk == predictions.targets)
             kinds = (masked_bk, ~masked_bk & ~same_bk, same_bk)
             for name, of_bk in zip(by_kind(term.name), kinds, strict=True):
-                terms[name] = own._replace(weights=own.weights * of_bk)
+                terms[name] = predictions._replace(weights=predictions.weights * of_bk)
     return batch._replace(terms=terms)
 
 
@@ -72,8 +72,8 @@ def with_guesses(
     """Insert the guesses (b, k) of a sampled network into the inputs of the networks after it."""
     reading = batch.reading
     for one in joined(term.objective for term in stage.objective):
-        own = batch.terms[one.name]
-        reading = one.tensors.take_guesses(own, batch, reading, guesses_bk)
+        predictions = batch.terms[one.name]
+        reading = one.tensors.take_guesses(predictions, batch, reading, guesses_bk)
     return batch._replace(reading=reading)
 
 
@@ -110,18 +110,18 @@ def _hide(
     """Token ids (b, s) after masking, and the predictions; each term masks its own rows."""
     token_ids_bs, masks = inputs.token_ids, None
     for hiding in stage.masked_terms():
-        hidden_bs, asked = mask_tokens(hiding, inputs, real_bs, vocab, key)
+        hidden_bs, predictions = mask_tokens(hiding, inputs, real_bs, vocab, key)
         own_b1 = (translated_b == hiding.translations)[:, None]
         token_ids_bs = hidden_bs if masks is None else hidden_bs.where(own_b1, token_ids_bs)
-        masks = asked if masks is None else _either(own_b1, asked, masks)
+        masks = predictions if masks is None else _either(own_b1, predictions, masks)
     return token_ids_bs, masks
 
 
 def _either(
-    own_b1: Bool[torch.Tensor, "b 1"], asked: Predictions, other: Predictions
+    own_b1: Bool[torch.Tensor, "b 1"], predictions: Predictions, others: Predictions
 ) -> Predictions:
     """Select per row between two prediction sets, padded to the wider."""
-    wide = max(asked.positions.shape[1], other.positions.shape[1])
+    wide = max(predictions.positions.shape[1], others.positions.shape[1])
 
     def chosen(
         own_bk: Shaped[torch.Tensor, "b k"], others_bk: Shaped[torch.Tensor, "b k"]
@@ -129,7 +129,7 @@ def _either(
         own_bk = F.pad(own_bk, (0, wide - own_bk.shape[1]))
         return torch.where(own_b1, own_bk, F.pad(others_bk, (0, wide - others_bk.shape[1])))
 
-    return Predictions(*map(chosen, asked[:3], other[:3]))
+    return Predictions(*map(chosen, predictions[:3], others[:3]))
 
 
 def _languages(inputs: Inputs) -> Int[torch.Tensor, "b s"]:

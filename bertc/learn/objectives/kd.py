@@ -20,7 +20,15 @@ from bertc.learn.objectives.softmax.soft_targets import (
     soft_target_loss,
 )
 from bertc.learn.objectives.targets import MicroBatch, TaskTargets
-from bertc.learn.objectives.term import Predicted, RowView, TermLoss, TermTensors, TextRows
+from bertc.learn.objectives.term import (
+    ExampleTensors,
+    HeadInput,
+    Predicted,
+    RowView,
+    TermLoss,
+    TermTensors,
+    TextRows,
+)
 from bertc.learn.objectives.vocabulary import table_of
 from bertc.model import EncoderInputs, dropout
 from bertc.model.body import BodyModule
@@ -41,142 +49,104 @@ class KdLogitsTensors(TermTensors[KdLogits, Compared, TokenHead]):
         """Real tokens, or masked ones."""
         return reading, compared_tokens(rows, self.node.compares)
 
-    def positions(self, own: Compared, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
+    def positions(self, targets: Compared, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
         """Positions of the compared tokens."""
-        return None if own.positions is None else (own.positions,)
+        return None if targets.positions is None else (targets.positions,)
 
-    def taught(
-        self,
-        states: tuple[torch.Tensor, ...],
-        batch: MicroBatch,
-        head: nn.Module | None,
-        network: BodyModule,
-    ) -> tuple[torch.Tensor, ...]:
+    def taught(self, read: HeadInput[Any]) -> tuple[torch.Tensor, ...]:
         """Features, table and bias, from which some scores at a time are made."""
-        assert isinstance(head, TokenHead), "the checks see to such a head"
-        return _scores(states[0], head, network)
+        assert isinstance(read.head, TokenHead), "the checks see to such a head"
+        return _scores(read.states[0], read.head, read.network)
 
-    def score(
-        self,
-        states: tuple[torch.Tensor, ...],
-        own: Compared,
-        batch: MicroBatch,
-        head: TokenHead,
-        network: BodyModule,
-        chances: torch.Tensor | None,
-    ) -> Predicted:
+    def score(self, targets: Compared, read: HeadInput[TokenHead]) -> Predicted:
         """The summed loss of all tokens that count."""
-        lessons = (batch.taught or {})[self.node.title]
+        lessons = (read.batch.taught or {})[self.node.title]
         summed = soft_target_loss(
-            _scores(states[0], head, network),
+            _scores(read.states[0], read.head, read.network),
             [Logits(*lesson.tensors) for lesson in lessons],
             [lesson.share for lesson in lessons],
-            own.weights.reshape(-1),
-            comparison(self.node, network.node.vocab_size),
+            targets.weights.reshape(-1),
+            comparison(self.node, read.network.node.vocab_size),
         )
         return Predicted(summed[None], torch.zeros_like(summed)[None])
 
-    def loss(self, predicted: Predicted, own: Compared) -> TermLoss:
+    def loss(self, predicted: Predicted, targets: Compared) -> TermLoss:
         """The sum as it is: nothing is right or wrong."""
-        return summed_loss(predicted, own.weights)
+        return summed_loss(predicted, targets.weights)
 
-    def weights(self, own: Compared) -> torch.Tensor:
-        """1 at compared tokens, else 0."""
-        return own.weights
-
-    def explain(self, own: Any, view: RowView) -> list[tuple[str, str]]:
+    def explain(self, targets: Any, view: RowView) -> list[tuple[str, str]]:
         """The number of compared tokens."""
-        compared = int(own.weights[view.row].sum())
+        compared = int(targets.weights[view.row].sum())
         return [(self.node.kind, f"scores of {compared} tokens held against the teacher's")]
 
 
-class KdAnswersTensors(TermTensors[KdLogits, TaskTargets, nn.Module]):
+class KdAnswersTensors(ExampleTensors[KdLogits, TaskTargets, nn.Module]):
     """Logits of labels, a number, choices, tags or spans, off the states that the task reads."""
 
-    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, TaskTargets]:
-        """Refuse text: rows of tasks are made of examples (``learn/step/task_feed.py``)."""
-        raise AssertionError("rows of tasks are made of examples, not of text")
-
-    def positions(self, own: TaskTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
+    def positions(self, targets: TaskTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
         """Positions of the task's own states; of spans None, all of them."""
-        return None if self.node.spans else (own.positions,)
+        return None if self.node.spans else (targets.positions,)
 
-    def taught(
-        self,
-        states: tuple[torch.Tensor, ...],
-        batch: MicroBatch,
-        head: nn.Module | None,
-        network: BodyModule,
-    ) -> tuple[torch.Tensor, ...]:
+    def taught(self, read: HeadInput[Any]) -> tuple[torch.Tensor, ...]:
         """The teacher's scores."""
-        assert head is not None, "it asks for the head of its task"
-        return (self._scores(states[0], batch, head, network),)
+        assert read.head is not None, "it asks for the head of its task"
+        return (self._scores(read),)
 
-    def score(
-        self,
-        states: tuple[torch.Tensor, ...],
-        own: TaskTargets,
-        batch: MicroBatch,
-        head: nn.Module,
-        network: BodyModule,
-        chances: torch.Tensor | None,
-    ) -> Predicted:
+    def score(self, targets: TaskTargets, read: HeadInput[nn.Module]) -> Predicted:
         """The loss of each example or word; nothing is right or wrong."""
-        lessons = (batch.taught or {})[self.node.title]
-        scores = self._scores(states[0], batch, head, network)
+        lessons = (read.batch.taught or {})[self.node.title]
+        scores = self._scores(read)
         # Those that were kept on disk are in rows and places.
         taught = (lesson.tensors[0].to(scores).view_as(scores) for lesson in lessons)
-        mine_nc, *theirs = (self._there(each, own) for each in (scores, *taught))
+        mine_nc, *theirs = (self._there(logits, targets) for logits in (scores, *taught))
         how = comparison(self.node, 1 if self.node.spans else mine_nc.shape[1])
         losses_n, _ = compared(mine_nc, theirs, [lesson.share for lesson in lessons], how)
         if self.node.spans:
-            losses_n = self._of_spans(losses_n, own)
+            losses_n = self._of_spans(losses_n, targets)
         return Predicted(losses_n, torch.zeros_like(losses_n))
 
-    def weights(self, own: TaskTargets) -> torch.Tensor:
+    def weights(self, targets: TaskTargets) -> torch.Tensor:
         """1 at examples or words, 0 at unused slots; of choices one an example."""
         if self.node.choices:
-            return torch.ones_like(own.weights.view(-1, self.node.choices)[:, 0])
-        return own.weights
+            return torch.ones_like(targets.weights.view(-1, self.node.choices)[:, 0])
+        return targets.weights
 
-    def _scores(
-        self,
-        states_bkh: Float[torch.Tensor, "b k h"],
-        batch: MicroBatch,
-        head: nn.Module,
-        network: BodyModule,
-    ) -> torch.Tensor:
+    def _scores(self, read: HeadInput[nn.Module]) -> torch.Tensor:
         """Logits in fp32, as the task's own term makes them: (n, c), or of spans (b, k, 2)."""
-        states_bkh = read_by_task(states_bkh, network, batch.reading, whole=self.node.pools)
+        states_bkh = read_by_task(
+            read.states[0], read.network, read.batch.reading, of_rows=self.node.pools
+        )
+        if not self.node.spans:
+            states_bkh = dropout(states_bkh, self.node.dropout, read.network.training)
+        scores_bkc: torch.Tensor = read.head(states_bkh).float()
         if self.node.spans:
-            scores_bs2: torch.Tensor = head(states_bkh).float()
-            return scores_bs2
-        read_bkh = dropout(states_bkh, self.node.dropout, network.training)
-        scores_bkc: torch.Tensor = head(read_bkh).float()
+            return scores_bkc
         if self.node.choices:
             return scores_bkc.reshape(-1, self.node.choices)
         return scores_bkc.flatten(0, 1)
 
-    def _there(self, scores: torch.Tensor, own: TaskTargets) -> Float[torch.Tensor, "n c"]:
+    def _there(self, scores: torch.Tensor, targets: TaskTargets) -> Float[torch.Tensor, "n c"]:
         """Logits with those out of the way that an example lacks: choices, tokens of others.
 
         Of spans starts (b, m, s) come first, then ends.
         """
         if self.node.spans:
-            each = [x_bs[:, None].expand(-1, own.weights.shape[1], -1) for x_bs in scores.unbind(2)]
-            lacking = ~tokens_of_examples(own)
-            return torch.cat([x_bms.masked_fill(lacking, ABSENT).flatten(0, 1) for x_bms in each])
+            logits = [
+                x_bs[:, None].expand(-1, targets.weights.shape[1], -1) for x_bs in scores.unbind(2)
+            ]
+            lacking = ~tokens_of_examples(targets)
+            return torch.cat([x_bms.masked_fill(lacking, ABSENT).flatten(0, 1) for x_bms in logits])
         if self.node.choices:
-            return scores.masked_fill(own.weights.view_as(scores) == 0, ABSENT)
+            return scores.masked_fill(targets.weights.view_as(scores) == 0, ABSENT)
         return scores
 
     def _of_spans(
-        self, losses_n: Float[torch.Tensor, "n"], own: TaskTargets
+        self, losses_n: Float[torch.Tensor, "n"], targets: TaskTargets
     ) -> Float[torch.Tensor, "b m"]:
         """The mean of the losses of start and end, as of the task itself."""
-        losses_bm = losses_n.view(2, *own.weights.shape).mean(0)
+        losses_bm = losses_n.view(2, *targets.weights.shape).mean(0)
         if self.node.classes == "mean":
-            return losses_bm / tokens_of_examples(own).sum(2)
+            return losses_bm / tokens_of_examples(targets).sum(2)
         return losses_bm
 
 

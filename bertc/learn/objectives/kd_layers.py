@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple, TypeVar, assert_never
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from torch import nn
 
 from bertc.ir.terms.kd import OfLayers
 from bertc.ir.terms.kd_relations import KdAttention, KdRelated, Related
@@ -17,7 +16,14 @@ from bertc.ir.terms.kd_states import KdCls, KdStates
 from bertc.learn.objectives.kd import Compared, compared_tokens, summed_loss
 from bertc.learn.objectives.softmax.relations import Factors, Relation, relation_loss
 from bertc.learn.objectives.targets import MicroBatch, TaskTargets
-from bertc.learn.objectives.term import Predicted, RowView, TermLoss, TermTensors, TextRows
+from bertc.learn.objectives.term import (
+    HeadInput,
+    Predicted,
+    RowView,
+    TermLoss,
+    TermTensors,
+    TextRows,
+)
 from bertc.model import EncoderInputs, gather_positions
 from bertc.model.body import BodyModule, Outputs, Projected
 from bertc.model.heads import WidthMaps
@@ -41,32 +47,18 @@ class OfLayersTensors(TermTensors[NodeT, Any, WidthMaps]):
         """Real tokens, masked ones, or the first one of each example."""
         return reading, compared_tokens(rows, self.node.compares)
 
-    def positions(self, own: Any, batch: MicroBatch) -> None:
+    def positions(self, targets: Any, batch: MicroBatch) -> None:
         """None: outputs are read by layer."""
 
-    def taught(
-        self,
-        states: tuple[torch.Tensor, ...],
-        batch: MicroBatch,
-        head: nn.Module | None,
-        network: BodyModule,
-    ) -> tuple[torch.Tensor, ...]:
+    def taught(self, read: HeadInput[Any]) -> tuple[torch.Tensor, ...]:
         """The same outputs of the teacher."""
-        return states[1:]
+        return read.states[1:]
 
-    def score(
-        self,
-        states: tuple[torch.Tensor, ...],
-        own: Any,
-        batch: MicroBatch,
-        head: WidthMaps,
-        network: BodyModule,
-        chances: torch.Tensor | None,
-    ) -> Predicted:
+    def score(self, targets: Any, read: HeadInput[WidthMaps]) -> Predicted:
         """The losses of all layers together."""
-        (lesson,) = (batch.taught or {})[self.node.title]
-        both = LayerOutputs(states[1:], lesson.tensors, tokens_of(own, self.node.compares))
-        losses = self.compared(both, batch, head, network)
+        (lesson,) = (read.batch.taught or {})[self.node.title]
+        both = LayerOutputs(read.states[1:], lesson.tensors, tokens_of(targets, self.node.compares))
+        losses = self.compared(both, read.batch, read.head, read.network)
         if self.node.across == "mean":
             losses = losses / len(self.node.matched)
         return Predicted(losses.flatten(), torch.zeros_like(losses).flatten())
@@ -77,24 +69,18 @@ class OfLayersTensors(TermTensors[NodeT, Any, WidthMaps]):
     ) -> torch.Tensor:
         """The summed losses of all pairs of layers, of each token (b, k) or of all (0-d)."""
 
-    def weights(self, own: Any) -> torch.Tensor:
+    def weights(self, targets: Any) -> torch.Tensor:
         """1 at compared tokens, else 0."""
-        return tokens_of(own, self.node.compares).weights
+        return tokens_of(targets, self.node.compares).weights
 
 
 class KdStatesTensors(OfLayersTensors[KdStates]):
     """States after some layers, each beside one of the teacher's."""
 
-    def taught(
-        self,
-        states: tuple[torch.Tensor, ...],
-        batch: MicroBatch,
-        head: nn.Module | None,
-        network: BodyModule,
-    ) -> tuple[torch.Tensor, ...]:
+    def taught(self, read: HeadInput[Any]) -> tuple[torch.Tensor, ...]:
         """The states of its layers, of compared tokens."""
-        tokens = tokens_of(batch.terms[self.node.title], self.node.compares)
-        return tuple(_at(each, tokens.positions) for each in states[1:])
+        tokens = tokens_of(read.batch.terms[self.node.title], self.node.compares)
+        return tuple(_at(states, tokens.positions) for states in read.states[1:])
 
     def compared(
         self, both: LayerOutputs, batch: MicroBatch, head: WidthMaps, network: BodyModule
@@ -125,9 +111,9 @@ class KdStatesTensors(OfLayersTensors[KdStates]):
             case _:
                 assert_never(self.node.loss)
 
-    def explain(self, own: Any, view: RowView) -> list[tuple[str, str]]:
+    def explain(self, targets: Any, view: RowView) -> list[tuple[str, str]]:
         """The number of compared tokens, and the pairs of layers."""
-        compared = int(own.weights[view.row].sum())
+        compared = int(targets.weights[view.row].sum())
         return [(self.node.kind, f"states of {compared} tokens, {pairs_told(self.node)}")]
 
 
@@ -138,7 +124,7 @@ class KdRelatedTensors(OfLayersTensors[KdRelated]):
         """Queries, keys and values of its layers, one after the other."""
         of = outputs.projections or {}
         layers = self.node.layers_of(learned=learned)
-        return tuple(each for layer in layers for each in of[layer])
+        return tuple(projected for layer in layers for projected in of[layer])
 
     def compared(
         self, both: LayerOutputs, batch: MicroBatch, head: WidthMaps, network: BodyModule
@@ -165,15 +151,15 @@ class KdRelatedTensors(OfLayersTensors[KdRelated]):
                 )
         return summed
 
-    def loss(self, predicted: Predicted, own: Any) -> TermLoss:
+    def loss(self, predicted: Predicted, targets: Any) -> TermLoss:
         """The sum as it is: nothing is right or wrong."""
-        return summed_loss(predicted, self.weights(own))
+        return summed_loss(predicted, self.weights(targets))
 
-    def explain(self, own: Any, view: RowView) -> list[tuple[str, str]]:
+    def explain(self, targets: Any, view: RowView) -> list[tuple[str, str]]:
         """The number of compared tokens, the relations, and the pairs of layers."""
-        compared = int(self.weights(own)[view.row].sum())
-        told = f"{' and '.join(self.node.related)} of {compared} tokens, {pairs_told(self.node)}"
-        return [(self.node.kind, told)]
+        compared = int(self.weights(targets)[view.row].sum())
+        text = f"{' and '.join(self.node.related)} of {compared} tokens, {pairs_told(self.node)}"
+        return [(self.node.kind, text)]
 
 
 def relation_of(node: KdRelated, heads: int) -> Relation:
@@ -192,9 +178,9 @@ def _at(
     return states_bsh if positions_bk is None else gather_positions(states_bsh, positions_bk)
 
 
-def _by_layer(each: tuple[torch.Tensor, ...], layers: tuple[int, ...]) -> dict[int, Projected]:
+def _by_layer(outputs: tuple[torch.Tensor, ...], layers: tuple[int, ...]) -> dict[int, Projected]:
     return {
-        layer: Projected(*each[3 * place : 3 * place + 3]) for place, layer in enumerate(layers)
+        layer: Projected(*outputs[3 * place : 3 * place + 3]) for place, layer in enumerate(layers)
     }
 
 
@@ -218,13 +204,15 @@ def _factors(
     return Factors(left_bsw, right_bsw.view_as(right_bsw))
 
 
-def tokens_of(own: Compared | TaskTargets, which: Literal["all", "masked", "first"]) -> Compared:
+def tokens_of(
+    targets: Compared | TaskTargets, which: Literal["all", "masked", "first"]
+) -> Compared:
     """The tokens that are compared, of text or of the examples of a task."""
-    if isinstance(own, Compared):
-        return own
+    if isinstance(targets, Compared):
+        return targets
     if which == "all":
-        return Compared((own.examples > 0).float(), None)
-    return Compared(own.weights, own.positions)
+        return Compared((targets.examples > 0).float(), None)
+    return Compared(targets.weights, targets.positions)
 
 
 def pairs_told(node: OfLayers) -> str:

@@ -3,6 +3,8 @@
 Axes: b rows, k predictions of a row, h hidden.
 """
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -10,7 +12,7 @@ from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.node import asks_head
 from bertc.learn.objectives.targets import Lesson, MicroBatch
-from bertc.learn.objectives.term import Predicted, TermLoss
+from bertc.learn.objectives.term import HeadInput, Predicted, TermLoss
 from bertc.learn.objectives.terms import joined, states_of
 from bertc.model import Model
 from bertc.model.body import Outputs
@@ -42,13 +44,10 @@ class Losses:
         predicted: dict[str, Predicted] = {}
         for one in self._scored:
             if one.name in batch.terms:
-                read, own = states[one.states], batch.terms[one.name]
-                read = (*read, *one.tensors.taken(outputs, learned=True))
-                head = self._heads[one.head]
-                predicted[one.scores] = one.tensors.score(
-                    read, own, batch, head, self._network, chances
-                )
-        found = {
+                layers = (*states[one.states], *one.tensors.taken(outputs, learned=True))
+                read = HeadInput(layers, batch, self._heads[one.head], self._network, chances)
+                predicted[one.scores] = one.tensors.score(batch.terms[one.name], read)
+        losses = {
             one.name: one.tensors.loss(predicted[one.scores], batch.terms[one.name])
             if one.name in batch.terms
             else nothing(self._heads[one.head], outputs.last)
@@ -56,14 +55,14 @@ class Losses:
         }
         for one in self._learned:
             for name in batch.named([one.name])[1:]:
-                found[name] = one.tensors.loss(predicted[one.scores], batch.terms[name])
-        return found
+                losses[name] = one.tensors.loss(predicted[one.scores], batch.terms[name])
+        return losses
 
     def _chances(self, batch: MicroBatch) -> torch.Tensor | None:
         for one in self._others:
-            found: torch.Tensor | None = one.tensors.chances(batch.terms[one.name])
-            if found is not None:
-                return found
+            losses: torch.Tensor | None = one.tensors.chances(batch.terms[one.name])
+            if losses is not None:
+                return losses
         return None
 
 
@@ -79,14 +78,14 @@ class Teaching:
         reading = batch.read_by(network)
         outputs = frozen.read_on(reading, network.wanted)
         states = states_of(self._scored, batch, reading, outputs, network.body)
-        found = {}
+        lessons = {}
         with torch.no_grad():
-            for one in (each for each in self._scored if each.name in batch.terms):
-                read = (*states[one.states], *one.tensors.taken(outputs, learned=False))
-                head = frozen.heads[one.head] if asks_head(one.tensors.node) else None
-                taught = one.tensors.taught(read, batch, head, frozen.encoder)
-                found[one.name] = Lesson(network.share, taught)
-        return batch.with_lessons(found)
+            for one in (term for term in self._scored if term.name in batch.terms):
+                layers = (*states[one.states], *one.tensors.taken(outputs, learned=False))
+                head: Any = frozen.heads[one.head] if asks_head(one.tensors.node) else None
+                read = HeadInput(layers, batch, head, frozen.encoder)
+                lessons[one.name] = Lesson(network.share, one.tensors.taught(read))
+        return batch.with_lessons(lessons)
 
 
 def nothing(head: nn.Module, hidden: torch.Tensor) -> TermLoss:

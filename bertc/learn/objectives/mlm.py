@@ -25,12 +25,11 @@ from bertc.learn.objectives.sampling.draws import (
 from bertc.learn.objectives.selection import counts, drawn_again, lowest, marked, runs
 from bertc.learn.objectives.spans import span_draws, span_keys
 from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
-from bertc.learn.objectives.term import Predicted, RowView, TextRows, TokenTensors
+from bertc.learn.objectives.term import HeadInput, Predicted, RowView, TextRows, TokenTensors
 from bertc.learn.objectives.term import marked as marked_positions
 from bertc.learn.objectives.vocabulary import token_losses
 from bertc.learn.objectives.words import choose_words, find_words, look_up, read_text
 from bertc.model import EncoderInputs
-from bertc.model.body import BodyModule
 
 
 class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
@@ -42,43 +41,37 @@ class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
         translated_b = rows.translated.float() if rows.stage.translates else None
         return reading, rows.hidden._replace(translated=translated_b)
 
-    def positions(self, own: Predictions, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
+    def positions(self, targets: Predictions, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
         """Positions (b, k) of the masked tokens."""
-        return (own.positions,)
+        return (targets.positions,)
 
-    def score(
-        self,
-        states: tuple[torch.Tensor, ...],
-        own: Predictions,
-        batch: MicroBatch,
-        head: nn.Module,
-        network: BodyModule,
-        chances: torch.Tensor | None,
-    ) -> Predicted:
+    def score(self, targets: Predictions, read: HeadInput[nn.Module]) -> Predicted:
         """Scores over the vocabulary, for the rows of every term with this head."""
-        return token_losses(states[0], own.targets, head, network, chances, self.node.z)
+        return token_losses(
+            read.states[0], targets.targets, read.head, read.network, read.chances, self.node.z
+        )
 
-    def weights(self, own: Predictions) -> Float[torch.Tensor, "b k"]:
+    def weights(self, targets: Predictions) -> Float[torch.Tensor, "b k"]:
         """1 (b, k) for predictions in this term's rows, else 0."""
-        if own.translated is None:
-            return own.weights
-        own_b = own.translated if self.node.translations else 1 - own.translated
-        return own.weights * own_b[:, None]
+        if targets.translated is None:
+            return targets.weights
+        own_b = targets.translated if self.node.translations else 1 - targets.translated
+        return targets.weights * own_b[:, None]
 
-    def marks(self, own: Predictions, row: int) -> set[int]:
+    def marks(self, targets: Predictions, row: int) -> set[int]:
         """Positions of the masked tokens."""
-        return marked_positions(own.positions, own.weights, row)
+        return marked_positions(targets.positions, targets.weights, row)
 
-    def explain(self, own: Predictions, view: RowView) -> list[tuple[str, str]]:
+    def explain(self, targets: Predictions, view: RowView) -> list[tuple[str, str]]:
         """Numbers of tokens masked, replaced at random and kept, in this term's rows."""
-        translated = own.translated is not None and bool(own.translated[view.row])
+        translated = targets.translated is not None and bool(targets.translated[view.row])
         if translated != self.node.translations:
             return []
-        told, length = self.marks(own, view.row), view.length
-        masked = sum(view.seen[at] == view.mask for at in told)
-        kept = sum(view.seen[at] == view.original[at] for at in told)
-        counted = f"{len(told)} of {length} tokens ({len(told) / length:.1%})"
-        changed = f"{masked} masked, {len(told) - masked - kept} random, {kept} kept"
+        positions, length = self.marks(targets, view.row), view.length
+        masked = sum(view.seen[at] == view.mask for at in positions)
+        unchanged = sum(view.seen[at] == view.original[at] for at in positions)
+        counted = f"{len(positions)} of {length} tokens ({len(positions) / length:.1%})"
+        changed = f"{masked} masked, {len(positions) - masked - unchanged} random, {unchanged} kept"
         return [(self.node.kind, f"{counted}: {changed}")]
 
 

@@ -4,6 +4,8 @@ Axes: b rows, m examples of a row, n = b*m, h hidden; of embed n examples of a m
 whole batch, t texts of an example, d numbers of a vector.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -13,7 +15,7 @@ from bertc.ir.learning.custom_task import Embed
 from bertc.ir.terms.pairs import PairTerm
 from bertc.learn.objectives.softmax.similarities import by_example, pooled, related_losses
 from bertc.learn.objectives.targets import MicroBatch, PairTargets, TaskTargets
-from bertc.learn.objectives.term import Predicted, TermTensors, TextRows
+from bertc.learn.objectives.term import ExampleTensors, HeadInput, Predicted, TermTensors, TextRows
 from bertc.model import EncoderInputs, dropout
 from bertc.model.body import BodyModule
 from bertc.model.heads import WidthMaps
@@ -30,56 +32,40 @@ class PairTensors(TermTensors[PairTerm, PairTargets, Linear]):
         positions_bm = torch.where(used_bm, inputs.starts, 0)
         return reading, PairTargets(positions_bm, inputs.pair_labels, used_bm.float())
 
-    def positions(self, own: PairTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
+    def positions(self, targets: PairTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
         """Position (b, m) of the first token of each example."""
-        return (own.positions,)
+        return (targets.positions,)
 
-    def score(
-        self,
-        states: tuple[torch.Tensor, ...],
-        own: PairTargets,
-        batch: MicroBatch,
-        head: Linear,
-        network: BodyModule,
-        chances: torch.Tensor | None,
-    ) -> Predicted:
+    def score(self, targets: PairTargets, read: HeadInput[Linear]) -> Predicted:
         """Linear scores of the pooled states."""
-        pooled_bmh = network.pool(states[0], batch.reading)
-        logits_n2 = head(pooled_bmh.reshape(-1, pooled_bmh.shape[-1])).float()
-        labels_n = own.labels.reshape(-1)
+        pooled_bmh = read.network.pool(read.states[0], read.batch.reading)
+        logits_n2 = read.head(pooled_bmh.reshape(-1, pooled_bmh.shape[-1])).float()
+        labels_n = targets.labels.reshape(-1)
         losses_n = F.cross_entropy(logits_n2, labels_n, reduction="none")
         return Predicted(losses_n, logits_n2.argmax(1) == labels_n, labels=labels_n)
 
-    def weights(self, own: PairTargets) -> torch.Tensor:
-        """1 (b, m) where there is an example, else 0."""
-        return own.weights
-
-    def explain_example(self, own: PairTargets, row: int, nth: int) -> list[tuple[str, str]]:
+    def explain_example(self, targets: PairTargets, row: int, nth: int) -> list[tuple[str, str]]:
         """The correct answer."""
-        label = int(own.labels[row, nth])
+        label = int(targets.labels[row, nth])
         return [(self.node.kind, f"{label}, {self.node.answers[label]}")]
 
 
-class EmbedTensors(TermTensors[Embed, TaskTargets, WidthMaps]):
+class EmbedTensors(ExampleTensors[Embed, TaskTargets, WidthMaps]):
     """Texts whose vectors are compared with each other; all rows of a batch belong to it."""
 
-    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, TaskTargets]:
-        """Unused: task targets come from examples, not from text (``learn/step/task_feed.py``)."""
-        raise AssertionError("task targets come from examples, not from text")
-
-    def positions(self, own: TaskTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
+    def positions(self, targets: TaskTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
         """The first token of each row (b, 1), or None: all states."""
-        return (own.positions,) if self.node.pooling == "cls" else None
+        return (targets.positions,) if self.node.pooling == "cls" else None
 
     def vectors(
         self,
         states: torch.Tensor,
-        own: TaskTargets,
+        targets: TaskTargets,
         head: nn.Module,
         network: BodyModule,
     ) -> Float[torch.Tensor, "b d"]:
         """Vectors (b, d) of rows in fp32; the dense layer is for training alone."""
-        vectors_bd = pooled(self.node.pooling, states, own.passage)
+        vectors_bd = pooled(self.node.pooling, states, targets.passage)
         if not network.training:
             return vectors_bd
         vectors_bd = dropout(vectors_bd, self.node.dropout, training=True)
@@ -89,39 +75,37 @@ class EmbedTensors(TermTensors[Embed, TaskTargets, WidthMaps]):
         return vectors_bd
 
     def compared_vectors(
-        self, states: torch.Tensor, own: TaskTargets, head: nn.Module, network: BodyModule
+        self, targets: TaskTargets, read: HeadInput[Any]
     ) -> tuple[Float[torch.Tensor, "n t d"], Float[torch.Tensor, "n"]]:
         """Vectors of the texts of examples, and scores of their pairs, nan if there are none."""
         texts = self.node.answer.texts
-        vectors_ntd = by_example(self.vectors(states, own, head, network), texts)
-        return vectors_ntd, own.targets.view(-1, texts)[:, 0]
+        vectors_ntd = by_example(
+            self.vectors(read.states[0], targets, read.head, read.network), texts
+        )
+        return vectors_ntd, targets.targets.view(-1, texts)[:, 0]
 
-    def score(
-        self,
-        states: tuple[torch.Tensor, ...],
-        own: TaskTargets,
-        batch: MicroBatch,
-        head: WidthMaps,
-        network: BodyModule,
-        chances: torch.Tensor | None,
-    ) -> Predicted:
+    def score(self, targets: TaskTargets, read: HeadInput[WidthMaps]) -> Predicted:
         """Losses and hits (n,) of its examples, each beside all those of the batch.
 
         Their gradient is that of the losses of all, of which each micro-batch gets its own part.
         """
-        vectors_ntd, scores_n = self.compared_vectors(states[0], own, head, network)
-        whole = batch.whole
-        if whole is None:
-            found = related_losses(self.node, vectors_ntd, scores_n, scored=bool(self.node.score))
-            return Predicted(found.losses, found.hits)
+        vectors_ntd, scores_n = self.compared_vectors(targets, read)
+        all_of_batch = read.batch.whole_batch
+        if all_of_batch is None:
+            related = related_losses(self.node, vectors_ntd, scores_n, scored=bool(self.node.score))
+            return Predicted(related.losses, related.hits)
         count = len(vectors_ntd)
-        end = whole.first + count
-        vectors_mtd = torch.cat([whole.vectors[: whole.first], vectors_ntd, whole.vectors[end:]])
-        of_all = related_losses(self.node, vectors_mtd, whole.scores, scored=bool(self.node.score))
-        own_n, sum_of_all = of_all.losses[whole.first : end].detach(), of_all.losses.sum()
+        end = all_of_batch.first + count
+        vectors_mtd = torch.cat(
+            [all_of_batch.vectors[: all_of_batch.first], vectors_ntd, all_of_batch.vectors[end:]]
+        )
+        of_all = related_losses(
+            self.node, vectors_mtd, all_of_batch.scores, scored=bool(self.node.score)
+        )
+        own_n, sum_of_all = of_all.losses[all_of_batch.first : end].detach(), of_all.losses.sum()
         losses_n = own_n + (sum_of_all - sum_of_all.detach()) / count
-        return Predicted(losses_n, of_all.hits[whole.first : end])
+        return Predicted(losses_n, of_all.hits[all_of_batch.first : end])
 
-    def weights(self, own: TaskTargets) -> torch.Tensor:
+    def weights(self, targets: TaskTargets) -> torch.Tensor:
         """1 for each example."""
-        return own.weights.view(-1, self.node.answer.texts)[:, 0]
+        return targets.weights.view(-1, self.node.answer.texts)[:, 0]

@@ -25,11 +25,17 @@ from bertc.learn.objectives.sampling.draws import (
 )
 from bertc.learn.objectives.selection import lowest
 from bertc.learn.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
-from bertc.learn.objectives.term import Predicted, RowView, TextRows, TokenTensors, marked
+from bertc.learn.objectives.term import (
+    HeadInput,
+    Predicted,
+    RowView,
+    TextRows,
+    TokenTensors,
+    marked,
+)
 from bertc.learn.objectives.vocabulary import token_losses
 from bertc.learn.objectives.words import find_words, read_text
 from bertc.model import EncoderInputs, PermutationMask
-from bertc.model.body import BodyModule
 
 
 class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
@@ -37,7 +43,7 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
 
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Predictions]:
         """The targets, and encoder inputs with the permutation mask."""
-        order, own = permute_tokens(
+        order, targets = permute_tokens(
             self.node,
             rows.inputs,
             rows.real,
@@ -45,44 +51,32 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
             rows.vocab,
             rows.key,
         )
-        return reading._replace(permutation=order), own
+        return reading._replace(permutation=order), targets
 
-    def positions(self, own: Predictions, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
+    def positions(self, targets: Predictions, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
         """Positions (b, k) of the query-stream states, which follow the row's own."""
         b, seq = batch.originals.shape
-        lane_k = torch.arange(own.positions.shape[1], device=batch.originals.device)
+        lane_k = torch.arange(targets.positions.shape[1], device=batch.originals.device)
         return ((seq + lane_k).expand(b, -1),)
 
-    def score(
-        self,
-        states: tuple[torch.Tensor, ...],
-        own: Predictions,
-        batch: MicroBatch,
-        head: nn.Module,
-        network: BodyModule,
-        chances: torch.Tensor | None,
-    ) -> Predicted:
+    def score(self, targets: Predictions, read: HeadInput[nn.Module]) -> Predicted:
         """Scores over the vocabulary."""
-        return token_losses(states[0], own.targets, head, network, z=self.node.z)
+        return token_losses(read.states[0], targets.targets, read.head, read.network, z=self.node.z)
 
-    def weights(self, own: Predictions) -> torch.Tensor:
-        """1 (b, k) for used slots, else 0."""
-        return own.weights
-
-    def turns(self, own: Predictions, batch: MicroBatch, row: int) -> dict[int, int]:
+    def turns(self, targets: Predictions, batch: MicroBatch, row: int) -> dict[int, int]:
         """Position to rank in the order, from 1."""
         order = batch.reading.permutation
         assert order is not None, "plm inputs have a permutation mask"
         places = order.rank[row].tolist()
-        told = marked(own.positions, own.weights, row)
-        return {at: n for n, at in enumerate(sorted(told, key=lambda at: places[at]), 1)}
+        positions = marked(targets.positions, targets.weights, row)
+        return {at: n for n, at in enumerate(sorted(positions, key=lambda at: places[at]), 1)}
 
-    def explain(self, own: Predictions, view: RowView) -> list[tuple[str, str]]:
+    def explain(self, targets: Predictions, view: RowView) -> list[tuple[str, str]]:
         """The number of targets, and the notation of their order."""
-        count = len(marked(own.positions, own.weights, view.row))
+        count = len(marked(targets.positions, targets.weights, view.row))
         counted = f"{count} of {view.length} tokens ({count / view.length:.1%})"
-        told = "each predicted from those with lower numbers and all without one"
-        return [("plm", f"{counted}, {told}")]
+        order = "each predicted from those with lower numbers and all without one"
+        return [("plm", f"{counted}, {order}")]
 
     def ask(
         self, reading: EncoderInputs, places_b: Int[torch.Tensor, "b"], mask: int
@@ -117,8 +111,8 @@ def permute_tokens(
 
     ordinary_bs = read_text(inputs.token_ids, real_bs, vocab, specials=False).ordinary
     # Unused slots mark a column beyond the row, which is dropped.
-    told = torch.zeros(len(chosen_bk), seq + 1, dtype=torch.bool, device=real_bs.device)
-    told_bs = told.scatter_(1, chosen_bk, True)[:, :seq]
+    marks = torch.zeros(len(chosen_bk), seq + 1, dtype=torch.bool, device=real_bs.device)
+    told_bs = marks.scatter_(1, chosen_bk, True)[:, :seq]
     positions_bk = chosen_bk.clamp(max=seq - 1)
     used_bk = (chosen_bk < seq) & ordinary_bs.gather(1, positions_bk)
     positions_bk = torch.where(used_bk, positions_bk, 0)
@@ -158,23 +152,23 @@ def choose(
     seq = inputs.token_ids.shape[1]
     most, lane_s = objective.predictions(seq), torch.arange(seq, device=span_bits_bs.device)
     shares = [most * part // seq for part in parts[1:]]
-    found = []
+    chosen = []
     for (begin, part), share in zip(laid_out(parts), (most - sum(shares), *shares), strict=True):
         if not share:
             continue
-        own, lane_p = slice(begin, begin + part), lane_s[:part]
+        lanes, lane_p = slice(begin, begin + part), lane_s[:part]
         turned_bp = torch.where(inputs.backward[:, None] > 0, part - 1 - lane_p, lane_p)
         text = inputs._replace(
-            token_ids=inputs.token_ids[:, own].gather(1, turned_bp),
+            token_ids=inputs.token_ids[:, lanes].gather(1, turned_bp),
             lengths=(inputs.lengths - begin).clamp(0, part),
         )
         counts_b = (text.lengths * share // part).clamp(min=1)
         real_bp = lane_p < text.lengths[:, None]
-        marks_bp = find_spans(objective, text, real_bp, vocab, span_bits_bs[:, own])
-        chosen_bk = fill_up(marks_bp, real_bp, fill_bits_bs[:, own], counts_b, share)
+        marks_bp = find_spans(objective, text, real_bp, vocab, span_bits_bs[:, lanes])
+        chosen_bk = fill_up(marks_bp, real_bp, fill_bits_bs[:, lanes], counts_b, share)
         positions_bk = turned_bp.gather(1, chosen_bk.clamp(max=part - 1)) + begin
-        found.append(torch.where(chosen_bk < part, positions_bk, seq))
-    return torch.cat(found, dim=1)
+        chosen.append(torch.where(chosen_bk < part, positions_bk, seq))
+    return torch.cat(chosen, dim=1)
 
 
 def shuffled(bits_bl: Int[torch.Tensor, "b l"], seq: int) -> Int[torch.Tensor, "b {seq}"]:

@@ -31,6 +31,7 @@ from bertc.learn.objectives.targets import (
     scatter_tokens,
 )
 from bertc.learn.objectives.term import (
+    HeadInput,
     HeadT,
     Predicted,
     RowView,
@@ -41,7 +42,6 @@ from bertc.learn.objectives.term import (
 )
 from bertc.learn.objectives.vocabulary import token_losses
 from bertc.model import EncoderInputs, gather_positions
-from bertc.model.body import BodyModule
 from bertc.model.heads import CopyingTokenHead, Detector
 from bertc.model.positions import restarting_positions
 
@@ -52,28 +52,28 @@ ReplacedT = TypeVar("ReplacedT", ReplacedTokens, RestoredTokens)
 class ReplacedTextTensors(TermTensors[ReplacedNodeT, ReplacedT, HeadT]):
     """A term on text in which tokens were replaced by guesses."""
 
-    def weights(self, own: ReplacedT) -> torch.Tensor:
+    def weights(self, targets: ReplacedT) -> torch.Tensor:
         """1 where a token is asked about, else 0; (b, s) or (b, k)."""
-        return own.classified
+        return targets.classified
 
-    def chances(self, own: ReplacedT) -> torch.Tensor:
+    def chances(self, targets: ReplacedT) -> torch.Tensor:
         """A random number (b, k) per replaced token."""
-        return own.chances
+        return targets.chances
 
     def take_guesses(
         self,
-        own: ReplacedT,
+        targets: ReplacedT,
         batch: MicroBatch,
         reading: EncoderInputs,
         guesses_bk: Int[torch.Tensor, "b k"],
     ) -> EncoderInputs:
         """Inputs with the guesses at the chosen positions; the first token of a row stays."""
-        ids_bs = scatter_tokens(batch.originals, own.positions, guesses_bk)
+        ids_bs = scatter_tokens(batch.originals, targets.positions, guesses_bk)
         return reading._replace(token_ids=ids_bs)
 
-    def marks(self, own: ReplacedT, row: int) -> set[int]:
+    def marks(self, targets: ReplacedT, row: int) -> set[int]:
         """Positions of the replaced tokens."""
-        return marked(own.positions, own.weights, row)
+        return marked(targets.positions, targets.weights, row)
 
 
 class RtdTensors(ReplacedTextTensors[Rtd, ReplacedTokens, Detector]):
@@ -84,40 +84,39 @@ class RtdTensors(ReplacedTextTensors[Rtd, ReplacedTokens, Detector]):
     ) -> tuple[EncoderInputs, ReplacedTokens]:
         """Positions to replace; replacements too, unless a network samples them."""
         assert rows.hidden is not None, "rtd replaces masked positions"
-        own = choose_replaced(self.node.over, rows.inputs, rows.hidden, rows.real, rows.key)
-        return with_replacements(rows, reading, own), own
+        targets = choose_replaced(self.node.over, rows.inputs, rows.hidden, rows.real, rows.key)
+        return with_replacements(rows, reading, targets), targets
 
-    def positions(self, own: ReplacedTokens, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
+    def positions(
+        self, targets: ReplacedTokens, batch: MicroBatch
+    ) -> tuple[torch.Tensor, ...] | None:
         """Positions (b, k) of the chosen tokens, with first ones; None: all are classified."""
         if self.node.over == "all":
             return None
         if not self.node.add_cls:
-            return (own.positions,)
+            return (targets.positions,)
         first_bs = _first_positions(batch)
-        return own.positions, first_bs.expand(len(own.positions), -1).gather(1, own.positions)
+        return targets.positions, first_bs.expand(len(targets.positions), -1).gather(
+            1, targets.positions
+        )
 
-    def score(
-        self,
-        states: tuple[torch.Tensor, ...],
-        own: ReplacedTokens,
-        batch: MicroBatch,
-        head: Detector,
-        network: BodyModule,
-        chances: torch.Tensor | None,
-    ) -> Predicted:
+    def score(self, targets: ReplacedTokens, read: HeadInput[Detector]) -> Predicted:
         """One score per token."""
-        logits_bs = head(states[0], self._first(states, batch)).float()
-        replaced_bs = self._replaced(own, batch)
+        logits_bs = read.head(read.states[0], self._first(read.states, read.batch)).float()
+        replaced_bs = self._replaced(targets, read.batch)
         labels_bs = replaced_bs.float()
         losses_bs = F.binary_cross_entropy_with_logits(logits_bs, labels_bs, reduction="none")
         return Predicted(losses_bs, (logits_bs > 0) == replaced_bs, labels=labels_bs)
 
-    def explain(self, own: ReplacedTokens, view: RowView) -> list[tuple[str, str]]:
+    def explain(self, targets: ReplacedTokens, view: RowView) -> list[tuple[str, str]]:
         """Numbers of tokens classified and replaced."""
-        replaced, classified = self.marks(own, view.row), int(own.classified[view.row].sum())
-        other = sum(view.seen[at] != view.original[at] for at in replaced)
+        replaced, classified = (
+            self.marks(targets, view.row),
+            int(targets.classified[view.row].sum()),
+        )
+        changed = sum(view.seen[at] != view.original[at] for at in replaced)
         guessed = view.batch.masked is not None
-        what = f"{len(replaced)} by a generator's guesses" if guessed else f"{other} by another"
+        what = f"{len(replaced)} by a generator's guesses" if guessed else f"{changed} by another"
         return [("rtd", f"{classified} tokens classified, replaced: {what}")]
 
     def _first(self, states: tuple[torch.Tensor, ...], batch: MicroBatch) -> torch.Tensor | None:
@@ -128,10 +127,10 @@ class RtdTensors(ReplacedTextTensors[Rtd, ReplacedTokens, Detector]):
             return None
         return gather_positions(states[0], _first_positions(batch))
 
-    def _replaced(self, own: ReplacedTokens, batch: MicroBatch) -> torch.Tensor:
+    def _replaced(self, targets: ReplacedTokens, batch: MicroBatch) -> torch.Tensor:
         """True where the input token differs from the original, (b, s) or (b, k)."""
         other_bs = batch.reading.token_ids != batch.originals
-        return other_bs if self.node.over == "all" else other_bs.gather(1, own.positions)
+        return other_bs if self.node.over == "all" else other_bs.gather(1, targets.positions)
 
 
 class RestoreTensors(
@@ -150,32 +149,30 @@ class RestoreTensors(
         originals_bp = ids_bs if self.node.over == "all" else ids_bs.gather(1, where.positions)
         return with_replacements(rows, reading, where), RestoredTokens(*where, originals_bp)
 
-    def positions(self, own: RestoredTokens, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
+    def positions(
+        self, targets: RestoredTokens, batch: MicroBatch
+    ) -> tuple[torch.Tensor, ...] | None:
         """Positions (b, k) of the chosen tokens; None: all are predicted."""
-        return None if self.node.over == "all" else (own.positions,)
+        return None if self.node.over == "all" else (targets.positions,)
 
-    def score(
-        self,
-        states: tuple[torch.Tensor, ...],
-        own: RestoredTokens,
-        batch: MicroBatch,
-        head: nn.Module,
-        network: BodyModule,
-        chances: torch.Tensor | None,
-    ) -> Predicted:
+    def score(self, targets: RestoredTokens, read: HeadInput[nn.Module]) -> Predicted:
         """Scores over the vocabulary, of all tokens mixed with a copy of the input."""
-        by_head = token_losses(states[0], own.targets, head, network, z=self.node.z)
-        if not isinstance(head, CopyingTokenHead):
+        by_head = token_losses(
+            read.states[0], targets.targets, read.head, read.network, z=self.node.z
+        )
+        if not isinstance(read.head, CopyingTokenHead):
             return by_head
-        same_n = (batch.reading.token_ids == own.targets).reshape(-1)
-        copies_n = head.copy(states[0]).float().reshape(-1)
+        same_n = (read.batch.reading.token_ids == targets.targets).reshape(-1)
+        copies_n = read.head.copy(read.states[0]).float().reshape(-1)
         losses_n = copied_losses(by_head.losses, copies_n, same_n)
         return Predicted(losses_n, torch.where(copies_n > 0, same_n, by_head.hits))
 
-    def explain(self, own: RestoredTokens, view: RowView) -> list[tuple[str, str]]:
+    def explain(self, targets: RestoredTokens, view: RowView) -> list[tuple[str, str]]:
         """Numbers of tokens predicted and replaced."""
-        predicted = int(own.classified[view.row].sum())
-        return [("restore", f"{predicted} predicted, {len(self.marks(own, view.row))} replaced")]
+        predicted = int(targets.classified[view.row].sum())
+        return [
+            ("restore", f"{predicted} predicted, {len(self.marks(targets, view.row))} replaced")
+        ]
 
 
 def copied_losses(
@@ -248,7 +245,7 @@ def _bits(
     inputs: Inputs, positions_bk: Int[torch.Tensor, "b k"], key: int
 ) -> Int[torch.Tensor, "b k"]:
     """Random numbers (b, k) keyed by position."""
-    own = address.key(key, "replacement")
-    return bits(own, inputs.copies, inputs.example_ids, inputs.token_ids.shape[1]).gather(
-        1, positions_bk
-    )
+    key_of_positions = address.key(key, "replacement")
+    return bits(
+        key_of_positions, inputs.copies, inputs.example_ids, inputs.token_ids.shape[1]
+    ).gather(1, positions_bk)

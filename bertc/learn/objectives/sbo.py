@@ -10,11 +10,10 @@ from jaxtyping import Bool
 from bertc.ir.terms.sbo import Sbo
 from bertc.learn.objectives.selection import runs
 from bertc.learn.objectives.targets import Boundaries, Inputs, MicroBatch, Predictions, VocabTensors
-from bertc.learn.objectives.term import Predicted, RowView, TextRows, TokenTensors
+from bertc.learn.objectives.term import HeadInput, Predicted, RowView, TextRows, TokenTensors
 from bertc.learn.objectives.vocabulary import feature_losses, table_of
 from bertc.learn.objectives.words import read_text
 from bertc.model import EncoderInputs
-from bertc.model.body import BodyModule
 from bertc.model.heads import Boundary
 
 
@@ -29,49 +28,37 @@ class SboTensors(TokenTensors[Sbo, Boundaries, Boundary]):
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Boundaries]:
         """Boundaries of each masked token, in rows with masked spans."""
         assert rows.hidden is not None, "sbo needs masked spans"
-        own = find_boundaries(self.node, rows.inputs, rows.real, rows.hidden, rows.vocab)
+        targets = find_boundaries(self.node, rows.inputs, rows.real, rows.hidden, rows.vocab)
         if not rows.stage.translates:
-            return reading, own
+            return reading, targets
         spans = {m.translations: m.unit.masks_spans for m in rows.stage.masked_terms()}
         asked_b = torch.where(rows.translated, float(spans[True]), float(spans.get(False, False)))
-        return reading, own._replace(weights=own.weights * asked_b[:, None])
+        return reading, targets._replace(weights=targets.weights * asked_b[:, None])
 
-    def positions(self, own: Boundaries, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
+    def positions(self, targets: Boundaries, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
         """Positions (b, k) before and after the span."""
-        return own.left, own.right
+        return targets.left, targets.right
 
-    def score(
-        self,
-        states: tuple[torch.Tensor, ...],
-        own: Boundaries,
-        batch: MicroBatch,
-        head: Boundary,
-        network: BodyModule,
-        chances: torch.Tensor | None,
-    ) -> Predicted:
+    def score(self, targets: Boundaries, read: HeadInput[Boundary]) -> Predicted:
         """Two dense layers over both states and a position embedding, scored by the token table."""
-        left_nh, right_nh = (states_bkh.flatten(0, 1) for states_bkh in states)
-        features_ne = head(left_nh, right_nh, own.place.reshape(-1))
-        return feature_losses(features_ne, head.bias, own.targets, table_of(network))
+        left_nh, right_nh = (states_bkh.flatten(0, 1) for states_bkh in read.states)
+        features_ne = read.head(left_nh, right_nh, targets.place.reshape(-1))
+        return feature_losses(features_ne, read.head.bias, targets.targets, table_of(read.network))
 
-    def weights(self, own: Boundaries) -> torch.Tensor:
-        """1 (b, k) where the span has a token on both sides, else 0."""
-        return own.weights
-
-    def explain(self, own: Boundaries, view: RowView) -> list[tuple[str, str]]:
+    def explain(self, targets: Boundaries, view: RowView) -> list[tuple[str, str]]:
         """The spans, each between its two boundary tokens."""
         spans: dict[tuple[int, int], list[str]] = {}
-        each = (own.left, own.right, own.weights, own.targets)
-        slots = zip(*(column[view.row].tolist() for column in each), strict=True)
+        columns = (targets.left, targets.right, targets.weights, targets.targets)
+        slots = zip(*(column[view.row].tolist() for column in columns), strict=True)
         for left, right, weight, target in slots:
             if weight:
                 spans.setdefault((left, right), []).append(view.token(target))
-        told = (
+        texts = (
             f"{view.token(view.original[left])} ({' '.join(words)}) "
             f"{view.token(view.original[right])}"
             for (left, right), words in spans.items()
         )
-        return [("sbo", "; ".join(told) or "no span has a token on both sides")]
+        return [("sbo", "; ".join(texts) or "no span has a token on both sides")]
 
 
 def find_boundaries(

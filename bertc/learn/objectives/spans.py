@@ -16,8 +16,8 @@ from bertc.learn.objectives.words import Text, Words, next_stop
 
 def geometric(span: SpanUnit) -> tuple[float, ...]:
     """P(length <= i) for i = 1..max: p(1-p)^(i-1), cut at max and normalised (SpanBERT 3.1)."""
-    whole = 1 - (1 - span.p) ** span.max
-    return tuple((1 - (1 - span.p) ** i) / whole for i in range(1, span.max + 1))
+    total = 1 - (1 - span.p) ** span.max
+    return tuple((1 - (1 - span.p) ** i) / total for i in range(1, span.max + 1))
 
 
 def span_draws(span: SpanUnit, rate: float, predictions: int) -> int:

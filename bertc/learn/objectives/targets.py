@@ -139,7 +139,7 @@ class MicroBatch(NamedTuple):
     of each kind of masked position (``with_kinds``). Frozen networks read the inputs of
     the main one and compute states at ``frozen_positions`` and, of a mask decoder, at
     ``frozen_decoded``, or at all; ``taught`` maps a term's name to what each of them hands to it.
-    ``whole`` is there if a term compares its examples with those of other micro-batches.
+    ``whole_batch`` is there if a term compares its examples with those of other micro-batches.
     """
 
     reading: EncoderInputs
@@ -149,12 +149,12 @@ class MicroBatch(NamedTuple):
     frozen_positions: Int[torch.Tensor, "b o"] | None = None
     frozen_decoded: Int[torch.Tensor, "b o"] | None = None
     taught: dict[str, tuple[Lesson, ...]] | None = None
-    whole: WholeBatch | None = None
+    whole_batch: WholeBatch | None = None
 
     def read_by(self, network: Network) -> EncoderInputs:
         """Inputs of a network."""
-        found = self._read_by(network)
-        return found._replace(output_positions=None) if network.body.pools_rows else found
+        inputs = self._read_by(network)
+        return inputs._replace(output_positions=None) if network.body.pools_rows else inputs
 
     def _read_by(self, network: Network) -> EncoderInputs:
         match network.role:
@@ -164,8 +164,8 @@ class MicroBatch(NamedTuple):
                 assert self.masked is not None, "a sampled network has inputs of its own"
                 return self.masked
             case "frozen":
-                asked = self.reading.asked(self.frozen_positions, self.frozen_decoded)
-                return asked._replace(memory=None)
+                inputs = self.reading.asked(self.frozen_positions, self.frozen_decoded)
+                return inputs._replace(memory=None)
             case unreachable:
                 assert_never(unreachable)
 
@@ -191,10 +191,12 @@ class MicroBatch(NamedTuple):
         names = [*names]
         return names + [part for name in names for part in by_kind(name) if part in self.terms]
 
-    def with_lessons(self, found: dict[str, Lesson]) -> "MicroBatch":
+    def with_lessons(self, lessons: dict[str, Lesson]) -> "MicroBatch":
         """The same with what one more frozen network hands to each term."""
         before = self.taught or {}
-        return self._replace(taught={n: (*before.get(n, ()), own) for n, own in found.items()})
+        return self._replace(
+            taught={n: (*before.get(n, ()), lesson) for n, lesson in lessons.items()}
+        )
 
 
 def scatter_tokens(

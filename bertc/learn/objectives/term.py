@@ -58,6 +58,19 @@ class Predicted(NamedTuple):
     labels: torch.Tensor | None = None  # shaped as the losses
 
 
+class HeadInput(NamedTuple, Generic[HeadT]):
+    """The input of a head: states at the positions of its term, the batch, and their network.
+
+    With ``chances``, uniform numbers (b, k), it also samples guesses.
+    """
+
+    states: tuple[torch.Tensor, ...]
+    batch: MicroBatch
+    head: HeadT
+    network: BodyModule
+    chances: torch.Tensor | None = None
+
+
 class TextRows(NamedTuple):
     """A batch of text rows: the input of every term's ``targets``."""
 
@@ -105,7 +118,7 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         """Inputs as changed for this term, and its targets."""
 
     @abstractmethod
-    def positions(self, own: OwnT, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
+    def positions(self, targets: OwnT, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
         """Positions (b, ...) of the states that the term reads; None: all of the network's."""
 
     def taken(self, outputs: Outputs, *, learned: bool) -> tuple[torch.Tensor, ...]:
@@ -113,44 +126,31 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         by_layer = outputs.by_layer or {}
         return tuple(by_layer[at] for at in self.node.wanted(learned=learned).states)
 
-    def taught(
-        self,
-        states: tuple[torch.Tensor, ...],
-        batch: MicroBatch,
-        head: nn.Module | None,
-        network: BodyModule,
-    ) -> tuple[torch.Tensor, ...]:
+    def taught(self, read: HeadInput[Any]) -> tuple[torch.Tensor, ...]:
         """Tensors for it from the states of a frozen network, and from the head it asks for."""
-        return states
+        return read.states
 
     @abstractmethod
-    def score(
-        self,
-        states: tuple[torch.Tensor, ...],
-        own: OwnT,
-        batch: MicroBatch,
-        head: HeadT,
-        network: BodyModule,
-        chances: torch.Tensor | None,
-    ) -> Predicted:
-        """Predictions from the states at the term's positions; guesses if ``chances`` are given.
+    def score(self, targets: OwnT, read: HeadInput[HeadT]) -> Predicted:
+        """Predictions from the states at the term's positions.
 
         It is called once for all terms that share a head.
         """
 
     def compared_vectors(
-        self, states: torch.Tensor, own: OwnT, head: nn.Module, network: BodyModule
+        self, targets: OwnT, read: HeadInput[Any]
     ) -> tuple[Float[torch.Tensor, "n t d"], Float[torch.Tensor, "n"]]:
         """Vectors of examples, and their scores, of a term that compares those of a batch."""
         raise AssertionError("it compares no examples")
 
-    @abstractmethod
-    def weights(self, own: OwnT) -> torch.Tensor:
-        """1 where a prediction counts for this term, else 0."""
+    def weights(self, targets: OwnT) -> torch.Tensor:
+        """1 where a prediction counts for this term, else 0; those of its targets."""
+        weights: torch.Tensor = targets.weights  # type: ignore[attr-defined]
+        return weights
 
-    def loss(self, predicted: Predicted, own: OwnT) -> TermLoss:
+    def loss(self, predicted: Predicted, targets: OwnT) -> TermLoss:
         """Sums over the predictions that count."""
-        weights = self.weights(own)
+        weights = self.weights(targets)
         weight_n = weights.reshape(predicted.losses.shape)
         labels, guesses = predicted.labels, predicted.guesses
         return TermLoss(
@@ -161,17 +161,17 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
             None if labels is None else (labels * weight_n).sum(),
         )
 
-    def count(self, own: OwnT) -> torch.Tensor:
+    def count(self, targets: OwnT) -> torch.Tensor:
         """Number of predictions (0-d) to divide the summed loss by."""
-        return self.weights(own).sum()
+        return self.weights(targets).sum()
 
-    def chances(self, own: OwnT) -> torch.Tensor | None:
+    def chances(self, targets: OwnT) -> torch.Tensor | None:
         """Uniform numbers (b, k) for sampling guesses from the network before; None: no guesses."""
         return None
 
     def take_guesses(
         self,
-        own: OwnT,
+        targets: OwnT,
         batch: MicroBatch,
         reading: EncoderInputs,
         guesses_bk: Int[torch.Tensor, "b k"],
@@ -179,23 +179,23 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         """Inputs of the term's network with the guesses (b, k) of another network."""
         return reading
 
-    def baseline(self, own: OwnT, nats_v: Float[torch.Tensor, "v"]) -> torch.Tensor | None:
+    def baseline(self, targets: OwnT, nats_v: Float[torch.Tensor, "v"]) -> torch.Tensor | None:
         """Summed cost (0-d) of the targets under token costs (v,); None without token targets."""
         return None
 
-    def marks(self, own: OwnT, row: int) -> set[int]:
+    def marks(self, targets: OwnT, row: int) -> set[int]:
         """Positions of a row that previews show with input and original token."""
         return set()
 
-    def turns(self, own: OwnT, batch: MicroBatch, row: int) -> dict[int, int]:
+    def turns(self, targets: OwnT, batch: MicroBatch, row: int) -> dict[int, int]:
         """Positions of a row to their rank, for targets predicted in an order."""
         return {}
 
-    def explain(self, own: OwnT, view: RowView) -> list[tuple[str, str]]:
+    def explain(self, targets: OwnT, view: RowView) -> list[tuple[str, str]]:
         """Preview lines about a whole row, each a name and a text."""
         return []
 
-    def explain_example(self, own: OwnT, row: int, nth: int) -> list[tuple[str, str]]:
+    def explain_example(self, targets: OwnT, row: int, nth: int) -> list[tuple[str, str]]:
         """Preview lines about one example of a row."""
         return []
 
@@ -204,6 +204,14 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
     ) -> tuple[EncoderInputs, torch.Tensor]:
         """Inputs, and positions (b,) of the states that predict the tokens at ``places_b``."""
         return reading, places_b
+
+
+class ExampleTensors(TermTensors[NodeT, OwnT, HeadT]):
+    """A term of a task, whose rows are made of examples (``learn/step/task_feed.py``)."""
+
+    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, OwnT]:
+        """Refuse text."""
+        raise AssertionError("task targets come from examples, not from text")
 
 
 class TokenTensors(TermTensors[NodeT, OwnT, HeadT]):

@@ -100,12 +100,12 @@ def with_output_positions(stage: Stage, batch: MicroBatch) -> MicroBatch:
         counts = network.num_outputs, network.num_decoded
         if counts == (None, None):
             continue
-        each = _both(joined(network.scored), batch, network.body)
+        by_states = _both(joined(network.scored), batch, network.body)
         asked_bk, decoded_bk = (
             None
             if count is None
             else torch.cat([p for some in one.values() for p in some or ()], 1)
-            for count, one in zip(counts, each, strict=True)
+            for count, one in zip(counts, by_states, strict=True)
         )
         batch = batch.with_positions(network, asked_bk, decoded_bk)
     return batch
@@ -120,11 +120,11 @@ def states_of(
 ) -> dict[str, tuple[torch.Tensor, ...]]:
     """Split a network's states (b, ..., h) by the name of the states that terms read."""
     last, decoded = _both(scored, batch, body)
-    found = _split(last, outputs.last, whole=reading.output_positions is None)
+    states = _split(last, outputs.last, all_states=reading.output_positions is None)
     if not decoded:
-        return found
+        return states
     assert outputs.decoded is not None, "the network has a mask decoder"
-    return found | _split(decoded, outputs.decoded, whole=reading.decoded_positions is None)
+    return states | _split(decoded, outputs.decoded, all_states=reading.decoded_positions is None)
 
 
 Asked = dict[str, tuple[torch.Tensor, ...] | None]
@@ -132,24 +132,24 @@ Asked = dict[str, tuple[torch.Tensor, ...] | None]
 
 
 def _split(
-    each: Asked, hidden: torch.Tensor, *, whole: bool
+    by_states: Asked, hidden: torch.Tensor, *, all_states: bool
 ) -> dict[str, tuple[torch.Tensor, ...]]:
-    """Split states, of ``whole`` rows or of the positions asked for, one after the other."""
-    if whole:
+    """Split states, of ``all_states`` rows or of the positions asked for, one after the other."""
+    if all_states:
         return {
             name: (hidden,)
             if some is None
             else tuple(gather_positions(hidden, one) for one in some)
-            for name, some in each.items()
+            for name, some in by_states.items()
         }
-    sizes = [one.shape[1] for some in each.values() for one in some or ()]
+    sizes = [one.shape[1] for some in by_states.values() for one in some or ()]
     parts = list(torch.split(hidden, sizes, dim=1)) if sizes else []
-    found: dict[str, tuple[torch.Tensor, ...]] = {}
-    for name, some in each.items():
+    states: dict[str, tuple[torch.Tensor, ...]] = {}
+    for name, some in by_states.items():
         count = 0 if some is None else len(some)
-        found[name] = (hidden,) if some is None else tuple(parts[:count])
+        states[name] = (hidden,) if some is None else tuple(parts[:count])
         parts = parts[count:]
-    return found
+    return states
 
 
 def _both(scored: tuple[Joined, ...], batch: MicroBatch, body: Body) -> tuple[Asked, Asked]:

@@ -73,14 +73,14 @@ def next_stop(text: Text) -> Int[torch.Tensor, "b s"]:
 
 
 def first_words(
-    words: Words, bits_bs: Int[torch.Tensor, "b s"], many: int
+    words: Words, bits_bs: Int[torch.Tensor, "b s"], count: int
 ) -> tuple[Bool[torch.Tensor, "b m"], Int[torch.Tensor, "b m"], Int[torch.Tensor, "b m"]]:
-    """Up to ``many`` words of each row in random order: valid, head position, number.
+    """Up to ``count`` words of each row in random order: valid, head position, number.
 
     All are (b, m); an invalid entry has head 0 and the number of position 0.
     """
     seq = bits_bs.shape[1]
-    keys_bm = smallest(order_keys(bits_bs, words.heads), min(many, seq))
+    keys_bm = smallest(order_keys(bits_bs, words.heads), min(count, seq))
     real_bm = keys_bm != LAST
     head_bm = torch.where(real_bm, lane_of(keys_bm, seq), 0)
     return real_bm, head_bm, words.number.gather(1, head_bm)

@@ -54,7 +54,7 @@ class MuonRule:
     def _move(self, group: list[tuple[Tensor, Tensor]], rate: float) -> None:
         """Update matrices of one shape, each with its momentum."""
         rule = self._rule
-        steps = orthogonal(torch.stack([self._ahead(*each) for each in group]), rule.ns_steps)
+        steps = orthogonal(torch.stack([self._ahead(*pair) for pair in group]), rule.ns_steps)
         for (matrix, _), step in zip(group, steps.unbind(), strict=True):
             weights = local_shard(matrix)
             weights.mul_(1 - rate * rule.decay)

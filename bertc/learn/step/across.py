@@ -15,6 +15,7 @@ from torch import Tensor
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import MicroBatch, WholeBatch
+from bertc.learn.objectives.term import HeadInput
 from bertc.learn.objectives.terms import joined, states_of
 from bertc.machine.process_group import ProcessGroup
 from bertc.model import Model
@@ -27,17 +28,17 @@ def batch_vectors(model: Model, stage: Stage) -> BatchVectors:
     """The forward pass of the term of a batch that compares its examples."""
 
     def vectors(micro_batch: MicroBatch) -> tuple[Tensor, Tensor]:
-        network = next(each for each in stage.networks() if each.name == MAIN)
+        network = next(candidate for candidate in stage.networks() if candidate.name == MAIN)
         scored = joined(network.scored)
         tasks = {task.title for task in stage.tasks if task.compares_examples}
         comparing = [term for term in scored if term.name in tasks]
-        term = next(each for each in comparing if each.name in micro_batch.terms)
+        term = next(candidate for candidate in comparing if candidate.name in micro_batch.terms)
         reading = micro_batch.read_by(network)
         outputs = model.read_on(reading, network.name, network.wanted)
         states = states_of(scored, micro_batch, reading, outputs, network.body)
         targets, body = micro_batch.terms[term.name], model.network(network.name)
         both: tuple[Tensor, Tensor] = term.tensors.compared_vectors(
-            states[term.states][0], targets, model.heads[term.head], body
+            targets, HeadInput(states[term.states], micro_batch, model.heads[term.head], body)
         )
         return both
 
@@ -60,7 +61,9 @@ def beside_all(
 
     A collective call. Parts without vectors of their own repeat the last that has.
     """
-    vectors_ntd, scores_n = (torch.cat(each) for each in zip(*vectors_and_scores, strict=True))
+    vectors_ntd, scores_n = (
+        torch.cat(tensors) for tensors in zip(*vectors_and_scores, strict=True)
+    )
     at = first = ranks.rows(batch).start
     vectors_mtd = vectors_ntd.new_zeros(batch, *vectors_ntd.shape[1:])
     scores_m = scores_n.new_zeros(batch)
@@ -74,6 +77,6 @@ def beside_all(
         at += len(own_ntd)
     starts += starts[-1:] * (len(parts) - len(starts))
     return [
-        part._replace(whole=WholeBatch(vectors_mtd, scores_m, start))
+        part._replace(whole_batch=WholeBatch(vectors_mtd, scores_m, start))
         for part, start in zip(parts, starts, strict=True)
     ]

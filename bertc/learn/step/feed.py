@@ -5,10 +5,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from itertools import repeat
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from bertc.cost.planning.plan import batches_at_once
 from bertc.data.batches.batch import RawBatch
@@ -17,7 +19,7 @@ from bertc.learn.objectives import Inputs, MicroBatch, VocabTensors, corrupt, ma
 from bertc.machine.exact import WITHOUT_FP64, preparing
 from bertc.model.parts import profiled_as
 
-Parts = TypeVar("Parts", bound=tuple[Any, ...] | dict[str, Any])
+Parts = TypeVar("Parts")
 Made = TypeVar("Made")
 
 
@@ -45,54 +47,11 @@ def to_inputs(batch: RawBatch, device: torch.device) -> Inputs:
 
 def split(parts: Parts, rows: int) -> list[Parts]:
     """Cut a batch into parts of ``rows`` examples; None stays None."""
-    length = _length(parts)
-    return [parts] if length <= rows else _cut(parts, rows, -(-length // rows))
-
-
-def _cut(parts: Parts, rows: int, count: int) -> list[Parts]:
-    pieces: list[Any] = [
-        [None] * count
-        if part is None
-        else torch.split(part, rows)
-        if isinstance(part, Tensor)
-        else _cut(part, rows, count)
-        for part in _within(parts)
-    ]
-    return [_made(parts, [each[number] for each in pieces]) for number in range(count)]
-
-
-def _each(parts: Parts, change: Callable[[Tensor], Tensor]) -> Parts:
-    """Apply ``change`` to every tensor."""
-    changed: list[Any] = [
-        part if part is None else change(part) if isinstance(part, Tensor) else _each(part, change)
-        for part in _within(parts)
-    ]
-    return _made(parts, changed)
-
-
-def _within(parts: Parts) -> Iterable[Any]:
-    return parts.values() if isinstance(parts, dict) else parts
-
-
-def _made(like: Parts, parts: list[Any]) -> Parts:
-    """A tuple or dict of the same kind with other parts."""
-    if isinstance(like, dict):
-        return type(like)(zip(like, parts, strict=True))
-    return type(like)(*parts)
-
-
-def _without_repeats(parts: Parts) -> Parts:
-    """Copy tensors that occur twice, as after a cut, so that each occurs once.
-
-    A compiled step is recompiled if two of its inputs are the same tensor.
-    """
-    return _each(parts, Tensor.detach)
-
-
-def _length(parts: tuple[Any, ...] | dict[str, Any]) -> int:
-    """Number of examples in a batch; its first part is never None."""
-    first = next(iter(_within(parts)))
-    return len(first) if isinstance(first, Tensor) else _length(first)
+    leaves, structure = tree_flatten(parts)
+    if len(next(leaf for leaf in leaves if isinstance(leaf, Tensor))) <= rows:
+        return [parts]
+    cut = (torch.split(leaf, rows) if isinstance(leaf, Tensor) else repeat(leaf) for leaf in leaves)
+    return [tree_unflatten(pieces, structure) for pieces in zip(*cut, strict=False)]
 
 
 Corruption = Callable[[Inputs, int], list[list[MicroBatch]]]
@@ -100,15 +59,15 @@ Corruption = Callable[[Inputs, int], list[list[MicroBatch]]]
 
 
 def on_device(parts: Parts, device: torch.device) -> Parts:
-    """Move tensors to a device, without changing their dtype."""
+    """Move tensors to a device; fp64 becomes fp32 on one that lacks it."""
     if device.type not in WITHOUT_FP64:
         return parts
-    return _each(parts, partial(_moved, device=device))
 
+    def moved(tensor: Tensor) -> Tensor:
+        return (tensor.float() if tensor.dtype == torch.float64 else tensor).to(device)
 
-def _moved(tensor: Tensor, device: torch.device) -> Tensor:
-    lacks = tensor.dtype == torch.float64 and device.type in WITHOUT_FP64
-    return (tensor.float() if lacks else tensor).to(device)
+    on_it: Parts = tree_map_only(Tensor, moved, parts)
+    return on_it
 
 
 def corruption(
@@ -123,11 +82,13 @@ def corruption(
         fitting = batches_at_once(stage.seq * unit, inputs.token_ids.device.type)
         parts: list[MicroBatch] = []
         for rows in split(inputs, fitting * unit):
-            whole = on_device(corrupt(stage, rows, vocab, mask_key(seed)), device)
-            cut = [part for each in split(whole, unit) for part in split(each, microbatch)]
-            parts += cut if len(cut) > 1 else [_without_repeats(whole)]
-        each = -(-batch // microbatch)
-        return [parts[first : first + each] for first in range(0, len(parts), each)]
+            corrupted = on_device(corrupt(stage, rows, vocab, mask_key(seed)), device)
+            units = split(corrupted, unit)
+            cut = [part for rows_of_unit in units for part in split(rows_of_unit, microbatch)]
+            # A compiled step is recompiled if two of its inputs are one tensor; cut ones differ.
+            parts += cut if len(cut) > 1 else [tree_map_only(Tensor, Tensor.detach, corrupted)]
+        count = -(-batch // microbatch)
+        return [parts[first : first + count] for first in range(0, len(parts), count)]
 
     return micro_batches
 

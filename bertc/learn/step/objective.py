@@ -40,11 +40,13 @@ def make_objective(
     ``frozen`` are its teachers; without them, what they say is in the batches.
     """
     names = kinds(stage)
-    networks = tuple(each for each in stage.networks() if each.learned or frozen)
+    networks = tuple(candidate for candidate in stage.networks() if candidate.learned or frozen)
     scores = {
-        each.name: _scoring(model, stage, each, compiled) for each in networks if each.learned
+        candidate.name: _scoring(model, stage, candidate, compiled)
+        for candidate in networks
+        if candidate.learned
     }
-    teachers = {each.network.name: _teaching(each, compiled) for each in frozen}
+    teachers = {candidate.network.name: _teaching(candidate, compiled) for candidate in frozen}
 
     def objective(
         micro_batch: MicroBatch, factors_t: Tensor
@@ -87,12 +89,12 @@ def _read(
     """Outputs of a network; of a wholly frozen one without dropout, or those kept in the batch."""
     is_frozen = stage.freeze == "all" and network.role == "trained"
     taught_by_title = micro_batch.taught or {}
-    kept = [lesson for title in micro_batch.terms for lesson in taught_by_title.get(title, ())]
-    if not (is_frozen and kept):
+    lessons = [lesson for title in micro_batch.terms for lesson in taught_by_title.get(title, ())]
+    if not (is_frozen and lessons):
         reading = micro_batch.read_by(network)
         with unchanging(model.network(network.name)) if is_frozen else nullcontext():
             return micro_batch, model.read_on(reading, network.name, network.wanted)
-    (title,), (lesson,) = micro_batch.terms, kept
+    (title,), (lesson,) = micro_batch.terms, lessons
     tensors = tuple(tensor.to(model.compute_dtype) for tensor in lesson.tensors)
     taught: dict[str, tuple[Lesson, ...]] = {title: (lesson._replace(tensors=tensors),)}
     return micro_batch._replace(taught=taught), Outputs(tensors[-1])
@@ -128,7 +130,7 @@ def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Sc
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         terms, hidden_bsh = losses(micro_batch, outputs), outputs.last
         guesses = (term.guesses for term in terms.values())
-        guesses_bk = next((each for each in guesses if each is not None), None)
+        guesses_bk = next((sampled for sampled in guesses if sampled is not None), None)
         if not names:
             return hidden_bsh.new_zeros(()), hidden_bsh.new_zeros(3, 0), guesses_bk
         every = list(terms.values())  # those of names first

@@ -30,8 +30,8 @@ def examples_at_once(data: TaskData, stage: Stage, fitting: int, device: torch.d
     if device.type != "cpu" or stage.microbatch or World().reads_twice(stage, 0):
         return fitting
     rows = sum(len(task_set.train.owners) for task_set in data.sets)
-    each = max(1, data.tokens // max(1, rows)) * stage.rows_an_example
-    few = max(1, FEWEST_ROWS // stage.rows_an_example, ENOUGH_TOKENS // each)
+    tokens_a_row = max(1, data.tokens // max(1, rows)) * stage.rows_an_example
+    few = max(1, FEWEST_ROWS // stage.rows_an_example, ENOUGH_TOKENS // tokens_a_row)
     parts = -(-stage.batch // min(few, fitting))
     return -(-stage.batch // parts)
 
@@ -71,19 +71,19 @@ def to_micro_batch(
     taught_titles = [term.title for term in terms if term and term.of_task in ("", batch.task)]
     if taught_titles and stage and stage.networks()[-1].num_outputs is None:
         reading = reading._replace(output_positions=None)
-    few = any(each.num_outputs for each in stage.networks() if not each.learned) if stage else False
-    taught = {
-        title: tuple(
-            Lesson(output.share, tuple(moved(each, torch.float32) for each in output.tensors))
-            for output in outputs
+    frozen = [network for network in stage.networks() if not network.learned] if stage else []
+    taught = {}
+    for title, outputs in batch.taught.items():
+        lessons = ((output.share, output.tensors) for output in outputs)
+        taught[title] = tuple(
+            Lesson(share, tuple(moved(array, torch.float32) for array in arrays))
+            for share, arrays in lessons
         )
-        for title, outputs in batch.taught.items()
-    }
     return MicroBatch(
         reading,
         token_ids_bs,
         dict.fromkeys((batch.task, *taught_titles), answers),
-        frozen_positions=positions_bk if few else None,
+        frozen_positions=positions_bk if any(n.num_outputs for n in frozen) else None,
         taught=taught or None,
     )
 

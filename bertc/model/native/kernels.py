@@ -4,6 +4,7 @@ All tensors are contiguous. Arithmetic is in fp32, results have the dtype of the
 """
 
 import ctypes
+from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
@@ -85,45 +86,42 @@ class Kernels:
             function = getattr(library, name)
             function.argtypes, function.restype = signature, None
 
+    def _run(self, name: str, tensors: Iterable[Tensor | None], *numbers: float) -> None:
+        """Call a function with the tensors' memory, numbers, and the number of threads."""
+        pointers = (None if tensor is None else tensor.data_ptr() for tensor in tensors)
+        getattr(self._library, name)(*pointers, *numbers, torch.get_num_threads())
+
     def dropout(self, x: Tensor, dropped: Dropped, width: int = 1024) -> Tensor:
         """x after dropout, in rows of ``width``; the last row may be shorter."""
         y = torch.empty_like(x)
-        self._library.dropout(
-            x.data_ptr(), y.data_ptr(), x.numel(), width, *dropped, torch.get_num_threads()
-        )
+        self._run("dropout", (x, y), x.numel(), width, *dropped)
         return y
 
     def gelu(self, x: Tensor, bias: Tensor) -> Tensor:
         """GELU of x + bias in the tanh approximation; ``bias`` (width,) is in fp32."""
         y, width = torch.empty_like(x), x.shape[-1]
-        pointers = (t.data_ptr() for t in (x, bias, y))
-        self._library.gelu(*pointers, x.numel() // width, width, torch.get_num_threads())
+        self._run("gelu", (x, bias, y), x.numel() // width, width)
         return y
 
     def gelu_backward(self, x: Tensor, bias: Tensor, upstream: Tensor) -> tuple[Tensor, Tensor]:
         """The gradients of x and of the bias."""
         grad, width = torch.empty_like(x), x.shape[-1]
         bias_grads = torch.empty(PARTIAL_SUMS, width)
-        pointers = (t.data_ptr() for t in (x, bias, upstream, grad, bias_grads))
-        self._library.gelu_backward(
-            *pointers, x.numel() // width, width, PARTIAL_SUMS, torch.get_num_threads()
-        )
+        tensors = (x, bias, upstream, grad, bias_grads)
+        self._run("gelu_backward", tensors, x.numel() // width, width, PARTIAL_SUMS)
         return grad, bias_grads.sum(0)
 
     def gated(self, x: Tensor, kind: int) -> Tensor:
         """The activation of the first half of the last axis, times the second."""
         y = torch.empty(*x.shape[:-1], width := x.shape[-1] // 2, dtype=x.dtype)
-        pointers = (x.data_ptr(), y.data_ptr())
-        self._library.gated(*pointers, y.numel() // width, width, kind, torch.get_num_threads())
+        self._run("gated", (x, y), y.numel() // width, width, kind)
         return y
 
     def gated_backward(self, x: Tensor, upstream: Tensor, kind: int) -> Tensor:
         """The gradient of x."""
         grad, width = torch.empty_like(x), upstream.shape[-1]
-        pointers = (t.data_ptr() for t in (x, upstream, grad))
-        self._library.gated_backward(
-            *pointers, upstream.numel() // width, width, kind, torch.get_num_threads()
-        )
+        rows = upstream.numel() // width
+        self._run("gated_backward", (x, upstream, grad), rows, width, kind)
         return grad
 
     def turn(
@@ -135,9 +133,8 @@ class Kernels:
         """
         y, steps = torch.empty(x.shape, dtype=x.dtype), x.stride()[:3]
         angle_step = 0 if len(cosines) == 1 else cosines.stride(0)
-        pointers = (t.data_ptr() for t in (x, cosines, sines, y))
         sizes = (*x.shape, cosines.shape[-1], *steps, angle_step)
-        self._library.turn(*pointers, *sizes, neighbours, way, torch.get_num_threads())
+        self._run("turn", (x, cosines, sines, y), *sizes, neighbours, way)
         return y
 
     def norm(
@@ -159,9 +156,7 @@ class Kernels:
         sums, out = x if y is None else torch.empty_like(x), torch.empty_like(x)
         means, rates = torch.empty(rows), torch.empty(rows)
         tensors = (x, y, weight, bias, sums, out, means, rates)
-        pointers = (None if t is None else t.data_ptr() for t in tensors)
-        threads = torch.get_num_threads()
-        self._library.norm(*pointers, rows, width, eps, centred, *dropped, threads)
+        self._run("norm", tensors, rows, width, eps, centred, *dropped)
         return out, sums, means, rates
 
     def norm_backward(
@@ -180,10 +175,10 @@ class Kernels:
         x_grad = torch.empty_like(sums)
         y_grad = torch.empty_like(sums) if dropped.level else x_grad
         weight_grads, bias_grads = torch.empty(2, PARTIAL_SUMS, width)
-        tensors = (upstream, beside, sums, means, rates, weight, x_grad, y_grad)
-        pointers = (None if t is None else t.data_ptr() for t in tensors)
-        partial = (weight_grads.data_ptr(), bias_grads.data_ptr(), rows, width, PARTIAL_SUMS)
-        self._library.norm_backward(*pointers, *partial, centred, *dropped, torch.get_num_threads())
+        read = (upstream, beside, sums, means, rates, weight)
+        written = (x_grad, y_grad, weight_grads, bias_grads)
+        sizes = (rows, width, PARTIAL_SUMS)
+        self._run("norm_backward", (*read, *written), *sizes, centred, *dropped)
         return x_grad, y_grad, weight_grads.sum(0), bias_grads.sum(0)
 
     def softmax(
@@ -198,10 +193,7 @@ class Kernels:
             added = added.contiguous()
         steps = (0, 0, 0) if added is None else added.stride()[:3]
         tensors = (scores, added, probabilities, after_dropout)
-        pointers = (None if t is None else t.data_ptr() for t in tensors)
-        self._library.softmax(
-            *pointers, *scores.shape, *steps, by, *dropped, torch.get_num_threads()
-        )
+        self._run("softmax", tensors, *scores.shape, *steps, by, *dropped)
         return probabilities, after_dropout
 
     def softmax_backward(
@@ -209,10 +201,8 @@ class Kernels:
     ) -> tuple[Tensor, Tensor]:
         """The gradient of by * scores, in place of ``grad``, and probabilities after dropout."""
         after_dropout, width = torch.empty_like(probabilities), probabilities.shape[-1]
-        pointers = (probabilities.data_ptr(), grad.data_ptr(), after_dropout.data_ptr())
-        self._library.softmax_backward(
-            *pointers, probabilities.numel() // width, width, *dropped, torch.get_num_threads()
-        )
+        rows = probabilities.numel() // width
+        self._run("softmax_backward", (probabilities, grad, after_dropout), rows, width, *dropped)
         return grad, after_dropout
 
     def vocabulary_loss(
@@ -222,12 +212,11 @@ class Kernels:
 
         ``bias`` (v,) is in fp32. ``uniforms`` (n,) select the sampled ids, if given.
         """
-        (rows, ids), threads = scores.shape, torch.get_num_threads()
+        rows, ids = scores.shape
         losses, hits = torch.empty(rows), torch.empty(rows, dtype=torch.bool)
         sampled = None if uniforms is None else torch.empty_like(targets)
         uniforms = None if uniforms is None else uniforms.double()
-        scratch = torch.empty(threads, ids)
+        scratch = torch.empty(torch.get_num_threads(), ids)
         tensors = (scores, bias, targets, uniforms, losses, hits, sampled, scratch)
-        pointers = (None if t is None else t.data_ptr() for t in tensors)
-        self._library.vocabulary_loss(*pointers, rows, ids, tokens, threads)
+        self._run("vocabulary_loss", tensors, rows, ids, tokens)
         return losses, hits, sampled

@@ -32,6 +32,7 @@ from bertc.learn.objectives.answers import (
     span_scores,
 )
 from bertc.learn.objectives.pairs import EmbedTensors
+from bertc.learn.objectives.term import HeadInput
 from bertc.learn.objectives.terms import joined, states_of
 from bertc.learn.step.task_feed import to_micro_batch
 from bertc.machine.exact import exact
@@ -159,7 +160,7 @@ def outputs(
     outputs = model.read_on(reading, wanted=task.wanted(learned=True))
     by_head = states_of(joined([task]), micro_batch, reading, outputs, network.body)
     layers = (*by_head[task.head_name], *tensors.taken(outputs, learned=True))
-    states = tensors.read(layers, targets, micro_batch, head, model.encoder)
+    states = tensors.read(targets, HeadInput(layers, micro_batch, head, model.encoder))
     loss = tensors.loss(answer_losses(task.answer, targets, states, head), targets)
     if not isinstance(task.answer, Span):
         return answer_scores(task.answer, states, head), loss

@@ -112,12 +112,12 @@ def lane_of(keys: Int[torch.Tensor, "*any"], lanes: int) -> Int[torch.Tensor, "*
     return keys & ((1 << lanes.bit_length()) - 1)
 
 
-def smallest(values_bn: Int[torch.Tensor, "b n"], many: int) -> Int[torch.Tensor, "b {many}"]:
-    """The ``many`` smallest integers of each row, ascending (b, many)."""
+def smallest(values_bn: Int[torch.Tensor, "b n"], count: int) -> Int[torch.Tensor, "b {count}"]:
+    """The ``count`` smallest integers of each row, ascending (b, many)."""
     if values_bn.device.type != "cpu" or torch.compiler.is_compiling():
-        return values_bn.topk(many, dim=1, largest=False, sorted=True).values
+        return values_bn.topk(count, dim=1, largest=False, sorted=True).values
     # Sorting dominates on a CPU, and numpy does it with vector instructions.
-    found = values_bn.numpy()
-    if many < found.shape[1]:
-        found = np.partition(found, many - 1, axis=1)[:, :many]
-    return torch.from_numpy(np.sort(found, axis=1))
+    values = values_bn.numpy()
+    if count < values.shape[1]:
+        values = np.partition(values, count - 1, axis=1)[:, :count]
+    return torch.from_numpy(np.sort(values, axis=1))

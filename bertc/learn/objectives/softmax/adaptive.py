@@ -66,11 +66,11 @@ def adaptive_logits(
     clusters, scorer = encoder.clusters, _Scorer(encoder, head, tokens, hidden_nh.dtype)
     size = clusters[0].size
     all_n = F.linear(scorer.narrow(hidden_nh, 0), *scorer.first()).log_softmax(1)
-    found = [all_n[:, :size]]
+    logs = [all_n[:, :size]]
     for number in range(1, len(clusters)):
         own_nw = F.linear(scorer.narrow(hidden_nh, number), *scorer.own(number)).log_softmax(1)
-        found.append(all_n[:, size + number - 1, None] + own_nw)
-    return torch.cat(found, dim=1)
+        logs.append(all_n[:, size + number - 1, None] + own_nw)
+    return torch.cat(logs, dim=1)
 
 
 class _Scorer:

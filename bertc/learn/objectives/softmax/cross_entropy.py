@@ -129,10 +129,10 @@ class _VocabularyLoss(torch.autograd.Function):
         bias_v = bias_v.float()
         differentiated = any(ctx.needs_input_grad)
         if kernels is None:
-            found = _by_chunks(logits_nv, bias_v, targets_n, chances_n, tokens, differentiated)
+            results = _by_chunks(logits_nv, bias_v, targets_n, chances_n, tokens, differentiated)
         else:
-            found = kernels.vocabulary_loss(logits_nv, bias_v, targets_n, chances_n, tokens)
-        losses_n, hits_n, drawn_n = found
+            results = kernels.vocabulary_loss(logits_nv, bias_v, targets_n, chances_n, tokens)
+        losses_n, hits_n, drawn_n = results
         more_n = None
         if z:
             right_n = (x_ne.float() * table_ve[targets_n].float()).sum(1) + bias_v[targets_n]
@@ -176,8 +176,8 @@ def _by_chunks(
     losses_n = torch.empty(len(logits_nv), device=logits_nv.device)
     hits_n = torch.empty_like(targets_n, dtype=torch.bool)
     drawn_n = None if chances_n is None else torch.empty_like(targets_n)
-    whole = CPU_CHUNK if logits_nv.device.type == "cpu" else GPU_CHUNK
-    rows = max(1, whole // len(bias_v))
+    chunk = CPU_CHUNK if logits_nv.device.type == "cpu" else GPU_CHUNK
+    rows = max(1, chunk // len(bias_v))
     for start in range(0, len(logits_nv), rows):
         part = slice(start, start + rows)
         target_n1 = targets_n[part, None]

@@ -31,7 +31,7 @@ class Factors(NamedTuple):
         self, part: slice, heads: int, dtype: torch.dtype
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The factors of some rows, (p, n, q, d) over sqrt(d) and (p, n, k, d)."""
-        queries_pnqd, keys_pnkd = (split_heads(each[part].to(dtype), heads) for each in self)
+        queries_pnqd, keys_pnkd = (split_heads(factor[part].to(dtype), heads) for factor in self)
         return queries_pnqd * queries_pnqd.shape[3] ** -0.5, keys_pnkd
 
 
@@ -48,7 +48,7 @@ class Relation(NamedTuple):
 
 
 def relation_loss(
-    own: Factors,
+    mine: Factors,
     taught: Factors,
     allowed: Bool[torch.Tensor, "#b 1 #q k"],
     weights_bq: Float[torch.Tensor, "b q"],
@@ -58,10 +58,10 @@ def relation_loss(
 
     Some rows at a time become scores, their loss, and the gradients of their factors.
     """
-    found: torch.Tensor = _Relation.apply(  # type: ignore[no-untyped-call]
-        *own, *taught, allowed, weights_bq.float(), how
+    loss: torch.Tensor = _Relation.apply(  # type: ignore[no-untyped-call]
+        *mine, *taught, allowed, weights_bq.float(), how
     )
-    return found
+    return loss
 
 
 def compared(
@@ -79,7 +79,7 @@ def compared(
         losses_pnq, slope_pnqk = _squared(apart_pnqk, allowed)
         return losses_pnq, slope_pnqk.masked_fill_(left_out, 0.0)
     log_own_pnqk, log_taught_pnqk = (
-        each.masked_fill(~allowed, ABSENT).log_softmax(3) for each in (own_pnqk, taught_pnqk)
+        scores.masked_fill(~allowed, ABSENT).log_softmax(3) for scores in (own_pnqk, taught_pnqk)
     )
     chances_pnqk, told_pnqk = log_own_pnqk.exp(), log_taught_pnqk.exp()
     match how.loss:
@@ -115,17 +115,17 @@ class _Relation(torch.autograd.Function):
         weights_bq: Float[torch.Tensor, "b q"],
         how: Relation,
     ) -> torch.Tensor:
-        own, taught = Factors(queries_bqw, keys_bkw), Factors(taught_bqv, taught_bkv)
+        mine, taught = Factors(queries_bqw, keys_bkw), Factors(taught_bqv, taught_bkv)
         differentiated, dtype = any(ctx.needs_input_grad), queries_bqw.dtype
         to_queries_bqw = torch.empty_like(queries_bqw) if differentiated else None
         to_keys_bkw = torch.empty_like(keys_bkw) if differentiated else None
         total = queries_bqw.new_zeros((), dtype=torch.float32)
-        each = how.heads * queries_bqw.shape[1] * keys_bkw.shape[1]
+        scores_a_row = how.heads * queries_bqw.shape[1] * keys_bkw.shape[1]
         at_once = CPU_SCORES if queries_bqw.device.type == "cpu" else GPU_SCORES
-        rows = max(1, at_once // each)
+        rows = max(1, at_once // scores_a_row)
         for start in range(0, len(queries_bqw), rows):
             part = slice(start, start + rows)
-            query_pnqd, key_pnkd = own.of_heads(part, how.heads, dtype)
+            query_pnqd, key_pnkd = mine.of_heads(part, how.heads, dtype)
             told_pnqd, told_pnkd = taught.of_heads(part, how.heads, dtype)
             losses_pnq, slope_pnqk = compared(
                 (query_pnqd @ key_pnkd.mT).float(),

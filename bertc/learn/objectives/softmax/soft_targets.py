@@ -39,7 +39,7 @@ class Comparison(NamedTuple):
 
 
 def soft_target_loss(
-    own: Logits,
+    mine: Logits,
     taught: Sequence[Logits],
     shares: Sequence[float],
     weights_n: Float[torch.Tensor, "n"],
@@ -51,12 +51,12 @@ def soft_target_loss(
     so that nothing as large as all logits is ever there.
     """
     if not torch.is_grad_enabled():  # a parameter would ask for its gradient all the same
-        own = Logits(*(each.detach() for each in own))
-    weights_n, teachers = weights_n.float(), [part for each in taught for part in each]
-    found: torch.Tensor = _SoftTargets.apply(  # type: ignore[no-untyped-call]
-        own.features, own.table, own.bias, weights_n, how, tuple(shares), *teachers
+        mine = Logits(*(logits.detach() for logits in mine))
+    weights_n, teachers = weights_n.float(), [part for logits in taught for part in logits]
+    loss: torch.Tensor = _SoftTargets.apply(  # type: ignore[no-untyped-call]
+        mine.features, mine.table, mine.bias, weights_n, how, tuple(shares), *teachers
     )
-    return found
+    return loss
 
 
 def compared(
@@ -72,7 +72,7 @@ def compared(
     if how.loss == "mse":
         apart_nv = own_nv - _mean(taught, shares)
         return how.factor * apart_nv.square().sum(1), 2 * how.factor * apart_nv
-    told_nv = _mean(((each / how.temperature).softmax(1) for each in taught), shares)
+    told_nv = _mean(((logits / how.temperature).softmax(1) for logits in taught), shares)
     log_own_nv = (own_nv / how.temperature).log_softmax(1)
     slope_nv = log_own_nv.exp().sub_(told_nv).mul_(how.factor / how.temperature)
     losses_n = -(told_nv * log_own_nv).sum(1)
@@ -86,11 +86,11 @@ def compared(
     return how.factor * losses_n, slope_nv
 
 
-def _mean(each: Iterable[torch.Tensor], shares: Sequence[float]) -> torch.Tensor:
+def _mean(tensors: Iterable[torch.Tensor], shares: Sequence[float]) -> torch.Tensor:
     if len(shares) == 1:
-        (only,) = each
+        (only,) = tensors
         return only
-    weighted = (share * one for share, one in zip(shares, each, strict=True))
+    weighted = (share * one for share, one in zip(shares, tensors, strict=True))
     total = next(weighted)
     for one in weighted:
         total += one
@@ -109,7 +109,7 @@ class _SoftTargets(torch.autograd.Function):
         shares: tuple[float, ...],
         *teachers: torch.Tensor,
     ) -> torch.Tensor:
-        own, dtype = Logits(x_ne, table_ve, bias_v), x_ne.dtype
+        mine, dtype = Logits(x_ne, table_ve, bias_v), x_ne.dtype
         taught = [Logits(*teachers[first : first + 3]) for first in range(0, len(teachers), 3)]
         differentiated = any(ctx.needs_input_grad)
         x_grad_ne = torch.empty_like(x_ne) if differentiated else None
@@ -120,8 +120,8 @@ class _SoftTargets(torch.autograd.Function):
         rows = max(1, at_once // len(bias_v))
         for start in range(0, len(x_ne), rows):
             part = slice(start, start + rows)
-            theirs = (each.of(part) for each in taught)
-            losses_p, slope_pv = compared(own.of(part), theirs, shares, how)
+            theirs = (logits.of(part) for logits in taught)
+            losses_p, slope_pv = compared(mine.of(part), theirs, shares, how)
             total += losses_p @ weights_n[part]
             if x_grad_ne is None or table_grad_ve is None or bias_grad_v is None:
                 continue
