@@ -69,9 +69,9 @@ def _forget_class_variables(node: type[Node]) -> None:
     Two thirds of all that 200 nodes inherit are such: 5% of what a command of a spec takes. That
     they are class variables, pydantic keeps by name.
     """
-    own = node.__dict__.get("__annotations__", {})
-    for name in node.__class_vars__ & own.keys():
-        del own[name]
+    annotations = node.__dict__.get("__annotations__", {})
+    for name in node.__class_vars__ & annotations.keys():
+        del annotations[name]
 
 
 _forget_class_variables(Node)

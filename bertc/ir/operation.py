@@ -290,4 +290,8 @@ class Forward:
     def operations(self) -> Operations:
         """All operations in order."""
         layers = (block.operations for layer in self.layers for block in layer)
-        return (*self.embeddings, *(each for found in layers for each in found), *self.last)
+        return (
+            *self.embeddings,
+            *(operation for operations in layers for operation in operations),
+            *self.last,
+        )

@@ -138,13 +138,13 @@ class Layers(Node):
         """Itself, or with ``every`` a list of layers for each round, numbered as they are then."""
         if not self.every:
             return (self,)
-        size, left = max(1, round(self.every * self.depth)), list(range(self.depth))
+        size, remaining = max(1, round(self.every * self.depth)), list(range(self.depth))
         rounds = list[Layers]()
         for first in range(0, len(self.removed), size):
             gone = self.removed[first : first + size]
-            which = tuple(sorted(left.index(layer) for layer in gone))
-            rounds.append(Layers(which=which, depth=len(left)))
-            left = [layer for layer in left if layer not in gone]
+            which = tuple(sorted(remaining.index(layer) for layer in gone))
+            rounds.append(Layers(which=which, depth=len(remaining)))
+            remaining = [layer for layer in remaining if layer not in gone]
         return tuple(rounds)
 
     @property

@@ -88,4 +88,4 @@ UNCHANGED = (Augmentation(copies=NoCopies()),)
 
 def with_copies(examples: int, augment: tuple[Augmentation, ...]) -> int:
     """The number of examples and copies, those that repeat others and are left out included."""
-    return examples + sum(each.counts(examples)[1] for each in augment)
+    return examples + sum(augmentation.counts(examples)[1] for augmentation in augment)

@@ -274,5 +274,5 @@ AnyTask = Annotated[
     Field(discriminator="kind"),
 ]
 """The closed union of tasks."""
-TASKS = frozenset(str(each.model_fields["kind"].default) for each in get_args(get_args(AnyTask)[0]))
+TASKS = frozenset(str(task.model_fields["kind"].default) for task in get_args(get_args(AnyTask)[0]))
 """The kinds of tasks."""

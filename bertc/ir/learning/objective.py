@@ -26,7 +26,7 @@ __all__ = [
 Pretraining = Mlm | Tlm | Clm | Plm | Sbo | Nsp | Sop | Rtd | Restore
 """Objectives learned from text alone."""
 PRETRAINING: Mapping[str, type[Pretraining]] = {
-    str(each.model_fields["kind"].default): each for each in get_args(Pretraining)
+    str(objective.model_fields["kind"].default): objective for objective in get_args(Pretraining)
 }
 """The classes of these objectives, by kind."""
 MASKED_LM = frozenset(name for name, kind in PRETRAINING.items() if issubclass(kind, Masked))

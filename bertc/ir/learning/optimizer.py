@@ -239,8 +239,8 @@ class Muon(_Rule):
         """The rule of the weights whose momentum is not made orthogonal."""
         shared = {name: getattr(self, name) for name in _Rule.model_fields}
         # Their rate is told at each update: a schedule's limits are those of ``lr``.
-        own = {"lr": self.adamw_lr or self.lr, "schedule": ConstantRate(), "warmup_from": 0.0}
-        return Adam(**{**shared, **own})
+        of_rate = {"lr": self.adamw_lr or self.lr, "schedule": ConstantRate(), "warmup_from": 0.0}
+        return Adam(**{**shared, **of_rate})
 
     def takes(self, weight: Weight) -> bool:
         """True if it makes the weight's momentum orthogonal."""

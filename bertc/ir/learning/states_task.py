@@ -29,7 +29,7 @@ class StatesTask(TermNode):
     looked_up = ("features", "layers")
     dropout: Probability = 0.1  # BERT run_classifier.py create_model, keep_prob=0.9
     features: Annotated[Features, Field(exclude_if=LAST.__eq__)] = LAST
-    layers: Annotated[tuple[int, ...], Field(exclude_if=lambda each: not each)] = ()
+    layers: Annotated[tuple[int, ...], Field(exclude_if=lambda layers: not layers)] = ()
 
     def reading(self, features: Features, depth: int) -> "StatesTask":
         """The same where its head reads these layers of a network of that depth."""

@@ -40,8 +40,8 @@ class LocalAttention(ContentAttention):
     def at(self, layer: int) -> Self:
         """The same without a window, or with one in every layer."""
         every, written = self.global_every, layer in self.global_layers
-        whole = written or (every > 0 and layer % every == 0)
-        return self.model_copy(update={"global_every": int(whole), "global_layers": ()})
+        full = written or (every > 0 and layer % every == 0)
+        return self.model_copy(update={"global_every": int(full), "global_layers": ()})
 
     @property
     def named_layers(self) -> tuple[int, ...]:
@@ -111,13 +111,13 @@ class RelativeAttention(AttentionNode):
         in_line = future if call.queries >= future else 0
         met = [(s.rows, s.end - s.begin) for s in strips(call.keys, in_line, distances)]
         met += [(call.queries - in_line, distances)] if call.queries > in_line else []
-        own = call.rows * (call.directions - 1) * distances * inner
+        gathered = call.rows * (call.directions - 1) * distances * inner
         return (
             *query_key_value(w, call),
             op.Product(
                 call.directions * distances, w.hidden, inner, constant=True, keeps_rows=False
             ),
-            *((op.Copy(own, kept=True),) if own else ()),
+            *((op.Copy(gathered, kept=True),) if gathered else ()),
             *(op.Product(n, w.head_dim, many, times, maps=0, of_weights=True) for n, many in met),
             # Scores of distances are shifted to their keys, and added with the mask.
             op.Copy(call.states * w.heads * call.keys),
@@ -178,10 +178,10 @@ class DisentangledAttention(AttentionNode):
         """Query, key, value and output maps, with biases."""
         inner: tuple[Axis, int] = ("heads", widths.inner)
         outer: tuple[Axis, int] = ("hidden", widths.hidden)
-        found = list[Weight]()
+        maps = list[Weight]()
         for part in ("query", "key", "value"):
-            found += affine(f"{name}.{part}", inner, outer, init, "attention")
-        return (*found, *affine(f"{name}.output", outer, inner, init, "attention"))
+            maps += affine(f"{name}.{part}", inner, outer, init, "attention")
+        return (*maps, *affine(f"{name}.output", outer, inner, init, "attention"))
 
     def common_weights(self, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
         """The table of distances, and its norm."""
@@ -241,12 +241,12 @@ def strips(context: int, rows: int, distances: int) -> list[Strip]:
     """
     if distances < context + rows:
         return [Strip(0, rows, 0, distances)]
-    found = []
+    blocks = []
     for first in range(0, rows, STRIP):
         many = min(STRIP, rows - first)
         begin = rows - first - many
-        found.append(Strip(first, many, begin, begin + context + many))
-    return found
+        blocks.append(Strip(first, many, begin, begin + context + many))
+    return blocks
 
 
 def _biases(name: str, parts: tuple[str, ...], width: int, init: Drawn) -> tuple[Weight, ...]:

@@ -133,13 +133,13 @@ class ContentAttention(AttentionNode):
         narrow: Axis = "heads" if many == widths.heads else "kv_heads"
         keys: tuple[Axis, int] = (narrow, many * widths.head_dim)
         maps = (("query", inner, outer), ("key", keys, outer), ("value", keys, outer))
-        found = list[Weight]()
+        weights = list[Weight]()
         for part, outputs, inputs in (*maps, ("output", outer, inner)):
-            found += affine(f"{name}.{part}", outputs, inputs, init, "attention")[: 1 + self.bias]
+            weights += affine(f"{name}.{part}", outputs, inputs, init, "attention")[: 1 + self.bias]
         scale, axes = (widths.head_dim,), (HEAD,)
         for part in ("query_norm", "key_norm") if self.qk_norm else ():
-            found.append(Weight(f"{name}.{part}.weight", scale, axes, ONES, "attention", "norm"))
-        return tuple(found)
+            weights.append(Weight(f"{name}.{part}.weight", scale, axes, ONES, "attention", "norm"))
+        return tuple(weights)
 
     def projections(self, widths: op.Widths, call: op.Call) -> op.Operations:
         """Queries, keys and values, their norms, and copies of keys for heads that share them."""

@@ -147,5 +147,5 @@ class BiLstmBody(RowPoolingBody):
         dropped = layer and self.dropout.hidden
         before = (op.Dropout(tokens, self.hidden),) if dropped else ()
         count = sum(weight.numel for weight in self.layer_weights(layer))
-        found = (*before, *layer_operations(rows, call.tokens, inner, hidden))
-        return op.Block("recurrence", f"recurrence.{layer}", count, found)
+        operations = (*before, *layer_operations(rows, call.tokens, inner, hidden))
+        return op.Block("recurrence", f"recurrence.{layer}", count, operations)

@@ -132,11 +132,11 @@ class BodyNode(Node):
     @property
     def unshared(self) -> tuple[int, ...]:
         """Number of weights of each layer that no other layer uses."""
-        found = [0] * self.depth
+        counts = [0] * self.depth
         for weight in self.weights():
             if layer := layer_of(weight.name):
-                found[layer - 1] += weight.numel
-        return tuple(found)
+                counts[layer - 1] += weight.numel
+        return tuple(counts)
 
     @property
     def passes_through(self) -> bool:
@@ -187,8 +187,8 @@ class BodyNode(Node):
 
     def unread_layer_weights(self, wanted: Wanted) -> Iterator[Weight]:
         """Weights of layers that are not computed for what is wanted."""
-        whole = wanted.whole_layers(self.depth)
-        return (weight for weight in self.weights() if (layer_of(weight.name) or 0) > whole)
+        whole_layers = wanted.whole_layers(self.depth)
+        return (weight for weight in self.weights() if (layer_of(weight.name) or 0) > whole_layers)
 
     def is_below(self, name: str, layers: int) -> bool:
         """True if a weight belongs to the embeddings or to the ``layers`` lowest layers.
@@ -233,6 +233,6 @@ class BodyNode(Node):
         if isinstance(self.head, AdaptiveHead):
             first, *rarer = self.clusters
             judged = self.head.rows(self.vocab_size, self._adaptive, rows)
-            of_rarer = sum(own * c.size for own, c in zip(judged, rarer, strict=True))
+            of_rarer = sum(states * c.size for states, c in zip(judged, rarer, strict=True))
             return rows * (first.size + len(rarer)) + of_rarer
         return rows * self.vocab_size

@@ -207,8 +207,8 @@ class Encoder(BodyNode):
 
     def widths(self, layer: int) -> Widths:
         """The widths of one layer, hidden width included."""
-        own = self.layers[layer]
-        return Widths(self.hidden, own.heads, own.head_dim, own.ffn)
+        widths = self.layers[layer]
+        return Widths(self.hidden, widths.heads, widths.head_dim, widths.ffn)
 
     def attention_widths(self, layer: int) -> Widths | None:
         """None for a kind of attention without queries, keys and values."""

@@ -17,26 +17,28 @@ if TYPE_CHECKING:  # an encoder imports this module
 def forward(encoder: "Encoder", call: op.Call) -> op.Forward:
     """One forward pass of the layers of ``call``; the last one computes only its queries."""
     call = replace(call, causal=encoder.causal)
-    whole = encoder.depth if call.layers is None else call.layers
-    depth = whole + call.projects
+    whole_layers = encoder.depth if call.layers is None else call.layers
+    depth = whole_layers + call.projects
     calls = ([call.of_all_states()] * (encoder.depth - 1) + [call])[:depth]
     kinds = [encoder.attention.at(layer) for layer in range(depth)]
     normed = [encoder.attention_norm(layer) is not None for layer in range(depth)]
-    found = list(zip(kinds, encoder.layers[:depth], calls, normed, strict=True))
+    computed = list(zip(kinds, encoder.layers[:depth], calls, normed, strict=True))
     decoded = _decoded(encoder, call) if call.decoded else []
-    parts = {each: _layer(encoder, *each) for each in dict.fromkeys((*found, *decoded))}
-    projected = (_projected(encoder, layer, calls[layer]) for layer in range(whole, depth))
-    shared = {(kind, of): kind.shared_operations(of) for kind, _, of, _ in (*found, *decoded)}
+    parts = {
+        arguments: _layer(encoder, *arguments) for arguments in dict.fromkeys((*computed, *decoded))
+    }
+    projected = (_projected(encoder, layer, calls[layer]) for layer in range(whole_layers, depth))
+    shared = {(kind, of): kind.shared_operations(of) for kind, _, of, _ in (*computed, *decoded)}
     return op.Forward(
         embeddings=(
             *_embedding(encoder, call.of_all_states()),
             *encoder.attention.common_operations(encoder.widths(0)),
-            *(operation for each in shared.values() for operation in each),
+            *(operation for operations in shared.values() for operation in operations),
         ),
         layers=(
-            *(_blocks(encoder, layer, *parts[found[layer]]) for layer in range(whole)),
+            *(_blocks(encoder, layer, *parts[computed[layer]]) for layer in range(whole_layers)),
             *((block,) for block in projected),
-            *(_blocks(encoder, encoder.depth - 1, *parts[each]) for each in decoded),
+            *(_blocks(encoder, encoder.depth - 1, *parts[arguments]) for arguments in decoded),
         ),
         last=_last(encoder, call),
     )
@@ -51,27 +53,27 @@ def _decoded(encoder: "Encoder", call: op.Call) -> list[Computed]:
     last = encoder.depth - 1
     kind, normed = encoder.attention.at(last), encoder.attention_norm(last) is not None
     blocks = kind.reach is not None and in_blocks(call.keys, kind.reach)
-    own = replace(call, queries=call.tokens if blocks else call.decoded)
-    return [(kind, encoder.layers[last], own, normed)] * 2
+    decoding = replace(call, queries=call.tokens if blocks else call.decoded)
+    return [(kind, encoder.layers[last], decoding, normed)] * 2
 
 
 def uncomputed_weights(encoder: "Encoder", wanted: Wanted) -> Iterator[Weight]:
     """Weights after the embeddings that nothing wanted depends on, as if there were no pooler."""
-    whole = wanted.whole_layers(encoder.depth)
-    if whole == encoder.depth or wanted.decoded:
+    whole_layers = wanted.whole_layers(encoder.depth)
+    if whole_layers == encoder.depth or wanted.decoded:
         return
-    read = [f"attention.{owner}." for owner in encoder.attention_owner[:whole]]
-    read += [f"ffn.{owner}." for owner in encoder.ffn_owner[:whole]]
+    read = [f"attention.{owner}." for owner in encoder.attention_owner[:whole_layers]]
+    read += [f"ffn.{owner}." for owner in encoder.ffn_owner[:whole_layers]]
     if wanted.projects_next(encoder.depth):
-        normed = encoder.norm.residual_free and encoder.attention_norm(whole) is not None
+        normed = encoder.norm.residual_free and encoder.attention_norm(whole_layers) is not None
         parts = ("query", "key", "value", *(["norm"] if normed else []))
-        read += [f"attention.{encoder.attention_owner[whole]}.{part}." for part in parts]
+        read += [f"attention.{encoder.attention_owner[whole_layers]}.{part}." for part in parts]
     for layer in range(encoder.depth):
         for weight in (*encoder.attention_weights(layer), *encoder.ffn_weights(layer)):
             if not weight.name.startswith(tuple(read)):
                 yield weight
     yield from encoder.final_weights()
-    yield from encoder.common_weights() if whole == 0 else ()
+    yield from encoder.common_weights() if whole_layers == 0 else ()
 
 
 def _embedding(encoder: "Encoder", call: op.Call) -> op.Operations:
@@ -95,10 +97,10 @@ def _layer(
     ``normed``: a norm belongs to the attention.
     """
     hidden, rates = encoder.hidden, encoder.dropout
-    own = op.Widths(hidden, widths.heads, widths.head_dim, widths.ffn)
-    attention = kind.operations(own, call, rates.attention > 0)
-    attention = encoder.positions.in_layer(attention, own, call)
-    ffn = encoder.ffn.operations(own, call, rates.ffn > 0)
+    all_widths = op.Widths(hidden, widths.heads, widths.head_dim, widths.ffn)
+    attention = kind.operations(all_widths, call, rates.attention > 0)
+    attention = encoder.positions.in_layer(attention, all_widths, call)
+    ffn = encoder.ffn.operations(all_widths, call, rates.ffn > 0)
     if not encoder.norm.residual_free:
         norm = op.Norm(call.states, hidden, residual=True, dropout=rates.hidden > 0)
         return (*attention, norm), (*ffn, norm)
@@ -118,28 +120,31 @@ def _layer(
 def _blocks(
     encoder: "Encoder", layer: int, attention: op.Operations, ffn: op.Operations
 ) -> tuple[op.Block, op.Block]:
-    mixing, own = encoder.attention_weights(layer), encoder.ffn_weights(layer)
+    mixing, ffn_weights = encoder.attention_weights(layer), encoder.ffn_weights(layer)
     return (
         _block("attention", encoder.attention_owner[layer], mixing, attention),
-        _block("ffn", encoder.ffn_owner[layer], own, ffn),
+        _block("ffn", encoder.ffn_owner[layer], ffn_weights, ffn),
     )
 
 
 def _projected(encoder: "Encoder", layer: int, call: op.Call) -> op.Block:
     """Queries, keys and values of a layer."""
     widths = encoder.widths(layer)
-    found = encoder.attention.at(layer).projections(widths, call)
-    found = encoder.positions.in_layer(found, widths, call)
+    operations = encoder.attention.at(layer).projections(widths, call)
+    operations = encoder.positions.in_layer(operations, widths, call)
     normed = encoder.norm.residual_free and encoder.attention_norm(layer) is not None
     norm = (op.Norm(call.states, encoder.hidden),) if normed else ()
     weights = encoder.attention_weights(layer)
-    return _block("attention", encoder.attention_owner[layer], weights, (*norm, *found))
+    return _block("attention", encoder.attention_owner[layer], weights, (*norm, *operations))
 
 
 def _block(
-    part: Literal["attention", "ffn"], owner: int, weights: Iterable[Weight], found: op.Operations
+    part: Literal["attention", "ffn"],
+    owner: int,
+    weights: Iterable[Weight],
+    operations: op.Operations,
 ) -> op.Block:
-    return op.Block(part, f"{part}.{owner}", sum(weight.numel for weight in weights), found)
+    return op.Block(part, f"{part}.{owner}", sum(weight.numel for weight in weights), operations)
 
 
 def _last(encoder: "Encoder", call: op.Call) -> op.Operations:

@@ -123,14 +123,14 @@ class AdaptiveHead(Node):
         """The first cluster on all states, each other one on the states whose target it holds."""
         first, *rarer = table.clusters(vocab, hidden)
         scored = [(rows, first.width, first.size + len(rarer))]
-        for own, cluster in zip(self.rows(vocab, table, rows), rarer, strict=True):
-            scored.append((own, cluster.width, cluster.size))
-        found: list[op.Operation] = []
-        for own, width, size in scored:
+        for states, cluster in zip(self.rows(vocab, table, rows), rarer, strict=True):
+            scored.append((states, cluster.width, cluster.size))
+        operations: list[op.Operation] = []
+        for states, width, size in scored:
             if table.narrows:
-                found.append(op.Product(own, hidden, width))
-            found += [op.Product(own, width, size), op.VocabularyLoss(own, size)]
-        return tuple(found)
+                operations.append(op.Product(states, hidden, width))
+            operations += [op.Product(states, width, size), op.VocabularyLoss(states, size)]
+        return tuple(operations)
 
 
 Head = Annotated[TransformHead | LinearHead | AdaptiveHead, Field(discriminator="kind")]
@@ -185,7 +185,7 @@ class Pooling:
         if self.transforms:
             return (op.Pointwise(unit, values, kept=values), op.Norm(states, width))
         first, *others = self.units
-        after = (op.Pointwise(each, values, kept=values) for each in others)
+        after = (op.Pointwise(activation, values, kept=values) for activation in others)
         return (op.Pointwise(first, values, kept=2 * values), *after)
 
 

@@ -39,9 +39,9 @@ class _Positions(Node):
         """Weights that the attention of all layers uses: none."""
         return ()
 
-    def in_layer(self, found: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
-        """The operations ``found`` of a layer's attention, with those of the positions."""
-        return found
+    def in_layer(self, attention: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
+        """The operations ``attention`` of a layer's attention, with those of the positions."""
+        return attention
 
 
 class TablePositions(_Positions):
@@ -117,9 +117,9 @@ class BucketedPositions(TablePositions):
         shape = (self.buckets, heads)
         return (Weight("relative.distance.weight", shape, axes, init, "attention", "table"),)
 
-    def in_layer(self, found: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
+    def in_layer(self, attention: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
         """Attention with an added bias for each head, which every layer looks up."""
-        return _biased(found, widths, call)
+        return _biased(attention, widths, call)
 
 
 class _Unlearned(_Positions):
@@ -183,10 +183,10 @@ class RotaryPositions(_Unlearned):
         """Numbers of a head that turn."""
         return round(self.share * head_dim)
 
-    def in_layer(self, found: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
+    def in_layer(self, attention: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
         """Queries and keys are written anew; they are saved as inputs of the scores."""
         width = widths.heads * self.turned(widths.head_dim)
-        return (*found, op.Copy((call.states + call.context) * width))
+        return (*attention, op.Copy((call.states + call.context) * width))
 
 
 class AlibiPositions(_Unlearned):
@@ -202,14 +202,15 @@ class AlibiPositions(_Unlearned):
     biases_scores: ClassVar[bool] = True
     by_head: ClassVar[bool] = True
 
-    def in_layer(self, found: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
+    def in_layer(self, attention: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
         """Attention with an added bias for each head, which every layer makes."""
-        return _biased(found, widths, call)
+        return _biased(attention, widths, call)
 
 
-def _biased(found: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
+def _biased(attention: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:
     scored = [
-        replace(each, mask="bias") if isinstance(each, op.Attention) else each for each in found
+        replace(operation, mask="bias") if isinstance(operation, op.Attention) else operation
+        for operation in attention
     ]
     return (*scored, op.Copy(widths.heads * call.queries * call.keys))
 

@@ -109,23 +109,23 @@ Sharing = Annotated[
 ]
 
 
-def owners_left(owners: tuple[int, ...], left: tuple[int, ...]) -> tuple[int, ...]:
+def owners_left(owners: tuple[int, ...], layers: tuple[int, ...]) -> tuple[int, ...]:
     """Owners where only some layers are left: the lowest of those that shared weights."""
-    before = [owners[layer] for layer in left]
+    before = [owners[layer] for layer in layers]
     return tuple(before.index(owner) for owner in before)
 
 
 def unshared(encoder: "Encoder") -> tuple[int, ...]:
     """Number of weights of each layer that no other layer uses."""
-    found = [0] * encoder.depth
+    counts = [0] * encoder.depth
     for owners, weights in (
         (encoder.attention_owner, encoder.attention_weights),
         (encoder.ffn_owner, encoder.ffn_weights),
     ):
         for layer, owner in enumerate(owners):
             if owners.count(owner) == 1:
-                found[layer] += sum(weight.numel for weight in weights(owner))
-    return tuple(found)
+                counts[layer] += sum(weight.numel for weight in weights(owner))
+    return tuple(counts)
 
 
 @once
@@ -138,7 +138,7 @@ def counted_weights(encoder: "Encoder") -> tuple[tuple[tuple[Weight, ...], int, 
         *encoder.final_weights(),
         *encoder.decoder_weights(),
     )
-    found = [(outside, 1, 1)]
+    parts = [(outside, 1, 1)]
     for owners, weights in (
         (encoder.attention_owner, encoder.attention_weights),
         (encoder.ffn_owner, encoder.ffn_weights),
@@ -148,5 +148,5 @@ def counted_weights(encoder: "Encoder") -> tuple[tuple[tuple[Weight, ...], int, 
             normed = encoder.attention_norm(layer)
             kind = encoder.attention.at(layer), encoder.layers[layer], normed
             alike.setdefault(kind, []).append(layer)
-        found += [(weights(same[0]), len({*same}), len(same)) for same in alike.values()]
-    return tuple(found)
+        parts += [(weights(same[0]), len({*same}), len(same)) for same in alike.values()]
+    return tuple(parts)

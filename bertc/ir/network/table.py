@@ -85,14 +85,14 @@ class AdaptiveTable(Node):
         self, vocab: int, embedding: int, hidden: int, init: Initializer
     ) -> tuple[Weight, ...]:
         """A table and a projection for each cluster, if widths differ."""
-        found: list[Weight] = []
+        weights: list[Weight] = []
         for number, (low, high, width) in enumerate(self.clusters(vocab, embedding)):
             name = f"embeddings.token.{number}"
             axes: tuple[Axis, Axis] = ("vocab", "embedding")
             shape = (high - low, width)
-            found.append(Weight(f"{name}.weight", shape, axes, init, "embeddings", "table"))
-            found.append(self.narrow_map(f"{name}.project", hidden, width, "embeddings"))
-        return tuple(found)
+            weights.append(Weight(f"{name}.weight", shape, axes, init, "embeddings", "table"))
+            weights.append(self.narrow_map(f"{name}.project", hidden, width, "embeddings"))
+        return tuple(weights)
 
     def narrow_map(
         self, name: str, hidden: int, width: int, part: Literal["embeddings", "head"]
@@ -111,9 +111,12 @@ class AdaptiveTable(Node):
         if not self.narrows:
             return (op.Lookup(tokens, embedding, vocab),)
         return tuple(
-            each
+            operation
             for low, high, width in clusters
-            for each in (op.Lookup(tokens, width, high - low), op.Product(tokens, width, hidden))
+            for operation in (
+                op.Lookup(tokens, width, high - low),
+                op.Product(tokens, width, hidden),
+            )
         )
 
 

@@ -56,28 +56,28 @@ def lesson_shapes(stage: Stage, task: str) -> tuple[LessonShape, ...]:
     frozen = [network for network in stage.networks() if not network.learned]
     taught = [one.teaching for one in frozen[0].scored if one.teaching] if frozen else []
     return tuple(
-        LessonShape(one.title, each.share, one.by_token, one.taught_widths(each.body))
+        LessonShape(one.title, network.share, one.by_token, one.taught_widths(network.body))
         for one in taught
         if one.of_task in ("", task)
-        for each in frozen
+        for network in frozen
     )
 
 
-def lesson_bytes(shapes: Sequence[LessonShape], counts: Counts, kept: Kept) -> int:
+def lesson_bytes(shapes: Sequence[LessonShape], counts: Counts, precision: Kept) -> int:
     """Bytes on disk."""
     numbers = (
         sum(shape.widths) * (counts.tokens if shape.by_token else counts.answers)
         for shape in shapes
     )
-    return KEPT_BYTES[kept] * sum(numbers)
+    return KEPT_BYTES[precision] * sum(numbers)
 
 
 def without_kept_teachers(stage: Stage) -> Stage:
     """The stage without teachers, if what they say is sure to be kept and no step asks them."""
     if stage.freeze == "all":
         return stage
-    kept = bool(stage.tasks) and stage.teacher_cache in ("fp32", "fp16")
-    return stage.model_copy(update={"teacher": NOBODY}) if kept else stage
+    cached = bool(stage.tasks) and stage.teacher_cache in ("fp32", "fp16")
+    return stage.model_copy(update={"teacher": NOBODY}) if cached else stage
 
 
 def expected_lessons(stage: Stage, length: int) -> tuple[float, int]:
@@ -86,15 +86,15 @@ def expected_lessons(stage: Stage, length: int) -> tuple[float, int]:
     ``length``: mean tokens of a row. Windows of long passages are counted as one.
     """
     numbers = [with_copies(task.examples, stage.augment) for task in stage.tasks]
-    kept = kept_by(stage, sum(numbers))
-    if kept == "off":
+    precision = kept_by(stage, sum(numbers))
+    if precision == "off":
         return 1.0, 0
     size = 0
     for task, examples in zip(stage.tasks, numbers, strict=True):
         rows = examples * stage.rows_an_example
         tokens = rows * length
         counts = Counts(rows, tokens, tokens if isinstance(task.answer, Tags) else rows)
-        size += lesson_bytes(lesson_shapes(stage, task.title), counts, kept)
+        size += lesson_bytes(lesson_shapes(stage, task.title), counts, precision)
     return sum(numbers) / (stage.steps * stage.batch), size
 
 
@@ -108,9 +108,9 @@ def kept_by(stage: Stage, examples: int) -> Kept:
     shapes = [shape for task in stage.tasks for shape in lesson_shapes(stage, task.title)]
     if not shapes or not examples:
         return "off"
-    asked = kept_as(stage)
-    if asked != "auto":
-        return asked
+    precision = kept_as(stage)
+    if precision != "auto":
+        return precision
     pays = stage.steps * stage.batch >= FEWEST_PASSES * examples
     by_token = any(shape.by_token for shape in shapes) and stage.freeze != "all"
     return "fp32" if pays and not by_token else "off"

@@ -13,14 +13,14 @@ from bertc.ir.terms.node import asks_head, weights_of_head
 
 def head_weights(resolved: Resolved) -> tuple[Weight, ...]:
     """Weights of the heads of all objectives, each once, even if several stages use it."""
-    found = {
+    by_name = {
         weight.name: weight  # terms may share a head
         for term in resolved.terms()
         for weight in weights_of_head(
             term.objective, resolved.stages[-1].learner(term.objective).body
         )
     }
-    return tuple(found.values())
+    return tuple(by_name.values())
 
 
 def model_weights(resolved: Resolved) -> tuple[Weight, ...]:
@@ -28,7 +28,7 @@ def model_weights(resolved: Resolved) -> tuple[Weight, ...]:
 
     Names contain the depth: ``embeddings``, ``attention.3``, ``ffn.3``; heads come last.
     """
-    table = [w for each in resolved.learned for w in _named(each.name, each.own_weights())]
+    table = [w for network in resolved.learned for w in _named(network.name, network.own_weights())]
     table += _named("heads", head_weights(resolved))
     init = resolved.encoder.initializer
     if isinstance(init, Normal) and init.norms:
@@ -50,16 +50,16 @@ def frozen_weights(network: Network) -> tuple[Weight, ...]:
 
 def trained_names(stage: Stage) -> set[str]:
     """Names of the weights with a gradient in a stage."""
-    found = set()
+    names = set()
     for network in stage.networks():
         body, query_stream = network.body, network.query_states > 0
         unread = body.unread_weights(network.pooled, query_stream, network.wanted)
         for weight in body.weights() if network.terms else ():
             if weight.name not in unread and not is_frozen(stage, network, weight.name):
-                found.add(f"{network.owner(weight.name)}.{weight.name}")
+                names.add(f"{network.owner(weight.name)}.{weight.name}")
         for term in network.terms:
-            found |= {f"heads.{weight.name}" for weight in weights_of_head(term.objective, body)}
-    return found
+            names |= {f"heads.{weight.name}" for weight in weights_of_head(term.objective, body)}
+    return names
 
 
 def _named(prefix: str, weights: tuple[Weight, ...]) -> Iterator[Weight]:

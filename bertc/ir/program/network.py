@@ -158,7 +158,7 @@ def at_work(
     rows: RowsRead,
 ) -> tuple[Network, ...]:
     """The networks in use with what they learn and read, in the order of their forward passes."""
-    found = []
+    in_use = []
     learners = [learner(networks, term.objective).name for term in terms]
     for network in sorted(networks, key=lambda network: READ_IN_ORDER.index(network.role)):
         learned = tuple(t for t, name in zip(terms, learners, strict=True) if name == network.name)
@@ -170,7 +170,7 @@ def at_work(
         wanted, body = wanted_by(scored, network, memory), network.body
         last = [one for one in scored if not network.decodes(one)]
         every = body.pools_rows or wanted.reads_all_of(body.depth)
-        found.append(
+        in_use.append(
             replace(
                 network,
                 terms=learned,
@@ -184,7 +184,7 @@ def at_work(
                 memory=memory,
             )
         )
-    return tuple(found)
+    return tuple(in_use)
 
 
 def _scored(
@@ -221,9 +221,9 @@ def states_read(objectives: Iterable[Objective], rows: RowShape, *, varying: boo
 
     In a stage of ``varying`` rows a batch is of one task.
     """
-    each = list({one.states.name: one.outputs(rows) for one in objectives}.values())
-    few = [number for number in each if number is not None]
-    if len(few) < len(each):
+    counts = list({one.states.name: one.outputs(rows) for one in objectives}.values())
+    few = [number for number in counts if number is not None]
+    if len(few) < len(counts):
         return None
     return max(few, default=0) if varying else sum(few)
 
@@ -231,12 +231,12 @@ def states_read(objectives: Iterable[Objective], rows: RowShape, *, varying: boo
 def wanted_by(objectives: Iterable[Objective], network: Network, memory: int) -> Wanted:
     """Outputs of a network that some objectives want; a memory takes the states of all layers."""
     objectives = tuple(objectives)
-    each = [one.wanted(learned=network.learned) for one in objectives]
+    wanted = [one.wanted(learned=network.learned) for one in objectives]
     decoded = [network.decodes(one) for one in objectives]
     return Wanted(
-        states=tuple(sorted({layer for one in each for layer in one.states})),
-        projections=tuple(sorted({layer for one in each for layer in one.projections})),
+        states=tuple(sorted({layer for one in wanted for layer in one.states})),
+        projections=tuple(sorted({layer for one in wanted for layer in one.projections})),
         last=memory > 0
-        or any(one.last and not other for one, other in zip(each, decoded, strict=True)),
+        or any(one.last and not other for one, other in zip(wanted, decoded, strict=True)),
         decoded=any(decoded),
     )

@@ -42,7 +42,7 @@ def is_frozen(stage: Stage, network: Network, weight: str) -> bool:
     if frozen is None:
         return False
     if stage.freeze == "all":
-        return weight not in {each.name for each in network.body.pooler_weights()}
+        return weight not in {pooler_weight.name for pooler_weight in network.body.pooler_weights()}
     return network.body.is_below(weight, frozen)
 
 
@@ -57,8 +57,8 @@ def heads_of(stage: Stage, network: Network, examples: int) -> op.Operations:
     reached = network.role != "trained" or frozen_layers(stage) is None
     if reached or _passed(stage, network, 1)[1]:
         return heads
-    each = (_of_constants(one) for one in network.heads_apart(examples))
-    return tuple(operation for operations in each for operation in operations)
+    by_head = (_of_constants(one) for one in network.heads_apart(examples))
+    return tuple(operation for operations in by_head for operation in operations)
 
 
 def _passed(stage: Stage, network: Network, rows: int) -> tuple[op.Forward, bool]:
@@ -75,11 +75,13 @@ def _passed(stage: Stage, network: Network, rows: int) -> tuple[op.Forward, bool
             reached, below = True, reached
         for block in layer:
             learns = not network.body.is_below(block.owner, frozen)
-            found = tuple(map(_of_frozen_tables, block.operations)) if frozen else block.operations
-            found = _asked(found, learns, reached)
+            operations = (
+                tuple(map(_of_frozen_tables, block.operations)) if frozen else block.operations
+            )
+            operations = _asked(operations, learns, reached)
             if number >= decoder and not below and block.part == "attention":
-                found = _of_keys_below(found, learns)
-            blocks.append(replace(block, operations=found))
+                operations = _of_keys_below(operations, learns)
+            blocks.append(replace(block, operations=operations))
             reached = reached or learns
         layers.append(tuple(blocks))
     last = forward.last
@@ -88,30 +90,32 @@ def _passed(stage: Stage, network: Network, rows: int) -> tuple[op.Forward, bool
     return op.Forward(tuple(map(op.Alone, forward.embeddings)), tuple(layers), last), reached
 
 
-def _after(found: op.Operations, *, norm_learns: bool) -> tuple[op.Operations, bool]:
+def _after(operations: op.Operations, *, norm_learns: bool) -> tuple[op.Operations, bool]:
     """Operations after frozen layers, and whether anything learns in them: a norm or the pooler."""
-    asked, reached = list[op.Operation](), False
-    for each in found:
-        learns = isinstance(each, op.Product) or (
-            norm_learns and isinstance(each, op.Norm) and each.affine
+    adjusted, reached = list[op.Operation](), False
+    for operation in operations:
+        learns = isinstance(operation, op.Product) or (
+            norm_learns and isinstance(operation, op.Norm) and operation.affine
         )
         if not (reached or learns):
-            each = op.Alone(each)
-        elif not reached and isinstance(each, op.Product):
-            each = replace(each, constant=True)
+            operation = op.Alone(operation)
+        elif not reached and isinstance(operation, op.Product):
+            operation = replace(operation, constant=True)
         reached = reached or learns
-        asked.append(each)
-    return tuple(asked), reached
+        adjusted.append(operation)
+    return tuple(adjusted), reached
 
 
-def _of_constants(found: op.Operations) -> op.Operations:
+def _of_constants(operations: op.Operations) -> op.Operations:
     """Operations of a head on states that have no gradient, up to where its own weights act."""
-    moved = tuple(takewhile(_moves, found))
-    asked = (
-        replace(each, constant=True) if isinstance(each, op.Product) else op.Alone(each)
-        for each in moved
+    moved = tuple(takewhile(_moves, operations))
+    constants = (
+        replace(operation, constant=True)
+        if isinstance(operation, op.Product)
+        else op.Alone(operation)
+        for operation in moved
     )
-    return (*asked, *found[len(moved) :])
+    return (*constants, *operations[len(moved) :])
 
 
 def _moves(operation: op.Operation) -> bool:
@@ -127,38 +131,40 @@ def _moves(operation: op.Operation) -> bool:
             return False
 
 
-def _asked(found: op.Operations, learns: bool, reached: bool) -> op.Operations:
+def _asked(operations: op.Operations, learns: bool, reached: bool) -> op.Operations:
     """Operations of a block of which not all gradients are asked for.
 
     ``learns``: its weights have gradients; ``reached``: so has its input.
     """
     if learns and reached:
-        return found
+        return operations
     if not (learns or reached):
-        return tuple(map(op.Alone, found))
-    asked = found if learns else tuple(map(_of_frozen_maps, found))
-    norms = tuple(takewhile(lambda each: isinstance(each, op.Norm), found))
+        return tuple(map(op.Alone, operations))
+    adjusted = operations if learns else tuple(map(_of_frozen_maps, operations))
+    norms = tuple(takewhile(lambda operation: isinstance(operation, op.Norm), operations))
     # Gradients of a norm's weights need that of what the norm gives.
-    if reached or (learns and any(isinstance(each, op.Norm) and each.affine for each in norms)):
-        return asked
+    if reached or (
+        learns and any(isinstance(operation, op.Norm) and operation.affine for operation in norms)
+    ):
+        return adjusted
     first: list[op.Operation] = []
-    for each in found[len(norms) :]:
-        if not isinstance(each, op.Product) or not each.maps:
+    for operation in operations[len(norms) :]:
+        if not isinstance(operation, op.Product) or not operation.maps:
             break
-        first.append(replace(each, constant=True) if learns else op.Alone(each))
-    return (*asked[: len(norms)], *first, *asked[len(norms) + len(first) :])
+        first.append(replace(operation, constant=True) if learns else op.Alone(operation))
+    return (*adjusted[: len(norms)], *first, *adjusted[len(norms) + len(first) :])
 
 
-def _of_keys_below(found: op.Operations, learns: bool) -> op.Operations:
+def _of_keys_below(operations: op.Operations, learns: bool) -> op.Operations:
     """Attention of a mask decoder whose keys and values are of states without a gradient."""
-    norms = takewhile(lambda each: isinstance(each, op.Norm), found)
-    if learns and any(isinstance(each, op.Norm) and each.affine for each in norms):
-        return found
+    norms = takewhile(lambda operation: isinstance(operation, op.Norm), operations)
+    if learns and any(isinstance(operation, op.Norm) and operation.affine for operation in norms):
+        return operations
     return tuple(
-        (replace(each, constant=True) if learns else op.Alone(each))
-        if isinstance(each, op.Product) and each.maps == 2
-        else each
-        for each in found
+        (replace(operation, constant=True) if learns else op.Alone(operation))
+        if isinstance(operation, op.Product) and operation.maps == 2
+        else operation
+        for operation in operations
     )
 
 
@@ -180,5 +186,7 @@ def _of_frozen_maps(operation: op.Operation) -> op.Operation:
 def _pooled(stage: Stage, network: Network) -> int:
     """States of a row that go through the pooler: one of each example, or all that tasks score."""
     terms = [term.objective for term in network.terms]
-    read = [each.states.pooled for each in terms if each.states.use_pooler(network.body)]
+    read = [
+        objective.states.pooled for objective in terms if objective.states.use_pooler(network.body)
+    ]
     return (stage.texts if all(read) else stage.seq) if read else 0

@@ -72,7 +72,7 @@ class Run(Node):
 
     @model_serializer(mode="wrap")
     def _without_derived(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        found: dict[str, Any] = dump(self)
+        dumped: dict[str, Any] = dump(self)
         if self.layout == layout_of(self.recipe):
-            found.pop("layout", None)
-        return found
+            dumped.pop("layout", None)
+        return dumped

@@ -123,8 +123,8 @@ class Stage(Node):
     def masked_terms(self) -> tuple[Masks, ...]:
         """The terms that mask tokens, or choose them for replacement, each in rows of its own."""
         objectives = [term.objective for term in self.objective]
-        own = tuple(one.masks for one in objectives if one.masks is not None)  # torch 2.11: no :=
-        return own or tuple(one.replaces for one in objectives if one.replaces is not None)
+        masks = tuple(one.masks for one in objectives if one.masks is not None)  # torch 2.11: no :=
+        return masks or tuple(one.replaces for one in objectives if one.replaces is not None)
 
     @property
     def translates(self) -> bool:
@@ -137,8 +137,8 @@ class Stage(Node):
 
     def predictions(self) -> int:
         """Positions per row that are predicted or replaced; 0 if there are none."""
-        own = [term.objective.predictions(self.seq) for term in self.objective]
-        return max((*own, *(masks.predictions(self.seq) for masks in self.masked_terms())))
+        predicted = [term.objective.predictions(self.seq) for term in self.objective]
+        return max((*predicted, *(masks.predictions(self.seq) for masks in self.masked_terms())))
 
     @property
     def held_out(self) -> Self:
@@ -154,28 +154,30 @@ class Stage(Node):
     @property
     def allocated(self) -> tuple[Network, ...]:
         """All its networks, the main one first."""
-        found = [Network(MAIN, self.encoder, "trained")]
+        networks = [Network(MAIN, self.encoder, "trained")]
         source = self.replacements
         if self.generator is not None and isinstance(source, GeneratorNetwork):
-            found = [Network(MAIN, self.encoder, "trained", source.encoder_ties)]
-            found.append(Network("generator", self.generator, "sampled", source.ties))
+            networks = [Network(MAIN, self.encoder, "trained", source.encoder_ties)]
+            networks.append(Network("generator", self.generator, "sampled", source.ties))
         taught_by = [(n, t, t.shape) for n, t in enumerate(self.teacher) if t.shape]
-        found += [each.network(teacher_name(n), shape.body) for n, each, shape in taught_by]
-        return tuple(found)
+        networks += [
+            teacher.network(teacher_name(n), shape.body) for n, teacher, shape in taught_by
+        ]
+        return tuple(networks)
 
     @property
     def learned(self) -> tuple[Network, ...]:
         """Networks that the run changes, saves and exports."""
-        return tuple(each for each in self.allocated if each.learned)
+        return tuple(network for network in self.allocated if network.learned)
 
     def network(self, name: str) -> Network:
         """The network of this name."""
-        return next(each for each in self.allocated if each.name == name)
+        return next(network for network in self.allocated if network.name == name)
 
     @property
     def sampled(self) -> Network | None:
         """The network that samples replacements, if there is one."""
-        return next((each for each in self.allocated if each.role == "sampled"), None)
+        return next((network for network in self.allocated if network.role == "sampled"), None)
 
     def learner(self, objective: TermNode) -> Network:
         """The network that learns an objective: the sampled one for masked terms."""

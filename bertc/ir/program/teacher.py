@@ -71,10 +71,10 @@ class Teacher(Node):
 
     def network(self, name: str, body: Body) -> Network:
         """The frozen network of this name and body."""
-        found = Network(name, body, "frozen", share=self.weight)
+        network = Network(name, body, "frozen", share=self.weight)
         if isinstance(self.source, NoTeacher):
-            return found
-        return replace(found, precision=self.source.precision, at_once=self.source.microbatch)
+            return network
+        return replace(network, precision=self.source.precision, at_once=self.source.microbatch)
 
 
 NOBODY = (Teacher(source=NoTeacher()),)

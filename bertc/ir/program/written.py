@@ -72,5 +72,5 @@ class Program:
 
     def span(self, setting: str) -> Span | None:
         """The span of a setting in its text, if written."""
-        given = self.settings.get(setting)
-        return given.origin.span if given else None
+        written = self.settings.get(setting)
+        return written.origin.span if written else None

@@ -198,11 +198,11 @@ class Projections:
         """A matrix and a bias each."""
         hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
         out: tuple[Axis, int] = ("feature", self.width)
-        each = (
+        pairs = (
             affine(f"{name}.{number}", out, hidden, encoder.initializer, "head")
             for number in range(self.count)
         )
-        return tuple(weight for pair in each for weight in pair)
+        return tuple(weight for pair in pairs for weight in pair)
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
         """One product."""

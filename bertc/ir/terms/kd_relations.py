@@ -56,27 +56,27 @@ class KdRelated(OfLayers):
 
     def taught_widths(self, body: Body) -> tuple[int, ...]:
         """Queries, keys and values of each of its layers."""
-        each = [body.attention_widths(layer) for layer in self.layers_of(learned=False)]
-        return tuple(widths.inner for widths in each if widths for _ in range(3))
+        of_layers = [body.attention_widths(layer) for layer in self.layers_of(learned=False)]
+        return tuple(widths.inner for widths in of_layers if widths for _ in range(3))
 
     def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
         """Products of some rows at a time, turned into the gradients of their factors."""
-        found: list[op.Operation] = []
+        operations: list[op.Operation] = []
         for here, _ in self.matched:
             product = self._product(encoder, here, rows, examples)
             scores = product.rows * product.columns * product.times
-            kept = (product.rows + product.columns) * product.inner * product.times
+            factors = (product.rows + product.columns) * product.inner * product.times
             row = scores // (examples * rows.choices)
             # Beside scores, queries of both networks are scaled, as if both were as wide.
             held = self.held + 2 * product.inner / product.columns
-            loss = op.LossInBlocks(scores, row, TOKEN_PAIRS, held, kept)
-            found += len(self.related) * (product, loss)
-        return tuple(found)
+            loss = op.LossInBlocks(scores, row, TOKEN_PAIRS, held, factors)
+            operations += len(self.related) * (product, loss)
+        return tuple(operations)
 
     def taught_operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
         """The same products."""
-        each = (self._product(encoder, there, rows, examples) for _, there in self.matched)
-        return tuple(product for product in each for _ in self.related)
+        products = (self._product(encoder, there, rows, examples) for _, there in self.matched)
+        return tuple(product for product in products for _ in self.related)
 
     def _product(self, body: Body, layer: int, rows: RowShape, examples: int) -> op.Product:
         widths = body.attention_widths(layer)

@@ -58,7 +58,7 @@ class KdStates(OfLayers):
             op.Product(states, encoder.hidden, self.width, last),
         )
         saved = 2 * numbers if self.loss == "cosine" else numbers
-        return (*(each for each in products if each.times), op.Loss(numbers, kept=saved))
+        return (*(product for product in products if product.times), op.Loss(numbers, kept=saved))
 
 
 class KdHidden(KdStates):

@@ -27,60 +27,60 @@ class Unfit:
     instead: str = ""
 
 
-def layer_pairs(layers: LayerMap, own: int, teacher: int) -> tuple[tuple[int, int], ...] | Unfit:
+def layer_pairs(layers: LayerMap, depth: int, teacher: int) -> tuple[tuple[int, int], ...] | Unfit:
     """Pairs of a layer of a network and one of its teacher, from both depths."""
     if layers == (0,):  # the embeddings alone
         return ((0, 0),)
     if isinstance(layers, tuple):
-        return _written(layers, own, teacher)
+        return _written(layers, depth, teacher)
     if isinstance(layers, int):
-        told = f"layers={layers} names a layer of a teacher that has {teacher}"
-        return ((own, layers),) if layers <= teacher else Unfit(told, str(teacher))
-    every = range(own + 1)
+        problem = f"layers={layers} names a layer of a teacher that has {teacher}"
+        return ((depth, layers),) if layers <= teacher else Unfit(problem, str(teacher))
+    every = range(depth + 1)
     match layers:
         case "last":
-            return ((own, teacher),)
+            return ((depth, teacher),)
         case "first" | "top":
-            if own > teacher:
+            if depth > teacher:
                 return Unfit(
-                    f"layers={layers} maps {own} layers onto the teacher's {teacher}",
-                    _example(own, teacher),
+                    f"layers={layers} maps {depth} layers onto the teacher's {teacher}",
+                    _example(depth, teacher),
                 )
-            up = 0 if layers == "first" else teacher - own
+            up = 0 if layers == "first" else teacher - depth
             return tuple((layer, layer + up) for layer in every[1:])
         case "uniform" | "skip":
-            if not own:
+            if not depth:
                 return Unfit("this network has no layers, only its table", "last")
-            if teacher % own:
+            if teacher % depth:
                 return Unfit(
                     f"layers={layers} takes every n-th layer of the teacher, and its {teacher} are "
-                    f"no multiple of {own}",
-                    _example(own, teacher),
+                    f"no multiple of {depth}",
+                    _example(depth, teacher),
                 )
             chosen = every if layers == "uniform" else every[1:-1]
-            pairs = tuple((layer, layer * teacher // own) for layer in chosen)
+            pairs = tuple((layer, layer * teacher // depth) for layer in chosen)
             return pairs or Unfit("layers=skip leaves out the last layer, and there is one", "last")
 
 
 def _written(
-    layers: tuple[int, ...], own: int, teacher: int
+    layers: tuple[int, ...], depth: int, teacher: int
 ) -> tuple[tuple[int, int], ...] | Unfit:
     begin = 0 if layers[0] == 0 else 1
-    of_all = own + 1 - begin
+    of_all = depth + 1 - begin
     if max(layers) > teacher:
         return Unfit(
             f"layers names layer {max(layers)} of a teacher that has {teacher}",
-            _example(own, teacher),
+            _example(depth, teacher),
         )
     if len(layers) not in (of_all, of_all - 1):
         return Unfit(
-            f"layers names {len(layers)} layers of the teacher, and this network has {own}",
-            _example(own, teacher),
+            f"layers names {len(layers)} layers of the teacher, and this network has {depth}",
+            _example(depth, teacher),
         )
     return tuple(enumerate(layers, begin))
 
 
-def _example(own: int, teacher: int) -> str:
+def _example(depth: int, teacher: int) -> str:
     """Layers of a teacher that lie about as far apart as they can."""
-    each = [max(1, round((layer + 1) * teacher / own)) for layer in range(own)]
-    return f"[{', '.join(map(str, each))}]"
+    layers = [max(1, round((layer + 1) * teacher / depth)) for layer in range(depth)]
+    return f"[{', '.join(map(str, layers))}]"

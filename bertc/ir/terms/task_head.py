@@ -68,20 +68,22 @@ class StatesHead:
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
         """Weights of the sum, of the BiLSTM, and of the linear layer."""
-        width, found = self.joined(encoder), list[Weight]()
+        width, weights = self.joined(encoder), list[Weight]()
         if self.weighs:
             for leaf, count, init in (("weight", self.parts, ZEROS), ("scale", 1, ONES)):
                 axes: tuple[Axis, ...] = ("feature",)
-                found.append(Weight(f"{name}.mix.{leaf}", (count,), axes, init, "head", "bias"))
+                weights.append(Weight(f"{name}.mix.{leaf}", (count,), axes, init, "head", "bias"))
         if recurrent := self.recurrent:
             for layer in range(recurrent.layers):
                 inner = recurrent.inner(layer, width)
-                each = layer_weights(f"{name}.recurrence.{layer}", inner, recurrent.hidden, "head")
-                found += each
+                of_layer = layer_weights(
+                    f"{name}.recurrence.{layer}", inner, recurrent.hidden, "head"
+                )
+                weights += of_layer
             width = recurrent.width
         hidden: tuple[Axis, int] = ("hidden", width)
         scores = affine(name, ("labels", self.labels), hidden, encoder.initializer, "head")
-        return (*found, *scores)
+        return (*weights, *scores)
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
         """One product, and log probabilities."""
@@ -106,9 +108,9 @@ class StatesHead:
             return ()
         width = self.joined(encoder)
         return tuple(
-            each
+            operation
             for layer in range(self.recurrent.layers)
-            for each in layer_operations(
+            for operation in layer_operations(
                 rows, steps, self.recurrent.inner(layer, width), self.recurrent.hidden
             )
         )

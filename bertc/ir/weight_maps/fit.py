@@ -131,7 +131,7 @@ def _unlike(old: Resolved, new: Resolved, growth: Beginning) -> str:
         return "its token table is whole, and here it is a difference (generator, tie=gdes)"
     before, after = old.encoder.depth, new.encoder.depth
     if isinstance(growth, FromEmbeddings):
-        tables = (each.encoder.table.kind for each in (old, new))
+        tables = (resolved.encoder.table.kind for resolved in (old, new))
         return "" if len({*tables}) == 1 else "its token table is of another kind"
     if kinds[0] != kinds[1]:
         return f"it is a {kinds[0]}, and this network a {kinds[1]}"
@@ -150,7 +150,7 @@ def _pooler_of_head(
     """
     pooling, stage = new.encoder.pooling, old.stages[-1]
     masked = [t.objective for t in old.terms() if predicts_masked(t.objective)]
-    heads = [each.head_name for each in masked if stage.learner(each).name == MAIN]
+    heads = [objective.head_name for objective in masked if stage.learner(objective).name == MAIN]
     if pooling is None or not pooling.transforms or not heads or isinstance(growth, FromEmbeddings):
         return {}
     head = f"heads.{heads[0]}."
@@ -195,12 +195,12 @@ def _sharing_split(old: Resolved, new: Resolved, growth: Beginning) -> list[str]
         layer = parted(growth, before, after)
         if layer is not None and not isinstance(growth, Identity):
             there = (growth.source(at, len(before), len(after)) for at in (layer, after[layer]))
-            kept = parted(Interleave(), before, after) is None
+            interleaving_fits = parted(Interleave(), before, after) is None
             grows = not isinstance(growth, FromLayers)
             reasons.append(
                 f"layers {layer} and {after[layer]} share their {part}, but would start as layers "
                 f"{' and '.join(map(str, there))} there, which do not"
-                + (" (grow=interleave does)" if kept and grows else "")
+                + (" (grow=interleave does)" if interleaving_fits and grows else "")
             )
     return reasons
 
@@ -222,8 +222,8 @@ def _begins(weight: Weight, shape: tuple[int, ...], growth: Beginning) -> bool:
     """True if a tensor of this shape can begin the weight; tiled, it may be narrower."""
     if not isinstance(growth, Tile) or len(shape) != len(weight.shape):
         return shape == weight.shape
-    each = zip(weight.axes, weight.shape, shape, strict=True)
-    return all(wide == old or (wide > old and axis in TILED) for axis, wide, old in each)
+    sizes = zip(weight.axes, weight.shape, shape, strict=True)
+    return all(wide == old or (wide > old and axis in TILED) for axis, wide, old in sizes)
 
 
 def _missing(names: Collection[str], full_map: WeightMap, old_shapes: ShapesByName) -> list[str]:

@@ -42,12 +42,12 @@ class WeightMap:
     zeros: frozenset[str] = frozenset()
     fresh: frozenset[str] = frozenset()
 
-    def moments(self, kept: Iterable[str]) -> "WeightMap":
+    def moments(self, names: Iterable[str]) -> "WeightMap":
         """The map of the moments that the optimiser keeps, called ``m.<weight>``, ``v.<weight>``.
 
         Copies only, as other weights were never updated.
         """
-        named = ((name, *name.split(".", 1)) for name in kept)
+        named = ((name, *name.split(".", 1)) for name in names)
         copies = self.copies
         return WeightMap({name: f"{m}.{copies[new]}" for name, m, new in named if new in copies})
 
@@ -96,7 +96,7 @@ def _source(name: str, old: Resolved, new: Resolved, growth: Beginning) -> str:
 
 
 def _body(resolved: Resolved, name: str) -> Body | None:
-    return {each.name: each.body for each in resolved.learned}.get(name)
+    return {network.name: network.body for network in resolved.learned}.get(name)
 
 
 def _is_zero_output(name: str, growth: Beginning) -> bool:

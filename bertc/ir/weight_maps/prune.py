@@ -56,12 +56,12 @@ def without(encoder: Encoder, removed: Removed) -> Encoder:
     return encoder.model_copy(update={"layers": tuple(layers)})
 
 
-def with_layers(encoder: Encoder, left: tuple[int, ...]) -> Encoder:
+def with_layers(encoder: Encoder, layers: tuple[int, ...]) -> Encoder:
     """The encoder of some of the layers."""
     update = {
-        "layers": tuple(encoder.layers[layer] for layer in left),
-        "attention_owner": owners_left(encoder.attention_owner, left),
-        "ffn_owner": owners_left(encoder.ffn_owner, left),
+        "layers": tuple(encoder.layers[layer] for layer in layers),
+        "attention_owner": owners_left(encoder.attention_owner, layers),
+        "ffn_owner": owners_left(encoder.ffn_owner, layers),
     }
     return encoder.model_copy(update=update)
 
@@ -73,16 +73,16 @@ def pruned(resolved: Resolved, removed: Removed) -> Resolved:
     return _with_encoder(resolved, without(encoder, removed))
 
 
-def cut_to_layers(resolved: Resolved, left: tuple[int, ...]) -> Resolved:
+def cut_to_layers(resolved: Resolved, layers: tuple[int, ...]) -> Resolved:
     """The program as if every stage trained the last network's layers of these numbers alone."""
     encoder = resolved.encoder
     assert isinstance(encoder, Encoder), "other bodies have no layers to leave out"
-    return _with_encoder(resolved, with_layers(encoder, left))
+    return _with_encoder(resolved, with_layers(encoder, layers))
 
 
 def _with_encoder(resolved: Resolved, encoder: Encoder) -> Resolved:
-    left = {"encoder": encoder, "grow": None, "prune": NOTHING}
-    stages = tuple(stage.model_copy(update=left) for stage in resolved.stages)
+    update = {"encoder": encoder, "grow": None, "prune": NOTHING}
+    stages = tuple(stage.model_copy(update=update) for stage in resolved.stages)
     return resolved.model_copy(update={"stages": stages})
 
 
@@ -114,8 +114,8 @@ def chosen_by_score(
 
 def _normalized(kind: Units, scores: Sequence[float], gone: Collection[int]) -> list[float]:
     """Scores divided by the norm of those of the layer that are still there."""
-    left = (score for unit, score in enumerate(scores) if unit not in gone)
-    norm = math.hypot(*left) if kind.normalize else 1.0
+    remaining = (score for unit, score in enumerate(scores) if unit not in gone)
+    norm = math.hypot(*remaining) if kind.normalize else 1.0
     return [score / (norm or 1.0) for score in scores]
 
 
