@@ -33,10 +33,10 @@ def equalled(programs: Sequence[Program], diagnostics: Diagnostics) -> list[Prog
 
 
 def _equalled(program: Program, first: dict[Equal, float], diagnostics: Diagnostics) -> Program:
-    given = _written(program)
-    if given is None:
+    setting = _written(program)
+    if setting is None:
         return program
-    equal: Equal = given.value
+    equal: Equal = setting.value
     settled = with_steps(program, equal.steps) if equal.steps else program
     resolved = _resolved(settled)
     if resolved is None:  # its mistakes are reported when the passes see it
@@ -61,9 +61,9 @@ def _equalled(program: Program, first: dict[Equal, float], diagnostics: Diagnost
         return figure(resolved) if resolved else math.inf
 
     if (first_step := of(1)) > most:
-        _no_step(given, equal, first_step, diagnostics)
+        _no_step(setting, equal, first_step, diagnostics)
         return settled
-    return with_steps(program, most_steps(of, most, resolved.steps), given)
+    return with_steps(program, most_steps(of, most, resolved.steps), setting)
 
 
 def _resolved(program: Program) -> Resolved | None:
@@ -103,13 +103,13 @@ def with_steps(program: Program, steps: int, instead_of: Given | None = None) ->
 
 def _written(program: Program) -> Given | None:
     """The ``steps=equal(...)`` of a program or of what it extends; None without one."""
-    given = program.settings.get(STEPS)
-    if given is None:
+    setting = program.settings.get(STEPS)
+    if setting is None:
         return _written(program.base) if program.base else None
-    return given if isinstance(given.value, Equal) else None
+    return setting if isinstance(setting.value, Equal) else None
 
 
-def _no_step(given: Given, equal: Equal, first_step: float, diagnostics: Diagnostics) -> None:
+def _no_step(setting: Given, equal: Equal, first_step: float, diagnostics: Diagnostics) -> None:
     by_time = isinstance(equal.budget, Hours) or equal.budget == "time"
     shown = duration_text(first_step) if by_time else flops_text(first_step)
     least = f"{first_step / SECONDS:.3g} h" if by_time else f"{first_step:.3g} flops"
@@ -121,8 +121,8 @@ def _no_step(given: Given, equal: Equal, first_step: float, diagnostics: Diagnos
     diagnostics.error(
         "E119",
         f"the budget has no room for a step, which takes {shown}",
-        given.origin.span,
+        setting.origin.span,
         label=f"{least} is the least",
         help=f"steps={room}",
-        fix=fix(given.origin, f"steps={room}"),
+        fix=fix(setting.origin, f"steps={room}"),
     )

@@ -68,7 +68,7 @@ class Showing(InNotebooks):
 
 
 def _table(program: Program) -> Table:
-    rows: list[tuple[str, ...]] = [_row(each) for each in _shown(program.settings)]
+    rows: list[tuple[str, ...]] = [_row(setting) for setting in _shown(program.settings)]
     for stage in program.stages:
         rows += [(f"stage {stage.name}",), *map(_row, _shown(stage.settings))]
     return Table(("setting", "value", "source"), rows, program.name)
@@ -93,10 +93,12 @@ def show(spec: str, overrides: Sequence[str] = ()) -> Showing:
 def _lines(program: Program) -> Iterator[str]:
     yield f"# {escaped(program.name)}, with every setting: value and source."
     yield "# To change one, begin with `extends`: what is derived stays as it is in a copy of this."
-    yield from (line for each in _shown(program.settings) for line in _written(each, ""))
+    yield from (line for setting in _shown(program.settings) for line in _written(setting, ""))
     for stage in program.stages:
         yield from ("", f"stage {quoted(stage.name)} {{")
-        yield from (line for each in _shown(stage.settings) for line in _written(each, "    "))
+        yield from (
+            line for setting in _shown(stage.settings) for line in _written(setting, "    ")
+        )
         yield "}"
 
 
@@ -109,15 +111,17 @@ def _written(shown: Shown, indent: str) -> list[str]:
     above = textwrap.wrap(
         comment, LINE_WIDTH, initial_indent=indent, subsequent_indent=f"{indent}# "
     )
-    whole = line.strip() if len(line) <= LINE_WIDTH else format_text(line).strip()
-    return [*above, *(indent + each for each in whole.split("\n"))]
+    text = line.strip() if len(line) <= LINE_WIDTH else format_text(line).strip()
+    return [*above, *(indent + row for row in text.split("\n"))]
 
 
 def _shown(settings: Mapping[str, Given]) -> list[Shown]:
     return [
-        Shown(name, show_value(given.value, setting_shape(name), full=True), *_said(given.origin))
+        Shown(
+            name, show_value(setting.value, setting_shape(name), full=True), *_said(setting.origin)
+        )
         for name in Settings.model_fields
-        if (given := settings.get(name)) is not None
+        if (setting := settings.get(name)) is not None
     ]
 
 

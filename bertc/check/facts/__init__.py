@@ -47,35 +47,37 @@ def _in_each_block(
 def _as_there(program: Program, init: Given) -> Program:
     """Fill in unwritten settings of the network from ``init``, and what is asked of it."""
     if init.value.path == TEACHER:
-        init, found = _of_teacher(program, init)
+        init, settings = _of_teacher(program, init)
     else:
-        found = network_of(Path(init.value.path))
-    init, found = taken(init, found, program.settings)
+        settings = network_of(Path(init.value.path))
+    init, settings = taken(init, settings, program.settings)
     origin = replace(init.origin, kind="derived", source="that of init")
-    open_ = {n: Given(v, origin) for n, v in found.items() if n not in program.settings}
+    open_ = {n: Given(v, origin) for n, v in settings.items() if n not in program.settings}
     return program.with_settings({**open_, "init": init})
 
 
 def _of_teacher(program: Program, init: Given) -> tuple[Given, dict[str, Any]]:
     """``init`` with the path of the first teacher if it has one, and settings of its network."""
     first = program.stages[0].settings if program.stages else {}
-    given = first.get("teacher") or program.settings.get("teacher")
-    teacher = given.value[0] if given else NOBODY[0]
-    if isinstance(teacher.source, FromFolder) and (found := network_of(Path(teacher.source.path))):
+    teachers = first.get("teacher") or program.settings.get("teacher")
+    teacher = teachers.value[0] if teachers else NOBODY[0]
+    if isinstance(teacher.source, FromFolder) and (
+        settings := network_of(Path(teacher.source.path))
+    ):
         path = teacher.source.path
-        return replace(init, value=init.value.model_copy(update={"path": path})), found
+        return replace(init, value=init.value.model_copy(update={"path": path})), settings
     shape = with_shape(teacher, _of_spec).shape
     return init, shape.body.settings() if shape else {}
 
 
 def _read_of(settings: Mapping[str, Given]) -> dict[str, Given]:
     """Settings with what files say of their tasks and teachers."""
-    found = counted(settings)
-    given = settings.get("teacher")
-    if given is not None:
-        shaped = tuple(with_shape(teacher, _of_spec) for teacher in given.value)
-        found["teacher"] = Given(shaped, given.origin)
-    return found
+    read = counted(settings)
+    teachers = settings.get("teacher")
+    if teachers is not None:
+        shaped = tuple(with_shape(teacher, _of_spec) for teacher in teachers.value)
+        read["teacher"] = Given(shaped, teachers.origin)
+    return read
 
 
 def _of_spec(spec: str) -> Resolved:

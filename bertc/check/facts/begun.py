@@ -17,22 +17,22 @@ OF_LAYERS = ("body", "layers", "heads", "head_dim", "ffn", "share", "attention")
 
 
 def taken(
-    init: Given, found: dict[str, Any], written: Mapping[str, Given]
+    init: Given, settings: dict[str, Any], written: Mapping[str, Given]
 ) -> tuple[Given, dict[str, Any]]:
     """``init`` with the depth of its network, and the settings of what a run takes of that.
 
-    ``found`` are the settings of the network there, ``written`` those of the run.
+    ``settings`` are the settings of the network there, ``written`` those of the run.
     """
     match init.value:
         case FromEmbeddings():
-            return init, {n: value for n, value in found.items() if n not in OF_LAYERS}
-        case FromLayers() if "layers" in found:
-            init = replace(init, value=init.value.model_copy(update={"depth": found["layers"]}))
-            return init, {**found, **_of_layers(init.value, found, written)}
+            return init, {n: value for n, value in settings.items() if n not in OF_LAYERS}
+        case FromLayers() if "layers" in settings:
+            init = replace(init, value=init.value.model_copy(update={"depth": settings["layers"]}))
+            return init, {**settings, **_of_layers(init.value, settings, written)}
         case FromRun(moments="carry"):
-            return replace(init, value=_going_on(init.value)), found
+            return replace(init, value=_going_on(init.value)), settings
         case _:
-            return init, found
+            return init, settings
 
 
 def embedding_as_there(program: Program) -> Program:
@@ -43,8 +43,8 @@ def embedding_as_there(program: Program) -> Program:
     """
     init: FromOther = program.settings["init"].value
     blocks = (program.settings, *(stage.settings for stage in program.stages))
-    given = [block["objective"] for block in blocks if "objective" in block]
-    embeds = any(isinstance(term.objective, Embed) for one in given for term in one.value)
+    objectives = [block["objective"] for block in blocks if "objective" in block]
+    embeds = any(isinstance(term.objective, Embed) for one in objectives for term in one.value)
     if not embeds:
         return program
     from bertc.hub.sentences import vectors_of_init
@@ -65,9 +65,9 @@ def embedding_as_there(program: Program) -> Program:
 def _going_on(init: FromRun) -> FromRun:
     """``init`` with what the run there had done at its step: updates, and rows of text."""
     folder = Path(init.path)
-    if not is_taken(folder / RESOLVED) or (found := checkpoint_at(folder, init.step)) is None:
+    if not is_taken(folder / RESOLVED) or (saved := checkpoint_at(folder, init.step)) is None:
         return init  # told of where its weights are read
-    step, checkpoint = found
+    step, checkpoint = saved
     stage = read_resolved(folder / RESOLVED).trained_at(step)
     rows = (stage.first_batch + step - stage.first_step) * stage.batch
     updates = step - stage.counted_from
@@ -75,15 +75,15 @@ def _going_on(init: FromRun) -> FromRun:
 
 
 def _of_layers(
-    init: FromLayers, found: Mapping[str, Any], written: Mapping[str, Given]
+    init: FromLayers, settings: Mapping[str, Any], written: Mapping[str, Given]
 ) -> dict[str, Any]:
     """Depth, and the widths and sharing of the layers that are taken."""
-    depth = found["layers"] if isinstance(init.layers, str) else len(init.layers)
+    depth = settings["layers"] if isinstance(init.layers, str) else len(init.layers)
     depth = written["layers"].value if "layers" in written else depth
     fits = not init.misfit(init.depth, depth)  # else it is told with its place
     taken = [init.source(layer, init.depth, depth) if fits else 0 for layer in range(depth)]
-    widths = {n: found[n] for n in ("heads", "ffn") if isinstance(found.get(n), tuple)}
-    each = {n: tuple(value[layer] for layer in taken) for n, value in widths.items()}
+    widths = {n: settings[n] for n in ("heads", "ffn") if isinstance(settings.get(n), tuple)}
+    by_layer = {n: tuple(value[layer] for layer in taken) for n, value in widths.items()}
     # What shares its weights there may have its own here.
-    mapped = {"share": ShareNone()} if isinstance(found.get("share"), ShareMap) else {}
-    return {"layers": depth, **each, **mapped}
+    mapped = {"share": ShareNone()} if isinstance(settings.get("share"), ShareMap) else {}
+    return {"layers": depth, **by_layer, **mapped}

@@ -19,11 +19,11 @@ from bertc.ir.vocabulary import TokenizerFile
 
 def counted(settings: Mapping[str, Given]) -> dict[str, Given]:
     """The program with the labels and the number of training examples of every task."""
-    given = settings.get("objective")
-    if given is None:
+    objective = settings.get("objective")
+    if objective is None:
         return dict(settings)
-    terms = tuple(_read(term) for term in given.value)
-    return {**settings, "objective": Given(terms, given.origin)}
+    terms = tuple(_read(term) for term in objective.value)
+    return {**settings, "objective": Given(terms, objective.origin)}
 
 
 def _read(term: Term) -> Term:
@@ -31,17 +31,17 @@ def _read(term: Term) -> Term:
     if not isinstance(task, Task):
         return term
     asks = isinstance(task, Classify | Tagging | Tag) and not task.labels
-    own = Classify | Regress | Choose | Tag | Read | Embed
-    imported = isinstance(task, own) and not task.train
+    kinds = Classify | Regress | Choose | Tag | Read | Embed
+    imported = isinstance(task, kinds) and not task.train
     if not asks and (task.examples or imported):
         return term
     from bertc.data.examples.task_sets import training_facts
 
     facts = training_facts(task)
-    found: dict[str, Any] = {"examples": facts.examples}
+    update: dict[str, Any] = {"examples": facts.examples}
     if asks:
-        found["labels"] = facts.labels
-    return term.model_copy(update={"objective": task.model_copy(update=found)})
+        update["labels"] = facts.labels
+    return term.model_copy(update={"objective": task.model_copy(update=update)})
 
 
 def judged_by(program: Complete) -> None:

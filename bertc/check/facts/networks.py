@@ -55,12 +55,12 @@ def _of_config(folder: Path) -> dict[str, Any]:
 
     config = read_config(network_folder(folder) / "config.json")
     settings = to_program(config, frozenset(), {}, folder, folder).settings
-    found = {name: settings[name].value for name in NETWORK if name in settings}
-    if not found["languages"]:
-        del found["languages"]
+    values = {name: settings[name].value for name in NETWORK if name in settings}
+    if not values["languages"]:
+        del values["languages"]
     if config.model_type in get_args(HfLayout):  # several layouts are of such a network
-        found["layout"] = config.model_type
-    return found
+        values["layout"] = config.model_type
+    return values
 
 
 def _of_run(resolved: Resolved) -> dict[str, Any]:
@@ -82,9 +82,9 @@ def _system(resolved: Resolved) -> System:
     # A run on text says none unless one was written. Of causal systems there is none to follow.
     if tasks or encoder.causal or recipe != type(resolved.run).model_fields["recipe"].default:
         return recipe
-    own = (objective for stage, objective in terms if stage.learner(objective).name == MAIN)
+    objectives = (objective for stage, objective in terms if stage.learner(objective).name == MAIN)
     attention: System | None = encoder.attention.system if isinstance(encoder, Encoder) else None
-    known = attention or next((term.system for term in own if term.system), None)
+    known = attention or next((term.system for term in objectives if term.system), None)
     if known:
         return known
     if isinstance(encoder, Encoder):

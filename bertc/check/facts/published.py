@@ -19,7 +19,10 @@ def with_folders(settings: Mapping[str, Given]) -> dict[str, Given]:
     named = {name: settings[name] for name in _NAMING if name in settings}
     return {
         **settings,
-        **{name: replace(given, value=_with_folder(given.value)) for name, given in named.items()},
+        **{
+            name: replace(setting, value=_with_folder(setting.value))
+            for name, setting in named.items()
+        },
     }
 
 

@@ -22,20 +22,20 @@ def with_shape(teacher: Teacher, of_spec: Callable[[str], Resolved]) -> Teacher:
     known = True
     match teacher.source:
         case FromFolder(path=path):
-            found = program_of(Path(path))
+            resolved = program_of(Path(path))
             # Which heads are in a folder of others, only its weights say.
             known = is_taken(Path(path) / "resolved.json")
         case FromSpec(spec=spec):
-            found = of_spec(spec)
+            resolved = of_spec(spec)
             # What a network of this shape will have learned is not known: its weights are to come.
             known = False
         case NoTeacher():
             return teacher
         case unreachable:
             assert_never(unreachable)
-    if found is None:
+    if resolved is None:
         return teacher
-    terms = found.terms() if known else ()
-    shape = Shape(body=found.encoder, terms=terms, vocabulary=found.vocabulary)
+    terms = resolved.terms() if known else ()
+    shape = Shape(body=resolved.encoder, terms=terms, vocabulary=resolved.vocabulary)
     source = teacher.source.model_copy(update={"shape": shape})
     return teacher.model_copy(update={"source": source})

@@ -56,8 +56,8 @@ def _implied(body: BodySetting) -> dict[str, Any]:
 def printed(program: Complete) -> Program:
     """The program without the settings that its body has no use for."""
     settings = program.program.settings
-    kept = {name: given for name, given in settings.items() if name not in program.body.unread}
-    return Program(program.program.name, kept, program.program.stages, program.program.base)
+    read = {name: setting for name, setting in settings.items() if name not in program.body.unread}
+    return Program(program.program.name, read, program.program.stages, program.program.base)
 
 
 def check_body(check: Checker[StageSettings]) -> None:

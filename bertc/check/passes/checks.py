@@ -102,7 +102,7 @@ def _clusters_fit(check: Checker[Complete]) -> None:
     program = check.settings
     table, head, hidden = program.table, program.head, program.hidden
     vocab, embedding = table_rows(program.vocab), program.embedding
-    rule, whole = "", "table=whole" + " head=linear" * (program.origins["head"].kind != "derived")
+    rule, plain = "", "table=whole" + " head=linear" * (program.origins["head"].kind != "derived")
     if table.kind != "adaptive":
         if head.kind == "adaptive":
             check.report(
@@ -132,9 +132,9 @@ def _clusters_fit(check: Checker[Complete]) -> None:
         problem = f"head = {head.kind} needs one table, but every cluster has its own"
         rule = "head=adaptive"
     elif program.generator.kind == "network":
-        problem, rule = "a generator needs one softmax, but an adaptive table has several", whole
+        problem, rule = "a generator needs one softmax, but an adaptive table has several", plain
     elif term := next(own_head, ""):
-        problem, rule = f"{term} needs one softmax, but an adaptive table has several", whole
+        problem, rule = f"{term} needs one softmax, but an adaptive table has several", plain
     else:
         return
     check.report("E220", problem, "table", help=rule or "fewer clusters or more tokens")

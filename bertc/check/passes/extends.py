@@ -41,12 +41,12 @@ def extends(program: Program, diagnostics: Diagnostics) -> Program:
     if _have_steps(program.stages):
         inherited.pop("steps", None)  # it was the length of other stages
     written = {
-        name: given.instead_of(inherited[name]) if name in inherited else given
-        for name, given in program.settings.items()
+        name: setting.instead_of(inherited[name]) if name in inherited else setting
+        for name, setting in program.settings.items()
     }
     settings = {**inherited, **written}
-    whole = {"steps": program.settings["steps"]} if _lasts(program) else {}
-    stages = _overruled(program.stages, settings, {**whole, **from_command_line})
+    length = {"steps": program.settings["steps"]} if _lasts(program) else {}
+    stages = _overruled(program.stages, settings, {**length, **from_command_line})
     if base is None:
         return replace(program, stages=stages)
     stages = stages or _overruled(base.stages, base.settings, program.settings)
@@ -57,14 +57,14 @@ def _without_budgets(program: Program, diagnostics: Diagnostics) -> Program:
     """The program without ``steps=equal(...)``; one in a stage is reported."""
     stages = []
     for stage in program.stages:
-        given = stage.settings.get("steps")
-        if given and isinstance(given.value, Equal):
+        steps = stage.settings.get("steps")
+        if steps and isinstance(steps.value, Equal):
             diagnostics.error(
                 "E118",
                 "equal(...) is the length of a whole run, not of a stage",
-                given.origin.span,
+                steps.origin.span,
                 help="steps=1000",
-                fix=fix(given.origin, "steps=1000"),
+                fix=fix(steps.origin, "steps=1000"),
             )
         stages.append(replace(stage, settings=_without_budget(stage.settings)))
     settings = _without_budget(program.settings)
@@ -72,7 +72,9 @@ def _without_budgets(program: Program, diagnostics: Diagnostics) -> Program:
 
 
 def _without_budget(settings: Mapping[str, Given]) -> Mapping[str, Given]:
-    return {name: given for name, given in settings.items() if not isinstance(given.value, Equal)}
+    return {
+        name: setting for name, setting in settings.items() if not isinstance(setting.value, Equal)
+    }
 
 
 def _learns_task(settings: Mapping[str, Given]) -> bool:
@@ -92,21 +94,21 @@ def _network_of(base: Program) -> Program:
     """The network of a base, as deep as its last stage has it, and the text of its vocabulary."""
     last = base.stages[-1].settings if base.stages else {}
     settings = {**base.settings, **last}
-    kept = {n: g for n, g in settings.items() if n in TEXT or n not in STAGE_SETTINGS}
+    of_network = {n: g for n, g in settings.items() if n in TEXT or n not in STAGE_SETTINGS}
     if "layers" in settings:
-        kept["layers"] = settings["layers"]
+        of_network["layers"] = settings["layers"]
     init = settings["init"].value if "init" in settings else None
     if isinstance(init, FromOther) and init.path == TEACHER:
-        del kept["init"]  # the teacher is one of its stages
-    kept.pop("generator", None)  # which is of text too
-    return Program(name=base.name, settings=kept)
+        del of_network["init"]  # the teacher is one of its stages
+    of_network.pop("generator", None)  # which is of text too
+    return Program(name=base.name, settings=of_network)
 
 
 def _from(base: Program) -> dict[str, Given]:
     """The settings of a base, as those of a program that extends it."""
     return {
-        name: Given(given.value, replace(given.origin, kind="extends", source=base.name))
-        for name, given in base.settings.items()
+        name: Given(setting.value, replace(setting.origin, kind="extends", source=base.name))
+        for name, setting in base.settings.items()
     }
 
 
@@ -140,8 +142,8 @@ def _shared_out(
     stages: tuple[StageGiven, ...], run: Mapping[str, Given], steps: Given
 ) -> tuple[StageGiven, ...]:
     """The stages with ``steps`` in total, in the old proportions and at least one step each."""
-    whole, in_tokens = steps.value, isinstance(steps.value, Tokens)
-    amount = whole.tokens if in_tokens else whole
+    total, in_tokens = steps.value, isinstance(steps.value, Tokens)
+    amount = total.tokens if in_tokens else total
     before = shares(stages, run, in_tokens)
     first, reached, shared = 0, 0, []
     for following, stage, share in zip(range(len(stages) - 1, -1, -1), stages, before, strict=True):

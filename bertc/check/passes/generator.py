@@ -157,15 +157,15 @@ def _leaves_frozen(stage: StageSettings, node: GeneratorNetwork, diagnostics: Di
         return
     origin = stage.origins["generator"]
     within = fix_argument(origin, (), "tie", "none")
-    whole = f"generator=network({node.size:g}, tie=none)"
+    rewritten = f"generator=network({node.size:g}, tie=none)"
     diagnostics.error(
         "E387",
         f"freeze = {stage.freeze} keeps embeddings as they are, and the generator trains them",
         stage.span("freeze"),
         label=f"the generator has them in common with the encoder (tie={node.tie})",
         notes=note("the generator is set here", stage.span("generator")),
-        help="tie=none" if within else whole,
-        fix=within or fix(origin, whole),
+        help="tie=none" if within else rewritten,
+        fix=within or fix(origin, rewritten),
     )
 
 
@@ -190,14 +190,14 @@ def _chosen_by_masking(stage: StageSettings, p: float) -> Fix | None:
         fix_argument(origin, (masking, "objective"), "p", f"{p:g}"),
         fix_argument(origin, (judging, "objective"), "p", f"{_default_p(terms[judging]):g}"),
     )
-    whole = origin.span
-    if whole is None or not all(edits):
+    span = origin.span
+    if span is None or not all(edits):
         return None
-    text = whole.text
+    text = span.text
     for edit in sorted(filter(None, edits), key=lambda e: e.span.start, reverse=True):
-        start, end = edit.span.start - whole.start, edit.span.end - whole.start
+        start, end = edit.span.start - span.start, edit.span.end - span.start
         text = text[:start] + edit.replacement + text[end:]
-    return Fix(whole, text)
+    return Fix(span, text)
 
 
 def _network_possible(program: Complete, node: GeneratorNetwork, diagnostics: Diagnostics) -> None:
@@ -208,14 +208,14 @@ def _network_possible(program: Complete, node: GeneratorNetwork, diagnostics: Di
         fitting = (n for n in range(1, node.hidden + 1) if node.hidden % n == 0)
         near = min(fitting, key=lambda n: abs(n - node.heads))
         within = fix_argument(origin, (), "heads", str(near))
-        whole = f"generator=network({node.size:g}, heads={near})"
+        rewritten = f"generator=network({node.size:g}, heads={near})"
         diagnostics.error(
             "E201",
             f"{node.heads} heads do not divide the generator's width {node.hidden}",
             span,
             label=f"{node.hidden} / {node.heads} leaves {node.hidden % node.heads}",
-            help=whole if not within else f"heads={near}",
-            fix=within or fix(origin, whole),
+            help=rewritten if not within else f"heads={near}",
+            fix=within or fix(origin, rewritten),
         )
     sharing = note("the sharing is set here", program.span("share"))
     deepest = max(view.whole for view in program.stages)

@@ -21,11 +21,11 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
     Only ``bertc.check`` calls it, since an estimate needs no text. Data sets of a hub and
     installed packages are not looked up.
     """
-    init, known = program.init, {each.code for each in diagnostics.found}
+    init, known = program.init, {diagnostic.code for diagnostic in diagnostics.found}
     begins = init if isinstance(init, FromOther) else None
     if begins and not _is_there(begins) and "E265" not in known:
         nowhere_to_begin(begins, program.span("init"), diagnostics)
-    reported = {(each.message, each.span) for each in diagnostics.found}
+    reported = {(diagnostic.message, diagnostic.span) for diagnostic in diagnostics.found}
     for kind, name, span in _beside_text(program):
         if (wrong := _MISSING[kind](name)) and (wrong[0], span) not in reported:
             reported.add((wrong[0], span))

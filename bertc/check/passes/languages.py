@@ -36,12 +36,12 @@ def _parallel(stage: StageSettings) -> list[bool]:
 def _with_mlm(stage: StageSettings) -> str:
     """The objective as written, without pair classification and with mlm."""
     terms = [term.objective for term in stage.objective]
-    kept = (
+    unpaired = (
         terms_written(stage.origins["objective"], lambda i: terms[i].pairs == "none")
         or stage.translation_term
     )
     masked = any(term.masks and not term.masks.translations for term in terms)
-    return f"objective={kept if masked else f'mlm + {kept}'}"
+    return f"objective={unpaired if masked else f'mlm + {unpaired}'}"
 
 
 def _languages(stage: StageSettings) -> set[str]:

@@ -48,16 +48,16 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
         replace(block, settings=_timed(block.settings, of_stage))
         for block, of_stage in zip(blocks, paces, strict=True)
     )
-    whole = _timed(program.settings, [pace for of_stage in paces for pace in of_stage])
+    timed = _timed(program.settings, [pace for of_stage in paces for pace in of_stage])
     if not program.stages:
-        return replace(program, settings={**whole, **blocks[0].settings})
+        return replace(program, settings={**timed, **blocks[0].settings})
     first = {**program.settings, **blocks[0].settings}
     lengths = ("steps", "batch_warmup", "average")
-    of_tokens = {name: first[name] for name in lengths if _in_tokens(whole[name].value)}
+    of_tokens = {name: first[name] for name in lengths if _in_tokens(timed[name].value)}
     total = sum(stage.steps for stage in counted)
     if all("steps" in stage.own for stage in counted) and total != known.steps:
         of_tokens["steps"] = Given(total, Origin("default", source="the sum of its stages"))
-    return replace(program, settings={**whole, **of_tokens}, stages=blocks)
+    return replace(program, settings={**timed, **of_tokens}, stages=blocks)
 
 
 def _more_than_a_step(check: Checker[CompleteSettings], tokens: int) -> None:
@@ -122,20 +122,20 @@ def _paces(stage: CompleteSettings, rising: BatchWarmup, steps: int) -> Paces:
 
 def _steps_of(tokens: Tokens, paces: Paces) -> int:
     """The number of steps, to the nearest, that read these tokens."""
-    left, done = tokens.tokens, 0
-    for steps, each in paces[:-1]:
-        if left < steps * each:
-            return done + round(left / each)
-        left, done = left - steps * each, done + steps
-    return done + round(left / paces[-1][1])
+    unread, done = tokens.tokens, 0
+    for steps, per_step in paces[:-1]:
+        if unread < steps * per_step:
+            return done + round(unread / per_step)
+        unread, done = unread - steps * per_step, done + steps
+    return done + round(unread / paces[-1][1])
 
 
 def _timed(settings: Mapping[str, Given], paces: Paces) -> Mapping[str, Given]:
     """Settings with the lengths of their optimiser in steps, if there is one in tokens."""
     if "optimizer" not in settings:
         return settings
-    given = settings["optimizer"]
-    optimizer: Optimizer = given.value
+    setting = settings["optimizer"]
+    optimizer: Optimizer = setting.value
     schedule, changed = optimizer.schedule, dict[str, Any]()
     if isinstance(optimizer.warmup, Tokens):
         changed["warmup"] = _steps_of(optimizer.warmup, paces)
@@ -147,7 +147,7 @@ def _timed(settings: Mapping[str, Given], paces: Paces) -> Mapping[str, Given]:
         changed["schedule"] = schedule.model_copy(update={"decay": decay})
     if not changed:
         return settings
-    return {**settings, "optimizer": replace(given, value=optimizer.model_copy(update=changed))}
+    return {**settings, "optimizer": replace(setting, value=optimizer.model_copy(update=changed))}
 
 
 _OF_TASKS: tuple[Rule[CompleteSettings], ...] = (

@@ -54,11 +54,11 @@ def as_published(program: Program) -> Program:
 
 
 def _argued(settings: Mapping[str, Given], published: _Published) -> dict[str, Given]:
-    given = settings.get("objective")
-    if given is None:
+    objective = settings.get("objective")
+    if objective is None:
         return dict(settings)
-    terms = tuple(_as_theirs(term, published) for term in given.value)
-    return {**settings, "objective": Given(terms, given.origin)}
+    terms = tuple(_as_theirs(term, published) for term in objective.value)
+    return {**settings, "objective": Given(terms, objective.origin)}
 
 
 def _as_theirs(term: Term, published: _Published) -> Term:
@@ -90,10 +90,10 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
     no_text = all(objective is not None and _tasks(objective) for objective in objectives)
     forced = {n: g for n, g in program.settings.items() if _reaches_tasks(n, g, no_text)}
     for stage in program.stages:
-        given = dict(stage.settings)
-        if "objective" in given and (tasks := _tasks(given["objective"])):
-            given = _followed(given, forced, tasks, published, room, diagnostics)
-        stages.append(replace(stage, settings=given))
+        in_stage = dict(stage.settings)
+        if "objective" in in_stage and (tasks := _tasks(in_stage["objective"])):
+            in_stage = _followed(in_stage, forced, tasks, published, room, diagnostics)
+        stages.append(replace(stage, settings=in_stage))
     program = replace(program, stages=tuple(stages))
     objective = program.settings.get("objective")
     if objective is not None and (tasks := _tasks(objective)):
@@ -103,10 +103,10 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
     return _with_their_pooler(program, published)
 
 
-def _reaches_tasks(name: str, given: Given, no_text: bool) -> bool:
+def _reaches_tasks(name: str, setting: Given, no_text: bool) -> bool:
     """True for a setting outside stages that holds in stages of tasks too."""
-    written = given.origin.kind == "written" and (no_text or name == "seq")
-    return written or given.origin.kind == "set" or name == "augment"
+    written = setting.origin.kind == "written" and (no_text or name == "seq")
+    return written or setting.origin.kind == "set" or name == "augment"
 
 
 def _with_their_pooler(program: Program, published: _Published) -> Program:
@@ -115,17 +115,17 @@ def _with_their_pooler(program: Program, published: _Published) -> Program:
     objectives = [{**program.settings, **block}.get("objective") for block in blocks]
     tasks = [task for objective in objectives if objective for task in _tasks(objective)]
     pairs = any(asks_about_pairs(objective.value) for objective in objectives if objective)
-    whole = {published.of(task).get("pooler", True) for task in tasks}
-    of_rows = all(kind and not POOLINGS[kind].transforms for kind in whole)
+    poolers = {published.of(task).get("pooler", True) for task in tasks}
+    of_rows = all(kind and not POOLINGS[kind].transforms for kind in poolers)
     unread = of_rows and not any(task.pooled for task in tasks)
-    if "pooler" in program.settings or pairs or unread or len(whole - {True}) != 1:
+    if "pooler" in program.settings or pairs or unread or len(poolers - {True}) != 1:
         return program
     origin = Origin("default", source=f"{published.whose} recipe for {tasks[0].title}")
-    return program.with_settings({"pooler": Given(whole.pop(), origin)})
+    return program.with_settings({"pooler": Given(poolers.pop(), origin)})
 
 
 def _published(program: Program) -> _Published:
-    settings = {name: given.value for name, given in program.settings.items()}
+    settings = {name: setting.value for name, setting in program.settings.items()}
     body = settings["body"].kind if "body" in settings else "transformer"
     hidden, layers = settings.get("hidden", 768), settings.get("layers", 12)
     return _Published(settings.get("recipe", "bert"), hidden, layers, body)
@@ -135,18 +135,18 @@ def _tasks(objective: Given) -> list[Task]:
     return [term.objective for term in objective.value if isinstance(term.objective, Task)]
 
 
-def _completed(given: Given, theirs: Optimizer) -> Given:
+def _completed(optimizer: Given, theirs: Optimizer) -> Given:
     """An optimizer whose unset arguments are filled in from the recipe's."""
-    written = given.value
+    written = optimizer.value
     if type(written) is not type(theirs):
-        return given
+        return optimizer
     named = written.model_fields_set | {"kind"}
     open_ = {n: getattr(theirs, n) for n in theirs.model_fields_set if n not in named}
-    return replace(given, value=written.model_copy(update=open_))
+    return replace(optimizer, value=written.model_copy(update=open_))
 
 
 def _followed(
-    given: dict[str, Given],
+    settings: dict[str, Given],
     forced: Mapping[str, Given],
     tasks: list[Task],
     published: _Published,
@@ -155,7 +155,7 @@ def _followed(
 ) -> dict[str, Given]:
     """The settings of a stage, completed from its recipe."""
     source = f"{published.whose} recipe for {tasks[0].title}"
-    known = {**forced, **given}
+    known = {**forced, **settings}
     theirs = published.of(tasks[0])
     if room:
         theirs["seq"] = min(theirs["seq"], room)
@@ -163,10 +163,10 @@ def _followed(
         if name not in STAGE_SETTINGS:
             continue
         if name == "optimizer" and name in known:
-            known[name] = given[name] = _completed(known[name], theirs["optimizer"])
+            known[name] = settings[name] = _completed(known[name], theirs["optimizer"])
         passes = name == "steps" and "epochs" in known
         if name not in known and not passes:
-            known[name] = given[name] = Given(value, Origin("default", source=source))
+            known[name] = settings[name] = Given(value, Origin("default", source=source))
     if "steps" not in known:
         augment = known["augment"].value if "augment" in known else UNCHANGED
         examples = sum(with_copies(task.examples, augment) for task in tasks)
@@ -175,15 +175,16 @@ def _followed(
                 "E270",
                 f"epochs = {known['epochs'].value:g} needs the number of training examples of "
                 f"{tasks[0].title}, which is not known",
-                given["objective"].origin.span,
+                settings["objective"].origin.span,
                 help="steps=1000",
                 fix=fix(
-                    given["objective"].origin, given["objective"].origin.span.text + " steps=1000"
+                    settings["objective"].origin,
+                    settings["objective"].origin.span.text + " steps=1000",
                 )
-                if given["objective"].origin.span
+                if settings["objective"].origin.span
                 else None,
             )
         count = max(1, math.ceil(known["epochs"].value * examples / known["batch"].value))
         rule = f"{known['epochs'].value:g} passes over {examples:,} examples"
-        given["steps"] = Given(count, Origin("derived", source=rule))
-    return given
+        settings["steps"] = Given(count, Origin("derived", source=rule))
+    return settings

@@ -113,5 +113,5 @@ def without_unread(program: Complete) -> Program:
     """The program in printable form, without settings that none of its stages reads."""
     if not all(has_tasks(stage.objective) for stage in program.stages):
         return program.program
-    settings = {n: each for n, each in program.program.settings.items() if n not in OF_TEXT}
+    settings = {n: setting for n, setting in program.program.settings.items() if n not in OF_TEXT}
     return replace(program.program, settings=settings)

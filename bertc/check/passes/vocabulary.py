@@ -42,24 +42,24 @@ def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
     written, one with a teacher that of the teacher. ``extends modernbert-base  init="runs/mine"``
     learns none either.
     """
-    given, init = Given(program.vocab, program.origins["vocab"]), program.init
+    setting, init = Given(program.vocab, program.origins["vocab"]), program.init
     origin = program.origins["init"]
     begins = isinstance(init, FromOther) and init.path != TEACHER
-    if given.origin.kind == "default" and not begins:
+    if setting.origin.kind == "default" and not begins:
         taught = [(program.teacher, program.origins["teacher"])]
         taught += [(s.teacher, s.own["teacher"]) for s in program.stages if "teacher" in s.own]
-        given = next(filter(None, starmap(_of_teacher, taught)), given)
-        program = settled(program, {"vocab": given})
-    if isinstance(init, FromOther) and begins and _gives_way(given, origin):
+        setting = next(filter(None, starmap(_of_teacher, taught)), setting)
+        program = settled(program, {"vocab": setting})
+    if isinstance(init, FromOther) and begins and _gives_way(setting, origin):
         if not is_folder(init.path):
             nowhere_to_begin(init, origin.span, diagnostics)
             return program
         derived = replace(origin, kind="derived", source="the vocabulary of init")
         try:
-            given = Given(vocabulary_of_init(Path(init.path)), derived)
+            setting = Given(vocabulary_of_init(Path(init.path)), derived)
         except (DataError, UnsafeError) as error:
             return _unreadable(program, error, origin, diagnostics)
-        program = settled(program, {"vocab": given})
+        program = settled(program, {"vocab": setting})
     vocab = program.vocab
     if not isinstance(vocab, TokenizerFile):
         return program
@@ -71,8 +71,8 @@ def vocabulary(program: Complete, diagnostics: Diagnostics) -> Complete:
             read = read_tokenizer(user_path(vocab.path), vocab.lower)
             vocab = vocab.model_copy(update={"size": vocabulary_size(read)})
         except (DataError, MissingInputError, UnsafeError) as error:
-            _unreadable(program, error, given.origin, diagnostics)
-    return settled(program, {"vocab": Given(vocab, given.origin)})
+            _unreadable(program, error, setting.origin, diagnostics)
+    return settled(program, {"vocab": Given(vocab, setting.origin)})
 
 
 def _gives_way(vocab: Given, init: Origin) -> bool:

@@ -118,8 +118,8 @@ def _sizes(
     depth = stage.layers
     if node is not None:
         embedding = node.hidden if node.tie == "none" else program.embedding
-        each = layer_values(node.heads, depth), layer_values(node.ffn, depth)
-        return (node.layers or depth, node.hidden, *each, node.hidden // node.heads, embedding)
+        widths = layer_values(node.heads, depth), layer_values(node.ffn, depth)
+        return (node.layers or depth, node.hidden, *widths, node.hidden // node.heads, embedding)
     heads, ffn = layer_values(program.heads, depth), layer_values(program.ffn, depth)
     return (depth, program.hidden, heads, ffn, program.head_dim, program.embedding)
 
@@ -197,7 +197,7 @@ def _together(
         if layer is None:
             continue
         mine, theirs = (grow.source(at, before, after) for at in (layer, new[layer]))
-        kept = parted(Interleave(), old, new) is None
+        interleaving_fits = parted(Interleave(), old, new) is None
         diagnostics.error(
             "E266",
             f"layer {layer} cannot start as a copy of layer {mine}: it shares its {part} with "
@@ -208,8 +208,8 @@ def _together(
                 *note("the sharing is set here", program.span("share")),
                 *_grown_here(stage, before),
             ),
-            help="grow=interleave" if kept else "share=none or share=all",
-            fix=fix_kind(stage.origins["grow"], "interleave") if kept else None,
+            help="grow=interleave" if interleaving_fits else "share=none or share=all",
+            fix=fix_kind(stage.origins["grow"], "interleave") if interleaving_fits else None,
         )
         return
 

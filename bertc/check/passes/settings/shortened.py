@@ -15,20 +15,20 @@ def shortened(program: Complete) -> Complete:
     ``layers=12 stage "a" { } stage "b" { prune=layers(50%) }`` has 6 layers in b. With ``every``
     each round is a stage. What a stage cannot remove stays, and is reported by a check.
     """
-    left: tuple[int, ...] = ()
+    layers: tuple[int, ...] = ()
     stages = list[StageSettings]()
     for place, stage in enumerate(program.stages):
         if isinstance(stage.prune, Layers) and place and "prune" not in stage.own:
             stage = stage.model_copy(update={"prune": NOTHING})  # a run removes them once
-        for each in _rounds(stage, len(left) or stage.layers):
-            prune = each.prune
+        for one_round in _rounds(stage, len(layers) or stage.layers):
+            prune = one_round.prune
             if isinstance(prune, Layers):
                 if prune.misfit:
                     rest = program.stages[place + 1 :]
-                    return program.model_copy(update={"stages": (*stages, each, *rest)})
-                numbers = left or tuple(range(each.layers))
-                left = tuple(numbers[layer] for layer in prune.kept)
-            stages.append(_of_layers(each, left) if left else each)
+                    return program.model_copy(update={"stages": (*stages, one_round, *rest)})
+                numbers = layers or tuple(range(one_round.layers))
+                layers = tuple(numbers[layer] for layer in prune.kept)
+            stages.append(_of_layers(one_round, layers) if layers else one_round)
     return program.model_copy(update={"stages": tuple(stages)})
 
 
@@ -47,24 +47,24 @@ def _rounds(stage: StageSettings, depth: int) -> Sequence[StageSettings]:
     return rounds
 
 
-def _of_layers(stage: StageSettings, left: tuple[int, ...]) -> StageSettings:
+def _of_layers(stage: StageSettings, layers: tuple[int, ...]) -> StageSettings:
     """The settings of a stage with these layers alone; one that writes another depth has that."""
-    if "layers" in stage.own and stage.layers != len(left):
+    if "layers" in stage.own and stage.layers != len(layers):
         return stage
-    update: dict[str, object] = {"layers": len(left), "share": _sharing(stage.share, left)}
+    update: dict[str, object] = {"layers": len(layers), "share": _sharing(stage.share, layers)}
     for name in ("heads", "ffn"):
-        values = layer_values(getattr(stage, name), max(left) + 1)
+        values = layer_values(getattr(stage, name), max(layers) + 1)
         if isinstance(getattr(stage, name), tuple):
-            update[name] = tuple(values[layer] for layer in left)
+            update[name] = tuple(values[layer] for layer in layers)
     return stage.model_copy(update=update)
 
 
-def _sharing(scheme: Sharing, left: tuple[int, ...]) -> Sharing:
+def _sharing(scheme: Sharing, layers: tuple[int, ...]) -> Sharing:
     """The scheme among the layers that are left."""
     if isinstance(scheme, ShareNone):
         return scheme
-    depth = max(left) + 1
+    depth = max(layers) + 1
     attention, ffn = (
-        owners_left(owners(scheme, part, depth), left) for part in get_args(SharedPart)
+        owners_left(owners(scheme, part, depth), layers) for part in get_args(SharedPart)
     )
     return ShareMap(attention=attention, ffn=ffn)

@@ -27,9 +27,9 @@ def typed(program: Program) -> Complete:
         "name": program.name,
         "stages": tuple(_stage(block, {**run, **block.settings}) for block in blocks),
         "program": program,
-        "origins": {name: given.origin for name, given in run.items()},
+        "origins": {name: setting.origin for name, setting in run.items()},
     }
-    return _RUN.model_copy(update={name: given.value for name, given in run.items()} | update)
+    return _RUN.model_copy(update={name: setting.value for name, setting in run.items()} | update)
 
 
 def settled(program: Complete, settings: Mapping[str, Given]) -> Complete:
@@ -38,15 +38,15 @@ def settled(program: Complete, settings: Mapping[str, Given]) -> Complete:
 
 
 def _stage(block: StageGiven, all_: dict[str, Given]) -> StageSettings:
-    values: dict[str, Any] = {name: given.value for name, given in all_.items()}
+    values: dict[str, Any] = {name: setting.value for name, setting in all_.items()}
     if "format" not in all_ or all_["format"].origin.kind == "derived":
         values["format"] = default_format(values["objective"], values["pack"])
     update = {
         "name": block.name,
-        "own": {name: given.origin for name, given in block.settings.items()},
+        "own": {name: setting.origin for name, setting in block.settings.items()},
         "whole": values["layers"],
         "planned": values["steps"],
-        "origins": {name: given.origin for name, given in all_.items()},
+        "origins": {name: setting.origin for name, setting in all_.items()},
     }
     return _STAGE.model_copy(update=values | update)
 

@@ -71,8 +71,8 @@ def _unmapped(stage: StageSettings, several: bool, teacher: Body, term: OfLayers
         help = "name one teacher, or average their scores, as in objective=kd(logits)"
         return _Misfit("E286", problem, {"help": help, "fix": None})
     tags = any(
-        isinstance(each.objective, Task) and isinstance(each.objective.answer, Tags)
-        for each in stage.objective
+        isinstance(other.objective, Task) and isinstance(other.objective.answer, Tags)
+        for other in stage.objective
     )
     if term.compares == "first" and tags:
         problem = f"{term.title} compares the first token of examples, and tags are of words"
@@ -159,7 +159,7 @@ def _relation_heads(term: KdRelations, teacher: Body, layer: int) -> int:
 
 
 def _place(stage: StageSettings, term: OfLayers) -> int:
-    return next(at for at, each in enumerate(stage.objective) if each.objective == term)
+    return next(at for at, weighted in enumerate(stage.objective) if weighted.objective == term)
 
 
 def _other_argument(stage: StageSettings, term: OfLayers, name: str, value: str) -> Way:
@@ -171,7 +171,9 @@ def _other_term(stage: StageSettings, term: OfLayers, instead: str) -> Way:
     """Another term in the place of one that cannot be."""
     origin = stage.origins["objective"]
     span = origin.parts.get((_place(stage, term), "objective")) if written(origin) else None
-    titles = {each.objective.title for each in stage.objective if each.objective != term}
+    titles = {
+        weighted.objective.title for weighted in stage.objective if weighted.objective != term
+    }
     there = instead.split(",")[0].rstrip(")") + ")" in titles
     return {
         "help": f"compare otherwise, as in objective={instead}",

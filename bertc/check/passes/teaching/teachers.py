@@ -35,8 +35,11 @@ def _filled(term: Objective, stage: StageSettings) -> tuple[Objective, ...]:
         tasks = _tasks(stage)
         if tasks:
             return tuple(_of_task(term, task, len(tasks) > 1) for task in tasks)
-        others = (each.objective for each in stage.objective if not each.objective.teaching)
-        head = next((each.head_name for each in others if over_tokens(each.head_node)), term.head)
+        others = (other.objective for other in stage.objective if not other.objective.teaching)
+        head = next(
+            (objective.head_name for objective in others if over_tokens(objective.head_node)),
+            term.head,
+        )
         return (term.model_copy(update={"head": head}),)
     first = next((teacher.shape for teacher in stage.teacher if teacher.shape), None)
     if first is None or not isinstance(term, OfLayers):
@@ -107,7 +110,7 @@ def _taught(stage: StageSettings) -> list[Distillation]:
 
 
 def _known(teachers: tuple[Teacher, ...]) -> list[Teacher]:
-    return [each for each in teachers if not isinstance(each.source, NoTeacher)]
+    return [teacher for teacher in teachers if not isinstance(teacher.source, NoTeacher)]
 
 
 def _stage_fits(stage: StageSettings, terms: list[Distillation], diagnostics: Diagnostics) -> None:
@@ -133,7 +136,7 @@ def _stage_fits(stage: StageSettings, terms: list[Distillation], diagnostics: Di
 
 def _unreadable(diagnostics: Diagnostics) -> bool:
     """True if part of the spec cannot be read: then no folder was looked into."""
-    return any(not each.code.startswith("E2") for each in diagnostics.found)
+    return any(not diagnostic.code.startswith("E2") for diagnostic in diagnostics.found)
 
 
 def _teacher_fits(
@@ -199,11 +202,11 @@ def _weigh_something(
     """Report terms of weight 0, unless another one trains their heads, here or in a later stage."""
     heads = {
         learned.head_name
-        for each in from_here
-        for term in each.objective
+        for a_stage in from_here
+        for term in a_stage.objective
         if term.weight
         for learned in (
-            _filled(term.objective, each) if asks_head(term.objective) else (term.objective,)
+            _filled(term.objective, a_stage) if asks_head(term.objective) else (term.objective,)
         )
     }
     for term in stage.objective:
@@ -239,7 +242,7 @@ def _task_lacks(shape: Shape, term: KdLogits, task: Task) -> tuple[str, str] | N
     if isinstance(task.answer, Score) and term.loss != "mse":
         return "numbers, and the softmax of one number is always 1", "kd(logits, loss=mse)"
     if shape.terms and not any(alike(theirs.answer, task.answer) for theirs in same):
-        learned = " and ".join(each.name for each in shape.terms)
+        learned = " and ".join(theirs.name for theirs in shape.terms)
         problem = f"the answers to {task.title}: {_labels(task)}, and the teacher learned {learned}"
         problem += "".join(f": {_labels(theirs)}" for theirs in same[:1])
         return problem, "a teacher of the same task, with the same labels in the same order"
@@ -248,11 +251,13 @@ def _task_lacks(shape: Shape, term: KdLogits, task: Task) -> tuple[str, str] | N
 
 def _lacks(stage: StageSettings, shape: Shape, term: KdLogits) -> tuple[str, str] | None:
     """The same of scores of tokens."""
-    heads = [each.objective.head_name for each in shape.terms]
-    others = (each.objective for each in stage.objective if not each.objective.teaching)
-    head = next((each.head_name for each in others if over_tokens(each.head_node)), term.head)
+    heads = [theirs.objective.head_name for theirs in shape.terms]
+    others = (other.objective for other in stage.objective if not other.objective.teaching)
+    head = next(
+        (objective.head_name for objective in others if over_tokens(objective.head_node)), term.head
+    )
     if heads and head not in heads:
-        learned = " and ".join(each.name for each in shape.terms)
+        learned = " and ".join(theirs.name for theirs in shape.terms)
         problem = f"the scores of {head}, and the teacher learned {learned}"
         return problem, "a teacher that learned the same, or a term that asks for states"
     if "adaptive" in (stage.head.kind, shape.body.head.kind):
