@@ -110,24 +110,24 @@ def _purpose(text: str) -> Any:
 
 
 def _as_given(
-    question: str, given: str | None, default: str | None, read: Callable[[str], Any]
+    question: str, option: str | None, default: str | None, read: Callable[[str], Any]
 ) -> Any:
     """The answer given as an option, else the default; without one it has to be given."""
-    answer = default if given is None else given
+    answer = default if option is None else option
     if answer is None:
         raise UsageError("nothing says which text to learn from", help="--text FILE")
     return read(answer)
 
 
-def _ask(question: str, given: str | None, default: str | None, read: Callable[[str], Any]) -> Any:
+def _ask(question: str, option: str | None, default: str | None, read: Callable[[str], Any]) -> Any:
     """The answer given as an option, else typed; asked again until it can be read."""
     while True:
-        typed = given
+        typed = option
         if typed is None:
             typed = typer.prompt(question, default=default, show_default=bool(default), err=True)
         try:
             return read(typed)
         except BertcError as error:
-            if given is not None:
+            if option is not None:
                 raise
             say(f"{error.message}" + f" ({error.help})" * bool(error.help), err=True)

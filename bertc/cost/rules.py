@@ -58,16 +58,16 @@ def cost(operation: op.Operation, how: Execution) -> Cost:
             return replace(plain, train_flops=plain.flops, kept=0, transient=0)
         case op.Norm():
             return _norm(operation, how)
-        case op.Pointwise(function, elements, kept):
-            return _pointwise(function, elements, kept, how)
+        case op.Pointwise(function, elements, stored):
+            return _pointwise(function, elements, stored, how)
         case op.Dropout(rows, width):
             masks = rows * width * how.mask_bytes
             moved = 4 * rows * width * how.value_bytes + 2 * masks
             return Cost(
                 kept=masks, moved=moved, function="dropout", elements=rows * width, starts=2
             )
-        case op.Copy(elements, kept):
-            saved = elements * how.value_bytes * kept
+        case op.Copy(elements, stored):
+            saved = elements * how.value_bytes * stored
             moved = 4 * elements * how.value_bytes
             return Cost(kept=saved, transient=saved, moved=moved, starts=2)
         case op.Lookup(rows, width, table_rows):
@@ -80,10 +80,10 @@ def cost(operation: op.Operation, how: Execution) -> Cost:
             scores = rows * vocab
             passes = 4 if how.compiled else 2
             moved = passes * scores * how.value_bytes
-            kept = scores * how.value_bytes + rows * FP32
-            return Cost(kept=kept, moved=moved, function="loss", elements=scores, starts=20)
-        case op.Loss(scores, kept):
-            return Cost(kept=kept * FP32, moved=4 * scores * FP32, starts=20)
+            stored = scores * how.value_bytes + rows * FP32
+            return Cost(kept=stored, moved=moved, function="loss", elements=scores, starts=20)
+        case op.Loss(scores, stored):
+            return Cost(kept=stored * FP32, moved=4 * scores * FP32, starts=20)
         case op.LossInBlocks():
             return _in_blocks(operation, how)
         case _:

@@ -95,9 +95,15 @@ def _other_metrics(path: Path, facts: Mapping[Path, Mapping[str, Any]]) -> Itera
     A run that passed over a damaged checkpoint has written other lines since, and one whose
     lines were removed begins after it.
     """
-    known = [_mapping(each["metrics"]) for each in facts.values() if "metrics" in each]
-    if known and is_file(path) and _first_step(path) <= max(each.get("step", 0) for each in known):
-        pairs = [(each.get("bytes"), each.get("sha256")) for each in known]
+    known = [
+        _mapping(checkpoint["metrics"]) for checkpoint in facts.values() if "metrics" in checkpoint
+    ]
+    if (
+        known
+        and is_file(path)
+        and _first_step(path) <= max(metrics.get("step", 0) for metrics in known)
+    ):
+        pairs = [(metrics.get("bytes"), metrics.get("sha256")) for metrics in known]
         if not any(isinstance(n, int) and _digest_of_first(path, n) == d for n, d in pairs):
             yield Stranger(
                 f"{path} is not of this run: its checkpoints were written after other lines",

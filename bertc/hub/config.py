@@ -91,43 +91,43 @@ def read_config(path: Path) -> HfConfig:
         settings that do.
         UnsafeError: if another network than the family's is computed by code that it names.
     """
-    given = read_json(path, MAX_BYTES)
-    family = family_of(path, given)
-    _check_code(path, family, given)
-    settings, spelled = _settings(path, family, given)
+    raw = read_json(path, MAX_BYTES)
+    family = family_of(path, raw)
+    _check_code(path, family, raw)
+    settings, spelled = _settings(path, family, raw)
     known, only = {*IGNORED, *family.config.ignored}, {**ONLY, **family.config.only}
     reads = family.config.reads()
     refused = {
         name: f"{name} is {shown(only[name].value)} in bertc: otherwise {only[name].otherwise}"
-        for name, value in given.items()
+        for name, value in raw.items()
         if name in only and name not in reads and not _is(value, only[name].value)
     }
-    unread = tuple(n for n in given if n not in {*reads, *known, *only} and given[n] is not None)
+    unread = tuple(n for n in raw if n not in {*reads, *known, *only} and raw[n] is not None)
     try:
         config: HfConfig = family.config.model_validate({**settings, "unread": unread})
     except ValidationError as error:
-        for each in error.errors():
-            if not each["loc"]:  # a check across settings: the class gives message and remedy
-                message, remedy = each["ctx"]["error"].args
+        for detail in error.errors():
+            if not detail["loc"]:  # a check across settings: the class gives message and remedy
+                message, remedy = detail["ctx"]["error"].args
                 raise DataError(f"{path}: {message}", help=remedy) from None
-            name = str(each["loc"][0])
+            name = str(detail["loc"][0])
             refused[spelled.get(name, name)] = _allowed(family.config, name, spelled)
     if refused:
-        raise _refused(path, given, refused)
+        raise _refused(path, raw, refused)
     return config
 
 
-def family_of(path: Path, given: Mapping[str, Any]) -> Family[Any]:
+def family_of(path: Path, raw: Mapping[str, Any]) -> Family[Any]:
     """The family that a configuration names by its type, its classes or BERT's settings.
 
     Raises:
         DataError: if bertc has none such.
     """
-    model_type, known = given.get("model_type"), families.model_types()
+    model_type, known = raw.get("model_type"), families.model_types()
     if model_type is None:
-        classes = given.get("architectures")
+        classes = raw.get("architectures")
         named = [f for f in families.FAMILIES if classes and _has_classes(f, classes)]
-        if named or given.keys() >= BERTS:
+        if named or raw.keys() >= BERTS:
             return named[0] if named else BERT
     if not isinstance(model_type, str) or model_type not in known:
         why = families.OTHERS.get(model_type, "") if isinstance(model_type, str) else ""
@@ -144,15 +144,15 @@ def _has_classes(family: Family[Any], names: Any) -> bool:
     return isinstance(names, list) and all(str(name).startswith(beginning) for name in names)
 
 
-def _check_code(path: Path, family: Family[Any], given: Mapping[str, Any]) -> None:
+def _check_code(path: Path, family: Family[Any], raw: Mapping[str, Any]) -> None:
     for name in ATTENTION:
-        if "/" in str(given.get(name)):
+        if "/" in str(raw.get(name)):
             raise UnsafeError(
-                f"{path}: {name} = {shown(given[name])} names code that would be run",
+                f"{path}: {name} = {shown(raw[name])} names code that would be run",
                 help=f"bertc runs no code of a folder; remove {name} if the weights need none",
             )
-    classes = given.get("architectures") or []
-    if given.get("auto_map") and not _has_classes(family, classes):
+    classes = raw.get("architectures") or []
+    if raw.get("auto_map") and not _has_classes(family, classes):
         raise UnsafeError(
             f"{path}: auto_map names code of another network than {family.title}, "
             f"architectures = {shown(classes)}",
@@ -161,7 +161,7 @@ def _check_code(path: Path, family: Family[Any], given: Mapping[str, Any]) -> No
 
 
 def _settings(
-    path: Path, family: Family[Any], given: Mapping[str, Any]
+    path: Path, family: Family[Any], raw: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Settings by the names of fields, and for each the name that the file uses.
 
@@ -171,7 +171,7 @@ def _settings(
     settings: dict[str, Any] = {"model_type": family.model_type}
     spelled: dict[str, str] = {}
     reads = family.config.reads()
-    for name, value in sorted(given.items(), key=lambda item: item[0] in family.config.older):
+    for name, value in sorted(raw.items(), key=lambda item: item[0] in family.config.older):
         old = name in family.config.older and reads.get(name) in settings
         if name not in reads or name == "model_type" or old:
             continue
@@ -189,10 +189,10 @@ def _is(value: Any, wanted: Any) -> bool:
     return value is None or (value == wanted and type(value) is type(wanted))
 
 
-def _refused(path: Path, given: Mapping[str, Any], why: Mapping[str, str]) -> DataError:
+def _refused(path: Path, raw: Mapping[str, Any], why: Mapping[str, str]) -> DataError:
     """All settings that bertc cannot compute, each with what it would mean."""
     names, more = [*why][:MOST_REFUSED], len(why) - MOST_REFUSED
-    said = ", ".join(f"{shown_name(name)} = {shown(given.get(name))}" for name in names)
+    said = ", ".join(f"{shown_name(name)} = {shown(raw.get(name))}" for name in names)
     said += f" and {more} more" if more > 0 else ""
     return DataError(f"{path}: unsupported {said}", help="; ".join(why[name] for name in names))
 
@@ -228,15 +228,15 @@ def kept_settings(path: Path) -> dict[str, Any]:
     Raises:
         MissingInputError, DataError: if the file does not exist, or is broken.
     """
-    kept = KEPT.union(*(family.config.kept for family in families.FAMILIES))
-    return {name: value for name, value in read_json(path, MAX_BYTES).items() if name in kept}
+    copied = KEPT.union(*(family.config.copied for family in families.FAMILIES))
+    return {name: value for name, value in read_json(path, MAX_BYTES).items() if name in copied}
 
 
-def as_it_came(kept: Mapping[str, Any]) -> dict[str, Any]:
+def as_it_came(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings to copy unchanged: an activation may have two names, a token two roles."""
-    spellings = (each.config.spelling for each in families.FAMILIES)
+    spellings = (family.config.spelling for family in families.FAMILIES)
     names = {
         theirs for one in spellings for theirs, common in one.items() if common == "hidden_act"
     }
     came_so = ("bos_token_id", "eos_token_id", "hidden_act", *sorted(names))
-    return {name: kept[name] for name in came_so if kept.get(name) is not None}
+    return {name: settings[name] for name in came_so if settings.get(name) is not None}

@@ -76,7 +76,7 @@ def export_model(
     *,
     strict: bool = False,
     prefer: str | None = None,
-    kept: Mapping[str, Any] | None = None,
+    copied: Mapping[str, Any] | None = None,
     sentences: Sentences | None = None,
 ) -> Exported:
     """Write a model folder; ``tensors`` are named as in the weight table, heads may be absent.
@@ -84,8 +84,8 @@ def export_model(
     Weights that the layout's class cannot hold (SpanBERT's boundary head) go to
     ``bertc_heads.safetensors``, other networks to folders of their names. If no layout fits,
     bertc's own is written, with a note, unless ``strict``. ``prefer`` is the layout that the model
-    was imported from, ``kept`` settings of its original ``config.json`` to copy. ``sentences`` say
-    how it makes vectors, to sentence-transformers.
+    was imported from, ``copied`` settings of its original ``config.json`` to copy. ``sentences``
+    say how it makes vectors, to sentence-transformers.
 
     Raises:
         DataError: with ``strict``, naming the setting that no layout supports.
@@ -105,8 +105,8 @@ def export_model(
         if isinstance(target, Obstacle):
             own_layout = _write_own(resolved, tensors, vocabulary, fresh, target)
             return replace(own_layout, notes=(*own_layout.notes, *turned)).at(folder)
-        own = tensors_alone(resolved, tensors)
-        written = _write_hf(resolved, own, vocabulary, fresh, target, kept or {})
+        main = tensors_alone(resolved, tensors)
+        written = _write_hf(resolved, main, vocabulary, fresh, target, copied or {})
         if sentences:
             written = _with_sentences(written, sentences, resolved, parts_of(tensors))
         written = replace(written, notes=(*written.notes, *turned)).at(folder)
@@ -122,13 +122,13 @@ def _with_networks_beside(
 ) -> Exported:
     """The folder with one for each further network, in ``fresh`` until it takes its place."""
     for name in names_beside(resolved):
-        program, own = alone(resolved, name), tensors_alone(resolved, tensors, name)
+        program, weights = alone(resolved, name), tensors_alone(resolved, tensors, name)
         (fresh / name).mkdir()
-        target = target_of(program, own, vocabulary.pad, written.layout)
+        target = target_of(program, weights, vocabulary.pad, written.layout)
         if isinstance(target, Obstacle):
-            other = _write_own(program, own, vocabulary, fresh / name, target)
+            other = _write_own(program, weights, vocabulary, fresh / name, target)
         else:
-            other = _write_hf(program, own, vocabulary, fresh / name, target, {})
+            other = _write_hf(program, weights, vocabulary, fresh / name, target, {})
         first = other.at(written.folder / name).summary().splitlines()[0]
         notes = (*written.notes, f"the {name}: {first}", *other.notes)
         written = replace(written, notes=notes)
@@ -201,7 +201,7 @@ def _write_hf(
     vocabulary: Tokens,
     fresh: Path,
     target: Target,
-    kept: Mapping[str, Any],
+    copied: Mapping[str, Any],
 ) -> Exported:
     encoder = transformer(resolved)
     family, chosen = target
@@ -212,20 +212,20 @@ def _write_hf(
     ready = {}
     for key, names in by_key(family, placed).items():
         parts = [family.reshape.out(encoder, name, tensors[name]) for name in names]
-        whole = parts[0] if len(parts) == 1 else torch.cat(parts)
-        ready[prefixed(family, chosen, names[0], key)] = whole
+        joined = parts[0] if len(parts) == 1 else torch.cat(parts)
+        ready[prefixed(family, chosen, names[0], key)] = joined
     for key, shape in family.unused(encoder).items():
         ready[f"{family.prefix}.{key}"] = torch.zeros(shape)
     write_tensors(fresh / "model.safetensors", ready)
-    name = _class_that_came(family, chosen, kept, parts_of(held))
-    if [name] != kept.get("architectures"):
-        kept = {key: value for key, value in kept.items() if key not in OF_SCORES}
+    name = _class_that_came(family, chosen, copied, parts_of(held))
+    if [name] != copied.get("architectures"):
+        copied = {key: value for key, value in copied.items() if key not in OF_SCORES}
     config = {
-        **kept,
+        **copied,
         **hf_config(family, encoder, vocabulary, chosen),
         "architectures": [name],
         "transformers_version": TRANSFORMERS,
-        **as_it_came(kept),
+        **as_it_came(copied),
     }
     if "summary_type" in chosen.settings:
         config["summary_type"] = "last" if vocabulary.cls_last else "first"
@@ -248,9 +248,9 @@ def _write_hf(
 
 
 def _class_that_came(
-    family: Family[Any], chosen: HfClass, kept: Mapping[str, Any], parts: frozenset[str]
+    family: Family[Any], chosen: HfClass, copied: Mapping[str, Any], parts: frozenset[str]
 ) -> str:
     """The class that a folder came with, if it holds parts of these, else the one chosen."""
     classes = family.classes if chosen in family.classes else ()
-    came = (c.name for c in classes if [c.name] == kept.get("architectures") and c.parts <= parts)
+    came = (c.name for c in classes if [c.name] == copied.get("architectures") and c.parts <= parts)
     return next(came, chosen.name)

@@ -58,15 +58,15 @@ def checkpoint_folders(parent: Path) -> list[tuple[int, Path]]:
     """Checkpoint folders with their steps, newest first."""
     if not is_folder(parent):
         return []
-    found = ((_STEP.fullmatch(path.name), path) for path in parent.iterdir())
-    named = [(int(match[1]), not match[2], path) for match, path in found if match]
+    matches = ((_STEP.fullmatch(path.name), path) for path in parent.iterdir())
+    named = [(int(match[1]), not match[2], path) for match, path in matches if match]
     return [(step, path) for step, _, path in sorted(named, reverse=True)]
 
 
 def checkpoint_at(run: Path, step: int) -> tuple[int, Path] | None:
     """The checkpoint after ``step`` steps of a run, 0: the newest; None if there is none."""
-    found = checkpoint_folders(run / "checkpoints")
-    return next((each for each in found if step in (0, each[0])), None)
+    checkpoints = checkpoint_folders(run / "checkpoints")
+    return next((checkpoint for checkpoint in checkpoints if step in (0, checkpoint[0])), None)
 
 
 def checkpoint_of(run: Path, step: int) -> tuple[int, Path]:
@@ -75,9 +75,9 @@ def checkpoint_of(run: Path, step: int) -> tuple[int, Path]:
     Raises:
         MissingInputError: if there is none; tells of those there are.
     """
-    if found := checkpoint_at(run, step):
-        return found
-    steps = [f"{each:,}" for each, _ in checkpoint_folders(run / "checkpoints")]
+    if checkpoint := checkpoint_at(run, step):
+        return checkpoint
+    steps = [f"{saved:,}" for saved, _ in checkpoint_folders(run / "checkpoints")]
     raise MissingInputError(
         f"{run} has no checkpoint of step {step:,}" if step else f"{run} has none",
         help=f"name one of steps {', '.join(steps[::-1])}" if steps else "name a run folder",

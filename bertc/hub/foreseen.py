@@ -27,22 +27,22 @@ def remark_own_layout(program: Complete, resolved: Resolved, diagnostics: Diagno
     names = [weight.name for weight in model_weights(encoder)]
     target = target_of(encoder, names, padding(resolved))
     if isinstance(target, Obstacle):
-        found, origins = target, _settings(program, target, resolved.encoder.settings())
+        obstacle, origins = target, _settings(program, target, resolved.encoder.settings())
     elif pruning := _of_pruning(program):
-        found, origins = pruning
+        obstacle, origins = pruning
     else:
         return
-    spans = [each.span for each in origins if each.span]
-    own = [span for span in spans if not span.source.name.startswith("shipped ")]
-    if spans and not own:
+    spans = [origin.span for origin in origins if origin.span]
+    unshipped = [span for span in spans if not span.source.name.startswith("shipped ")]
+    if spans and not unshipped:
         return
     diagnostics.remark(
         "R108",
         "the trained model fits no Hugging Face layout and will be saved in bertc's own: "
-        f"{found.setting} stands in the way",
-        own[0] if own else None,
-        label=found.why,
-        help=found.instead,
+        f"{obstacle.setting} stands in the way",
+        unshipped[0] if unshipped else None,
+        label=obstacle.why,
+        help=obstacle.instead,
     )
 
 

@@ -42,12 +42,12 @@ def keys(
 def by_key(family: Family[Any], placed: Mapping[str, str]) -> dict[str, list[str]]:
     """The names of the weights at each key, in the order of the family."""
     order = {module: place for place, module in enumerate(family.names)}
-    found: dict[str, list[str]] = {}
+    names_at: dict[str, list[str]] = {}
     for name, key in placed.items():
-        found.setdefault(key, []).append(name)
-    for names in found.values():
+        names_at.setdefault(key, []).append(name)
+    for names in names_at.values():
         names.sort(key=lambda name: order.get(_pattern(name)[0].rpartition(".")[0], -1))
-    return found
+    return names_at
 
 
 def _pattern(name: str) -> tuple[str, str]:
@@ -59,16 +59,16 @@ def _pattern(name: str) -> tuple[str, str]:
 def _key(known: Mapping[str, str], numbers: Mapping[int, int], name: str) -> str | None:
     pattern, number = _pattern(name)
     module, _, leaf = pattern.rpartition(".")
-    found = known.get(pattern)
-    if found is None and module in known:
-        found = f"{known[module]}.{leaf}"
-    return found and found.format(n=numbers[int(number)] if number else "")
+    key = known.get(pattern)
+    if key is None and module in known:
+        key = f"{known[module]}.{leaf}"
+    return key and key.format(n=numbers[int(number)] if number else "")
 
 
 def prefixed(family: Family[Any], chosen: HfClass, name: str, key: str) -> str:
     """The key of a weight in a folder of this class; beside heads the encoder is prefixed."""
-    own = not name.startswith("encoder.") or name.rpartition(".")[0] in chosen.named
-    return key if own or chosen.bare else f"{family.prefix}.{key}"
+    unprefixed = not name.startswith("encoder.") or name.rpartition(".")[0] in chosen.named
+    return key if unprefixed or chosen.bare else f"{family.prefix}.{key}"
 
 
 def prefixes(family: Family[Any], keys: Iterable[str]) -> tuple[str, str, str]:
@@ -76,10 +76,10 @@ def prefixes(family: Family[Any], keys: Iterable[str]) -> tuple[str, str, str]:
 
     The token table tells, wherever another network has the encoder.
     """
-    own, table = f"{family.prefix}.", f"{family.names['encoder.embeddings.token']}.weight"
-    found = {key.removesuffix(table) for key in keys if f".{key}".endswith(f".{table}")}
-    first = found.pop() if len(found) == 1 else own
-    return first, first.removesuffix(own), own
+    usual, table = f"{family.prefix}.", f"{family.names['encoder.embeddings.token']}.weight"
+    seen = {key.removesuffix(table) for key in keys if f".{key}".endswith(f".{table}")}
+    first = seen.pop() if len(seen) == 1 else usual
+    return first, first.removesuffix(usual), usual
 
 
 def of_encoder(family: Family[Any], first: tuple[str, str, str], stored: str) -> bool:
@@ -93,7 +93,9 @@ def of_encoder(family: Family[Any], first: tuple[str, str, str], stored: str) ->
 
 def plain(first: tuple[str, str, str], key: str) -> str:
     """A key in current form: without its prefix, norms not by TensorFlow's names."""
-    key = key.removeprefix(next((each for each in first if each and key.startswith(each)), ""))
+    key = key.removeprefix(
+        next((prefix for prefix in first if prefix and key.startswith(prefix)), "")
+    )
     module, _, leaf = key.rpartition(".")
     if module.endswith("LayerNorm") or module.endswith("layer_norm"):
         leaf = {"gamma": "weight", "beta": "bias"}.get(leaf, leaf)

@@ -45,12 +45,18 @@ def alone(resolved: Resolved, name: str = MAIN) -> Resolved:
 
 def summed(resolved: Resolved, tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
     """The tensors with the main network's tables whole, where they are differences."""
-    return {**tensors, **{own: tensors[own] + tensors[base] for own, base in _added(resolved)}}
+    return {
+        **tensors,
+        **{table: tensors[table] + tensors[base] for table, base in _added(resolved)},
+    }
 
 
 def parted(resolved: Resolved, tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
     """The tensors with the main network's whole tables as differences, where it has those."""
-    return {**tensors, **{own: tensors[own] - tensors[base] for own, base in _added(resolved)}}
+    return {
+        **tensors,
+        **{table: tensors[table] - tensors[base] for table, base in _added(resolved)},
+    }
 
 
 def _added(resolved: Resolved) -> list[tuple[str, str]]:
@@ -68,14 +74,14 @@ def tensors_alone(
     resolved: Resolved, tensors: Mapping[str, "Tensor"], name: str = MAIN
 ) -> dict[str, "Tensor"]:
     """The tensors of one network by the names of its own program, tied ones included."""
-    found, network = dict[str, "Tensor"](), resolved.stages[-1].network(name)
+    named, network = dict[str, "Tensor"](), resolved.stages[-1].network(name)
     tensors = summed(resolved, tensors)
     for weight in model_weights(alone(resolved, name)):
-        own = weight.name.removeprefix(f"{MAIN}.")
-        theirs = weight.name if own == weight.name else f"{network.owner(own)}.{own}"
+        bare = weight.name.removeprefix(f"{MAIN}.")
+        theirs = weight.name if bare == weight.name else f"{network.owner(bare)}.{bare}"
         if theirs in tensors:
-            found[weight.name] = tensors[theirs]
-    return found
+            named[weight.name] = tensors[theirs]
+    return named
 
 
 def joined(
@@ -84,5 +90,5 @@ def joined(
     """Merge the tensors of two one-network programs into those of one program."""
     (second,) = names_beside(resolved)
     renamed = {name.replace(f"{MAIN}.", f"{second}.", 1): t for name, t in other.items()}
-    found = {**renamed, **main}
-    return {w.name: found[w.name] for w in model_weights(resolved) if w.name in found}
+    merged = {**renamed, **main}
+    return {w.name: merged[w.name] for w in model_weights(resolved) if w.name in merged}

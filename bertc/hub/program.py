@@ -136,7 +136,7 @@ def _check(
 
 def _untrained(family: Family[Any]) -> Pretraining:
     """The objective of a folder without heads: that of the family's head that fills masks."""
-    heads = {part for each in family.classes for part in each.parts}
+    heads = {part for hf_class in family.classes for part in hf_class.parts}
     filling = [(name, kind) for name, kind in PRETRAINING.items() if kind.fills == "masks"]
     return next((kind for name, kind in filling if name in heads), filling[0][1])()
 

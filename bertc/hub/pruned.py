@@ -15,13 +15,13 @@ def removed_units(encoder: Encoder, tensors: Mapping[str, Tensor]) -> Removed:
     """Heads and neurons whose weights are all zero, by part and layer."""
     used: dict[tuple[SharedPart, int], Tensor] = {}
     for name, place in entries(encoder).items():
-        own = _by_unit(tensors[name], place).ne(0).any(1)
+        in_use = _by_unit(tensors[name], place).ne(0).any(1)
         key = place.part, place.layer
-        used[key] = used[key] | own if key in used else own
-    found: dict[SharedPart, dict[int, list[int]]] = {"attention": {}, "ffn": {}}
+        used[key] = used[key] | in_use if key in used else in_use
+    unused: dict[SharedPart, dict[int, list[int]]] = {"attention": {}, "ffn": {}}
     for (part, layer), one_u in used.items():
-        found[part][layer] = (~one_u).nonzero().flatten().tolist()
-    return found
+        unused[part][layer] = (~one_u).nonzero().flatten().tolist()
+    return unused
 
 
 def norms(encoder: Encoder, part: SharedPart, tensors: Mapping[str, Tensor]) -> dict[int, Tensor]:
@@ -42,13 +42,13 @@ def without_removed(
     if not isinstance(encoder, Encoder):
         return resolved, dict(tensors)
     removed, places = removed_units(encoder, tensors), entries(encoder)
-    left = dict(tensors)
+    smaller = dict(tensors)
     for name, place in places.items():
         gone = removed[place.part][place.layer]
         if gone:
-            kept = (~_flags(tensors[name], place, gone)).nonzero().flatten()
-            left[name] = tensors[name].index_select(place.axis, kept)
-    return pruned(resolved, removed), left
+            staying = (~_flags(tensors[name], place, gone)).nonzero().flatten()
+            smaller[name] = tensors[name].index_select(place.axis, staying)
+    return pruned(resolved, removed), smaller
 
 
 def entries_of(tensor: Tensor, place: Entries, units: Sequence[int]) -> Tensor:

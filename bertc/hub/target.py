@@ -24,20 +24,20 @@ def target_of(
     learned = {term.objective.head_name for term in program.terms()} | {"pooler"}
     names = [*names]
     parts = parts_of(names) & learned - _decoding(program)
-    found = family_for(_holding(program, parts), pad, prefer)
-    if isinstance(found, Obstacle):
-        return found
+    family = family_for(_holding(program, parts), pad, prefer)
+    if isinstance(family, Obstacle):
+        return family
     task = held_task(program, parts)
     if task is not None:
-        holder = task_class(found, task, "pooler" in parts and program.encoder.pooler)
-        return holder if isinstance(holder, Obstacle) else (found, holder)
+        holder = task_class(family, task, "pooler" in parts and program.encoder.pooler)
+        return holder if isinstance(holder, Obstacle) else (family, holder)
     # A head that the layout has in part only is none of its own.
     without = {
-        part_of(name) for name in set(names) - set(keys(found, transformer(program), names, {}))
+        part_of(name) for name in set(names) - set(keys(family, transformer(program), names, {}))
     }
-    chosen = found.class_for(parts - without) or found.class_for(frozenset({"pooler"}))
-    assert chosen is not None, f"{found.title} has a class of the encoder alone"
-    return found, chosen
+    chosen = family.class_for(parts - without) or family.class_for(frozenset({"pooler"}))
+    assert chosen is not None, f"{family.title} has a class of the encoder alone"
+    return family, chosen
 
 
 def _decoding(program: Resolved) -> set[str]:

@@ -16,7 +16,7 @@ def held_task(program: Resolved, parts: frozenset[str]) -> AnyTask | None:
 
     Vectors are of the network itself.
     """
-    tasks = [each for each in program.stages[-1].tasks if not isinstance(each.answer, Vector)]
+    tasks = [task for task in program.stages[-1].tasks if not isinstance(task.answer, Vector)]
     return next((task for task in tasks if task.title in parts), None)
 
 
@@ -38,21 +38,23 @@ def task_class(family: Family[Any], task: AnyTask, pooler: PoolerKind) -> HfClas
     if beyond := beyond_last(task):
         return beyond
     heads = family.tasks
-    found = next((each for each in heads.classes if answer.kind in each.kinds), None)
-    if found is None:
+    holder = next(
+        (candidate for candidate in heads.classes if answer.kind in candidate.kinds), None
+    )
+    if holder is None:
         return Obstacle(f"task={task.kind}", heads.otherwise)
-    if found.pooler == "read" and not pooler:
+    if holder.pooler == "read" and not pooler:
         usual = f"pooler={family.usual_pooler}"
-        return Obstacle("pooler=false", f"{found.name} reads the pooler", usual)
-    if found.pooler == "refused" and pooler:
-        return Obstacle("pooler=true", f"{found.name} has no pooler", "pooler=false")
+        return Obstacle("pooler=false", f"{holder.name} reads the pooler", usual)
+    if holder.pooler == "refused" and pooler:
+        return Obstacle("pooler=true", f"{holder.name} has no pooler", "pooler=false")
     said = family.poolers[pooler] if pooler else {}
-    if said and not found.always.items() <= said.items():
-        kind = next(k for k, s in family.poolers.items() if found.always.items() <= s.items())
+    if said and not holder.always.items() <= said.items():
+        kind = next(k for k, s in family.poolers.items() if holder.always.items() <= s.items())
         instead = f"pooler={str(kind).lower()}"
-        return Obstacle(f"pooler={str(pooler).lower()}", f"{found.name} has {kind} there", instead)
-    chosen = found.holding(task.title, bool(pooler))
-    rate = {found.dropout or heads.dropout: task.dropout}
+        return Obstacle(f"pooler={str(pooler).lower()}", f"{holder.name} has {kind} there", instead)
+    chosen = holder.holding(task.title, bool(pooler))
+    rate = {holder.dropout or heads.dropout: task.dropout}
     return chosen.saying({**told(task), **rate, **said, **chosen.settings})
 
 

@@ -102,41 +102,45 @@ def read_task(
     Raises:
         DataError: if a setting of the head is broken.
     """
-    given, heads = read_json(path, MAX_BYTES), family.tasks
-    if (found := next((c for c in heads.classes if c.name in named_classes(path)), None)) is None:
+    raw, heads = read_json(path, MAX_BYTES), family.tasks
+    if (
+        task_class := next((c for c in heads.classes if c.name in named_classes(path)), None)
+    ) is None:
         return None
-    if found.head not in modules:
+    if task_class.head not in modules:
         return LeftHead(
-            f"config.json names {found.name}, and the weights have no {found.head}: the encoder is "
-            "imported, without a task"
+            f"config.json names {task_class.name}, and the weights have no {task_class.head}: the "
+            "encoder is imported, without a task"
         )
     try:
-        told = _HfTask.model_validate(given)
+        settings = _HfTask.model_validate(raw)
     except ValidationError as error:
         name = str(error.errors()[0]["loc"][0])
         raise DataError(
-            f"{path}: {name} = {shown(given.get(name))} is no such setting of a head",
+            f"{path}: {name} = {shown(raw.get(name))} is no such setting of a head",
             help="copy the file again from its source, or remove the setting",
         ) from None
-    reads = "" if found.own_pooler else family.names.get("encoder.pooler", "")
-    if found.pooler == "read" and reads and not any(name.endswith(reads) for name in modules):
-        return LeftHead.of(found.name, f"a head whose pooler {reads} is not there")
-    pooled = found.pooler == "read" or (found.pooler == "perhaps" and found.own_pooler in modules)
+    reads = "" if task_class.own_pooler else family.names.get("encoder.pooler", "")
+    if task_class.pooler == "read" and reads and not any(name.endswith(reads) for name in modules):
+        return LeftHead.of(task_class.name, f"a head whose pooler {reads} is not there")
+    pooled = task_class.pooler == "read" or (
+        task_class.pooler == "perhaps" and task_class.own_pooler in modules
+    )
     try:
         activations = {said.get(SUMMED) for said in family.poolers.values()}
-        if pooled and found.pooler == "perhaps" and getattr(config, SUMMED) not in activations:
+        if pooled and task_class.pooler == "perhaps" and getattr(config, SUMMED) not in activations:
             raise _NoTask(SUMMED, getattr(config, SUMMED))
-        for name, value in found.summary(pooled).items():
+        for name, value in task_class.summary(pooled).items():
             default = {**SUMMARY, **heads.summary}.get(name)
-            unlike = (given.get(name, default) or None) != (value or None)
-            if unlike and not (name == "summary_type" and given.get(name) == _cls(path.parent)):
-                raise _NoTask(name, given.get(name, default))
-        task = _task(found, told, _dropout(found, heads, config, told))
+            unlike = (raw.get(name, default) or None) != (value or None)
+            if unlike and not (name == "summary_type" and raw.get(name) == _cls(path.parent)):
+                raise _NoTask(name, raw.get(name, default))
+        task = _task(task_class, settings, _dropout(task_class, heads, config, settings))
     except _NoTask as error:
         setting, said = error.args
         several = " (several labels at once are not there yet)" if said == SEVERAL else ""
-        return LeftHead.of(found.name, f"{setting} = {shown(said)}{several}")
-    return TaskOfFolder(task, found.holding(task.title, pooled), found.always)
+        return LeftHead.of(task_class.name, f"{setting} = {shown(said)}{several}")
+    return TaskOfFolder(task, task_class.holding(task.title, pooled), task_class.always)
 
 
 def named_classes(path: Path) -> list[str]:
@@ -152,35 +156,35 @@ def _cls(folder: Path) -> str:
     return ""
 
 
-def _dropout(found: TaskClass, heads: TaskHeads, config: HfConfig, told: _HfTask) -> float:
+def _dropout(task_class: TaskClass, heads: TaskHeads, config: HfConfig, settings: _HfTask) -> float:
     """The dropout before the head: the file's, else the family's default, else the encoder's."""
-    own: float | None = getattr(told, found.dropout or heads.dropout)
-    if own is not None:
-        return own
-    encoders = found.dropout or heads.default is None
+    rate: float | None = getattr(settings, task_class.dropout or heads.dropout)
+    if rate is not None:
+        return rate
+    encoders = task_class.dropout or heads.default is None
     return config.hidden_dropout_prob if encoders else heads.default or 0.0
 
 
-def _task(found: TaskClass, told: _HfTask, dropout: float) -> AnyTask:
+def _task(task_class: TaskClass, settings: _HfTask, dropout: float) -> AnyTask:
     """The equivalent task for a user's own files; ``_NoTask`` if there is none."""
     common: dict[str, Any] = {"dropout": dropout}
-    if _is_name(told.finetuning_task):
-        common["name"] = told.finetuning_task
-    if "choice" in found.kinds:
+    if _is_name(settings.finetuning_task):
+        common["name"] = settings.finetuning_task
+    if "choice" in task_class.kinds:
         return Choose(**common)
-    names = _labels(told)
-    if "span" in found.kinds:
+    names = _labels(settings)
+    if "span" in task_class.kinds:
         if len(names) != 2:
             raise _NoTask("num_labels", len(names))
         return Read(**common)
-    if told.problem_type == SEVERAL:
-        raise _NoTask("problem_type", told.problem_type)
-    regression = (told.problem_type or ("regression" * (len(names) == 1))) == "regression"
-    if "tags" not in found.kinds and regression and len(names) == 1:
+    if settings.problem_type == SEVERAL:
+        raise _NoTask("problem_type", settings.problem_type)
+    regression = (settings.problem_type or ("regression" * (len(names) == 1))) == "regression"
+    if "tags" not in task_class.kinds and regression and len(names) == 1:
         return Regress(**common)
     if len(names) < 2 or regression:
         raise _NoTask("num_labels", len(names))
-    kind = Tag if "tags" in found.kinds else Classify
+    kind = Tag if "tags" in task_class.kinds else Classify
     return kind(**common, labels=names)
 
 
@@ -191,22 +195,22 @@ def _is_name(title: str | None) -> bool:
         return False
 
 
-def _labels(told: _HfTask) -> tuple[str, ...]:
+def _labels(settings: _HfTask) -> tuple[str, ...]:
     """Labels by index, if the file names none those of transformers (id2label)."""
-    if told.id2label is None:
-        return tuple(f"LABEL_{n}" for n in range(told.num_labels or 2))
-    count = len(told.id2label)
-    if told.num_labels not in (None, count):
-        raise _NoTask("num_labels", told.num_labels)
-    names = tuple(str(told.id2label.get(str(n), "")) for n in range(count))
+    if settings.id2label is None:
+        return tuple(f"LABEL_{n}" for n in range(settings.num_labels or 2))
+    count = len(settings.id2label)
+    if settings.num_labels not in (None, count):
+        raise _NoTask("num_labels", settings.num_labels)
+    names = tuple(str(settings.id2label.get(str(n), "")) for n in range(count))
     if len(set(names)) < count or "" in names:
-        raise _NoTask("id2label", told.id2label)
+        raise _NoTask("id2label", settings.id2label)
     return names
 
 
 def tasks_beside(shapes: Mapping[str, tuple[int, ...]]) -> tuple[AnyTask, ...]:
     """A task for each head in bertc_heads.safetensors, with numbers for labels."""
-    found: list[AnyTask] = []
+    tasks: list[AnyTask] = []
     for title in dict.fromkeys(part_of(name) for name in shapes if name.count(".") > 1):
         if not _is_name(title):
             continue
@@ -214,12 +218,12 @@ def tasks_beside(shapes: Mapping[str, tuple[int, ...]]) -> tuple[AnyTask, ...]:
         if f"heads.{title}.start.weight" in shapes:
             unanswerable = f"heads.{title}.answered.weight" in shapes
             head = _conditioned(f"heads.{title}.end", shapes)
-            found.append(Read(name=title, head=head, unanswerable=unanswerable))
+            tasks.append(Read(name=title, head=head, unanswerable=unanswerable))
         elif width == 1:
-            found.append(Regress(name=title))
+            tasks.append(Regress(name=title))
         elif 2 <= width <= MOST_LABELS:
-            found.append(Classify(name=title, labels=tuple(str(n) for n in range(width))))
-    return tuple(found)
+            tasks.append(Classify(name=title, labels=tuple(str(n) for n in range(width))))
+    return tuple(tasks)
 
 
 def _conditioned(name: str, shapes: Mapping[str, tuple[int, ...]]) -> Conditioned:

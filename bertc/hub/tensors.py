@@ -80,7 +80,7 @@ def check_entry(path: Path, key: str, entry: Entry, shape: tuple[int, ...]) -> N
 
 
 def check_names(
-    path: Path, found: set[str], expected: set[str], spelling: Mapping[str, str] | None = None
+    path: Path, present: set[str], expected: set[str], spelling: Mapping[str, str] | None = None
 ) -> None:
     """Refuse a file with missing or unexpected tensors.
 
@@ -89,12 +89,12 @@ def check_names(
     Raises:
         DataError: naming the first few.
     """
-    if missing := sorted(expected - found):
+    if missing := sorted(expected - present):
         raise DataError(
             f"{path} lacks {named_few(missing)}",
             help="the file does not match the config.json beside it",
         )
-    if unexpected := sorted((spelling or {}).get(name, name) for name in found - expected):
+    if unexpected := sorted((spelling or {}).get(name, name) for name in present - expected):
         raise DataError(
             f"{path} has {named_few(unexpected)}, which the network does not have",
             help="config.json may say less than there is; copy both files again from their source",

@@ -47,13 +47,13 @@ class Weights:
         Raises:
             DataError: if a file is damaged.
         """
-        found = dict[str, Tensor]()
+        tensors = dict[str, Tensor]()
         for key in wanted.keys() & self.loaded.keys():
-            found[wanted[key]] = self.loaded[key].to(torch.float32, copy=True).contiguous()
+            tensors[wanted[key]] = self.loaded[key].to(torch.float32, copy=True).contiguous()
         for file in dict.fromkeys(self.files.values()):
             keys = [key for key in wanted if self.files.get(key) == file]
-            found |= read_tensors(file, {key: wanted[key] for key in keys}) if keys else {}
-        return found
+            tensors |= read_tensors(file, {key: wanted[key] for key in keys}) if keys else {}
+        return tensors
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,11 @@ def open_layout(folder: Path, family: Family[Any]) -> Stored:
     """
     weights = open_weights(folder)
     first, stored = prefixes(family, weights.header), dict[str, str]()
-    others = {f"{each.prefix}." for each in families.FAMILIES} - {"bert.", "model.", "transformer."}
+    others = {f"{layout.prefix}." for layout in families.FAMILIES} - {
+        "bert.",
+        "model.",
+        "transformer.",
+    }
     if any(first[0].endswith(other) for other in others - {first[2]}):
         raise DataError(
             f"{weights.path}: {first[0]}{family.names['encoder.embeddings.token']}.weight is no "
@@ -163,8 +167,8 @@ def _together(path: Path, parts: list[Path]) -> Weights:
             tensors = _unpickled(part)
             loaded |= tensors
             entries = {
-                name: Entry(NAMED.get(each.dtype, str(each.dtype)), tuple(each.shape))
-                for name, each in tensors.items()
+                name: Entry(NAMED.get(tensor.dtype, str(tensor.dtype)), tuple(tensor.shape))
+                for name, tensor in tensors.items()
             }
         header |= entries
     return Weights(path, header, files, loaded)
@@ -181,18 +185,20 @@ def _unpickled(path: Path) -> dict[str, Tensor]:
         zipped = zipfile.is_zipfile(path)
         if zipped:
             with zipfile.ZipFile(path) as file:  # packed, a small file can fill the memory
-                if any(each.compress_type != zipfile.ZIP_STORED for each in file.infolist()):
+                if any(member.compress_type != zipfile.ZIP_STORED for member in file.infolist()):
                     raise damaged
         with warnings.catch_warnings(action="ignore"):
-            found = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
+            loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
     except pickle.UnpicklingError as error:
         if not re.search("GLOBAL|Can only", str(error)):
             raise damaged from None
-        kept = "{n: t for n, t in torch.load(p, weights_only=False).items() if torch.is_tensor(t)}"
+        tensors_only = (
+            "{n: t for n, t in torch.load(p, weights_only=False).items() if torch.is_tensor(t)}"
+        )
         raise UnsafeError(
             f"{path} has more than tensors, and reading that can run code",
             help="if you trust it, leave only its tensors, as in python -c "
-            f'"import torch; p = {str(path)!r}; torch.save({kept}, p)"',
+            f'"import torch; p = {str(path)!r}; torch.save({tensors_only}, p)"',
         ) from None
     except OSError as error:
         raise MissingInputError(f"{path} cannot be read: {error.strerror}") from None
@@ -200,9 +206,9 @@ def _unpickled(path: Path) -> dict[str, Tensor]:
         raise
     except Exception:  # damage can end anywhere in the reader
         raise damaged from None
-    if not isinstance(found, Mapping) or not all(map(_is_dense, found.values())):
+    if not isinstance(loaded, Mapping) or not all(map(_is_dense, loaded.values())):
         raise damaged
-    return {str(name): tensor.detach() for name, tensor in found.items()}
+    return {str(name): tensor.detach() for name, tensor in loaded.items()}
 
 
 def _is_dense(tensor: object) -> bool:

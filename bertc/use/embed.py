@@ -242,8 +242,8 @@ def _vectors(
     if not layers:
         return pooled(pooling, outputs.last, mask_bs)
     assert outputs.by_layer is not None, "they are wanted"
-    each = [pooled(pooling, outputs.by_layer[layer], mask_bs) for layer in layers]
-    return torch.stack(each).sum(0) if summed else torch.cat(each, 1)
+    vectors = [pooled(pooling, outputs.by_layer[layer], mask_bs) for layer in layers]
+    return torch.stack(vectors).sum(0) if summed else torch.cat(vectors, 1)
 
 
 def _npy(texts: Sequence[str], vectors: NDArray[np.float32], stream: BytesIO) -> None:

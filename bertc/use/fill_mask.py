@@ -55,8 +55,8 @@ def filled(
     if not isinstance(text, str):
         raise TypeError(f'text is a {type(text).__name__}: a str expected, fill("a [MASK]")')
     learned = _learned(model)
-    filler = next((each for each in learned if _predicts(each)), None)
-    judge = next((each for each in learned if each.fills == "replaced"), None)
+    filler = next((objective for objective in learned if _predicts(objective)), None)
+    judge = next((objective for objective in learned if objective.fills == "replaced"), None)
     reader = _Reader(model, vocabulary, _tongue(model, language))
     if filler and filler.fills == "end":
         ids, places = _beginning(vocabulary, text), [0]

@@ -211,8 +211,8 @@ def graph_of(model: Model, *, heads: bool = True, cls_last: bool = False) -> Gra
     if stage.tasks:
         return Graph(model.eval(), stage.tasks, states=False, cls_last=cls_last)
     results = {term.head_name: term for term in _terms(model)} if heads else {}
-    kept = tuple(term for term in results.values() if not _left_out(stage, term))
-    return Graph(model.eval(), kept, states=True, cls_last=cls_last)
+    terms = tuple(term for term in results.values() if not _left_out(stage, term))
+    return Graph(model.eval(), terms, states=True, cls_last=cls_last)
 
 
 def left_out(model: Model) -> tuple[str, ...]:

@@ -80,13 +80,13 @@ def in_runtime(session: Runtime, task: AnyTask, languages: int) -> TaskOutputs:
         assert reading.attention_mask is not None, "rows of one example each"
         assert reading.segment_ids is not None, "rows of examples have segments"
         mask = reading.attention_mask.long().numpy()
-        given = {
+        inputs = {
             "input_ids": reading.token_ids.numpy(),
             "attention_mask": mask,
             "token_type_ids": reading.segment_ids.numpy(),
             "language_ids": np.full_like(mask, languages),
         }
-        output = torch.from_numpy(session(given)[task.title])
+        output = torch.from_numpy(session(inputs)[task.title])
         if isinstance(task.answer, Vector):
             nothing = output.new_zeros(())
             return output, TermLoss(nothing, nothing, nothing)

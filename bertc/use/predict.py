@@ -82,24 +82,24 @@ class Predicted:
                 )
 
     def _said(self, number: int) -> dict[str, Any]:
-        given, kind = self.answers.given[number], self.task.answer
+        prediction, kind = self.answers.given[number], self.task.answer
         match kind:
             case Labels():
                 parts = dict(zip(kind.names, self.answers.probabilities[number], strict=True))
-                return {"label": given, "probabilities": _rounded(parts)}
+                return {"label": prediction, "probabilities": _rounded(parts)}
             case Score():
-                return {"score": given}
+                return {"score": prediction}
             case Choice():
                 example = self.examples[number]
                 assert isinstance(example, ChoiceExample), "examples of a task are of one kind"
                 likely = _list(self.answers, number)[: len(example.choices)]
-                return {"choice": given, "probabilities": likely}
+                return {"choice": prediction, "probabilities": likely}
             case Tags():
-                return {"tags": given, "probabilities": _list(self.answers, number)}
+                return {"tags": prediction, "probabilities": _list(self.answers, number)}
             case Span():
                 decoded = self.answers.spans[number]
                 best = [vars(candidate) for candidate in decoded.best]
-                return {"answer": given, "null_odds": decoded.odds, "best": best}
+                return {"answer": prediction, "null_odds": decoded.odds, "best": best}
             case Vector():
                 return {"similarity": round(self.answers.similarities[number], 6)}
             case _:

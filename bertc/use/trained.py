@@ -69,10 +69,10 @@ class Tokenizer:
             TypeError: if the argument is neither texts nor pairs of texts.
         """
         single = isinstance(texts, str | tuple)
-        each = [_pair(text) for text in ([texts] if single else texts)]
-        examples = [LabelledExample(str(n), text, None) for n, text in enumerate(each)]
+        pairs = [_pair(text) for text in ([texts] if single else texts)]
+        examples = [LabelledExample(str(n), text, None) for n, text in enumerate(pairs)]
         rows = encode(Classify(), examples, self.vocabulary, self.longest, self._segments)
-        every = np.arange(len(each))
+        every = np.arange(len(pairs))
         token_ids_bs, segment_ids_bs, lengths_b = batch_of_rows(rows, every, self.vocabulary.pad)
         mask_bs = torch.arange(token_ids_bs.shape[1]) < lengths_b[:, None]
         ids = {"token_ids": token_ids_bs, "segment_ids": segment_ids_bs}

@@ -38,12 +38,12 @@ OTHERS = {
 
 def family_named(model_type: str) -> Family[Any]:
     """The family with this ``model_type``."""
-    return next(each for each in FAMILIES if each.model_type == model_type)
+    return next(family for family in FAMILIES if family.model_type == model_type)
 
 
 def model_types() -> tuple[str, ...]:
     """Names of the families, best known first."""
-    return tuple(each.model_type for each in reversed(FAMILIES))
+    return tuple(family.model_type for family in reversed(FAMILIES))
 
 
 def family_for(resolved: Resolved, pad: int, prefer: str | None = None) -> Family[Any] | Obstacle:
@@ -56,9 +56,9 @@ def family_for(resolved: Resolved, pad: int, prefer: str | None = None) -> Famil
     if resolved.encoder.causal:
         return Obstacle("objective=clm", "the layouts attend in both directions")
     candidate = Candidate(resolved, pad)
-    own = resolved.run.layout
-    written = candidate.tuned or own != layout_of(resolved.run.recipe)
-    systems = {prefer or "", own if written else ""}
+    layout = resolved.run.layout
+    written = candidate.tuned or layout != layout_of(resolved.run.recipe)
+    systems = {prefer or "", layout if written else ""}
     candidate = Candidate(resolved, pad, frozenset(systems))
-    family = next(each for each in FAMILIES if each.claims(candidate))
+    family = next(family for family in FAMILIES if family.claims(candidate))
     return family.obstacle(candidate) or first_of(unlike(family, candidate)) or family

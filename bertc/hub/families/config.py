@@ -68,7 +68,7 @@ class HfConfig(BaseModel):
     ``spelling`` maps a family's own names to fields, ``missing`` has the fields that no setting
     names as they are called here; ``older`` names are read where today's are not there. ``ignored``
     maps settings that transformers' class reads, yet without effect on an import, to the reason;
-    ``kept`` has those that an export copies. ``only`` has the settings of which bertc computes a
+    ``copied`` has those that an export copies. ``only`` has the settings of which bertc computes a
     single value. The class reads no others: a file may have any, ``unread``.
     """
 
@@ -78,7 +78,7 @@ class HfConfig(BaseModel):
     missing: ClassVar[frozenset[str]] = frozenset()
     older: ClassVar[frozenset[str]] = frozenset()
     ignored: ClassVar[Mapping[str, str]] = {}
-    kept: ClassVar[frozenset[str]] = frozenset()
+    copied: ClassVar[frozenset[str]] = frozenset()
     only: ClassVar[Mapping[str, Single]] = {}
 
     unread: tuple[str, ...] = ()
@@ -120,8 +120,8 @@ class HfConfig(BaseModel):
     @classmethod
     def reads(cls) -> dict[str, str]:
         """The field that each setting of a file fills."""
-        own = {name: name for name in cls.model_fields if name not in {"unread", *cls.missing}}
-        return own | dict(cls.spelling)
+        fields = {name: name for name in cls.model_fields if name not in {"unread", *cls.missing}}
+        return fields | dict(cls.spelling)
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:

@@ -45,7 +45,7 @@ class HfDeberta(HfConfig):
         "pooler_hidden_size": "the weights of the pooler say it",
         **dict.fromkeys(("conv_act", "conv_groups"), "belongs to the convolution"),
     }
-    kept = frozenset({"cls_dropout", "pooler_dropout"})
+    copied = frozenset({"cls_dropout", "pooler_dropout"})
     only = {
         "conv_kernel_size": Single(0, "the first layer has a convolution"),
         "attention_head_size": Single(None, "heads do not fill the hidden width"),

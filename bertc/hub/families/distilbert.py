@@ -25,9 +25,9 @@ class HfDistilBert(HfConfig):
         {"type_vocab_size", "layer_norm_eps", "intermediate_size", "hidden_act",
          "hidden_dropout_prob", "attention_probs_dropout_prob"}
     )  # fmt: skip
-    kept = frozenset({"qa_dropout", "seq_classif_dropout"})
+    copied = frozenset({"qa_dropout", "seq_classif_dropout"})
     ignored = {
-        **dict.fromkeys(kept, "belongs to the head of a task, and is read there"),
+        **dict.fromkeys(copied, "belongs to the head of a task, and is read there"),
         "sinusoidal_pos_embds": "a table of sinusoids is stored like any other",
     }
 

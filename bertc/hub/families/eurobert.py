@@ -29,7 +29,7 @@ class HfEuroBert(HfConfig):
         {"type_vocab_size", "hidden_dropout_prob", "layer_norm_eps", "attention_probs_dropout_prob"}
     )
     ignored = {"pretraining_tp": "about processes in training"}
-    kept = frozenset({"max_position_embeddings", "classifier_pooling"})
+    copied = frozenset({"max_position_embeddings", "classifier_pooling"})
     only = ROPE
 
     model_type: Literal["eurobert"] = "eurobert"

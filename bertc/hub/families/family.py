@@ -201,8 +201,8 @@ class Candidate:
     @property
     def shares(self) -> bool:
         """True if a layer uses another layer's weights."""
-        own = tuple(range(len(self.encoder.layers)))
-        return (self.encoder.attention_owner, self.encoder.ffn_owner) != (own, own)
+        unshared = tuple(range(len(self.encoder.layers)))
+        return (self.encoder.attention_owner, self.encoder.ffn_owner) != (unshared, unshared)
 
 
 @dataclass(frozen=True)
@@ -285,7 +285,7 @@ class Family(Generic[C]):
 
     def class_for(self, parts: frozenset[str]) -> HfClass | None:
         """The largest class all of whose parts are present."""
-        return next((each for each in self.classes if each.parts <= parts), None)
+        return next((known for known in self.classes if known.parts <= parts), None)
 
 
 def weight_numbers(encoder: Encoder) -> dict[int, int]:

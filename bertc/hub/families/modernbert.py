@@ -62,7 +62,7 @@ class HfModernBert(HfConfig):
         ("deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index"),
         "changes how a result is computed or returned, not the result",
     )  # fmt: skip
-    kept = frozenset({"max_position_embeddings", "classifier_pooling"})
+    copied = frozenset({"max_position_embeddings", "classifier_pooling"})
     only = {
         "decoder_bias": Single(True, "scores have no bias"),
         "rope_scaling": ROPE["rope_scaling"],
@@ -120,17 +120,17 @@ class HfModernBert(HfConfig):
     def attention(self) -> FullAttention | LocalAttention:
         """Its pattern of layers, by a number if one gives it, else written out."""
         depth, every = self.num_hidden_layers, self.global_attn_every_n_layers
-        whole = tuple(range(0, depth, every))
+        global_layers = tuple(range(0, depth, every))
         if self.layer_types:
-            whole = tuple(n for n, kind in enumerate(self.layer_types) if kind == GLOBAL)
-        if len(whole) == depth:
+            global_layers = tuple(n for n, kind in enumerate(self.layer_types) if kind == GLOBAL)
+        if len(global_layers) == depth:
             return FullAttention(bias=self.attention_bias)
-        steps = (n for n in range(1, depth + 1) if tuple(range(0, depth, n)) == whole)
+        steps = (n for n in range(1, depth + 1) if tuple(range(0, depth, n)) == global_layers)
         step = next(steps, 0)
         return LocalAttention(
             window=self.local_attention,
             global_every=step,
-            global_layers=() if step else whole,
+            global_layers=() if step else global_layers,
             bias=self.attention_bias,
         )
 

@@ -59,8 +59,8 @@ def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
     known = ROBERTA.config_of(encoder, tokens)
     del known["type_vocab_size"]
     rows = bert_like.same_rows(encoder, PADDING_IDX + 1)
-    own = {"max_position_embeddings": rows, "pad_token_id": PADDING_IDX, NUMBER: BUCKETS}
-    return {**known, **own}
+    changed = {"max_position_embeddings": rows, "pad_token_id": PADDING_IDX, NUMBER: BUCKETS}
+    return {**known, **changed}
 
 
 MPNET = replace(
@@ -71,13 +71,14 @@ MPNET = replace(
     prefix="mpnet",
     names={k: v for k, v in ROBERTA.names.items() if not k.endswith("segment")} | NAMES,
     classes=tuple(
-        replace(each, name=each.name.replace("Roberta", TITLE)) for each in ROBERTA.classes
+        replace(hf_class, name=hf_class.name.replace("Roberta", TITLE))
+        for hf_class in ROBERTA.classes
     ),
     tasks=replace(
         ROBERTA.tasks,
         classes=tuple(
-            replace(each, name=each.name.replace("Roberta", TITLE))
-            for each in ROBERTA.tasks.classes
+            replace(task_class, name=task_class.name.replace("Roberta", TITLE))
+            for task_class in ROBERTA.tasks.classes
         ),
     ),
     claims=lambda candidate: isinstance(candidate.encoder.positions, BucketedPositions),

@@ -50,7 +50,7 @@ class HfNomicBert(HfConfig):
         "rotary_emb_scale_base": Single(None, "scores decay with distance"),
         "scale_attn_weights": Single(True, "scores are not divided"),
     }
-    kept = frozenset({"max_position_embeddings"})
+    copied = frozenset({"max_position_embeddings"})
 
     model_type: Literal["nomic_bert"] = "nomic_bert"
     vocab_size: VocabularySize = 30_528

@@ -21,14 +21,14 @@ class Obstacle:
     @property
     def way_out(self) -> str:
         """A remedy for a run that is trained already."""
-        own = "bertc.load reads the run's model folder"
-        return f"in a new run: {self.instead}; {own}" if self.instead else own
+        loading = "bertc.load reads the run's model folder"
+        return f"in a new run: {self.instead}; {loading}" if self.instead else loading
 
 
 def first_of(obstacles: Iterable[Obstacle]) -> Obstacle | None:
     """The first of several obstacles, with a remedy that removes all of them."""
-    found = list(obstacles)
-    if not found:
+    several = list(obstacles)
+    if not several:
         return None
-    values = {each.instead.partition("=")[0]: each.instead for each in found}
-    return replace(found[0], instead="" if "" in values else " ".join(values.values()))
+    values = {obstacle.instead.partition("=")[0]: obstacle.instead for obstacle in several}
+    return replace(several[0], instead="" if "" in values else " ".join(values.values()))

@@ -58,8 +58,8 @@ class HfCamembert(HfRoberta):
 
 def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
     positions = encoder.positions
-    own = positions.padding if isinstance(positions, TablePositions) else -1
-    padding = tokens.pad if own < 0 else own
+    fixed = positions.padding if isinstance(positions, TablePositions) else -1
+    padding = tokens.pad if fixed < 0 else fixed
     return {
         **bert_like.config_of(encoder, tokens),
         **bert_like.ends(tokens),
@@ -118,11 +118,15 @@ def _named(candidate: Candidate, layout: str) -> bool:
 
 
 XLM_ROBERTA = _layout(
-    HfXlmRoberta, "XLM-R", "XLMRoberta", Unigram, lambda each: _named(each, "xlm-roberta")
+    HfXlmRoberta, "XLM-R", "XLMRoberta", Unigram, lambda candidate: _named(candidate, "xlm-roberta")
 )
 CAMEMBERT = _layout(
-    HfCamembert, "CamemBERT", "Camembert", Unigram, lambda each: _named(each, "camembert")
+    HfCamembert, "CamemBERT", "Camembert", Unigram, lambda candidate: _named(candidate, "camembert")
 )
 ROBERTA = _layout(
-    HfRoberta, "RoBERTa", "Roberta", ByteBpe, lambda each: bool(each.encoder.positions.offset)
+    HfRoberta,
+    "RoBERTa",
+    "Roberta",
+    ByteBpe,
+    lambda candidate: bool(candidate.encoder.positions.offset),
 )

@@ -40,7 +40,7 @@ class HfXlm(HfConfig):
             "about XLM's training, or redundant with another setting",
         ),
     }  # fmt: skip
-    kept = frozenset({*ignored, "pad_index"} - {"id2lang"})
+    copied = frozenset({*ignored, "pad_index"} - {"id2lang"})
     only = {
         "sinusoidal_embeddings": Single(False, "positions are sinusoids"),
         "causal": Single(False, "tokens see earlier ones alone"),

@@ -67,7 +67,7 @@ class HfXlnet(HfConfig):
         ("mem_len", "reuse_len", "use_mems_eval", "use_mems_train"),
         "the memory length, which is chosen when reading",
     )
-    kept = frozenset({*ignored, "ff_activation"})
+    copied = frozenset({*ignored, "ff_activation"})
     only = {
         "attn_type": Single("bi", "tokens see earlier ones alone"),
         "bi_data": Single(False, "half of a batch is read backwards"),

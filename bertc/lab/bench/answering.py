@@ -54,7 +54,7 @@ def answer_turns(pipe: Connection, subject: Subject, setup: Setup, shapes: Seque
     try:
         run, before = _opened(subject, setup)
         texts = [full_rows(subject.resolved, shape) for shape in shapes]
-        warm = [_warm(run, each, before) for each in texts]
+        warm = [_warm(run, rows, before) for rows in texts]
         pipe.send(warm)
         while True:
             number = pipe.recv()

@@ -162,23 +162,23 @@ def _arguments(
 ) -> dict[str, Tensor]:
     first = stage.networks()[0]  # a generator reads before the network that reads its guesses
     reading = micro_batch.read_by(first)
-    given = {"input_ids": reading.token_ids}
+    inputs = {"input_ids": reading.token_ids}
     if reading.segment_ids is not None and segments:
-        given["token_type_ids"] = reading.segment_ids
+        inputs["token_type_ids"] = reading.segment_ids
     if reading.language_ids is not None:
-        given["langs"] = reading.language_ids
+        inputs["langs"] = reading.language_ids
     if reading.position_ids is not None:
-        given["position_ids"] = reading.position_ids
+        inputs["position_ids"] = reading.position_ids
     for term in first.terms:
         name = labels[term.name] if len(first.terms) > 1 else "labels"
         targets = micro_batch.terms[term.name]
         if term.objective.masks is not None:
-            given[name] = _labels(targets, stage.seq)
+            inputs[name] = _labels(targets, stage.seq)
         elif term.objective.fills == "replaced":
-            given[name] = (reading.token_ids != micro_batch.originals).long()
+            inputs[name] = (reading.token_ids != micro_batch.originals).long()
         else:
-            given[name] = targets.labels[:, 0]
-    return given
+            inputs[name] = targets.labels[:, 0]
+    return inputs
 
 
 def _labels(targets: Predictions, seq: int) -> Tensor:

@@ -40,8 +40,8 @@ def measure(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         if "onnx" in choices.runtimes:
             subjects = [
-                _with_graphs(each, folder / str(number), choices.precisions, say)
-                for number, each in enumerate(subjects)
+                _with_graphs(subject, folder / str(number), choices.precisions, say)
+                for number, subject in enumerate(subjects)
             ]
         by_name = {subject.name: subject for subject in subjects}
         running = {}

@@ -51,7 +51,7 @@ class Timing:
     def wait_share(self) -> float:
         """Median fraction of a step spent waiting for data."""
         waits = zip(self.wait_seconds, self.seconds, strict=True)
-        return statistics.median(waited / whole for waited, whole in waits)
+        return statistics.median(waited / step for waited, step in waits)
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float]:
@@ -77,9 +77,9 @@ def take_turns(
             running.append(_Running(stack, make, index, contender, device))
         for done in range(rounds):
             say(f"round {done + 1} of {rounds}")
-            for each in running:
-                each.turn()
-        return [each.timing for each in running]
+            for process in running:
+                process.turn()
+        return [process.timing for process in running]
 
 
 class _Running:

@@ -30,27 +30,28 @@ def diagnostics(reading: Reading, lines: TextLines) -> list[types.Diagnostic]:
     A finding in a base is shown at ``extends``, with its own place; one in no text, such as a file
     that is missing, on the first line.
     """
-    found = [_diagnostic(each, reading, lines) for each in reading.findings]
+    shown = [_diagnostic(finding, reading, lines) for finding in reading.findings]
     if reading.failure:
         help = f"\nhelp: {reading.failure.help}" * bool(reading.failure.help)
         message = _escaped_lines(f"{reading.failure.message}{help}")
-        found.append(types.Diagnostic(FIRST_LINE, message, _severity("E"), source=TOOL))
-    return found
+        shown.append(types.Diagnostic(FIRST_LINE, message, _severity("E"), source=TOOL))
+    return shown
 
 
-def _diagnostic(found: Diagnostic, reading: Reading, lines: TextLines) -> types.Diagnostic:
-    parts = [found.message + (f": {found.label}" if found.label else "")]
-    if found.span is not None and found.span.source != reading.source:
-        parts.append(f"in {found.span}")
+def _diagnostic(finding: Diagnostic, reading: Reading, lines: TextLines) -> types.Diagnostic:
+    parts = [finding.message + (f": {finding.label}" if finding.label else "")]
+    if finding.span is not None and finding.span.source != reading.source:
+        parts.append(f"in {finding.span}")
     parts += [
-        f"note: {note.message}" + (f", at {note.span}" if note.span else "") for note in found.notes
+        f"note: {note.message}" + (f", at {note.span}" if note.span else "")
+        for note in finding.notes
     ]
-    parts += [f"help: {found.help}"] * bool(found.help)
+    parts += [f"help: {finding.help}"] * bool(finding.help)
     return types.Diagnostic(
-        shown_at(found, reading, lines),
+        shown_at(finding, reading, lines),
         _escaped_lines("\n".join(parts)),
-        _severity(found.code),
-        code=found.code,
+        _severity(finding.code),
+        code=finding.code,
         source=TOOL,
     )
 
@@ -59,10 +60,10 @@ def _escaped_lines(text: str) -> str:
     return "\n".join(map(escaped, text.split("\n")))
 
 
-def shown_at(found: Diagnostic, reading: Reading, lines: TextLines) -> types.Range:
+def shown_at(finding: Diagnostic, reading: Reading, lines: TextLines) -> types.Range:
     """The range of a diagnostic in the text that is edited."""
-    if found.span and found.span.source == reading.source:
-        return lines.range(found.span)
+    if finding.span and finding.span.source == reading.source:
+        return lines.range(finding.span)
     return lines.range(reading.extends) if reading.extends else FIRST_LINE
 
 
@@ -75,16 +76,16 @@ def actions(
     reading: Reading, lines: TextLines, uri: str, within: types.Range
 ) -> Iterator[types.CodeAction]:
     """An action for each help about the lines of a range that is an edit of the text."""
-    for found in reading.findings:
-        at = shown_at(found, reading, lines)
+    for finding in reading.findings:
+        at = shown_at(finding, reading, lines)
         if at.end.line < within.start.line or at.start.line > within.end.line:
             continue
-        for index, remedy in enumerate(remedies(found, reading.source)):
+        for index, remedy in enumerate(remedies(finding, reading.source)):
             edits = [types.TextEdit(lines.range(e.span), e.replacement) for e in remedy.edits]
             yield types.CodeAction(
                 escaped(remedy.title),
                 types.CodeActionKind.QuickFix,
-                diagnostics=[_diagnostic(found, reading, lines)],
+                diagnostics=[_diagnostic(finding, reading, lines)],
                 is_preferred=not index,
                 edit=types.WorkspaceEdit({uri: edits}),
             )

@@ -43,7 +43,7 @@ def page_at(place: CursorPlace) -> str:
     kinds = kinds_by_name(value_shape(place)) if place.expected != "nothing" else {}
     first = _FIRST_WORD.match(place.text, place.end)
     named_with = f"{place.word}({first[1]})" if first else ""
-    kind = next((each for each in (place.word, named_with) if each in kinds), "")
+    kind = next((name for name in (place.word, named_with) if name in kinds), "")
     return kind_page(kind, kinds[kind]) if kind else ""
 
 
@@ -51,7 +51,9 @@ def _item_page(place: CursorPlace) -> str:
     kind, node = block_node(place.level)
     name = full_name(place.word)
     if node:
-        known = next((each for each in (name, place.word) if each in arguments(node)), "")
+        known = next(
+            (spelling for spelling in (name, place.word) if spelling in arguments(node)), ""
+        )
         return argument_page(kind, node, known) if known else ""
     if place.named and name in names_at(place.level):
         return setting_page(name)

@@ -115,7 +115,7 @@ class _Walk:
     def take(self, around: list[Token], first: bool) -> None:
         """Take a token; ``around`` is the one before it, it, and two after it."""
         before, (token, *after) = ("", "") if first else around[0][:2], around[not first :]
-        following = [each.kind for each in after]
+        following = [follower.kind for follower in after]
         match token.kind:
             case "EXTENDS":
                 self.brackets.clear()

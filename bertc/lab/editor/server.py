@@ -59,9 +59,13 @@ class Server(LanguageServer):
             return
         self.publish(uri, shown, self.workspace.get_text_document(uri).version)
 
-    def publish(self, uri: str, found: list[types.Diagnostic], version: int | None = None) -> None:
+    def publish(
+        self, uri: str, findings: list[types.Diagnostic], version: int | None = None
+    ) -> None:
         """Send what was found in a document."""
-        self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, version))
+        self.text_document_publish_diagnostics(
+            types.PublishDiagnosticsParams(uri, findings, version)
+        )
 
 
 def initialized(ls: Server, params: types.InitializedParams) -> None:

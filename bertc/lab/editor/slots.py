@@ -92,7 +92,7 @@ def _inside(shape: Shape | None, bracket: Bracket) -> Shape | None:
         return shape
     if bracket.sign == "[":
         lists = shape.options if isinstance(shape, EitherShape) else (shape,)
-        return next((each.item for each in lists if isinstance(each, ListShape)), None)
+        return next((option.item for option in lists if isinstance(option, ListShape)), None)
     slot = _slot(shape, bracket)
     if slot is None:
         return None

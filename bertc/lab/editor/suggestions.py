@@ -58,27 +58,27 @@ def suggestions(place: CursorPlace) -> list[Suggestion]:
 
 
 def _items(place: CursorPlace) -> Iterator[Suggestion]:
-    given, equal = {full_name(each) for each in place.level.given}, _equal(place)
+    written, equal = {full_name(name) for name in place.level.given}, _equal(place)
     kind, node = block_node(place.level)
     if node:
         yield from _arguments(place, ArgumentSlot(kind, node))
         return
     for name in names_at(place.level):
-        if name not in given or name == place.word:
+        if name not in written or name == place.word:
             detail = setting_facts(name).meaning
             yield Suggestion(name, name + equal, "setting", detail, setting_page(name))
     if not place.level.block:
         yield from (Suggestion(name, f"{name} ", "block", STAGE_MEANING) for name in BLOCKS)
-        if not given:
+        if not written:
             yield Suggestion("extends", "extends ", "block", EXTENDS_MEANING)
 
 
 def _arguments(place: CursorPlace, slot: ArgumentSlot) -> Iterator[Suggestion]:
     """The arguments of a kind that are not given yet."""
-    given = place.brackets[-1].given if place.brackets else place.level.given
+    written = place.brackets[-1].given if place.brackets else place.level.given
     equal = ("" if place.named else "=") if place.brackets else _equal(place)
     for name, default in argument_facts(slot.node):
-        if name not in given or name == place.word:
+        if name not in written or name == place.word:
             detail = f"default {default}" if default else "has to be written"
             page = argument_page(slot.kind, slot.node, name)
             yield Suggestion(name, name + equal, "argument", detail, page)

@@ -36,12 +36,12 @@ class Candidate:
 
     def used(self, budgets: Sequence[Budget]) -> tuple[float, ...]:
         """The order of candidates within all budgets, more is better."""
-        spent = [each for each in budgets if each.kind != "memory"]
+        spent = [budget for budget in budgets if budget.kind != "memory"]
         return (*self.shares(spent), self.parameters)
 
     def shares(self, budgets: Sequence[Budget]) -> tuple[float, ...]:
         """Its share of each budget: 1 uses all of it."""
-        return tuple(self.figures[each.kind] / each.most for each in budgets)
+        return tuple(self.figures[budget.kind] / budget.most for budget in budgets)
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,12 @@ class Choice:
 
     def as_table(self) -> str:
         """The best candidates with their figures, and why the first; its spec below."""
-        head = [*(each.kind for each in self.budgets), ""]
-        rows = [head, [*(each.text(each.most) for each in self.budgets), "the budget"]]
+        head = [*(budget.kind for budget in self.budgets), ""]
+        rows = [head, [*(budget.text(budget.most) for budget in self.budgets), "the budget"]]
         for candidate in self.candidates[:SHOWN]:
             cells = [
-                f"{each.text(candidate.figures[each.kind])} ({_share_text(share)})"
-                for each, share in zip(self.budgets, candidate.shares(self.budgets), strict=True)
+                f"{budget.text(candidate.figures[budget.kind])} ({_share_text(share)})"
+                for budget, share in zip(self.budgets, candidate.shares(self.budgets), strict=True)
             ]
             rows.append([*cells, self._named(candidate)])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -96,15 +96,15 @@ class Choice:
     def _reason(self) -> str:
         refused = f", {self.refused:,} others are no programs" if self.refused else ""
         if self.fits:
-            first = next((each.kind for each in self.budgets if each.kind != "memory"), "")
+            first = next((budget.kind for budget in self.budgets if budget.kind != "memory"), "")
             uses = f"uses the most of --{first}" if first else "has the most parameters"
             return (
                 f"{self.within:,} of {self.tried:,} fit{refused}; the first {uses}{self._remark()}"
             )
         shares = self.candidates[0].shares(self.budgets)
         over = (
-            f"--{each.kind} {share:,.2f} times"
-            for each, share in zip(self.budgets, shares, strict=True)
+            f"--{budget.kind} {share:,.2f} times"
+            for budget, share in zip(self.budgets, shares, strict=True)
             if share > 1
         )
         nearest = f"the nearest takes {', '.join(over)}"
@@ -114,7 +114,9 @@ class Choice:
         """A line with settings that would make the figures over their budgets smaller."""
         nearest = self.candidates[0]
         shares = nearest.shares(self.budgets)
-        over = [each.kind for each, share in zip(self.budgets, shares, strict=True) if share > 1]
+        over = [
+            budget.kind for budget, share in zip(self.budgets, shares, strict=True) if share > 1
+        ]
         names = dict.fromkeys(name for kind in over for name in FREEING[kind])
         more = " or ".join(f"{name}=?" for name in names if name in self.room)
         ways = [f"leave more free: {more}" if more else "a larger budget"]
@@ -139,24 +141,28 @@ class Choice:
             )
         if not self.searched or steps >= FEWEST_STEPS:
             return ""
-        kinds = " and ".join(f"--{each.kind}" for each in self.budgets if each.kind in SPENT)
+        kinds = " and ".join(f"--{budget.kind}" for budget in self.budgets if budget.kind in SPENT)
         return f"\nremark: {kinds} leave it {steps:,} steps; give more, or a smaller spec"
 
     def as_json(self) -> str:
         """Budgets and the best candidates, figures as plain numbers."""
-        found: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "schema": 1,
             "fits": self.fits,
             "tried": self.tried,
             "within": self.within,
             "refused": self.refused,
-            "budgets": {each.kind: each.most for each in self.budgets},
+            "budgets": {budget.kind: budget.most for budget in self.budgets},
             "candidates": [
-                {"name": each.program.name, **each.figures, "spec": formatted(each.program)}
-                for each in self.candidates[:SHOWN]
+                {
+                    "name": candidate.program.name,
+                    **candidate.figures,
+                    "spec": formatted(candidate.program),
+                }
+                for candidate in self.candidates[:SHOWN]
             ],
         }
-        return json.dumps(found, indent=2)
+        return json.dumps(facts, indent=2)
 
 
 def _share_text(share: float) -> str:

@@ -65,7 +65,9 @@ def choose(
     written = content if FREE.search(content) or spec == "-" else spec
     text, free = _with_candidates(written, overrides, budgets)
     written_out = programs(*text)
-    tried = [each for each in written_out if not {"layers", "hidden"} <= free or _usual(each)]
+    tried = [
+        program for program in written_out if not {"layers", "hidden"} <= free or _usual(program)
+    ]
     if len(tried) == 1 and not free:
         raise UsageError(
             "nothing is free: the spec is one program",
@@ -96,11 +98,11 @@ def _room(number: int, free: Collection[str]) -> frozenset[str]:
 def _differing(programs: Sequence[Program]) -> frozenset[str]:
     """The settings of which programs have several values."""
     first = programs[0].settings
-    others = [each.settings for each in programs[1:]]
+    others = [program.settings for program in programs[1:]]
     return frozenset(
         name
-        for name, given in first.items()
-        if any(name in each and each[name].value != given.value for each in others)
+        for name, setting in first.items()
+        if any(name in settings and settings[name].value != setting.value for settings in others)
     )
 
 
@@ -130,11 +132,13 @@ def choose_among(
         )
     if not candidates:
         raise mistakes[0]
-    within = [each for each in candidates if max(each.shares(budgets)) <= 1]
-    best = sorted(within, key=lambda each: each.used(budgets), reverse=True)
+    within = [candidate for candidate in candidates if max(candidate.shares(budgets)) <= 1]
+    best = sorted(within, key=lambda candidate: candidate.used(budgets), reverse=True)
     return Choice(
         budgets=tuple(budgets),
-        candidates=tuple(best or sorted(candidates, key=lambda each: max(each.shares(budgets)))),
+        candidates=tuple(
+            best or sorted(candidates, key=lambda candidate: max(candidate.shares(budgets)))
+        ),
         within=len(within),
         tried=len(candidates),
         refused=len(mistakes),
@@ -165,12 +169,12 @@ def _with_candidates(
             )
         return f"{match[1]}={{{', '.join(map(str, CANDIDATES[name]))}}}"
 
-    found = FREE.sub(listed, spec), [FREE.sub(listed, each) for each in overrides]
-    if STEPS in names and not {*SPENT} & {each.kind for each in budgets}:
+    with_lists = FREE.sub(listed, spec), [FREE.sub(listed, override) for override in overrides]
+    if STEPS in names and not {*SPENT} & {budget.kind for budget in budgets}:
         raise UsageError(
             "steps=? needs a budget that steps spend", help="--flops 1e18 or --time 8h"
         )
-    return found, names
+    return with_lists, names
 
 
 def _usual(program: Program) -> bool:
@@ -183,22 +187,22 @@ def _usual(program: Program) -> bool:
 def _candidate(
     program: Program, resolved: Resolved, budgets: Sequence[Budget], device: str, devices: int
 ) -> Candidate:
-    most = min((each.most for each in budgets if each.kind == "memory"), default=inf)
-    told = estimate(resolved, device, devices=devices, memory_bytes=most)
-    figures = {each.kind: _figure(each.kind, told, resolved) for each in budgets}
-    return Candidate(program, resolved, figures, told.parameters.total)
+    most = min((budget.most for budget in budgets if budget.kind == "memory"), default=inf)
+    estimated = estimate(resolved, device, devices=devices, memory_bytes=most)
+    figures = {budget.kind: _figure(budget.kind, estimated, resolved) for budget in budgets}
+    return Candidate(program, resolved, figures, estimated.parameters.total)
 
 
-def _figure(kind: str, told: Estimate, resolved: Resolved) -> float:
+def _figure(kind: str, estimated: Estimate, resolved: Resolved) -> float:
     match kind:
         case "params":
-            return told.parameters.total
+            return estimated.parameters.total
         case "flops":
-            return told.flops.train_total
+            return estimated.flops.train_total
         case "time":
-            return told.time.seconds_total
+            return estimated.time.seconds_total
         case "memory":
-            return told.memory.peak_bytes
+            return estimated.memory.peak_bytes
         case _:
             tokens = min(TOKENS_OF_A_TEXT, resolved.encoder.room or TOKENS_OF_A_TEXT)
             return answer_cost(resolved, tokens).seconds
@@ -208,8 +212,8 @@ def _longest(
     candidate: Candidate, budgets: Sequence[Budget], device: str, devices: int
 ) -> Candidate:
     """The candidate with the most steps within the budgets, or one; as it is if others are over."""
-    spent = [each for each in budgets if each.kind in SPENT]
-    others = [each for each in budgets if each.kind not in SPENT]
+    spent = [budget for budget in budgets if budget.kind in SPENT]
+    others = [budget for budget in budgets if budget.kind not in SPENT]
     if max((0.0, *candidate.shares(others))) > 1:
         return candidate
     tried: dict[int, Candidate] = {}

@@ -122,7 +122,7 @@ class Parts:
 
 def shapes(parts: Parts) -> list[Parts]:
     """The parts with each of the published shapes as their network, the smallest first."""
-    found = []
+    variants = []
     for layers, hidden, ffn in SHAPES:
         rate = next(rate for width, rate in RATES if hidden <= width)
         network = (
@@ -132,8 +132,8 @@ def shapes(parts: Parts) -> list[Parts]:
             f"ffn = {ffn}",
         )
         rule = (f"optimizer = adamw({rate}, warmup=10%)",) if parts.training else ()
-        found.append(replace(parts, network=network, training=(*parts.training, *rule)))
-    return found
+        variants.append(replace(parts, network=network, training=(*parts.training, *rule)))
+    return variants
 
 
 def sized(tried: Sequence[Parts], limit: Budget, machine: Machine, text_bytes: int) -> Sized:
@@ -151,19 +151,19 @@ def sized(tried: Sequence[Parts], limit: Budget, machine: Machine, text_bytes: i
         choice = choose_among(
             [program], [limit], machine.device, machine.count, steps_free=steps_free
         )
-        found = choice.candidates[0]
+        candidate = choice.candidates[0]
         if not choice.fits and not chosen.spec:
-            least = limit.text(found.figures[limit.kind])
+            least = limit.text(candidate.figures[limit.kind])
             raise UsageError(
                 f"no network is within {limit.text(limit.most)}: the smallest takes {least}",
                 help="a larger budget",
             )
-        afforded = found.resolved.steps * steps_free
-        steps, is_enough = _steps(found, machine, text_bytes, afforded)
+        afforded = candidate.resolved.steps * steps_free
+        steps, is_enough = _steps(candidate, machine, text_bytes, afforded)
         if chosen.spec and not (choice.fits and (is_enough or not steps_free)):
             larger = "the next larger shape takes more than all of it"
             break
-        used = steps / afforded if afforded else found.figures[limit.kind] / limit.most
+        used = steps / afforded if afforded else candidate.figures[limit.kind] / limit.most
         chosen = Sized(parts.written(steps if parts.training else 0))
     else:
         larger = "init knows no larger shape"

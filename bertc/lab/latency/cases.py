@@ -73,8 +73,8 @@ class Choices:
 
     def cases(self, names: Sequence[str]) -> tuple[Case, ...]:
         """All cases, those of one shape together."""
-        each = product(self.shapes, self.setups(names))
-        return tuple(Case(setup, shape) for shape, setup in each)
+        pairs = product(self.shapes, self.setups(names))
+        return tuple(Case(setup, shape) for shape, setup in pairs)
 
 
 def chosen(runtime: str, precision: str, threads: str, batch: str, length: str) -> Choices:
@@ -83,28 +83,28 @@ def chosen(runtime: str, precision: str, threads: str, batch: str, length: str) 
     Raises:
         UsageError: if one names something else, or nothing is left to run.
     """
-    found = Choices(
+    choices = Choices(
         _named("--runtime", runtime, RUNTIMES),
         _named("--precision", precision, PRECISIONS),
         _numbers("--threads", threads.replace(ALL_CORES, str(available_cores()))),
         _numbers("--batch", batch),
         _numbers("--length", length),
     )
-    for each in found.precisions:
-        if not any(each in POSSIBLE[runtime] for runtime in found.runtimes):
-            has = next(name for name, precisions in POSSIBLE.items() if each in precisions)
+    for wanted in choices.precisions:
+        if not any(wanted in POSSIBLE[runtime] for runtime in choices.runtimes):
+            has = next(name for name, precisions in POSSIBLE.items() if wanted in precisions)
             raise UsageError(
-                f"{' and '.join(found.runtimes)} does not run {each} here",
-                help=f"--runtime {','.join((*found.runtimes, has))}",
+                f"{' and '.join(choices.runtimes)} does not run {wanted} here",
+                help=f"--runtime {','.join((*choices.runtimes, has))}",
             )
-    return found
+    return choices
 
 
 def _named(option: str, text: str, known: tuple[Name, ...]) -> tuple[Name, ...]:
-    asked = _parts(option, text)
-    if wrong := [part for part in asked if part not in known]:
+    parts = _parts(option, text)
+    if wrong := [part for part in parts if part not in known]:
         raise UsageError(f"{option} {wrong[0]}: unknown", help=f"{option} {','.join(known)}")
-    return tuple(name for name in known if name in asked)
+    return tuple(name for name in known if name in parts)
 
 
 def _numbers(option: str, text: str) -> tuple[int, ...]:

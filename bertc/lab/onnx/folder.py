@@ -49,7 +49,7 @@ class OnnxFolder:
             name = int8_of(self.path).name
             lines.append(f"{name}: {bytes_text(quantised_bytes)}, {ratio:.2f} of that")
         for title in self.scores.get("fp32", {}):
-            values = (f"{found[title]:.4g} in {name}" for name, found in self.scores.items())
+            values = (f"{scores[title]:.4g} in {name}" for name, scores in self.scores.items())
             lines.append(f"{title}: {', '.join(values)}")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
@@ -118,8 +118,8 @@ def _write(path: Path, graph: Graph, model: Trained, checked: Check, files: File
         described = json.dumps(_described(graph, model, checked), indent=1, ensure_ascii=False)
         (fresh / DESCRIPTION).write_text(described + "\n", encoding="utf-8")
         for name, content in files.items():
-            own = path if name == "fp32" else int8_of(path)
-            (fresh / own.name).write_bytes(content)
+            target = path if name == "fp32" else int8_of(path)
+            (fresh / target.name).write_bytes(content)
 
 
 def _described(graph: Graph, model: Trained, checked: Check) -> dict[str, Any]:

@@ -42,10 +42,10 @@ class GraphSession:
         self._session = runtime.InferenceSession(
             content, options, providers=["CPUExecutionProvider"]
         )
-        self.inputs = tuple(each.name for each in self._session.get_inputs())
-        self.outputs = tuple(each.name for each in self._session.get_outputs())
+        self.inputs = tuple(node.name for node in self._session.get_inputs())
+        self.outputs = tuple(node.name for node in self._session.get_outputs())
 
     def __call__(self, inputs: Mapping[str, NDArray[np.int64]]) -> dict[str, NDArray[np.float32]]:
         """The outputs by name; of ``inputs`` those are taken that the graph reads."""
-        given = {name: inputs[name] for name in self.inputs}
-        return dict(zip(self.outputs, self._session.run(None, given), strict=True))
+        taken = {name: inputs[name] for name in self.inputs}
+        return dict(zip(self.outputs, self._session.run(None, taken), strict=True))

@@ -66,7 +66,7 @@ def to_onnx(graph: Graph) -> bytes:
     """
     for name in NEEDED:
         package(name)
-    size = sum(each.numel() * each.element_size() for each in graph.parameters())
+    size = sum(weight.numel() * weight.element_size() for weight in graph.parameters())
     if size > MOST_GRAPH_BYTES:
         raise DataError(
             f"the weights take {size:,} bytes, and an ONNX file holds {MOST_GRAPH_BYTES:,}",
@@ -110,9 +110,9 @@ def compared(graph: Graph, content: bytes) -> Check:
     for rows, tokens in shapes:
         inputs = random_inputs(graph, rows, tokens, seed=tokens)
         with torch.no_grad():
-            expected = [each.numpy() for each in graph(**inputs)]
+            expected = [tensor.numpy() for tensor in graph(**inputs)]
         try:
-            got = session({name: each.numpy() for name, each in inputs.items()})
+            got = session({name: tensor.numpy() for name, tensor in inputs.items()})
         except Exception as error:  # its own classes, which have no base in common
             raise DataError(
                 f"onnxruntime does not run the graph for {rows} x {tokens} tokens; nothing was "

@@ -187,5 +187,5 @@ def _short(name: str) -> str:
         return " ".join(rest[1:])
     if len(rest) == 1 and rest[0] != "loss":
         return rest[0].replace("_", " ")
-    words = [titled(each) for each in rest if each not in ("loss", "accuracy")]
+    words = [titled(word) for word in rest if word not in ("loss", "accuracy")]
     return ", ".join(["training" if kind == "train" else "held out", *words])

@@ -33,9 +33,11 @@ def section(title: str, make: Callable[[], Sequence[Part]]) -> Section:
 
 def document(title: str, below: str, sections: Sequence[Section]) -> str:
     """The page as text."""
-    pictures = [part for each in sections for part in each.body if isinstance(part, Picture)]
+    pictures = [part for section in sections for part in section.body if isinstance(part, Picture)]
     first = pictures[0] if pictures else None
-    links = (element("a", each.title, href=f"#part-{n}") for n, each in enumerate(sections, 1))
+    links = (
+        element("a", section.title, href=f"#part-{n}") for n, section in enumerate(sections, 1)
+    )
     head = joined(
         (
             element("meta", charset="utf-8"),
@@ -51,8 +53,10 @@ def document(title: str, below: str, sections: Sequence[Section]) -> str:
             element("p", below, class_="note"),
             element("nav", links),
             (
-                element("section", element("h2", each.title), _parts(each, first), id=f"part-{n}")
-                for n, each in enumerate(sections, 1)
+                element(
+                    "section", element("h2", section.title), _parts(section, first), id=f"part-{n}"
+                )
+                for n, section in enumerate(sections, 1)
             ),
             remark("Made by bertc. This page is one file and loads nothing."),
         )

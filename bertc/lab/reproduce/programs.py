@@ -89,7 +89,11 @@ class Jobs:
         steps = self.sizes(text).get("steps", 0) * share
         if is_whole(at := row.at.get(self.name, "")):
             text, settings = at, []
-        elif share != 1 and steps and not any(sets(each, "steps", "epochs") for each in settings):
+        elif (
+            share != 1
+            and steps
+            and not any(sets(setting, "steps", "epochs") for setting in settings)
+        ):
             settings.append(f"steps={max(1, round(steps))}")
         if row.name in self.steps:
             settings.append(f"steps={self.steps[row.name]}")
@@ -106,11 +110,11 @@ class Jobs:
         for name in LENGTHS:
             if tokens := options.get(name):
                 options[name] = max(1, round(int(tokens) * self.factors["seq"]))
-        name, asked = (
+        name, values = (
             f"{folder}/{path_name(measure.name)}",
             " ".join(map(str, measure.eval.values())),
         )
-        job, said = self._job(name, row.name, measure.name, seed, asked), json.dumps(options)
+        job, said = self._job(name, row.name, measure.name, seed, values), json.dumps(options)
         return replace(job, text="", overrides=(), after=(run,), eval=options, said=said)
 
     @cached_property
@@ -151,16 +155,18 @@ class Jobs:
         *settings: str,
         main: str = "",
     ) -> Job:
-        texts = [text, *(each for each in settings if each.strip()), f"seed={seed}"]
-        names = {found for each in texts for found in Template(each).get_identifiers()}
+        texts = [text, *(setting for setting in settings if setting.strip()), f"seed={seed}"]
+        names = {
+            identifier for template in texts for identifier in Template(template).get_identifiers()
+        }
         runs = {run.name: f"{BEFORE}/{run.name}" for run in self.table.before}
         runs |= {"run": main} if main else {}
-        texts = [Template(each).safe_substitute(self.files.texts) for each in texts]
+        texts = [Template(template).safe_substitute(self.files.texts) for template in texts]
         values = {known: quoted(str(self.out / runs[known])) for known in runs.keys() & names}
         if self.sketched:
             before = [run for run in self.table.before if run.name in names]
             values |= {run.name: self._sketch(run) for run in before}
-        first, *others = (Template(each).safe_substitute(values) for each in texts)
+        first, *others = (Template(template).safe_substitute(values) for template in texts)
         after = tuple(path for known, path in runs.items() if known in names)
         lacks = tuple(need for need in self.table.needs if need in names & self.files.lacking)
         return Job(

@@ -47,9 +47,13 @@ def read_table(name: str) -> Table:
     path = shipped.get(name, Path(name))
     table, usual = _parsed(path), _parsed(_folder() / f"{SCALES}{TOML}")
     scales = table.get("scales", {})
-    if not isinstance(scales, dict) or not all(isinstance(each, dict) for each in scales.values()):
+    if not isinstance(scales, dict) or not all(
+        isinstance(scale, dict) for scale in scales.values()
+    ):
         raise _mistaken(path, "scales", "tables [scales.NAME] expected")
-    merged = {each: {**usual.get(each, {}), **scales.get(each, {})} for each in {**usual, **scales}}
+    merged = {
+        scale: {**usual.get(scale, {}), **scales.get(scale, {})} for scale in {**usual, **scales}
+    }
     facts = {"name": path.stem, "file": name, "scales": merged}
     try:
         return Table.model_validate({**table, **facts})
@@ -81,7 +85,7 @@ def _place(loc: Sequence[int | str], table: Mapping[str, Any]) -> str:
     """The key of a mistake, with entries of lists by their names: ``measures.SST-2.shown``."""
     there: Any = table
     words = list[str]()
-    for part in (each for each in loc if each != "[key]"):
+    for part in (key for key in loc if key != "[key]"):
         try:
             there = there[part]
         except (KeyError, IndexError, TypeError):

@@ -172,7 +172,11 @@ def _scored(table: Table, job: Job) -> list[Measure]:
     """The measures that a job's run is scored by."""
     if job.measure:
         return [measure for measure in table.measures if measure.name == job.measure]
-    return [each for each in table.measures if each.score and not (each.spec or each.eval)]
+    return [
+        measure
+        for measure in table.measures
+        if measure.score and not (measure.spec or measure.eval)
+    ]
 
 
 def _outcome(job: Job) -> _Outcome:

@@ -176,7 +176,10 @@ class Table(_Part):
 
     @model_validator(mode="after")
     def _holds_together(self) -> "Table":
-        rows, measures = [row.name for row in self.rows], [each.name for each in self.measures]
+        rows, measures = (
+            [row.name for row in self.rows],
+            [measure.name for measure in self.measures],
+        )
         _refuse_twins(rows, "rows")
         _refuse_twins([*measures, *FIGURES, PRETRAINING], "measures")
         _refuse_twins(["run", *self.needs, *(run.name for run in self.before)], "needs and runs")
@@ -235,7 +238,10 @@ class Table(_Part):
     @property
     def pretrains(self) -> bool:
         """True if rows have a run of their own, next to those of tasks."""
-        return any("$run" in each.spec or not (each.spec or each.mean) for each in self.measures)
+        return any(
+            "$run" in measure.spec or not (measure.spec or measure.mean)
+            for measure in self.measures
+        )
 
 
 def is_whole(text: str) -> bool:

@@ -109,7 +109,7 @@ class Difference:
 
     def as_json(self) -> str:
         """All figures as JSON, in bytes, FLOPs and seconds."""
-        found: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "schema": 1,
             "programs": [
                 {"name": name, **vars(cost)}
@@ -125,7 +125,7 @@ class Difference:
                 for line in self.lines
             ],
         }
-        return json.dumps(found, indent=2)
+        return json.dumps(facts, indent=2)
 
 
 def diff(
@@ -140,13 +140,15 @@ def diff(
         MissingInputError, DataError: of a run folder, or a file that a spec reads.
     """
     programs = [_program(spec, overrides) for spec in (first, second)]
-    tokens = min(TOKENS_OF_A_TEXT, *(each.encoder.room or TOKENS_OF_A_TEXT for each in programs))
+    tokens = min(
+        TOKENS_OF_A_TEXT, *(program.encoder.room or TOKENS_OF_A_TEXT for program in programs)
+    )
     runs = [RunFolder(Path(spec)) for spec in (first, second) if Path(spec).is_dir()]
-    spec, own = _as_written(first, overrides)
+    spec, settings = _as_written(first, overrides)
     lines = []
     for change in _differing(*programs):
         derived = change.follows(*programs)
-        changed_in = None if derived else _with_change(spec, own, change)
+        changed_in = None if derived else _with_change(spec, settings, change)
         cost = cost_of(_read_by(runs, changed_in), device, tokens) if changed_in else None
         lines.append(Line(change, derived, cost))
     costs = [
@@ -179,26 +181,30 @@ def _differing(first: Resolved, second: Resolved) -> list[Change]:
 
     A setting that differs alike in several stages is one.
     """
-    found = changed(first, second)
-    alike = Counter((each.setting, str(each)[len(each.name) :]) for each in found)
-    found = [
-        replace(each, stage="") if alike[each.setting, str(each)[len(each.name) :]] > 1 else each
-        for each in found
+    changes = changed(first, second)
+    alike = Counter((change.setting, str(change)[len(change.name) :]) for change in changes)
+    changes = [
+        replace(change, stage="")
+        if alike[change.setting, str(change)[len(change.name) :]] > 1
+        else change
+        for change in changes
     ]
-    found = list({each.name: each for each in found}.values())
-    if any(change.setting == STAGES for change in found):
-        ends = (each.as_in(each.stages[-1]) for each in (first, second))
+    changes = list({change.name: change for change in changes}.values())
+    if any(change.setting == STAGES for change in changes):
+        ends = (program.as_in(program.stages[-1]) for program in (first, second))
         unnamed = (
             end.model_copy(update={"stages": (end.stages[-1].model_copy(update={"name": ""}),)})
             for end in ends
         )
-        known = {change.name for change in found} | {STEPS}
-        found += [
-            _of_all_or_last(each, first) for each in changed(*unnamed) if each.name not in known
+        known = {change.name for change in changes} | {STEPS}
+        changes += [
+            _of_all_or_last(change, first)
+            for change in changed(*unnamed)
+            if change.name not in known
         ]
         if first.steps != second.steps:
-            found.append(Change(STEPS, first.steps, second.steps))
-    return found
+            changes.append(Change(STEPS, first.steps, second.steps))
+    return changes
 
 
 def _of_all_or_last(change: Change, first: Resolved) -> Change:
@@ -220,10 +226,10 @@ def _with_change(spec: str, overrides: Sequence[str], change: Change) -> Resolve
     """The program of a spec with one setting changed; None if there is none."""
     _, now = change.texts()
     try:
-        (found,) = points(spec, [*overrides, f"{change.name}={now}"])
+        (program,) = points(spec, [*overrides, f"{change.name}={now}"])
     except (SpecError, BertcError):  # or a file that a run's spec names is no longer there
         return None
-    return found
+    return program
 
 
 def cost_of(resolved: Resolved, device: str, tokens: int) -> Cost:
@@ -244,8 +250,8 @@ def cost_of(resolved: Resolved, device: str, tokens: int) -> Cost:
 
 def _note(device: str, tokens: int, differing: Sequence[str]) -> str:
     note = NOTE.format(device=device, cores=available_cores(), tokens=tokens)
-    told = [ALONE] * bool(differing) + [note] + [OTHER_STAGES] * (STAGES in differing)
-    return "\n".join(told)
+    notes = [ALONE] * bool(differing) + [note] + [OTHER_STAGES] * (STAGES in differing)
+    return "\n".join(notes)
 
 
 def _changes(cost: Cost, first: Cost) -> list[str]:

@@ -32,15 +32,17 @@ def interval_of_difference(first: Summary, second: Summary) -> float:
     """
     if min(first.runs, second.runs) < 2:
         return math.inf
-    variances = [each.deviation**2 / each.runs for each in (first, second)]
+    variances = [summary.deviation**2 / summary.runs for summary in (first, second)]
     total = sum(variances)
     if total == 0:
         return 0.0
-    parts = (v**2 / (each.runs - 1) for v, each in zip(variances, (first, second), strict=True))
+    parts = (
+        v**2 / (summary.runs - 1) for v, summary in zip(variances, (first, second), strict=True)
+    )
     return _quantile(total**2 / sum(parts)) * math.sqrt(total)
 
 
 def _quantile(freedom: float) -> float:
     """The quantile at whole degrees of freedom, at most these, so that intervals are no shorter."""
-    whole = max(1, int(freedom + 1e-9))
-    return STUDENT[whole - 1] if whole <= len(STUDENT) else NORMAL
+    degrees = max(1, int(freedom + 1e-9))
+    return STUDENT[degrees - 1] if degrees <= len(STUDENT) else NORMAL

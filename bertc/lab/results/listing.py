@@ -157,7 +157,7 @@ def list_runs(folders: Sequence[Path], where: Sequence[str] = (), order: str = "
         raise UsageError(
             f"no runs are sorted by {order[:60]!r}", help=f"one of {', '.join(ORDERS)}"
         )
-    conditions = [_condition(each) for each in where]
+    conditions = [_condition(condition) for condition in where]
     runs, damaged = list[Listed](), dict[Path, str]()
     for path in find_folders(folders):
         try:
@@ -201,11 +201,11 @@ def _condition(text: str) -> Callable[[Listed], bool]:
         known = ", ".join(STATES)
         raise UsageError(f"no run has the state {wanted[:60]!r}", help=f"one of {known}")
     if name == "name":
-        return lambda run: any(fnmatchcase(each, wanted) for each in (run.name, run.folder.name))
+        return lambda run: any(fnmatchcase(title, wanted) for title in (run.name, run.folder.name))
     if name in RUN_FACTS:
         return lambda run: fnmatchcase(str(getattr(run, name)), wanted)
     texts = [settings_texts(program) for program in programs("", [text], "--where")]
-    return lambda run: any(_has(run.settings, each) for each in texts)
+    return lambda run: any(_has(run.settings, settings) for settings in texts)
 
 
 def _has(settings: Mapping[str, str], wanted: Mapping[str, str]) -> bool:

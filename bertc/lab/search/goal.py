@@ -38,21 +38,21 @@ class Goal:
         figures = [name for name in names if name.startswith(f"{EVALUATED}/")]
         if not figures:
             return ""
-        found = [name for name in figures if self._names(name)]
-        if len(found) > 1 and f"{EVALUATED}/{LOSS}/{self.name}" in found:
-            found = [f"{EVALUATED}/{LOSS}/{self.name}"]
-        if len(found) != 1:
+        matching = [name for name in figures if self._names(name)]
+        if len(matching) > 1 and f"{EVALUATED}/{LOSS}/{self.name}" in matching:
+            matching = [f"{EVALUATED}/{LOSS}/{self.name}"]
+        if len(matching) != 1:
             known = ", ".join(name.replace("/", ".").removeprefix("eval.") for name in figures)
             raise UsageError(
-                f"{self.name} names {len(found) or 'no'} scores of an evaluation",
+                f"{self.name} names {len(matching) or 'no'} scores of an evaluation",
                 help=f"--for one of: {known}",
             )
-        return found[0]
+        return matching[0]
 
     def _names(self, figure: str) -> bool:
         words = figure.split("/")[1:]
-        own = self.name.split(".")
-        return words == own if own == [LOSS] else words[-len(own) :] == own
+        named = self.name.split(".")
+        return words == named if named == [LOSS] else words[-len(named) :] == named
 
 
 def goal_of(name: str, resolved: Resolved) -> Goal:
@@ -64,15 +64,19 @@ def goal_of(name: str, resolved: Resolved) -> Goal:
         UsageError: if the last stage has no such loss or metric.
     """
     stage = resolved.stages[-1]
-    masks = [term for term in stage.objective if (own := term.objective.masks) and own.replace.mask]
+    masks = [
+        term
+        for term in stage.objective
+        if (masking := term.objective.masks) and masking.replace.mask
+    ]
     parts = [f"{term.name}_{kind}" for term in masks for kind in KINDS]
     losses = [LOSS, *(term.name for term in stage.objective), *parts]
     metrics = list(dict.fromkeys(metric for task in stage.tasks for metric in task.metrics))
     first, last = name.split(".")[0], name.split(".")[-1]
     # Of a task and one of its parts, as sst2.dev.accuracy.
-    whole = name.count(".") > 1 and last in metrics
+    of_part = name.count(".") > 1 and last in metrics
     titles = tuple(f"{task.title}." for task in stage.tasks)
-    if last not in (*losses, *metrics) or (whole and not name.startswith(titles)):
+    if last not in (*losses, *metrics) or (of_part and not name.startswith(titles)):
         parts = [f"{task.title}.dev.{metric}" for task in stage.tasks for metric in task.metrics]
         known = ", ".join([*metrics, *losses, *parts])
         raise UsageError(f"no evaluation has the score {name}", help=f"--for one of: {known}")

@@ -86,10 +86,10 @@ class Outcome:
         counts = {
             s: sum(t.state == s for t in self.trials) for s in (*STATE_NAMES.values(), "failed")
         }
-        told = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
+        states = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
         lines += [
             "",
-            f"{count:,} trial{'s' * (count != 1)}: {told}" if count else "no trials yet",
+            f"{count:,} trial{'s' * (count != 1)}: {states}" if count else "no trials yet",
         ]
         if importances := self.importances():
             shares = ", ".join(f"{name} {share:.0%}" for name, share in importances.items())
@@ -99,7 +99,7 @@ class Outcome:
     def as_json(self) -> str:
         """Trials, importances and costs as one JSON object."""
         best = self.best
-        found: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "schema": 1,
             "for": self.goal.name,
             "more_is_better": self.goal.more_is_better,
@@ -109,7 +109,7 @@ class Outcome:
             "importances": self.importances(),
             "trials": [asdict(trial) for trial in self.trials],
         }
-        return json.dumps(found, indent=1)
+        return json.dumps(facts, indent=1)
 
     def plot(self, path: Path) -> None:
         """Draw the importances, and the scores over the values of each setting, as a PNG.
@@ -200,10 +200,10 @@ def _importances(store: Store) -> dict[str, float]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = store.optuna.importance.get_param_importances(store.study, evaluator=evaluator)
+            shares = store.optuna.importance.get_param_importances(store.study, evaluator=evaluator)
     except (ValueError, RuntimeError):  # all trials have the same score, for one
         return {}
-    return {name: float(share) for name, share in found.items()}
+    return {name: float(share) for name, share in shares.items()}
 
 
 def _plain(text: str) -> str:

@@ -117,10 +117,10 @@ class Store:
     def _next(self, most: int) -> tuple[Any, int | None]:
         running = self.optuna.trial.TrialState.RUNNING
         trials = self.trials
-        for left in trials:
-            if left.state == running and (descriptor := self._claim(left.number)) is not None:
-                self.study.sampler = self._sampler(left.number)
-                return self.optuna.trial.Trial(self.study, left._trial_id), descriptor
+        for earlier in trials:
+            if earlier.state == running and (descriptor := self._claim(earlier.number)) is not None:
+                self.study.sampler = self._sampler(earlier.number)
+                return self.optuna.trial.Trial(self.study, earlier._trial_id), descriptor
         if len(trials) >= most:
             return None, None
         # Seeded by the trial's number, so that a search is the same for any number of processes

@@ -78,8 +78,8 @@ def _limits(most: str | None) -> Mapping[str, float]:
     if most is None:
         return {}
     of_time = any(unit and most.strip().endswith(unit) for unit in UNITS["time"])
-    found = budget("time" if of_time else "flops", most)
-    return {"seconds" if of_time else "flops": found.most}
+    limit = budget("time" if of_time else "flops", most)
+    return {"seconds" if of_time else "flops": limit.most}
 
 
 def _refuse_relative_budget(program: Program) -> None:

@@ -130,8 +130,8 @@ class _Trial:
 
     def _draw(self, dimension: Any) -> float | str:
         match dimension:
-            case Interval(name, low, high, log, whole):
-                if whole:
+            case Interval(name, low, high, log, integers):
+                if integers:
                     return int(self.trial.suggest_int(name, int(low), int(high), log=log))
                 return float(self.trial.suggest_float(name, low, high, log=log))
             case options:

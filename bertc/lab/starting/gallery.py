@@ -42,17 +42,17 @@ def gallery() -> list[Shipped]:
 
 def gallery_table(specs: Sequence[Shipped]) -> str:
     """Name, parameters, paper and sentence, a line a spec."""
-    widths = [max(len(getattr(each, name)) for each in specs) for name in ("name", "size", "paper")]
+    widths = [max(len(getattr(spec, name)) for spec in specs) for name in ("name", "size", "paper")]
     return "\n".join(
-        f"{each.name:{widths[0]}}  {each.size:>{widths[1]}}  {each.paper:{widths[2]}}  "
-        f"{each.sentence}"
-        for each in specs
+        f"{spec.name:{widths[0]}}  {spec.size:>{widths[1]}}  {spec.paper:{widths[2]}}  "
+        f"{spec.sentence}"
+        for spec in specs
     )
 
 
 def gallery_json(specs: Sequence[Shipped]) -> str:
     """The shipped specs as JSON."""
-    return json.dumps({"schema": 1, "specs": [asdict(each) for each in specs]}, indent=2)
+    return json.dumps({"schema": 1, "specs": [asdict(spec) for spec in specs]}, indent=2)
 
 
 def sentence_of(text: str) -> str:
@@ -62,8 +62,8 @@ def sentence_of(text: str) -> str:
 
 def paper_of(text: str) -> str:
     """The first paper that the first comment names, else that of the base; "" for none."""
-    if found := _PAPER.search(_first_comment(text)):
-        return found[0]
+    if match := _PAPER.search(_first_comment(text)):
+        return match[0]
     base = _EXTENDS.search(text)
     return paper_of(_text(base[1])) if base else ""
 
@@ -78,6 +78,6 @@ def _text(name: str) -> str:
 
 
 def _shipped(name: str) -> Shipped:
-    counts = [sum(weight.numel for weight in model_weights(each)) for each in points(name)]
+    counts = [sum(weight.numel for weight in model_weights(program)) for program in points(name)]
     text = _text(name)
     return Shipped(name, sentence_of(text), paper_of(text), (min(counts), max(counts)))

@@ -90,12 +90,12 @@ def start(seen: Survey, answers: Answers) -> str:
             f"--for {purpose} needs {NEEDS[purpose]}, but {escaped(seen.name)} has {_held(seen)}",
             help=f"--for {' or '.join(serves)}",
         )
-    found = _spec(answers, seen, purpose)
-    spec = found.spec
+    chosen = _spec(answers, seen, purpose)
+    spec = chosen.spec
     findings(spec).raise_if_any()
     notes = [*_notes(seen, purpose), *_unread(seen, spec)]
     notes += _cost(spec, answers.machine)
-    notes += [found.why] * bool(found.why)
+    notes += [chosen.why] * bool(chosen.why)
     head = "\n".join(f"# {note}" for note in notes)
     return format_text(f"{head}\n\n{spec}")
 

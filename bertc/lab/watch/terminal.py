@@ -67,14 +67,14 @@ def _draw(run: WatchedRun, console: Console) -> None:
 
 def _tell(run: WatchedRun, console: Console) -> None:
     """Print a line every 30 seconds, and one for each evaluation."""
-    told, evaluation = -LINE_SECONDS, ""
+    printed, evaluation = -LINE_SECONDS, ""
     while True:
         view = run.look()
         if view.over:
             break
-        if time.monotonic() - told >= LINE_SECONDS:
+        if time.monotonic() - printed >= LINE_SECONDS:
             console.print(view.line(), markup=False, soft_wrap=True)
-            told = time.monotonic()
+            printed = time.monotonic()
         if view.evaluation_line() != evaluation:
             evaluation = view.evaluation_line()
             console.print(evaluation, markup=False, soft_wrap=True)

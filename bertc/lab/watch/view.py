@@ -148,8 +148,8 @@ class WatchedRun:
         recently = done - self._flops.at(before.step)
         if recently <= 0 or last.seconds <= before.seconds:
             return None
-        left = self._flops.at(self.resolved.steps) - done
-        return left * (last.seconds - before.seconds) / recently
+        remaining = self._flops.at(self.resolved.steps) - done
+        return remaining * (last.seconds - before.seconds) / recently
 
 
 def _figures(latest: Mapping[str, float]) -> list[str]:

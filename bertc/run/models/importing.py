@@ -79,7 +79,7 @@ def _with_generator(encoder: Imported, generator: Imported, folder: Path) -> Imp
     other, mine, theirs = transformer(generator.resolved), encoder.tensors, generator.tensors
     tables = [name for name in mine if name.startswith("encoder.embeddings.")]
     same = {n for n in tables if n in theirs and torch.equal(mine[n], theirs[n])}
-    whole = {n for n in tables if not n.startswith("encoder.embeddings.project.")} <= same
+    all_same = {n for n in tables if not n.startswith("encoder.embeddings.project.")} <= same
     token = "encoder.embeddings.token.weight" in same
     # A table narrower than the states it is read to is the discriminator's as well.
     untied: Literal["none", "gdes"] = "none" if other.embedding == other.hidden else "gdes"
@@ -88,7 +88,7 @@ def _with_generator(encoder: Imported, generator: Imported, folder: Path) -> Imp
         hidden=other.hidden,
         heads=other.layers[0].heads,
         ffn=other.layers[0].ffn,
-        tie="embeddings" if whole else "tokens" if token else untied,
+        tie="embeddings" if all_same else "tokens" if token else untied,
     )
     terms = (
         *(Term(weight=JUDGE_WEIGHT, objective=t.objective) for t in encoder.resolved.terms()),
@@ -138,27 +138,27 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     placed = keys(family, encoder, [name for name in table if name not in beside], named)
     check_names(folder / BESIDE, set(beside), set(table) - set(placed))
     copies = {copy: key for copy, key in copies.items() if copy not in placed.values()}
-    left = main.left(family, {*copies, *placed.values()})
-    found = set(main.stored) - set(copies) - set(left)
-    check_names(main.path, found, set(placed.values()), main.stored)
+    unread = main.left(family, {*copies, *placed.values()})
+    present = set(main.stored) - set(copies) - set(unread)
+    check_names(main.path, present, set(placed.values()), main.stored)
     at_key = by_key(family, placed)
     shapes = {n: family.reshape.shape(encoder, n, table[n]) for n in placed}
     _check_entries(main, at_key, shapes)
     for name, entry in beside.items():
         check_entry(folder / BESIDE, name, entry, table[name])
 
-    whole = main.weights.read({main.stored[key]: key for key in at_key})
-    whole = {key: family.reshape.joined(encoder, key, tensor) for key, tensor in whole.items()}
-    read = _split(whole, at_key, shapes)
-    tensors = {name: family.reshape.back(name, each, table[name]) for name, each in read.items()}
-    _check_copies(main, copies, whole)
+    stacked = main.weights.read({main.stored[key]: key for key in at_key})
+    stacked = {key: family.reshape.joined(encoder, key, tensor) for key, tensor in stacked.items()}
+    read = _split(stacked, at_key, shapes)
+    tensors = {name: family.reshape.back(name, t, table[name]) for name, t in read.items()}
+    _check_copies(main, copies, stacked)
     tensors |= read_tensors(folder / BESIDE, {name: name for name in beside}) if beside else {}
     notes = (
         *config.notes,
         *_notes_on_dtypes(main),
         *_notes_on_tasks(head, others),
         *((sentences.note,) if sentences and not tuned else ()),
-        *_note_on_left(main, left, family, classes),
+        *_note_on_left(main, unread, family, classes),
         *_notes_on_heads(fresh, parts, family, classes),
     )
     return Imported(config, program, resolved, {n: tensors[n] for n in table}, notes)
@@ -173,7 +173,7 @@ def _check_entries(
 
 
 def _split(
-    whole: Mapping[str, Tensor],
+    stacked: Mapping[str, Tensor],
     at_key: Mapping[str, Sequence[str]],
     shapes: Mapping[str, tuple[int, ...]],
 ) -> dict[str, Tensor]:
@@ -181,7 +181,7 @@ def _split(
     read = dict[str, Tensor]()
     for key, names in at_key.items():
         rows = [shapes[name][0] for name in names]
-        pieces = torch.split(whole[key], rows) if len(names) > 1 else (whole[key],)
+        pieces = torch.split(stacked[key], rows) if len(names) > 1 else (stacked[key],)
         read |= dict(zip(names, pieces, strict=True))
     return read
 
@@ -227,7 +227,10 @@ def _notes_on_heads(
 ) -> list[str]:
     """Remarks on heads without weights; of an encoder alone those that its class has."""
     named = {
-        part: each.name for each in family.classes if each.name in classes for part in each.parts
+        part: hf_class.name
+        for hf_class in family.classes
+        if hf_class.name in classes
+        for part in hf_class.parts
     }
     lacking = fresh if parts - {"pooler"} else fresh & named.keys()
     return [
@@ -240,22 +243,22 @@ def _notes_on_heads(
 
 def _notes_on_tasks(head: TaskOfFolder | LeftHead | None, others: tuple[AnyTask, ...]) -> list[str]:
     held = [head.note] if head else []
-    kept = [
+    unknown = [
         f"the task of the head {task.title} is unknown: it is imported as {task.kind}"
         for task in others
     ]
-    return [*held, *kept]
+    return [*held, *unknown]
 
 
 def _note_on_left(
-    file: Stored, left: list[str], family: Family[Any], classes: list[str]
+    file: Stored, unread: list[str], family: Family[Any], classes: list[str]
 ) -> list[str]:
-    if not left:
+    if not unread:
         return []
     known = {c.name for c in family.classes} | {c.name for c in family.tasks.classes}
     others = [shown_name(name) for name in classes if name not in known]
     whose = f"; no task of bertc has a head as {others[0]} has" if others else ""
-    named = named_few(sorted(file.stored[key] for key in left))
+    named = named_few(sorted(file.stored[key] for key in unread))
     return [f"weights that the network does not read, left: {named}{whose}"]
 
 

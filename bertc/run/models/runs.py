@@ -82,7 +82,7 @@ def export_run(run: Path, folder: Path, pooling: str = "") -> Exported:
         resolved, tensors, words, folder,
         strict=True,
         prefer=read_config(config).model_type if there else None,
-        kept=kept_settings(config) if there else {},
+        copied=kept_settings(config) if there else {},
         sentences=sentences,
     )  # fmt: skip
 
@@ -109,7 +109,7 @@ def import_run(folder: Path, run: Path) -> ImportedRun:
             write_sentences(sentences, fresh / SENTENCES, imported.resolved.encoder)
         export_model(
             imported.resolved, imported.tensors, tokenizer, fresh / "model",
-            prefer=layout, kept=kept_settings(network_folder(folder) / "config.json"),
+            prefer=layout, copied=kept_settings(network_folder(folder) / "config.json"),
             sentences=sentences,
         )  # fmt: skip
         write_digests(fresh, model=0)

@@ -209,7 +209,7 @@ def settings_texts(program: Resolved | Program) -> dict[str, str]:
     Of one that is not resolved, of the settings of all stages that are written.
     """
     if isinstance(program, Program):
-        return {name: written(name, given.value) for name, given in program.settings.items()}
+        return {name: written(name, setting.value) for name, setting in program.settings.items()}
     of_run = of_the_run(program) | {name: getattr(program.run, name) for name in ASIDE}
     texts = {name: written(name, of_run[name]) for name in Settings.model_fields if name in of_run}
     for name in STAGE_SETTINGS:
