@@ -129,6 +129,11 @@ __all__ = [
 ]  # fmt: skip
 
 
+def __dir__() -> list[str]:
+    """The public names, for completion in shells and notebooks."""
+    return sorted([*__all__, "__version__"])
+
+
 def __getattr__(name: str) -> Any:
     """Import a public name; so commands start at once, and checks never load torch."""
     if name not in PUBLIC:

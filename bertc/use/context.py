@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from bertc.base.diagnostics import UsageError
 from bertc.data.batches.running import RunningData
 from bertc.data.cache.progress import Progress
+from bertc.ir.program.stage import AnyStage
 from bertc.ir.terms.node import TermNode
 from bertc.learn.objectives.vocabulary import token_losses
 from bertc.machine.display import choose
@@ -55,6 +56,7 @@ def context_losses(
     """
     folder, longest = RunFolder(run), max(contexts)
     resolved, done = folder.read_resolved(), progress_of(folder)
+    _refuse_tasks(run, resolved.trained_at(done.step))
     manner = Manner(sliding=min(contexts), data=data)
     with (
         closing(choose(quiet)) as display,
@@ -108,3 +110,11 @@ def _losses(
         losses.append(losses_b.double().cpu().numpy())
         progress.advance(len(places_b) * context)
     return np.concatenate(losses)
+
+
+def _refuse_tasks(run: Path, stage: AnyStage) -> None:
+    if stage.tasks:
+        raise UsageError(
+            f"{run} has learned a task: contexts are of next tokens",
+            help="a run of objective=clm or of plm",
+        )

@@ -335,3 +335,13 @@ def test_text_of_a_parquet_file_that_is_no_utf8(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.table({"text": column}), tmp_path / "e.parquet")
     with pytest.raises(DataError, match="not a whole Parquet file"):
         list(open_source(Files(path=str(tmp_path / "e.parquet"))).read())
+
+
+def test_packages_that_other_folders_hold_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "site-packages").mkdir()
+    monkeypatch.syspath_prepend(tmp_path / "site-packages")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert tmp_path / "site-packages" in docstrings._roots()
+    assert tmp_path not in docstrings._roots()

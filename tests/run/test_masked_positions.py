@@ -80,10 +80,12 @@ def test_a_model_that_copies_knows_nothing_of_masked_positions(go, tmp_path, cac
         lambda *given: (known.update(nats_v=given[5][0]), real(*given))[1],
     )
 
-    def copied(self, states, own, batch, *others):
+    def copied(self, targets, read):
         """Certain of what it sees, but for [MASK]; of the rest it knows the frequencies."""
-        same_bk = batch.reading.token_ids.gather(1, own.positions) == own.targets
-        return Predicted(torch.where(same_bk, 0.0, known["nats_v"][own.targets].float()), same_bk)
+        tokens_bk = read.batch.reading.token_ids.gather(1, targets.positions)
+        same_bk = tokens_bk == targets.targets
+        nats_bk = known["nats_v"][targets.targets].float()
+        return Predicted(torch.where(same_bk, 0.0, nats_bk), same_bk)
 
     monkeypatch.setattr(MaskedTensors, "score", copied)
     report = evaluate_run(tmp_path / "run", cache=cache, quiet=True)

@@ -10,6 +10,7 @@ import hashlib
 import inspect
 import os
 import site
+import sys
 import sysconfig
 import warnings
 from collections.abc import Iterator
@@ -63,6 +64,8 @@ def _roots() -> list[Path]:
     """The folders of the standard library and of installed packages, in this order."""
     paths = [sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")]
     paths += [sysconfig.get_path("platlib"), *site.getsitepackages()]
+    # Those of users, of PYTHONPATH, and of files that name more folders.
+    paths += [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
     return [path for path in dict.fromkeys(Path(p).resolve() for p in paths) if path.is_dir()]
 
 

@@ -32,6 +32,7 @@ def report_page(folders: Sequence[Path]) -> str:
 
 def _of_one(run: Run) -> str:
     folder, of_run = RunFolder(run.folder), partial(curves, run.folder)
+    folder.refuse_mixed()
     sections = [
         section("Spec", lambda: spec_section(folder)),
         section("Scores", lambda: groups_section(grouped([run]))),

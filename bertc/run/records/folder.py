@@ -211,6 +211,14 @@ class RunFolder(FollowedFiles):
         refuse_strangers(self.path, files=False)
         return lines
 
+    def refuse_mixed(self) -> None:
+        """Refuse a folder with parts of another run.
+
+        Raises:
+            DataError: names the first, and how to restore it.
+        """
+        refuse_strangers(self.path)
+
     def refuse_removed(self) -> None:
         """Refuse to go on in a folder that was removed while the run trained in it.
 
