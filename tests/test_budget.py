@@ -21,7 +21,7 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 63_100,
+    "core": 63_110,
     "lab": 9_120,
     "tests": 41_150,
     "words of docs": 28_200,
