@@ -1,6 +1,7 @@
 """A table of figures, as text for terminals and as HTML for pages and notebooks."""
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -81,12 +82,12 @@ class Table:
         return [2 * sum(column) > len(column) for column in filled]
 
 
-class InNotebooks:
+class InNotebooks(ABC):
     """A value that notebooks show as its tables."""
 
+    @abstractmethod
     def tables(self) -> Sequence[Table]:
         """The tables of the value."""
-        raise NotImplementedError
 
     def _repr_html_(self) -> str:
         return "\n".join(table.html() for table in self.tables())
