@@ -19,7 +19,7 @@ TASK = "task=classify('train.tsv', 'dev.tsv', text=review, label=stars)"
 
 TUNED = f"init='hf' {TASK} seq=32 batch=4 steps=4 device=cpu"
 PRUNED = f"{TUNED} prune=neurons(50%, by=magnitude)"
-AUGMENTED = f"{TUNED} augment=2*edit(mask=20%, pos=0)"
+AUGMENTED = f"{TUNED} augment=2*edit(mask=20%)"
 
 
 def make(place: Path, train: Callable[[list[str]], None]) -> None:
