@@ -8,7 +8,7 @@ from bertc.base.storage.paths import is_file
 from bertc.data.batches.smoothing import texts_of
 from bertc.data.cache.store import fingerprint
 from bertc.data.corpus import PreparedCorpus
-from bertc.data.layouts import dev_parts, part_source
+from bertc.data.layouts.parts import dev_parts, part_source
 from bertc.data.sources.files import file_identity
 from bertc.data.sources.opening import open_source
 from bertc.ir.learning.custom_task import AnyTask

@@ -70,11 +70,6 @@ def prepare(
 
     ``networks`` predict words; needed where examples are copied with changed words.
     ``learned`` is the folder of the vocabulary that a run learned, if there is one.
-
-    Raises:
-        MissingInputError: a source is not there.
-        DataError: a source or vocabulary cannot be used.
-        CannotWriteError: the cache cannot be written.
     """
     texts = dict.fromkeys(text for stage in resolved.stages for _, text in texts_of(stage))
     sources = {text: spooled(open_source(*text), cache, progress) for text in texts}

@@ -14,8 +14,10 @@ from bertc.data.cache.progress import Progress, Silent
 from bertc.data.examples.encode import encode
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_sets import notes_on_cuts
-from bertc.data.layouts import columns_of, read_examples
 from bertc.data.layouts.example import ChoiceExample, Example
+from bertc.data.layouts.find import DataPart
+from bertc.data.layouts.parts import read_examples
+from bertc.data.layouts.row_columns import columns_of
 from bertc.data.metrics.submit import glue, squad
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.vocabulary import Vocabulary
@@ -133,7 +135,7 @@ def predict(
     model = load(run)
     stage, chosen = task_of(model.resolved, task)
     with columns_told(chosen):
-        examples = read_examples(of_any_number(chosen), file)
+        examples = read_examples(of_any_number(chosen), DataPart(file), labelled=False)
     if not examples:
         raise DataError(f"{file} has no rows", help="give a file with one row per question")
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)

@@ -4,7 +4,7 @@ import pytest
 
 import bertc
 from bertc.base.diagnostics import DataError, MissingInputError, UsageError
-from bertc.data.layouts import scored_parts
+from bertc.data.layouts.parts import scored_parts
 from bertc.ir.learning.custom_task import Classify, Read
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.evaluation.manner import Manner

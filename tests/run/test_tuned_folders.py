@@ -12,7 +12,7 @@ import bertc
 from bertc.base.diagnostics import DataError, MissingInputError, SpecError, UsageError
 from bertc.cli.app import app
 from bertc.data.examples.task_sets import learned_examples
-from bertc.data.layouts import training_examples
+from bertc.data.layouts.parts import training_examples
 from bertc.run.beginning.init_from import source_of
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.models.loading import read_model

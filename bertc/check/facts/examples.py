@@ -50,7 +50,7 @@ def judged_by(program: Complete) -> None:
     Raises:
         MissingInputError, DataError: if one is not there, or says what training files do not.
     """
-    from bertc.data.layouts import dev_parts, part_examples
+    from bertc.data.layouts.parts import dev_parts, part_examples
 
     terms = (term for stage in program.stages for term in stage.objective)
     tasks: list[Any] = [term.objective for term in terms if isinstance(term.objective, Task)]

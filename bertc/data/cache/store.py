@@ -41,9 +41,6 @@ def obtain(
 
     ``make`` writes into a temporary folder and returns the facts to store. One process makes it,
     the others wait. A folder left by a dead process has another name and is never read.
-
-    Raises:
-        CannotWriteError: the folder cannot be written; says what is needed and what is free.
     """
     if (facts := _intact(folder)) is not None:
         return facts

@@ -33,9 +33,6 @@ def spread(
 
     ``work`` is sent to each worker once; tags stay in this process. Jobs are read lazily. With
     ``number`` 1 the work is done in this process.
-
-    Raises:
-        MachineError: a worker was killed, as systems short of memory do.
     """
     if number == 1:
         yield from ((tag, work(argument)) for tag, argument in jobs)

@@ -79,11 +79,7 @@ class Copier:
     def copies(
         self, title: str, examples: Sequence[Example], augment: Sequence[Augmentation]
     ) -> tuple[list[Example], NDArray[np.int64]]:
-        """Copies of some examples, with their labels or scores, and the index of each's original.
-
-        Raises:
-            MissingInputError, DataError: as the readers of networks and of vectors.
-        """
+        """Copies of some examples with their labels or scores, and the index of each original."""
         texts = [example for example in examples if isinstance(example, TextExample)]
         added: list[Example] = []
         originals: list[int] = []

@@ -17,14 +17,9 @@ from bertc.data.examples.encode import encode
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_rows import TaskRows
-from bertc.data.layouts import (
-    dev_parts,
-    found_labels,
-    part_examples,
-    part_source,
-    training_examples,
-)
 from bertc.data.layouts.example import Example, LabelledExample, ScoredExample
+from bertc.data.layouts.labels import found_labels
+from bertc.data.layouts.parts import dev_parts, part_examples, part_source, training_examples
 from bertc.data.sources.files import file_identity
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.learning.custom_task import AnyTask
@@ -36,11 +31,7 @@ SAMPLE_EXAMPLES = 1000
 
 
 def learned_examples(task: AnyTask, examples: Sequence[Example]) -> Sequence[Example]:
-    """The training examples that a task learns: pairs in both orders, or a sample, as it says.
-
-    Raises:
-        DataError: it wants more than there are.
-    """
+    """The training examples that a task learns: pairs in both orders, or a sample, as it says."""
     if isinstance(task, Glue) and task.both_orders:
         examples = [*examples, *map(_swapped, examples)]
     if task.examples > len(examples):
@@ -81,11 +72,7 @@ def _swapped(example: Example) -> Example:
 
 
 def mean_length(task: AnyTask, vocabulary: Vocabulary, seq: int, segments: int) -> float:
-    """The mean length of a training row in tokens, over a sample of the examples.
-
-    Raises:
-        MissingInputError, DataError: as the layouts.
-    """
+    """The mean length of a training row in tokens, over a sample of the examples."""
     examples = learned_examples(task, training_examples(task))
     sample = examples[:: max(1, len(examples) // SAMPLE_EXAMPLES)]
     return float(encode(task, sample, vocabulary, seq, segments).lengths.mean())
@@ -102,9 +89,6 @@ def read_tasks(
     """Read and encode the tasks of a stage, with the copies of their examples.
 
     ``known`` are those of earlier stages, to which it adds its own, so that none is read twice.
-
-    Raises:
-        MissingInputError, DataError: as the layouts and the copier.
     """
     sets, encoder = [], stage.encoder
     for task in stage.tasks:

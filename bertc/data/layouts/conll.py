@@ -64,9 +64,9 @@ def in_columns(task: Tag, path: Path) -> Tagging:
 
 
 def read_tagging(task: Tagging, path: Path, labelled: bool) -> list[TaggedExample]:
-    """Read the sentences of a file; unless ``labelled``, it may have words only, one per line.
+    """Read the sentences of a file.
 
-    Or it is text then, a sentence a line, with white space between words.
+    Unless ``labelled`` it may have a word a line, or be text, a sentence a line.
     """
     with opened_file(path) as file:
         numbered = list(lines(file))
@@ -74,7 +74,7 @@ def read_tagging(task: Tagging, path: Path, labelled: bool) -> list[TaggedExampl
         texts = (line.split() for _, line in numbered if line.strip())
         return [TaggedExample(str(i), tuple(words), ()) for i, words in enumerate(texts)]
     read = _conll_u if task.column in CONLL_U else _conll_2003
-    sentences = list(read(path, numbered, task.column, labelled))
+    sentences = [s for s in read(path, numbered, task.column, labelled) if s]
     if task.column == "ner":
         sentences = _without_language(sentences)
     examples = []
@@ -115,32 +115,38 @@ def bio(tags: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(converted)
 
 
+def _blocks(numbered: Numbered) -> Iterator[Numbered]:
+    """Lines that are parted by empty ones."""
+    block: Numbered = []
+    for number, line in [*numbered, (0, "")]:
+        if line.strip():
+            block.append((number, line))
+        elif block:
+            yield block
+            block = []
+
+
 def _conll_2003(
     path: Path, numbered: Numbered, column: str, labelled: bool
 ) -> Iterator[list[TaggedWord]]:
-    """Sentences in columns separated by white space, with blank lines between sentences."""
+    """Sentences in columns separated by white space."""
     at, width = CONLL_2003[column], 0
-    sentence: list[TaggedWord] = []
-    for number, line in numbered:
-        fields = line.split("\t") if "\t" in line else line.split()
-        if not fields or not line.strip():
-            if sentence:
-                yield sentence
-            sentence = []
-            continue
-        if fields[0] == "-DOCSTART-":
-            continue
-        width = width or _checked(fields, f"{path}:{number}", column, labelled)
-        if len(fields) != width:
-            raise DataError(
-                f"{path}:{number}: {len(fields)} columns, those before have {width}",
-                LAYOUT_HELP,
-            )
-        tag = fields[at].strip() if width > 1 else ""
-        if not fields[0].strip() or (width > 1 and not tag):
-            raise DataError(f"{path}:{number}: an empty column, a word and its tag expected")
-        sentence.append(TaggedWord(fields[0], tag, number))
-    if sentence:
+    for block in _blocks(numbered):
+        sentence = []
+        for number, line in block:
+            fields = line.split("\t") if "\t" in line else line.split()
+            if fields[0] == "-DOCSTART-":
+                continue
+            width = width or _checked(fields, f"{path}:{number}", column, labelled)
+            if len(fields) != width:
+                raise DataError(
+                    f"{path}:{number}: {len(fields)} columns, those before have {width}",
+                    LAYOUT_HELP,
+                )
+            tag = fields[at].strip() if width > 1 else ""
+            if not fields[0].strip() or (width > 1 and not tag):
+                raise DataError(f"{path}:{number}: an empty column, a word and its tag expected")
+            sentence.append(TaggedWord(fields[0], tag, number))
         yield sentence
 
 
@@ -166,38 +172,28 @@ def _conll_u(
     path: Path, numbered: Numbered, column: str, labelled: bool
 ) -> Iterator[list[TaggedWord]]:
     """Sentences of CoNLL-U; ranges of tokens (1-2) and empty nodes (1.1) are skipped."""
-    sentence: list[TaggedWord] = []
-    for number, line in numbered:
-        if not line.strip():
-            if sentence:
-                yield sentence
-            sentence = []
-            continue
-        if line.startswith("#"):
-            continue
-        fields = line.split("\t")
-        if len(fields) != CONLL_U_COLUMNS:
-            raise DataError(
-                f"{path}:{number}: {len(fields)} columns, CoNLL-U has {CONLL_U_COLUMNS} and tabs",
-                'tagging(..., "ner") reads the columns of CoNLL-2003',
-            )
-        if fields[0].isdecimal():
-            if int(fields[0]) != len(sentence) + 1:
+    for block in _blocks(numbered):
+        sentence: list[TaggedWord] = []
+        for number, line in block:
+            if line.startswith("#"):
+                continue
+            place, fields = f"{path}:{number}", line.split("\t")
+            if len(fields) != CONLL_U_COLUMNS:
                 raise DataError(
-                    f"{path}:{number}: word {fields[0]}, word {len(sentence) + 1} expected",
-                    "an empty line after each sentence",
+                    f"{place}: {len(fields)} columns, CoNLL-U has {CONLL_U_COLUMNS} and tabs",
+                    'tagging(..., "ner") reads the columns of CoNLL-2003',
+                )
+            if re.fullmatch(r"\d+[-.]\d+", fields[0]):
+                continue
+            if fields[0] != str(len(sentence) + 1):
+                raise DataError(
+                    f"{place}: word {fields[0][:60]}, word {len(sentence) + 1} expected",
+                    "an empty line after each sentence, words counted from 1",
                 )
             tag = fields[CONLL_U[column]]
             if not fields[1] or (labelled and not tag):
-                raise DataError(
-                    f"{path}:{number}: an empty column, a word and its {column} expected"
-                )
+                raise DataError(f"{place}: an empty column, a word and its {column} expected")
             sentence.append(TaggedWord(fields[1], tag, number))
-        elif not re.fullmatch(r"\d+[-.]\d+", fields[0]):
-            raise DataError(
-                f"{path}:{number}: {fields[0][:60]!r} is no number of a word: 1, 1-2 or 1.1"
-            )
-    if sentence:
         yield sentence
 
 

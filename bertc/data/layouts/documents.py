@@ -14,12 +14,7 @@ _NAMES = {str: "text", int: "a whole number", list: "a list", dict: "an object"}
 
 
 def read_document(path: Path) -> Any:
-    """The value in a JSON file.
-
-    Raises:
-        MissingInputError: it is not there.
-        DataError: it is empty or damaged; names line and column.
-    """
+    """The value in a JSON file."""
     with opened_file(path) as file:
         content = decode(b"".join(chunks(file)), path, 1)
     if not content.strip():
@@ -36,11 +31,7 @@ def read_document(path: Path) -> Any:
 
 
 def member(thing: Any, name: str, kind: type[JsonValue], place: str) -> JsonValue:
-    """The member of an object, checked to be of a type.
-
-    Raises:
-        DataError: ``thing`` is no object, or lacks the member, or has one of another type.
-    """
+    """The member of an object, checked to be of a type."""
     if not isinstance(thing, dict):
         raise DataError(f"{place}: an object with {name!r} expected, not {thing!r}"[:300])
     if name not in thing:

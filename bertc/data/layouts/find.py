@@ -30,16 +30,12 @@ def files_of(data: str) -> dict[str, Path]:
     """The files of the folder ``data`` by name, or those with the prefix ``data``.
 
     The prefix is removed from the names: for ``stsb-de``, ``train.csv`` is ``stsb-de-train.csv``.
-
-    Raises:
-        MissingInputError: there are none.
-        DataError: ``data`` is a file.
     """
     path = user_path(data)
     if is_file(path):
         raise DataError(f"{path} is a file, a folder expected", f'name its folder: "{path.parent}"')
     if is_folder(path):
-        return {file.name: file for file in sorted(path.iterdir()) if not _hidden(file)}
+        return {file.name: file for file in sorted(path.iterdir()) if file.name[0] != "."}
     siblings = sorted(path.parent.iterdir()) if is_folder(path.parent) else []
     begins = re.compile(re.escape(path.name) + r"[-._]")
     prefixed = [file for file in siblings if begins.match(file.name) and is_file(file)]
@@ -58,11 +54,7 @@ def first(files: dict[str, Path], names: Iterable[str]) -> Path | None:
 
 
 def only(files: dict[str, Path], pattern: str, data: str) -> Path | None:
-    """The only file whose name matches, None if there is none.
-
-    Raises:
-        DataError: there are several.
-    """
+    """The only file whose name matches, None if there is none."""
     matches = [path for name, path in files.items() if re.search(pattern, name.lower())]
     if len(matches) > 1:
         raise DataError(
@@ -75,7 +67,3 @@ def only(files: dict[str, Path], pattern: str, data: str) -> Path | None:
 def packed(pattern: str) -> str:
     """A pattern for a complete file name, compressed or not."""
     return rf"^(?:{pattern})(?:{'|'.join(map(re.escape, PACKED))})?$"
-
-
-def _hidden(path: Path) -> bool:
-    return path.name.startswith(".")

@@ -1,18 +1,16 @@
-"""The files of GLUE, with the columns of each task."""
+"""The files of GLUE and XNLI, with the columns of each task."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from bertc.base.diagnostics import DataError
 from bertc.base.storage.endings import suffix
-from bertc.data.layouts.documents import member, read_document
 from bertc.data.layouts.example import LabelledExample, ScoredExample
-from bertc.data.layouts.find import DataPart, DataParts, files_of, first
+from bertc.data.layouts.find import DataPart, DataParts, files_of, first, packed
 from bertc.data.layouts.table import table
-from bertc.data.sources.cells import known_label, label, number, text
-from bertc.data.sources.tables import ColumnNames, ColumnSelection
-from bertc.ir.learning.task import GLUE_LABELS, Glue
+from bertc.data.sources.cells import label_in, score_in, text
+from bertc.data.sources.tables import ColumnNames, ColumnSelection, TableRow
+from bertc.ir.learning.task import GLUE_LABELS, Glue, Xnli
 
 SCORES = (0.0, 5.0)
 WITHHELD = ("", "-", "hidden", "-1")
@@ -48,57 +46,31 @@ TASK_COLUMNS: dict[str, tuple[ColumnNames, ColumnNames, str]] = {
 }
 """All columns of a training file, those of the texts, and that of the label."""
 
-_NUMBERED_NLI = {"0": "entailment", "1": "neutral", "2": "contradiction"}
-OTHER_NAMES: dict[str, dict[str, str]] = {
-    "cola": {"unacceptable": "0", "acceptable": "1"},
-    "sst2": {"negative": "0", "positive": "1"},
-    "mrpc": {"not_equivalent": "0", "equivalent": "1"},
-    "qqp": {"not_duplicate": "0", "duplicate": "1"},
-    "wnli": {"not_entailment": "0", "entailment": "1"},
-    "qnli": {"0": "entailment", "1": "not_entailment"},
-    "rte": {"0": "entailment", "1": "not_entailment"},
-    "mnli": _NUMBERED_NLI,
-    "ax": _NUMBERED_NLI,
-}
-"""Official labels by the names and numbers in the ``datasets`` library."""
-
 _AX = {"Premise": "sentence1", "Hypothesis": "sentence2", "Label": "label"}
+_XNLI = ("premise", "hypothesis", "label")
+_XNLI_SPELLINGS = {
+    "sentence1": "premise", "sentence2": "hypothesis", "gold_label": "label",  # xnli.dev.tsv
+    "hypo": "hypothesis",  # multinli.train.de.tsv
+}  # fmt: skip
 
 
 def glue_parts(task: Glue) -> DataParts:
     """The official files, compressed or not, and csv files of STS-B in other languages."""
     files = files_of(task.data)
-    names = ["train", "dev", "test"]
+    names = {name: [f"{name}.tsv"] for name in ("train", "dev", "test")}
     if task.task == "mnli":
-        names = ["train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched"]
-    parts: DataParts = {}
-    for name in names:
-        stems = [f"{name}.tsv", f"{name}.glue.tsv", f"{name}.subset.json"]
-        if task.task == "stsb":
-            stems += [f"{name}.csv", f"stsb-en-{name}.csv"]
-        if task.task == "ax":
-            stems = {"dev": ["diagnostic-full.tsv"], "test": ["diagnostic.tsv"]}.get(name, [])
-        if path := first(files, stems):
-            parts[name] = DataPart(path)
-    return parts
+        parts = ("train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched")
+        names = {name: [f"{name}.tsv"] for name in parts}
+    elif task.task == "stsb":
+        names = {name: [f"{name}.tsv", f"{name}.csv"] for name in names}
+    elif task.task == "ax":
+        names = {"dev": ["diagnostic-full.tsv"], "test": ["diagnostic.tsv"]}
+    there = ((name, first(files, stems)) for name, stems in names.items())
+    return {name: DataPart(path) for name, path in there if path}
 
 
 def read_glue(task: Glue, path: Path, labelled: bool) -> list[LabelledExample | ScoredExample]:
-    """Read the examples of a file; with ``labelled`` each must have its label.
-
-    Then rows of MNLI and SNLI without an agreed label, ``-``, are skipped.
-    """
-    rows = _subset(task, path) if suffix(path) == ".json" else _rows(task, path, labelled)
-    examples: list[LabelledExample | ScoredExample] = []
-    for i, (place, texts, cell) in enumerate(rows):
-        if task.task == "stsb":
-            examples.append(ScoredExample(str(i), texts, _score(cell, place, labelled)))
-        elif not (labelled and cell == "-" and task.task in ("mnli", "ax")):
-            examples.append(LabelledExample(str(i), texts, _label(task, cell, place, labelled)))
-    return examples
-
-
-def _rows(task: Glue, path: Path, labelled: bool) -> Iterator[tuple[str, tuple[str, ...], Any]]:
+    """Read the examples of a file; with ``labelled`` each must have its label."""
     all_columns, texts, label_column = TASK_COLUMNS[task.task]
     if suffix(path) == ".csv":
         all_columns = (*_PAIR, "score")
@@ -109,30 +81,66 @@ def _rows(task: Glue, path: Path, labelled: bool) -> Iterator[tuple[str, tuple[s
         spellings=_AX if task.task == "ax" else {},
         short=task.task == "qqp",  # the official train.tsv breaks a few rows
     )
-    for place, cells in table(path, selection):
-        yield place, cells[:-1], cells[-1]
+    rows = table(path, selection)
+    if task.task != "stsb":
+        return [*_labelled(rows, (*texts, label_column), GLUE_LABELS[task.task], labelled)]
+    hidden = () if labelled else (None, *WITHHELD)
+    return [
+        ScoredExample(str(i), (first, second), score_in(cell, place, label_column, hidden, SCORES))
+        for i, (place, (first, second, cell)) in enumerate(rows)
+    ]
 
 
-def _subset(task: Glue, path: Path) -> Iterator[tuple[str, tuple[str, ...], Any]]:
-    """Rows of a JSON object of examples {text_a, text_b, label} by number."""
-    rows = read_document(path)
-    if not isinstance(rows, dict):
-        raise DataError(f"{path}: not a JSON object", '{"0": {"text_a": ..., "label": ...}, ...}')
-    for key, row in rows.items():
-        place = f"{path}: {key}"
-        names = ("text_a", "text_b")[: len(TASK_COLUMNS[task.task][1])]
-        texts = tuple(text(member(row, name, str, place), place, name) for name in names)
-        yield place, texts, row.get("label")
+def xnli_parts(task: Xnli) -> DataParts:
+    """Files such as ``dev-de.tsv``, or ``xnli.dev.tsv`` with all languages."""
+    files = files_of(task.data)
+    language = task.language
+    train = first(files, (f"train-{language}.tsv", f"multinli.train.{language}.tsv"))
+    parts: DataParts = {"train": DataPart(train)} if train else {}
+    for part in ("dev", "test"):
+        for name, path in files.items():
+            if match := re.match(packed(rf"{part}-([A-Za-z]+)\.tsv"), name):
+                parts[f"{part}-{match[1]}"] = DataPart(path)
+        if official := first(files, (f"xnli.{part}.tsv",)):
+            rows = table(official, ColumnSelection(("language",)))
+            for of_rows in sorted({str(cells[0]) for _, cells in rows}):
+                parts.setdefault(f"{part}-{of_rows}", DataPart(official, of_rows))
+    dev_part = f"dev-{language}"
+    if not train and dev_part in parts:
+        parts["train"] = parts.pop(dev_part)
+    return parts
 
 
-def _score(cell: Any, place: str, labelled: bool) -> float | None:
-    if not labelled and (cell is None or cell in WITHHELD):
-        return None
-    return number(cell, place, "score", SCORES)
+def read_xnli(path: Path, language: str, labelled: bool) -> list[LabelledExample]:
+    """Read the examples of a file, or of its rows in one language."""
+    required, optional = (_XNLI, ()) if labelled else (_XNLI[:2], _XNLI[2:])
+    unnamed = (_XNLI,) if labelled else (_XNLI, _XNLI[:2])
+    if not language:
+        rows = table(path, ColumnSelection(required, optional, unnamed, _XNLI_SPELLINGS))
+        return _labelled(rows, _XNLI, GLUE_LABELS["mnli"], labelled)
+    selection = ColumnSelection(("language", *required), optional, unnamed, _XNLI_SPELLINGS)
+    of_language = (
+        TableRow(place, tuple(cells))
+        for place, (of_row, *cells) in table(path, selection)
+        if of_row == language
+    )
+    return _labelled(of_language, _XNLI, GLUE_LABELS["mnli"], labelled)
 
 
-def _label(task: Glue, cell: Any, place: str, labelled: bool) -> str | None:
-    name = label(cell, place, TASK_COLUMNS[task.task][2])
-    if not labelled and name in WITHHELD:
-        return None
-    return known_label(OTHER_NAMES[task.task].get(name, name), GLUE_LABELS[task.task], place)
+def _labelled(
+    rows: Iterable[TableRow], columns: ColumnNames, labels: ColumnNames, labelled: bool
+) -> list[LabelledExample]:
+    """The examples of rows of ``columns``, the label last.
+
+    With ``labelled`` rows of MNLI, SNLI and XNLI without an agreed label, ``-``, are skipped.
+    """
+    examples = []
+    disputed = labelled and labels == GLUE_LABELS["mnli"]
+    for i, (place, (*cells, cell)) in enumerate(rows):
+        if disputed and cell == "-":
+            continue
+        cell = "contradiction" if cell == "contradictory" else cell  # multinli.train.de.tsv
+        texts = tuple(text(c, place, name) for c, name in zip(cells, columns[:-1], strict=True))
+        name = label_in(cell, place, columns[-1], labels, () if labelled else WITHHELD)
+        examples.append(LabelledExample(str(i), texts, name))
+    return examples

@@ -19,9 +19,6 @@ def found_labels(task: AnyTask, examples: Sequence[Example]) -> tuple[str, ...]:
 
     Tags of spans follow ``O`` by kind, ``B-`` before ``I-``. Each ``B-`` has its ``I-``, even if
     the examples have none (CoNLL-2003's chunks: ``I-PRT`` is in testa only).
-
-    Raises:
-        DataError: there are fewer than two labels, or too many.
     """
     if not isinstance(task, Classify | Tagging | Tag):
         return ()

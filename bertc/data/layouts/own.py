@@ -1,11 +1,11 @@
 """Custom files, with the columns that a task names."""
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from bertc.base.diagnostics import DataError, several
+from bertc.base.storage.endings import suffix
 from bertc.base.storage.paths import user_path
 from bertc.base.storage.tagged import is_tagged_file
 from bertc.data.layouts.conll import bio, in_columns, read_tagging
@@ -15,91 +15,131 @@ from bertc.data.layouts.example import (
     Example,
     LabelledExample,
     QuestionExample,
+    RelatedExample,
     ScoredExample,
     TaggedExample,
 )
 from bertc.data.layouts.find import DataPart, DataParts
+from bertc.data.layouts.glue import read_glue
 from bertc.data.layouts.squad import checked_answer
-from bertc.data.layouts.table import ExampleSource, table
-from bertc.data.sources.cells import known_label, label, number, text, texts, words
-from bertc.data.sources.tables import ColumnSelection
+from bertc.data.layouts.table import ExampleSource, opened_file, rows_of, source_name
+from bertc.data.sources.cells import (
+    NO_ANSWER,
+    known_label,
+    label,
+    label_in,
+    number,
+    score_in,
+    text,
+    texts,
+    words,
+)
+from bertc.data.sources.streams import lines
 from bertc.ir.data import Hf
 from bertc.ir.learning.answer import names_spans
 from bertc.ir.learning.custom_task import Choose, Classify, Embed, Read, Regress, Tag
+from bertc.ir.learning.task import Glue
 
-Own = Classify | Regress | Choose | Tag | Read
+Own = Classify | Regress | Choose | Tag | Read | Embed
+LINES = ".txt"
+"""The ending of files with a text a line to embed."""
 
 
-def own_parts(task: Own | Embed) -> DataParts:
-    """The parts that the task names."""
+def own_parts(task: Own) -> DataParts:
+    """The parts that the task names; that of ``sts`` is called ``dev-sts``."""
     named = {"train": task.train, "dev": task.dev, "test": task.test}
-    return {
+    parts = {
         part: DataPart(rows if isinstance(rows, Hf) else user_path(rows))
         for part, rows in named.items()
         if rows
     }
+    if isinstance(task, Embed) and task.sts:
+        parts["dev-sts"] = DataPart(user_path(task.sts), sts=True)
+    return parts
 
 
-def read_own(task: Own, source: ExampleSource, labelled: bool) -> list[Example]:
-    """Read the examples of a file; with ``labelled`` each must have its answer."""
+def read_own(task: Own, part: DataPart, labelled: bool) -> list[Example]:
+    """Read the examples of a part; with ``labelled`` each must have its answer."""
     match task:
-        case Classify():
-            return list(_classified(task, source, labelled))
-        case Regress():
-            return list(_scored(task, source, labelled))
+        case Classify() | Regress():
+            return list(_texts(task, part.source, labelled))
         case Choose():
-            return list(_chosen(task, source, labelled))
+            return list(_chosen(task, part.source, labelled))
         case Tag():
-            return list(_tagged(task, source, labelled))
+            return list(_tagged(task, part.source, labelled))
         case Read():
-            return list(_asked(task, source, labelled))
+            return list(_asked(task, part.source, labelled))
+        case Embed():
+            return list(_related(task, part, labelled))
 
 
-def _classified(task: Classify, source: ExampleSource, labelled: bool) -> Iterator[LabelledExample]:
-    rows = rows_of(source, (task.text, task.pair), (task.label,), labelled)
-    for key, place, (first, second, cell) in rows:
-        name: str | None = label(cell, place, task.label)
-        if not name and not labelled:
-            name = None
-        elif not name or task.labels:
-            name = known_label(name or "", task.labels, place)
-        yield LabelledExample(key, _texts(task, first, second, place), name)
+def _texts(
+    task: Classify | Regress, source: ExampleSource, labelled: bool
+) -> Iterator[LabelledExample | ScoredExample]:
+    columns = (task.text, task.pair) if task.pair else (task.text,)
+    hidden = () if labelled else NO_ANSWER
+    for key, place, (*cells, cell) in rows_of(source, columns, (task.label,), labelled):
+        read = _read(cells, columns, place)
+        if isinstance(task, Regress):
+            yield ScoredExample(key, read, score_in(cell, place, task.label, hidden))
+        else:
+            yield LabelledExample(key, read, label_in(cell, place, task.label, task.labels, hidden))
 
 
-def _scored(task: Regress, source: ExampleSource, labelled: bool) -> Iterator[ScoredExample]:
-    rows = rows_of(source, (task.text, task.pair), (task.label,), labelled)
-    for key, place, (first, second, cell) in rows:
-        unknown = not labelled and cell in (None, "")
-        score = None if unknown else number(cell, place, task.label)
-        yield ScoredExample(key, _texts(task, first, second, place), score)
+def _read(cells: Sequence[Any], columns: Sequence[str], place: str) -> tuple[str, ...]:
+    return tuple(text(cell, place, name) for cell, name in zip(cells, columns, strict=True))
 
 
-def _texts(task: Classify | Regress, first: Any, second: Any, place: str) -> tuple[str, ...]:
-    texts = (text(first, place, task.text),)
-    return (*texts, text(second, place, task.pair)) if task.pair else texts
+def _related(task: Embed, part: DataPart, labelled: bool) -> Iterator[RelatedExample]:
+    """Texts alone or in pairs, which have a score if there is one."""
+    source = part.source
+    if part.sts:
+        assert isinstance(source, Path), "sts names a file"
+        for example in read_glue(Glue(task="stsb", data=str(source)), source, labelled):
+            assert isinstance(example, ScoredExample), "STS-B has scores"
+            yield RelatedExample(example.key, example.texts, example.score)
+        return
+    if isinstance(source, Path) and suffix(source) == LINES:
+        yield from _lines(task, source)
+        return
+    if not labelled and not task.positive:
+        raise DataError(
+            f"{source_name(source)}: a similarity is of two texts, and one column is named",
+            f'--task "embed(text={task.text}, positive=COLUMN)", or `bertc embed` for vectors',
+        )
+    names = (task.text, task.positive, task.negative if labelled else "")
+    columns = tuple(filter(None, names))
+    hidden = () if labelled and task.score else NO_ANSWER
+    for key, place, (*cells, cell) in rows_of(source, columns, (task.score,), labelled):
+        score = score_in(cell, place, task.score, hidden)
+        yield RelatedExample(key, _read(cells, columns, place), score)
+
+
+def _lines(task: Embed, path: Path) -> Iterator[RelatedExample]:
+    """The lines of a file, without empty ones."""
+    for name in ("negative", "score"):
+        if column := getattr(task, name):
+            raise DataError(
+                f"{path}: a .txt file has one text a line, and {name}={column} is a column",
+                f"a table, or leave {name} out; sts=FILE has scores of its own",
+            )
+    with opened_file(path) as file:
+        for number, line in lines(file):
+            if line.strip():
+                yield RelatedExample(str(number - 1), (line,), None)
 
 
 def _chosen(task: Choose, source: ExampleSource, labelled: bool) -> Iterator[ChoiceExample]:
-    """Examples with choices, skipping rows without choices or with an answer past the last.
-
-    ARC's tables, cut to four choices, have rows of both sorts.
-    """
     rows = rows_of(source, (task.passage, task.text, *task.choices), (task.label,), labelled)
     for key, place, (passage, question, *cells, cell) in rows:
         choices = _choices(task, cells, place)
-        if not choices:
-            continue
         name = label(cell, place, task.label)
-        lost = len(cells) > 1 and _letter(name) == len(cells)
-        if lost and labelled:
-            continue
-        answer = None if lost or not (name or labelled) else _right(name, choices, place)
         yield ChoiceExample(
             key,
             text(passage, place, task.passage) if task.passage else "",
             text(question, place, task.text),
             choices,
-            answer,
+            _right(name, choices, place) if name or labelled else None,
         )
 
 
@@ -108,14 +148,9 @@ def _choices(task: Choose, cells: list[Any], place: str) -> tuple[str, ...]:
     if len(task.choices) == 1:
         choices = texts(cells[0], place, task.choices[0])
     else:
-        choices = tuple(
-            "" if cell is None else text(cell, place, column)
-            for cell, column in zip(cells, task.choices, strict=True)
-        )
+        choices = _read(["" if cell is None else cell for cell in cells], task.choices, place)
         while choices and not choices[-1].strip():
             choices = choices[:-1]
-        if not choices:
-            return ()
     most = task.answer.most
     if not 2 <= len(choices) <= most:
         raise DataError(
@@ -126,9 +161,11 @@ def _choices(task: Choose, cells: list[Any], place: str) -> tuple[str, ...]:
 
 
 def _right(name: str, choices: tuple[str, ...], place: str) -> int:
+    """The index of the right choice, which is a number or a capital letter."""
     if not name:
         raise DataError(f"{place}: no label", "the number or the letter of the right one")
-    at = int(name) if name.isdecimal() else _letter(name)
+    letter = ord(name) - ord("A") if len(name) == 1 else -1
+    at = int(name) if name.isdecimal() else letter
     if not 0 <= at < len(choices):
         last = len(choices) - 1
         raise DataError(
@@ -136,11 +173,6 @@ def _right(name: str, choices: tuple[str, ...], place: str) -> int:
             f"a number from 0 to {last}, or a letter from A to {chr(ord('A') + last)}",
         )
     return at
-
-
-def _letter(name: str) -> int:
-    """The index of a capital letter in the alphabet, or -1."""
-    return ord(name) - ord("A") if len(name) == 1 and name.isascii() and name.isupper() else -1
 
 
 def _tagged(task: Tag, source: ExampleSource, labelled: bool) -> Iterator[TaggedExample]:
@@ -167,9 +199,7 @@ def _tagged(task: Tag, source: ExampleSource, labelled: bool) -> Iterator[Tagged
 
 
 def _asked(task: Read, source: ExampleSource, labelled: bool) -> Iterator[QuestionExample]:
-    text_columns = (task.passage, task.text)
-    answer_columns = (task.target, task.start)
-    rows = rows_of(source, text_columns, answer_columns, labelled)
+    rows = rows_of(source, (task.passage, task.text), (task.target, task.start), labelled)
     for key, place, (passage, question, answer, start) in rows:
         context = text(passage, place, task.passage)
         question_text = text(question, place, task.text)
@@ -185,43 +215,18 @@ def _asked(task: Read, source: ExampleSource, labelled: bool) -> Iterator[Questi
         yield QuestionExample(key, context, question_text, answers, bool(answers))
 
 
-def _answers(task: Read, answer: Any, start: Any, place: str) -> list[tuple[str, int]]:
+def _answers(task: Read, answer: Any, start: Any, place: str) -> Iterator[tuple[str, int]]:
     """The answers in a row, each with its first character."""
-    if not task.start:
+    if task.start:
+        answer_texts: tuple[str, ...] = tuple(filter(None, [text(answer, place, task.target)]))
+        starts = [start] * len(answer_texts)
+    else:
         answer_texts = texts(member(answer, "text", list, place), place, "text")
         starts = member(answer, "answer_start", list, place)
-    else:
-        answer_text = text(answer, place, task.target)
-        answer_texts, starts = (answer_text,) if answer_text else (), [start] if answer_text else []
     if len(answer_texts) != len(starts):
         raise DataError(f"{place}: {len(answer_texts)} answers with {len(starts)} beginnings")
-    firsts = [number(first, place, task.start or "answer_start") for first in starts]
-    for first in firsts:
+    for answer_text, cell in zip(answer_texts, starts, strict=True):
+        first = number(cell, place, task.start or "answer_start")
         if first != int(first):
             raise DataError(f"{place}: an answer begins at {first:g}, a whole number expected")
-    return [
-        (answer_text, int(first)) for answer_text, first in zip(answer_texts, firsts, strict=True)
-    ]
-
-
-def rows_of(
-    source: ExampleSource,
-    required: tuple[str, ...],
-    answer_columns: tuple[str, ...],
-    labelled: bool,
-) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
-    """Key, place and cells of each row; the key is its ``id``, else its number.
-
-    A column without a name has empty cells; with ``labelled`` those of answers must be there.
-    """
-    columns = (
-        ColumnSelection((*required, *answer_columns))
-        if labelled
-        else ColumnSelection(required, answer_columns)
-    )
-    if columns.numbered:
-        yield from ((str(i), *row) for i, row in enumerate(table(source, columns)))
-        return
-    columns = replace(columns, optional=(*columns.optional, "id"))
-    for i, (place, (*cells, key)) in enumerate(table(source, columns)):
-        yield label(key, place, "id") or str(i), place, tuple(cells)
+        yield answer_text, int(first)

@@ -1,6 +1,5 @@
 """The files of RACE: a passage, questions about it and four choices for each, as JSON."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,30 +7,24 @@ from bertc.base.diagnostics import DataError
 from bertc.base.storage.paths import is_folder
 from bertc.data.layouts.documents import member, read_document
 from bertc.data.layouts.example import ChoiceExample
-from bertc.data.layouts.find import DataPart, DataParts, files_of, first
-from bertc.data.layouts.table import opened_file
+from bertc.data.layouts.find import DataPart, DataParts, files_of
 from bertc.data.sources.cells import text, texts
-from bertc.data.sources.streams import lines
-from bertc.data.sources.tables import json_row
 from bertc.ir.learning.task import Race
 
 LETTERS = "ABCD"
 
 
 def race_parts(task: Race) -> DataParts:
-    """The folders ``train``, ``dev`` and ``test``, or files of JSON lines of these names."""
+    """The folders ``train``, ``dev`` and ``test``."""
     files = files_of(task.data)
-    parts: DataParts = {}
-    for part in ("train", "dev", "test"):
-        if path := first(files, (part, f"{part}.jsonl")):
-            parts[part] = DataPart(path)
-    return parts
+    return {part: DataPart(files[part]) for part in ("train", "dev", "test") if part in files}
 
 
 def read_race(path: Path, labelled: bool) -> list[ChoiceExample]:
-    """Read the questions of a folder, or of a file of JSON lines."""
+    """Read the questions of the files of a folder, or of one."""
     examples = []
-    for name, place, passage in _passages(path):
+    for file in sorted(path.rglob("*.txt")) if is_folder(path) else [path]:
+        place, passage = str(file), read_document(file)
         article = text(member(passage, "article", str, place), place, "article")
         questions = texts(member(passage, "questions", list, place), place, "questions")
         options = member(passage, "options", list, place)
@@ -42,7 +35,7 @@ def read_race(path: Path, labelled: bool) -> list[ChoiceExample]:
                     f"{place}: {len(values)} {what} for {len(questions)} questions",
                     "as many as there are questions",
                 )
-        key = str(passage.get("id", name))
+        key = str(passage.get("id", file.relative_to(path).as_posix()))
         for i, question in enumerate(questions):
             choices = texts(options[i], place, f"options[{i}]")
             if len(choices) != len(LETTERS):
@@ -56,16 +49,3 @@ def _letter(answer: Any, place: str) -> int:
     if not isinstance(answer, str) or len(answer) != 1 or answer not in LETTERS:
         raise DataError(f"{place} is {answer!r}"[:200] + ", one of A, B, C, D expected")
     return LETTERS.index(answer)
-
-
-def _passages(path: Path) -> Iterator[tuple[str, str, Any]]:
-    """The passages of a folder of JSON files, or of lines: name, place and JSON object."""
-    if is_folder(path):
-        for file in sorted(path.rglob("*.txt")):
-            yield file.relative_to(path).as_posix(), str(file), read_document(file)
-        return
-    with opened_file(path) as lines_file:
-        for number, line in lines(lines_file):
-            if line.strip():
-                place = f"{path}:{number}"
-                yield str(number - 1), place, json_row(line, place)

@@ -27,11 +27,7 @@ Cells = dict[str, Any]
 
 
 def columns_of(task: AnyTask, path: Path, examples: Sequence[Example]) -> Iterator[Cells]:
-    """The columns of each example's row, by name; of files in official layouts its own texts.
-
-    Raises:
-        DataError, MissingInputError: as the examples were read.
-    """
+    """The columns of each example's row, by name; of files in official layouts its own texts."""
     if not isinstance(task, Classify | Regress | Choose | Tag | Read | Embed) or not is_table(path):
         yield from (_texts(task, example) for example in examples)
         return

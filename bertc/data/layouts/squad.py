@@ -4,15 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bertc.base.diagnostics import DataError, MissingInputError
-from bertc.base.storage.paths import check_path, is_file, is_taken, user_path
+from bertc.base.diagnostics import DataError
+from bertc.base.storage.paths import is_file, user_path
 from bertc.data.layouts.documents import member, read_document
 from bertc.data.layouts.example import QuestionExample
 from bertc.data.layouts.find import DataPart, DataParts, files_of, only, packed
 from bertc.data.sources.cells import text
 from bertc.ir.learning.task import Squad
-
-AnswerSpans = tuple[tuple[str, int], ...]
 
 
 def squad_parts(task: Squad) -> DataParts:
@@ -28,31 +26,19 @@ def squad_parts(task: Squad) -> DataParts:
             if path := only(files, packed(rf"{part}-v{version}(\..*)?\.json"), task.data):
                 parts[part] = DataPart(path)
     if task.dev:
-        dev = user_path(task.dev)
-        if not is_taken(dev):
-            raise MissingInputError(f"no file {dev}", check_path(dev))
-        parts["dev"] = DataPart(dev)
+        parts["dev"] = DataPart(user_path(task.dev))
     return parts
 
 
 def read_squad(path: Path, unanswerable: bool, labelled: bool) -> list[QuestionExample]:
-    """Read the questions of a file; with ``labelled`` each has an answer or is marked impossible.
-
-    Raises:
-        DataError: an answer is not at its stated position; names the path in the JSON.
-    """
-    examples, keys = [], set()
+    """Read the questions of a file; if ``labelled`` each has an answer or is marked impossible."""
+    examples = []
     for place, passage, question in _questions(path):
         key = member(question, "id", str, place)
-        if key in keys:
-            raise DataError(f"{place}: a second question with the id {key!r}", "ids are unique")
-        keys.add(key)
         question_text = text(member(question, "question", str, place), place, "question")
-        answers = _answers(question, passage, place)
         none = question.get("is_impossible", False)
-        if none:
-            answers = ()
-        elif labelled and not answers:
+        answers = () if none else tuple(_answers(question, passage, place))
+        if labelled and not none and not answers:
             raise DataError(
                 f'{place}: no answers, and "is_impossible" is not true',
                 "questions to train on or to judge by need an answer",
@@ -65,11 +51,7 @@ def read_squad(path: Path, unanswerable: bool, labelled: bool) -> list[QuestionE
 
 
 def checked_answer(answer: str, start: int, passage: str, place: str) -> tuple[str, int]:
-    """An answer and its first character, checked against the passage.
-
-    Raises:
-        DataError: the passage has other text there.
-    """
+    """An answer and its first character, checked against the passage."""
     if not answer.strip():
         raise DataError(f"{place}: an empty answer, text of the passage expected")
     if start < 0 or start + len(answer) > len(passage):
@@ -88,7 +70,7 @@ def checked_answer(answer: str, start: int, passage: str, place: str) -> tuple[s
     return answer, start
 
 
-def _questions(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def _questions(path: Path) -> Iterator[tuple[str, str, Any]]:
     """The questions, each with its place in the JSON and its passage."""
     for i, article in enumerate(member(read_document(path), "data", list, str(path))):
         place = f"{path}: data[{i}]"
@@ -96,17 +78,13 @@ def _questions(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
             inner = f"{place}.paragraphs[{j}]"
             passage = text(member(paragraph, "context", str, inner), inner, "context")
             for k, question in enumerate(member(paragraph, "qas", list, inner)):
-                where = f"{inner}.qas[{k}]"
-                member(question, "id", str, where)
-                yield where, passage, question
+                yield f"{inner}.qas[{k}]", passage, question
 
 
-def _answers(question: dict[str, Any], passage: str, place: str) -> AnswerSpans:
-    if question.get("answers") is None or question.get("is_impossible"):
-        return ()
-    answers = []
+def _answers(question: dict[str, Any], passage: str, place: str) -> Iterator[tuple[str, int]]:
+    if question.get("answers") is None:
+        return
     for i, answer in enumerate(member(question, "answers", list, place)):
         inner = f"{place}.answers[{i}]"
         start = member(answer, "answer_start", int, inner)
-        answers.append(checked_answer(member(answer, "text", str, inner), start, passage, inner))
-    return tuple(answers)
+        yield checked_answer(member(answer, "text", str, inner), start, passage, inner)

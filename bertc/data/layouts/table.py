@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from bertc.base.diagnostics import DataError
 from bertc.base.storage.endings import FORMATS, NO_TEXT, PACKED, suffix
 from bertc.base.storage.paths import is_folder
 from bertc.base.storage.tagged import SAMPLE_BYTES, is_tagged_file, tagging_help
+from bertc.data.sources.cells import label
 from bertc.data.sources.streams import OpenFile, opened_stream
 from bertc.data.sources.tables import (
     ColumnNames,
@@ -25,12 +27,7 @@ ExampleSource = Path | Hf
 
 
 def table(source: ExampleSource, selection: ColumnSelection) -> Iterator[TableRow]:
-    """The rows of a table.
-
-    Raises:
-        MissingInputError: it is not there.
-        DataError: a column is missing, or the file is damaged; says where.
-    """
+    """The rows of a table."""
     if isinstance(source, Hf):
         yield from _hf(source, selection)
         return
@@ -44,12 +41,31 @@ def table(source: ExampleSource, selection: ColumnSelection) -> Iterator[TableRo
         yield from records(file, selection)
 
 
-def is_table(path: Path) -> bool:
-    """True if a file has rows of columns: by its ending, or by equally many tabs in its lines.
+def rows_of(
+    source: ExampleSource,
+    required: tuple[str, ...],
+    answer_columns: tuple[str, ...],
+    labelled: bool,
+) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
+    """Key, place and cells of each row; the key is its ``id``, else its number.
 
-    Raises:
-        MissingInputError: it is not there.
+    A column without a name has empty cells; with ``labelled`` those of answers must be there.
     """
+    columns = (
+        ColumnSelection((*required, *answer_columns))
+        if labelled
+        else ColumnSelection(required, answer_columns)
+    )
+    if columns.numbered:
+        yield from ((str(i), *row) for i, row in enumerate(table(source, columns)))
+        return
+    columns = replace(columns, optional=(*columns.optional, "id"))
+    for i, (place, (*cells, key)) in enumerate(table(source, columns)):
+        yield label(key, place, "id") or str(i), place, tuple(cells)
+
+
+def is_table(path: Path) -> bool:
+    """True if a file has rows of columns: by its ending, or by equally many tabs in its lines."""
     if suffix(path) in FORMATS:
         return True
     if suffix(path) in NO_TEXT or is_folder(path) or is_tagged_file(path):
@@ -75,12 +91,7 @@ def source_name(source: ExampleSource) -> str:
 
 
 def opened_file(path: Path) -> AbstractContextManager[OpenFile]:
-    """Open a file, compressed or not, as ``streams.opened`` does.
-
-    Raises:
-        MissingInputError: it is not there.
-        DataError: it is a folder.
-    """
+    """Open a file, compressed or not, as ``streams.opened`` does."""
     if is_folder(path):
         raise DataError(f"{path} is a folder, not a file", "name a file in it")
     return opened_stream(path)

@@ -24,11 +24,7 @@ NEAREST = 0
 
 
 def gold(example: Example) -> AnswerValue:
-    """The gold answer; for a question the tuple of all right answers.
-
-    Raises:
-        DataError: if the example has none.
-    """
+    """The gold answer; for a question the tuple of all right answers."""
     known = _known(example)
     if known is None:
         raise DataError(

@@ -28,9 +28,6 @@ def judge(
 
     MCC and correlations are undefined if all answers, or all gold answers, are the same. They count
     as 0 then, so that a model that learned nothing has a number to compare and average.
-
-    Raises:
-        DataError: if there are no examples, or one has no label.
     """
     if not examples:
         raise DataError(

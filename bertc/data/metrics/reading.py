@@ -31,9 +31,6 @@ def agreement(
     Answers without words, once articles and punctuation are gone, agree with each other, and are
     right where there is no answer. If a question may have none (``unanswerable``), gold answers
     without words are ignored if there are others, as in the script of SQuAD 2.0.
-
-    Raises:
-        DataError: if a question has no gold answer.
     """
     pairs = [
         _nearest(_right(question, unanswerable), answer_words(answer))

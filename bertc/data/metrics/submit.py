@@ -81,9 +81,6 @@ def glue_average(scores: Mapping[str, Mapping[str, float]]) -> float:
     is the leaderboard's figure of nine tasks, without it that of the eight which most papers have
     (BERT's Table 1 counts both parts of MNLI, and one metric of each). Others, ``ax`` too, do not
     count.
-
-    Raises:
-        ValueError: if there is no task of GLUE.
     """
     means = {
         task: mean(

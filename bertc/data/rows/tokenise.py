@@ -56,9 +56,6 @@ def tokenise(
 
     A document is held out if its hash is in the lowest ``holdout`` of the range, so equal documents
     are in the same part. With ``holdout=0`` all is in the training part.
-
-    Raises:
-        DataError: the source holds fewer sentences than parts.
     """
     dtype, digest = token_dtype(vocabulary.size), hashlib.sha256()
     encode = Encode(vocabulary.tokenizer.to_str(), source.sentences)

@@ -9,6 +9,9 @@ from typing import Any
 
 from bertc.base.diagnostics import DataError, listed, nearest
 
+NO_ANSWER = (None, "")
+"""Cells without a label or score, in files that need none."""
+
 
 def text(cell: Any, place: str, column: str) -> str:
     """The text in a cell, which may be empty."""
@@ -50,14 +53,33 @@ def known_label(
     if not name:
         raise DataError(f"{place}: no {what}", f"one of {choices}" if labels else "")
     if None not in map(finite, (name, *labels)):
-        near, layout = "", f"regress(...) learns numbers, classify only those {what}s it has seen"
+        help = f"regress(...) learns numbers, classify only those {what}s it has seen"
     else:
         near = nearest(name, labels)
-    raise DataError(
-        f"{place}: unknown {what} {name[:60]!r}, one of {choices} expected",
-        "; ".join(filter(None, [f"did you mean {near!r}?" if near else "", layout]))
-        or f"name every {what}, or none: then they are read",
-    )
+        helps = (near and f"did you mean {near!r}?", layout)
+        help = "; ".join(filter(None, helps)) or f"name every {what}, or none: then they are read"
+    raise DataError(f"{place}: unknown {what} {name[:60]!r}, one of {choices} expected", help)
+
+
+def label_in(
+    cell: Any, place: str, column: str, labels: Sequence[str], hidden: Sequence[object]
+) -> str | None:
+    """The label in a cell, one of ``labels`` if there are any; None for values in ``hidden``."""
+    name = label(cell, place, column)
+    if name in hidden:
+        return None
+    return name if name and not labels else known_label(name, labels, place)
+
+
+def score_in(
+    cell: Any,
+    place: str,
+    column: str,
+    hidden: Sequence[object],
+    limits: tuple[float, float] | None = None,
+) -> float | None:
+    """The number in a cell, within limits; None for values in ``hidden``."""
+    return None if cell in hidden else number(cell, place, column, limits)
 
 
 def finite(cell: Any) -> float | None:

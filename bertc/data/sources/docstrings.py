@@ -34,11 +34,7 @@ _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def open_docstrings(corpus: Docstrings) -> TextSource:
-    """Open the documentation strings of the named packages, or of all.
-
-    Raises:
-        MissingInputError: a named package is not installed, or has no source files.
-    """
+    """Open the documentation strings of the named packages, or of all."""
     modules = [module for root in _roots() for module in _modules(root, corpus.packages)]
     present = {relative.split("/")[0].removesuffix(".py") for _, relative, _ in modules}
     if missing := [name for name in corpus.packages if name not in present]:

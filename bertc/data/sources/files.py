@@ -32,12 +32,7 @@ _BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
 
 
 def open_files(corpus: Files) -> TextSource:
-    """Open the files that match the glob, in order of name.
-
-    Raises:
-        MissingInputError: no file matches.
-        DataError: a file's ending is of neither text nor rows of columns, or it is not UTF-8.
-    """
+    """Open the files that match the glob, in order of name."""
     paths = matching_files(corpus.path)
     begin_as_text(paths)
     sizes = [path.stat().st_size for path in paths]
@@ -54,12 +49,7 @@ def open_files(corpus: Files) -> TextSource:
 
 
 def matching_files(name: str) -> list[Path]:
-    """The files that match a glob, in order of name.
-
-    Raises:
-        MissingInputError: no file matches.
-        DataError: a file's ending is of neither text nor rows of columns.
-    """
+    """The files that match a glob, in order of name."""
     paths = sorted(files_matching(name), key=str)
     if not paths:
         raise MissingInputError(*no_match(name))
@@ -70,12 +60,7 @@ def matching_files(name: str) -> list[Path]:
 
 
 def begin_as_text(paths: Iterable[Path]) -> None:
-    """Decode the beginning of each file, long before all of it is read.
-
-    Raises:
-        MissingInputError: one cannot be read.
-        DataError: one is not UTF-8, or damaged.
-    """
+    """Decode the beginning of each file, long before all of it is read."""
     for path in paths:
         if suffix(path) != ".parquet":
             with opened_stream(path) as file:
@@ -95,11 +80,7 @@ def has_columns(path: Path) -> bool:
 
 
 def file_identity(path: Path) -> tuple[object, ...]:
-    """Values that change when the file does.
-
-    Raises:
-        MissingInputError: it cannot be read.
-    """
+    """Values that change when the file does."""
     stat = path.stat()
     digest = hashlib.sha256()
     try:
@@ -128,11 +109,7 @@ def _read(paths: list[Path], column: str, sentences: Sentences) -> Iterator[Piec
 
 
 def rows(file: OpenFile, columns: ColumnNames) -> Iterator[ColumnNames]:
-    """The cells of some columns, row by row; an absent cell is an empty text.
-
-    Raises:
-        DataError: a row lacks one, or the file is damaged; says where.
-    """
+    """The cells of some columns, row by row; an absent cell is an empty text."""
     for row in records(file, ColumnSelection(required=columns)):
         cells = zip(row.cells, columns, strict=True)
         yield tuple("" if cell is None else text(cell, row.place, name) for cell, name in cells)

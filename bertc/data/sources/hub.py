@@ -25,12 +25,7 @@ _UNKNOWN = re.compile(
 
 
 def open_hf(corpus: Hf) -> TextSource:
-    """Open a data set; it is downloaded from the hub unless ``HF_HUB_OFFLINE`` is set.
-
-    Raises:
-        MissingInputError: it is not there, or cannot be reached.
-        DataError: it is damaged, or has no such configuration, split or column of text.
-    """
+    """Open a data set; it is downloaded from the hub unless ``HF_HUB_OFFLINE`` is set."""
     rows = load_rows(corpus)
     where = f"hf({corpus.name!r}, split={corpus.split})"
     with guarded(where):
@@ -71,12 +66,7 @@ def guarded(where: str) -> AbstractContextManager[None]:
 
 
 def load_rows(corpus: Hf) -> Any:
-    """Load the rows of a split.
-
-    Raises:
-        MissingInputError: it is not there, or cannot be reached.
-        DataError: it is damaged, or has no such configuration or split.
-    """
+    """Load the rows of a split."""
     import datasets
 
     where, folder = f"hf({corpus.name!r})", Path(corpus.name)
@@ -130,11 +120,7 @@ def _saved(folder: Path) -> bool:
 
 
 def _refuse_odd_files(folder: Path) -> None:
-    """Refuse pipes and devices, on which the library would hang, and endless descriptions.
-
-    Raises:
-        MissingInputError, DataError: naming the first.
-    """
+    """Refuse pipes and devices, on which the library would hang, and endless descriptions."""
     for path in sorted(folder.rglob("*")):
         if path.name in DESCRIPTIONS:
             read_bytes(path, LARGEST_DESCRIPTION_BYTES)
@@ -146,9 +132,6 @@ def tables(rows: Any) -> Iterator[Any]:
     """The rows as Arrow tables, looked through before use.
 
     Text that a damaged file places outside itself would end the process.
-
-    Raises:
-        pyarrow.ArrowInvalid: they are damaged.
     """
     for table in rows.with_format("arrow").iter(batch_size=BATCH_ROWS):
         table.validate(full=True)

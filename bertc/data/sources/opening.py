@@ -7,12 +7,7 @@ from bertc.ir.data import Corpus, Docstrings, Files, Hf, Parallel
 
 
 def open_source(corpus: Corpus, side: int | None = None) -> TextSource:
-    """Open a corpus, or one side of a parallel one, without reading its text.
-
-    Raises:
-        MissingInputError: a file, package or data set is not there.
-        DataError: it cannot be used.
-    """
+    """Open a corpus, or one side of a parallel one, without reading its text."""
     match corpus:
         case Docstrings():
             from bertc.data.sources.docstrings import open_docstrings

@@ -16,12 +16,7 @@ Both = tuple[str, str]
 
 
 def open_parallel(corpus: Parallel, side: int | None) -> TextSource:
-    """Open parallel text: a document of two sentences for each pair, or one ``side`` of it.
-
-    Raises:
-        MissingInputError: a file is not there.
-        DataError: one cannot be read in this way.
-    """
+    """Open parallel text: a document of two sentences for each pair, or one ``side`` of it."""
     languages, wheres = zip(*corpus.sides, strict=True)
     paths = [_only(corpus.path)] if corpus.path else [_only(where) for where in wheres]
     for path in paths:
@@ -52,11 +47,7 @@ def _name(languages: Both, wheres: Both, path: str, side: int | None) -> str:
 
 
 def _only(pattern: str) -> Path:
-    """The only file that matches a pattern.
-
-    Raises:
-        DataError: there are several, so nothing says which lines belong together.
-    """
+    """The only file that matches a pattern."""
     paths = matching_files(pattern)
     if len(paths) > 1:
         raise DataError(f"{pattern}: {len(paths)} files", "name one file for each language")
@@ -77,11 +68,7 @@ def _read(paths: list[Path], columns: Both | None, side: int | None) -> Iterator
 
 
 def _aligned(files: list[OpenFile]) -> Iterator[Both]:
-    """Pairs of corresponding lines of two files.
-
-    Raises:
-        DataError: one has more lines; says how many each has.
-    """
+    """Pairs of corresponding lines of two files."""
     ends = [0, 0]
     for number, pair in enumerate(zip_longest(*map(lines, files)), 1):
         ends = [number if line else end for line, end in zip(pair, ends, strict=True)]

@@ -40,12 +40,7 @@ class OpenFile:
 
 @contextlib.contextmanager
 def opened_stream(path: Path) -> Iterator[OpenFile]:
-    """Open a plain, gzip or zstandard file for reading.
-
-    Raises:
-        MissingInputError: it cannot be opened.
-        DataError: its compressed data are damaged, noticed here or inside the block.
-    """
+    """Open a plain, gzip or zstandard file for reading."""
     with plain_file.opened(path) as raw:
         try:
             yield OpenFile(path, raw, _unpacked(path, raw))
@@ -69,11 +64,7 @@ def _unpacked(path: Path, raw: BinaryIO) -> BinaryIO:
 
 
 def lines(file: OpenFile) -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file, numbered from 1, without line ends.
-
-    Raises:
-        DataError: a line is not UTF-8 or is longer than ``LONGEST_LINE_BYTES``.
-    """
+    """The lines of a UTF-8 file, numbered from 1, without line ends."""
     number, rest = 0, b""
     for chunk in chunks(file):
         ended_lines, ended, rest = (rest + chunk).rpartition(b"\n")
@@ -100,9 +91,6 @@ def decode(raw: bytes, path: Path, line: int, *, complete: bool = True) -> str:
     """Decode UTF-8 text that starts at ``line`` of a file; drop a byte order mark on line 1.
 
     Unless it is ``complete`` it may end within a character.
-
-    Raises:
-        DataError: it is not UTF-8; names the line.
     """
     try:
         text, _ = codecs.utf_8_decode(raw, "strict", complete)

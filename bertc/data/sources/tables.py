@@ -47,11 +47,7 @@ class ColumnSelection:
 
 
 def records(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
-    """The rows of a .csv, .jsonl or .parquet file, else of tabs; cells of tabs and .csv are text.
-
-    Raises:
-        DataError: a column is missing, or the file is damaged; says where.
-    """
+    """The rows of a .csv, .jsonl or .parquet file, else of one with tabs."""
     match suffix(file.path):
         case ".csv":
             return _fields(_commas(file), file.path, selection)
@@ -64,11 +60,7 @@ def records(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
 
 
 def column_names(file: OpenFile) -> list[str]:
-    """The cells of a table's first line, or the names of its first row's cells; [] if empty.
-
-    Raises:
-        DataError: the file is damaged.
-    """
+    """The cells of a table's first line, or the names of its first row's cells; [] if empty."""
     match suffix(file.path):
         case ".jsonl":
             first = next((line for _, line in lines(file) if line.strip()), "{}")
@@ -147,11 +139,7 @@ def _names(fields: list[str], place: str, selection: ColumnSelection) -> Sequenc
 
 
 def column_indices(names: Sequence[str], place: str, selection: ColumnSelection) -> list[int]:
-    """The indices of the wanted columns, -1 for an optional one that is absent.
-
-    Raises:
-        MissingColumnError: a required one is missing; lists those there are.
-    """
+    """The indices of the wanted columns, -1 for an optional one that is absent."""
     spelled = [selection.spellings.get(name, name) for name in names]
     for name in selection.required:
         if name and name not in spelled:
@@ -178,11 +166,7 @@ def _jsonl(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
 
 
 def json_row(line: str, place: str) -> dict[str, Any]:
-    """The JSON object in a line.
-
-    Raises:
-        DataError: it is something else; says where.
-    """
+    """The JSON object in a line."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:

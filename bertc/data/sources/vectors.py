@@ -37,10 +37,6 @@ def read_vectors(
 
     A first line of two numbers is word2vec's header. Of a word that is there twice the first vector
     counts.
-
-    Raises:
-        MissingInputError: there is no such file.
-        DataError: a line is no word with as many numbers as the others; names the line.
     """
     path, width = user_path(name), 0
     vectors: dict[str, NDArray[np.float32]] = {}

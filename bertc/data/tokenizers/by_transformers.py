@@ -119,11 +119,6 @@ def _read(folder: Path, lower: bool) -> dict[str, Any]:
 
     Without ``lower`` capitals are kept, whatever the files of the folder say; ``lower`` of the
     result is what the files say.
-
-    Raises:
-        DataError: transformers makes none of the folder, or none with a fast backend, or one that
-            reads texts otherwise than what is written.
-        UnsafeError: it is code of the folder.
     """
     theirs = _load(folder)
     if not lower and _lowers(theirs):
@@ -153,11 +148,7 @@ def _read(folder: Path, lower: bool) -> dict[str, Any]:
 
 
 def checked_size(ids: Mapping[str, int], where: str) -> int:
-    """One more than the largest id.
-
-    Raises:
-        DataError: it is beyond all vocabularies.
-    """
+    """One more than the largest id."""
     size = max(ids.values(), default=-1) + 1
     if size > LARGEST_ID:
         token = max(ids, key=ids.__getitem__)

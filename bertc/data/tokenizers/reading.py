@@ -77,11 +77,6 @@ def read_tokenizer(path: Path, lower: bool = True) -> ReadTokenizer:
     Those of others are made by transformers, in a process with limits, and kept in the cache. A
     ``tokenizer.json`` that is named itself is taken as it is written. Without ``lower`` capitals
     are kept.
-
-    Raises:
-        MissingInputError: there is none.
-        DataError: it is damaged, of a class without a fast backend, or harms who reads it.
-        UnsafeError: it is code of the folder.
     """
     file = _file(path)
     of_run = path.name == "tokenizer" and is_file(path.parent / "resolved.json")
@@ -94,11 +89,7 @@ def read_tokenizer(path: Path, lower: bool = True) -> ReadTokenizer:
 
 
 def vocabulary_size(read: ReadTokenizer) -> int:
-    """The number of token ids, those of added tokens too.
-
-    Raises:
-        DataError: it is no tokenizer.json, or an id is too large.
-    """
+    """The number of token ids, those of added tokens too."""
     from tokenizers import Tokenizer
 
     with as_data_error(f"{read.file}: not a tokenizer.json", ANOTHER):
@@ -186,11 +177,7 @@ def _seen(path: Path, file: Path) -> dict[str, bytes]:
 
 
 def settings_in(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty if there is none.
-
-    Raises:
-        MissingInputError, DataError: it is no plain file, or something else.
-    """
+    """The object in a JSON file; empty if there is none."""
     return read_json(path, LARGEST_FILE_BYTES) if is_taken(path) else {}
 
 

@@ -34,12 +34,7 @@ def vocabulary_of(run: Path, rows: int) -> Vocabulary:
 
 
 def load_vocabulary(node: TokenizerFile, rows: int = 0) -> Vocabulary:
-    """Read a tokenizer's files; ``rows`` is the size of the token table, 0 if unknown.
-
-    Raises:
-        MissingInputError: they are not there.
-        DataError, UnsafeError: as ``read_tokenizer``; or a token has no row in the table.
-    """
+    """Read a tokenizer's files; ``rows`` is the size of the token table, 0 if unknown."""
     read = read_tokenizer(user_path(node.path), node.lower)
     with as_data_error(f"{read.file}: not a tokenizer.json", ANOTHER):
         tokenizer = Tokenizer.from_str(read.written)

@@ -40,11 +40,7 @@ RESERVED = "[\0\u2581\u2585]"
 
 
 def learn(node: WordPiece | ByteBpe | Unigram | Words | Bytes, texts: Sequence[str]) -> Tokenizer:
-    """Learn a tokenizer of at most ``node.size`` tokens, special ones included.
-
-    Raises:
-        DataError: the corpus has no text, or the size has no room for single characters.
-    """
+    """Learn a tokenizer of at most ``node.size`` tokens, special ones included."""
     if not any(texts):
         raise DataError("the corpus has no text", "check the data setting")
     match node:

@@ -192,9 +192,6 @@ def from_tokenizer(
     """The vocabulary of a tokenizer; ``named`` has special tokens by role.
 
     A tokenizer without a template gets BERT's, [CLS] A [SEP] B [SEP].
-
-    Raises:
-        DataError: a special token is missing, or an id is too large.
     """
     ids = tokenizer.get_vocab(with_added_tokens=True)
     size = checked_size(ids, name)

@@ -15,7 +15,7 @@ from bertc.base.storage.paths import is_folder, user_path
 from bertc.check.facts.examples import row_lengths
 from bertc.cost import estimate
 from bertc.data.layouts.conll import in_columns
-from bertc.data.layouts.related import LINES
+from bertc.data.layouts.own import LINES
 from bertc.ir.learning.custom_task import Tag
 from bertc.lab.fit.budget import Budget, budget
 from bertc.lab.fit.choice import SPENT

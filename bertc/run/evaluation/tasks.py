@@ -10,7 +10,8 @@ from bertc.data.examples.encode import encode
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_sets import notes_on_cuts, scored_sample
-from bertc.data.layouts import scored_examples, scored_parts, source_name
+from bertc.data.layouts.parts import read_examples, scored_parts
+from bertc.data.layouts.table import source_name
 from bertc.data.metrics.by_class import ByClass, by_class
 from bertc.data.metrics.gold import AnswerValue
 from bertc.data.metrics.metrics import judge
@@ -114,7 +115,7 @@ def evaluate_files(
         raise nothing_to_judge_by(task)
     for name, source in sources.items():
         with columns_told(task, with_labels=True):
-            every = scored_examples(task, source)
+            every = read_examples(task, source)
         scored = scored_sample(task, name, every, most)
         read = encode(task, scored, vocabulary, seq, segments)
         rows[name] = scored, read

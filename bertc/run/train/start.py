@@ -12,7 +12,7 @@ from bertc.cost import Estimate
 from bertc.cost.planning.disk import next_bytes
 from bertc.cost.planning.plan import Machine, Plan
 from bertc.data.corpus import PreparedCorpus, prepare
-from bertc.data.layouts import require_dev_parts
+from bertc.data.layouts.parts import dev_parts
 from bertc.data.sources.vectors import vectors_width
 from bertc.hub.belonging import refuse_strangers
 from bertc.hub.folders import PROGRESS
@@ -129,7 +129,7 @@ def _planned(
             _require_room(place.folder, resolved, checkpoint)
         if ranks.is_main and checkpoint is None:
             for task in (task for stage in resolved.stages for task in stage.tasks):
-                require_dev_parts(task)
+                dev_parts(task)
             require_readable(init, resolved.stages[0].optimizer)
             if isinstance(init, FromVectors):
                 vectors_width(init.path)

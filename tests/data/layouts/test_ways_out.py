@@ -6,9 +6,10 @@ import pytest
 
 from bertc.base.diagnostics import DataError, MissingInputError
 from bertc.base.storage.tagged import has_tagged_words
-from bertc.data.layouts import columns_of, training_examples
 from bertc.data.layouts.example import TaggedExample
 from bertc.data.layouts.find import files_of
+from bertc.data.layouts.parts import training_examples
+from bertc.data.layouts.row_columns import columns_of
 from bertc.data.layouts.table import table
 from bertc.data.sources.cells import known_label, number
 from bertc.data.sources.tables import ColumnSelection
