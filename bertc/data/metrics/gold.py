@@ -1,7 +1,5 @@
 """Gold answers of examples, in the type of a model's answers."""
 
-from collections.abc import Sequence
-
 from bertc.base.diagnostics import DataError
 from bertc.data.layouts.example import (
     ChoiceExample,
@@ -50,10 +48,3 @@ def _known(example: Example) -> AnswerValue | None:
             if example.has_answer is None or (example.has_answer and not example.answers):
                 return None
             return tuple(text for text, _ in example.answers)
-
-
-def questions_of(examples: Sequence[Example]) -> list[QuestionExample]:
-    """The same examples, typed as questions about passages."""
-    questions = [example for example in examples if isinstance(example, QuestionExample)]
-    assert len(questions) == len(examples), "only questions about passages have spans"
-    return questions

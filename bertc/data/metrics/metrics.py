@@ -3,6 +3,9 @@
 They are formulas of a line each: a package of metrics takes seconds to load at the start of a run.
 """
 
+import re
+import string
+from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 from operator import eq
@@ -13,12 +16,14 @@ from numpy.typing import NDArray
 
 from bertc.base.diagnostics import DataError
 from bertc.data.layouts.example import Example, RelatedExample
-from bertc.data.metrics.gold import AnswerValue, gold, questions_of
-from bertc.data.metrics.reading import agreement
+from bertc.data.metrics.gold import AnswerValue, gold
 from bertc.data.metrics.tagged import span_f1
 from bertc.ir.learning.answer import Labels, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Metric
+
+ARTICLES = re.compile(r"\b(a|an|the)\b")
+NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def judge(
@@ -34,10 +39,10 @@ def judge(
             "there are no examples to score", "name a part with labels and at least one row"
         )
     assert len(examples) == len(answers), f"{len(answers)} answers to {len(examples)} examples"
-    if isinstance(task.answer, Span):
-        values = agreement(questions_of(examples), _texts(answers), task.answer.unanswerable)
-        return {metric: float(values[metric].mean()) for metric in task.metrics}
     right = [gold(example) for example in examples]
+    if isinstance(task.answer, Span):
+        exact, f1 = _agreement(right, answers, task.answer.unanswerable)
+        return {"squad_f1": float(np.mean(f1)), "em": float(np.mean(exact))}
     metrics = _ranked(examples) if isinstance(task.answer, Vector) else task.metrics
     return {metric: _value(metric, task, right, answers) for metric in metrics}
 
@@ -132,5 +137,33 @@ def _tags(values: Sequence[AnswerValue]) -> list[tuple[str, ...]]:
     return [value for value in values if isinstance(value, tuple)]
 
 
-def _texts(values: Sequence[AnswerValue]) -> list[str]:
-    return [value for value in values if isinstance(value, str)]
+def _agreement(
+    right: Sequence[AnswerValue], answers: Sequence[AnswerValue], unanswerable: bool
+) -> tuple[list[float], list[float]]:
+    """Exact match and F1 of each answer to its nearest gold answer, as in SQuAD's two scripts.
+
+    Answers without words, once articles and punctuation are gone, agree with each other, and are
+    right where there is no answer. If a question may have none (``unanswerable``), gold answers
+    without words are ignored if there are others, as in the script of SQuAD 2.0.
+    """
+    exact, f1 = [], []
+    for known, answer in zip(right, answers, strict=True):
+        assert isinstance(known, tuple), "a question has a tuple of answers"
+        golds = [_answer_words(text) for text in known]
+        golds = [words for words in golds if words or not unanswerable] or [[]]
+        said = _answer_words(str(answer))
+        exact.append(float(said in golds))
+        f1.append(max(_words_f1(words, said) for words in golds))
+    return exact, f1
+
+
+def _answer_words(text: str) -> list[str]:
+    """The words compared in an answer: lower case, without ASCII punctuation and articles."""
+    return ARTICLES.sub(" ", text.lower().translate(NO_PUNCTUATION)).split()
+
+
+def _words_f1(right: list[str], answer: list[str]) -> float:
+    if not (right or answer):
+        return 1.0
+    shared = sum((Counter(right) & Counter(answer)).values())
+    return 2 * shared / (len(right) + len(answer))

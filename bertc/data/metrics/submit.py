@@ -21,8 +21,6 @@ GLUE_FILES: dict[GlueName, str] = {
     "wnli": "WNLI.tsv",
     "ax": "AX.tsv",
 }
-MISMATCHED = "MNLI-mm.tsv"
-"""The file of MNLI's second, mismatched test part."""
 
 GLUE_METRICS: dict[GlueName, tuple[str, ...]] = {
     "cola": ("mcc",),
@@ -38,20 +36,14 @@ GLUE_METRICS: dict[GlueName, tuple[str, ...]] = {
 """The metrics that the leaderboard ranks by; AX is shown there and does not count."""
 
 
-def glue(
-    task: GlueName, answers: Sequence[AnswerValue], mismatched: bool = False
-) -> dict[str, str]:
+def glue(task: GlueName, answers: Sequence[AnswerValue]) -> dict[str, str]:
     """The file for gluebenchmark.com, name to text, from one answer for each row of a test part.
 
     Labels are spelled as in the task's own files. Scores of STS-B are clipped to 0 to 5.
     """
-    rows = [f"{index}\t{_spelled(answer)}" for index, answer in enumerate(answers)]
-    name = MISMATCHED if mismatched else GLUE_FILES[task]
-    return {name: "\n".join(["index\tprediction", *rows, ""])}
-
-
-def _spelled(answer: AnswerValue) -> str:
-    return answer if isinstance(answer, str) else f"{min(max(answer, 0.0), 5.0):.3f}"
+    spelled = (a if isinstance(a, str) else f"{min(max(a, 0.0), 5.0):.3f}" for a in answers)
+    rows = [f"{index}\t{answer}" for index, answer in enumerate(spelled)]
+    return {GLUE_FILES[task]: "\n".join(["index\tprediction", *rows, ""])}
 
 
 def squad(
@@ -82,17 +74,9 @@ def glue_average(scores: Mapping[str, Mapping[str, float]]) -> float:
     (BERT's Table 1 counts both parts of MNLI, and one metric of each). Others, ``ax`` too, do not
     count.
     """
-    means = {
-        task: mean(
-            scores[part][metric] for part in _parts(task) if part in scores for metric in metrics
-        )
-        for task, metrics in GLUE_METRICS.items()
-        if any(part in scores for part in _parts(task))
-    }
-    if not means:
-        raise ValueError("no scores of a task of GLUE")
-    return mean(means.values())
-
-
-def _parts(task: GlueName) -> tuple[str, ...]:
-    return ("mnli", "mnli-mm") if task == "mnli" else (task,)
+    means = []
+    for task, metrics in GLUE_METRICS.items():
+        parts = [scores[part] for part in (task, f"{task}-mm") if part in scores]
+        if parts:
+            means.append(mean(part[metric] for part in parts for metric in metrics))
+    return mean(means)

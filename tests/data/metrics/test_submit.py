@@ -29,8 +29,6 @@ def test_the_average_is_the_leaderboards() -> None:
     eight = {task: values for task, values in BERT_LARGE.items() if task != "wnli"}
     assert glue_average(eight) == pytest.approx((9 * glue_average(BERT_LARGE) - 0.651) / 8)
     assert glue_average({"rte": {"accuracy": 0.5}, "squad": {"em": 1.0}}) == 0.5
-    with pytest.raises(ValueError, match="no scores"):
-        glue_average({"squad": {"em": 1.0}})
 
 
 def test_files_of_glue() -> None:
@@ -41,7 +39,6 @@ def test_files_of_glue() -> None:
         "STS-B.tsv": "index\tprediction\n0\t1.235\n1\t5.000\n2\t0.000\n"
     }
     assert set(glue("mnli", [])) == {"MNLI-m.tsv"}
-    assert set(glue("mnli", [], mismatched=True)) == {"MNLI-mm.tsv"}
 
 
 def test_files_of_squad() -> None:
