@@ -1,6 +1,7 @@
 """Data of a resolved program: prepared once in the cache, opened as batches."""
 
-from collections.abc import Hashable
+import json
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,7 @@ from bertc.data.rows.sample import sample
 from bertc.data.rows.tokenise import tokenise
 from bertc.data.rows.tokens import SPLITS, open_tokens, token_dtype
 from bertc.data.sources.opening import open_source
-from bertc.data.sources.source import CorpusText, TextSource
-from bertc.data.sources.spool import spooled
+from bertc.data.sources.source import CorpusText, Piece, TextSource
 from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.learned import learn
 from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
@@ -32,6 +32,8 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
 from bertc.ir.vocabulary import TokenizerFile, Unigram
 
+TEXT_FILE = "text.jsonl"
+"""A JSON line [starts a document, text] for each piece of a source."""
 AnyData = TextData | TaskData
 """The batches of a stage."""
 
@@ -72,7 +74,7 @@ def prepare(
     ``learned`` is the folder of the vocabulary that a run learned, if there is one.
     """
     texts = dict.fromkeys(text for stage in resolved.stages for _, text in texts_of(stage))
-    sources = {text: spooled(open_source(*text), cache, progress) for text in texts}
+    sources = {text: _copied(open_source(*text), cache, progress) for text in texts}
     vocabulary = _vocabulary(resolved, sources, cache, progress, learned)
     holdout = resolved.run.holdout
     tokenised = {
@@ -99,6 +101,32 @@ def prepare(
     )
 
 
+def _copied(source: TextSource, cache: Path, progress: Progress) -> TextSource:
+    """The same source; of one that is slow to read, a copy of its text in the cache."""
+    if not source.slow:
+        return source
+
+    def write(folder: Path) -> dict[str, int]:
+        size_bytes = 0
+        progress.begin(f"reading {source.name}", source.total, source.unit)
+        with (folder / TEXT_FILE).open("w", encoding="ascii") as file:
+            for text, first, amount, _ in source.read():
+                size_bytes += file.write(json.dumps([first, text]) + "\n")
+                progress.advance(amount)
+        progress.end()
+        return {"bytes": size_bytes}
+
+    def read() -> Iterator[Piece]:
+        with (folder / TEXT_FILE).open(encoding="ascii") as file:
+            for line in file:
+                first, text = json.loads(line)
+                yield Piece(text, first, len(line))
+
+    folder = cache / "text" / fingerprint(source.identity)
+    size = obtain(folder, write, progress, source.text_bytes)["bytes"]
+    return replace(source, total=size, unit="bytes", text_bytes=size, read=read)
+
+
 def _content(
     resolved: Resolved,
     vocabulary: Vocabulary,
@@ -122,12 +150,6 @@ def _content(
     return fingerprint(VERSION, _spelling(vocabulary), stages, resolved.run.seed)
 
 
-def _named_sources(resolved: Resolved) -> dict[CorpusText, TextSource]:
-    """The sources that a new vocabulary is learned from if all stages learn tasks."""
-    texts = (CorpusText(share.corpus) for stage in resolved.stages for share in stage.data)
-    return {text: open_source(*text) for text in dict.fromkeys(texts)}
-
-
 def _spelling(vocabulary: Vocabulary) -> str:
     return fingerprint(vocabulary.tokenizer.to_str())
 
@@ -147,7 +169,10 @@ def _vocabulary(
     if by_sentencepiece and learned and is_file(learned / "tokenizer.json"):
         return load_vocabulary(TokenizerFile(path=str(learned)))
 
-    monolingual = _monolingual(sources or _named_sources(resolved))
+    if not sources:  # all stages learn tasks
+        texts = [CorpusText(share.corpus) for stage in resolved.stages for share in stage.data]
+        sources = {text: open_source(*text) for text in dict.fromkeys(texts)}
+    monolingual = _monolingual(sources)
 
     def make(folder: Path) -> dict[str, int]:
         texts = sample(monolingual, progress, node.smoothing)

@@ -88,34 +88,29 @@ def _documents(files: list[tuple[str, int]]) -> Iterator[Piece]:
     number = processes(sum(size for _, size in files), SOURCE_BYTES_PER_PROCESS)
     seen: set[bytes] = set()
     amount = 0
-    with closing(spread(_read, _batches(files), number)) as read:
+    batches = (
+        files[first : first + FILES_AT_ONCE] for first in range(0, len(files), FILES_AT_ONCE)
+    )
+    jobs = (([size for _, size in batch], [path for path, _ in batch]) for batch in batches)
+    with closing(spread(_read, jobs, number)) as read:
         for sizes, documents in read:
             for size, texts in zip(sizes, documents, strict=True):
                 amount += size
-                if text := "\n\n".join(_new(texts, seen)):
+                new = []
+                for text in texts:
+                    digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8)
+                    if digest.digest() not in seen:
+                        seen.add(digest.digest())
+                        new.append(text)
+                if text := "\n\n".join(new):
                     yield from pieces_of_text(text, amount)
                     amount = 0
     if amount:
         yield Piece("", True, amount)
 
 
-def _batches(files: list[tuple[str, int]]) -> Iterator[tuple[list[int], list[str]]]:
-    """Sizes and paths of ``FILES_AT_ONCE`` files at a time."""
-    for first in range(0, len(files), FILES_AT_ONCE):
-        some = files[first : first + FILES_AT_ONCE]
-        yield [size for _, size in some], [path for path, _ in some]
-
-
 def _read(paths: list[str]) -> list[list[str]]:
     return [list(_docstrings(path)) for path in paths]
-
-
-def _new(texts: list[str], seen: set[bytes]) -> Iterator[str]:
-    for text in texts:
-        digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
-        if digest not in seen:
-            seen.add(digest)
-            yield text
 
 
 def _docstrings(path: str) -> Iterator[str]:

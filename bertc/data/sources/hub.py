@@ -9,15 +9,11 @@ from typing import Any
 
 from bertc.base.diagnostics import DataError, MissingInputError, listed
 from bertc.base.storage.foreign import as_data_error
-from bertc.base.storage.paths import is_folder, is_taken
-from bertc.base.storage.plain_file import read_bytes, size_bytes
+from bertc.base.storage.paths import is_taken
 from bertc.data.sources.source import Piece, TextSource, pieces_of_text
 from bertc.ir.data import Hf
 
 BATCH_ROWS = 256
-DESCRIPTIONS = ("dataset_dict.json", "dataset_info.json", "state.json")
-"""Files of a saved data set that say what it is, not its rows."""
-LARGEST_DESCRIPTION_BYTES = 2**26
 _UNKNOWN = re.compile(
     r"(?:Unknown split|BuilderConfig) [\"'](.*?)[\"'].*(?:one of|Available:) \[(.*)\]"
 )
@@ -37,7 +33,8 @@ def open_hf(corpus: Hf) -> TextSource:
             f"{where}: no column {corpus.column!r}; there are {', '.join(names)}",
             f"column={names[0]}" if names else "",
         )
-    stored = [_stored(name) for name in files]
+    facts = [(name, Path(name).stat()) for name in files]
+    stored = [(name, file.st_size, file.st_mtime_ns) for name, file in facts]
     has_size = isinstance(stated_bytes, int) and stated_bytes > 0
     with guarded(where):
         column = rows.select_columns([corpus.column])
@@ -50,11 +47,6 @@ def open_hf(corpus: Hf) -> TextSource:
         text_bytes=stated_bytes if has_size else sum(size for _, size, _ in stored),
         read=partial(_documents, column, corpus.column, where),
     )
-
-
-def _stored(name: str) -> tuple[str, int, int]:
-    size = size_bytes(name)
-    return name, size, Path(name).stat().st_mtime_ns
 
 
 def guarded(where: str) -> AbstractContextManager[None]:
@@ -70,9 +62,7 @@ def load_rows(corpus: Hf) -> Any:
     import datasets
 
     where, folder = f"hf({corpus.name!r})", Path(corpus.name)
-    if is_folder(folder):
-        _refuse_odd_files(folder)
-    if _saved(folder):
+    if is_taken(folder / "state.json") or is_taken(folder / "dataset_dict.json"):  # save_to_disk
         with guarded(where), _quiet(datasets):
             saved = datasets.load_from_disk(corpus.name)
         if not isinstance(saved, datasets.DatasetDict):
@@ -114,20 +104,6 @@ def _no_such(where: str, unknown: str, known: str) -> DataError:
     return DataError(f"{where}: no split or configuration {unknown!r}; there are {choices}")
 
 
-def _saved(folder: Path) -> bool:
-    """True if a folder was written by ``save_to_disk``."""
-    return is_taken(folder / "state.json") or is_taken(folder / "dataset_dict.json")
-
-
-def _refuse_odd_files(folder: Path) -> None:
-    """Refuse pipes and devices, on which the library would hang, and endless descriptions."""
-    for path in sorted(folder.rglob("*")):
-        if path.name in DESCRIPTIONS:
-            read_bytes(path, LARGEST_DESCRIPTION_BYTES)
-        elif not is_folder(path):
-            size_bytes(path)
-
-
 def tables(rows: Any) -> Iterator[Any]:
     """The rows as Arrow tables, looked through before use.
 
@@ -139,14 +115,9 @@ def tables(rows: Any) -> Iterator[Any]:
 
 
 def _documents(rows: Any, column: str, where: str) -> Iterator[Piece]:
-    for texts in _texts(rows, column, where):
-        for text in texts:
-            if text is not None and not isinstance(text, str):
-                raise DataError(f"{where}: column {column!r} does not hold text")
-            yield from pieces_of_text(text or "", 1)
-
-
-def _texts(rows: Any, column: str, where: str) -> Iterator[Any]:
     with guarded(where):
         for table in tables(rows):
-            yield table.column(column).to_pylist()
+            for text in table.column(column).to_pylist():
+                if text is not None and not isinstance(text, str):
+                    raise DataError(f"{where}: column {column!r} does not hold text")
+                yield from pieces_of_text(text or "", 1)

@@ -27,9 +27,12 @@ def open_parallel(corpus: Parallel, side: int | None) -> TextSource:
                 'pairs("a.tsv", en="english", fr="french") columns',
             )
     begin_as_text(paths)
+    name = f"{'-'.join(languages)} of {corpus.path or ' and '.join(wheres)}"
+    if side is not None:
+        name = f"{languages[side]} of {corpus.path or wheres[side]}"
     size_bytes = sum(path.stat().st_size for path in paths)
     return TextSource(
-        name=_name(languages, wheres, corpus.path, side),
+        name=name,
         identity=("pairs", corpus.path and list(wheres), side, *(file_identity(p) for p in paths)),
         sentences="lines",
         total=size_bytes,
@@ -40,16 +43,9 @@ def open_parallel(corpus: Parallel, side: int | None) -> TextSource:
     )
 
 
-def _name(languages: Both, wheres: Both, path: str, side: int | None) -> str:
-    if side is None:
-        return f"{'-'.join(languages)} of {path or ' and '.join(wheres)}"
-    return f"{languages[side]} of {path or wheres[side]}"
-
-
 def _only(pattern: str) -> Path:
-    """The only file that matches a pattern."""
     paths = matching_files(pattern)
-    if len(paths) > 1:
+    if len(paths) > 1:  # nothing says which lines belong together
         raise DataError(f"{pattern}: {len(paths)} files", "name one file for each language")
     return paths[0]
 
