@@ -1,6 +1,5 @@
 """Arrangement of a stage's text in rows, in as many copies as its steps will read."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from bertc.data.rows.tokens import Tokens
 from bertc.data.sources.source import CorpusText
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.data import RUNNING, StreamPair
-from bertc.ir.learning.objective import Objective
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.masking import StaticMasking
@@ -65,7 +63,8 @@ def arrange(
     progress: Progress,
 ) -> TextData:
     """Arrange each source in as many copies as the steps of the stage will read."""
-    static_copies = max((_static_copies(term.objective) for term in stage.objective), default=0)
+    maskings = [term.objective.masks.masking for term in stage.objective if term.objective.masks]
+    static_copies = max((m.copies for m in maskings if isinstance(m, StaticMasking)), default=0)
     if stage.format.kind in RUNNING:
         return _running(stage, resolved, vocabulary, tokenised, static_copies)
     train, heldout, tokens, lost, seed = [], [], [], 0, resolved.run.seed
@@ -77,7 +76,8 @@ def arrange(
         copies, facts = _copies(source, arrangement, static_copies, stage, cache, progress)
         tokens.append(facts["tokens"])
         lost += facts["lost"]
-        languages = _numbers(resolved, text, swapped)
+        first, second = text.languages[::-1] if swapped else text.languages
+        languages = _number(resolved, first), _number(resolved, second)
         train.append(SourceRows(source.train.ids, tuple(copies), languages))
         rows, _ = _arranged(source, "heldout", arrangement, stage, cache, progress)
         heldout.append(SourceRows(source.heldout.ids, (rows,), languages))
@@ -87,38 +87,16 @@ def arrange(
         [text.paired for _, text, _ in orders_of(stage)],
         stage.mixing.translations,
     )
-    tokens_read = _tokens_read(tokens, weights)
+    # Tokens of all sources while the one drawn most often is read once.
+    shares = zip(tokens, weights, strict=True)
+    tokens_read = sum(round(count * weight / max(weights)) for count, weight in shares)
     if lost > LOST_WORTH_A_NOTE * tokens_read:
         progress.note(f"stage {stage.name}: {lost:,} tokens are cut off to fit {stage.seq}")
-    return StageData(
-        vocabulary,
-        seed,
-        stage.batch,
-        stage.seq,
-        tuple(train),
-        tuple(heldout),
-        weights,
-        tokens_read,
-        lost,
-        _texts_per_row((*train, *heldout)),
-        static_copies,
-        stage.mixing.kind,
-    )
-
-
-def _texts_per_row(sources: Sequence[SourceRows]) -> int:
-    """The most examples that a row of any of them holds.
-
-    Kernels and heads take room for so many in each row, so it is not the most that might be.
-    """
-    copies = (rows for source in sources for rows in source.copies)
-    return max((rows.texts_per_row for rows in copies if isinstance(rows, Packs)), default=1)
-
-
-def _tokens_read(tokens: list[int], weights: Sequence[float]) -> int:
-    """Tokens of all sources while the one drawn most often is read once."""
-    shares = zip(tokens, weights, strict=True)
-    return sum(round(count * weight / max(weights)) for count, weight in shares)
+    # Kernels and heads take room for so many in each row, so it is not the most that might be.
+    copies_read = (rows for source in (*train, *heldout) for rows in source.copies)
+    texts = max((r.texts_per_row for r in copies_read if isinstance(r, Packs)), default=1)
+    fields = (vocabulary, seed, stage.batch, stage.seq, tuple(train), tuple(heldout), weights)
+    return StageData(*fields, tokens_read, lost, texts, static_copies, stage.mixing.kind)
 
 
 def _copies(
@@ -138,12 +116,6 @@ def _copies(
         another = replace(arrangement, copy=len(copies))
         copies.append(_arranged(source, "train", another, stage, cache, progress)[0])
     return copies, facts
-
-
-def _numbers(resolved: Resolved, text: CorpusText, swapped: bool) -> tuple[int, int]:
-    """The indices of the languages of both texts of a row."""
-    first, second = text.languages[::-1] if swapped else text.languages
-    return _number(resolved, first), _number(resolved, second)
 
 
 def _number(resolved: Resolved, language: str) -> int:
@@ -171,11 +143,6 @@ def _running(
         reuse = stage.format.parts(stage.seq)[0]
         return StreamPairs(*fields, seed=seed, reuse=reuse, both_ways=both_ways)
     return RunningData(*fields)
-
-
-def _static_copies(objective: Objective) -> int:
-    masking = objective.masks.masking if objective.masks else None
-    return masking.copies if isinstance(masking, StaticMasking) else 0
 
 
 def _arranged(

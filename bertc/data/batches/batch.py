@@ -38,35 +38,7 @@ class RawBatch:
     backward: NDArray[np.uint8]  # (b,) 1 or 0
 
 
-def assemble_rows(
-    ids: NDArray[Any], rows: NDArray[Any], batch: RawBatch, at: list[int], cls: int, sep: int
-) -> None:
-    """Write [CLS] a [SEP], or [CLS] a [SEP] b [SEP], into the rows ``at`` of a padded batch.
-
-    ``rows`` are entries of ``index.ROW``; a text longer than all of ``ids`` is repeated.
-    A translation has its own special tokens, [CLS] a [SEP] [CLS] b [SEP] (XLM, concat_batches).
-    """
-    batch.starts[at, 0] = 0
-    batch.token_ids[at, 0] = cls
-    batch.pair_labels[at, 0] = rows["label"]
-    nth_b, lane_s = np.arange(len(at)), np.arange(batch.token_ids.shape[1], dtype=np.int32)
-    translation_b = rows["label"] == TRANSLATION
-    middle_b = rows["a_length"] + 2  # where the second text's tokens would begin
-    second_b = middle_b + translation_b  # and the text itself, after its own [CLS]
-    end_b = lengths(rows)
-    in_second_bs, real_bs = lane_s >= middle_b[:, None], lane_s < end_b[:, None]
-    shift_bs = np.where(in_second_bs, (rows["b"] - second_b)[:, None], rows["a"][:, None] - 1)
-    tokens_bs = ids.take(shift_bs + lane_s, mode="wrap")
-    written_bs = np.where(real_bs, tokens_bs, batch.token_ids[at])
-    written_bs[:, 0] = batch.token_ids[at, 0]
-    written_bs[nth_b[translation_b], middle_b[translation_b]] = cls
-    written_bs[nth_b, middle_b - 1] = written_bs[nth_b, end_b - 1] = sep
-    batch.token_ids[at] = written_bs
-    batch.segment_ids[at] = in_second_bs & real_bs
-    batch.lengths[at] = end_b
-
-
-def assemble_packed(
+def lay_out_rows(
     ids: NDArray[Any],
     rows: NDArray[Any],
     batch: RawBatch,
@@ -74,52 +46,44 @@ def assemble_packed(
     cls: int,
     sep: int,
 ) -> None:
-    """Write several examples into each row: entry i of ``rows`` into row ``at[i]``.
+    """Write [CLS] a [SEP], or [CLS] a [SEP] b [SEP], for entry i of ``rows`` into row ``at[i]``.
 
-    ``at`` ascends; entries of a row follow each other.
+    ``rows`` are entries of ``index.ROW``. ``at`` ascends; entries of a row follow each other. A
+    text longer than all of ``ids`` is repeated. A translation has its own special tokens, [CLS] a
+    [SEP] [CLS] b [SEP] (XLM, concat_batches).
     """
-    sizes = lengths(rows)
-    ends = np.cumsum(sizes)
-    first = np.searchsorted(at, at)  # of each entry, the first entry in its row
-    starts = ends - sizes - (ends - sizes)[first]
-    places = np.arange(len(at)) - first
-    batch.starts[at, places] = starts
-    batch.pair_labels[at, places] = rows["label"]
-    batch.token_ids[at, starts] = cls
-    _write_packed(ids, rows, batch, at.tolist(), starts.tolist(), cls, sep)
-    np.add.at(batch.lengths, at, sizes)
+    sizes_n, first_n = lengths(rows), rows["a_length"] + 2
+    before_n = np.cumsum(sizes_n) - sizes_n
+    earliest_n = np.searchsorted(at, at)  # of each entry, the first entry in its row
+    starts_n = before_n - before_n[earliest_n]
+    places_n = np.arange(len(at)) - earliest_n
+    batch.starts[at, places_n] = starts_n
+    batch.pair_labels[at, places_n] = rows["label"]
+    np.add.at(batch.lengths, at, sizes_n)
+    token_ids, segment_ids = batch.token_ids.reshape(-1), batch.segment_ids.reshape(-1)
+    begin_n = at * batch.token_ids.shape[1] + starts_n
+    translation_n, second_n = rows["label"] == TRANSLATION, begin_n + first_n
+    to_t = token_ranges(begin_n, first_n)
+    token_ids[to_t] = ids.take(token_ranges(rows["a"] - 1, first_n), mode="wrap")
+    to_t = token_ranges(second_n, sizes_n - first_n)
+    from_t = token_ranges(rows["b"] - translation_n, sizes_n - first_n)
+    token_ids[to_t] = ids.take(from_t, mode="wrap")
+    segment_ids[to_t] = 1
+    token_ids[begin_n] = token_ids[second_n[translation_n]] = cls
+    token_ids[second_n - 1] = token_ids[begin_n + sizes_n - 1] = sep
+
+
+def token_ranges(begins_n: NDArray[np.int64], counts_n: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Ranges of ``counts_n`` numbers from ``begins_n`` on, end to end."""
+    shifts_n = begins_n - (np.cumsum(counts_n) - counts_n)
+    ranges_t: NDArray[np.int64] = np.arange(counts_n.sum()) + np.repeat(shifts_n, counts_n)
+    return ranges_t
 
 
 def lengths(rows: NDArray[Any]) -> NDArray[np.int32]:
     """The number of tokens of each index entry, special ones included."""
     second = (rows["b_length"] > 0) * (rows["b_length"] + 1 + (rows["label"] == TRANSLATION))
     return np.asarray(rows["a_length"] + 2 + second, dtype=np.int32)
-
-
-def _write_packed(
-    ids: NDArray[Any],
-    rows: NDArray[Any],
-    batch: RawBatch,
-    at: list[int],
-    starts: list[int],
-    cls: int,
-    sep: int,
-) -> None:
-    token_ids, segment_ids = batch.token_ids, batch.segment_ids
-    entries = zip(at, starts, rows.tolist(), strict=True)
-    for i, start, (a, b, a_length, b_length, label) in entries:
-        row, end = token_ids[i], start + a_length + 1
-        row[start + 1 : end] = ids[a : a + a_length]
-        row[end] = sep
-        if b_length:
-            second = end + 1
-            if label == TRANSLATION:
-                row[second] = cls
-                second += 1
-            last = second + b_length
-            row[second:last] = ids[b : b + b_length]
-            row[last] = sep
-            segment_ids[i, end + 1 : last + 1] = 1
 
 
 def empty_batch(batch: int, seq: int, texts: int, pad: int) -> RawBatch:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.data.batches.batch import RawBatch, assemble_packed, assemble_rows, empty_batch
+from bertc.data.batches.batch import RawBatch, lay_out_rows, empty_batch
 from bertc.data.batches.order import BLOCK_POSITIONS, permute
 from bertc.data.batches.packs import Packs
 from bertc.data.vocab.vocabulary import Vocabulary
@@ -182,10 +182,9 @@ class StageData:
             copy = source.copies[group & (1 << COPY_BITS) - 1]
             if isinstance(copy, Packs):
                 rows, which = copy.unpack(places.rows[at])
-                assemble_packed(source.ids, rows, batch, at[which], cls, sep)
+                lay_out_rows(source.ids, rows, batch, at[which], cls, sep)
             else:
-                rows = copy[places.rows[at]]
-                assemble_rows(source.ids, rows, batch, at.tolist(), cls, sep)
+                lay_out_rows(source.ids, copy[places.rows[at]], batch, at, cls, sep)
         batch.example_ids[:] = groups << ROW_BITS | places.rows
         batch.copies[:] = (
             places.epochs % self.static_copies if self.static_copies else places.epochs

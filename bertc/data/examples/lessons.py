@@ -12,7 +12,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.data.examples.task import TaskBatch, TaskSet, Taught, token_ranges
+from bertc.data.batches.batch import token_ranges
+from bertc.data.examples.task import TaskBatch, TaskSet, Taught
 from bertc.ir.program.lessons import Counts, LessonShape
 
 DTYPES = {"fp32": np.float32, "fp16": np.float16}

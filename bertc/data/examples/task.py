@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bertc.data.batches.batch import token_ranges
 from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts.example import Example
 from bertc.ir.learning.answer import Vector, rows_an_example
@@ -239,13 +240,6 @@ def _before(counts_n: NDArray[np.int64], row_n: NDArray[np.int64]) -> NDArray[np
     """The sum of the counts before each example in its row; ``row_n`` ascends."""
     before_n: NDArray[np.int64] = np.cumsum(counts_n) - counts_n
     return before_n - before_n[np.searchsorted(row_n, row_n)]
-
-
-def token_ranges(begins_n: NDArray[np.int64], counts_n: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Ranges of ``counts_n`` numbers from ``begins_n`` on, end to end."""
-    shifts_n = begins_n - (np.cumsum(counts_n) - counts_n)
-    ranges_t: NDArray[np.int64] = np.arange(counts_n.sum()) + np.repeat(shifts_n, counts_n)
-    return ranges_t
 
 
 def _by_row(
