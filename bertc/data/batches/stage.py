@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.data.batches.batch import RawBatch, lay_out_rows, empty_batch
+from bertc.data.batches.batch import RawBatch, empty_batch, lay_out_rows
 from bertc.data.batches.order import BLOCK_POSITIONS, permute
 from bertc.data.batches.packs import Packs
 from bertc.data.vocab.vocabulary import Vocabulary
