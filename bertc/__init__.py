@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     from bertc.run.stepper import Gauge, Stepper, matmul_rate
     from bertc.run.train.report import Report
     from bertc.use.attention import AttentionMaps
-    from bertc.use.context import ContextLosses, context_losses
     from bertc.use.graph import Graph, graph_of
     from bertc.use.graph_scores import graph_scores
     from bertc.use.trained import Trained
@@ -105,7 +104,6 @@ _HOMES = {
     "run.records.results": "Run Seen find_folders find_runs read_run",
     "run.train.report": "Report",
     "use.attention": "AttentionMaps",
-    "use.context": "ContextLosses context_losses",
     "use.trained": "Trained",
     "run.stepper": "Gauge Stepper matmul_rate",
     "use.graph": "Graph graph_of",
@@ -114,13 +112,13 @@ _HOMES = {
 PUBLIC = {name: f"bertc.{home}" for home, names in _HOMES.items() for name in names.split()}
 """The module of each public name."""
 __all__ = [
-    "AttentionMaps", "BertcError", "CannotWriteError", "Change", "ContextLosses", "DataError",
+    "AttentionMaps", "BertcError", "CannotWriteError", "Change", "DataError",
     "Diagnostic", "Diagnostics", "Estimate", "Evaluation", "Gauge", "GivenUpError", "Graph",
     "Group", "InNotebooks", "Interval", "LeftOut", "LineFigures", "MachineError", "Manner",
     "MissingInputError", "Model", "Program", "Report", "Resolved", "ResumeRefusedError", "Run",
     "RunFolder", "Seen", "Source", "Space", "Span", "SpecError", "Stepper", "StoppedError",
     "Summary", "Table", "Trained", "UsageError", "answer_cost", "available_cores", "build",
-    "bytes_text", "change_text", "changed", "context_losses", "count_text", "device_named",
+    "bytes_text", "change_text", "changed", "count_text", "device_named",
     "duration_text", "escaped", "estimate", "evaluate_run", "find_folders", "find_runs",
     "find_spec", "findings", "flops_text", "formatted", "graph_of", "graph_scores", "grouped",
     "load", "matmul_rate", "model_weights", "most_steps", "parse", "points", "programs",

@@ -7,13 +7,12 @@ from typing import Annotated, Literal
 import typer
 
 from bertc.base.diagnostics import DataError, UsageError
-from bertc.cli.options import JsonOption, app, file_to_write, refuse_others, say
+from bertc.cli.options import JsonOption, RunArgument, app, file_to_write, refuse_others, say
 
 OPTIONS = {
     "heads": ("task", "examples", "json"),
     "layers": ("task", "examples", "json"),
     "attention": ("text", "pair", "data", "examples", "out", "json"),
-    "context": ("data", "examples", "longest", "json"),
 }
 """The parts of a run to inspect, and the options of each."""
 MOST_TEXTS = 512
@@ -23,46 +22,33 @@ MOST_TEXTS = 512
 def inspect_(
     context: typer.Context,
     what: Annotated[
-        Literal["heads", "layers", "attention", "context"],
-        typer.Argument(help="heads, layers, attention or context"),
+        Literal["heads", "layers", "attention"],
+        typer.Argument(help="heads, layers or attention"),
     ],
-    runs: Annotated[list[Path], typer.Argument(help="a run folder; for context also several")],
+    run: RunArgument,
     task: Annotated[str, typer.Option(help="its name, or with a file to score")] = "",
-    examples: Annotated[
-        int, typer.Option(min=0, help="examples to read, positions for context [0: as usual]")
-    ] = 0,
+    examples: Annotated[int, typer.Option(min=0, help="examples to read [0: as usual]")] = 0,
     text: Annotated[str, typer.Option(help="a text to read, up to 128 tokens")] = "",
     pair: Annotated[str, typer.Option(help="a second text after --text")] = "",
-    data: Annotated[
-        str, typer.Option(help="attention: a text a line; context: text to read, as in eval")
-    ] = "",
-    longest: Annotated[int, typer.Option(min=0, help="longest context [default: 1000]")] = 0,
+    data: Annotated[str, typer.Option(help="a file with a text a line")] = "",
     out: Annotated[Path | None, file_to_write("an HTML page of attention", "-o", "--out")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show what the heads, layers, attention or context of a run are worth.
+    """Show what the heads, layers or attention of a run are worth.
 
     heads and layers evaluate the run without each of them, one after another. attention says what
-    each head looks at, in a table or as a page of maps. context compares how many tokens before
-    the next one language models make use of.
+    each head looks at, in a table or as a page of maps.
     """
     refuse_others(context, what, OPTIONS[what])
-    if what != "context" and len(runs) > 1:
-        raise UsageError(f"{what} are of one run", help=f"bertc inspect {what} {runs[0]}")
     match what:
         case "heads" | "layers":
             from bertc.lab.inspect.parts import worth
 
             part: Literal["head", "layer"] = "head" if what == "heads" else "layer"
-            report = worth(runs[0], part, task=task, examples=examples)
+            report = worth(run, part, task=task, examples=examples)
             say(report.as_json() if json else report.as_table())
-        case "context":
-            from bertc.lab.inspect.context import context_lengths
-
-            lengths = context_lengths(runs, longest or 1000, examples or 1000, data)
-            say(lengths.as_json() if json else lengths.as_table())
         case "attention":
-            _attention(runs[0], text, pair, data, examples or MOST_TEXTS, out, json)
+            _attention(run, text, pair, data, examples or MOST_TEXTS, out, json)
 
 
 def _attention(

@@ -152,8 +152,6 @@ def test_the_command_shows_what_is_inside_a_run(
     refused = {
         ("heads", "--text", "hens"): "--text has no effect on heads",
         ("attention",): "attention is of one text, or of a file",
-        ("layers", str(run)): "layers are of one run",
-        ("context",): "has learned a task: contexts are of next tokens",
     }
     for words, message in refused.items():
         assert message in inspect(*words, exit_code=1)

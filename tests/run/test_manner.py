@@ -1,9 +1,7 @@
 """Held-out text read in other manners than in training."""
 
-import json
 import math
 
-import numpy as np
 import pytest
 
 from bertc.base.diagnostics import UsageError
@@ -12,7 +10,6 @@ from bertc.ir.learning.objective import Clm, Nsp, Sop, Term
 from bertc.ir.learning.optimizer import Adam
 from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.vocabulary import Bytes
-from bertc.lab.inspect.context import ContextLength, context_lengths, relative_length
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.evaluation.manner import Manner
 from bertc.run.train.loop import train
@@ -69,7 +66,7 @@ def test_a_window_slides_over_the_text(read):
     assert "--sliding 10 --stride 5" in refused.value.help
 
 
-def test_other_text_is_read_whole_and_contexts_are_compared(read, tmp_path, cache):
+def test_other_text_is_read_whole(read, tmp_path):
     other = tmp_path / "other.txt"
     other.write_text("Der Hahn kräht früh.\n\nEin Hund schläft — lange.")
     found = read(data=str(other))
@@ -87,32 +84,6 @@ def test_other_text_is_read_whole_and_contexts_are_compared(read, tmp_path, cach
         read(data=f"files('{other}', language='sw')")
     with pytest.raises(UsageError, match="has no head for mlm"):
         read(objective="mlm")
-
-    # And how much context a run makes use of, alone in its group.
-    run = read.run
-    found = context_lengths([run], 20, 30, cache=cache, quiet=True)
-    assert [*found.perplexity[str(run)]] == [*range(2, 21, 2)]
-    assert [*found.lengths[str(run)]] == [0.1, 0.5, 1.0]
-    assert "relative effective context length" in found.as_table()
-    assert json.loads(found.as_json())["positions"] == 30
-    with pytest.raises(UsageError, match="no token has"):
-        context_lengths([run], 1_000_000, cache=cache, quiet=True)
-
-
-def test_a_context_counts_where_it_beats_the_best_of_the_group():
-    good = {1: np.array([1.0, 2.0]), 2: np.array([0.5, 1.0]), 3: np.array([0.5, 0.999])}
-    poor = {1: np.array([3.0, 3.0]), 2: np.array([2.0, 1.5]), 3: np.array([2.0, 1.5])}
-    group = [good, poor]
-    assert relative_length(group, good, 1.0, room=100) == ContextLength(2, least=False)
-    assert relative_length(group, good, 1.0, 100, 1 - math.exp(0.75 - 1.5) + 1e-9).tokens == 1
-    # On the harder half the poor model gains over the best at 1, on all it gains less.
-    gain = 1 - math.exp(-0.5)
-    assert relative_length(group, poor, 0.5, 100, gain - 1e-9).tokens == 2
-    assert relative_length(group, poor, 0.5, 100, gain + 1e-9).tokens == 1
-    assert relative_length(group, poor, 1.0, 100, 0.3).tokens == 1
-    # A model never loses to its own shorter context.
-    assert relative_length([good], good, 1.0, 100, 0.0) == ContextLength(3, least=True)
-    assert relative_length(group, good, 1.0, 2, 0.0).tokens == 2
 
 
 @pytest.mark.parametrize("learned", ["sop", "nsp"])

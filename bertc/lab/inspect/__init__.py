@@ -1,1 +1,1 @@
-"""The inside of a trained run: worth of heads, layers and context; attention maps."""
+"""The inside of a trained run: worth of heads and layers; attention maps."""
