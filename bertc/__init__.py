@@ -53,10 +53,9 @@ if TYPE_CHECKING:
     from bertc.lang.space import Interval, Space, space
     from bertc.lang.write.show import quoted
     from bertc.model import Model
-    from bertc.run.evaluation.evaluate import evaluate_run
+    from bertc.run.evaluation.evaluate import evaluate_heads, evaluate_run
     from bertc.run.evaluation.held_out import Evaluation
     from bertc.run.evaluation.manner import Manner
-    from bertc.run.evaluation.without import LeftOut
     from bertc.run.records.changes import Change, changed
     from bertc.run.records.figures import LineFigures
     from bertc.run.records.folder import RunFolder
@@ -93,10 +92,9 @@ _HOMES = {
     "lang.space": "Interval Space space",
     "lang.write.show": "quoted",
     "model": "Model",
-    "run.evaluation.evaluate": "evaluate_run",
+    "run.evaluation.evaluate": "evaluate_heads evaluate_run",
     "run.evaluation.held_out": "Evaluation",
     "run.evaluation.manner": "Manner",
-    "run.evaluation.without": "LeftOut",
     "run.records.changes": "Change changed",
     "run.records.figures": "LineFigures",
     "run.records.folder": "RunFolder",
@@ -114,15 +112,15 @@ PUBLIC = {name: f"bertc.{home}" for home, names in _HOMES.items() for name in na
 __all__ = [
     "AttentionMaps", "BertcError", "CannotWriteError", "Change", "DataError",
     "Diagnostic", "Diagnostics", "Estimate", "Evaluation", "Gauge", "GivenUpError", "Graph",
-    "Group", "InNotebooks", "Interval", "LeftOut", "LineFigures", "MachineError", "Manner",
+    "Group", "InNotebooks", "Interval", "LineFigures", "MachineError", "Manner",
     "MissingInputError", "Model", "Program", "Report", "Resolved", "ResumeRefusedError", "Run",
     "RunFolder", "Seen", "Source", "Space", "Span", "SpecError", "Stepper", "StoppedError",
     "Summary", "Table", "Trained", "UsageError", "answer_cost", "available_cores", "build",
-    "bytes_text", "change_text", "changed", "count_text", "device_named",
-    "duration_text", "escaped", "estimate", "evaluate_run", "find_folders", "find_runs",
+    "bytes_text", "change_text", "changed", "count_text", "device_named", "duration_text",
+    "escaped", "estimate", "evaluate_heads", "evaluate_run", "find_folders", "find_runs",
     "find_spec", "findings", "flops_text", "formatted", "graph_of", "graph_scores", "grouped",
-    "load", "matmul_rate", "model_weights", "most_steps", "parse", "points", "programs",
-    "quoted", "read_run", "resolve", "settings_texts", "shipped_specs", "show", "shown_figures",
+    "load", "matmul_rate", "model_weights", "most_steps", "parse", "points", "programs", "quoted",
+    "read_run", "resolve", "settings_texts", "shipped_specs", "show", "shown_figures",
     "space", "spec_text", "step_flops", "titled", "train",
 ]  # fmt: skip
 

@@ -11,7 +11,6 @@ from bertc.cli.options import JsonOption, RunArgument, app, file_to_write, refus
 
 OPTIONS = {
     "heads": ("task", "examples", "json"),
-    "layers": ("task", "examples", "json"),
     "attention": ("text", "pair", "data", "examples", "out", "json"),
 }
 """The parts of a run to inspect, and the options of each."""
@@ -21,10 +20,7 @@ MOST_TEXTS = 512
 @app.command("inspect")
 def inspect_(
     context: typer.Context,
-    what: Annotated[
-        Literal["heads", "layers", "attention"],
-        typer.Argument(help="heads, layers or attention"),
-    ],
+    what: Annotated[Literal["heads", "attention"], typer.Argument(help="heads or attention")],
     run: RunArgument,
     task: Annotated[str, typer.Option(help="its name, or with a file to score")] = "",
     examples: Annotated[int, typer.Option(min=0, help="examples to read [0: as usual]")] = 0,
@@ -34,18 +30,17 @@ def inspect_(
     out: Annotated[Path | None, file_to_write("an HTML page of attention", "-o", "--out")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show what the heads, layers or attention of a run are worth.
+    """Show what the attention heads of a run are worth, or what they look at.
 
-    heads and layers evaluate the run without each of them, one after another. attention says what
-    each head looks at, in a table or as a page of maps.
+    heads evaluates the run without each of them, one after another. attention says what each head
+    looks at, in a table or as a page of maps.
     """
     refuse_others(context, what, OPTIONS[what])
     match what:
-        case "heads" | "layers":
-            from bertc.lab.inspect.parts import worth
+        case "heads":
+            from bertc.lab.inspect.heads import worth
 
-            part: Literal["head", "layer"] = "head" if what == "heads" else "layer"
-            report = worth(run, part, task=task, examples=examples)
+            report = worth(run, task=task, examples=examples)
             say(report.as_json() if json else report.as_table())
         case "attention":
             _attention(run, text, pair, data, examples or MOST_TEXTS, out, json)

@@ -162,8 +162,6 @@ ProfileOption = Annotated[
 ]
 QUIET_PROFILER = {"KINETO_LOG_LEVEL": "6", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 """Environment that keeps torch's profiler silent, if it is set before torch is imported."""
-WithoutHeads = Annotated[str, typer.Option(help="heads to leave out, layer.head from 0: 3.5,7.1")]
-WithoutLayers = Annotated[str, typer.Option(help="layers to leave out, from 0: 3,7")]
 RunArgument = Annotated[Path, typer.Argument(help="a run folder")]
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from bertc.cli.options import JsonOption, RunArgument, WithoutHeads, WithoutLayers, app, say
+from bertc.cli.options import JsonOption, RunArgument, app, say
 
 
 @app.command("eval")
@@ -44,18 +44,14 @@ def evaluate(
     part: Annotated[
         str, typer.Option(help="the part of a task's files to score: test, train [default: dev]")
     ] = "",
-    without_heads: WithoutHeads = "",
-    without_layers: WithoutLayers = "",
     json: JsonOption = False,
 ) -> None:
     """Evaluate the newest good checkpoint of a run on its held-out text, or examples of a task."""
     from bertc.lab.results.evaluations import evaluate_runs
     from bertc.run.evaluation.manner import Manner
-    from bertc.run.evaluation.without import LeftOut
 
     manner = Manner(seq, memory, clamp, same_length, sliding, examples, stride, data, objective)
-    left_out = LeftOut(without_heads, without_layers)
-    report = evaluate_runs(runs, manner, task=task, part=part, left_out=left_out)
+    report = evaluate_runs(runs, manner, task=task, part=part)
     say(report.as_json() if json else report.as_table())
 
 

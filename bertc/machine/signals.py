@@ -10,6 +10,9 @@ from typing import Any, ClassVar, Self
 
 from bertc.base.diagnostics import StoppedError
 
+RESUME = "the same command with --resume goes on from here"
+AGAIN = "the same command begins again"
+
 
 class InterruptedRunError(StoppedError):
     """The run was stopped by Ctrl-C and can be resumed."""
@@ -32,13 +35,13 @@ class Stop:
 
     With ``shared``, for one of several processes, the flag counts when all have agreed on it, and a
     second signal is ignored: the launcher repeats the first. Unless ``quiet``, the first is
-    acknowledged on stderr.
+    acknowledged on stderr. ``way_on`` is the help of the error that ends what was interrupted.
     """
 
     SIGNALS: ClassVar[tuple[int, ...]] = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
-    def __init__(self, shared: bool = False, quiet: bool = True) -> None:
-        self.received = 0
+    def __init__(self, shared: bool = False, quiet: bool = True, way_on: str = RESUME) -> None:
+        self.received, self._way_on = 0, way_on
         self._shared, self._quiet, self._agreed = shared, quiet, 0
         self._leaving_is_safe = False
         self._previous: dict[int, Any] = {}
@@ -86,7 +89,7 @@ class Stop:
     def error(self, message: str) -> StoppedError:
         """The error with the exit code of the signal."""
         kind = InterruptedRunError if self._agreed == signal.SIGINT else TerminatedRunError
-        return kind(message, help="the same command with --resume goes on from here")
+        return kind(message, help=self._way_on)
 
     @contextmanager
     def immediately(self) -> Iterator[None]:

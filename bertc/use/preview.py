@@ -23,7 +23,7 @@ from bertc.learn.objectives import corrupt, mask_key
 from bertc.learn.step.feed import to_inputs
 from bertc.learn.step.vocabulary import vocab_tensors
 from bertc.machine.display import Watched, choose
-from bertc.machine.signals import Stop
+from bertc.machine.signals import AGAIN, Stop
 from bertc.run.evaluation.held_out import named
 from bertc.run.evaluation.word_networks import TrainedNetworks
 from bertc.use.preview_rows import WIDTH, row_text
@@ -50,7 +50,7 @@ def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | Non
         DataError, MissingInputError: if the text cannot be read.
     """
     display = choose(quiet=False)
-    with Stop() as stop:
+    with Stop(way_on=AGAIN) as stop:
         networks = TrainedNetworks(resolved.run.device)
         corpus = prepare(resolved, cache or cache_folder(), Watched(display, stop), networks)
     display.close()

@@ -11,7 +11,6 @@ import torch
 from einops import rearrange
 from typer.testing import CliRunner
 
-from bertc.base.diagnostics import UsageError
 from bertc.cli.app import app
 from bertc.hub.pruned import removed_units, without_removed
 from bertc.ir.learning.custom_task import Classify
@@ -30,7 +29,7 @@ from bertc.lab.inspect.attention import Head, head_figures
 from bertc.model import EncoderInputs, Model, build
 from bertc.model.inputs import PermutationMask, nothing
 from bertc.run.evaluation.evaluate import evaluate_run
-from bertc.run.evaluation.without import LeftOut, heads_named, without_heads
+from bertc.run.evaluation.without import without_heads
 from bertc.run.train.loop import train
 from bertc.use.attention import AttentionMaps, see_maps
 
@@ -130,17 +129,19 @@ def test_the_command_shows_what_is_inside_a_run(
     def inspect(what: str, *options: str, exit_code: int = 0) -> str:
         answer = CliRunner().invoke(app, ["inspect", what, str(run), *options])
         assert answer.exit_code == exit_code, answer.output
+        progress = f"evaluating {run} without each head ...\n"
+        assert answer.stderr == progress * (what == "heads" and not exit_code)
         return answer.stdout if not exit_code else str(answer.exception)
 
     of_heads = json.loads(inspect("heads", "--json"))
     names = [f"{layer}.{head}" for layer in range(2) for head in range(4)]
     assert [*of_heads["without"]] == names
-    less = evaluate_run(run, left_out=LeftOut("1.2"), quiet=True).evaluation
+    less = evaluate_run(run, without=[(1, 2)], quiet=True).evaluation
     assert less is not None
     assert of_heads["without"]["1.2"] == less.scores[barn.title]["dev"]["accuracy"]
-    table = inspect("layers", "--examples", "3").splitlines()
-    assert table[0].endswith("its change without each layer")
-    assert [line.split()[0] for line in table[1:]] == ["layer", "0", "1"]
+    table = inspect("heads", "--examples", "3").splitlines()
+    assert table[0].endswith("its change without each head")
+    assert [line.split()[0] for line in table[1:]] == ["head", *names]
 
     (tmp_path / "texts").write_text("hens lay\n\nthe cow gives milk\n")
     over = json.loads(inspect("attention", "--data", str(tmp_path / "texts"), "--json"))
@@ -160,7 +161,7 @@ def test_the_command_shows_what_is_inside_a_run(
 def test_a_model_without_heads_is_one_that_lost_them(tiny: Any) -> None:
     model, ids = build(tiny(heads=4)).eval(), torch.randint(5, 100, (2, 12))
     before = model.encode(ids)
-    with without_heads(model, "0.1, 1.0,1.3"):
+    with without_heads(model, [(0, 1), (1, 0), (1, 3)]):
         gone = model.encode(ids)
         removed = removed_units(model.encoder.node, dict(model.named_parameters()))
         resolved, left = without_removed(model.resolved, dict(model.named_parameters()))
@@ -169,21 +170,3 @@ def test_a_model_without_heads_is_one_that_lost_them(tiny: Any) -> None:
     smaller.load_state_dict(left)
     assert torch.allclose(smaller.eval().encode(ids), gone, atol=1e-5)
     assert torch.equal(model.encode(ids), before)
-
-
-@pytest.mark.parametrize(
-    ("named", "message"),
-    [
-        ("3", "'3' names no head"),
-        ("5.0", "there is no head 5.0: the network has 2 layers"),
-        ("1.9", "there is no head 1.9: layer 1 has 4 heads"),
-    ],
-)
-def test_heads_that_are_not_there_are_refused(named: str, message: str, tiny: Any) -> None:
-    with pytest.raises(UsageError, match=message):
-        heads_named(named, build(tiny(heads=4), "meta"))
-
-
-def test_heads_of_shared_layers_are_named_by_their_owner(tiny: Any) -> None:
-    with pytest.raises(UsageError, match="layer 1 shares its attention with layer 0"):
-        heads_named("1.0", build(tiny(heads=4, share=ShareAll()), "meta"))

@@ -1,4 +1,4 @@
-"""Stages that remove whole layers, and models without some of theirs."""
+"""Stages that remove whole layers."""
 
 import json
 from functools import partial
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import bertc
-from bertc.base.diagnostics import SpecError, StoppedError, UsageError
+from bertc.base.diagnostics import SpecError, StoppedError
 from bertc.check.facts.networks import network_of
 from bertc.cost import estimate
 from bertc.ir.changing.growth import FromRun
@@ -17,11 +17,8 @@ from bertc.ir.changing.pruning import Heads, Layers
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.sharing import ShareAttention, ShareGroups
 from bertc.ir.program.model import model_weights
-from bertc.lab.inspect.parts import worth
-from bertc.model import build
 from bertc.run.beginning.init_from import source_of
 from bertc.run.evaluation.evaluate import evaluate_run
-from bertc.run.evaluation.without import LeftOut, layers_named, leaving_out
 from bertc.run.models.loading import load, read_model
 from bertc.run.train.loop import train
 from tests.run.test_training import stop_after
@@ -161,35 +158,3 @@ def test_layers_do_not_grow_back() -> None:
         bertc.resolve(text)
     kept = bertc.resolve(text.replace("layers=6 }", "layers=3 }"))
     assert [stage.layers for stage in kept.stages] == [6, 3, 3]
-
-
-def test_a_model_without_layers_is_one_that_lost_them(
-    shortened: Any, tmp_path: Path, cache: Path
-) -> None:
-    run = tmp_path / "run"
-    train(shortened(Layers(which=(1,)), heads=4), run, cache=cache, quiet=True)
-    model, ids = load(run), torch.randint(5, 100, (2, 12))
-    with leaving_out(model, LeftOut(heads="0.1", layers="1")) as left:
-        assert left.encoder.node.depth == 2
-        gone = left.encode(ids)
-        for name, tensor in left.named_parameters():
-            there = model.get_parameter(name.replace(".1.", ".2."))
-            assert tensor.data_ptr() == there.data_ptr()
-    assert not torch.allclose(gone, model.encode(ids), atol=1e-3)
-    whole, less = (
-        evaluate_run(run, cache=cache, left_out=LeftOut(layers=named), quiet=True).evaluation
-        for named in ("", "0,2")
-    )
-    report = worth(run, "layer", cache=cache, quiet=True)
-    assert report.score == whole.loss_masked != less.loss_masked
-    assert [*json.loads(report.as_json())["without"]] == ["0", "1", "2"]
-    assert f"\n    2 {report.without['2'] - report.score:+9.4f}" in report.as_table()
-
-
-@pytest.mark.parametrize(
-    ("named", "told"),
-    [("1.2", "'1.2' names no layer"), ("2", "there is no layer 2"), ("1,0", "no layer would be")],
-)
-def test_layers_that_are_not_there_cannot_be_left_out(named: str, told: str, tiny: Any) -> None:
-    with pytest.raises(UsageError, match=told):
-        layers_named(named, build(tiny(), "meta"))

@@ -1,4 +1,4 @@
-"""Taught networks that lose layers: in a stage, and for an evaluation."""
+"""Taught networks that lose layers in a stage."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,10 +6,7 @@ from pathlib import Path
 import pytest
 
 from bertc.api import points
-from bertc.base.diagnostics import SpecError, UsageError
-from bertc.ir.terms.positions import of_all_positions
-from bertc.run.evaluation.evaluate import evaluate_run
-from bertc.run.evaluation.without import LeftOut
+from bertc.base.diagnostics import SpecError
 from bertc.run.models.loading import load
 from bertc.run.train.loop import train
 from tests.net.programs import TOY
@@ -44,13 +41,3 @@ def test_layers_that_are_left_learn_by_a_map_of_their_own(
     found = error.value.diagnostics[0]
     assert found.help == "layers=[2, 4]"
     points(own + LOST.format(bert, "[2, 4]"))
-
-    # Of a network with other layers the loss of a map would be another.
-    with pytest.raises(UsageError, match="layers against a teacher's") as refused:
-        evaluate_run(run, cache=cache, left_out=LeftOut(layers="1"), quiet=True)
-    _, _, way_out = (refused.value.help or "").partition(": ")
-    again = text({**OWN, "vocab": "", "layers": "2", "objective": "", "steps": "1"})
-    train(points(f"{again} {way_out}")[0], tmp_path / "again", cache=cache, quiet=True)
-    less = evaluate_run(tmp_path / "again", cache=cache, left_out=LeftOut(layers="1"), quiet=True)
-    assert less.evaluation is not None
-    assert of_all_positions(less.evaluation.losses) == ["mlm"]

@@ -1,11 +1,13 @@
 """What a run is good for afterwards: eval and fill."""
 
 import json
+import signal
 
 import pytest
 import torch
 
-from bertc.base.diagnostics import DataError, MissingInputError, UsageError
+from bertc.base.diagnostics import DataError, MissingInputError, StoppedError, UsageError
+from bertc.run.evaluation import evaluate as evaluating
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.train.loop import train
 from bertc.use import fill_mask as filling
@@ -29,6 +31,14 @@ def test_eval_repeats_the_last_evaluation_of_the_run(run, tmp_path, cache):
     assert json.loads(report.as_json())["evaluation"]["losses"].keys() == last["losses"].keys()
     assert report.evaluation.base_rate == {}
     assert report.notes[-1] == "read in full-sentences rows of 24 tokens"
+
+
+def test_a_stopped_evaluation_begins_again(run, cache, monkeypatch):
+    monkeypatch.setattr(evaluating, "heldout_rows", lambda *_: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr(evaluating, "counted", lambda *_: [None])
+    with pytest.raises(StoppedError) as stopped:
+        evaluate_run(run, cache=cache, quiet=True)
+    assert stopped.value.help == "the same command begins again"
 
 
 def test_eval_refuses_other_text(run, tmp_path, corpus_file, cache):

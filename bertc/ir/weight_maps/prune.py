@@ -70,18 +70,7 @@ def pruned(resolved: Resolved, removed: Removed) -> Resolved:
     """The program as if every stage trained the network that is left, and removed nothing more."""
     encoder = resolved.encoder
     assert isinstance(encoder, Encoder), "the checks allow pruning of transformers alone"
-    return _with_encoder(resolved, without(encoder, removed))
-
-
-def cut_to_layers(resolved: Resolved, layers: tuple[int, ...]) -> Resolved:
-    """The program as if every stage trained the last network's layers of these numbers alone."""
-    encoder = resolved.encoder
-    assert isinstance(encoder, Encoder), "other bodies have no layers to leave out"
-    return _with_encoder(resolved, with_layers(encoder, layers))
-
-
-def _with_encoder(resolved: Resolved, encoder: Encoder) -> Resolved:
-    update = {"encoder": encoder, "grow": None, "prune": NOTHING}
+    update = {"encoder": without(encoder, removed), "grow": None, "prune": NOTHING}
     stages = tuple(stage.model_copy(update=update) for stage in resolved.stages)
     return resolved.model_copy(update={"stages": stages})
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from bertc import (
-    LeftOut,
     Manner,
     Report,
     Run,
@@ -18,8 +17,6 @@ from bertc import (
 )
 from bertc.lab.results.compare import Results
 
-NOTHING_LEFT_OUT = LeftOut()
-
 
 def evaluate_runs(
     folders: Sequence[Path],
@@ -27,7 +24,6 @@ def evaluate_runs(
     *,
     task: str = "",
     part: str = "",
-    left_out: LeftOut = NOTHING_LEFT_OUT,
     quiet: bool = False,
 ) -> Report | Results:
     """Evaluate a run, or several and those below folders, with means over their seeds.
@@ -44,8 +40,7 @@ def evaluate_runs(
         for run in ([folder] if RunFolder(folder).holds_a_run else find_folders([folder]))
     ]
     reports = [
-        evaluate_run(run, manner, task=task, part=part, left_out=left_out, quiet=quiet)
-        for run in dict.fromkeys(runs)
+        evaluate_run(run, manner, task=task, part=part, quiet=quiet) for run in dict.fromkeys(runs)
     ]
     if runs == list(folders) and len(reports) == 1:
         return reports[0]

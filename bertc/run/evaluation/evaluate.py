@@ -1,38 +1,44 @@
-"""``bertc eval``: held-out evaluation of a finished, stopped or imported run."""
+"""``bertc eval``: held-out evaluation of a finished, stopped or imported run.
+
+Axes: b windows, w tokens per window, t tokens that a window predicts, v vocabulary.
+"""
 
 import time
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+from torch import Tensor
 
+from bertc.base.diagnostics import UsageError
 from bertc.data.batches.arranged import TextData
 from bertc.data.batches.running import RunningData
 from bertc.data.examples.task_data import TaskData
 from bertc.data.vocab.vocabulary import characters_by_token
 from bertc.hub.folders import PROGRESS
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.changing.pruning import units
+from bertc.learn.objectives import Losses, MicroBatch, NextTokenTargets
 from bertc.learn.step.objective import make_objective
 from bertc.learn.step.vocabulary import vocab_tensors
 from bertc.machine.display import Display, choose
 from bertc.machine.exact import preparing
-from bertc.model import Model
+from bertc.model import EncoderInputs
+from bertc.model.body import Outputs
 from bertc.run.beginning.teachers import frozen_networks
 from bertc.run.evaluation.held_out import Evaluation, counted, evaluate, heldout_rows, unigram_nats
 from bertc.run.evaluation.manner import Manner
 from bertc.run.evaluation.open_run import OpenRun, open_run
-from bertc.run.evaluation.options import read_data, slide
-from bertc.run.evaluation.reading import NextTokenCost, next_token_cost
-from bertc.run.evaluation.remarks import plateau_lines
+from bertc.run.evaluation.remarks import NextTokenCost, next_token_cost, plateau_lines
 from bertc.run.evaluation.task_lookup import nothing_to_judge_by
 from bertc.run.evaluation.tasks import evaluate_files, evaluate_tasks, sources_told
-from bertc.run.evaluation.without import (
-    NOTHING_LEFT_OUT,
-    LeftOut,
-    leaving_out,
-    refuse_compared_layers,
-)
-from bertc.run.models.loading import has_average
+from bertc.run.evaluation.without import transformer_of, without_heads
+from bertc.run.models.loading import has_average, load
 from bertc.run.records.checkpoints import newest
 from bertc.run.records.folder import RunFolder
 from bertc.run.train.report import Report
@@ -50,15 +56,15 @@ def evaluate_run(
     *,
     task: str = "",
     part: str = "",
-    left_out: LeftOut = NOTHING_LEFT_OUT,
+    without: Collection[tuple[int, int]] = (),
     cache: Path | None = None,
     quiet: bool = False,
 ) -> Report:
     """Evaluate the newest valid checkpoint, by default on the examples used during training.
 
     ``manner`` changes how held-out text is read; ``task`` (see ``task_of``) names other files,
-    ``part`` another part of the data, such as ``test``. ``left_out`` are heads and layers
-    that the model is evaluated without.
+    ``part`` another part of the data, such as ``test``. ``without`` are heads to leave out, each
+    a layer and a number, both from 0.
 
     Raises:
         MissingInputError: if the folder holds no run, or no model yet.
@@ -67,88 +73,101 @@ def evaluate_run(
     """
     manner = manner or Manner()
     folder = RunFolder(run)
-    resolved, done = folder.read_resolved(), progress_of(folder)
+    resolved = folder.read_resolved()
+    checkpoint, _ = newest(folder.checkpoints, *folder.identities())
+    done = Progress()  # of an imported model
+    if checkpoint:
+        done = Progress.of(checkpoint.progress, str(checkpoint.folder / PROGRESS))
+    trained = resolved.trained_at(done.step)
+    reading = None
     with closing(choose(quiet)) as display:
-        if task or part or (manner.examples and resolved.trained_at(done.step).tasks):
+        if task or part or (manner.examples and trained.tasks):
             manner.refuse_for_tasks()
             evaluation, notes = evaluate_files(
-                run, task, part=part, most=manner.examples, left_out=left_out, progress=display
+                run, task, part=part, most=manner.examples, without=without, progress=display
             )
-            reading = None
         else:
-            evaluation, notes, reading = _as_in_training(
-                folder, resolved, manner, cache, display, done, left_out
-            )
-    notes = (*plateau_lines(evaluation, resolved, resolved.trained_at(done.step)), *notes)
+            with (
+                open_run(folder, resolved, done.step, manner, cache, display) as opened,
+                without_heads(opened.model, without),
+            ):
+                evaluation, notes, reading = _as_in_training(opened, manner, display)
+    notes = (*plateau_lines(evaluation, resolved, trained), *notes)
     if has_average(run, done.step):
-        notes = (*notes, f"of the average of the weights (average={_average_of(resolved, done)})")
+        notes = (*notes, f"of the average of the weights (average={trained.average.kind})")
     return Report(
-        run,
-        done.step,
-        resolved.steps,
-        done.tokens,
-        done.seconds,
-        evaluation,
-        notes,
-        reading=reading,
+        run, done.step, resolved.steps, done.tokens, done.seconds, evaluation, notes, reading
     )
 
 
-def _average_of(resolved: Resolved, done: Progress) -> str:
-    return resolved.trained_at(done.step).average.kind
+def evaluate_heads(
+    run: Path, *, task: str = "", examples: int = 0, cache: Path | None = None, quiet: bool = False
+) -> tuple[Evaluation, dict[str, Evaluation]]:
+    """Evaluate a run, and then without each of its heads, by name: 3.5 (Michel et al. 2019, 3.2).
+
+    ``task`` and ``examples`` are as in ``evaluate_run``. Layers that share their attention share
+    their heads, which count once.
+
+    Raises:
+        MissingInputError, DataError, UsageError: as ``evaluate_run``.
+    """
+    counts = units(transformer_of(load(run)), "attention")
+    heads = [(layer, number) for layer, count in counts.items() for number in range(count)]
+
+    def evaluated(*without: tuple[int, int]) -> Evaluation:
+        manner = Manner(examples=examples)
+        report = evaluate_run(run, manner, task=task, without=without, cache=cache, quiet=True)
+        assert report.evaluation is not None, "an evaluation ends with one"
+        return report.evaluation
+
+    with closing(choose(quiet)) as display:
+        display.begin(f"evaluating {run} without each head", len(heads), "heads")
+        complete, lesser = evaluated(), dict[str, Evaluation]()
+        for layer, number in heads:
+            lesser[f"{layer}.{number}"] = evaluated((layer, number))
+            display.advance(1)
+        display.end()
+    return complete, lesser
 
 
-def _as_in_training(
-    folder: RunFolder,
-    resolved: Resolved,
-    manner: Manner,
-    cache: Path | None,
-    display: Display,
-    progress: Progress,
-    left_out: LeftOut,
-) -> Evaluated:
+def _as_in_training(run: OpenRun, manner: Manner, display: Display) -> Evaluated:
     """Evaluate on the run's own held-out data, or on other text."""
-    with open_run(folder, resolved, progress.step, manner, cache, display) as run:
-        if isinstance(run.data, TaskData):
-            if not any(task_set.parts for task_set in run.data.sets):
-                raise nothing_to_judge_by(run.stage.tasks[0])
-            with leaving_out(run.model, left_out) as lesser:
-                evaluation = evaluate_tasks(lesser, run.stage, run.data, run.stop, progress=display)
-            return evaluation, sources_told(run.data), None
-        refuse_compared_layers(run.stage, left_out, folder.path)
-        with leaving_out(run.model, left_out) as lesser:
-            evaluation, seconds = _of_text(lesser, run, run.data, manner, display)
-        return (
-            evaluation,
-            (manner.told(run.stage),),
-            next_token_cost(evaluation, run.stage, seconds),
-        )
+    if isinstance(run.data, TaskData):
+        if not any(task_set.parts for task_set in run.data.sets):
+            raise nothing_to_judge_by(run.stage.tasks[0])
+        evaluation = evaluate_tasks(run.model, run.stage, run.data, run.stop, progress=display)
+        return evaluation, sources_told(run.data), None
+    evaluation, seconds = _of_text(run, run.data, manner, display)
+    return evaluation, (manner.told(run.stage),), next_token_cost(evaluation, run.stage, seconds)
 
 
 def _of_text(
-    model: Model, run: OpenRun, data: TextData, manner: Manner, display: Display
+    run: OpenRun, data: TextData, manner: Manner, display: Display
 ) -> tuple[Evaluation, float]:
     """The evaluation, and the seconds that it took."""
-    stage, device, vocabulary = run.stage, next(model.parameters()).device, data.vocabulary
+    model, stage, vocabulary = run.model, run.stage, data.vocabulary
+    device = next(model.parameters()).device
     nats_v = unigram_nats(vocabulary, data.tokens, device)
     known = characters_by_token(vocabulary)
     costs = [nats_v, *([] if known is None else [torch.from_numpy(known).to(nats_v)])]
     examples = manner.examples or (EVERYTHING if manner.data else run.examples)
     began = time.perf_counter()
     if manner.sliding and isinstance(data, RunningData):
-        evaluation = slide(model, stage, data, costs, manner, examples, run.microbatch, display)
+        evaluation = _slide(run, data, costs, manner, examples, display)
         return evaluation, time.perf_counter() - began
     rows = heldout_rows(stage, run.microbatch, run.ranks)
     seed = model.resolved.run.seed
     objective = make_objective(
         model, stage, False, frozen_networks(stage, device, model.compute_dtype, seed)
     )
+    if isinstance(data, RunningData):
+        data = replace(data, seq=stage.seq)
     began = time.perf_counter()
     evaluation = evaluate(
         model,
         stage,
         objective,
-        counted(read_data(data, stage), rows, examples, display),
+        counted(data, rows, examples, display),
         vocab_tensors(vocabulary, preparing(device)),
         costs,
         run.microbatch,
@@ -158,11 +177,70 @@ def _of_text(
     return evaluation, time.perf_counter() - began
 
 
-def progress_of(folder: RunFolder) -> Progress:
-    """The progress of the run; a fresh one for an imported model."""
-    checkpoint, _ = newest(folder.checkpoints, *folder.identities())
-    return (
-        Progress.of(checkpoint.progress, str(checkpoint.folder / PROGRESS))
-        if checkpoint
-        else Progress()
+@torch.no_grad()
+def _slide(
+    run: OpenRun,
+    data: RunningData,
+    costs: Sequence[Tensor],
+    manner: Manner,
+    tokens: int,
+    display: Display,
+) -> Evaluation:
+    """Predict the first ``tokens`` that have a full window before them, each from its window.
+
+    ``costs`` (v,) of each token are its nats by frequency, and its characters if they are known.
+
+    Raises:
+        UsageError: if the text is shorter than a window.
+    """
+    model, stage, window, stride = run.model, run.stage, manner.sliding, manner.stride
+    name = next(term.name for term in stage.objective if term.objective.order == "forward")
+    text = np.concatenate([t.ids[: window + tokens] for t in data.heldout_texts])[: window + tokens]
+    if len(text) <= window:
+        raise UsageError(f"the held-out text is too short: no token has {window} tokens before it")
+    sums = torch.zeros(3 + len(costs), dtype=torch.float64)
+    losses, device = Losses(model, stage, stage.networks()[-1]), next(model.parameters()).device
+    display.begin("evaluating", len(text) - window, "tokens")
+    model.eval()
+    try:
+        for micro_batch in _windows(name, text, window, stride, run.microbatch, device):
+            hidden_bth = model.read(micro_batch.reading)
+            loss = losses(micro_batch, Outputs(hidden_bth))[name]
+            targets = micro_batch.terms[name]
+            assert isinstance(targets, NextTokenTargets), "as _windows makes them"
+            guessed = [(cost_v[targets.targets] * targets.weights).sum() for cost_v in costs]
+            sums += torch.stack([loss.sum, loss.correct, loss.count, *guessed]).cpu().double()
+            display.advance(int(loss.count))
+        display.end()
+    finally:
+        model.train()
+    total, hits, count, guess, *characters = sums.tolist()
+    return Evaluation(
+        loss=total / count,
+        losses={name: total / count},
+        accuracy={name: hits / count},
+        examples=int(count),
+        unigram_loss=guess / count,
+        unigram_losses={name: guess / count},
+        predictions=int(count),
+        characters=round(sum(characters)),
     )
+
+
+def _windows(
+    name: str, text: NDArray[Any], window: int, stride: int, rows: int, device: torch.device
+) -> Iterator[MicroBatch]:
+    """Micro-batches of windows that move on by ``stride``; the last one predicts what is left."""
+    padded = np.pad(text, (0, stride - 1))
+    view = sliding_window_view(padded, window + 1)[stride - 1 :: stride]
+    predicted = len(text) - window
+    asked_t = torch.arange(window - stride, window, device=device)
+    for first in range(0, len(view), rows):
+        part_bw = torch.from_numpy(view[first : first + rows].astype(np.int64)).to(device)
+        ids_bw, next_bt = part_bw[:, :-1], part_bw[:, -stride:]
+        nth_bt = torch.arange(next_bt.numel(), device=device).view_as(next_bt) + first * stride
+        yield MicroBatch(
+            reading=EncoderInputs(ids_bw, output_positions=asked_t.expand_as(next_bt)),
+            originals=ids_bw,
+            terms={name: NextTokenTargets(next_bt, (nth_bt < predicted).float())},
+        )

@@ -16,7 +16,7 @@ from bertc.ir.program.stage import Stage
 from bertc.machine.display import Display, Watched
 from bertc.machine.machine import detect, determinism, is_deterministic
 from bertc.machine.process_group import ProcessGroup
-from bertc.machine.signals import Stop
+from bertc.machine.signals import AGAIN, Stop
 from bertc.model import Model
 from bertc.run.evaluation.manner import Manner
 from bertc.run.evaluation.other_text import evaluated_alone, with_objective
@@ -54,7 +54,7 @@ def open_run(
         UsageError: if the text cannot be read as ``manner`` says.
     """
     machine = detect(resolved.run.device)
-    with Stop() as stop, determinism(is_deterministic(resolved.run, machine.device)):
+    with Stop(way_on=AGAIN) as stop, determinism(is_deterministic(resolved.run, machine.device)):
         lock = folder.read_lock()
         ranks = ProcessGroup(0, World(), stop)
         plan = plan_of(resolved, machine, lock, display)

@@ -1,5 +1,9 @@
-"""Lines about an evaluation: losses, scores, and signs that little was learned."""
+"""Lines about an evaluation: losses, scores, costs, and signs that little was learned."""
 
+import math
+from dataclasses import dataclass
+
+from bertc.base.diagnostics import several
 from bertc.ir.changing.growth import FromOther
 from bertc.ir.learning.objective import MASKED_LM, titled
 from bertc.ir.network.encoder import Encoder
@@ -12,6 +16,8 @@ from bertc.run.evaluation.held_out import Evaluation
 
 PLATEAU = 0.2
 """Nats below guessing by token frequency down to which a model knows little else."""
+LARGEST_SHOWN, LARGEST_KNOWN = 50.0, 700.0
+"""Nats above which a perplexity is shown as infinite, and above which no float holds it."""
 
 
 def score_lines(evaluation: Evaluation) -> list[str]:
@@ -80,3 +86,50 @@ def _sooner(resolved: Resolved, stage: Stage) -> list[str]:
         if masks is term.objective and (masks.p < 0.3 or masks.replace.mask < 100):
             sooner.append(f"{masks.kind}(30%, replace=100/0/0)")
     return sooner + ["optimizer=muon"] * (stage.optimizer.kind != "muon")
+
+
+@dataclass(frozen=True)
+class NextTokenCost:
+    """An evaluation of next tokens; ``seconds`` are of reading alone, without loading.
+
+    ``bits_per_character`` is None where tokens do not spell all of the text.
+    """
+
+    tokens: int
+    seconds: float
+    tokens_per_second: float
+    perplexity: float
+    bits_per_token: float
+    bits_per_character: float | None
+
+    def told(self) -> str:
+        """A line for the summary."""
+        bits = self.bits_per_character
+        return (
+            f"{as_told(self.bits_per_token * math.log(2))}"
+            f"{'' if bits is None else f', {bits:.3f} bits a character'}; "
+            f"{several(self.tokens, 'token')} in {self.seconds:.1f} s, "
+            f"{self.tokens_per_second:,.0f} a second"
+        )
+
+
+def next_token_cost(evaluation: Evaluation, stage: Stage, seconds: float) -> NextTokenCost | None:
+    """The reading of a stage of next tokens alone; None for other objectives."""
+    if [term.objective.order for term in stage.objective] != ["forward"]:
+        return None
+    bits, tokens = evaluation.loss / math.log(2), evaluation.predictions
+    characters = evaluation.characters
+    return NextTokenCost(
+        tokens=tokens,
+        seconds=seconds,
+        tokens_per_second=tokens / max(seconds, 1e-9),
+        perplexity=math.exp(min(evaluation.loss, LARGEST_KNOWN)),
+        bits_per_token=bits,
+        bits_per_character=bits * tokens / characters if characters else None,
+    )
+
+
+def as_told(nats: float) -> str:
+    """A next-token loss as perplexity and bits a token."""
+    perplexity = math.exp(nats) if nats < LARGEST_SHOWN else math.inf
+    return f"perplexity {perplexity:,.2f}, {nats / math.log(2):.3f} bits a token"

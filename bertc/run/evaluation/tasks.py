@@ -1,7 +1,7 @@
 """Evaluation of tasks: answers of a model to the scored parts, and their metrics."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from bertc.base.diagnostics import several
@@ -24,7 +24,7 @@ from bertc.run.evaluation.device import placed
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.evaluation.task_inference import Within, answer
 from bertc.run.evaluation.task_lookup import columns_told, names_files, nothing_to_judge_by, task_of
-from bertc.run.evaluation.without import NOTHING_LEFT_OUT, LeftOut, leaving_out
+from bertc.run.evaluation.without import without_heads
 from bertc.run.models.loading import load
 
 
@@ -94,12 +94,12 @@ def evaluate_files(
     part: str = "",
     most: int = 0,
     within: Within = lambda function: function,
-    left_out: LeftOut = NOTHING_LEFT_OUT,
+    without: Collection[tuple[int, int]] = (),
     progress: Progress | None = None,
 ) -> tuple[Evaluation, tuple[str, ...]]:
     """Evaluate a model on the scored parts of a task; also returns notes on the files read.
 
-    ``most`` limits the examples per part; 0 means all. ``left_out`` are heads and layers.
+    ``most`` limits the examples per part; 0 means all. ``without`` are heads to leave out.
 
     Raises:
         UsageError, SpecError: as ``task_of``.
@@ -128,8 +128,8 @@ def evaluate_files(
         update={"objective": tuple(t for t in stage.objective if t.name == task.title)}
     )
     data = TaskData(vocabulary, 0, stage.batch, seq, (task_set,), 1.0)
-    with leaving_out(model, left_out) as lesser:
-        return evaluate_tasks(lesser, only, data, within=within, progress=progress), tuple(notes)
+    with without_heads(model, without):
+        return evaluate_tasks(model, only, data, within=within, progress=progress), tuple(notes)
 
 
 def sources_told(data: TaskData) -> tuple[str, ...]:

@@ -10,8 +10,7 @@ from bertc.ir.learning.objective import PRETRAINING, titled
 from bertc.ir.terms.positions import shown_figures
 from bertc.machine.display import clock
 from bertc.run.evaluation.held_out import Evaluation
-from bertc.run.evaluation.reading import NextTokenCost, as_told
-from bertc.run.evaluation.remarks import always_lines
+from bertc.run.evaluation.remarks import NextTokenCost, always_lines, as_told
 
 
 @dataclass(frozen=True)
