@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     from bertc.run.train.report import Report
     from bertc.use.attention import AttentionMaps
     from bertc.use.graph import Graph, graph_of
-    from bertc.use.graph_scores import graph_scores
     from bertc.use.trained import Trained
 
 __version__ = "0.1.0"
@@ -105,7 +104,6 @@ _HOMES = {
     "use.trained": "Trained",
     "run.stepper": "Gauge Stepper matmul_rate",
     "use.graph": "Graph graph_of",
-    "use.graph_scores": "graph_scores",
 }
 PUBLIC = {name: f"bertc.{home}" for home, names in _HOMES.items() for name in names.split()}
 """The module of each public name."""
@@ -118,7 +116,7 @@ __all__ = [
     "Summary", "Table", "Trained", "UsageError", "answer_cost", "available_cores", "build",
     "bytes_text", "change_text", "changed", "count_text", "device_named", "duration_text",
     "escaped", "estimate", "evaluate_heads", "evaluate_run", "find_folders", "find_runs",
-    "find_spec", "findings", "flops_text", "formatted", "graph_of", "graph_scores", "grouped",
+    "find_spec", "findings", "flops_text", "formatted", "graph_of", "grouped",
     "load", "matmul_rate", "model_weights", "most_steps", "parse", "points", "programs", "quoted",
     "read_run", "resolve", "settings_texts", "shipped_specs", "show", "shown_figures",
     "space", "spec_text", "step_flops", "titled", "train",

@@ -143,15 +143,10 @@ def embed_(
 def export_(
     run: RunArgument,
     to: Annotated[Path | None, typer.Option(help="the Hugging Face folder to write")] = None,
-    onnx: Annotated[
-        Path | None, typer.Option(help="a folder for an ONNX graph, or the .onnx file in it")
-    ] = None,
+    onnx: Annotated[Path | None, typer.Option(help="the folder to write an ONNX graph to")] = None,
     int8: Annotated[
         bool, typer.Option("--int8", help="with --onnx: write the graph with int8 weights too")
     ] = False,
-    examples: Annotated[
-        int, typer.Option(min=0, help="with --int8: examples of dev parts to score on [0: all]")
-    ] = 1000,
     pooling: Annotated[
         str, typer.Option(help="with --to: for sentence-transformers too, by mean, cls or max")
     ] = "",
@@ -173,7 +168,7 @@ def export_(
     if onnx is not None:
         from bertc.lab.onnx.folder import export_onnx
 
-        say(export_onnx(run, onnx, int8=int8, examples=examples).summary())
+        say(export_onnx(run, onnx, int8=int8).summary())
 
 
 @app.command("import")

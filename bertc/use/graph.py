@@ -13,8 +13,8 @@ from torch import nn
 from bertc.base.diagnostics import DataError
 from bertc.hub.families.obstacle import Obstacle, first_of
 from bertc.hub.task_classes import beyond_last
-from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
-from bertc.ir.learning.custom_task import AnyTask, Embed
+from bertc.ir.learning.answer import Answer, Choice, Labels, Score, Span, Tags, Vector
+from bertc.ir.learning.custom_task import Embed
 from bertc.ir.learning.objective import Objective
 from bertc.ir.learning.task import Task
 from bertc.ir.network.wanted import Wanted
@@ -79,12 +79,16 @@ class Graph(nn.Module):
         Raises:
             DataError: naming the setting in the way.
         """
-        refuse_unsayable(self.model)
+        if obstacle := first_of(_obstacles(self.model)):
+            raise DataError(str(obstacle), help=obstacle.way_out)
 
     @property
     def left_out(self) -> tuple[str, ...]:
         """Notes on heads of the last stage that the graph lacks, with the reason."""
-        return left_out(self.model)
+        stage = self.model.resolved.stages[-1]
+        terms = () if stage.tasks else _terms(self.model)
+        reasons = {term.head_name: _left_out(stage, term) for term in terms}
+        return tuple(f"{name} is left out: {why}" for name, why in reasons.items() if why)
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -145,7 +149,8 @@ class Graph(nn.Module):
         if isinstance(term, Task):
             reads_all = network.node.pools_rows or not term.states.pooled
             states_bkh = states_bsh if reads_all else cls_b1h
-            return _answers(term, head(TaskTensors(term).features(states_bkh, network, reading)))
+            scores_bkc = head(TaskTensors(term).features(states_bkh, network, reading)).float()
+            return _of_examples(term.answer, scores_bkc)
         match term.head_node:
             case VocabularyHead():
                 b, s, h = states_bsh.shape
@@ -170,14 +175,15 @@ class Graph(nn.Module):
                 assert_never(unreachable)
 
 
-def _answers(task: AnyTask, scores_bkc: torch.Tensor) -> torch.Tensor:
-    match task.answer:
+def _of_examples(answer: Answer, scores_bkc: torch.Tensor) -> torch.Tensor:
+    """Scores without axes of one entry."""
+    match answer:
         case Labels():
-            return scores_bkc[:, 0].float()
+            return scores_bkc[:, 0]
         case Score() | Choice():
-            return scores_bkc[:, 0, 0].float()
+            return scores_bkc[:, 0, 0]
         case Tags() | Span():
-            return scores_bkc.float()
+            return scores_bkc
         case Vector():
             raise AssertionError("vectors have no scores")
         case unreachable:
@@ -215,13 +221,6 @@ def graph_of(model: Model, *, heads: bool = True, cls_last: bool = False) -> Gra
     return Graph(model.eval(), terms, states=True, cls_last=cls_last)
 
 
-def left_out(model: Model) -> tuple[str, ...]:
-    """Notes on heads of the last stage that its graph lacks, with the reason."""
-    stage = model.resolved.stages[-1]
-    reasons = {} if stage.tasks else {t.head_name: _left_out(stage, t) for t in _terms(model)}
-    return tuple(f"{name} is left out: {why}" for name, why in reasons.items() if why)
-
-
 def _terms(model: Model) -> Iterator[Objective]:
     """The objectives of the last stage whose heads have trained weights."""
     for term in model.resolved.stages[-1].objective:
@@ -240,16 +239,6 @@ def _left_out(stage: AnyStage, term: Objective) -> str:
     if isinstance(term.head_node, CopyingHead):
         return "its scores are of tokens and of copying the input"
     return "it scores spans between two tokens" * isinstance(term.head_node, BoundaryHead)
-
-
-def refuse_unsayable(model: Model) -> None:
-    """Refuse what a graph for rows of any length cannot say.
-
-    Raises:
-        DataError: naming the setting in the way.
-    """
-    if obstacle := first_of(_obstacles(model)):
-        raise DataError(str(obstacle), help=obstacle.way_out)
 
 
 def _obstacles(model: Model) -> Iterator[Obstacle]:

@@ -39,7 +39,7 @@ from bertc.use.attention import AttentionMaps, see_maps
 from bertc.use.embed import batch_of_rows, embed
 from bertc.use.fill_mask import filled
 from bertc.use.filled import Filled
-from bertc.use.graph import Graph, graph_of, refuse_unsayable
+from bertc.use.graph import Graph, graph_of
 from bertc.use.predict import answered, of_any_number
 
 Text = str | tuple[str, str]
@@ -139,8 +139,9 @@ class Trained(Model):
         Raises:
             DataError: if no graph for rows of any length can say it; names the setting.
         """
-        refuse_unsayable(self)
-        return graph_of(self, cls_last=template_of(self.tokenizer.vocabulary).last)
+        graph = graph_of(self, cls_last=template_of(self.tokenizer.vocabulary).last)
+        graph.refuse_unsayable()
+        return graph
 
     def save_tokenizer(self, folder: Path) -> None:
         """Write the tokenizer's files, as transformers reads them, into an existing folder.

@@ -14,7 +14,7 @@ from bertc.run.beginning import lessons
 from bertc.run.evaluation.tasks import evaluate_files
 from bertc.run.models.loading import load
 from bertc.run.train.loop import train
-from bertc.use.graph import refuse_unsayable
+from bertc.use.graph import graph_of
 from tests.net.programs import TOY
 from tests.run.test_lessons import losses, text
 from tests.run.test_training import stop_after
@@ -64,7 +64,7 @@ def test_a_run_goes_on_to_the_same_bits_and_is_used_as_it_was_trained(
     elsewhere, _ = evaluate_files(tmp_path / "run", 'tagging("tags")')
     assert elsewhere.losses == again.losses
     with pytest.raises(DataError, match="head=bilstm"):
-        refuse_unsayable(load(tmp_path / "run"))
+        graph_of(load(tmp_path / "run")).refuse_unsayable()
 
 
 @pytest.mark.parametrize(

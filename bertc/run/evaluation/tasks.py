@@ -93,7 +93,6 @@ def evaluate_files(
     *,
     part: str = "",
     most: int = 0,
-    within: Within = lambda function: function,
     without: Collection[tuple[int, int]] = (),
     progress: Progress | None = None,
 ) -> tuple[Evaluation, tuple[str, ...]]:
@@ -129,7 +128,7 @@ def evaluate_files(
     )
     data = TaskData(vocabulary, 0, stage.batch, seq, (task_set,), 1.0)
     with without_heads(model, without):
-        return evaluate_tasks(model, only, data, within=within, progress=progress), tuple(notes)
+        return evaluate_tasks(model, only, data, progress=progress), tuple(notes)
 
 
 def sources_told(data: TaskData) -> tuple[str, ...]:
