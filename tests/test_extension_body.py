@@ -62,13 +62,10 @@ class Gru(BodyNode):
     def settings(self) -> dict[str, Any]:
         return {"layers": self.layers, "hidden": self.hidden, "table": self.table}
 
-    def embedding_weights(self) -> tuple[Weight, ...]:
+    def _table(self) -> tuple[Weight, ...]:
         shape, axes = (self.vocab_size, self.embedding), ("vocab", "embedding")
         name, init = "embeddings.token.weight", self.initializer
         return (Weight(name, shape, axes, init, "embeddings", "table"),)
-
-    def pooler_weights(self) -> tuple[Weight, ...]:
-        return ()
 
     def layer_weights(self, layer: int) -> tuple[Weight, ...]:
         gates: tuple[Axis, int] = ("gates", GATES * self.hidden)
@@ -82,7 +79,7 @@ class Gru(BodyNode):
 
     def weights(self) -> tuple[Weight, ...]:
         layers = (weight for layer in range(self.layers) for weight in self.layer_weights(layer))
-        return (*self.embedding_weights(), *layers)
+        return (*self._table(), *layers)
 
     def operations(self, call: op.Call) -> op.Forward:
         tokens = call.rows * call.tokens
@@ -97,9 +94,6 @@ class Gru(BodyNode):
             blocks.append((op.Block("recurrence", f"recurrence.{layer}", count, found),))
         embeddings = self.table.operations(self.vocab_size, self.embedding, self.hidden, tokens)
         return op.Forward(embeddings, tuple(blocks), ())
-
-    def pooled_operations(self, rows: int) -> op.Operations:
-        return ()
 
 
 class Layer(torch.nn.Module):

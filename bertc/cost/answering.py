@@ -47,7 +47,7 @@ def answer_cost(
 def _operations(stage: AnyStage, rows: int, tokens: int) -> Iterator[op.Operation]:
     """The operations of the main network and the heads of tasks."""
     body, tasks = stage.network(MAIN).body, stage.tasks
-    of_first = tasks and all(task.pooled for task in tasks) and not body.pools_rows
+    of_first = tasks and all(task.pooled for task in tasks) and not body.pooled.of_rows
     call = op.Call(
         rows=rows,
         tokens=tokens,

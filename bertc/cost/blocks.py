@@ -202,8 +202,8 @@ class NetworkPass:
         """Bytes of outputs for terms that are there until all losses are, and not saved anyway."""
         stage, how, wanted = self.stage, self.how, self.network.wanted
         layers = [layer for layer in wanted.projections if not self._saves_projected(layer)]
-        widths_by_layer = (self.encoder.attention_widths(layer) for layer in layers)
-        states = sum(PROJECTED * stage.seq * widths.inner for widths in widths_by_layer if widths)
+        attended = (self.encoder.attended(layer) for layer in layers)
+        states = sum(PROJECTED * stage.seq * one.widths.inner for one in attended if one)
         if self.network.learned:
             return MemoryPoint(0, stage.rows_an_example * states * how.value_bytes)
         last, decoded = self.network.outputs(stage.seq)
@@ -257,7 +257,8 @@ class NetworkPass:
             for term in self.network.terms
             for weight in weights_of_head(term.objective, self.encoder)
         }
-        return sum(weights.values()) + sum(weight.numel for weight in self.encoder.pooler_weights())
+        pooler = (weight.numel for weight in self.encoder.weights() if weight.part == "pooler")
+        return sum(weights.values()) + sum(pooler)
 
     @cached_property
     def reads(self) -> int:
@@ -267,12 +268,12 @@ class NetworkPass:
     @property
     def table(self) -> int:
         """Number of elements of the token table."""
-        return self.encoder.table_elements
+        return self.encoder.token_head.table_elements
 
     @property
     def scores(self) -> int:
         """Number of vocabulary scores per example."""
-        return self.encoder.scores(self.stage.predictions())
+        return self.encoder.token_head.scores(self.stage.predictions())
 
     @cached_property
     def gradients(self) -> int:

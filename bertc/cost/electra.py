@@ -62,7 +62,7 @@ def _embeddings(encoder: Encoder, seq: int) -> int:
     hidden, embedding = encoder.hidden, encoder.embedding
     lookup = 2 * embedding * encoder.vocab_size + 2 * embedding * (seq + SEGMENTS)
     after = 2 * embedding + (LAYER_NORM + DROPOUT) * embedding
-    project = 2 * hidden * embedding + hidden if encoder.factorised else 0
+    project = 2 * hidden * embedding + hidden if embedding != hidden else 0
     return lookup + after + project
 
 

@@ -7,6 +7,7 @@ from bertc.cost.execution import networks_of
 from bertc.cost.figures import Parameters
 from bertc.ir.base import Weight
 from bertc.ir.learning.objective import Term
+from bertc.ir.network.body import counted_weights
 from bertc.ir.program.model import frozen_weights
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
@@ -69,7 +70,7 @@ def stored(network: Network) -> Iterator[tuple[Weight, int]]:
 
     Layers of equal widths are told once.
     """
-    for weights, times, _ in network.body.counted_weights():
+    for weights, times, _ in counted_weights(network.body):
         yield from ((weight, times) for weight in weights)
     yield from ((weight, -1) for weight in _tied(network))
 
@@ -77,7 +78,7 @@ def stored(network: Network) -> Iterator[tuple[Weight, int]]:
 def _body(network: Network) -> tuple[Tally, Tally]:
     """Weights of a network without heads and tied tensors: shared ones once, and once per use."""
     once, applied, tied = Tally(), Tally(), _tally(_tied(network))
-    for weights, stored, times in network.body.counted_weights():
+    for weights, stored, times in counted_weights(network.body):
         for part, numel in _tally(weights).items():
             once[part] += stored * numel
             applied[part] += times * numel

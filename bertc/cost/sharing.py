@@ -11,6 +11,7 @@ from bertc.cost.parameters import count
 from bertc.cost.planning.plan import Fit
 from bertc.cost.planning.world import ALONE, Layout, World, lay_out
 from bertc.cost.update import state_bytes
+from bertc.ir.network.body_node import unshared
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 
@@ -94,7 +95,7 @@ def _held(stage: Stage, parameters: Parameters, budget: DeviceBudget, layout: La
     state = state_bytes(stage, total)
     if not layout.sharded:
         return _Held(FP32 * total, state, 0)
-    of_layers = stage.encoder.unshared
+    of_layers = unshared(stage.encoder)
     shared = parameters.layers - sum(of_layers)
     # Other networks are sharded too; the two gathered layers are assumed to be the main encoder's.
     outside = ("embeddings", "pooler", "head")

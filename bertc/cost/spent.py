@@ -128,7 +128,7 @@ def _parts(
 ) -> Iterator[tuple[str, int, op.Operations]]:
     """Parts of a network: name, number of weights cast per use, operations."""
     encoder = network.body
-    narrow = sum(w.numel for w in encoder.embedding_weights() if w.role == "matrix")
+    narrow = sum(w.numel for w in encoder.weights() if (w.part, w.role) == ("embeddings", "matrix"))
     yield "embeddings", narrow, passed.embeddings
     for layer in passed.layers:
         for block in layer:
@@ -141,7 +141,7 @@ def _parts(
     )
     yield (
         "head",
-        weights + network.vocabulary_heads * encoder.table_elements,
+        weights + network.vocabulary_heads * encoder.token_head.table_elements,
         (*passed.last, *heads),
     )
 

@@ -9,6 +9,7 @@ from bertc.hub.families.obstacle import Obstacle
 from bertc.hub.networks import alone
 from bertc.hub.target import target_of
 from bertc.ir.changing.pruning import Heads, Neurons
+from bertc.ir.network.encoder import first_position
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
@@ -54,7 +55,7 @@ def padding(resolved: Resolved) -> int:
         case WordPiece() | Unigram() | Words() | Bytes():
             return 0
         case TokenizerFile():
-            return max(0, resolved.encoder.first_position - 1)
+            return max(0, first_position(resolved.encoder) - 1)
         case unreachable:
             assert_never(unreachable)
 

@@ -42,7 +42,7 @@ def target_of(
 
 def _decoding(program: Resolved) -> set[str]:
     """The heads that read a mask decoder, which no class of transformers has."""
-    terms = (term.objective for term in program.terms() if program.encoder.decodes)
+    terms = (term.objective for term in program.terms() if program.encoder.head.decoder)
     return {one.head_name for one in terms if one.states.decoded}
 
 

@@ -64,7 +64,7 @@ Tokens = Embedding | AdaptiveEmbedding
 def build_tokens(table: Table, node: BodyNode) -> Tokens:
     """The module of a body's token tables."""
     if isinstance(node.table, AdaptiveTable) and node.table.narrows:
-        return AdaptiveEmbedding(table, "embeddings.token", node.clusters)
+        return AdaptiveEmbedding(table, "embeddings.token", node.token_head.clusters)
     return Embedding(table, "embeddings.token")
 
 
@@ -80,9 +80,11 @@ class Embeddings(nn.Module):
         languages = Embedding(table, "embeddings.language") if node.languages else None
         self.language = languages
         self.unseen = parameter(table["embeddings.unseen"]) if node.two_streams else None
-        normed = node.norms_embeddings
+        normed = node.norm.embeddings
         self.norm = build_norm(table, "embeddings.norm", node.norm.of_layers) if normed else None
-        self.project = Linear(table, "embeddings.project") if node.factorised else None
+        self.project = (
+            Linear(table, "embeddings.project") if node.embedding != node.hidden else None
+        )
         self.dropout = node.dropout.hidden
 
     def borrow(self, lender: "Embeddings", names: Iterable[str]) -> None:

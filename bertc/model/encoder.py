@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from bertc.ir.network.encoder import DECODER
+from bertc.ir.network.encoder import DECODER, decoder_positions
 from bertc.ir.network.encoder import Encoder as EncoderNode
 from bertc.ir.network.wanted import Wanted
 from bertc.model.attention import build_attention
@@ -82,7 +82,7 @@ class Encoder(BodyModule):
         self._layers = tuple(Layer(self.attention[str(a)], self.ffn[str(f)]) for a, f in owners)
         last = node.norm.of_layers if node.norm.residual_free else None
         self.norm = norm_if_any(table, "norm", last)
-        decoder = node.decoder
+        decoder = decoder_positions(node)
         self.decoder_positions = build_positions(table, DECODER, decoder) if decoder else None
         self.pooler = Pooler(table, node) if node.pooler else None
         self.recompute = False
@@ -191,11 +191,8 @@ class Encoder(BodyModule):
         # and one for evaluation, and others where a term wants queries, keys and values; torch
         # raises beyond its limit.
         node = self.node
-        unlike = {
-            (node.attention.at(n), widths, node.attention_norm(n))
-            for n, widths in enumerate(node.layers)
-        }
-        graphs = 4 * (len(unlike) + 1 + node.decodes)
+        unlike = {node.layer(number) for number in range(node.depth)}
+        graphs = 4 * (len(unlike) + 1 + bool(node.head.decoder))
         if any_shape:  # a batch of one row has its own graph, and so have packed rows
             graphs *= 4
         torch._dynamo.config.recompile_limit += graphs

@@ -150,5 +150,5 @@ def build_ffn(table: Table, name: str, node: Encoder) -> FeedForward:
         case _:
             assert_never(node.ffn)
     part.norm = build_norm(table, f"{name}.norm", node.norm.of_layers)
-    part.output_norm = norm_if_any(table, f"{name}.output_norm", node.output_norm)
+    part.output_norm = norm_if_any(table, f"{name}.output_norm", node.norm.of_outputs)
     return part

@@ -14,7 +14,7 @@ from torch import nn
 
 from bertc.ir.network.body import Body
 from bertc.ir.network.ffn import Activation
-from bertc.ir.network.head import AdaptiveHead, TransformHead
+from bertc.ir.network.head import POOLINGS, AdaptiveHead, TransformHead
 from bertc.ir.terms.heads import (
     BoundaryHead,
     Classifier,
@@ -59,10 +59,10 @@ class Pooler(Linear):
 
     def __init__(self, table: Table, node: Body) -> None:
         super().__init__(table, "pooler")
-        assert node.pooling is not None, "it has a pooler"
-        self.mean = node.pooling.mean
-        self.units = node.pooling.units or (node.head_activation,)
-        normed = node.pooling.transforms
+        steps = POOLINGS[node.pooler]
+        self.mean = steps.mean
+        self.units = steps.units or (node.head_activation,)
+        normed = steps.transforms
         self.norm = build_norm(table, "pooler.norm", node.head_norm) if normed else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

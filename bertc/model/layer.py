@@ -72,8 +72,8 @@ class AttentionPart(nn.Module, ABC, Generic[Kind, ContextOfKind]):
 
     def __init__(self, table: Table, name: str, node: Encoder, layer: int) -> None:
         super().__init__()
-        self.norm = norm_if_any(table, f"{name}.norm", node.attention_norm(layer))
-        self.output_norm = norm_if_any(table, f"{name}.output_norm", node.output_norm)
+        self.norm = norm_if_any(table, f"{name}.norm", node.layer(layer).attention_norm)
+        self.output_norm = norm_if_any(table, f"{name}.output_norm", node.norm.of_outputs)
         self.heads = node.layers[layer].heads
         self.causal = node.causal
         self.dropout = node.dropout.attention

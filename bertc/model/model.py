@@ -93,7 +93,7 @@ class Model(nn.Module):
         self, objective: TermNode, inputs: EncoderInputs, network: str = MAIN
     ) -> torch.Tensor:
         """The same states, or those of the mask decoder if the head of an objective reads these."""
-        if not (objective.states.decoded and self.network(network).node.decodes):
+        if not (objective.states.decoded and self.network(network).node.head.decoder):
             return self.read(inputs, network)
         decoded = self.read_on(inputs, network, Wanted(last=False, decoded=True)).decoded
         assert decoded is not None, "they are wanted"
@@ -126,7 +126,7 @@ class Model(nn.Module):
         Raises:
             ValueError: if the encoder has no pooler.
         """
-        if not self.encoder.node.pools_rows:
+        if not self.encoder.node.pooled.of_rows:
             return self.encoder.pool(hidden[:, 0])
         nothing_bs = torch.zeros(hidden.shape[:2], dtype=torch.long, device=hidden.device)
         real_bs = None if attention_mask is None else attention_mask.bool()

@@ -17,6 +17,7 @@ from bertc.ir.learning.answer import Answer, Choice, Labels, Score, Span, Tags, 
 from bertc.ir.learning.custom_task import Embed
 from bertc.ir.learning.objective import Objective
 from bertc.ir.learning.task import Task
+from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.stage import AnyStage
@@ -63,8 +64,10 @@ class Graph(nn.Module):
         self.model, self.heads, self.states, self.cls_last = model, heads, states, cls_last
         body = model.encoder.node
         self.pooled = states and body.pooler and "pooler" not in model.untrained
-        self.narrow = not (states or body.pools_rows) and all(head.states.pooled for head in heads)
-        self.decodes = body.decodes and any(head.states.decoded for head in heads)
+        self.narrow = not (states or body.pooled.of_rows) and all(
+            head.states.pooled for head in heads
+        )
+        self.decodes = body.head.decoder > 0 and any(head.states.decoded for head in heads)
         read = {
             "input_ids": True,
             "attention_mask": True,
@@ -132,7 +135,7 @@ class Graph(nn.Module):
         self, states_bsh: torch.Tensor, cls_b1h: torch.Tensor, reading: EncoderInputs
     ) -> torch.Tensor:
         network = self.model.encoder
-        return network.pool(states_bsh if network.node.pools_rows else cls_b1h, reading)
+        return network.pool(states_bsh if network.node.pooled.of_rows else cls_b1h, reading)
 
     def _scores(
         self,
@@ -147,7 +150,7 @@ class Graph(nn.Module):
             first = term.pooling == "cls"
             return pooled(term.pooling, cls_b1h if first else states_bsh, reading.attention_mask)
         if isinstance(term, Task):
-            reads_all = network.node.pools_rows or not term.states.pooled
+            reads_all = network.node.pooled.of_rows or not term.states.pooled
             states_bkh = states_bsh if reads_all else cls_b1h
             scores_bkc = head(TaskTensors(term).features(states_bkh, network, reading)).float()
             return _of_examples(term.answer, scores_bkc)
@@ -246,9 +249,10 @@ def _obstacles(model: Model) -> Iterator[Obstacle]:
     if stage.memory:
         why = "an ONNX graph keeps no states from one call to the next"
         yield Obstacle(f"memory={stage.memory}", why, "memory=0")
-    if kind := body.varying_steps:
+    attention = body.attention if isinstance(body, Encoder) else None
+    if attention and attention.distances and attention.distances.in_pieces:
         why = "its steps depend on the length of a row, and an ONNX graph has the same for all"
-        yield Obstacle(kind, why, "attention=full")
+        yield Obstacle(f"attention={attention.kind}", why, "attention=full")
     for task in stage.tasks:
         if isinstance(task.head_node, ConditionedSpanHead):
             why = "ends are scored for the likeliest starts only; plain scores are of every token"

@@ -182,7 +182,7 @@ def wrong_gradients(stage: Stage, seen: Seen) -> list[str]:
     if expected != seen.there:
         wrong.append(f"{stage.name}: gradients differ: {sorted(expected ^ seen.there)[:4]}")
     still = expected & seen.there - seen.moving
-    if len(stage.encoder.clusters) > 1:  # a cluster has what the text has of it
+    if len(stage.encoder.token_head.clusters) > 1:  # a cluster has what the text has of it
         still = {name for name in still if ".token." not in name}
     if still:
         wrong.append(f"{stage.name}: gradients are zero: {sorted(still)[:4]}")
@@ -195,12 +195,12 @@ def wrong_flops(resolved: Resolved, seen: Mapping[str, Seen]) -> list[str]:
     whole = resolved.model_validate_json(resolved.model_dump_json().replace(SEEN, WHOLE))
     for stage, found in zip(whole.stages, estimate(whole).stages, strict=True):
         # An adaptive head computes what the text asks for, and torch counts no recurrence.
-        varies = len(stage.encoder.clusters) > 1 or stage.encoder.body_kind == "bilstm"
+        varies = len(stage.encoder.token_head.clusters) > 1 or stage.encoder.body_kind == "bilstm"
         if not isinstance(stage, TextStage) or varies:
             continue
         # The gradient of a bias is run as a product with one column, which is none of the model's.
         scored = sum(isinstance(term.objective, Mlm | Clm | Plm | Sbo) for term in stage.objective)
-        bias = 2 * scored * stage.encoder.scores(stage.predictions())
+        bias = 2 * scored * stage.encoder.token_head.scores(stage.predictions())
         told, counted = found.flops.train_per_example, seen[stage.name].flops / stage.batch - bias
         if abs(told - counted) > 1e-3 * counted:
             wrong.append(f"{stage.name}: {told:,} FLOPs an example, torch counts {counted:,.0f}")

@@ -221,7 +221,7 @@ def test_torch_counts_the_same_of_a_step_with_a_teacher(name: str) -> None:
             objective(batch, factors)[0].backward()  # type: ignore[no-untyped-call]
     # The gradient of a bias is run as a product with one column, which is none of the model's.
     masked = any(term.name == "mlm" for term in stage.objective)
-    bias = 2 * masked * stage.batch * stage.encoder.scores(stage.predictions())
+    bias = 2 * masked * stage.batch * stage.encoder.token_head.scores(stage.predictions())
     found = estimate(resolved).flops
     assert found.forward_per_example * stage.batch == pytest.approx(forward, rel=1e-3)
     trained = counter.get_total_flops() - bias
@@ -275,7 +275,7 @@ def test_torch_counts_the_same_where_layers_are_frozen(extra: str) -> None:
         objective = make_objective(model, stage, compiled=False)
         with FlopCounterMode(display=False) as counter:
             objective(micro_batch(stage), torch.ones(1))[0].backward()  # type: ignore[no-untyped-call]
-    bias = 2 * stage.encoder.scores(stage.predictions())
+    bias = 2 * stage.encoder.token_head.scores(stage.predictions())
     found = estimate(resolved).flops
     assert found.train_per_example == pytest.approx(
         counter.get_total_flops() / BATCH - bias, rel=1e-3

@@ -40,13 +40,12 @@ TWO_NETWORKS = [
 
 def applied_weights(encoder: Encoder) -> Iterator[Weight]:
     """A shared tensor once for every layer that applies it."""
-    yield from encoder.embedding_weights()
+    yield from encoder.embeddings.weights(encoder.initializer)
     yield from encoder.common_weights()
     for attention, ffn in zip(encoder.attention_owner, encoder.ffn_owner, strict=True):
-        yield from encoder.attention_weights(attention)
-        yield from encoder.ffn_weights(ffn)
-    yield from encoder.final_weights()
-    yield from encoder.pooler_weights()
+        yield from encoder.part_weights("attention", attention)
+        yield from encoder.part_weights("ffn", ffn)
+    yield from (w for w in encoder.weights() if w.name.startswith(("norm.", "pooler.")))
 
 
 @pytest.mark.parametrize("extra", SHAPES)

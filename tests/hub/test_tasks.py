@@ -17,9 +17,9 @@ from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regre
 from bertc.ir.learning.objective import Mlm, Nsp, Plm, Term
 from bertc.ir.learning.task import Glue, Squad
 from bertc.ir.network.attention import DisentangledAttention, FullAttention, RelativeAttention
-from bertc.ir.network.encoder import Dropout
 from bertc.ir.network.ffn import Glu
 from bertc.ir.network.head import LinearHead, TransformHead
+from bertc.ir.network.layer import Dropout
 from bertc.ir.network.norm import PostNorm, PreNorm
 from bertc.ir.network.positions import (
     BucketedPositions,
@@ -159,7 +159,7 @@ def task_of(model: Model) -> AnyTask:
 def said(model: Model, task: AnyTask, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """What our head says of some rows, as the training step and ``predict`` compute it."""
     states, head, answer = encoded(model, batch), model.heads[task.title], task.answer
-    if not task.pooled and model.encoder.node.pools_tokens:
+    if not task.pooled and model.encoder.node.pooled.of_tokens:
         states = model.encoder.pool_tokens(states)
     if isinstance(answer, Span):
         one_bs = torch.ones_like(batch["input_ids"])

@@ -10,7 +10,7 @@ from bertc.base.diagnostics import DataError, Diagnostics, MissingInputError, Sp
 from bertc.ir.data import Docstrings, Files, Share
 from bertc.ir.learning.objective import Mlm, Sop, Term
 from bertc.ir.learning.optimizer import Adam, Lamb, Polynomial
-from bertc.ir.network.encoder import Dropout
+from bertc.ir.network.layer import Dropout
 from bertc.ir.network.positions import LearnedPositions
 from bertc.ir.network.sharing import ShareAttention, ShareGroups, ShareMap
 from bertc.ir.program.written import Program

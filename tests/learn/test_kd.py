@@ -297,7 +297,9 @@ def test_starts_and_ends_are_compared_within_their_examples(classes: str) -> Non
         EncoderInputs(examples), examples, {}, taught={node.title: (Lesson(1.0, (told,)),)}
     )
     tensors: Any = tensors_of(node)
-    network = SimpleNamespace(training=False, node=SimpleNamespace(pools_tokens=False))
+    network = SimpleNamespace(
+        training=False, node=SimpleNamespace(pooled=SimpleNamespace(of_tokens=False))
+    )
     predicted = tensors.score(own, HeadInput((states,), batch, head, network))
     found = tensors.loss(predicted, own).sum
 

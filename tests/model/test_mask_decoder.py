@@ -133,10 +133,10 @@ def test_products_are_counted_as_torch_counts_them(extra: str) -> None:
 def test_only_a_network_that_predicts_masked_tokens_has_one() -> None:
     resolved = resolve(f"{BASE} objective=rtd*50+mlm generator=1")
     (stage,) = resolved.stages
-    assert not stage.encoder.decodes
-    assert stage.generator.decodes
+    assert not stage.encoder.head.decoder
+    assert stage.generator.head.decoder
     assert "generator.decoder_positions.weight" in trained_names(stage)
-    assert not resolve(f"{BASE} objective=nsp format=segment-pair").encoder.decodes
+    assert not resolve(f"{BASE} objective=nsp format=segment-pair").encoder.head.decoder
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def reference(model: Model, token_ids: torch.Tensor) -> torch.Tensor:
 
     x = w["embeddings.token.weight"][token_ids] + w["embeddings.segment.weight"][0]
     x = norm(x + w["embeddings.position.weight"][: token_ids.shape[1]], "embeddings.norm")
-    if node.factorised:
+    if node.embedding != node.hidden:
         x = affine(x, "embeddings.project")
     for layer, widths in enumerate(node.layers):
         a, f = f"attention.{node.attention_owner[layer]}", f"ffn.{node.ffn_owner[layer]}"

@@ -15,7 +15,7 @@ from bertc.ir.data import Files, Share
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Polynomial
-from bertc.ir.network.encoder import Dropout
+from bertc.ir.network.layer import Dropout
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Origin, Program, StageGiven
 from bertc.ir.vocabulary import WordPiece

@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from bertc.base.diagnostics import StoppedError
 from bertc.ir.changing.growth import FromGenerator
 from bertc.ir.learning.objective import Mlm, Rtd, Sbo, Sop, Term
-from bertc.ir.network.encoder import Dropout
 from bertc.ir.network.generator import GeneratorNetwork, RandomGenerator, UnigramGenerator
+from bertc.ir.network.layer import Dropout
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.terms.masking import Replace, SpanUnit

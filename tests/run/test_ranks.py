@@ -28,8 +28,8 @@ from bertc.ir.learning.average import Ema
 from bertc.ir.learning.objective import Clm, Mlm, Plm, Rtd, Sop, Term
 from bertc.ir.learning.optimizer import Adam, Lamb, StableAdam
 from bertc.ir.network.attention import RelativeAttention
-from bertc.ir.network.encoder import Dropout
 from bertc.ir.network.generator import GeneratorNetwork
+from bertc.ir.network.layer import Dropout
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.vocabulary import TokenizerFile

@@ -329,7 +329,7 @@ def test_other_text_is_refused(begun, go, tiny, corpus_file, tmp_path):
 
 
 def test_micro_batches_add_up_to_the_batch(go, tiny, tmp_path, final_tensors):
-    from bertc.ir.network.encoder import Dropout
+    from bertc.ir.network.layer import Dropout
 
     for rows in (8, 4, 2, 1):
         go(

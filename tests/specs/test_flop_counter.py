@@ -88,7 +88,7 @@ def remembered(stage: Stage) -> Memory | None:
 
 def as_zipf_says(stage: Stage) -> Callable[[torch.Tensor, int], list[torch.Tensor]]:
     """Without values nobody knows which cluster a target is in; Zipf's law says how many are."""
-    shares = [share_by_zipf(c, stage.encoder.vocab_size) for c in stage.encoder.clusters]
+    shares = [share_by_zipf(c, stage.encoder.vocab_size) for c in stage.encoder.token_head.clusters]
 
     def members(cluster_n: torch.Tensor, _: int) -> list[torch.Tensor]:
         return [torch.arange(round(len(cluster_n) * share)) for share in shares]
@@ -122,7 +122,7 @@ def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[int, int]:
     over_vocabulary = sum(
         isinstance(term.objective, Mlm | Clm | Plm | Sbo) for term in stage.objective
     )
-    bias = 2 * over_vocabulary * resolved.encoder.scores(stage.predictions())
+    bias = 2 * over_vocabulary * resolved.encoder.token_head.scores(stage.predictions())
     return forward // BATCH, counter.get_total_flops() // BATCH - bias
 
 

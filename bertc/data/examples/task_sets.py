@@ -110,7 +110,7 @@ def _one_per_row(stage: Stage) -> bool:
     """True if a network or head of the stage reads one example at a time, or pools a row."""
     bodies = [network.body for network in stage.networks()]
     return any(task.recurrent for task in stage.tasks) or any(
-        body.pools_rows or not body.packs for body in bodies
+        body.pooled.of_rows or not body.packs for body in bodies
     )
 
 

@@ -105,7 +105,7 @@ def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
     narrower = min(USUAL_EMBEDDING, encoder.hidden // 2)
     return {
         **bert_like.config_of(encoder, tokens),
-        "embedding_size": encoder.embedding if encoder.factorised else narrower,
+        "embedding_size": encoder.embedding if encoder.embedding != encoder.hidden else narrower,
         "num_hidden_groups": len(numbers) if groups == _groups(layers, len(numbers)) else 1,
         "inner_group_num": 1,
         **bert_like.ends(tokens),
@@ -147,7 +147,9 @@ ALBERT = Family(
     tasks=TaskHeads(
         bert_like.pooled_classes("Albert"), dropout="classifier_dropout_prob", default=0.1
     ),
-    claims=lambda candidate: candidate.shares or candidate.encoder.factorised,
+    claims=lambda candidate: (
+        candidate.shares or candidate.encoder.embedding != candidate.encoder.hidden
+    ),
     settings=_settings,
     config_of=_config_of,
     recipe="albert",

@@ -9,8 +9,9 @@ from bertc.hub.families.config import ACTIVATIONS, MEANING, HfConfig
 from bertc.hub.families.family import TaskClass, Tokens
 from bertc.ir.base import Normal
 from bertc.ir.network.attention import FullAttention
-from bertc.ir.network.encoder import Dropout, Encoder
+from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.head import TransformHead
+from bertc.ir.network.layer import Dropout
 from bertc.ir.network.norm import PostNorm
 from bertc.ir.network.positions import LearnedPositions, TablePositions
 from bertc.ir.network.sharing import ShareNone

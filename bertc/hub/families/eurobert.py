@@ -10,8 +10,9 @@ from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, T
 from bertc.hub.families.rotary_like import GateActivation, PadId, Rope
 from bertc.ir.base import Probability, Width
 from bertc.ir.network.attention import FullAttention
-from bertc.ir.network.encoder import Dropout, Encoder
+from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.head import LinearHead
+from bertc.ir.network.layer import Dropout
 from bertc.ir.network.norm import Epsilon, PreNorm
 from bertc.ir.network.positions import RotaryPositions, Theta
 from bertc.ir.program.settings import Heads

@@ -28,8 +28,9 @@ from bertc.hub.families.family import (
 from bertc.hub.families.rotary_like import GateActivation, PadId, Rope
 from bertc.ir.base import Probability, TruncatedNormal, Width
 from bertc.ir.network.attention import FullAttention, LocalAttention
-from bertc.ir.network.encoder import Dropout, Encoder
+from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.head import TransformHead
+from bertc.ir.network.layer import Dropout
 from bertc.ir.network.norm import Epsilon, PreNorm
 from bertc.ir.network.positions import RotaryPositions, Theta
 from bertc.ir.network.sharing import ShareNone

@@ -7,9 +7,10 @@ from bertc.hub.families.config import HfConfig, Layers
 from bertc.hub.families.family import Family, Reshape, TaskHeads, hf_class
 from bertc.ir.base import Uniform, Width
 from bertc.ir.network.attention import FullAttention
-from bertc.ir.network.encoder import Dropout, Encoder
+from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Glu
 from bertc.ir.network.head import LinearHead
+from bertc.ir.network.layer import Dropout
 from bertc.ir.network.norm import Epsilon, PreNorm
 from bertc.ir.network.positions import RotaryPositions
 from bertc.ir.vocabulary import WordPiece

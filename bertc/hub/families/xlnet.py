@@ -32,8 +32,9 @@ from bertc.hub.families.family import (
 from bertc.hub.families.obstacle import Obstacle
 from bertc.ir.base import Width
 from bertc.ir.network.attention import RelativeAttention
-from bertc.ir.network.encoder import Dropout, Encoder
+from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.head import LinearHead
+from bertc.ir.network.layer import Dropout
 from bertc.ir.network.norm import PostNorm
 from bertc.ir.network.positions import NoPositions
 from bertc.ir.program.settings import Heads

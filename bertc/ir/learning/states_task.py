@@ -73,7 +73,7 @@ class StatesTask(TermNode):
 
     def keeps_all(self, body: Body) -> bool:
         """True if of a frozen body the states of all tokens are kept, not of those scored alone."""
-        return self.reads_all or (self.pooled and body.pools_rows)
+        return self.reads_all or (self.pooled and body.pooled.of_rows)
 
     @property
     def parts(self) -> int:
@@ -110,7 +110,7 @@ class StatesTask(TermNode):
         scored = examples * self.head_rows(rows)
         steps = examples * rows.choices
         states = steps * rows.seq if self.recurrent else scored
-        head, width = self.head_node, encoder.read_width(self.pooled)
+        head, width = self.head_node, encoder.pooled.width if self.pooled else encoder.hidden
         summed = (len(self.layers) - 1) * states * encoder.hidden
         joined: op.Operations = ()
         if self.features.joins == "sum":

@@ -108,13 +108,6 @@ class BiLstmBody(RowPoolingBody):
         """Width of the inputs of a direction of a layer."""
         return self.hidden if layer else self.inner
 
-    def embedding_weights(self) -> tuple[Weight, ...]:
-        """The token table, and the map from it if there is one."""
-        width: tuple[Axis, int] = ("embedding", self.embedding)
-        inner: tuple[Axis, int] = ("hidden", self.inner)
-        mapped = affine("embeddings.project", inner, width, self.initializer, "embeddings")
-        return (self.token_table(), *(mapped if self.lstm.project else ()))
-
     def layer_weights(self, layer: int) -> tuple[Weight, ...]:
         """Weights of both directions."""
         below, hidden = self.read_by_direction(layer), self.lstm.hidden
@@ -122,8 +115,12 @@ class BiLstmBody(RowPoolingBody):
 
     def weights(self) -> tuple[Weight, ...]:
         """In the order of the forward pass."""
+        width: tuple[Axis, int] = ("embedding", self.embedding)
+        inner: tuple[Axis, int] = ("hidden", self.inner)
+        mapped = affine("embeddings.project", inner, width, self.initializer, "embeddings")
         layers = (weight for layer in range(self.depth) for weight in self.layer_weights(layer))
-        return (*self.embedding_weights(), *layers, *self.pooler_weights())
+        table = (self.token_table(), *(mapped if self.lstm.project else ()))
+        return (*table, *layers, *self.pooler_weights())
 
     def operations(self, call: op.Call) -> op.Forward:
         """Each text of a row takes as many steps as the row has tokens."""

@@ -1,14 +1,37 @@
 """The closed unions of bodies: as settings, and with every dimension known."""
 
+from itertools import chain
 from typing import Annotated
 
 from pydantic import Field
 
+from bertc.ir.base import Weight
 from bertc.ir.network.bilstm import BiLstm, BiLstmBody
 from bertc.ir.network.body_setting import Transformer
-from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.encoder import Encoder, outer_weights
+from bertc.ir.network.layer import EncoderLayer
+from bertc.ir.network.sharing import OUTPUTS
+from bertc.ir.once import once
 
 BodyKind = Annotated[Transformer | BiLstm, Field(discriminator="kind")]
 """The setting."""
 Body = Encoder | BiLstmBody
 """The body of a network, below its heads."""
+
+
+@once
+def counted_weights(body: Body) -> tuple[tuple[tuple[Weight, ...], int, int], ...]:
+    """Weights of each part, how often stored and used; equal layers of an encoder are one part."""
+    if not isinstance(body, Encoder):
+        return ((body.weights(), 1, 1),)
+    outside = body.embeddings.weights(body.initializer), body.common_weights(), outer_weights(body)
+    parts = [(tuple(chain(*outside)), 1, 1)]
+    layers = [body.layer(layer) for layer in range(body.depth)]
+    for part in OUTPUTS:
+        alike: dict[EncoderLayer, list[int]] = {}
+        for owner in body.owners[part]:
+            alike.setdefault(layers[owner], []).append(owner)
+        parts += [
+            (body.part_weights(part, same[0]), len({*same}), len(same)) for same in alike.values()
+        ]
+    return tuple(parts)

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from bertc.ir.base import Initializer, Node
 from bertc.ir.network.body_node import BodyNode
-from bertc.ir.network.encoder import Dropout
 from bertc.ir.network.head import Head, PoolerKind
+from bertc.ir.network.layer import Dropout
 from bertc.ir.network.table import TokenTable
 
 Ability = Literal[

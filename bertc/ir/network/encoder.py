@@ -1,40 +1,29 @@
 """A transformer encoder with every dimension resolved, and its weight table."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import Axis, Node, Probability, Weight, Width, affine, unstated
+from bertc.ir.base import Axis, Node, Weight, Width
+from bertc.ir.blocks import in_blocks
 from bertc.ir.network.attention import Attention
-from bertc.ir.network.body_node import BodyNode
-from bertc.ir.network.encoder_settings import settings_of
+from bertc.ir.network.body_node import Attended, BodyNode
+from bertc.ir.network.embeddings import Embeddings
 from bertc.ir.network.ffn import Activation, Ffn
-from bertc.ir.network.forward import forward, uncomputed_weights
+from bertc.ir.network.head import POOLINGS, Pooled
+from bertc.ir.network.layer import Dropout, EncoderLayer
 from bertc.ir.network.norm import Norm, NormFunction
 from bertc.ir.network.positions import LearnedPositions, Positions
-from bertc.ir.network.sharing import counted_weights, scaled_by_depth, unshared
-from bertc.ir.network.table import WholeTable, table_weight
+from bertc.ir.network.sharing import OUTPUTS, SharedPart, scaled_by_depth, scheme_of
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.once import once
-from bertc.ir.operation import Widths
 
 DECODER = "decoder_positions"
 """The name of the table that the queries of the mask decoder add."""
-
-
-class Dropout(Node):
-    """Dropout rates in training; a bare number sets both ``hidden`` and ``attention``."""
-
-    hidden: Probability = (
-        0.1  # BERT config hidden_dropout_prob: embeddings and both residual branches
-    )
-    attention: Probability = 0.1  # BERT config attention_probs_dropout_prob
-    ffn: Probability = 0.0  # after the activation (Transformer-XL, XLNet)
-    last: Probability = 0.0  # output of the last layer (Transformer-XL, XLNet)
-    positional = ("hidden", "attention", "ffn", "last")
-    bare_number = ("hidden", "attention")
 
 
 class LayerWidths(Node):
@@ -67,24 +56,6 @@ class Encoder(BodyNode):
 
     body_kind = "transformer"
     packs = compiles = attends = True
-    unshaped = ("activation", "norm", "positions", "attention", "heads")
-
-    @model_validator(mode="after")
-    def _owners_fit(self) -> "Encoder":
-        for owners, part in ((self.attention_owner, "attention"), (self.ffn_owner, "ffn")):
-            if len(owners) != len(self.layers):
-                raise ValueError(f"{part}: {len(owners)} owners for {len(self.layers)} layers")
-        return self
-
-    @property
-    def factorised(self) -> bool:
-        """True if the embedding width differs from the hidden width (ALBERT 3.1)."""
-        return self.embedding != self.hidden
-
-    @property
-    def norms_embeddings(self) -> bool:
-        """True if the sum of the embeddings is normalised."""
-        return self.norm.embeddings
 
     @property
     def head_norm(self) -> NormFunction:
@@ -108,35 +79,9 @@ class Encoder(BodyNode):
         return min((room for room in rooms if room is not None), default=None)
 
     @property
-    def first_position(self) -> int:
-        """The offset of the positions."""
-        return self.positions.offset
-
-    @property
-    def clamps(self) -> bool:
-        """True for attention with a ``clamp``."""
-        return self.attention.distances is not None and self.attention.distances.clamps
-
-    @property
-    def varying_steps(self) -> str:
-        """Its attention, for kinds that take long rows in pieces."""
-        distances = self.attention.distances
-        return f"attention={self.attention.kind}" if distances and distances.in_pieces else ""
-
-    def clamped(self, distance: int) -> "Encoder":
-        """The same encoder with that ``clamp`` in its attention."""
-        attention = self.attention.model_copy(update={"clamp": distance})
-        return self.model_copy(update={"attention": attention})
-
-    @property
     def depth(self) -> int:
         """Number of layers."""
         return len(self.layers)
-
-    @property
-    def unshared(self) -> tuple[int, ...]:
-        """Number of weights of each layer that no other layer uses."""
-        return unshared(self)
 
     @property
     def owners(self) -> Mapping[str, tuple[int, ...]]:
@@ -144,156 +89,207 @@ class Encoder(BodyNode):
         return {"attention": self.attention_owner, "ffn": self.ffn_owner}
 
     @property
-    def decoder(self) -> LearnedPositions | None:
-        """Positions that the queries of the mask decoder have, if there is one."""
-        return LearnedPositions(rows=self.head.decoder) if self.head.decoder else None
+    def pooled(self) -> Pooled:
+        """The first state, or the mean of all, as the pooler has it."""
+        steps = POOLINGS.get(self.pooler)
+        of_rows = steps is not None and steps.mean != "none"
+        return Pooled(of_rows, self.hidden, steps, self.head_activation)
 
     @property
-    def decodes(self) -> bool:
-        """True with a mask decoder."""
-        return self.head.decoder > 0
+    def embeddings(self) -> Embeddings:
+        """What the first layer reads."""
+        return Embeddings(
+            vocab=self.vocab_size,
+            width=self.embedding,
+            hidden=self.hidden,
+            table=self.table,
+            positions=self.positions,
+            segments=self.segments,
+            languages=len(self.languages),
+            unseen=self.two_streams,
+            norm=self.norm.of_layers if self.norm.embeddings else None,
+        )
 
-    @property
-    def passes_through(self) -> bool:
-        """True if no norm stands on the residual path."""
-        return self.norm.residual_free
+    def layer(self, number: int) -> EncoderLayer:
+        """A layer, from 0."""
+        widths = self.layers[number]
+        return EncoderLayer(
+            attention=self.attention.at(number),
+            widths=op.Widths(self.hidden, widths.heads, widths.head_dim, widths.ffn),
+            attention_norm=None if not number and self.norm.skips_first else self.norm.of_layers,
+            ffn=self.ffn,
+            norm=self.norm,
+            positions=self.positions,
+            rates=self.dropout,
+        )
+
+    def attended(self, layer: int) -> Attended | None:
+        """None for a kind of attention without queries, keys and values."""
+        one = self.layer(layer - 1)
+        alone = one.attention.content_alone and not self.positions.biases_scores
+        return Attended(one.widths, alone) if one.attention.projects else None
 
     def settings(self) -> dict[str, Any]:
-        """Settings of the encoder, by name."""
-        return settings_of(self)
+        """Depth, widths and the kinds of parts, by the names of settings."""
+        return {
+            "layers": self.depth,
+            "hidden": self.hidden,
+            "heads": _one_or_all([layer.heads for layer in self.layers]),
+            "head_dim": self.layers[0].head_dim,
+            "ffn": _one_or_all([layer.ffn for layer in self.layers]),
+            "embedding": self.embedding,
+            "table": self.table,
+            "share": scheme_of(self.attention_owner, self.ffn_owner),
+            "attention": self.attention,
+            "activation": self.ffn.setting,
+            "norm": self.norm,
+            "positions": self.positions,
+            "segments": self.segments,
+            "head": self.head,
+            "dropout": self.dropout,
+            "initializer": self.initializer,
+        }
 
     def operations(self, call: op.Call) -> op.Forward:
-        """Operations of one forward pass; the last layer computes only the queries of ``call``."""
-        return forward(self, call)
-
-    def counted_weights(self) -> Iterator[tuple[tuple[Weight, ...], int, int]]:
-        """Weights of each part, how often stored and used; equal layers are one part."""
-        return iter(counted_weights(self))
-
-    def unread_weights(self, pooled: bool, query_stream: bool, wanted: Wanted) -> frozenset[str]:
-        """Names of weights without a gradient: of pooler, query stream, uncomputed layers."""
-        unread = super().unread_weights(pooled, query_stream, wanted)
-        unread |= frozenset() if query_stream else {"embeddings.unseen"}
-        return unread if wanted.decoded else unread | {f"{DECODER}.weight"}
+        """One forward pass of the layers of ``call``; the last one computes only its queries."""
+        call = replace(call, causal=self.causal)
+        complete = self.depth if call.layers is None else call.layers
+        depth = complete + call.projects
+        calls = ([call.of_all_states()] * (self.depth - 1) + [call])[:depth]
+        layers = [self.layer(number) for number in range(depth)]
+        computed = list(zip(layers, calls, strict=True))
+        decoded = 2 * [_decoding(self, call)] if call.decoded else []
+        kinds = dict.fromkeys((*computed, *decoded))
+        parts = {key: key[0].operations(key[1]) for key in kinds}
+        shared = {
+            (layer.attention, of): layer.attention.shared_operations(of) for layer, of in kinds
+        }
+        return op.Forward(
+            embeddings=(
+                *self.embeddings.operations(call.of_all_states(), dropout=self.dropout.hidden > 0),
+                *self.attention.common_operations(self.layer(0).widths),
+                *(operation for operations in shared.values() for operation in operations),
+            ),
+            layers=(
+                *(_blocks(self, n, parts[computed[n]]) for n in range(complete)),
+                *(
+                    _blocks(self, n, {"attention": layers[n].projections(calls[n])})
+                    for n in range(complete, depth)
+                ),
+                *(_blocks(self, self.depth - 1, parts[key]) for key in decoded),
+            ),
+            last=_last(self, call),
+        )
 
     def unread_layer_weights(self, wanted: Wanted) -> Iterator[Weight]:
         """Weights of owners that no computed layer uses, and the norm after the last layer."""
-        return uncomputed_weights(self, wanted)
-
-    def embedding_weights(self) -> tuple[Weight, ...]:
-        """Tables, their norm, and the projection to the hidden width if the two differ."""
-        width: tuple[Axis, int] = ("embedding", self.embedding)
-        init, weights = self.initializer, list[Weight]()
-        if not isinstance(self.table, WholeTable) and self.table.narrows:
-            weights += self.table.weights(self.vocab_size, self.embedding, self.hidden, init)
-        else:
-            weights.append(table_weight("token", ("vocab", self.vocab_size), width, init))
-        weights += self.positions.weights("embeddings.position", width, init)
-        if self.segments:
-            weights.append(table_weight("segment", ("segments", self.segments), width, init))
-        if self.languages:
-            many: tuple[Axis, int] = ("languages", len(self.languages))
-            weights.append(table_weight("language", many, width, init))
-        if self.two_streams:
-            vector, axis = unstated(init), width[:1]
-            shape = (self.embedding,)
-            weights.append(Weight("embeddings.unseen", shape, axis, vector, "embeddings", "table"))
-        if self.norms_embeddings:
-            weights += self.norm.of_layers.weights("embeddings.norm", *width, part="embeddings")
-        if self.factorised:
-            hidden: tuple[Axis, int] = ("hidden", self.hidden)
-            weights += affine("embeddings.project", hidden, width, unstated(init), "embeddings")
-        return tuple(weights)
-
-    def widths(self, layer: int) -> Widths:
-        """The widths of one layer, hidden width included."""
-        widths = self.layers[layer]
-        return Widths(self.hidden, widths.heads, widths.head_dim, widths.ffn)
-
-    def attention_widths(self, layer: int) -> Widths | None:
-        """None for a kind of attention without queries, keys and values."""
-        return self.widths(layer - 1) if self.attention.at(layer - 1).projects else None
-
-    def scores_content_alone(self, layer: int) -> bool:
-        """The answer of the attention of the layer, if positions add nothing."""
-        alone = self.attention.at(layer - 1).content_alone
-        return alone and not self.positions.biases_scores
-
-    def attention_norm(self, layer: int) -> NormFunction | None:
-        """The norm of what attention reads, or of its sum; None for a first layer without one."""
-        return None if layer == 0 and self.norm.skips_first else self.norm.of_layers
-
-    @property
-    def output_norm(self) -> NormFunction | None:
-        """The norm of what a part adds to the residual stream; None if there is none."""
-        return self.norm.of_layers if self.norm.norms_outputs else None
+        complete = wanted.whole_layers(self.depth)
+        if complete == self.depth or wanted.decoded:
+            return
+        read = [f"{part}.{one}." for part, of in self.owners.items() for one in of[:complete]]
+        if wanted.projects_next(self.depth):
+            normed = self.norm.residual_free and self.layer(complete).attention_norm
+            parts = ("query", "key", "value", *(["norm"] if normed else []))
+            read += [f"attention.{self.attention_owner[complete]}.{part}." for part in parts]
+        for layer, part in product(range(self.depth), OUTPUTS):
+            for weight in self.part_weights(part, layer):
+                if not weight.name.startswith(tuple(read)):
+                    yield weight
+        yield from (weight for weight in outer_weights(self) if weight.name.startswith("norm."))
+        yield from self.common_weights() if complete == 0 else ()
 
     @once
-    def attention_weights(self, layer: int) -> tuple[Weight, ...]:
-        """Weights of one attention part and its norms, named by the layer that owns them."""
-        name, kind = f"attention.{layer}", self.attention.at(layer)
-        return (
-            *kind.weights(name, self.widths(layer), self.initializer),
-            *self._norm_weights(f"{name}.norm", self.attention_norm(layer)),
-            *self._norm_weights(f"{name}.output_norm", self.output_norm),
-        )
-
-    @once
-    def ffn_weights(self, layer: int) -> tuple[Weight, ...]:
-        """Weights of one feed-forward part and its norms, named by the layer that owns them."""
-        name = f"ffn.{layer}"
-        return (
-            *self.ffn.weights(name, self.widths(layer), self.initializer),
-            *self._norm_weights(f"{name}.norm", self.norm.of_layers),
-            *self._norm_weights(f"{name}.output_norm", self.output_norm),
-        )
+    def part_weights(self, part: SharedPart, layer: int) -> tuple[Weight, ...]:
+        """Weights of attention or the feed-forward part, named by the layer that owns them."""
+        return self.layer(layer).weights(part, f"{part}.{layer}", self.initializer)
 
     def common_weights(self) -> tuple[Weight, ...]:
         """Weights that the attention of all layers uses, independent of sharing."""
-        widths, init = self.widths(0), self.initializer
+        widths, init = self.layer(0).widths, self.initializer
         return (
             *self.attention.common_weights(widths, init),
             *self.positions.common_weights(widths.heads, init),
         )
 
-    def pooler_weights(self) -> tuple[Weight, ...]:
-        """Weights of the pooler, if the encoder has one."""
-        if self.pooling is None:
-            return ()
-        return self.pooling.weights(self.hidden, self.head, self.head_norm, self.initializer)
-
-    def pooled_operations(self, rows: int) -> op.Operations:
-        """Its activations and its norm; before a mean they belong to the forward pass."""
-        if self.pooling is None or self.pooling.mean == "after":
-            return ()
-        return self.pooling.operations(rows, self.hidden, self.head_activation)
-
-    def decoder_weights(self) -> tuple[Weight, ...]:
-        """The positions of the mask decoder; its layer is the last one."""
-        hidden: tuple[Axis, int] = ("hidden", self.hidden)
-        return self.decoder.weights(DECODER, hidden, self.initializer) if self.decoder else ()
-
-    def final_weights(self) -> tuple[Weight, ...]:
-        """The norm after the last layer, where no other stands on the residual path."""
-        return self._norm_weights("norm", self.norm.of_layers) if self.passes_through else ()
-
-    def _norm_weights(self, name: str, norm: NormFunction | None) -> tuple[Weight, ...]:
-        """Weights of a norm over the hidden width, if it has any."""
-        return norm.weights(name, "hidden", self.hidden) if norm else ()
-
     def weights(self) -> tuple[Weight, ...]:
         """Every trainable tensor, shared ones once, in the order of the forward pass."""
         layers: list[Weight] = []
-        for layer in range(len(self.layers)):
-            if self.attention_owner[layer] == layer:
-                layers += self.attention_weights(layer)
-            if self.ffn_owner[layer] == layer:
-                layers += self.ffn_weights(layer)
+        for layer, part in product(range(self.depth), OUTPUTS):
+            if self.owners[part][layer] == layer:
+                layers += self.part_weights(part, layer)
         return (
-            *self.embedding_weights(),
+            *self.embeddings.weights(self.initializer),
             *self.common_weights(),
             *scaled_by_depth(layers, self.initializer, self.depth),
-            *self.final_weights(),
-            *self.decoder_weights(),
-            *self.pooler_weights(),
+            *outer_weights(self),
         )
+
+
+def decoder_positions(encoder: Encoder) -> LearnedPositions | None:
+    """Positions that the queries of the mask decoder have, whose layer is the last one."""
+    return LearnedPositions(rows=encoder.head.decoder) if encoder.head.decoder else None
+
+
+def first_position(body: BodyNode) -> int:
+    """The number that the first position of a row has."""
+    return body.positions.offset if isinstance(body, Encoder) else 0
+
+
+def _one_or_all(widths: Sequence[int]) -> int | tuple[int, ...]:
+    """One number if all layers agree, else one per layer."""
+    return tuple(widths) if len({*widths}) > 1 else widths[0]
+
+
+def outer_weights(encoder: Encoder) -> tuple[Weight, ...]:
+    """Weights after the layers: of a norm on the residual path, the mask decoder, the pooler."""
+    init, hidden = encoder.initializer, encoder.hidden
+    width: tuple[Axis, int] = ("hidden", hidden)
+    norm, decoder, steps = encoder.norm, decoder_positions(encoder), encoder.pooled.steps
+    return (
+        *(norm.of_layers.weights("norm", *width) if norm.residual_free else ()),
+        *(decoder.weights(DECODER, width, init) if decoder else ()),
+        *(steps.weights(hidden, encoder.head, encoder.head_norm, init) if steps else ()),
+    )
+
+
+def _decoding(encoder: Encoder, call: op.Call) -> tuple[EncoderLayer, op.Call]:
+    """The last layer with queries of the decoded states."""
+    layer = encoder.layer(encoder.depth - 1)
+    reach = layer.attention.reach
+    blocks = reach is not None and in_blocks(call.keys, reach)
+    return layer, replace(call, queries=call.tokens if blocks else call.decoded)
+
+
+def _blocks(
+    encoder: Encoder, layer: int, parts: Mapping[SharedPart, op.Operations]
+) -> tuple[op.Block, ...]:
+    return tuple(
+        op.Block(
+            part,
+            f"{part}.{encoder.owners[part][layer]}",
+            sum(weight.numel for weight in encoder.part_weights(part, layer)),
+            operations,
+        )
+        for part, operations in parts.items()
+    )
+
+
+def _last(encoder: Encoder, call: op.Call) -> op.Operations:
+    """Norm and dropout of the last states, and the pooler up to a mean at its end."""
+    hidden, pooled = encoder.hidden, call.rows * call.pooled if encoder.pooler else 0
+    late: op.Operations = ()
+    steps, dropped = encoder.pooled.steps, encoder.dropout.last > 0
+    if steps and steps.mean == "after":
+        pooled *= call.tokens
+        late = steps.operations(pooled, hidden, encoder.head_activation)
+    normed = encoder.norm.residual_free and call.layers in (None, encoder.depth)
+    decoded = call.rows * call.decoded
+    return (
+        *((op.Norm(call.states, hidden),) if normed else ()),
+        *((op.Dropout(call.states, hidden),) if dropped else ()),
+        *((op.Lookup(decoded, hidden, encoder.head.decoder),) if decoded else ()),
+        *((op.Norm(decoded, hidden),) if decoded and encoder.norm.residual_free else ()),
+        *((op.Dropout(decoded, hidden),) if decoded and dropped else ()),
+        # The head that reads the pooler saves its input.
+        *((op.Product(pooled, hidden, hidden, keeps_rows=False), *late) if pooled else ()),
+    )

@@ -7,7 +7,7 @@ width h.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import not_
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -15,7 +15,53 @@ from bertc.ir import operation as op
 from bertc.ir.base import ZEROS, Axis, Drawn, Node, On, Weight, affine, bias, matrix
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.norm import NormFunction
-from bertc.ir.network.table import AdaptiveTable, share_by_zipf
+from bertc.ir.network.table import AdaptiveTable, Cluster, TokenTable, share_by_zipf
+
+
+@dataclass(frozen=True)
+class TokenHead:
+    """The head over the vocabulary of a network of these widths, tied to its token table."""
+
+    kind: "Head"
+    table: TokenTable
+    vocab: int
+    embedding: int
+    hidden: int
+    norm: NormFunction
+    init: Drawn
+
+    @property
+    def clusters(self) -> tuple[Cluster, ...]:
+        """The clusters of ids in the token tables."""
+        return self.table.clusters(self.vocab, self.embedding)
+
+    @property
+    def table_elements(self) -> int:
+        """Elements of the token tables."""
+        return sum(cluster.size * cluster.width for cluster in self.clusters)
+
+    def weights(self, name: str) -> tuple[Weight, ...]:
+        """The weights of the head, the tied table left out."""
+        return self.kind.weights(name, self)
+
+    def scored(self, rows: int) -> list[tuple[int, int, int]]:
+        """States, their width, and the scores of each, for ``rows`` states: a cluster each.
+
+        Of rarer ones an expected number of states has its target there, by Zipf's law.
+        """
+        if not isinstance(self.kind, AdaptiveHead):
+            return [(rows, self.embedding, self.vocab)]
+        first, *rarer = self.clusters
+        shares = [(round(rows * share_by_zipf(c, self.vocab)), c.width, c.size) for c in rarer]
+        return [(rows, first.width, first.size + len(rarer)), *shares]
+
+    def operations(self, rows: int) -> op.Operations:
+        """The operations of the head for ``rows`` states, the loss included."""
+        return self.kind.operations(self, rows)
+
+    def scores(self, rows: int) -> int:
+        """Scores that it makes of ``rows`` states."""
+        return sum(states * count for states, _, count in self.scored(rows))
 
 
 class TransformHead(Node):
@@ -30,27 +76,25 @@ class TransformHead(Node):
     bias: On = True
     decoder: Annotated[int, Field(ge=0, le=1_000_000, exclude_if=not_)] = 0
 
-    def weights(
-        self, name: str, hidden: int, embedding: int, vocab: int, norm: NormFunction, init: Drawn
-    ) -> tuple[Weight, ...]:
+    def weights(self, name: str, of: TokenHead) -> tuple[Weight, ...]:
         """Dense (hidden -> embedding), norm, and a bias over the vocabulary."""
-        narrow: tuple[Axis, int] = ("embedding", embedding)
-        dense = affine(f"{name}.dense", narrow, ("hidden", hidden), init, "head")
+        narrow: tuple[Axis, int] = ("embedding", of.embedding)
+        dense = affine(f"{name}.dense", narrow, ("hidden", of.hidden), of.init, "head")
         return (
             *(dense if self.bias else dense[:1]),
-            *norm.weights(f"{name}.norm", *narrow, part="head"),
-            bias(name, ("vocab", vocab), "head"),
+            *of.norm.weights(f"{name}.norm", *narrow, part="head"),
+            bias(name, ("vocab", of.vocab), "head"),
         )
 
-    def operations(self, hidden: int, embedding: int, vocab: int, rows: int) -> op.Operations:
+    def operations(self, of: TokenHead, rows: int) -> op.Operations:
         """The transform, the projection onto the vocabulary, and its loss."""
-        inner = rows * embedding
+        inner = rows * of.embedding
         return (
-            op.Product(rows, hidden, embedding),
+            op.Product(rows, of.hidden, of.embedding),
             op.Pointwise("gelu", inner, kept=inner),
-            op.Norm(rows, embedding),
-            op.Product(rows, embedding, vocab),
-            op.VocabularyLoss(rows, vocab),
+            op.Norm(rows, of.embedding),
+            op.Product(rows, of.embedding, of.vocab),
+            op.VocabularyLoss(rows, of.vocab),
         )
 
 
@@ -66,24 +110,22 @@ class LinearHead(Node):
     bias: bool = True
     tied: On = True
 
-    def weights(
-        self, name: str, hidden: int, embedding: int, vocab: int, norm: NormFunction, init: Drawn
-    ) -> tuple[Weight, ...]:
+    def weights(self, name: str, of: TokenHead) -> tuple[Weight, ...]:
         """The weights before the tied table or in its place, and the bias if any."""
-        narrow: tuple[Axis, int] = ("embedding", embedding)
+        narrow: tuple[Axis, int] = ("embedding", of.embedding)
         maps: tuple[Weight, ...] = ()
         if not self.tied:
-            maps = (matrix(name, ("vocab", vocab), ("hidden", hidden), init, "head"),)
-        elif embedding != hidden:
-            maps = affine(f"{name}.dense", narrow, ("hidden", hidden), init, "head")
-        return (*maps, *((bias(name, ("vocab", vocab), "head"),) if self.bias else ()))
+            maps = (matrix(name, ("vocab", of.vocab), ("hidden", of.hidden), of.init, "head"),)
+        elif of.embedding != of.hidden:
+            maps = affine(f"{name}.dense", narrow, ("hidden", of.hidden), of.init, "head")
+        return (*maps, *((bias(name, ("vocab", of.vocab), "head"),) if self.bias else ()))
 
-    def operations(self, hidden: int, embedding: int, vocab: int, rows: int) -> op.Operations:
+    def operations(self, of: TokenHead, rows: int) -> op.Operations:
         """The linear layer if there is one, the projection onto the vocabulary, and its loss."""
-        narrows = self.tied and embedding != hidden
-        dense = (op.Product(rows, hidden, embedding),) if narrows else ()
-        scores = op.Product(rows, embedding if narrows else hidden, vocab)
-        return (*dense, scores, op.VocabularyLoss(rows, vocab))
+        narrows = self.tied and of.embedding != of.hidden
+        dense = (op.Product(rows, of.hidden, of.embedding),) if narrows else ()
+        scores = op.Product(rows, of.embedding if narrows else of.hidden, of.vocab)
+        return (*dense, scores, op.VocabularyLoss(rows, of.vocab))
 
 
 class AdaptiveHead(Node):
@@ -96,39 +138,28 @@ class AdaptiveHead(Node):
     kind: Literal["adaptive"] = "adaptive"
     decoder: ClassVar[int] = 0
 
-    def weights(
-        self, name: str, hidden: int, vocab: int, table: AdaptiveTable, init: Drawn
-    ) -> tuple[Weight, ...]:
+    def weights(self, name: str, of: TokenHead) -> tuple[Weight, ...]:
         """A bias per token, a vector and a bias per cluster, and the first projection."""
-        first, *rarer = table.clusters(vocab, hidden)
-        shape = (len(rarer), first.width)
+        first, *rarer = of.clusters
+        shape, table = (len(rarer), first.width), of.table
         axes: tuple[Axis, Axis] = ("labels", "embedding")
+        narrow: tuple[Weight, ...] = ()
+        assert isinstance(table, AdaptiveTable), "the checks see to that"
+        if table.narrows:
+            narrow = (table.narrow_map(f"{name}.project", of.hidden, first.width, "head"),)
         return (
-            Weight(f"{name}.bias", (vocab,), ("vocab",), ZEROS, "head", "bias"),
-            Weight(f"{name}.cluster.weight", shape, axes, init, "head", "table"),
+            Weight(f"{name}.bias", (of.vocab,), ("vocab",), ZEROS, "head", "bias"),
+            Weight(f"{name}.cluster.weight", shape, axes, of.init, "head", "table"),
             Weight(f"{name}.cluster.bias", (len(rarer),), ("labels",), ZEROS, "head", "bias"),
-            *(
-                (table.narrow_map(f"{name}.project", hidden, first.width, "head"),)
-                if table.narrows
-                else ()
-            ),
+            *narrow,
         )
 
-    def rows(self, vocab: int, table: AdaptiveTable, rows: int) -> tuple[int, ...]:
-        """Expected number of the states that each rarer cluster scores, by Zipf's law."""
-        rarer = table.clusters(vocab, 0)[1:]
-        return tuple(round(rows * share_by_zipf(cluster, vocab)) for cluster in rarer)
-
-    def operations(self, hidden: int, vocab: int, table: AdaptiveTable, rows: int) -> op.Operations:
+    def operations(self, of: TokenHead, rows: int) -> op.Operations:
         """The first cluster on all states, each other one on the states whose target it holds."""
-        first, *rarer = table.clusters(vocab, hidden)
-        scored = [(rows, first.width, first.size + len(rarer))]
-        for states, cluster in zip(self.rows(vocab, table, rows), rarer, strict=True):
-            scored.append((states, cluster.width, cluster.size))
         operations: list[op.Operation] = []
-        for states, width, size in scored:
-            if table.narrows:
-                operations.append(op.Product(states, hidden, width))
+        for states, width, size in of.scored(rows):
+            if of.table.narrows:
+                operations.append(op.Product(states, of.hidden, width))
             operations += [op.Product(states, width, size), op.VocabularyLoss(states, size)]
         return tuple(operations)
 
@@ -200,3 +231,26 @@ POOLINGS: Mapping[PoolerKind, Pooling] = {
     "mean-transform": Pooling(mean="before"),
 }
 """The steps of each kind of pooler."""
+
+
+class Pooled(NamedTuple):
+    """The state of a row, ``width`` wide, after the ``steps`` of a pooler if there is one.
+
+    ``of_rows``: it is made of all states, not of the first alone. ``unit``: activation of heads.
+    """
+
+    of_rows: bool
+    width: int
+    steps: Pooling | None
+    unit: Activation
+
+    @property
+    def of_tokens(self) -> bool:
+        """True if states of tokens go through the pooler too before a task scores them."""
+        return self.steps is not None and self.steps.transforms
+
+    def operations(self, rows: int) -> op.Operations:
+        """Those between the pooler's product and a head; before a mean they are the network's."""
+        if self.steps is None or self.steps.mean == "after":
+            return ()
+        return self.steps.operations(rows, self.width, self.unit)

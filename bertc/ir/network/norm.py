@@ -73,6 +73,11 @@ class _Placement(Node):
         return self._norm(affine=True)
 
     @property
+    def of_outputs(self) -> NormFunction | None:
+        """The norm of what a part adds to the residual stream; None if there is none."""
+        return self.of_layers if self.norms_outputs else None
+
+    @property
     def skips_first(self) -> bool:
         """True if the attention of layer 0 has no norm."""
         return False

@@ -9,8 +9,9 @@ from bertc.ir import operation as op
 from bertc.ir.base import Axis, Weight, Width, affine
 from bertc.ir.network.body_node import BodyNode
 from bertc.ir.network.body_setting import BodySetting, Shared
-from bertc.ir.network.encoder import Dropout
 from bertc.ir.network.ffn import Activation
+from bertc.ir.network.head import Pooled, Pooling
+from bertc.ir.network.layer import Dropout
 from bertc.ir.network.norm import LayerNorm, NormFunction
 
 COMPARED = 4
@@ -42,16 +43,6 @@ class RowPoolingBody(BodyNode):
     texts: Annotated[int, Field(ge=1, le=2)]
 
     @property
-    def pools_rows(self) -> bool:
-        """Always: of each text."""
-        return True
-
-    @property
-    def pools_tokens(self) -> bool:
-        """Never: its units are of a row."""
-        return False
-
-    @property
     @abstractmethod
     def setting(self) -> RowPooling:
         """The kind with its arguments."""
@@ -81,11 +72,12 @@ class RowPoolingBody(BodyNode):
         """Width of the vector of a row, before the pooler."""
         return self.hidden * (COMPARED if self.texts > 1 else 1)
 
-    def read_width(self, pooled: bool) -> int:
-        """Pooled, that of the pooler's units, or without a pooler of the vector of a row."""
-        if not pooled:
-            return self.hidden
-        return self.setting.units if self.pooler else self.row_width
+    @property
+    def pooled(self) -> Pooled:
+        """The vector of a row, or the pooler's units."""
+        steps = Pooling(("relu",)) if self.pooler else None
+        width = self.setting.units if steps else self.row_width
+        return Pooled(True, width, steps, self.head_activation)
 
     def settings(self) -> dict[str, Any]:
         """The kind with its arguments, and those of all kinds that it reads."""
@@ -109,8 +101,3 @@ class RowPoolingBody(BodyNode):
         """The product of the layer of units, if there is one."""
         pooled = call.rows * call.pooled if self.pooler else 0
         return (op.Product(pooled, self.row_width, self.setting.units),) if pooled else ()
-
-    def pooled_operations(self, rows: int) -> op.Operations:
-        """ReLU of the units."""
-        units = rows * self.setting.units
-        return (op.Pointwise("relu", units, kept=2 * units),) if self.pooler else ()

@@ -4,17 +4,14 @@ A scheme is a class with ``owner(part, layer, depth)``; the norm after a part go
 All other code reads only the owner maps.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from itertools import chain
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
 from bertc.ir.base import Initializer, Node, TruncatedNormal, Weight
-from bertc.ir.once import once
-
-if TYPE_CHECKING:  # an encoder counts its weights here
-    from bertc.ir.network.encoder import Encoder
 
 SharedPart = Literal["attention", "ffn"]
 OUTPUTS: dict[SharedPart, str] = {"attention": "output", "ffn": "outer"}
@@ -115,38 +112,19 @@ def owners_left(owners: tuple[int, ...], layers: tuple[int, ...]) -> tuple[int, 
     return tuple(before.index(owner) for owner in before)
 
 
-def unshared(encoder: "Encoder") -> tuple[int, ...]:
-    """Number of weights of each layer that no other layer uses."""
-    counts = [0] * encoder.depth
-    for owners, weights in (
-        (encoder.attention_owner, encoder.attention_weights),
-        (encoder.ffn_owner, encoder.ffn_weights),
-    ):
-        for layer, owner in enumerate(owners):
-            if owners.count(owner) == 1:
-                counts[layer] += sum(weight.numel for weight in weights(owner))
-    return tuple(counts)
-
-
-@once
-def counted_weights(encoder: "Encoder") -> tuple[tuple[tuple[Weight, ...], int, int], ...]:
-    """Weights of each part, how often stored and used; equal layers are one part."""
-    outside = (
-        *encoder.embedding_weights(),
-        *encoder.pooler_weights(),
-        *encoder.common_weights(),
-        *encoder.final_weights(),
-        *encoder.decoder_weights(),
+def scheme_of(attention: tuple[int, ...], ffn: tuple[int, ...]) -> Sharing:
+    """The scheme with these owners: one with a name, or else their map."""
+    depth = len(attention)
+    kinds = (
+        kind for kind in get_args(get_args(Sharing)[0]) if kind.model_fields.keys() == {"kind"}
     )
-    parts = [(outside, 1, 1)]
-    for owners, weights in (
-        (encoder.attention_owner, encoder.attention_weights),
-        (encoder.ffn_owner, encoder.ffn_weights),
-    ):
-        alike: dict[tuple[object, ...], list[int]] = {}
-        for layer in owners:
-            normed = encoder.attention_norm(layer)
-            kind = encoder.attention.at(layer), encoder.layers[layer], normed
-            alike.setdefault(kind, []).append(layer)
-        parts += [(weights(same[0]), len({*same}), len(same)) for same in alike.values()]
-    return tuple(parts)
+    schemes: Iterator[Sharing] = chain(
+        (kind() for kind in kinds), [ShareGroups(groups=len({*attention}))]
+    )
+    for scheme in schemes:
+        owners = [
+            tuple(scheme.owner(part, layer, depth) for layer in range(depth)) for part in OUTPUTS
+        ]
+        if owners == [attention, ffn]:
+            return scheme
+    return ShareMap(attention=attention, ffn=ffn)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from bertc.ir.base import ONES, Constant, Normal, Weight
+from bertc.ir.network.encoder import DECODER
 from bertc.ir.program.network import MAIN, Network
 from bertc.ir.program.passing import is_frozen
 from bertc.ir.program.resolved import Resolved
@@ -52,14 +53,23 @@ def trained_names(stage: Stage) -> set[str]:
     """Names of the weights with a gradient in a stage."""
     names = set()
     for network in stage.networks():
-        body, query_stream = network.body, network.query_states > 0
-        unread = body.unread_weights(network.pooled, query_stream, network.wanted)
+        body, unread = network.body, _unread(network)
         for weight in body.weights() if network.terms else ():
             if weight.name not in unread and not is_frozen(stage, network, weight.name):
                 names.add(f"{network.owner(weight.name)}.{weight.name}")
         for term in network.terms:
             names |= {f"heads.{weight.name}" for weight in weights_of_head(term.objective, body)}
     return names
+
+
+def _unread(network: Network) -> set[str]:
+    """Names of weights that nothing wanted depends on: of a body some may not have."""
+    body, wanted = network.body, network.wanted
+    unread = {weight.name for weight in body.unread_layer_weights(wanted)}
+    if not network.pooled:
+        unread |= {weight.name for weight in body.weights() if weight.part == "pooler"}
+    unread |= set() if network.query_states else {"embeddings.unseen"}
+    return unread if wanted.decoded else unread | {f"{DECODER}.weight"}
 
 
 def _named(prefix: str, weights: tuple[Weight, ...]) -> Iterator[Weight]:

@@ -112,7 +112,7 @@ class Network:
 
     def decodes(self, objective: Objective) -> bool:
         """True if an objective reads states of the mask decoder."""
-        return self.body.decodes and objective.states.decoded
+        return self.body.head.decoder > 0 and objective.states.decoded
 
     def outputs(self, seq: int) -> tuple[int, int]:
         """Last states per row of ``seq`` tokens, and those of the mask decoder."""
@@ -169,7 +169,7 @@ def at_work(
         memory = rows.memory if trained else 0
         wanted, body = wanted_by(scored, network, memory), network.body
         last = [one for one in scored if not network.decodes(one)]
-        every = body.pools_rows or wanted.reads_all_of(body.depth)
+        every = body.pooled.of_rows or wanted.reads_all_of(body.depth)
         in_use.append(
             replace(
                 network,

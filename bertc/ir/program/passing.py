@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import takewhile
 
 from bertc.ir import operation as op
+from bertc.ir.network.body_node import is_below
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
 
@@ -42,8 +43,8 @@ def is_frozen(stage: Stage, network: Network, weight: str) -> bool:
     if frozen is None:
         return False
     if stage.freeze == "all":
-        return weight not in {pooler_weight.name for pooler_weight in network.body.pooler_weights()}
-    return network.body.is_below(weight, frozen)
+        return not weight.startswith("pooler.")
+    return is_below(weight, frozen)
 
 
 def passed_by(stage: Stage, network: Network, rows: int) -> op.Forward:
@@ -74,7 +75,7 @@ def _passed(stage: Stage, network: Network, rows: int) -> tuple[op.Forward, bool
         if number == decoder:  # its queries are states below plus positions that learn
             reached, below = True, reached
         for block in layer:
-            learns = not network.body.is_below(block.owner, frozen)
+            learns = not is_below(block.owner, frozen)
             operations = (
                 tuple(map(_of_frozen_tables, block.operations)) if frozen else block.operations
             )

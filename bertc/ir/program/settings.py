@@ -23,10 +23,10 @@ from bertc.ir.learning.optimizer import Adam, Optimizer
 from bertc.ir.network.attention import Attention, FullAttention
 from bertc.ir.network.body import BodyKind
 from bertc.ir.network.body_setting import Transformer
-from bertc.ir.network.encoder import Dropout
 from bertc.ir.network.ffn import Activation, Glu
 from bertc.ir.network.generator import Generator, NoGenerator
 from bertc.ir.network.head import Head, PoolerKind
+from bertc.ir.network.layer import Dropout
 from bertc.ir.network.norm import Norm, PostNorm
 from bertc.ir.network.positions import Positions
 from bertc.ir.network.sharing import ShareNone, Sharing

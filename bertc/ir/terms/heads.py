@@ -19,11 +19,11 @@ class VocabularyHead:
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
         """Weights of the encoder's kind of head, without the tied table."""
-        return encoder.head_weights(name)
+        return encoder.token_head.weights(name)
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
         """Operations of the head on ``rows`` states."""
-        return encoder.head_operations(rows)
+        return encoder.token_head.operations(rows)
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class CopyingHead:
         """Weights of the encoder's kind of head, and a layer of one score."""
         hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
         copy = affine(f"{name}.copy", ("labels", 1), hidden, encoder.initializer, "head")
-        return (*encoder.head_weights(name), *copy)
+        return (*encoder.token_head.weights(name), *copy)
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
         """Operations of the head on ``rows`` states, the score and its mixture."""
         mixed = op.Product(rows, encoder.hidden, 1), op.Loss(rows, kept=3 * rows)
-        return (*encoder.head_operations(rows), *mixed)
+        return (*encoder.token_head.operations(rows), *mixed)
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,16 @@ class Classifier:
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
         """A matrix and a bias."""
-        hidden: tuple[Axis, int] = ("hidden", encoder.read_width(self.pooled))
+        hidden: tuple[Axis, int] = ("hidden", self._width(encoder))
         return affine(name, ("labels", self.labels), hidden, encoder.initializer, "head")
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
         """One product, and log probabilities."""
-        scores = rows * self.labels
-        width = encoder.read_width(self.pooled)
+        scores, width = rows * self.labels, self._width(encoder)
         return (op.Product(rows, width, self.labels), op.Loss(scores, kept=scores))
+
+    def _width(self, encoder: Body) -> int:
+        return encoder.pooled.width if self.pooled else encoder.hidden
 
 
 @dataclass(frozen=True)

@@ -176,16 +176,16 @@ class KdLogits(TaughtTerm):
         states = examples * self.head_rows(rows)
         if self.labels:
             return super().operations(encoder, rows, examples)
-        row, width = encoder.scores(1), encoder.embedding
+        row, width = encoder.token_head.scores(1), encoder.embedding
         loss = op.LossInBlocks(
-            encoder.scores(states),
+            encoder.token_head.scores(states),
             row,
             SOFT_TARGETS,
             held=3 if self.loss == "mse" else 5,
             kept=states * width,
             table=row * width,
         )
-        return (*_without_loss(encoder.head_operations(states)), loss)
+        return (*_without_loss(encoder.token_head.operations(states)), loss)
 
     def taught_operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
         """Scores of the same tokens or labels."""

@@ -56,8 +56,8 @@ class KdRelated(OfLayers):
 
     def taught_widths(self, body: Body) -> tuple[int, ...]:
         """Queries, keys and values of each of its layers."""
-        of_layers = [body.attention_widths(layer) for layer in self.layers_of(learned=False)]
-        return tuple(widths.inner for widths in of_layers if widths for _ in range(3))
+        of_layers = [_attended(body, layer) for layer in self.layers_of(learned=False)]
+        return tuple(widths.inner for widths in of_layers for _ in range(3))
 
     def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
         """Products of some rows at a time, turned into the gradients of their factors."""
@@ -79,9 +79,7 @@ class KdRelated(OfLayers):
         return tuple(product for product in products for _ in self.related)
 
     def _product(self, body: Body, layer: int, rows: RowShape, examples: int) -> op.Product:
-        widths = body.attention_widths(layer)
-        assert widths is not None, "the checks see to bodies that attend"
-        heads, queries = self.split(body, layer), rows.seq
+        widths, heads, queries = _attended(body, layer), self.split(body, layer), rows.seq
         if self.over == "masked":
             queries = rows.predictions
         times = examples * rows.choices * heads
@@ -128,9 +126,7 @@ class KdAttention(KdRelated):
 
     def split(self, body: BodyNode, layer: int) -> int:
         """The heads of the layer."""
-        widths = body.attention_widths(layer)
-        assert widths is not None, "the checks see to bodies that attend"
-        return widths.heads
+        return _attended(body, layer).heads
 
 
 class KdRelations(KdRelated):
@@ -173,3 +169,10 @@ class KdRelations(KdRelated):
     def split(self, body: BodyNode, layer: int) -> int:
         """The argument ``heads``."""
         return self.heads
+
+
+def _attended(body: BodyNode, layer: int) -> op.Widths:
+    """The widths of a layer, counted from 1."""
+    attended = body.attended(layer)
+    assert attended is not None, "the checks see to bodies that attend"
+    return attended.widths

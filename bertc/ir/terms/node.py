@@ -73,7 +73,7 @@ class StatesRead(NamedTuple):
 
     def use_pooler(self, body: Body) -> bool:
         """True if the pooler of a body that has one makes the states that the head scores."""
-        return self.through_pooler and (self.pooled or (self.by_token and body.pools_tokens))
+        return self.through_pooler and (self.pooled or (self.by_token and body.pooled.of_tokens))
 
 
 class TermNode(Node):
@@ -153,7 +153,7 @@ class TermNode(Node):
     def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
         """Operations of its head on ``examples`` examples, after the pooler's activation."""
         states = examples * self.head_rows(rows)
-        pooled = encoder.pooled_operations(states) if self.states.use_pooler(encoder) else ()
+        pooled = encoder.pooled.operations(states) if self.states.use_pooler(encoder) else ()
         return (*pooled, *self.head_node.operations(encoder, states, examples))
 
 

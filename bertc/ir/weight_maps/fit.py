@@ -19,6 +19,7 @@ from bertc.ir.changing.growth import (
 )
 from bertc.ir.learning.answer import Answer, alike
 from bertc.ir.learning.task import Task
+from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
@@ -148,13 +149,14 @@ def _pooler_of_head(
 
     Both are ``head`` of ModernBertForMaskedLM and ModernBertForSequenceClassification.
     """
-    pooling, stage = new.encoder.pooling, old.stages[-1]
+    pooling, stage = new.encoder.pooled.steps, old.stages[-1]
     masked = [t.objective for t in old.terms() if predicts_masked(t.objective)]
     heads = [objective.head_name for objective in masked if stage.learner(objective).name == MAIN]
     if pooling is None or not pooling.transforms or not heads or isinstance(growth, FromEmbeddings):
         return {}
     head = f"heads.{heads[0]}."
-    shapes = {f"{MAIN}.{weight.name}": weight.shape for weight in new.encoder.pooler_weights()}
+    poolers = (weight for weight in new.encoder.weights() if weight.part == "pooler")
+    shapes = {f"{MAIN}.{weight.name}": weight.shape for weight in poolers}
     parts = {name: head if ".norm." in name else f"{head}dense." for name in shapes}
     sources = {name: name.replace(f"{MAIN}.pooler.", part) for name, part in parts.items()}
     alike = all(old_shapes.get(source) == shapes[name] for name, source in sources.items())
@@ -180,7 +182,8 @@ def _not_identity(old: Resolved, new: Resolved, growth: Beginning) -> list[str]:
     if not isinstance(growth, Identity) or before == after:
         return []
     owners = [owner for part in new.encoder.owners.values() for owner in part[before:]]
-    if not new.encoder.passes_through or min(owners) < before:
+    free = isinstance(new.encoder, Encoder) and new.encoder.norm.residual_free
+    if not free or min(owners) < before:
         return ["grow=identity needs norm=pre, and new layers with weights of their own"]
     return []
 

@@ -119,9 +119,9 @@ def read_by_task(
 ) -> Float[torch.Tensor, "b k h"]:
     """States through the pooler, if the network has one for them; ``of_rows``: one for each row."""
     if of_rows:
-        pools = network.node.pooler or network.node.pools_rows
+        pools = network.node.pooler or network.node.pooled.of_rows
         return network.pool(states, reading) if pools else states
-    return network.pool_tokens(states) if network.node.pools_tokens else states
+    return network.pool_tokens(states) if network.node.pooled.of_tokens else states
 
 
 def answer_scores(

@@ -154,7 +154,7 @@ class MicroBatch(NamedTuple):
     def read_by(self, network: Network) -> EncoderInputs:
         """Inputs of a network."""
         inputs = self._read_by(network)
-        return inputs._replace(output_positions=None) if network.body.pools_rows else inputs
+        return inputs._replace(output_positions=None) if network.body.pooled.of_rows else inputs
 
     def _read_by(self, network: Network) -> EncoderInputs:
         match network.role:

@@ -159,7 +159,7 @@ def _both(scored: tuple[Joined, ...], batch: MicroBatch, body: Body) -> tuple[As
     for one in scored:
         if one.name not in batch.terms:
             continue
-        every = body.pools_rows and one.tensors.node.states.pooled
-        there = decoded if body.decodes and one.tensors.node.states.decoded else last
+        every = body.pooled.of_rows and one.tensors.node.states.pooled
+        there = decoded if body.head.decoder and one.tensors.node.states.decoded else last
         there[one.states] = None if every else one.tensors.positions(batch.terms[one.name], batch)
     return last, decoded

@@ -35,6 +35,9 @@ from bertc.run.records import checkpoints
 
 SHOWN_LABELS = 8
 
+UNSHAPED = ("activation", "norm", "positions", "attention", "heads")
+"""Settings that change what a network computes, and no weight's shape."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -152,7 +155,9 @@ def _differences(old: Resolved, new: Resolved) -> list[str]:
     """Warnings about settings that differ between the networks without changing shapes."""
     notes = []
     before, after = old.encoder.settings(), new.encoder.settings()
-    for name in new.encoder.unshaped:
+    for name in UNSHAPED:
+        if name not in before or name not in after:
+            continue
         pair = before[name], after[name]
         there, here = (show_value(value, setting_shape(name), full=True) for value in pair)
         if there != here:

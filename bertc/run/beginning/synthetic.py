@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from bertc.cost.planning.plan import Plan
 from bertc.data.batches.batch import RawBatch
+from bertc.ir.network.encoder import first_position
 from bertc.ir.program.model import model_weights, trained_names
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
@@ -123,7 +124,7 @@ class Unlearned:
 
     def __init__(self, resolved: Resolved) -> None:
         # RoBERTa's positions start after the padding id (fairseq, LearnedPositionalEmbedding).
-        self.pad = max(0, resolved.encoder.first_position - 1)
+        self.pad = max(0, first_position(resolved.encoder) - 1)
 
     def save(self, *_: object) -> None:
         """Write nothing."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from bertc.base.diagnostics import UsageError
 from bertc.ir.data import Stream
+from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.stage import Stage
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ class Manner:
         memory = stage.memory if self.memory is None else self.memory
         self.refuse(stage)
         if self.clamp:
-            model.encoder.node = model.encoder.node.clamped(self.clamp)
+            node = model.encoder.node
+            assert isinstance(node, Encoder), "as refused above"
+            attention = node.attention.model_copy(update={"clamp": self.clamp})
+            model.encoder.node = node.model_copy(update={"attention": attention})
         model.same_length = self.same_length
         lengths = {"seq": self.seq or stage.seq, "memory": memory}
         stream = {"format": Stream(), "pairs": "none", "padded": False, "pack": False}
@@ -88,8 +92,8 @@ class Manner:
         if (self.seq or self.memory is not None) and stage.format.kind != "stream":
             what = f"{stage.format.kind} rows have a fixed length"
             raise UsageError(f"{what}: seq and memory apply only to text read as a stream")
-        if self.clamp and not encoder.clamps:
-            attention = encoder.settings().get("attention")
+        attention = encoder.attention if isinstance(encoder, Encoder) else None
+        if self.clamp and not (attention and attention.distances and attention.distances.clamps):
             kind = attention.kind if attention else encoder.body_kind
             raise UsageError(f"clamp needs attention with relative distances, not {kind}")
         if self.same_length and not memory:

@@ -113,17 +113,18 @@ def _unrelated(stage: StageSettings, teacher: Body, term: KdRelated) -> _Misfit 
     pairs = term.pairs_between(stage.layers, teacher.depth)
     assert not isinstance(pairs, Unfit), "it is refused before"
     for here, there in pairs:
-        mine, theirs = _own_widths(stage, here), teacher.attention_widths(there)
+        mine, taught = _own_widths(stage, here), teacher.attended(there)
         kind_here = f"attention = {stage.attention.at(here - 1).kind}"
         kind_there = "the teacher's attention"
         alone = stage.attention.at(here - 1).content_alone and not stage.positions.biases_scores
-        if mine is None or theirs is None:
+        if mine is None or taught is None:
             who = kind_there if mine else kind_here
             problem = f"compares queries, keys and values, and {who} has none"
             return _Misfit(
                 "E287", f"{term.title} {problem}", _other_term(stage, term, "kd(hidden)")
             )
-        if "attention" in term.related and not (alone and teacher.scores_content_alone(there)):
+        theirs = taught.widths
+        if "attention" in term.related and not (alone and taught.content_alone):
             problem = "compares products of queries and keys, and the scores of "
             problem += f"{kind_there if alone else kind_here} are of more than these"
             return _Misfit("E287", f"{term.title} {problem}", _other_term(stage, term, RELATIONS))
@@ -154,8 +155,8 @@ def _own_widths(stage: StageSettings, layer: int) -> Widths | None:
 
 def _relation_heads(term: KdRelations, teacher: Body, layer: int) -> int:
     """The heads of relations: those that are written, or the teacher's."""
-    widths = teacher.attention_widths(layer)
-    return term.heads or (widths.heads if widths else 1)
+    taught = teacher.attended(layer)
+    return term.heads or (taught.widths.heads if taught else 1)
 
 
 def _place(stage: StageSettings, term: OfLayers) -> int:

@@ -32,7 +32,7 @@ def adaptive_loss(
     then scores only the states whose target it holds (Grave et al. 2017, section 4). How many those
     are depends on the data, so this synchronises, once.
     """
-    clusters = encoder.clusters
+    clusters = encoder.token_head.clusters
     scorer = _Scorer(encoder, head, tokens, hidden_nh.dtype)
     cluster_n = torch.stack([targets_n >= cluster.low for cluster in clusters[1:]]).sum(0)
     first_n = torch.where(cluster_n > 0, clusters[0].high + cluster_n - 1, targets_n)
@@ -63,7 +63,7 @@ def adaptive_logits(
     tokens: Tokens,
 ) -> Float[torch.Tensor, "n v"]:
     """log p of every token (n, v), in nats."""
-    clusters, scorer = encoder.clusters, _Scorer(encoder, head, tokens, hidden_nh.dtype)
+    clusters, scorer = encoder.token_head.clusters, _Scorer(encoder, head, tokens, hidden_nh.dtype)
     size = clusters[0].size
     all_n = F.linear(scorer.narrow(hidden_nh, 0), *scorer.first()).log_softmax(1)
     logs = [all_n[:, :size]]
@@ -79,7 +79,7 @@ class _Scorer:
     def __init__(
         self, encoder: BodyNode, head: AdaptiveTokenHead, tokens: Tokens, dtype: torch.dtype
     ) -> None:
-        self._clusters = encoder.clusters
+        self._clusters = encoder.token_head.clusters
         self._head, self._tokens, self._dtype = head, tokens, dtype
 
     def narrow(

@@ -1,0 +1,81 @@
+"""A layer of an encoder: attention and a feed-forward part, each with norms and a residual."""
+
+from dataclasses import dataclass, field
+
+from bertc.ir import operation as op
+from bertc.ir.base import Axis, Initializer, Node, Probability, Weight
+from bertc.ir.network.attention import Attention
+from bertc.ir.network.ffn import Ffn
+from bertc.ir.network.norm import Norm, NormFunction
+from bertc.ir.network.positions import Positions
+from bertc.ir.network.sharing import SharedPart
+
+
+class Dropout(Node):
+    """Dropout rates in training; a bare number sets both ``hidden`` and ``attention``."""
+
+    hidden: Probability = (
+        0.1  # BERT config hidden_dropout_prob: embeddings and both residual branches
+    )
+    attention: Probability = 0.1  # BERT config attention_probs_dropout_prob
+    ffn: Probability = 0.0  # after the activation (Transformer-XL, XLNet)
+    last: Probability = 0.0  # output of the last layer (Transformer-XL, XLNet)
+    positional = ("hidden", "attention", "ffn", "last")
+    bare_number = ("hidden", "attention")
+
+
+@dataclass(frozen=True)
+class EncoderLayer:
+    """What a layer computes with; layers of one encoder differ in attention, widths and norm.
+
+    ``attention_norm``: of what attention reads, or of its sum; a first layer may have none.
+    """
+
+    attention: Attention
+    widths: op.Widths
+    attention_norm: NormFunction | None
+    ffn: Ffn = field(compare=False)
+    norm: Norm = field(compare=False)
+    positions: Positions = field(compare=False)
+    rates: Dropout = field(compare=False)
+
+    def weights(self, part: SharedPart, name: str, init: Initializer) -> tuple[Weight, ...]:
+        """Weights of a part and of its norms."""
+        kind = self.attention if part == "attention" else self.ffn
+        norm = self.attention_norm if part == "attention" else self.norm.of_layers
+        width: tuple[Axis, int] = ("hidden", self.widths.hidden)
+        after = self.norm.of_outputs
+        return (
+            *kind.weights(name, self.widths, init),
+            *(norm.weights(f"{name}.norm", *width) if norm else ()),
+            *(after.weights(f"{name}.output_norm", *width) if after else ()),
+        )
+
+    def operations(self, call: op.Call) -> dict[SharedPart, op.Operations]:
+        """Both parts with their norms and residual branches."""
+        hidden, rates = self.widths.hidden, self.rates
+        attention = self.attention.operations(self.widths, call, rates.attention > 0)
+        attention = self.positions.in_layer(attention, self.widths, call)
+        ffn = self.ffn.operations(self.widths, call, rates.ffn > 0)
+        if not self.norm.residual_free:
+            norm = op.Norm(call.states, hidden, residual=True, dropout=rates.hidden > 0)
+            return {"attention": (*attention, norm), "ffn": (*ffn, norm)}
+        # With queries that are other states, or a subset, keys are normalised separately.
+        affine = self.norm.of_layers.affine
+        keys = op.Norm(call.context, hidden, keeps_input=call.queries < call.keys, affine=affine)
+        before = op.Norm(call.states, hidden, affine=affine)
+        after = (
+            *((op.Dropout(call.states, hidden),) if rates.hidden else ()),
+            *((before,) if self.norm.of_outputs else ()),
+            op.Pointwise("add", call.states * hidden),
+        )
+        read = (*((keys,) if call.selects else ()), before) if self.attention_norm else ()
+        return {"attention": (*read, *attention, *after), "ffn": (before, *ffn, *after)}
+
+    def projections(self, call: op.Call) -> op.Operations:
+        """Queries, keys and values alone."""
+        operations = self.attention.projections(self.widths, call)
+        operations = self.positions.in_layer(operations, self.widths, call)
+        normed = self.norm.residual_free and self.attention_norm
+        norm = (op.Norm(call.states, self.widths.hidden),) if normed else ()
+        return (*norm, *operations)
