@@ -132,7 +132,11 @@ class Converter:
             case Ratio() if not shape.named:
                 (node,) = shape.options.values()
                 return self._ratio(value, node, place)
-        mistakes.wrong_form(value, shape, self._slot(place, value), self.diagnostics)
+        only = next(iter(shape.options.values()))
+        if not shape.named and only.positional:
+            mistakes.wrong_parts(value, only, self._slot(place, value), self.diagnostics)
+        else:
+            mistakes.wrong_form(value, shape, self._slot(place, value), self.diagnostics)
         return BAD
 
     def _ratio(self, value: Ratio, node: type[Node], place: ValuePath) -> Any:

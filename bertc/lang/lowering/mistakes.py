@@ -1,6 +1,7 @@
 """Reports of mistakes in kinds and their arguments."""
 
 import os
+from collections.abc import Sequence
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, listed, nearest
 from bertc.ir.base import Node, call_text
@@ -8,7 +9,7 @@ from bertc.lang.lowering.other_tools import ADDED, NOT_HERE
 from bertc.lang.lowering.scalars import Slot, describe_value
 from bertc.lang.lowering.unknown_argument import removal, rest_of_line
 from bertc.lang.read.parse import OVERRIDE
-from bertc.lang.read.shapes import ChoiceShape, KindShape, WholeShape, arguments, required
+from bertc.lang.read.shapes import ChoiceShape, KindShape, WholeShape, arguments, required, terms
 from bertc.lang.read.tree import (
     Argument,
     Call,
@@ -56,6 +57,17 @@ def unknown_kind(
         _unquoted_path(name, slot, diagnostics)
         return
     known, wrong, before, after = shape.words, name, "", ""
+    if isinstance(value, Call) and not slot.prefix and _lists_terms(value, slot, known):
+        summed = " + ".join(argument.span.text for argument in value.arguments)
+        diagnostics.error(
+            "E103",
+            f"`{slot.name}` cannot be `{name.text[:40]}`",
+            name.span,
+            label="terms are joined by +",
+            help=summed,
+            fix=Fix(value.span, summed),
+        )
+        return
     if family := [word for word in known if word.startswith(f"{name.text}(")]:  # `kd(logits)`
         first = value.arguments[0].value if isinstance(value, Call) and value.arguments else None
         wrong = first if isinstance(first, Name) else Name(value.span, "")
@@ -83,6 +95,12 @@ def unknown_kind(
         help=slot.prefix + instead if instead else "",
         fix=Fix(value.span, only) if only else Fix(wrong.span, near) if near else None,
     )
+
+
+def _lists_terms(value: Call, slot: Slot, known: Sequence[str]) -> bool:
+    """True if an unknown word, as ``mix``, has several terms of a sum as its arguments."""
+    several = len(value.arguments) > 1 and not any(argument.name for argument in value.arguments)
+    return several and bool(terms(slot.name)) and not nearest(value.name.text, known)
 
 
 def _unquoted_path(name: Name, slot: Slot, diagnostics: Diagnostics) -> None:
@@ -154,14 +172,26 @@ def too_many_arguments(
     )
 
 
-def wrong_parts(ratio: Ratio, node: type[Node], slot: Slot, diagnostics: Diagnostics) -> None:
-    """Report a ratio with the wrong number of parts."""
-    names = "/".join(node.positional)
+def wrong_parts(value: Value, node: type[Node], slot: Slot, diagnostics: Diagnostics) -> None:
+    """Report a ratio with the wrong number of parts, or what is none: ``[80, 10, 10]``."""
+    names, instead = "/".join(node.positional), ""
+    problem = f"cannot be {describe_value(value)}"
+    if isinstance(value, Ratio):
+        problem = f"has {len(node.positional)} parts, not {len(value.parts)}"
+    else:
+        items = value.items if isinstance(value, Series) else ()
+        numbers = [item.value for item in items if isinstance(item, Number) and item.value]
+        if len(numbers) != len(node.positional):
+            numbers = [node.model_fields[name].default for name in node.positional]
+        percent = 100 if sum(numbers) <= 1 else 1
+        instead = "/".join(f"{percent * number:g}" for number in numbers)
     diagnostics.error(
         "E108",
-        f"`{slot.name}` has {len(node.positional)} parts, not {len(ratio.parts)}",
-        ratio.span,
+        f"`{slot.name}` {problem}",
+        value.span,
         label=names,
+        help=slot.prefix + instead if instead else "",
+        fix=Fix(value.span, instead) if instead else None,
     )
 
 
