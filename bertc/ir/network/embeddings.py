@@ -11,7 +11,7 @@ from bertc.ir.network.table import TokenTable, WholeTable, table_weight
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Vectors ``width`` wide of tokens, positions, ``segments`` and ``languages``, summed.
+    """The sum of vectors ``width`` wide of tokens, positions, segments and languages.
 
     Of another width than ``hidden`` they are projected (ALBERT 3.1). ``unseen``: one more is that
     of the query stream (XLNet 2.3).

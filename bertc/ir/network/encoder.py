@@ -97,7 +97,7 @@ class Encoder(BodyNode):
 
     @property
     def embeddings(self) -> Embeddings:
-        """What the first layer reads."""
+        """The input of the first layer."""
         return Embeddings(
             vocab=self.vocab_size,
             width=self.embedding,

@@ -26,7 +26,7 @@ class Dropout(Node):
 
 @dataclass(frozen=True)
 class EncoderLayer:
-    """What a layer computes with; layers of one encoder differ in attention, widths and norm.
+    """A layer; those of one encoder differ in attention, widths and the norm of attention.
 
     ``attention_norm``: of what attention reads, or of its sum; a first layer may have none.
     """
