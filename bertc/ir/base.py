@@ -9,7 +9,6 @@ The axes used by every weight table, once for the whole project:
     languages   rows of the language table      feature     input of a head of several vectors
     gates       gates of a recurrent layer, side by side
     kv_heads    width of keys, fewer heads than queries have
-    head_dim    width of one head
 """
 
 import math
@@ -21,7 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 Axis = Literal[
     "vocab", "positions", "segments", "languages", "embedding", "hidden", "heads", "ffn", "gates",
-    "labels", "feature", "kv_heads", "head_dim",
+    "labels", "feature", "kv_heads",
 ]  # fmt: skip
 Part = Literal["embeddings", "attention", "ffn", "recurrence", "norm", "pooler", "head"]
 DeviceKind = Literal["cpu", "cuda", "mps"]

@@ -32,7 +32,6 @@ from bertc.model.masks import (
     of_rows,
     select_rows,
 )
-from bertc.model.norm import HeadNorm
 from bertc.model.positions import Distances, Rotation, related_by
 from bertc.model.relative import RelativeAttention
 from bertc.model.weights import Linear, Table, fused_linear
@@ -65,8 +64,8 @@ class ContentContext(NamedTuple):
 class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
     """softmax(Q K^T / sqrt(d)) V over all heads, then a projection (Vaswani et al. 2017, 3.2).
 
-    Queries, keys and values are as they are multiplied: after norms and turns, and with the keys
-    and values of fewer heads repeated for all heads of queries that share them.
+    Queries, keys and values are as they are multiplied: after turns, and with the keys and
+    values of fewer heads repeated for all heads of queries that share them.
     """
 
     def __init__(
@@ -76,8 +75,6 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
         self.output = Linear(table, f"{name}.output")
         self.positions, self.head_dim = node.positions, node.layers[layer].head_dim
         self.key_heads = kind.key_heads(self.heads)
-        self.query_norm = HeadNorm(table, f"{name}.query_norm") if kind.qk_norm else None
-        self.key_norm = HeadNorm(table, f"{name}.key_norm") if kind.qk_norm else None
 
     def prepare(
         self,
@@ -109,8 +106,6 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
             torch.unflatten(y, 2, (-1, self.head_dim))
             for y in super().project(x_bqh, keys_bkh, context)
         )
-        if self.query_norm is not None and self.key_norm is not None:
-            query_bqnd, key = self.query_norm(query_bqnd), self.key_norm(key)
         if isinstance(turns := context.related, Rotation):
             query_bqnd = turns.turned(query_bqnd, turns.queries)
             key = turns.turned(key, turns.keys)

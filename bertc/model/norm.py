@@ -4,7 +4,6 @@ from typing import Any, ClassVar, assert_never
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
 from torch import nn
 from torch.autograd.function import once_differentiable
 
@@ -70,18 +69,6 @@ class RmsNorm(nn.Module):
     def extra_repr(self) -> str:
         """Width, for printing."""
         return _shown(self.weight, self.eps)
-
-
-class HeadNorm(nn.Module):
-    """Every head divided by its root mean square, and scaled alike (Zhang and Sennrich 2019)."""
-
-    def __init__(self, table: Table, name: str) -> None:
-        super().__init__()
-        self.weight = parameter(table[f"{name}.weight"])
-
-    def forward(self, x_bsnd: Float[torch.Tensor, "b s n d"]) -> torch.Tensor:
-        """Heads (b, s, n, d) to (b, s, n, d)."""
-        return F.rms_norm(x_bsnd, self.weight.shape, self.weight.to(x_bsnd.dtype), HEAD_EPS)
 
 
 def _shown(weight: torch.Tensor | None, eps: float) -> str:

@@ -68,7 +68,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
         "full",
         "relative",
         "relative(untie=true,segments=true)",
-        "local(8,global_every=2,kv_heads=1,qk_norm=true) positions=rotary",
+        "local(8,global_every=2,kv_heads=1) positions=rotary",
         "full positions=alibi",
         "full positions=bucketed(64)",
         "disentangled(8,16)",

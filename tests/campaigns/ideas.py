@@ -23,7 +23,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
         "positions=none",
     ),
     "attention": (
-        "attention=full(kv_heads=1,qk_norm=true)",
+        "attention=full(kv_heads=1)",
         "attention=full(bias=false)",
         "attention=local(16,global_every=2)",
         "attention=relative",
@@ -65,7 +65,6 @@ AXES: Mapping[str, tuple[str, ...]] = {
     ),
     "objective": (
         "objective=mlm(unit=word,masking=static(2))",
-        "objective=mlm(40%,p_end=10%,p_levels=2,z=1e-4) steps=4",
         "objective=mlm(unit=ngram)+nsp",
         "objective=mlm+sop",
         "objective=span+sbo",

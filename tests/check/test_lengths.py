@@ -1,6 +1,5 @@
 """Lengths in tokens become steps; batches that rise become stages."""
 
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -165,48 +164,12 @@ def test_a_stage_may_mask_less_than_the_one_before() -> None:
     assert [stage.predictions() for stage in stages] == [30, 15, 5]
 
 
-def test_the_share_of_masked_tokens_falls_within_a_stage() -> None:
-    stages = resolve("seq=100 steps=10 objective=mlm(30%, p_end=15%)").stages
-    assert [(s.name, s.steps, s.first_step, s.predictions()) for s in stages] == [
-        ("main-0.3", 3, 0, 30), ("main-0.25", 2, 3, 25), ("main-0.2", 3, 5, 20),
-        ("main-0.15", 2, 8, 15),
-    ]  # fmt: skip
-    assert {stage.schedule_steps for stage in stages} == {10}
-    two = resolve("steps=10 objective=mlm(0.5, p_end=0.1, p_levels=2)").stages
-    assert [stage.steps for stage in two] == [5, 5]
-    (alone,) = resolve("steps=1 objective=mlm(0.5, p_end=0.1)").stages
-    assert alone.masked_terms()[0].p == 0.5
-
-
-def test_batches_rise_while_masks_fall() -> None:
-    """Six pieces: each change begins one, and text is read on through all of them."""
-    stages = resolve(
-        "batch=12 batch_warmup=rising(4, 8) steps=20 objective=mlm(30%, p_end=15%)+nsp"
-    ).stages
-    assert [stage.name for stage in stages] == [
-        "main-4-0.3", "main-8-0.3", "main-8-0.25", "main-12-0.25", "main-12-0.2", "main-12-0.15",
-    ]  # fmt: skip
-    assert sum(stage.steps for stage in stages) == 20
-    same = [(a, b) for a, b in pairwise(stages) if a.batch == b.batch]
-    assert all(b.first_batch == a.first_batch + a.steps for a, b in same)
-
-
 def test_evaluations_mask_one_share_throughout() -> None:
     def evaluated(spec: str) -> list[float]:
         return [stage.held_out.masked_terms()[0].p for stage in resolve(spec).stages]
 
     assert evaluated("objective=mlm(30%)") == [0.3]
     assert evaluated("objective=mlm(30%, eval_p=15%)") == [0.15]
-    assert evaluated("steps=9 objective=mlm(30%, p_end=10%)") == [0.1] * 4
-    assert evaluated("steps=9 objective=mlm(30%, p_end=10%, eval_p=15%)") == [0.15] * 4
-
-
-def test_levels_without_an_end_are_refused_with_a_way_out() -> None:
-    with pytest.raises(SpecError) as caught:
-        resolve("objective=mlm(30%, p_levels=8)")
-    (found,) = caught.value.diagnostics
-    assert "p_end=15%" in (found.help or "")
-    assert len(resolve("steps=80 objective=mlm(30%, p_levels=8, p_end=15%)").stages) == 8
 
 
 def test_all_steps_are_written_unlike_one_step() -> None:

@@ -148,8 +148,6 @@ def test_groups_are_exact_for_every_count(depth: int) -> None:
             "optimizer=muon(warmup=1)}",
             "E370",
         ),
-        ("objective=clm(z=1e-4) table=adaptive([9000]) head=adaptive", "E329"),
-        ('objective=mlm(z=1e-4)+tlm data=pairs(en="a", fr="b")+files("c.txt")', "E329"),
         ("batch=32 microbatch=5", "E208"),
         ("steps=10 optimizer=adamw(warmup=20)", "E209"),
         ("steps=10 optimizer=adamw(warmup=1, schedule=wsd(10))", "E325"),

@@ -28,11 +28,11 @@ KINDS = [
     "positions=alibi heads=3 head_dim=8",
     "positions=bucketed(402,offset=2,buckets=16,distance=40)",
     f"{NEAR}) positions=bucketed(400,buckets=16,distance=12)",
-    f"{TURNED}) attention=full(kv_heads=2, qk_norm=true)",
+    f"{TURNED}) attention=full(kv_heads=2)",
     f"positions=none {NEAR})",
     f"{NEAR}, kv_heads=1, bias=false) {TURNED})",
     f"{NEAR}) positions=alibi heads=3 head_dim=8 norm=pre",
-    f"{NEAR}, qk_norm=true) {TURNED}, pairs=interleaved) share=all",
+    f"{NEAR}) {TURNED}, pairs=interleaved) share=all",
     f"attention=local(150, global_every=2) {TURNED})",
 ]
 
@@ -103,8 +103,6 @@ def attended(model: Model, layer: int, x: torch.Tensor, places: list[int]) -> to
 
     def head_of(part: str, place: int, head: int) -> torch.Tensor:
         found = made_of[part][place, head * D : (head + 1) * D]
-        if kind.qk_norm:
-            found = found / (found.square().mean() + 1e-6).sqrt() * w[f"{part}_norm.weight"]
         return turned(found, place, model, kind.reach)
 
     result = torch.zeros(len(places), heads * D)

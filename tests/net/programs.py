@@ -48,10 +48,10 @@ PROGRAMS: dict[str, dict[str, str]] = {
     # objectives, row formats and what is masked
     "mlm": {"objective": "mlm"},
     "mlm stable": {"objective": "mlm", "optimizer": "stable-adamw(lr=1e-2, warmup=1, eps=1e-3, "
-                   "warmup_from=1e-3, schedule=wsd(1, shape=linear, end=10%))"},
+                   "schedule=wsd(1, shape=linear, end=10%))"},
     "mlm rising": {"objective": "mlm", "batch_warmup": "rising(2, 2)", "steps": "640 tokens",
                    "optimizer": "adamw(lr=1e-2, warmup=64 tokens, eps=1e-3, decoupled=true)"},
-    "mlm falling": {"objective": "mlm(40%, p_end=10%, p_levels=2, eval_p=20%)", "steps": "4"},
+    "mlm falling": {"objective": "mlm(40%, eval_p=20%)", "steps": "4"},
     "mlm words": {"objective": "mlm(unit=word, masking=static(2))", "format": "doc-sentences"},
     "mlm ngrams": {"objective": "mlm(unit=ngram)", "format": "full-sentences"},
     "mlm blocks": {"objective": "mlm(count=stochastic)", "format": "blocks", "vocab": "bpe(300)"},
@@ -104,7 +104,7 @@ PROGRAMS: dict[str, dict[str, str]] = {
     "disentangled": {"objective": "mlm", "attention": "disentangled(8, 16)", "segments": "0",
                      "norm": "post(1e-7)", "format": "doc-sentences"},
     "rotary": {"objective": "mlm", "positions": "rotary(500, pairs=interleaved, share=0.5)",
-               "attention": "full(kv_heads=1, qk_norm=true, bias=false)", "norm": "pre"},
+               "attention": "full(kv_heads=1, bias=false)", "norm": "pre"},
     "alibi": {"objective": "mlm", "positions": "alibi", "format": "doc-sentences", **PACKED},
     "local": {"objective": "mlm", "attention": "local(16, global_every=2)", "seq": "192",
               "positions": "rotary", "share": "groups(1)"},

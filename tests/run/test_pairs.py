@@ -21,7 +21,7 @@ TRAINED = tuple(
 )  # fmt: skip
 """Rotary with groups, windows with rtd, GLU with distillation; and those that once were wrong."""
 REFUSED = (
-    ("attention=full(kv_heads=1,qk_norm=true)", "format=stream-pair"),
+    ("attention=full(kv_heads=1)", "format=stream-pair"),
     ("share=all", "ffn=[64,32,64,32]"),
     ("share=map([0,1,0,1],[0,0,2,2])", "init=layers('bert',[0,3]) layers=2"),
     ("heads=[2,4,2,4] head_dim=8", "init=layers('bert',[0,3]) layers=2"),

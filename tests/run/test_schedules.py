@@ -132,12 +132,6 @@ def test_before_its_decay_the_rate_of_a_longer_run_is_the_same(tiny):
     assert rate(tiny(optimizer=Adam(schedule=WarmupStableDecay(decay=0))).stages[0], 99) == 1e-4
 
 
-def test_warm_up_begins_at_a_rate_of_its_own(tiny):
-    optimizer = Adam(lr=1.0, warmup=10, warmup_from=0.5, schedule=ConstantRate())
-    stage = tiny(optimizer=optimizer, steps=20).stages[0]
-    assert [rate(stage, step) for step in (0, 5, 10)] == pytest.approx([0.5, 0.75, 1.0])
-
-
 def test_one_schedule_spans_the_stages_unless_one_brings_its_own(tiny):
     shared = tiny(optimizer=Adam(lr=1.0, warmup=0), stages={"a": {"steps": 30}, "b": {"steps": 10}})
     assert rate(shared.stages[1], 30) == pytest.approx(0.25)

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from bertc.check.passes.pieces import in_pieces
 from bertc.check.passes.settings.layers import layer_values, owners
 from bertc.check.passes.settings.stages import has_tasks, reads_on
 from bertc.check.passes.teaching.teachers import taught_terms
 from bertc.ir.changing.growth import FromRun, Kept, NetworkChange, Turned
-from bertc.ir.changing.pruning import Layers
+from bertc.ir.changing.pruning import NOTHING, Layers, Units
 from bertc.ir.data import FULL, PAIRED
 from bertc.ir.learning.augmentation import UNCHANGED
+from bertc.ir.learning.batch_warmup import BatchWarmup
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Task
 from bertc.ir.network.body import Body
@@ -169,6 +169,31 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
         stages += in_pieces(stage.batch_warmup, settled, rows_read)
         first += stage.steps
     return tuple(stages)
+
+
+def in_pieces(batches: BatchWarmup, stage: AnyStage, rows_read: int) -> list[AnyStage]:
+    """A stage for each size of its batches, named after it, that reads on where the last ended.
+
+    It changes its network in the first, and removes heads or neurons in the last. ``rows_read``:
+    rows of its text that were read before.
+    """
+    pieces = batches.pieces(stage.batch, stage.steps)
+    stages, begin = list[AnyStage](), 0
+    for rows, steps in pieces:
+        last, first_batch = begin + steps == stage.steps, -(-rows_read // rows)
+        prunes = last if isinstance(stage.prune, Units) else not begin
+        update = {
+            "name": f"{stage.name}-{rows}" if len(pieces) > 1 else stage.name,
+            "batch": rows,
+            "steps": steps,
+            "first_step": stage.first_step + begin,
+            "first_batch": first_batch,
+            "grow": None if begin else stage.grow,
+            "prune": stage.prune if prunes else NOTHING,
+        }
+        stages.append(stage.model_copy(update=update))
+        begin, rows_read = begin + steps, (first_batch + steps) * rows
+    return stages
 
 
 def _begins_anew(

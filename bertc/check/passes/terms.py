@@ -7,13 +7,11 @@ from bertc.check.passes.settings.rules import Checker
 from bertc.cost.planning.plan import largest_divisor
 from bertc.ir.learning.objective import Objective
 from bertc.ir.program.complete import StageSettings
-from bertc.ir.terms.node import LanguageModel
 
 
 def check_terms(check: Checker[StageSettings]) -> None:
     """Report terms that cannot be combined, or lack another that they need."""
     _stand_together(check)
-    _one_softmax(check)
     _order_possible(check)
 
 
@@ -54,28 +52,6 @@ def _stand_together(check: Checker[StageSettings]) -> None:
             label="needs an mlm term with span units",
             help=f"objective=span+{reads}",
         )
-
-
-def _one_softmax(check: Checker[StageSettings]) -> None:
-    """Check that terms with one head agree on ``z``, which needs that head to have one softmax."""
-    stage = check.settings
-    every = enumerate(term.objective for term in stage.objective)
-    terms = [(number, term) for number, term in every if isinstance(term, LanguageModel)]
-    wanted = terms[0][1].z if terms and stage.head.kind != "adaptive" else 0.0
-    for number, term in terms:
-        if term.z != wanted:
-            reason = (
-                "an adaptive head has a softmax for each cluster"
-                if stage.head.kind == "adaptive"
-                else f"{terms[0][1].title}, with the same head, has {wanted:g}"
-            )
-            origin = stage.origins["objective"]
-            check.report(
-                "E329",
-                f"{term.title} has z = {term.z:g}, but {reason}",
-                origin.span,
-                way=argument("objective", origin, "z", f"{wanted:g}", (number, "objective")),
-            )
 
 
 def _order_possible(check: Checker[StageSettings]) -> None:

@@ -18,7 +18,7 @@ def rate(stage: Stage, step: int) -> float:
     """The learning rate of the update after ``step`` updates of the whole run.
 
     Updates are counted from 0, and the count is read before the update, as global_step is in
-    BERT's optimization.py: the first update of a warm-up has rate 0 (or ``warmup_from``), update W
+    BERT's optimization.py: the first update of a warm-up has rate 0, update W
     the full rate (or, with a decay from update 0, the rate that has been falling since), and the
     last one is a step short of the end of the decay.
     """
@@ -27,8 +27,7 @@ def rate(stage: Stage, step: int) -> float:
         schedule = stage.optimizer.schedule
         falling = isinstance(schedule, Decay) and schedule.decay_from == "throughout"
         peak = stage.optimizer.lr * (_decay(stage, updates) if falling else 1)
-        least = min(stage.optimizer.warmup_from, peak)
-        return least + (peak - least) * updates / stage.warmup_steps
+        return peak * updates / stage.warmup_steps
     return stage.optimizer.lr * _decay(stage, updates)
 
 

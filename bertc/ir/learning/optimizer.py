@@ -101,8 +101,6 @@ class _Rule(Node):
     decay_exempt: Literal["norms-and-biases", "none"] = "norms-and-biases"
     clip: Annotated[float, Field(ge=0, le=1e6)] = 1.0  # limit of the norm; 0 switches it off
     bias_correction: bool = True
-    # The rate of the first update, from which warm-up is linear (fairseq --warmup-init-lr).
-    warmup_from: Annotated[float, Field(ge=0, le=100, exclude_if=not_)] = 0.0
     # The norm is that of all gradients together, or of each tensor's (BertAdam, optimization.py).
     clip_per: Annotated[Literal["model", "tensor"], Field(exclude_if="model".__eq__)] = "model"
     positional = ("lr",)
@@ -113,11 +111,6 @@ class _Rule(Node):
             raise ValueError(
                 f"end_lr = {self.schedule.end_lr:g} is above lr = {self.lr:g}",
                 "set end_lr below lr, or leave it out",
-            )
-        if self.warmup_from > self.lr:
-            raise ValueError(
-                f"warmup_from = {self.warmup_from:g} is above lr = {self.lr:g}",
-                "set warmup_from below lr, or leave it out",
             )
         return self
 
@@ -239,7 +232,7 @@ class Muon(_Rule):
         """The rule of the weights whose momentum is not made orthogonal."""
         shared = {name: getattr(self, name) for name in _Rule.model_fields}
         # Their rate is told at each update: a schedule's limits are those of ``lr``.
-        of_rate = {"lr": self.adamw_lr or self.lr, "schedule": ConstantRate(), "warmup_from": 0.0}
+        of_rate = {"lr": self.adamw_lr or self.lr, "schedule": ConstantRate()}
         return Adam(**{**shared, **of_rate})
 
     def takes(self, weight: Weight) -> bool:

@@ -8,11 +8,9 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import ONES, Axis, Drawn, Node, Normal, Off, On, Weight, affine
+from bertc.ir.base import Axis, Drawn, Node, Normal, On, Weight, affine
 from bertc.ir.blocks import in_blocks
 from bertc.ir.network.distances import Distances, Ranges
-
-HEAD: Axis = "head_dim"
 
 
 class AttentionNode(Node):
@@ -98,14 +96,12 @@ class ContentAttention(AttentionNode):
     """softmax(Q K^T / sqrt(head_dim)) V, of all tokens or of near ones.
 
     ``kv_heads``: heads of keys and values, each for several heads of queries (Ainslie et al. 2023);
-    0: as many as of queries. ``qk_norm``: every head's query and key are divided by their root mean
-    square and scaled (Qwen3, q_norm and k_norm), before positions turn them.
+    0: as many as of queries.
     """
 
     projects: ClassVar[bool] = True
     takes_positions: ClassVar[bool] = True
     kv_heads: Annotated[int, Field(ge=0, le=10_000, exclude_if=not_)] = 0
-    qk_norm: Off = False
     bias: On = True
 
     @property
@@ -126,7 +122,7 @@ class ContentAttention(AttentionNode):
         return math.gcd(self.kv_heads, heads)
 
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
-        """Query, key and value maps (hidden -> heads x head_dim), norms, and the output map."""
+        """Query, key and value maps (hidden -> heads x head_dim), and the output map."""
         many = self.key_heads(widths.heads)
         outer: tuple[Axis, int] = ("hidden", widths.hidden)
         inner: tuple[Axis, int] = ("heads", widths.inner)
@@ -136,26 +132,18 @@ class ContentAttention(AttentionNode):
         weights = list[Weight]()
         for part, outputs, inputs in (*maps, ("output", outer, inner)):
             weights += affine(f"{name}.{part}", outputs, inputs, init, "attention")[: 1 + self.bias]
-        scale, axes = (widths.head_dim,), (HEAD,)
-        for part in ("query_norm", "key_norm") if self.qk_norm else ():
-            weights.append(Weight(f"{name}.{part}.weight", scale, axes, ONES, "attention", "norm"))
         return tuple(weights)
 
     def projections(self, widths: op.Widths, call: op.Call) -> op.Operations:
-        """Queries, keys and values, their norms, and copies of keys for heads that share them."""
+        """Queries, keys and values, and copies of keys for heads that share them."""
         w, many = widths, self.key_heads(widths.heads)
-        norms = (
-            op.Norm(call.states * w.heads, w.head_dim),
-            op.Norm(call.context * many, w.head_dim),
-        )
         return (
             *query_key_value(w, call, many * w.head_dim),
-            *(norms if self.qk_norm else ()),
             *((op.Copy(2 * call.context * w.inner),) if many < w.heads else ()),
         )
 
     def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
-        """Projections, norms, attention, and the output projection.
+        """Projections, attention, and the output projection.
 
         In blocks of a window all queries of a row are computed.
         """

@@ -1,7 +1,6 @@
 """Masking: units, replacements, how often masks are redrawn, and all settings of a term."""
 
 import math
-from itertools import pairwise
 from operator import not_
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -84,24 +83,17 @@ class StaticMasking(Node):
 
 Masking = Annotated[DynamicMasking | StaticMasking, Field(discriminator="kind")]
 
-SHARES = 4
-"""Shares of masked tokens that a stage goes through from ``p`` to ``p_end``."""
-
 
 class Masks(Node):
     """The choice of tokens that a term hides, and what hides them.
 
     At most ``predictions(seq)`` positions of a row are predicted, so shapes are static.
 
-    With ``p_end`` the share of masked tokens goes from ``p`` to that over a stage, in ``p_levels``
-    equal steps (Ankner et al. 2023, where a linear fall from 30% to 15% beats both). Evaluations
-    mask ``eval_p``, 0: ``p_end``, or else ``p``; ModernBERT's mask 15% while it trains on 30%.
+    Evaluations mask ``eval_p``, 0: ``p``; ModernBERT's mask 15% while it trains on 30%.
     ``translations``: it masks translation pairs, and other terms do not read those rows.
     """
 
     p: Annotated[float, Field(gt=0, le=1)] = 0.15  # BERT --masked_lm_prob
-    p_end: Annotated[float, Field(ge=0, le=1, exclude_if=not_)] = 0.0  # 0: p throughout
-    p_levels: Annotated[int, Field(ge=2, le=100, exclude_if=SHARES.__eq__)] = SHARES
     eval_p: Annotated[float, Field(ge=0, le=1, exclude_if=not_)] = 0.0
     unit: Unit = TokenUnit()
     replace: Replace = Replace()
@@ -119,47 +111,19 @@ class Masks(Node):
     translations: ClassVar[bool] = False
 
     @model_validator(mode="after")
-    def _has_levels(self) -> Self:
-        if self.p_levels != SHARES and not self.p_end:
-            raise ValueError("p_levels needs p_end", "p_end=15%, the share at the end of the stage")
-        return self
-
-    @model_validator(mode="after")
-    def _rare_tokens(self) -> Self:
+    def _draws_tokens(self) -> Self:
         if self.rare and not isinstance(self.unit, TokenUnit):
             raise ValueError(f"rare needs unit=token, not unit={self.unit.kind}")
-        return self
-
-    @model_validator(mode="after")
-    def _draws_tokens(self) -> Self:
         if not self.distinct and not isinstance(self.unit, TokenUnit):
             raise ValueError(f"distinct=false needs unit=token, not unit={self.unit.kind}")
         if not self.distinct and self.rare:
             raise ValueError("distinct=false and rare exclude each other")
         return self
 
-    def pieces(self, steps: int) -> tuple[tuple[Self, int], ...]:
-        """One with ``p`` for each level that has steps."""
-        if not self.p_end:
-            return ((self, steps),)
-        ends = [-(-n * steps // self.p_levels) for n in range(self.p_levels + 1)]
-        rise = (self.p_end - self.p) / (self.p_levels - 1)
-        levels = (round(self.p + n * rise, 6) for n in range(self.p_levels))
-        return tuple(
-            (self._at(p, eval_p=self.eval_p or self.p_end), end - begin)
-            for p, (begin, end) in zip(levels, pairwise(ends), strict=True)
-            if end > begin
-        )
-
     @property
     def held_out(self) -> Self:
         """Itself with the ``p`` of evaluations."""
-        p = self.eval_p or self.p_end
-        return self._at(p, eval_p=0.0) if p else self
-
-    def _at(self, p: float, eval_p: float) -> Self:
-        """The same with this ``p`` throughout."""
-        return self.model_copy(update={"p": p, "p_end": 0.0, "p_levels": SHARES, "eval_p": eval_p})
+        return self.model_copy(update={"p": self.eval_p, "eval_p": 0.0}) if self.eval_p else self
 
     def predictions(self, seq: int) -> int:
         """Predictions per row, the K of the (batch, K) tensors."""

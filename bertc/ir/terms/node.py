@@ -7,10 +7,7 @@ defaults and Hugging Face families list some.
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from operator import not_
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self
-
-from pydantic import Field
+from typing import ClassVar, Literal, NamedTuple, Self
 
 from bertc.ir import operation as op
 from bertc.ir.base import Node, Weight
@@ -248,13 +245,7 @@ class TextTerm(TermNode):
 
 
 class LanguageModel(TextTerm):
-    """A term that predicts tokens with the encoder's head over the vocabulary.
-
-    In training ``z`` x log(Z)^2 is added to each prediction's loss, Z the sum that its softmax
-    divides by, which keeps scores from drifting (PaLM, section 5; ModernBERT, ``loss.z_loss``).
-    """
-
-    z: Annotated[float, Field(ge=0, le=1, exclude_if=not_)] = 0.0
+    """A term that predicts tokens with the encoder's head over the vocabulary."""
 
     scored = "tokens"
 

@@ -29,7 +29,7 @@ class ClmTensors(TokenTensors[Clm, NextTokenTargets, nn.Module]):
 
     def score(self, targets: NextTokenTargets, read: HeadInput[nn.Module]) -> Predicted:
         """Scores over the vocabulary."""
-        return token_losses(read.states[0], targets.targets, read.head, read.network, z=self.node.z)
+        return token_losses(read.states[0], targets.targets, read.head, read.network)
 
     def explain(self, targets: NextTokenTargets, view: RowView) -> list[tuple[str, str]]:
         """The number of predicted tokens."""

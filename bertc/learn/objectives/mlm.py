@@ -47,9 +47,7 @@ class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
 
     def score(self, targets: Predictions, read: HeadInput[nn.Module]) -> Predicted:
         """Scores over the vocabulary, for the rows of every term with this head."""
-        return token_losses(
-            read.states[0], targets.targets, read.head, read.network, read.chances, self.node.z
-        )
+        return token_losses(read.states[0], targets.targets, read.head, read.network, read.chances)
 
     def weights(self, targets: Predictions) -> Float[torch.Tensor, "b k"]:
         """1 (b, k) for predictions in this term's rows, else 0."""

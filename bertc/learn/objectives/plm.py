@@ -61,7 +61,7 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
 
     def score(self, targets: Predictions, read: HeadInput[nn.Module]) -> Predicted:
         """Scores over the vocabulary."""
-        return token_losses(read.states[0], targets.targets, read.head, read.network, z=self.node.z)
+        return token_losses(read.states[0], targets.targets, read.head, read.network)
 
     def turns(self, targets: Predictions, batch: MicroBatch, row: int) -> dict[int, int]:
         """Position to rank in the order, from 1."""

@@ -157,9 +157,7 @@ class RestoreTensors(
 
     def score(self, targets: RestoredTokens, read: HeadInput[nn.Module]) -> Predicted:
         """Scores over the vocabulary, of all tokens mixed with a copy of the input."""
-        by_head = token_losses(
-            read.states[0], targets.targets, read.head, read.network, z=self.node.z
-        )
+        by_head = token_losses(read.states[0], targets.targets, read.head, read.network)
         if not isinstance(read.head, CopyingTokenHead):
             return by_head
         same_n = (read.batch.reading.token_ids == targets.targets).reshape(-1)

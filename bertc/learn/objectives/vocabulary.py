@@ -21,12 +21,8 @@ def token_losses(
     head: nn.Module,
     network: BodyModule,
     chances_bk: Float[torch.Tensor, "b k"] | None = None,
-    z: float = 0.0,
 ) -> Predicted:
-    """Losses of tokens (n,) predicted from states; sampled guesses if ``chances_bk`` is given.
-
-    In training ``z`` x log(Z)^2 is part of each.
-    """
+    """Losses of tokens (n,) predicted from states; sampled guesses if ``chances_bk`` is given."""
     states_nh = states_bkh.flatten(0, 1)
     if isinstance(head, AdaptiveTokenHead):
         assert chances_bk is None, "an adaptive head samples no guesses"
@@ -37,8 +33,7 @@ def token_losses(
     assert isinstance(head, TokenHead), "the head of a language model"
     table_ve = table_of(network, head)
     bias_v = head.bias_of(table_ve)
-    z = z if head.training else 0.0
-    return feature_losses(head(states_nh), bias_v, targets_bk, table_ve, chances_bk, z)
+    return feature_losses(head(states_nh), bias_v, targets_bk, table_ve, chances_bk)
 
 
 def feature_losses(
@@ -47,13 +42,12 @@ def feature_losses(
     targets_bk: Int[torch.Tensor, "b k"],
     table_ve: Float[torch.Tensor, "v e"],
     chances_bk: Float[torch.Tensor, "b k"] | None = None,
-    z: float = 0.0,
 ) -> Predicted:
     """Losses of tokens (n,) whose scores are features times a table."""
     table_ve = table_ve.to(features_ne.dtype)
     chances_n = None if chances_bk is None else chances_bk.reshape(-1)
     return Predicted(
-        *vocabulary_loss(features_ne, table_ve, bias_v, targets_bk.reshape(-1), chances_n, z=z)
+        *vocabulary_loss(features_ne, table_ve, bias_v, targets_bk.reshape(-1), chances_n)
     )
 
 

@@ -28,12 +28,11 @@ def vocabulary_loss(
     targets_n: Int[torch.Tensor, "n"],
     chances_n: Float[torch.Tensor, "n"] | None = None,
     tokens: int = 0,
-    z: float = 0.0,
 ) -> tuple[Float[torch.Tensor, "n"], Bool[torch.Tensor, "n"], Int[torch.Tensor, "n"] | None]:
     """-log softmax(x table^T + bias)[target] in nats, fp32 (n,), and hits (n,): target on top.
 
     ``chances``, uniform in [0, 1), adds a token id sampled from each softmax (n,), without
-    gradient. ``z`` adds z log(Z)^2 to each loss, Z the sum that its softmax divides by.
+    gradient.
 
     ``x`` and ``table`` are in the compute dtype, as are their products; sums and exponentials are
     in fp32. If only the first ``tokens`` entries are real, the target is top if no real token
@@ -45,14 +44,12 @@ def vocabulary_loss(
     if torch.compiler.is_compiling():
         logits_nv = F.linear(x_ne, table_ve).float() + bias_v.float()
         losses_n = F.cross_entropy(logits_nv, targets_n, reduction="none")
-        if z:
-            losses_n = losses_n + z * logits_nv.logsumexp(1).square()
         drawn_n = None
         if chances_n is not None:
             drawn_n = draw(logits_nv.detach().softmax(1), chances_n)
         return losses_n, _best(logits_nv, targets_n, tokens) == targets_n, drawn_n
     losses_n, hits_n, drawn_n = _VocabularyLoss.apply(  # type: ignore[no-untyped-call]
-        x_ne, table_ve, bias_v, targets_n, chances_n, tokens, z, kernels_for(x_ne, bias_v)
+        x_ne, table_ve, bias_v, targets_n, chances_n, tokens, kernels_for(x_ne, bias_v)
     )
     return losses_n, hits_n, drawn_n
 
@@ -122,7 +119,6 @@ class _VocabularyLoss(torch.autograd.Function):
         targets_n: Int[torch.Tensor, "n"],
         chances_n: Float[torch.Tensor, "n"] | None,
         tokens: int,
-        z: float,
         kernels: Kernels | None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
         logits_nv = F.linear(x_ne, table_ve)
@@ -133,13 +129,8 @@ class _VocabularyLoss(torch.autograd.Function):
         else:
             results = kernels.vocabulary_loss(logits_nv, bias_v, targets_n, chances_n, tokens)
         losses_n, hits_n, drawn_n = results
-        more_n = None
-        if z:
-            right_n = (x_ne.float() * table_ve[targets_n].float()).sum(1) + bias_v[targets_n]
-            log_sums_n = losses_n + right_n
-            losses_n, more_n = losses_n + z * log_sums_n.square(), 2 * z * log_sums_n
         slope_nv = logits_nv if differentiated else None
-        ctx.save_for_backward(x_ne, table_ve, slope_nv, targets_n, more_n)
+        ctx.save_for_backward(x_ne, table_ve, slope_nv)
         ctx.mark_non_differentiable(*(t for t in (hits_n, drawn_n) if t is not None))
         return losses_n, hits_n, drawn_n
 
@@ -149,19 +140,12 @@ class _VocabularyLoss(torch.autograd.Function):
         ctx: Any, upstream_n: Float[torch.Tensor, "n"], *_: torch.Tensor | None
     ) -> tuple[torch.Tensor | None, ...]:
         # softmax - one-hot of each prediction, unscaled: the smaller factor is scaled.
-        x_ne, table_ve, slope_nv, targets_n, more_n = ctx.saved_tensors
-        # With z it is (1 + more) softmax - one-hot, that is (1 + more) slope + more one-hot.
-        scale_n = upstream_n if more_n is None else upstream_n * (1 + more_n)
-        scale_n1 = scale_n[:, None].to(slope_nv.dtype)
+        x_ne, table_ve, slope_nv = ctx.saved_tensors
+        scale_n1 = upstream_n[:, None].to(slope_nv.dtype)
         x_grad_ne = (slope_nv @ table_ve) * scale_n1
         table_grad_ve = slope_nv.t() @ (x_ne * scale_n1)
         bias_grad_v = (slope_nv.t() @ scale_n1)[:, 0]
-        if more_n is not None:
-            more_n1 = (upstream_n * more_n)[:, None].to(slope_nv.dtype)
-            x_grad_ne.addcmul_(table_ve[targets_n], more_n1)
-            table_grad_ve.index_add_(0, targets_n, x_ne * more_n1)
-            bias_grad_v.index_add_(0, targets_n, more_n1[:, 0])
-        return x_grad_ne, table_grad_ve, bias_grad_v, None, None, None, None, None
+        return x_grad_ne, table_grad_ve, bias_grad_v, None, None, None, None
 
 
 def _by_chunks(
