@@ -250,7 +250,7 @@ class Pooled(NamedTuple):
         return self.steps is not None and self.steps.transforms
 
     def operations(self, rows: int) -> op.Operations:
-        """Those between the pooler's product and a head; before a mean they are the network's."""
+        """Steps between the pooler's product and a head; before a mean they are the network's."""
         if self.steps is None or self.steps.mean == "after":
             return ()
         return self.steps.operations(rows, self.width, self.unit)
