@@ -1,6 +1,5 @@
 """Toy folders that are damaged: runs, models, caches, data sets, tables. Made once, in a child."""
 
-import json
 import os
 import random
 import shutil
@@ -18,8 +17,6 @@ TAUGHT = f"{TEXT} objective=kd(logits)+mlm teacher='hf'".replace("vocab=wordpiec
 TASK = "task=classify('train.tsv', 'dev.tsv', text=review, label=stars)"
 
 TUNED = f"init='hf' {TASK} seq=32 batch=4 steps=4 device=cpu"
-PRUNED = f"{TUNED} prune=neurons(50%, by=magnitude)"
-AUGMENTED = f"{TUNED} augment=2*edit(mask=20%)"
 
 
 def make(place: Path, train: Callable[[list[str]], None]) -> None:
@@ -32,10 +29,6 @@ def make(place: Path, train: Callable[[list[str]], None]) -> None:
     train(["train", TEXT, "--out", "done"])
     train(["train", f"init='done/model' {TASK} seq=32 batch=4 steps=4 device=cpu", "--out", "task"])
     shutil.copytree("done/model", "hf")
-    shutil.copytree("task/model", "hf_task")
-    train(["import", "hf", "--out", "imported"])
-    train(["train", PRUNED, "--out", "pruned"])
-    train(["train", AUGMENTED, "--out", "augmented", "--dry-run"])
     train(["train", TAUGHT, "--out", "taught"])
     train(["export", "task", "--onnx", "onnx"])
     halve(place / "done", place / "half")
@@ -58,7 +51,7 @@ def _rows(draw: random.Random, count: int) -> list[tuple[str, str]]:
 
 
 def write_tables(place: Path, draw: random.Random) -> None:
-    """Write tables of labelled texts, in every layout."""
+    """Write tables of labelled texts, as text and as Parquet."""
     import pyarrow
     from pyarrow import parquet
 
@@ -66,9 +59,6 @@ def write_tables(place: Path, draw: random.Random) -> None:
         rows = _rows(draw, 12)
         tsv = "".join(f"{review}\t{stars}\n" for review, stars in rows)
         (place / f"{name}.tsv").write_text("review\tstars\n" + tsv)
-        (place / f"{name}.csv").write_text("review,stars\n" + tsv.replace("\t", ","))
-        lines = (json.dumps({"review": review, "stars": stars}) for review, stars in rows)
-        (place / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
         columns = {"review": [r for r, _ in rows], "stars": [s for _, s in rows]}
         parquet.write_table(pyarrow.table(columns), place / f"{name}.parquet")
 
@@ -89,9 +79,5 @@ def _write_sets(place: Path, draw: random.Random) -> None:
     datasets.disable_progress_bars()
     whole = datasets.Dataset.from_dict({"text": texts})
     whole.save_to_disk(str(place / "saved"))
-    datasets.DatasetDict({"train": whole, "test": whole}).save_to_disk(str(place / "several"))
-    for name in ("jsonl", "parquet"):
-        (place / name).mkdir()
-    lines = (json.dumps({"text": text}) for text in texts)
-    (place / "jsonl" / "train.jsonl").write_text("\n".join(lines) + "\n")
+    (place / "parquet").mkdir()
     whole.to_parquet(str(place / "parquet" / "train.parquet"))

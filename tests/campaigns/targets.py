@@ -68,33 +68,6 @@ TARGETS = (
         },
     ),
     Target(
-        "tuned model folder",
-        ("hf_task",),
-        "hf_task/*",
-        {"import": ["import", "hf_task", "--out", "out"]},
-    ),
-    Target(
-        "imported run",
-        ("imported",),
-        "imported/**/*",
-        {
-            "export": ["export", "imported", "--to", "out"],
-            "fill": ["fill", "imported", "the [MASK] barn"],
-        },
-    ),
-    Target(
-        "pruned run",
-        ("pruned", "hf"),
-        "pruned/*",
-        {
-            "predict": ["predict", "pruned", "dev.tsv"],
-            "export": ["export", "pruned", "--to", "out"],
-            "results": ["runs", "--results", "pruned"],
-            "resume": ["train", "--resume", "pruned"],
-            "init": ["train", _INIT.replace("'hf'", "'pruned'"), "--out", "out", "--dry-run"],
-        },
-    ),
-    Target(
         "run with a teacher",
         ("taught", "hf"),
         "taught/*",
@@ -108,12 +81,6 @@ TARGETS = (
             "resume": ["train", material.TAUGHT, "--out", "taught", "--resume"],
             "check": ["check", material.TAUGHT],
         },
-    ),
-    Target(
-        "copies",
-        ("hf",),
-        "cache/copies/**/*",
-        {"train": ["train", material.AUGMENTED, "--out", "out", "--dry-run"]},
     ),
     Target(
         "ONNX folder",
@@ -150,7 +117,7 @@ TARGETS = (
                 "train": ["train", _SET.format(name), "--out", "out", "--dry-run"],
             },
         )
-        for name in ("saved", "several", "jsonl", "parquet")
+        for name in ("saved", "parquet")
     ),
     *(
         Target(
@@ -163,6 +130,6 @@ TARGETS = (
                 "predict": ["predict", "task", f"train{ending}"],
             },
         )
-        for ending in (".tsv", ".csv", ".jsonl", ".parquet")
+        for ending in (".tsv", ".parquet")
     ),
 )

@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import io
 import json
+import random
 import sys
 import tempfile
 from collections import defaultdict
@@ -27,11 +28,14 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from bertc.base.diagnostics import BertcError
+from bertc.data.examples.encode import encode
+from bertc.data.layouts.example import LabelledExample
 from bertc.data.vocab.existing import vocabulary_of
+from bertc.data.vocab.vocabulary import Vocabulary
+from bertc.ir.learning.custom_task import Classify
 from bertc.model import Model
 from bertc.run.models.loading import load
 from bertc.run.models.runs import export_run, import_run
-from tests.campaigns.tokenizers import differing, drawn
 from tests.hub import test_tasks
 from tests.hub.hf_models import CASES, Case
 from tests.hub.hf_tokenizers import (
@@ -53,6 +57,7 @@ from tests.hub.test_round_trip import encoded, mlm_logits
 from tests.hub.test_weights import in_parts, old_pickle, pickled, safe
 
 TOLERANCE, LONGEST = 1e-5, 24
+TASK = Classify(train="-", labels=("x", "y"))
 DOCS = Path(__file__).parents[2] / "docs"
 Tensors = dict[str, torch.Tensor]
 TOKENIZERS = {
@@ -144,7 +149,10 @@ def main() -> int:
     parser.add_argument("--only", default="")
     options = parser.parse_args()
     transformers.logging.set_verbosity_error()
-    lines = drawn(options.files or sorted(DOCS.glob("*.md")), max(options.lines, 1000))
+    files = options.files or sorted(DOCS.glob("*.md"))
+    lines = [line for file in files for line in file.read_text().split("\n") if line.strip()]
+    random.Random(7).shuffle(lines)
+    lines = lines[: max(options.lines, 1000)]
     words, found = Words.of(lines, 400), defaultdict[str, Line](Line)
     lines = lines[: options.lines]
     for number, (layout, chosen) in enumerate(cases()):
@@ -213,6 +221,21 @@ def tried(
     line.back = max(line.back, float((both[0] - both[1]).abs().max()))
     if max(states, heads) > TOLERANCE or ids + pairs:
         print(f"{chosen.cls}, {name}: {ids + pairs} rows, {states:.1e}, {heads:.1e}", flush=True)
+
+
+def differing(made: Vocabulary, theirs: Any, lines: Sequence[str]) -> tuple[int, int]:
+    """How many lines have other ids alone, and how many pairs of them other rows."""
+    ids, rows, half = 0, 0, len(lines) // 2
+    for texts in ((lines,), (lines[:half], lines[half : 2 * half])):
+        examples = [LabelledExample("", text, None) for text in zip(*texts, strict=True)]
+        ours = encode(TASK, examples, made, 100_000, 256)
+        wanted = theirs(*map(list, texts), return_token_type_ids=True)
+        for row, (start, end) in enumerate(zip(ours.begins, ours.begins[1:], strict=False)):
+            same = ours.token_ids[start:end].tolist() == wanted["input_ids"][row]
+            kinds = ours.segment_ids[start:end].tolist() == wanted["token_type_ids"][row]
+            ids += len(texts) == 1 and not same
+            rows += len(texts) == 2 and not (same and kinds)
+    return ids, rows
 
 
 def with_vocabulary(chosen: Case, tokenizer: Any) -> Any:
