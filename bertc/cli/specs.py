@@ -121,6 +121,9 @@ def estimate(
         _differ(specs, set or (), device, json)
         return
     _estimate(specs, set or (), device, convention, world, memory, where, json)
+    source = context.get_parameter_source("device")
+    if not json and source is not None and source.name == "DEFAULT":
+        say(f"An {device.upper()} is assumed: name another device with --device cpu, a100, ...")
 
 
 def _estimate(

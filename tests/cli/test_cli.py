@@ -212,6 +212,18 @@ def test_check_goes_on_after_a_spec_whose_files_are_wrong(
     assert not err
 
 
+@pytest.mark.parametrize(("named", "assumed"), [((), True), (("--device", "h200"), False)])
+def test_an_estimate_says_that_its_device_is_assumed(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    named: tuple[str, ...],
+    assumed: bool,
+) -> None:
+    assert call(monkeypatch, "estimate", "bert-tiny", *named) == 0
+    line = "An H200 is assumed: name another device with --device cpu, a100, ...\n"
+    assert (line in capsys.readouterr().out) == assumed
+
+
 def test_json_is_all_that_stdout_gets(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
