@@ -1,28 +1,13 @@
-"""A small spec of every objective, unit of masking and row format, and of what goes with them.
+"""A small spec of every kind of every closed union, and of what goes with objectives.
 
-Teachers know 500 tokens and have two heads.
+Teachers of objectives know 500 tokens and have two heads. Paths are those of ``tests/net/farm``.
 """
 
-from typing import get_args
+from collections import defaultdict
+from typing import Any
 
-from bertc.ir.base import Initializer
-from bertc.ir.changing.pruning import Pruning
-from bertc.ir.data import Format
-from bertc.ir.learning.average import Average
-from bertc.ir.learning.batch_warmup import BatchWarmup
-from bertc.ir.learning.objective import Distillation, Pretraining
-from bertc.ir.learning.optimizer import Optimizer, Schedule
-from bertc.ir.network.attention import Attention
-from bertc.ir.network.body import BodyKind
-from bertc.ir.network.ffn import Ffn
-from bertc.ir.network.generator import Generator
-from bertc.ir.network.head import Head
-from bertc.ir.network.norm import Norm
-from bertc.ir.network.positions import Positions
-from bertc.ir.network.sharing import Sharing
-from bertc.ir.network.table import TokenTable
-from bertc.ir.terms.masking import Masking, Unit
-from bertc.ir.vocabulary import Vocabulary
+from bertc.ir.learning.custom_task import TASKS
+from bertc.ir.program.settings import Settings
 
 PAIRS = 'data=pairs(en="a.en", fr="a.fr")'
 XLNET = "attention=relative(untie=true, segments=true) segments=0"
@@ -58,39 +43,33 @@ OBJECTIVES = {
 }
 
 
-def kinds_of(union: object) -> set[str]:
-    """The kinds of a closed union, ``Annotated`` or not."""
-    members = get_args(union)
-    if not hasattr(members[0], "model_fields"):
-        members = get_args(members[0])
-    return {str(member.model_fields["kind"].default) for member in members}
+BESIDE = ("schema", "properties", "anyOf", "oneOf", "items", "prefixItems", "$defs")
+"""Keys of a schema that name no field."""
 
 
-TEXT_KINDS, FORMAT_KINDS = kinds_of(Pretraining) | kinds_of(Distillation), kinds_of(Format)
-UNIT_KINDS = kinds_of(Unit)
+def kinds_of(schema: Any, field: str = "") -> set[tuple[str, str]]:
+    """Every (field, kind) that a closed union of this schema has a member for."""
+    if isinstance(schema, list):
+        return {pair for part in schema for pair in kinds_of(part, field)}
+    if not isinstance(schema, dict):
+        return set()
+    own = {(field, kind) for kind in schema.get("discriminator", {}).get("mapping", ())}
+    own |= {(field, kind) for kind in schema.get("enum", ()) if field == "activation"}
+    return own.union(*(kinds_of(v, field if k in BESIDE else k) for k, v in schema.items()))
+
+
+UNIONS: dict[str, set[str]] = defaultdict(set)
+"""The kinds of every closed union of a spec, by setting."""
+for _field, _kind in kinds_of(Settings.model_json_schema()):
+    UNIONS["vocab" if _field == "vocabulary" else _field].add(_kind)
+FORMAT_KINDS, UNIT_KINDS, TEXT_KINDS = UNIONS["format"], UNIONS["unit"], UNIONS["objective"] - TASKS
 PARTS_OF_A_STEP = ("embeddings", "attention", "ffn", "head", "optimiser", "loader")
 """Those of a transformer, in the order in which tables have them."""
-UNIONS: dict[str, object] = {
-    "attention": Attention,
-    "positions": Positions,
-    "share": Sharing,
-    "norm": Norm,
-    "activation": Ffn,
-    "table": TokenTable,
-    "head": Head,
-    "initializer": Initializer,
-    "body": BodyKind,
-    "generator": Generator,
-    "optimizer": Optimizer,
-    "schedule": Schedule,
-    "average": Average,
-    "batch_warmup": BatchWarmup,
-    "prune": Pruning,
-    "masking": Masking,
-    "vocab": Vocabulary,
-    "format": Format,
-    "unit": Unit,
-}
+CLASSIFY = 'task=classify("birds.train.tsv", "birds.dev.tsv"'
+TAG = 'task=tag("tag.train.tsv", "tag.dev.tsv"'
+CHOICES = '"choose.train.tsv", "choose.dev.tsv"'
+GROWING = "layers= steps= stage 'one' {{ {} steps=2 }} stage 'two' {{ {} steps=2 }} grow={}"
+TAUGHT = TEACHER.replace("vocab=500", "vocab=100")
 NETWORKS: dict[str, dict[str, str]] = {
     "attention": {
         "full": "attention=full",
@@ -112,12 +91,18 @@ NETWORKS: dict[str, dict[str, str]] = {
         "map": "share=map([0, 1])",
     },
     "norm": {kind: f"norm={kind}" for kind in ("post", "pre", "sandwich")},
-    "activation": {"mlp": "activation=relu", "geglu": "activation=geglu"},
+    "activation": {
+        kind: f"activation={kind}" for kind in ("gelu", "gelu-tanh", "relu", "silu", "tanh")
+    },
+    "ffn": {"mlp": "activation=relu", "geglu": "activation=geglu", "swiglu": "activation=swiglu"},
     "table": {"whole": "table=whole", "adaptive": "table=adaptive([50]) head=adaptive"},
     "head": {
         "transform": "head=transform",
         "linear": "head=linear",
         "adaptive": "head=adaptive table=adaptive([50], div=1)",
+        "bilstm": f"{TAG}, head=bilstm(8, 1))",
+        "plain": 'task=squad(".", version=2)',
+        "conditioned": 'task=squad(".", version=2, head=conditioned)',
     },
     "initializer": {
         kind: f"initializer={kind}" for kind in ("truncated-normal", "normal", "fan-in", "uniform")
@@ -129,7 +114,9 @@ NETWORKS: dict[str, dict[str, str]] = {
         "unigram": "generator=unigram objective=rtd",
         "random": "generator=random objective=rtd",
     },
-    "optimizer": {kind: f"optimizer={kind}" for kind in ("adamw", "lamb", "stable-adamw", "muon")},
+    "optimizer": {
+        kind: f"optimizer={kind}" for kind in ("adam", "adamw", "lamb", "stable-adamw", "muon")
+    },
     "schedule": {
         kind: f"optimizer=adamw(schedule={kind})"
         for kind in ("polynomial", "cosine", "constant", "inverse-sqrt", "wsd")
@@ -140,7 +127,7 @@ NETWORKS: dict[str, dict[str, str]] = {
         "none": "",
         "heads": "prune=heads(50%)",
         "neurons": "prune=neurons(50%)",
-        "layers": "prune=layers([0]) init=random",
+        "layers": "steps= stage 'a' { steps=2 } stage 'b' { prune=layers([0]) steps=2 }",
     },
     "masking": {"dynamic": "", "static": "objective=mlm(masking=static(1))"},
     "vocab": {
@@ -149,7 +136,7 @@ NETWORKS: dict[str, dict[str, str]] = {
         "unigram": "vocab=unigram(100)",
         "words": "vocab=words(100)",
         "bytes": "vocab=bytes",
-        "tokenizer": 'vocab="no/such/file"',
+        "tokenizer": 'vocab="vocab.txt"',
     },
     "format": {
         "segment-pair": "format=segment-pair",
@@ -162,5 +149,73 @@ NETWORKS: dict[str, dict[str, str]] = {
         "stream-pair": f"format=stream-pair objective=plm {XLNET}",
     },
     "unit": {kind: f"objective=mlm(unit={kind})" for kind in ("token", "word", "ngram", "span")},
+    "corpus": {
+        "docstrings": "data=docstrings",
+        "files": 'data=files("farm.txt")',
+        "hf": 'data=hf("nobody/nothing")',
+        "pairs": f"objective=tlm {PAIRS}",
+    },
+    "mixing": {
+        kind: f"objective=mlm+tlm {PAIRS}+files('a.en', language='en') languages=['en', 'fr'] "
+        f"language_embeddings=true mixing={kind}"
+        for kind in ("rows", "batches")
+    },
+    "source": {
+        "none": "",
+        "spec": f"objective=mlm+kd(hidden) {TAUGHT}",
+        "run": "objective=mlm+kd(hidden) teacher='bert'",
+    },
+    "init": {
+        "random": "init=random",
+        "run": "init='bert'",
+        "layers": "init=layers('bert', [1]) layers=1",
+        "embeddings": "init=embeddings('bert')",
+        "vectors": "init=vectors('vectors.txt')",
+    },
+    "grow": {
+        **{
+            kind: GROWING.format("layers=1", "layers=2", kind)
+            for kind in ("stack", "interleave", "tile")
+        },
+        "identity": "norm=pre " + GROWING.format("layers=1", "layers=2", "identity"),
+        "generator": "generator=network(1, heads=2, ffn=16) objective= steps= "
+        "stage 'one' { objective=mlm steps=2 } stage 'two' { objective=rtd grow=generator steps=2 }",
+    },
+    "features": {
+        kind: f"{CLASSIFY}) features={kind} freeze=all"
+        for kind in ("last", "second-to-last", "embeddings")
+    }
+    | {
+        kind: f"{CLASSIFY}) features={kind}(2) freeze=all"
+        for kind in ("sum", "concat", "weighted-sum")
+    },
+    "copies": {
+        "none": f"{CLASSIFY}) augment=none",
+        "edit": f"{CLASSIFY}) augment=edit",
+        "replace": f"{CLASSIFY}) augment=replace('bert')",
+    },
+    "objective": {
+        **{kind: f"objective={kind}" for kind in ("mlm", "plm")},
+        **{kind: f"objective=mlm+{kind}" for kind in ("nsp", "sop")},
+        **{kind: f"objective={kind} generator=unigram" for kind in ("rtd", "restore")},
+        "tlm": f"objective=tlm {PAIRS}",
+        "clm": "objective=clm attention=relative",
+        "sbo": "objective=span+sbo format=single-segment",
+        **{
+            f"kd({of})": f"objective=mlm+kd({of}) {TAUGHT}"
+            for of in ("logits", "hidden", "embeddings", "cls", "attention", "relations")
+        },
+        "glue": 'task=glue(rte, "RTE")',
+        "xnli": 'task=xnli("xnli")',
+        "squad": 'task=squad(".", version=2)',
+        "race": 'task=race("race")',
+        "tagging": 'task=tagging("tags")',
+        "classify": f"{CLASSIFY})",
+        "regress": 'task=regress("score.train.tsv", "score.dev.tsv")',
+        "choose": f'task=choose({CHOICES}, choices=["a", "b", "c"])',
+        "tag": f"{TAG})",
+        "read": 'task=read("read.train.tsv", "read.dev.tsv")',
+        "embed": f"task=embed({CHOICES}, text=question, positive=a, negative=b)",
+    },
 }
-"""Of every union the smallest spec of each kind, where it makes a network or a step."""
+"""Of every union the smallest spec of each kind."""

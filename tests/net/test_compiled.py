@@ -11,7 +11,7 @@ import re
 import pytest
 
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.settings import Settings
+from tests.kinds import UNIONS, kinds_of
 from tests.net import compiled, goldens
 from tests.net.programs import FARM, PROGRAMS, spec
 
@@ -28,8 +28,6 @@ UNTRIED = {
     ("init", "vectors"),  # begins with another file: tests/model/test_vectors.py
     ("copies", "none"), ("copies", "edit"), ("copies", "replace"),  # tests/run/test_copies.py
 }  # fmt: skip
-BESIDE = ("schema", "properties", "anyOf", "oneOf", "items", "prefixItems", "$defs")
-"""Keys of a schema that name no field."""
 
 
 @pytest.fixture(scope="module")
@@ -70,17 +68,6 @@ def test_figures_are_what_they_were(figures, at, name):
     assert not changed
 
 
-def kinds_of(schema, field=""):
-    """Every (field, kind) that a closed union of this schema has a member for."""
-    if isinstance(schema, list):
-        return {pair for each in schema for pair in kinds_of(each, field)}
-    if not isinstance(schema, dict):
-        return set()
-    own = {(field, kind) for kind in schema.get("discriminator", {}).get("mapping", ())}
-    own |= {(field, kind) for kind in schema.get("enum", ()) if field == "activation"}
-    return own.union(*(kinds_of(v, field if k in BESIDE else k) for k, v in schema.items()))
-
-
 def occurring(value, field=""):
     """Every (field, kind) in a dumped program."""
     if isinstance(value, list):
@@ -97,9 +84,8 @@ def test_every_kind_occurs_in_a_tiny_program(programs):
         pair for name in PROGRAMS for pair in occurring(programs[name].model_dump(mode="json"))
     }
     # Shared weights are numbers in a resolved program, and corpora of their own in shipped ones.
-    sharing = {kind for field, kind in kinds_of(Settings.model_json_schema()) if field == "share"}
     written = {m for name in PROGRAMS for m in re.findall(r"share=([a-z-]+)", spec(name))} | {
         "none"
     }
-    assert sharing == written
+    assert UNIONS["share"] == written
     assert needed - found - UNTRIED - {("corpus", "docstrings")} == set()
