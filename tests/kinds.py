@@ -122,7 +122,7 @@ NETWORKS: dict[str, dict[str, str]] = {
         for kind in ("polynomial", "cosine", "constant", "inverse-sqrt", "wsd")
     },
     "average": {"none": "average=none", "ema": "average=ema(2)"},
-    "batch_warmup": {"none": "batch_warmup=none", "rising": "batch_warmup=rising(4, 2)"},
+    "batch_warmup": {"none": "batch_warmup=none", "rising": "batch_warmup=rising(2, 2)"},
     "prune": {
         "none": "",
         "heads": "prune=heads(50%)",
@@ -178,8 +178,8 @@ NETWORKS: dict[str, dict[str, str]] = {
             for kind in ("stack", "interleave", "tile")
         },
         "identity": "norm=pre " + GROWING.format("layers=1", "layers=2", "identity"),
-        "generator": "generator=network(1, heads=2, ffn=16) objective= steps= "
-        "stage 'one' { objective=mlm steps=2 } stage 'two' { objective=rtd grow=generator steps=2 }",
+        "generator": "generator=network(1, heads=2, ffn=16) objective= steps= stage 'one' "
+        "{ objective=mlm steps=2 } stage 'two' { objective=rtd steps=2 grow=generator }",
     },
     "features": {
         kind: f"{CLASSIFY}) features={kind} freeze=all"
