@@ -19,7 +19,6 @@ from bertc.cost.spent import microbatch_spent, step_spent
 from bertc.cost.table import Estimate
 from bertc.cost.where import part_costs
 from bertc.ir.learning.objective import Term
-from bertc.ir.program.lessons import expected_lessons, without_kept_teachers
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.ir.weight_maps.prune import expected
@@ -146,7 +145,7 @@ def largest_microbatches(
     )
     return tuple(
         process_fit(stage, count(stage, resolved.terms()), budget, layout)
-        for stage in map(without_kept_teachers, resolved.stages)
+        for stage in resolved.stages
     )
 
 
@@ -160,12 +159,11 @@ def _stage(
     length: int,
 ) -> StageEstimate:
     trained = count(stage, stage.objective, trained=True)
-    full, stepped = stage, without_kept_teachers(stage)
-    counts = count(stepped, terms)
-    memory = process_memory(stepped, counts, budget, layout)
+    full = stage
+    counts = count(full, terms)
+    memory = process_memory(full, counts, budget, layout)
     stage = stage if length == stage.seq else stage.model_copy(update={"seq": length})
-    share_frozen, kept_bytes = expected_lessons(stage, length)
-    executed = executed_flops(stage, memory.microbatch).with_frozen(share_frozen)
+    executed = executed_flops(stage, memory.microbatch)
     share = layout.world.share(stage.batch)
     microbatches = -(-share // memory.microbatch)
     parts = microbatch_spent(
@@ -177,13 +175,10 @@ def _stage(
         recompute=memory.recompute,
         reads_twice=layout.world.reads_twice(stage, memory.microbatch),
     )
-    for part in parts:
-        if part == "teacher" or (stage.freeze == "all" and part != "head"):
-            parts[part] = parts[part].times(share_frozen)
     # The last micro-batch may be cut.
     parts = {part: spent.times(share / memory.microbatch) for part, spent in parts.items()}
     time = step_time(parts | step_spent(stage, trained.total // layout.shards, target), target)
-    planned = replace(whole_step(stepped, counts, budget), recompute=memory.recompute)
+    planned = replace(whole_step(full, counts, budget), recompute=memory.recompute)
     talk = step_communication(
         stage, trained.total, memory.microbatch, budget.execution, layout, target
     )
@@ -198,5 +193,4 @@ def _stage(
         memory=memory,
         time=stage_time(stage, executed.train * share, time, target, budget.precision, talk),
         where=part_costs(planned, memory.microbatch, time),
-        kept_bytes=kept_bytes,
     )

@@ -174,7 +174,6 @@ class StageEstimate:
     """Cost of one stage; ``parameters`` counts the weights that it trains.
 
     FLOPs and time assume ``row_tokens`` per row: ``seq`` for text, the mean length for tasks.
-    ``kept_bytes`` are those of teachers' outputs on disk, which are then computed once.
     """
 
     name: str
@@ -187,7 +186,6 @@ class StageEstimate:
     memory: Memory
     time: Time
     where: tuple[PartCost, ...]
-    kept_bytes: int = if_any(0)
 
 
 @dataclass(frozen=True, kw_only=True)

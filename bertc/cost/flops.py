@@ -26,12 +26,6 @@ class Executed(NamedTuple):
     layers: int
     frozen: int
 
-    def with_frozen(self, share: float) -> "Executed":
-        """The same where frozen networks do a share of their forward passes."""
-        remaining = round(share * self.frozen)
-        saved = self.frozen - remaining
-        return Executed(self.forward - saved, self.train - saved, self.layers, remaining)
-
 
 def stage_flops(
     stage: Stage, parameters: Parameters, executed: Executed, convention: Convention

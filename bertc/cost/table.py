@@ -141,13 +141,6 @@ def _assumptions(estimate: Totals) -> tuple[str, ...]:
             else ()
         ),
         *(
-            f"Stage {stage.name} keeps what its frozen networks say of each example on disk, "
-            f"{bytes_text(stage.kept_bytes)}: FLOPs and time have it computed once (teacher_cache, "
-            "features_cache)."
-            for stage in estimate.stages
-            if stage.kept_bytes
-        ),
-        *(
             f"Stage {stage.name} reads rows of {stage.row_tokens:,} tokens on average, of at most "
             f"{stage.seq:,}: so for FLOPs and time, while memory is of full ones."
             for stage in estimate.stages

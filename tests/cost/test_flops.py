@@ -90,7 +90,7 @@ def test_torch_counts_the_same_of_every_pooler(task: str, read: int, pooler: Poo
 def test_torch_counts_the_same_of_heads_over_layers(settings: str, head: str, read: int) -> None:
     task = "classify" if read == 1 else "tag"
     written = f'{task}("-", labels=[x, y], examples=9, dropout=0{head})'
-    _counts_the_same(f"{settings} features_cache=off", written, read)
+    _counts_the_same(settings, written, read)
 
 
 def _counts_the_same(settings: str, task: str, read: int) -> None:

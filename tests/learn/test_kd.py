@@ -14,7 +14,7 @@ from bertc.ir.terms.kd import KdLogits
 from bertc.learn.objectives import MicroBatch, TaskTargets, corrupt, tensors_of
 from bertc.learn.objectives.softmax import relations, soft_targets
 from bertc.learn.objectives.softmax.soft_targets import Comparison, Logits, soft_target_loss
-from bertc.learn.objectives.targets import Lesson
+from bertc.learn.objectives.targets import Taught
 from bertc.learn.objectives.term import HeadInput
 from bertc.learn.step.objective import counts, make_objective
 from bertc.model import EncoderInputs, build
@@ -294,7 +294,7 @@ def test_starts_and_ends_are_compared_within_their_examples(classes: str) -> Non
         torch.nn.Linear(4, 2),
     )
     batch = MicroBatch(
-        EncoderInputs(examples), examples, {}, taught={node.title: (Lesson(1.0, (told,)),)}
+        EncoderInputs(examples), examples, {}, taught={node.title: (Taught(1.0, (told,)),)}
     )
     tensors: Any = tensors_of(node)
     network = SimpleNamespace(

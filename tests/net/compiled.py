@@ -15,7 +15,6 @@ from bertc.hub.foreseen import padding
 from bertc.hub.keys import keys
 from bertc.hub.networks import alone
 from bertc.hub.target import target_of
-from bertc.ir.program.lessons import expected_lessons
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.run.beginning.synthetic import Unlearned
@@ -95,8 +94,7 @@ def _flops(
     stages = []
     for stage, length, known in zip(resolved.stages, lengths, told.stages, strict=True):
         read = stage.model_copy(update={"seq": length})
-        asked, _ = expected_lessons(read, length)
-        executed = executed_flops(read, known.memory.microbatch).with_frozen(asked)
+        executed = executed_flops(read, known.memory.microbatch)
         stages.append(stage_flops(read, known.parameters, executed, convention))
     run = run_flops(resolved.stages, stages)
     if convention == "exact":

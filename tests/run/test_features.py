@@ -1,22 +1,21 @@
-"""Heads over layers of a frozen network: counted as built, computed as kept, in use as trained."""
+"""Heads over layers of a frozen network: counted as built, in use as trained."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from bertc.api import points
 from bertc.base.diagnostics import DataError, StoppedError
+from bertc.ir.program.resolved import Resolved
 from bertc.model import build
-from bertc.run.beginning import lessons
 from bertc.run.evaluation.tasks import evaluate_files
 from bertc.run.models.loading import load
 from bertc.run.train.loop import train
 from bertc.use.graph import graph_of
 from tests.net.programs import TOY
-from tests.run.test_lessons import losses, text
+from tests.run.conftest import text, weights
 from tests.run.test_training import stop_after
 
 pytestmark = pytest.mark.usefixtures("in_the_farm")
@@ -33,22 +32,17 @@ CASES = {
 }
 
 
-def program(kind: str, **changed: str) -> Any:
+def spec(kind: str, **changed: str) -> str:
     task, features = CASES[kind]
     own = {"objective": task, "features": features, "freeze": "all"}
-    return points(text(TUNED, **{**own, **changed}))[0]
-
-
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    return load_file(max((run / "checkpoints").glob("step-*")) / "weights.safetensors")
+    return text(TUNED, **{**own, **changed})
 
 
 def test_a_run_goes_on_to_the_same_bits_and_is_used_as_it_was_trained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    resolved, cache = program("tags", features="concat(last=2)"), tmp_path / "cache"
+    (resolved,) = points(spec("tags", features="concat(last=2)"))
     train(resolved, tmp_path / "straight", cache=cache, quiet=True)
-    monkeypatch.setattr(lessons, "_write", lambda *_: pytest.fail("they were computed before"))
     with pytest.raises(StoppedError):
         stop_after(
             monkeypatch, 2, lambda: train(resolved, tmp_path / "run", cache=cache, quiet=True)
@@ -84,12 +78,17 @@ def test_layers_are_named_from_the_top(extra: str, layers: tuple[int, ...]) -> N
     assert stage.tasks[0].layers == layers
 
 
-@pytest.mark.parametrize("kind", CASES)
-def test_what_is_kept_trains_as_what_is_computed(kind: str, tmp_path: Path) -> None:
-    for how in ("off", "fp32"):
-        resolved = program(kind, features_cache=how)
-        train(resolved, tmp_path / how, cache=tmp_path / "cache", quiet=True)
-    computed, kept = losses(tmp_path / "off"), losses(tmp_path / "fp32")
-    assert len(computed) == 3
-    for one, same in zip(computed, kept, strict=True):
-        assert same == pytest.approx(one, rel=2e-5, abs=1e-6)
+@pytest.mark.parametrize("kind", ["mixed", "spans", "pooled"])
+def test_a_frozen_network_stays_as_it_is_and_heads_learn(kind: str, farm_run: Any) -> None:
+    (resolved,), run = points(spec(kind)), farm_run(spec(kind))
+    learned, begun = weights(run), build(resolved).state_dict()
+    changed = {name for name in learned if not torch.equal(learned[name], begun[name])}
+    assert changed
+    assert all(name.startswith(("heads.", "encoder.pooler.")) for name in changed)
+
+
+def test_a_program_with_settings_that_are_gone_loads_and_stays_the_same() -> None:
+    content = points(spec("pooled"))[0].model_dump(mode="json")
+    content["stages"][0] |= {"features_cache": "fp16", "teacher_cache": "fp32"}
+    again = Resolved.model_validate(content)
+    assert again.model_dump(mode="json") == content

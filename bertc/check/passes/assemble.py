@@ -261,8 +261,6 @@ def _stage(
         # Settings of the whole run may apply to its task stages only.
         patience=stage.patience if tuned else 0,
         augment=stage.augment if tuned else UNCHANGED,
-        teacher_cache=stage.teacher_cache if tuned else "auto",
-        features_cache=stage.features_cache if stage.freeze == "all" else "auto",
     )
 
 

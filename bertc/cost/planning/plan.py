@@ -8,7 +8,6 @@ from typing import Literal, NamedTuple
 from bertc.base.diagnostics import MachineError
 from bertc.cost.planning.world import ALONE, Layout, Strategy, World
 from bertc.ir.base import DeviceKind
-from bertc.ir.program.lessons import Kept
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage, TextStage
@@ -70,9 +69,8 @@ class Fit(NamedTuple):
 class Plan:
     """The choices for a run on one machine.
 
-    ``microbatches`` (examples of a process) and ``recompute`` have one entry a stage, and so has
-    ``lessons`` (how outputs of teachers are kept) once the data are known. A compiled step is
-    compiled layer by layer.
+    ``microbatches`` (examples of a process) and ``recompute`` have one entry a stage. A compiled
+    step is compiled layer by layer.
     """
 
     device: DeviceKind
@@ -83,7 +81,6 @@ class Plan:
     reasons: tuple[str, ...]
     processes: int = 1
     strategy: Strategy = "single"
-    lessons: tuple[Kept, ...] = ()
 
 
 def plan(

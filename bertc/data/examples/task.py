@@ -7,7 +7,7 @@ w words, t tokens of all examples.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,13 +37,6 @@ MAX_SHARED_WIDTH_RATIO = 1.5
 """Rows are shared only if they are at most this much wider than unshared ones."""
 
 
-class Taught(NamedTuple):
-    """Outputs of a teacher for a batch, and its share in the mean of several."""
-
-    share: float
-    tensors: tuple[NDArray[Any], ...]  # (r, s, width) of tokens, (r, k, width) of answers
-
-
 @dataclass(frozen=True)
 class TaskBatch:
     """A batch of one task: padded rows, each of one example or several.
@@ -62,7 +55,6 @@ class TaskBatch:
     weights: NDArray[np.float32]  # (r, k); 0 for choices that do not exist
     passage: NDArray[np.bool_]  # (r, s) True where an answer may be; (r, 0) except for spans
     rows: NDArray[np.int64]  # (n,) rows of the task, in the order of this batch
-    taught: Mapping[str, Sequence[Taught]] = field(default_factory=dict)  # by term, if kept
     reads_all: bool = False  # True if states of all tokens are read
 
     @property

@@ -1,14 +1,13 @@
 """Batches of a stage that learns tasks, as a function of the seed and the step alone."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bertc.data.batches.order import permute
 from bertc.data.batches.stage import mixed
-from bertc.data.examples.lessons import Lessons
 from bertc.data.examples.task import TaskBatch, TaskSet, cut, gather, shared
 from bertc.data.vocab.vocabulary import Vocabulary
 
@@ -18,7 +17,6 @@ class TaskData:
     """Batches of ``batch`` examples, each batch of one task.
 
     Tasks are drawn in proportion to (their share of the examples)^smoothing, batch by batch.
-    ``lessons`` has an entry for each task where outputs of teachers are kept, else none.
     """
 
     vocabulary: Vocabulary
@@ -28,7 +26,6 @@ class TaskData:
     sets: tuple[TaskSet, ...]
     smoothing: float
     lost: int = 0
-    lessons: tuple[Lessons, ...] = ()
 
     @property
     def examples(self) -> int:
@@ -55,9 +52,7 @@ class TaskData:
         task_set, units = self.drawn(step, rows)
         parts = cut(task_set.train.lengths, units, task_set.rows_an_example, at_once or self.batch)
         lay_out, pad = shared if task_set.packs else gather, self.vocabulary.pad
-        batches = [lay_out(task_set.task, task_set.train, part, pad) for part in parts]
-        lessons = next((known for known in self.lessons if known.task_set is task_set), None)
-        return [replace(b, taught=lessons.of(b)) for b in batches] if lessons else batches
+        return [lay_out(task_set.task, task_set.train, part, pad) for part in parts]
 
     def drawn(self, step: int, rows: slice | None = None) -> tuple[TaskSet, NDArray[np.int64]]:
         """The task of a step, and its units: all of them, or ``rows``."""

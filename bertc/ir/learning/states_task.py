@@ -71,15 +71,6 @@ class StatesTask(TermNode):
         """True if its head reads the states of all tokens of a row."""
         return self.recurrent is not None or isinstance(self.answer, Span)
 
-    def keeps_all(self, body: Body) -> bool:
-        """True if of a frozen body the states of all tokens are kept, not of those scored alone."""
-        return self.reads_all or (self.pooled and body.pooled.of_rows)
-
-    @property
-    def parts(self) -> int:
-        """Numbers of states of a token that are left of its layers before any weight is applied."""
-        return 1 if self.features.joins == "sum" else max(1, len(self.layers))
-
     @property
     def states(self) -> StatesRead:
         """A state of a row, or of tokens; a pooler is applied to last states alone."""

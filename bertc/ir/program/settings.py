@@ -33,7 +33,7 @@ from bertc.ir.network.sharing import ShareNone, Sharing
 from bertc.ir.network.table import TokenTable, WholeTable
 from bertc.ir.program.network import Freeze
 from bertc.ir.program.run import HfLayout, Log
-from bertc.ir.program.teacher import NOBODY, Cache, Teacher
+from bertc.ir.program.teacher import NOBODY, Teacher
 from bertc.ir.terms.features import LAST, Features
 from bertc.ir.terms.node import System
 from bertc.ir.vocabulary import Smoothing, Vocabulary, WordPiece
@@ -158,9 +158,6 @@ class Settings(Node):
     teacher: tuple[Teacher, ...] = default(
         NOBODY, HOUSE, "trained networks that terms of distillation (kd) learn from, a sum"
     )
-    teacher_cache: Cache = default(
-        "auto", HOUSE, "what teachers say of a task's examples is kept on disk; auto: if it pays"
-    )
     augment: tuple[Augmentation, ...] = default(
         UNCHANGED, HOUSE, "changed copies of a task's training examples, a sum: 20*edit(...)"
     )
@@ -180,12 +177,6 @@ class Settings(Node):
         "positions: their table alone; all: the whole network, read without dropout",
     )
     features: Features = default(LAST, HOUSE, "layers whose states the head of a task reads")
-    features_cache: Cache = default(
-        "auto",
-        HOUSE,
-        "states of a network that is frozen as a whole (freeze=all) are kept on disk; auto: if it "
-        "pays",
-    )
     patience: Annotated[int, Field(ge=0, le=10_000)] = default(
         0,
         HOUSE,
@@ -240,10 +231,8 @@ class Settings(Node):
 
 
 STAGE_SETTINGS = (
-    "layers", "grow", "prune", "epochs", "steps", "freeze", "features",
-    "features_cache", "patience", "seq", "batch",
-    "batch_warmup", "microbatch", "objective", "teacher", "teacher_cache", "augment", "data",
-    "smoothing", "mixing",
+    "layers", "grow", "prune", "epochs", "steps", "freeze", "features", "patience", "seq", "batch",
+    "batch_warmup", "microbatch", "objective", "teacher", "augment", "data", "smoothing", "mixing",
     "format", "pack", "memory", "optimizer", "average",
 )  # fmt: skip
 """The settings a ``stage`` block may change; all others hold for the whole run."""

@@ -27,7 +27,7 @@ from bertc.ir.program.network import (
     learner,
     teacher_name,
 )
-from bertc.ir.program.teacher import NOBODY, Cache, Teacher
+from bertc.ir.program.teacher import NOBODY, Teacher
 from bertc.ir.terms.features import LAST, Features
 from bertc.ir.terms.masking import Masks
 from bertc.ir.terms.node import Pairs, RowShape, TermNode, translates
@@ -76,8 +76,9 @@ class Stage(Node):
     freeze: Freeze = 0
     patience: int = 0
     teacher: Annotated[tuple[Teacher, ...], Field(exclude_if=NOBODY.__eq__)] = NOBODY
-    teacher_cache: Annotated[Cache, Field(exclude_if="auto".__eq__)] = "auto"
-    features_cache: Annotated[Cache, Field(exclude_if="auto".__eq__)] = "auto"
+    # Settings of older run folders, without effect: their programs load and stay the same.
+    teacher_cache: Annotated[str, Field(exclude_if="auto".__eq__)] = "auto"
+    features_cache: Annotated[str, Field(exclude_if="auto".__eq__)] = "auto"
     prune: Annotated[Pruning, Field(exclude_if=NOTHING.__eq__)] = NOTHING
     augment: Annotated[tuple[Augmentation, ...], Field(exclude_if=UNCHANGED.__eq__)] = UNCHANGED
     first_batch: Annotated[int, Field(exclude_if=not_)] = 0

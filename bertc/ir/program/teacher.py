@@ -12,9 +12,6 @@ from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
 from bertc.ir.vocabulary import Vocabulary
 
-Cache = Literal["auto", "off", "fp32", "fp16"]
-"""The form in which outputs of frozen networks for a task's examples are kept on disk."""
-
 
 class Shape(Node):
     """The body of a teacher, the terms that it has heads for, and the vocabulary that it reads."""

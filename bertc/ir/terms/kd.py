@@ -47,11 +47,6 @@ class OfLayers(TaughtTerm):
         """Compared layers of its own network, or of a frozen one, in order."""
         return tuple(sorted({pair[0 if learned else 1] for pair in self.matched}))
 
-    @property
-    def by_token(self) -> bool:
-        """True unless first tokens alone are compared."""
-        return self.compares != "first"
-
     def outputs(self, rows: RowShape) -> int | None:
         """None of the last states by themselves: it reads outputs by layer (``wanted``)."""
         return 0
@@ -145,15 +140,6 @@ class KdLogits(TaughtTerm):
             decoded=not self.labels,
             by_token=bool(self.labels),
         )
-
-    @property
-    def by_token(self) -> bool:
-        """True for scores of starts and ends."""
-        return self.spans
-
-    def taught_widths(self, body: Body) -> tuple[int, ...]:
-        """One number a label; a choice has a row of its own, and one number."""
-        return (1,) if self.choices else (self.labels,)
 
     def head_rows(self, rows: RowShape) -> int:
         """One a token, or one an example."""

@@ -54,11 +54,6 @@ class KdRelated(OfLayers):
         """Queries, keys and values of the layers of its pairs."""
         return Wanted(projections=self.layers_of(learned=learned), last=False)
 
-    def taught_widths(self, body: Body) -> tuple[int, ...]:
-        """Queries, keys and values of each of its layers."""
-        of_layers = [_attended(body, layer) for layer in self.layers_of(learned=False)]
-        return tuple(widths.inner for widths in of_layers for _ in range(3))
-
     def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
         """Products of some rows at a time, turned into the gradients of their factors."""
         operations: list[op.Operation] = []

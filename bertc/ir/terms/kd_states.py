@@ -41,10 +41,6 @@ class KdStates(OfLayers):
         """The layers of its pairs."""
         return Wanted(states=self.layers_of(learned=learned), last=False)
 
-    def taught_widths(self, body: Body) -> tuple[int, ...]:
-        """States of each of its layers."""
-        return (body.hidden,) * len(self.layers_of(learned=False))
-
     def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
         """A map and a difference for each pair of layers."""
         states, count = examples * self.head_rows(rows), len(self.matched)

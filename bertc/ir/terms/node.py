@@ -205,15 +205,6 @@ class TaughtTerm(TermNode):
         """The title of the task whose rows alone it reads, in a stage of several; else empty."""
         return ""
 
-    @property
-    @abstractmethod
-    def by_token(self) -> bool:
-        """True if a frozen network says something of each token, not of each answer of a task."""
-
-    @abstractmethod
-    def taught_widths(self, body: Body) -> tuple[int, ...]:
-        """Numbers that a frozen network of this body says of each, a tensor each, in tasks."""
-
     def taught_operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
         """Operations of a frozen network for it, besides the forward pass."""
         return ()

@@ -5,13 +5,13 @@ from bertc.learn.objectives.loss import Losses, Teaching
 from bertc.learn.objectives.targets import (
     Boundaries,
     Inputs,
-    Lesson,
     MicroBatch,
     NextTokenTargets,
     PairTargets,
     Predictions,
     ReplacedTokens,
     TaskTargets,
+    Taught,
     VocabTensors,
     WholeBatch,
 )
@@ -22,7 +22,7 @@ from bertc.learn.objectives.vocabulary import token_logits
 __all__ = [
     "Boundaries",
     "Inputs",
-    "Lesson",
+    "Taught",
     "Losses",
     "MicroBatch",
     "NextTokenTargets",

@@ -18,7 +18,7 @@ from bertc.learn.objectives.targets import MicroBatch, TaskTargets
 from bertc.learn.objectives.term import ExampleTensors, HeadInput, Predicted
 from bertc.model import EncoderInputs, dropout, gather_positions
 from bertc.model.bilstm import StatesScores
-from bertc.model.body import BodyModule, Outputs
+from bertc.model.body import BodyModule
 from bertc.model.heads import Answered, ConditionedSpan
 
 BEGINNINGS, ENDS = 20, 20
@@ -49,10 +49,6 @@ class TaskTensors(ExampleTensors[Task, TaskTargets, nn.Module]):
         few = self.node.features.reads_last and not self.node.reads_all
         return (targets.positions,) if few else None
 
-    def taken(self, outputs: Outputs, *, learned: bool) -> tuple[torch.Tensor, ...]:
-        """States (b, s, h) below the last ones; none where kept ones are read."""
-        return super().taken(outputs, learned=learned) if outputs.by_layer is not None else ()
-
     def features(
         self, states: Float[torch.Tensor, "b k h"], network: BodyModule, reading: EncoderInputs
     ) -> Float[torch.Tensor, "b k h"]:
@@ -71,8 +67,7 @@ class TaskTensors(ExampleTensors[Task, TaskTargets, nn.Module]):
     ) -> tuple[Float[torch.Tensor, "b k h"], ...]:
         """States that its head reads, of its layers, the lowest first, or their sum.
 
-        They are what is kept of a frozen network: at the positions (b, k) of examples or words, or
-        of all tokens (b, s, h).
+        They are at the positions (b, k) of examples or words, or of all tokens (b, s, h).
         """
         last, *below = states
         if not self.node.reads_all:
@@ -85,9 +80,8 @@ class TaskTensors(ExampleTensors[Task, TaskTargets, nn.Module]):
     def read(
         self, targets: TaskTargets, read: HeadInput[nn.Module]
     ) -> Float[torch.Tensor, "b k h"]:
-        """States that the linear layer of its head scores, of a network or stored ones."""
-        stored = (read.batch.taught or {}).get(self.node.title)
-        parts = stored[0].tensors if stored else self.parts(read.states, targets)
+        """States that the linear layer of its head scores."""
+        parts = self.parts(read.states, targets)
         if not isinstance(read.head, StatesScores):
             return self.features(parts[0], read.network, read.batch.reading)
         joined = self.features(read.head.joined(parts), read.network, read.batch.reading)

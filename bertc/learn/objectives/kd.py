@@ -60,11 +60,11 @@ class KdLogitsTensors(TermTensors[KdLogits, Compared, TokenHead]):
 
     def score(self, targets: Compared, read: HeadInput[TokenHead]) -> Predicted:
         """The summed loss of all tokens that count."""
-        lessons = (read.batch.taught or {})[self.node.title]
+        outputs = (read.batch.taught or {})[self.node.title]
         summed = soft_target_loss(
             _scores(read.states[0], read.head, read.network),
-            [Logits(*lesson.tensors) for lesson in lessons],
-            [lesson.share for lesson in lessons],
+            [Logits(*output.tensors) for output in outputs],
+            [output.share for output in outputs],
             targets.weights.reshape(-1),
             comparison(self.node, read.network.node.vocab_size),
         )
@@ -94,13 +94,12 @@ class KdAnswersTensors(ExampleTensors[KdLogits, TaskTargets, nn.Module]):
 
     def score(self, targets: TaskTargets, read: HeadInput[nn.Module]) -> Predicted:
         """The loss of each example or word; nothing is right or wrong."""
-        lessons = (read.batch.taught or {})[self.node.title]
-        scores = self._scores(read)
-        # Those that were kept on disk are in rows and places.
-        taught = (lesson.tensors[0].to(scores).view_as(scores) for lesson in lessons)
-        mine_nc, *theirs = (self._there(logits, targets) for logits in (scores, *taught))
+        outputs = (read.batch.taught or {})[self.node.title]
+        taught = (output.tensors[0] for output in outputs)
+        logits = (self._scores(read), *taught)
+        mine_nc, *theirs = (self._there(scores, targets) for scores in logits)
         how = comparison(self.node, 1 if self.node.spans else mine_nc.shape[1])
-        losses_n, _ = compared(mine_nc, theirs, [lesson.share for lesson in lessons], how)
+        losses_n, _ = compared(mine_nc, theirs, [output.share for output in outputs], how)
         if self.node.spans:
             losses_n = self._of_spans(losses_n, targets)
         return Predicted(losses_n, torch.zeros_like(losses_n))

@@ -56,8 +56,8 @@ class OfLayersTensors(TermTensors[NodeT, Any, WidthMaps]):
 
     def score(self, targets: Any, read: HeadInput[WidthMaps]) -> Predicted:
         """The losses of all layers together."""
-        (lesson,) = (read.batch.taught or {})[self.node.title]
-        both = LayerOutputs(read.states[1:], lesson.tensors, tokens_of(targets, self.node.compares))
+        (output,) = (read.batch.taught or {})[self.node.title]
+        both = LayerOutputs(read.states[1:], output.tensors, tokens_of(targets, self.node.compares))
         losses = self.compared(both, read.batch, read.head, read.network)
         if self.node.across == "mean":
             losses = losses / len(self.node.matched)

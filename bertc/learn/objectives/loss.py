@@ -11,7 +11,7 @@ from torch import nn
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.node import asks_head
-from bertc.learn.objectives.targets import Lesson, MicroBatch
+from bertc.learn.objectives.targets import MicroBatch, Taught
 from bertc.learn.objectives.term import HeadInput, Predicted, TermLoss
 from bertc.learn.objectives.terms import joined, states_of
 from bertc.model import Model
@@ -78,14 +78,14 @@ class Teaching:
         reading = batch.read_by(network)
         outputs = frozen.read_on(reading, network.wanted)
         states = states_of(self._scored, batch, reading, outputs, network.body)
-        lessons = {}
+        taught = {}
         with torch.no_grad():
             for one in (term for term in self._scored if term.name in batch.terms):
                 layers = (*states[one.states], *one.tensors.taken(outputs, learned=False))
                 head: Any = frozen.heads[one.head] if asks_head(one.tensors.node) else None
                 read = HeadInput(layers, batch, head, frozen.encoder)
-                lessons[one.name] = Lesson(network.share, one.tensors.taught(read))
-        return batch.with_lessons(lessons)
+                taught[one.name] = Taught(network.share, one.tensors.taught(read))
+        return batch.with_taught(taught)
 
 
 def nothing(head: nn.Module, hidden: torch.Tensor) -> TermLoss:

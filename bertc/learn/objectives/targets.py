@@ -123,7 +123,7 @@ class WholeBatch(NamedTuple):
     first: int
 
 
-class Lesson(NamedTuple):
+class Taught(NamedTuple):
     """Tensors that a frozen network hands to a term, and its share in the mean of several."""
 
     share: float
@@ -148,7 +148,7 @@ class MicroBatch(NamedTuple):
     masked: EncoderInputs | None = None
     frozen_positions: Int[torch.Tensor, "b o"] | None = None
     frozen_decoded: Int[torch.Tensor, "b o"] | None = None
-    taught: dict[str, tuple[Lesson, ...]] | None = None
+    taught: dict[str, tuple[Taught, ...]] | None = None
     whole_batch: WholeBatch | None = None
 
     def read_by(self, network: Network) -> EncoderInputs:
@@ -191,11 +191,11 @@ class MicroBatch(NamedTuple):
         names = [*names]
         return names + [part for name in names for part in by_kind(name) if part in self.terms]
 
-    def with_lessons(self, lessons: dict[str, Lesson]) -> "MicroBatch":
+    def with_taught(self, taught: dict[str, Taught]) -> "MicroBatch":
         """The same with what one more frozen network hands to each term."""
         before = self.taught or {}
         return self._replace(
-            taught={n: (*before.get(n, ()), lesson) for n, lesson in lessons.items()}
+            taught={n: (*before.get(n, ()), output) for n, output in taught.items()}
         )
 
 

@@ -13,7 +13,7 @@ from bertc.ir.learning.objective import Term
 from bertc.ir.network.head import AdaptiveHead
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
-from bertc.learn.objectives import Lesson, Losses, MicroBatch, Teaching, tensors_of, with_guesses
+from bertc.learn.objectives import Losses, MicroBatch, Teaching, tensors_of, with_guesses
 from bertc.learn.step.engines import Objective
 from bertc.model import Memory, Model
 from bertc.model.body import BodyModule, Outputs
@@ -37,10 +37,10 @@ def make_objective(
     """Forward pass and losses of one micro-batch, with static shapes.
 
     The networks of a stage run one after the other, each on the outputs of those before;
-    ``frozen`` are its teachers; without them, what they say is in the batches.
+    ``frozen`` are its teachers.
     """
     names = kinds(stage)
-    networks = tuple(candidate for candidate in stage.networks() if candidate.learned or frozen)
+    networks = stage.networks()
     scores = {
         candidate.name: _scoring(model, stage, candidate, compiled)
         for candidate in networks
@@ -65,7 +65,7 @@ def make_objective(
                     micro_batch = teachers[network.name](micro_batch)
                 continue
             with nullcontext() if network.terms else torch.no_grad():
-                micro_batch, outputs = _read(model, stage, network, micro_batch)
+                outputs = _read(model, stage, network, micro_batch)
                 # Only the networks read the memory.
                 loss, statistics, guesses_bk = scores[network.name](
                     remembering(micro_batch, None), factors_t, outputs._replace(memory=None)
@@ -83,21 +83,11 @@ def make_objective(
     return objective
 
 
-def _read(
-    model: Model, stage: Stage, network: Network, micro_batch: MicroBatch
-) -> tuple[MicroBatch, Outputs]:
-    """Outputs of a network; of a wholly frozen one without dropout, or those kept in the batch."""
-    is_frozen = stage.freeze == "all" and network.role == "trained"
-    taught_by_title = micro_batch.taught or {}
-    lessons = [lesson for title in micro_batch.terms for lesson in taught_by_title.get(title, ())]
-    if not (is_frozen and lessons):
-        reading = micro_batch.read_by(network)
-        with unchanging(model.network(network.name)) if is_frozen else nullcontext():
-            return micro_batch, model.read_on(reading, network.name, network.wanted)
-    (title,), (lesson,) = micro_batch.terms, lessons
-    tensors = tuple(tensor.to(model.compute_dtype) for tensor in lesson.tensors)
-    taught: dict[str, tuple[Lesson, ...]] = {title: (lesson._replace(tensors=tensors),)}
-    return micro_batch._replace(taught=taught), Outputs(tensors[-1])
+def _read(model: Model, stage: Stage, network: Network, micro_batch: MicroBatch) -> Outputs:
+    """Outputs of a network; of a wholly frozen one without dropout."""
+    frozen, body = stage.freeze == "all" and network.role == "trained", model.network(network.name)
+    with unchanging(body) if frozen else nullcontext():
+        return model.read_on(micro_batch.read_by(network), network.name, network.wanted)
 
 
 @contextmanager

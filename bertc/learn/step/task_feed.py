@@ -9,7 +9,7 @@ from bertc.cost.planning.world import World
 from bertc.data.examples.task import TaskBatch
 from bertc.data.examples.task_data import TaskData
 from bertc.ir.program.stage import Stage
-from bertc.learn.objectives import Lesson, MicroBatch, TaskTargets
+from bertc.learn.objectives import MicroBatch, TaskTargets
 from bertc.learn.step.feed import Batch, Taken
 from bertc.machine.exact import WITHOUT_FP64
 from bertc.model import EncoderInputs
@@ -72,19 +72,11 @@ def to_micro_batch(
     if taught_titles and stage and stage.networks()[-1].num_outputs is None:
         reading = reading._replace(output_positions=None)
     frozen = [network for network in stage.networks() if not network.learned] if stage else []
-    taught = {}
-    for title, outputs in batch.taught.items():
-        lessons = ((output.share, output.tensors) for output in outputs)
-        taught[title] = tuple(
-            Lesson(share, tuple(moved(array, torch.float32) for array in arrays))
-            for share, arrays in lessons
-        )
     return MicroBatch(
         reading,
         token_ids_bs,
         dict.fromkeys((batch.task, *taught_titles), answers),
         frozen_positions=positions_bk if any(n.num_outputs for n in frozen) else None,
-        taught=taught or None,
     )
 
 

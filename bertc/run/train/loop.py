@@ -40,7 +40,6 @@ from bertc.run.records.state import admit
 from bertc.run.train.averaging import in_average, update_average
 from bertc.run.train.clock import Clock, Laps
 from bertc.run.train.finish import finish
-from bertc.run.train.lessons import with_lessons
 from bertc.run.train.opening import open_session, saying_nothing_began
 from bertc.run.train.patience import update_patience
 from bertc.run.train.phase import Phase, open_phase, update_rule
@@ -98,7 +97,6 @@ def train(
                 start = settle(resolved, machine, place, resume)
                 if dry_run:
                     return rehearsed(start, out)
-                start = with_lessons(start, place)
             with open_session(start, place, spec_text, tracking) as session:
                 for index in range(len(resolved.stages)):
                     _train_stage(session, index, profile if main else None, goes_on)

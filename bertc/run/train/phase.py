@@ -19,11 +19,9 @@ from bertc.learn.step.step import TrainStep
 from bertc.learn.step.task_feed import TaskFeed, examples_at_once
 from bertc.learn.step.vocabulary import vocab_tensors
 from bertc.machine.exact import preparing
-from bertc.model.model import Frozen
 from bertc.run.beginning.teachers import frozen_networks
 from bertc.run.evaluation.held_out import Evaluation, counted, evaluate, heldout_rows, unigram_nats
 from bertc.run.evaluation.tasks import evaluate_tasks
-from bertc.run.train.lessons import with_features
 from bertc.run.train.patience import require_dev_part
 from bertc.run.train.session import Session
 
@@ -31,9 +29,7 @@ from bertc.run.train.session import Session
 class Phase(ABC):
     """A stage in progress: its data, objective and training step."""
 
-    def __init__(
-        self, session: Session, stage: Stage, microbatch: int, lessons: bool = False
-    ) -> None:
+    def __init__(self, session: Session, stage: Stage, microbatch: int) -> None:
         resolved, plan = session.resolved, session.plan
         self.stage, self.microbatch = stage, microbatch
         index = resolved.stages.index(stage)
@@ -43,9 +39,7 @@ class Phase(ABC):
         vocabulary = session.start.corpus.vocabulary
         self.vocab = vocab_tensors(vocabulary, preparing(session.device))
         dtype, seed = self.model.compute_dtype, resolved.run.seed
-        frozen: tuple[Frozen, ...] = ()
-        if not lessons:  # else the batches have what teachers say
-            frozen = frozen_networks(self.stage, session.device, dtype, seed, session.ranks)
+        frozen = frozen_networks(self.stage, session.device, dtype, seed, session.ranks)
         self.objective = session.engine.wrap(
             make_objective(self.model, stage, plan.compile, frozen),
             trained_names(stage),
@@ -159,9 +153,8 @@ class TaskPhase(Phase):
 
     def __init__(self, session: Session, stage: Stage, data: TaskData, fitting: int) -> None:
         require_dev_part(stage, data)
-        data = with_features(session, session.resolved.stages.index(stage), data)
         microbatch = examples_at_once(data, stage, fitting, session.device)
-        super().__init__(session, stage, microbatch, bool(data.lessons))
+        super().__init__(session, stage, microbatch)
         self.data = data
 
     @property

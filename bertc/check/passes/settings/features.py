@@ -41,15 +41,6 @@ def features(stage: StageSettings, diagnostics: Diagnostics) -> None:
             **obstacle.way,
         )
         return
-    if stage.features_cache != "auto" and stage.freeze != "all":
-        diagnostics.remark(
-            "R118",
-            f"features_cache = {stage.features_cache} keeps nothing: the network is not frozen",
-            stage.span("features_cache"),
-            label="states of an example change with the weights",
-            help="features_cache=auto",
-            fix=fix(stage.origins["features_cache"], "features_cache=auto"),
-        )
 
 
 def one_head_a_task(stages: Sequence[StageSettings], diagnostics: Diagnostics) -> None:

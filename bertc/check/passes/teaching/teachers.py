@@ -71,7 +71,6 @@ def teachers(program: Complete, diagnostics: Diagnostics) -> None:
 
     ``objective=kd(logits)`` is E280 without a teacher.
     """
-    _keeps_something(program, diagnostics)
     is_read = any(_taught(stage) for stage in program.stages)
     if not is_read and _known(program.teacher):
         Checker(program, diagnostics).report(
@@ -87,21 +86,6 @@ def teachers(program: Complete, diagnostics: Diagnostics) -> None:
         if terms:
             _stage_fits(stage, terms, diagnostics)
         _weigh_something(stage, program.stages[at:], diagnostics)
-
-
-def _keeps_something(program: Complete, diagnostics: Diagnostics) -> None:
-    """Remark on ``teacher_cache=fp32`` where no stage learns a task from a teacher."""
-    stages = program.stages
-    asking = next((stage for stage in stages if stage.teacher_cache in ("fp32", "fp16")), None)
-    if asking and not any(_taught(stage) and _tasks(stage) for stage in stages):
-        Checker(asking, diagnostics).report(
-            "R114",
-            f"teacher_cache = {asking.teacher_cache} keeps nothing: no stage learns a task from a "
-            "teacher",
-            "teacher_cache",
-            label="text is masked anew in each pass, and examples of a task are what they are",
-            instead="teacher_cache=auto",
-        )
 
 
 def _taught(stage: StageSettings) -> list[Distillation]:
