@@ -44,13 +44,16 @@ if TYPE_CHECKING:
     from bertc.cost.flops import step_flops
     from bertc.cost.machines.devices import device_named
     from bertc.cost.units import bytes_text, change_text, count_text, duration_text, flops_text
+    from bertc.data.layouts.survey import Survey, survey
     from bertc.ir.learning.objective import titled
     from bertc.ir.program.model import model_weights
     from bertc.ir.program.resolved import Resolved
     from bertc.ir.program.written import Program
     from bertc.ir.terms.positions import shown_figures
     from bertc.lang.files import find_spec, spec_text
+    from bertc.lang.helps import remedies
     from bertc.lang.space import Interval, Space, space
+    from bertc.lang.write.schema import AllowedValues, ValueKind, schema
     from bertc.lang.write.show import quoted
     from bertc.model import Model
     from bertc.run.evaluation.evaluate import evaluate_heads, evaluate_run
@@ -61,7 +64,7 @@ if TYPE_CHECKING:
     from bertc.run.records.folder import RunFolder
     from bertc.run.records.groups import Group, Summary, grouped, settings_texts
     from bertc.run.records.results import Run, Seen, find_folders, find_runs, read_run
-    from bertc.run.stepper import Gauge, Stepper, matmul_rate
+    from bertc.run.stepper import Stepper
     from bertc.run.train.report import Report
     from bertc.use.attention import AttentionMaps
     from bertc.use.graph import Graph, graph_of
@@ -79,16 +82,19 @@ _HOMES = {
     "check.equal": "most_steps",
     "cost": "Estimate",
     "cost.answering": "answer_cost",
-    "cost.machines.devices": "device_named",
     "cost.flops": "step_flops",
+    "cost.machines.devices": "device_named",
     "cost.units": "bytes_text change_text count_text duration_text flops_text",
+    "data.layouts.survey": "Survey survey",
     "ir.learning.objective": "titled",
     "ir.program.model": "model_weights",
     "ir.program.resolved": "Resolved",
     "ir.program.written": "Program",
     "ir.terms.positions": "shown_figures",
     "lang.files": "find_spec spec_text",
+    "lang.helps": "remedies",
     "lang.space": "Interval Space space",
+    "lang.write.schema": "AllowedValues ValueKind schema",
     "lang.write.show": "quoted",
     "model": "Model",
     "run.evaluation.evaluate": "evaluate_heads evaluate_run",
@@ -99,27 +105,27 @@ _HOMES = {
     "run.records.folder": "RunFolder",
     "run.records.groups": "Group Summary grouped settings_texts",
     "run.records.results": "Run Seen find_folders find_runs read_run",
+    "run.stepper": "Stepper",
     "run.train.report": "Report",
     "use.attention": "AttentionMaps",
-    "use.trained": "Trained",
-    "run.stepper": "Gauge Stepper matmul_rate",
     "use.graph": "Graph graph_of",
+    "use.trained": "Trained",
 }
 PUBLIC = {name: f"bertc.{home}" for home, names in _HOMES.items() for name in names.split()}
 """The module of each public name."""
 __all__ = [
-    "AttentionMaps", "BertcError", "CannotWriteError", "Change", "DataError",
-    "Diagnostic", "Diagnostics", "Estimate", "Evaluation", "Gauge", "GivenUpError", "Graph",
-    "Group", "InNotebooks", "Interval", "LineFigures", "MachineError", "Manner",
-    "MissingInputError", "Model", "Program", "Report", "Resolved", "ResumeRefusedError", "Run",
-    "RunFolder", "Seen", "Source", "Space", "Span", "SpecError", "Stepper", "StoppedError",
-    "Summary", "Table", "Trained", "UsageError", "answer_cost", "available_cores", "build",
+    "AllowedValues", "AttentionMaps", "BertcError", "CannotWriteError", "Change", "DataError",
+    "Diagnostic", "Diagnostics", "Estimate", "Evaluation", "GivenUpError", "Graph", "Group",
+    "InNotebooks", "Interval", "LineFigures", "MachineError", "Manner", "MissingInputError",
+    "Model", "Program", "Report", "Resolved", "ResumeRefusedError", "Run", "RunFolder", "Seen",
+    "Source", "Space", "Span", "SpecError", "Stepper", "StoppedError", "Summary", "Survey",
+    "Table", "Trained", "UsageError", "ValueKind", "answer_cost", "available_cores", "build",
     "bytes_text", "change_text", "changed", "count_text", "device_named", "duration_text",
     "escaped", "estimate", "evaluate_heads", "evaluate_run", "find_folders", "find_runs",
-    "find_spec", "findings", "flops_text", "formatted", "graph_of", "grouped",
-    "load", "matmul_rate", "model_weights", "most_steps", "parse", "points", "programs", "quoted",
-    "read_run", "resolve", "settings_texts", "shipped_specs", "show", "shown_figures",
-    "space", "spec_text", "step_flops", "titled", "train",
+    "find_spec", "findings", "flops_text", "formatted", "graph_of", "grouped", "load",
+    "model_weights", "most_steps", "parse", "points", "programs", "quoted", "read_run",
+    "remedies", "resolve", "schema", "settings_texts", "shipped_specs", "show", "shown_figures",
+    "space", "spec_text", "step_flops", "survey", "titled", "train",
 ]  # fmt: skip
 
 

@@ -11,12 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from bertc.base.resources import folder
-from bertc.ir.program.settings import Settings, aliases
-from bertc.lab.editor.slots import kinds_by_name
-from bertc.lab.editor.suggestions import plain_words
+from bertc.ir.program.settings import aliases
 from bertc.lang.lowering.lower import BLOCKS
-from bertc.lang.read.shapes import Shape, arguments, setting_shape
-from bertc.lang.write.reference import setting_facts
+from bertc.lang.write.schema import AllowedValues, schema
 
 WORDS_FILE = "bertc.words.json"
 TEXT_MATE_FILE = "vscode/bertc.tmLanguage.json"
@@ -25,18 +22,18 @@ TEXT_MATE_FILE = "vscode/bertc.tmLanguage.json"
 def word_table() -> dict[str, Any]:
     """Each setting with its meaning and the words that its value may begin with."""
     settings = {}
-    for name in Settings.model_fields:
-        shape = setting_shape(name)
-        kinds = (kind for kind, node in kinds_by_name(shape).items() if not node.number_unit)
-        values = list(dict.fromkeys([*kinds, *plain_words(shape)]))
-        settings[name] = {"meaning": setting_facts(name).meaning, "values": values}
+    for name, setting in schema().items():
+        kinds = (kind.name for kind in setting.values.kinds.values() if not kind.unit)
+        values = list(dict.fromkeys([*kinds, *setting.values.words]))
+        settings[name] = {"meaning": setting.meaning, "values": values}
     return {"settings": settings, "letters": aliases()}
 
 
 def text_mate() -> dict[str, Any]:
     """The TextMate grammar: comments, texts, numbers, settings, arguments and kinds."""
-    named = [*Settings.model_fields, *aliases()]
-    kinds = {kind.partition("(")[0] for name in Settings.model_fields for kind in _kinds_of(name)}
+    named = [*schema(), *aliases()]
+    values = (setting.values for setting in schema().values())
+    kinds = {kind.partition("(")[0] for those in values for kind in _kinds_of(those)}
     rules = [
         ("comment.line.number-sign.bertc", "#.*$"),
         ("string.quoted.double.bertc", r'"(?:\\.|[^"\\])*"'),
@@ -60,16 +57,16 @@ def text_mate() -> dict[str, Any]:
     }
 
 
-def _kinds_of(setting: str) -> set[str]:
-    """The kinds in a setting's values, and in their arguments."""
-    found: set[str] = set()
-    waiting: list[Shape] = [setting_shape(setting)]
+def _kinds_of(values: AllowedValues) -> set[str]:
+    """The kinds among values, and among those of their arguments."""
+    names: set[str] = set()
+    waiting = [values]
     while waiting:
-        for kind, node in kinds_by_name(waiting.pop()).items():
-            if kind not in found:
-                found.add(kind)
-                waiting += arguments(node).values()
-    return found
+        for name, kind in waiting.pop().kinds.items():
+            if name not in names:
+                names.add(name)
+                waiting += [argument.values for argument in kind.arguments.values()]
+    return names
 
 
 def _word(names: Iterable[str]) -> str:

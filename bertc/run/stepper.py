@@ -27,6 +27,7 @@ from bertc.machine.profile import PROFILED_STEPS, profiling
 from bertc.machine.speed import device_here, finish, matmul_flops_per_second
 from bertc.model import build
 from bertc.run.beginning.synthetic import RandomText, first_step
+from bertc.run.counterpart import Counterpart, counterpart
 
 UNBOUNDED_STEPS = 10**9
 SMALL_PROGRAM = {
@@ -103,6 +104,23 @@ class Stepper:
 
             yield step
 
+    def counterpart(self) -> Counterpart:
+        """transformers' model of the program, and the first batch as that reads it.
+
+        Raises:
+            DataError: if no class of transformers has its layers and objectives.
+        """
+        return counterpart(self.program, self.plan.microbatches[0])
+
+    def gauge(self) -> "Gauge":
+        """Measure this process on the step's device from now on."""
+        return Gauge(torch.device(self.plan.device))
+
+    def matmul_rate(self) -> float:
+        """The best rate of a large square product here, in FLOP/s; takes about a second."""
+        precision = torch.bfloat16 if self.plan.precision == "bf16" else torch.float32
+        return matmul_flops_per_second(torch.device(self.plan.device), precision)
+
     def profile(self, folder: Path) -> None:
         """Leave a trace and a table of operations of some steps in a folder.
 
@@ -141,8 +159,3 @@ class Gauge:
     def graph_breaks(self) -> int:
         """The breaks between graphs since the beginning."""
         return graphs_so_far().since(self._graphs).breaks
-
-
-def matmul_rate(device: torch.device, precision: Literal["fp32", "bf16"]) -> float:
-    """The best rate of a large square product here, in FLOP/s; takes about a second."""
-    return matmul_flops_per_second(device, torch.bfloat16 if precision == "bf16" else torch.float32)

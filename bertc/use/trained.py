@@ -3,7 +3,7 @@
 Axes: b batch, s tokens of the longest text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, assert_never
@@ -28,6 +28,7 @@ from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.template import template_of
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.hub.exporting import save_tokenizer
+from bertc.hub.folder import replacing
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.custom_task import AnyTask, Classify
 from bertc.ir.program.resolved import Resolved
@@ -143,13 +144,20 @@ class Trained(Model):
         graph.refuse_unsayable()
         return graph
 
-    def save_tokenizer(self, folder: Path) -> None:
-        """Write the tokenizer's files, as transformers reads them, into an existing folder.
+    def save_tokenizer(self, folder: Path, beside: Mapping[str, bytes]) -> None:
+        """Write the tokenizer as transformers reads it, with other files by name, in a folder.
+
+        A folder that this wrote before is replaced, all at once.
 
         Raises:
             MissingInputError: if the model has no vocabulary.
+            UsageError: if the folder holds something else already.
+            CannotWriteError: if the disk is full or the folder cannot be written.
         """
-        save_tokenizer(self.tokenizer.vocabulary, folder, self.resolved)
+        with replacing(folder) as fresh:
+            save_tokenizer(self.tokenizer.vocabulary, fresh, self.resolved)
+            for name, content in beside.items():
+                (fresh / name).write_bytes(content)
 
     def fill(self, text: str, top: int = 5, language: str = "") -> Filled:
         """The likeliest tokens for each [MASK] of a text, as ``bertc fill``.

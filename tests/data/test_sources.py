@@ -16,11 +16,11 @@ from pyarrow import parquet
 
 from bertc.api import check
 from bertc.base.diagnostics import BertcError, DataError, MissingInputError
+from bertc.data.layouts.survey import survey
 from bertc.data.sources import docstrings, source, streams
 from bertc.data.sources.opening import open_source
 from bertc.data.sources.sentences import split_sentences
 from bertc.ir.data import Docstrings, Files, Hf
-from bertc.lab.starting.survey import survey
 
 TEXTS = ["One hen. Two ducks.\n\nA goose.", 'He said, "cluck, quack".\tThen left.', "Ende: süß."]
 

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
+from bertc import survey
 from bertc.api import check, resolve, train
 from bertc.base.diagnostics import DataError, Diagnostics, MissingInputError, UsageError
 from bertc.cli import main
 from bertc.cli import starting as commands
 from bertc.lab.fit.budget import Budget
 from bertc.lab.fit.sizing import Machine, budget_named, machine_named
+from bertc.lab.starting.columns import roles_of
 from bertc.lab.starting.init import NEEDS, Answers, purposes, start
-from bertc.lab.starting.survey import survey
 from bertc.lang.write.format import format_text
 from bertc.run.train.clock import evaluations_due
 
@@ -59,7 +60,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "squad").mkdir()
     (tmp_path / "squad" / "train-v2.0.json").write_text(json.dumps(QUESTIONS))
     (tmp_path / "conll").mkdir()
-    (tmp_path / "conll" / "eng.train.gz").write_bytes(gzip.compress(TAGGED.encode()))
+    (tmp_path / "conll" / "eng.train").write_text(TAGGED)
     return tmp_path
 
 
@@ -122,35 +123,46 @@ def test_columns_of_texts_alike_are_found(data: Path, head: str, row: str, colum
     check(spec)
 
 
-def test_all_files_of_tags_are_counted_and_the_one_that_judges_is_named(data: Path) -> None:
-    words = "EU B-ORG\nrejects O\n\nit O\nGermany B-LOC\n\n" * 8
-    (data / "ner").mkdir()
-    for name in ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated", "other"):
-        (data / "ner" / name).write_text(words)
-    assert survey("ner").text_bytes == len(words), "those that are learned from"
-    for name in ("ner", "ner/wnut17train.conll"):
-        spec = start(survey(name), Answers())
-        assert "ner: tags, 3 files" in spec
-        assert "ner/emerging.dev.conll judges" in spec
-        assert 'tagging("ner", ner)' in spec
-    alone = start(survey("ner/other"), Answers())
-    assert 'task = tag("ner/other")' in alone
-    assert check(alone) == 1
-
-
-@pytest.mark.parametrize("other", ["train-extra.conll", "a-train.conll", "readme.conll"])
-@pytest.mark.parametrize("dev", ["dev.conll", "valid.conll"])
-def test_a_file_next_to_that_of_tags_judges_whatever_else_is_there(
-    data: Path, dev: str, other: str
+@pytest.mark.parametrize(
+    ("train", "dev", "task"),
+    [
+        ("ner/train.conll", "ner/dev.conll", "tag"),
+        ("ner/train.conll", "ner/valid.conll", "tag"),
+        ("ner/eng.train", "ner/eng.testa", "tag"),
+        ("pairs/train.tsv.gz", "pairs/dev.tsv", "classify"),
+        ("pairs/my.Train.csv", "pairs/my.valid.csv.gz", "classify"),
+    ],
+)
+def test_the_file_next_to_a_training_file_judges(
+    data: Path, train: str, dev: str, task: str
 ) -> None:
-    (data / "ner").mkdir()
-    for name in ("train.conll", dev, other):
-        (data / "ner" / name).write_text("EU B-ORG\nrejects O\n\n" * 8)
-    for name in ("ner", "ner/train.conll"):
+    """Whatever else is there, and whichever of them is packed."""
+    for name in (train, dev, str(Path(train).with_name("train-extra.json"))):
+        ending = "," if ".csv" in name else "\t"
+        rows = "text,label\n" + "a hen,yes\na duck,no\n" * 8
+        text = "EU B-ORG\nrejects O\n\n" * 8 if task == "tag" else rows.replace(",", ending)
+        (data / name).parent.mkdir(exist_ok=True)
+        packed = gzip.compress(text.encode()) if name.endswith(".gz") else text.encode()
+        (data / name).write_bytes(packed)
+    for name in (train, str(Path(train).parent)):
         spec = start(survey(name), Answers())
-        assert f"ner/{dev} judges" in spec
-        assert ('tagging("ner", ner)' in spec) or f'tag("ner/train.conll", "ner/{dev}")' in spec
+        assert f"{dev} judges" in spec
+        assert f'{task}("{train}", "{dev}"' in spec
         check(spec)
+
+
+def test_a_folder_of_glue_is_read_as_one(data: Path) -> None:
+    (data / "MRPC").mkdir()
+    row = "{n}\t1\t2\tA hen by the {n}.\tA duck by the {n}."
+    rows = "\n".join(row.format(n=n % 2) for n in range(24))
+    for part in ("train", "dev"):
+        head = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
+        (data / "MRPC" / f"{part}.tsv").write_text(f"{head}\n{rows}\n")
+    spec = start(survey("MRPC"), Answers(budget=SMALL.budget))
+    assert 'task = glue(mrpc, "MRPC")' in spec
+    assert "GLUE's dev part judges" in spec
+    check(spec)
+    assert "glue(" not in start(survey("MRPC"), Answers(budget=SMALL.budget, purpose="embed"))
 
 
 WORDS = ("reed", "frog", "bird", "boat", "duck", "pond")
@@ -222,12 +234,12 @@ def test_what_is_seen_of_text_and_tables(data: Path) -> None:
     text = survey("text")
     assert (text.kind, text.name) == ("text", "text/**/*.txt")
     table = survey("train.csv")
-    assert [each.name for each in table.columns] == ["Review", "id", "stars"]
+    assert [*table.columns] == ["Review", "id", "stars"]
     assert table.dev == "dev.csv"
     (data / "bare.tsv").write_text("a hen and a duck.\t0.25\nthe pond of that.\t1.5\n")
     bare = survey("bare.tsv")
-    assert [each.name for each in bare.columns] == ["0", "1"], "no line of names"
-    label = bare.roles.label
+    assert [*bare.columns] == ["0", "1"], "no line of names"
+    label = roles_of(bare.columns).label
     assert label is not None
     assert label.is_score
     (data / "[b]").mkdir()
@@ -235,14 +247,14 @@ def test_what_is_seen_of_text_and_tables(data: Path) -> None:
     (data / "[b]" / "my.valid.csv").write_text(ROWS)
     found = survey("[b]")
     assert (found.name, found.dev) == ("[b]/my.Train.csv", "[b]/my.valid.csv")
-    assert found.roles.label == table.roles.label
+    assert roles_of(found.columns).label == roles_of(table.columns).label
     (data / "squad" / "dev-v2.0.json").write_text(json.dumps(QUESTIONS))
     found = survey("squad/")
     expected = ("questions", "squad/train-v2.0.json", "squad/dev-v2.0.json", 2)
     assert (found.kind, found.name, found.dev, found.version) == expected
     rows = [{"text": "a hen", "kind": "farm"}, {"text": "a reed", "kind": "lake"}] * 3
     (data / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    label = survey("rows.jsonl").roles.label
+    label = roles_of(survey("rows.jsonl").columns).label
     assert label is not None
     assert label.labels == ("farm", "lake")
 

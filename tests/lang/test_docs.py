@@ -13,7 +13,7 @@ from bertc.base.diagnostics import Diagnostics
 from bertc.check import passes
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings
 from bertc.lang.read.shapes import EitherShape, KindShape, Shape, SumShape, arguments, setting_shape
-from bertc.lang.write.reference import argument_facts, setting_facts
+from bertc.lang.write.schema import ValueKind, schema
 
 PATH = Path(__file__).parents[2] / "docs" / "language.md"
 TEXT = PATH.read_text(encoding="utf-8")
@@ -21,10 +21,10 @@ TEXT = PATH.read_text(encoding="utf-8")
 
 def settings_table() -> str:
     rows = ["| setting | what it is | values | default | from |", "|---|---|---|---|---|"]
-    for facts in map(setting_facts, Settings.model_fields):
+    for facts in schema().values():
         alias = f" `{facts.alias}`" * bool(facts.alias)
         value = f"`{facts.default}`" if facts.default else facts.source
-        cells = [f"`{facts.name}`{alias}", facts.meaning, facts.values]
+        cells = [f"`{facts.name}`{alias}", facts.meaning, facts.values.text]
         cells += [value, facts.source if facts.default else ""]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
@@ -51,8 +51,8 @@ def kinds_table() -> str:
     for setting in Settings.model_fields:
         for kind, node in kinds(setting_shape(setting)).items():
             texts = [
-                f"{name}={default}" if default else f"{name}!"
-                for name, default in argument_facts(node)
+                f"{argument.name}={argument.default}" if argument.default else f"{argument.name}!"
+                for argument in ValueKind(kind, node).arguments.values()
             ]
             if (unnamed := len(node.positional)) < len(texts):
                 texts[unnamed] = rf"\| {texts[unnamed]}"

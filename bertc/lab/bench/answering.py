@@ -1,9 +1,5 @@
-"""A process that answers texts with one network in one setup, and is timed at it.
+"""A process that answers texts with one network in one setup, and is timed at it."""
 
-It loads torch only for torch, so that its memory is that of a process that serves texts.
-"""
-
-import gc
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -16,9 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc import Resolved
-from bertc.ir.program.network import MAIN
 from bertc.lab.latency.cases import Setup, Shape
-from bertc.machine.heap import reset_peak, resident_beyond
 
 TURN_SECONDS = 0.02
 """Seconds that a turn takes at least, after a first run that is not timed."""
@@ -41,21 +35,13 @@ class Subject:
     graphs: dict[str, Path]
 
 
-@dataclass(frozen=True)
-class Warm:
-    """Seconds of a run at one shape, once warm, and bytes by which the process grew."""
-
-    seconds: float
-    memory_bytes: int | None
-
-
 def answer_turns(pipe: Connection, subject: Subject, setup: Setup, shapes: Sequence[Shape]) -> None:
     """Load the network and warm up at every shape; then take a turn at each number received."""
     try:
-        run, before = _opened(subject, setup)
+        run = _opened(subject, setup)
         texts = [full_rows(subject.resolved, shape) for shape in shapes]
-        warm = [_warm(run, rows, before) for rows in texts]
-        pipe.send(warm)
+        warm = [_warm_seconds(run, rows) for rows in texts]
+        pipe.send(None)
         while True:
             number = pipe.recv()
             pipe.send(_turn(run, texts[number], warm[number]))
@@ -67,19 +53,18 @@ def answer_turns(pipe: Connection, subject: Subject, setup: Setup, shapes: Seque
 
 def full_rows(resolved: Resolved, shape: Shape) -> TextArrays:
     """Rows of random tokens without padding."""
-    body = resolved.stages[-1].network(MAIN).body
     size = (shape.batch, shape.length)
-    every = np.random.default_rng(0)
+    draws = np.random.default_rng(0)
     return {
-        "input_ids": every.integers(body.vocab_size, size=size),
+        "input_ids": draws.integers(resolved.encoder.vocab_size, size=size),
         "attention_mask": np.ones(size, dtype=np.int64),
         "token_type_ids": np.zeros(size, dtype=np.int64),
         "language_ids": np.zeros(size, dtype=np.int64),
     }
 
 
-def _opened(subject: Subject, setup: Setup) -> tuple[Run, int]:
-    """A function that answers rows, and the bytes in use before the network was loaded."""
+def _opened(subject: Subject, setup: Setup) -> Run:
+    """A function that answers rows."""
     match setup.runtime:
         case "torch":
             return _in_torch(subject, setup)
@@ -87,23 +72,17 @@ def _opened(subject: Subject, setup: Setup) -> tuple[Run, int]:
             from bertc.lab.onnx.runtime import GraphSession, package
 
             package("onnxruntime")
-            gc.collect()
-            before = reset_peak()
-            session = GraphSession(subject.graphs[setup.precision], setup.threads)
-            return session, before
+            return GraphSession(subject.graphs[setup.precision], setup.threads)
         case unreachable:
             assert_never(unreachable)
 
 
-def _in_torch(subject: Subject, setup: Setup) -> tuple[Run, int]:
+def _in_torch(subject: Subject, setup: Setup) -> Run:
     import torch
 
     from bertc import build, graph_of, load
 
     torch.set_num_threads(setup.threads)
-    torch.nn.functional.linear(torch.ones(64, 64), torch.ones(64, 64))  # kernels are loaded
-    gc.collect()
-    before = reset_peak()
     model = build(subject.resolved) if subject.folder is None else load(subject.folder)
     if setup.precision == "bf16":
         model.to(torch.bfloat16).compute_dtype = torch.bfloat16
@@ -113,21 +92,19 @@ def _in_torch(subject: Subject, setup: Setup) -> tuple[Run, int]:
         with torch.inference_mode():
             return graph(**{name: torch.from_numpy(texts[name]) for name in graph.inputs})
 
-    return run, before
+    return run
 
 
-def _warm(run: Run, texts: TextArrays, before: int) -> Warm:
-    gc.collect()
-    in_use = reset_peak()
+def _warm_seconds(run: Run, texts: TextArrays) -> float:
+    """Seconds of a run at one shape, once warm."""
     run(texts)
     started = time.perf_counter()
     run(texts)
-    seconds = time.perf_counter() - started
-    return Warm(seconds, resident_beyond(before) if in_use else None)
+    return time.perf_counter() - started
 
 
-def _turn(run: Run, texts: TextArrays, warm: Warm) -> list[float]:
-    count = max(1, min(MOST_RUNS, math.ceil(TURN_SECONDS / warm.seconds)))
+def _turn(run: Run, texts: TextArrays, warm_seconds: float) -> list[float]:
+    count = max(1, min(MOST_RUNS, math.ceil(TURN_SECONDS / warm_seconds)))
     if count > 1:
         run(texts)  # what other processes took of the caches comes back
     seconds = []

@@ -34,11 +34,13 @@ def bertc(stepper: Stepper, name: str) -> Contender:
     return Contender(name, plan.precision, plan.compile, stepper.open, stepper.turn)
 
 
-def load_kernels(device: torch.device, contender: Contender) -> None:
-    """Warm up torch with a step of a small model, so that loading kernels is not timed.
+def warmed_up(device: torch.device, contender: Contender) -> Stepper:
+    """A small model that has warmed up torch, so that loading kernels is not timed.
 
     The code of its kernels and their workspaces are some 25 MiB, whatever the model. Libraries read
     their settings at first use, so this runs inside the contender's ``turn``.
     """
-    with contender.turn(), Stepper.small(device.type, contender.precision).open() as step:
+    small = Stepper.small(device.type, contender.precision)
+    with contender.turn(), small.open() as step:
         step()
+    return small

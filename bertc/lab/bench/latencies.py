@@ -3,30 +3,18 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertc import Resolved, UsageError, device_named
-from bertc.base.storage.paths import is_taken
-from bertc.hub.folders import (
-    PRUNED,
-    RESOLVED,
-    checkpoint_folders,
-    read_network,
-    read_resolved,
-    refuse_several,
-)
-from bertc.ir.program.network import MAIN
+from bertc import Resolved, RunFolder, UsageError, device_named, read_run
 from bertc.lab.bench.answering import Subject
 from bertc.lab.latency.cases import Case, Choices
 from bertc.lab.latency.predicted import predicted
 from bertc.lab.latency.table import Figures, Latencies, Row
-from bertc.run.records.results import score_of_weights
 
 RANDOM_ROWS = (
     "rows are full of random tokens; a text's time is its batch's divided by its texts, without\n"
     "tokenising; of a task its scores, else last hidden states without a head over the vocabulary"
 )
 IN_TURNS = (
-    "ms a text: median of {fewest} to {most} runs, in turns; p95: that of the slowest 5% begin;\n"
-    "memory: what the process took at most beyond what it had before the network was loaded"
+    "ms a text: median of {fewest} to {most} runs, in turns; p95: that of the slowest 5% begin"
 )
 HOW_PREDICTED = "predicted: torch's operations, one by one; {source}"
 
@@ -37,18 +25,9 @@ def of_folder(folder: Path) -> Subject:
     Raises:
         MissingInputError, DataError: if there is none, or it cannot be read.
     """
-    if not is_taken(folder / RESOLVED):
-        refuse_several(folder)
-        from bertc.run.models.loading import read_model  # only weights say what some folders hold
+    from bertc import load  # its weights may say less than its spec: some were pruned
 
-        return Subject(str(folder), read_model(folder)[0], folder, {})
-    resolved = read_network(folder)
-    checkpoints = checkpoint_folders(folder / "checkpoints")
-    if checkpoints and not is_taken(folder / PRUNED):
-        step, checkpoint = checkpoints[0]
-        resolved = read_resolved(folder / RESOLVED)
-        resolved = resolved.as_in(resolved.trained_at(step))  # as deep as its weights
-    return Subject(str(folder), resolved, folder, {})
+    return Subject(str(folder), load(folder).resolved, folder, {})
 
 
 def of_spec(resolved: Resolved, written: str = "spec") -> Subject:
@@ -78,7 +57,7 @@ def latencies(
         runs = [figures.runs for figures in measured.values()]
         notes.append(IN_TURNS.format(fewest=min(runs), most=max(runs)))
     notes.append(HOW_PREDICTED.format(source=device_named("cpu").source))
-    scores = {name: score_of_weights(s.folder) if s.folder else None for name, s in by_name.items()}
+    scores = {name: _score(subject) for name, subject in by_name.items()}
     if fresh := [subject.name for subject in subjects if subject.folder is None]:
         notes.append(f"random weights: {', '.join(fresh)}")
     rows = (
@@ -93,8 +72,14 @@ def latencies(
     return Latencies(tuple(rows), tuple(notes))
 
 
+def _score(subject: Subject) -> tuple[str, float] | None:
+    """The score of a run's weights after its name; None for others."""
+    folder = subject.folder
+    return read_run(folder).score if folder and RunFolder(folder).holds_a_run else None
+
+
 def _refuse_longer(subject: Subject, choices: Choices) -> None:
-    room = subject.resolved.stages[-1].network(MAIN).body.room
+    room = subject.resolved.encoder.room
     longest = max(choices.lengths)
     if room is not None and longest > room:
         fitting = [length for length in choices.lengths if length <= room] or [room]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bertc import MachineError
-from bertc.lab.bench.answering import Subject, Warm, answer_turns
+from bertc.lab.bench.answering import Subject, answer_turns
 from bertc.lab.latency.cases import Case, Choices, NumberFormat, Setup, Shape
 from bertc.lab.latency.table import Figures
 
@@ -51,7 +51,7 @@ def measure(
             running[setup] = stack.enter_context(_opened(subject, setup, choices.shapes))
         cases = choices.cases(list(by_name))
         times = _rounds(cases, running, seconds, say)
-        return {case: _figures(times[case], running[case.setup], case) for case in cases}
+        return {case: _figures(times[case]) for case in cases}
 
 
 def _say(line: str) -> None:
@@ -94,7 +94,7 @@ class _Running:
 
     def __init__(self, pipe: Any, setup: Setup, shapes: Sequence[Shape]) -> None:
         self._pipe, self._setup, self._shapes = pipe, setup, shapes
-        self.warm: dict[Shape, Warm] = dict(zip(shapes, self._answer(), strict=True))
+        self._answer()  # it is warm
 
     def turn(self, shape: Shape) -> list[float]:
         """Seconds of the runs of one turn."""
@@ -147,8 +147,7 @@ def _rounds(
     return times
 
 
-def _figures(times: Sequence[float], running: _Running, case: Case) -> Figures:
+def _figures(times: Sequence[float]) -> Figures:
     ordered = sorted(times)
     slow = ordered[min(len(ordered) - 1, round(SLOWEST * (len(ordered) - 1)))]
-    memory = running.warm[case.shape].memory_bytes
-    return Figures(statistics.median(times), slow, memory, len(times))
+    return Figures(statistics.median(times), slow, runs=len(times))

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from bertc import Gauge, MachineError
-from bertc.lab.bench.contender import Contender, Step, load_kernels
+from bertc import MachineError
+from bertc.lab.bench.contender import Contender, Step, warmed_up
 
 WARM_STEPS = 2
 """Untimed steps after the first one, which compiles."""
@@ -131,9 +131,9 @@ def _serve(pipe: Connection, make: Contenders, index: int, device: torch.device)
     """Run in the process of a contender: take the first step, then a turn at each request."""
     try:
         contender = make()[index]
-        load_kernels(device, contender)
+        small = warmed_up(device, contender)
         gc.collect()
-        gauge = Gauge(device)
+        gauge = small.gauge()
         with contender.open() as step, contender.turn():
             first, _ = _timed(step, 1, gauge)
             compiled = gauge.graphs, gauge.graph_breaks
@@ -151,7 +151,7 @@ def _serve(pipe: Connection, make: Contenders, index: int, device: torch.device)
         pipe.send(error)
 
 
-def _timed(step: Step, steps: int, gauge: Gauge) -> tuple[float, float]:
+def _timed(step: Step, steps: int, gauge: Any) -> tuple[float, float]:
     """Mean seconds of a step over ``steps``, and those of them spent waiting for data."""
     gauge.finish()
     started = time.perf_counter()

@@ -7,7 +7,7 @@ from typing import Literal, assert_never
 
 import torch
 
-from bertc import Resolved, Stepper, UsageError, matmul_rate
+from bertc import Resolved, Stepper, UsageError
 from bertc.lab.bench.baseline import transformers
 from bertc.lab.bench.contender import Contender, bertc
 from bertc.lab.bench.measure import take_turns
@@ -39,15 +39,14 @@ def bench(
     """
     stepper = Stepper(resolved)
     make = partial(_contenders, stepper, _baseline(against), compiled)
-    device, precision = torch.device(stepper.plan.device), stepper.plan.precision
 
     def say(line: str) -> None:
         if not quiet:
             print(line, file=sys.stderr, flush=True)
 
-    before = matmul_rate(device, precision)
-    timings = take_turns(make, device, rounds, say)
-    matmul = max(before, matmul_rate(device, precision))
+    before = stepper.matmul_rate()
+    timings = take_turns(make, torch.device(stepper.plan.device), rounds, say)
+    matmul = max(before, stepper.matmul_rate())
     if profile is not None:
         say("profile of bertc's step")
         stepper.profile(profile)

@@ -4,13 +4,11 @@ from collections.abc import Iterator
 
 from lsprotocol import types
 
-from bertc import Diagnostic
-from bertc.base.diagnostics.render import escaped
+from bertc import Diagnostic, escaped, remedies
 from bertc.lab.editor.lines import TextLines
 from bertc.lab.editor.place import CursorPlace
 from bertc.lab.editor.reading import Reading
 from bertc.lab.editor.suggestions import Suggestion
-from bertc.lang.helps import remedies
 
 TOOL = "bertc"
 FIRST_LINE = types.Range(types.Position(0, 0), types.Position(1, 0))

@@ -5,15 +5,17 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-from bertc import Diagnostics, Source
-from bertc.lang.read.brackets import balance
-from bertc.lang.read.scan import CLOSERS, SPELLING, Token, scan
-
 _BEFORE_CURSOR = re.compile(r"""(?:[^"'#]|"(?:\\.|[^"\\])*+"|'(?:\\.|[^'\\])*+')*+(.?)""")
 """A line up to the cursor: closed strings and other text, then an open quote or a comment."""
+_TOKEN = re.compile(
+    r"""\#[^\n]*|"(?:\\.|[^"\\\n])*+"?|'(?:\\.|[^'\\\n])*+'?|[=,+*/()\[\]{}]|[^\s=,+*/()\[\]{}#"']+"""
+)
+"""A comment, a string, a sign, or a word or number."""
 _WORD = re.compile(r"[A-Za-z_][\w-]*$")
 _REST_OF_WORD = re.compile(r"[\w-]*")
 _ASSIGNED = re.compile(r"[\w-]*\s*=")
+_OF_A_VALUE = ("(", "[", "{", ",", "+", "*")
+"""Signs after which a word in a bracket belongs to the value."""
 
 Expected = Literal["item", "value", "argument", "base", "nothing"]
 
@@ -92,14 +94,11 @@ def _surroundings(before: str) -> tuple[Level, tuple[Bracket, ...], Expected]:
 
     While a word is typed the text before it is the same.
     """
-    source = Source("<spec>", before)
-    tokens = balance(scan(source, Diagnostics())[0], source, Diagnostics())
-    while tokens and tokens[-1].kind in CLOSERS and tokens[-1].start == tokens[-1].end:
-        tokens.pop()  # put there to close what is still being written
+    tokens = [token for token in _TOKEN.findall(before) if token[0] != "#"]
     walk = _Walk()
-    for index in range(len(tokens)):
-        walk.take(tokens[index - 1 if index else 0 : index + 3], first=not index)
-    expected = _expected(tokens[-1].kind if tokens else "", walk.brackets)
+    for index, token in enumerate(tokens):
+        walk.take(tokens[index - 1] if index else "", token, tokens[index + 1 : index + 3])
+    expected = _expected(tokens[-1] if tokens else "", walk.brackets)
     if expected == "nothing" and before.endswith("\n"):  # a bracket that is not closed yet
         return walk.levels[-1], (), "item"
     return walk.levels[-1], tuple(walk.brackets), expected
@@ -112,55 +111,56 @@ class _Walk:
         self.levels = [Level()]
         self.brackets: list[Bracket] = []
 
-    def take(self, around: list[Token], first: bool) -> None:
-        """Take a token; ``around`` is the one before it, it, and two after it."""
-        before, (token, *after) = ("", "") if first else around[0][:2], around[not first :]
-        following = [follower.kind for follower in after]
-        match token.kind:
-            case "EXTENDS":
-                self.brackets.clear()
-                self.levels[-1].setting = ""
-            case "NAME":
-                self.name(token.text, following, before[0])
-            case "LPAR":
-                self.brackets.append(Bracket("(", before[1]))
-            case "LBRACE" if not self.brackets and before[0] in ("NAME", "STRING"):
+    def take(self, before: str, token: str, following: list[str]) -> None:
+        """Take a token between the one before it and two after it."""
+        match token:
+            case "(":
+                self.brackets.append(Bracket("(", before))
+            case "{" if not self.brackets and _is_word(before):
                 self.levels.append(Level(self.levels[-1].setting))
-            case "LSQB" | "LBRACE":
-                self.brackets.append(Bracket(SPELLING[token.kind]))
-            case "COMMA" if self.brackets:
+            case "[" | "{":
+                self.brackets.append(Bracket(token))
+            case "," if self.brackets:
                 self.brackets[-1].unnamed += not self.brackets[-1].argument
                 self.brackets[-1].argument = ""
-            case "RPAR" | "RSQB" | "RBRACE":
-                self.close()
+            case ")" | "]" | "}" if self.brackets:
+                self.brackets.pop()
+            case ")" | "]" | "}" if self.levels[1:]:
+                self.levels.pop()
+            case _ if _is_word(token):
+                self.word(before, token, following)
 
-    def name(self, text: str, following: list[str], before: str) -> None:
+    def word(self, before: str, text: str, following: list[str]) -> None:
+        begins = text == "extends" or following[:1] in (["="], ["{"]) or following[1:] == ["{"]
+        if begins and before not in _OF_A_VALUE:  # whatever bracket was left open
+            self.brackets.clear()
         if self.brackets:
             innermost = self.brackets[-1]
-            if following[:1] == ["EQUAL"]:
+            if following[:1] == ["="]:
                 innermost.argument = text
                 innermost.given.append(text)
             elif not innermost.unnamed and not innermost.argument:
                 innermost.first = text
-        elif following[:1] in (["EQUAL"], ["LBRACE"]) or following == ["STRING", "LBRACE"]:
+        elif text == "extends":
+            self.levels[-1].setting = ""
+        elif begins and text[0] not in "\"'":
             self.levels[-1].setting = text
             self.levels[-1].given.append(text)
 
-    def close(self) -> None:
-        if self.brackets:
-            self.brackets.pop()
-        elif self.levels[1:]:
-            self.levels.pop()
+
+def _is_word(token: str) -> bool:
+    """True of a name or a string."""
+    return token[:1].isalpha() or token[:1] in ("_", '"', "'")
 
 
 def _expected(last: str, brackets: list[Bracket]) -> Expected:
     """The form of what may follow a token."""
-    if last == "EXTENDS":
+    if last == "extends":
         return "base"
-    if last in ("EQUAL", "PLUS", "STAR"):
+    if last in ("=", "+", "*"):
         return "value"
     if not brackets:
-        return "nothing" if last in ("COMMA", "SLASH") else "item"
-    if last in ("LPAR", "COMMA") and brackets[-1].sign == "(":
+        return "nothing" if last in (",", "/") else "item"
+    if last in ("(", ",") and brackets[-1].sign == "(":
         return "argument"
-    return "value" if last in ("LSQB", "LBRACE", "COMMA") else "nothing"
+    return "value" if last in ("[", "{", ",") else "nothing"

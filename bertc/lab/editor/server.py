@@ -8,15 +8,13 @@ from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
-from bertc import SpecError, __version__
-from bertc.base.storage.paths import is_folder, working_folder
+from bertc import SpecError, __version__, formatted
 from bertc.lab.editor import convert, reading
 from bertc.lab.editor.hover import page_at
 from bertc.lab.editor.lines import TextLines
 from bertc.lab.editor.place import place_at
 from bertc.lab.editor.reading import Reading
 from bertc.lab.editor.suggestions import suggestions
-from bertc.lang import format_text
 
 QUIET_SECONDS = 0.15
 """Pause between keys after which a text is checked."""
@@ -37,7 +35,7 @@ class Server(LanguageServer):
     def path(self, uri: str) -> Path:
         """The file of a document; of one without a file, its name in the working folder."""
         path = to_fs_path(uri) if uri.startswith("file:") else None
-        return Path(path) if path else working_folder() / uri.rpartition(":")[2]
+        return Path(path) if path else Path.cwd() / uri.rpartition(":")[2]
 
     def checked(self, uri: str) -> Reading:
         """A document with all that is found in it."""
@@ -71,7 +69,7 @@ class Server(LanguageServer):
 def initialized(ls: Server, params: types.InitializedParams) -> None:
     """Begin in the folder that is open in the editor, where paths in specs begin too."""
     folder = ls.workspace.root_path
-    if folder and is_folder(folder):
+    if folder and Path(folder).is_dir():
         os.chdir(folder)
 
 
@@ -132,7 +130,7 @@ def format(ls: Server, params: types.DocumentFormattingParams) -> list[types.Tex
     uri = params.text_document.uri
     lines = ls.lines(uri)
     try:
-        text = format_text(lines.text, str(ls.path(uri)))
+        text = formatted(lines.text, str(ls.path(uri)))
     except SpecError:
         return None
     everything = types.Range(types.Position(0, 0), lines.position(len(lines.text)))

@@ -1,54 +1,46 @@
-"""Names and values that settings allow at a place: known names, kinds, the shape of a value."""
+"""Names and values that settings allow at a place: known names, kinds, the values of each."""
 
-from functools import reduce
+from functools import cache, reduce
 from typing import NamedTuple
 
-from bertc.ir.base import Node
-from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
+from bertc import AllowedValues, ValueKind, schema
 from bertc.lab.editor.place import Bracket, CursorPlace, Level
-from bertc.lang.lowering.lower import BLOCKS
-from bertc.lang.read.shapes import (
-    EitherShape,
-    KindShape,
-    ListShape,
-    Shape,
-    SumShape,
-    TextShape,
-    arguments,
-    block_kind,
-    setting_shape,
-)
+
+STAGE = "stage"
 
 
 class ArgumentSlot(NamedTuple):
     """An argument of a kind; ``name`` is empty where there is no further one without a name."""
 
-    kind: str
-    node: type[Node]
+    kind: ValueKind
     name: str = ""
+
+
+@cache
+def _letters() -> dict[str, str]:
+    return {setting.alias: setting.name for setting in schema().values() if setting.alias}
 
 
 def full_name(setting: str) -> str:
     """The name of a setting that is written by its letter."""
-    return aliases().get(setting, setting)
+    return _letters().get(setting, setting)
 
 
-def block_node(level: Level) -> tuple[str, type[Node] | None]:
+def block_kind(level: Level) -> ValueKind | None:
     """The kind whose arguments a block gives: ``generator { hidden=64 }``."""
-    return block_kind(full_name(level.block)) if level.block else ("", None)
+    setting = schema().get(full_name(level.block))
+    return setting.block if setting else None
 
 
-def names_at(level: Level) -> tuple[str, ...]:
-    """The names that may stand before ``=`` at a level."""
-    _, node = block_node(level)
-    if node:
-        return tuple(arguments(node))
-    return STAGE_SETTINGS if level.block in BLOCKS else tuple(Settings.model_fields)
+def settings_at(level: Level) -> list[str]:
+    """The settings that may be written at a level."""
+    every = schema().values()
+    return [setting.name for setting in every if setting.in_stages or level.block != STAGE]
 
 
-def value_shape(place: CursorPlace) -> Shape | None:
-    """The shape of the value at a place; None where no setting is known."""
-    return reduce(_inside, place.brackets, _level_shape(place.level))
+def values_at(place: CursorPlace) -> AllowedValues | None:
+    """The values at a place; None where no setting is known."""
+    return reduce(_inside, place.brackets, _level_values(place.level))
 
 
 def slot_at(place: CursorPlace) -> ArgumentSlot | None:
@@ -56,60 +48,35 @@ def slot_at(place: CursorPlace) -> ArgumentSlot | None:
     if not place.brackets:
         return None
     *outer, innermost = place.brackets
-    return _slot(reduce(_inside, outer, _level_shape(place.level)), innermost)
+    return _slot(reduce(_inside, outer, _level_values(place.level)), innermost)
 
 
-def kinds_by_name(shape: Shape | None) -> dict[str, type[Node]]:
-    """The classes that a value may name, those of shorthands included: ``span`` for an mlm."""
-    match shape:
-        case KindShape():
-            named = dict(shape.options)
-            for node in shape.options.values():
-                inner = arguments(node).get(node.shorthand)
-                if isinstance(inner, KindShape):
-                    named = {**inner.options, **named}
-            return {**shape.options, **named}
-        case SumShape(inner=item) | ListShape(item=item):
-            return kinds_by_name(item)
-        case EitherShape():
-            return {k: v for option in shape.options for k, v in kinds_by_name(option).items()}
-        case _:
-            return {}
+def _level_values(level: Level) -> AllowedValues | None:
+    if kind := block_kind(level):
+        known = kind.arguments.get(full_name(level.setting)) or kind.arguments.get(level.setting)
+        return known.values if known else None
+    setting = schema().get(full_name(level.setting))
+    return setting.values if setting else None
 
 
-def _level_shape(level: Level) -> Shape | None:
-    _, node = block_node(level)
-    setting = full_name(level.setting)
-    if node:
-        shapes = arguments(node)
-        return shapes.get(setting) or shapes.get(level.setting)
-    return setting_shape(setting) if setting in Settings.model_fields else None
-
-
-def _inside(shape: Shape | None, bracket: Bracket) -> Shape | None:
-    """The shape of a value within a bracket of a value."""
-    if bracket.sign == "{":
-        return shape
+def _inside(values: AllowedValues | None, bracket: Bracket) -> AllowedValues | None:
+    """The values within a bracket of a value."""
+    if values is None or bracket.sign == "{":
+        return values
     if bracket.sign == "[":
-        lists = shape.options if isinstance(shape, EitherShape) else (shape,)
-        return next((option.item for option in lists if isinstance(option, ListShape)), None)
-    slot = _slot(shape, bracket)
-    if slot is None:
-        return None
-    return arguments(slot.node).get(slot.name) or (TextShape() if slot.node.others else None)
+        return values.item
+    slot = _slot(values, bracket)
+    argument = slot.kind.arguments.get(slot.name) if slot else None
+    return argument.values if argument else None
 
 
-def _slot(shape: Shape | None, bracket: Bracket) -> ArgumentSlot | None:
-    if bracket.sign != "(":
+def _slot(values: AllowedValues | None, bracket: Bracket) -> ArgumentSlot | None:
+    if values is None or bracket.sign != "(":
         return None
-    kinds, number = kinds_by_name(shape), bracket.unnamed
-    kind = f"{bracket.kind}({bracket.first})"
-    if kind in kinds:  # named with the first argument
-        number -= 1
-    else:
-        kind = bracket.kind
-    node = kinds.get(kind)
-    if node is None:
+    named_with = values.kinds.get(f"{bracket.kind}({bracket.first})")
+    kind = named_with or values.kinds.get(bracket.kind)
+    if kind is None:
         return None
-    following = "" if number < 0 else next(iter(node.positional[number:]), "")
-    return ArgumentSlot(kind, node, bracket.argument or following)
+    number = bracket.unnamed - bool(named_with)
+    following = "" if number < 0 else next(iter(kind.positional[number:]), "")
+    return ArgumentSlot(kind, bracket.argument or following)

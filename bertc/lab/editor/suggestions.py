@@ -1,10 +1,10 @@
 """Suggestions at a place, read off the settings: names, kinds, values and specs."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import Literal, NamedTuple
 
-from bertc.base.resources import shipped_specs
+from bertc import AllowedValues, schema, shipped_specs, spec_text
 from bertc.lab.editor.hover import (
     EXTENDS_MEANING,
     STAGE_MEANING,
@@ -15,18 +15,14 @@ from bertc.lab.editor.hover import (
 )
 from bertc.lab.editor.place import CursorPlace
 from bertc.lab.editor.slots import (
+    STAGE,
     ArgumentSlot,
-    block_node,
+    block_kind,
     full_name,
-    kinds_by_name,
-    names_at,
+    settings_at,
     slot_at,
-    value_shape,
+    values_at,
 )
-from bertc.lang.files import shipped_place
-from bertc.lang.lowering.lower import BLOCKS
-from bertc.lang.read.shapes import ChoiceShape, EitherShape, ListShape, Shape, TruthShape
-from bertc.lang.write.reference import argument_facts, setting_facts
 
 Sort = Literal["setting", "argument", "block", "kind", "value", "spec"]
 
@@ -50,25 +46,24 @@ def suggestions(place: CursorPlace) -> list[Suggestion]:
             return list(_shipped())
         case "argument":
             slot = slot_at(place)
-            return [*_arguments(place, slot), *_values(value_shape(place))] if slot else []
+            return [*_arguments(place, slot), *_values(values_at(place))] if slot else []
         case "value":
-            return list(_values(value_shape(place)))
+            return list(_values(values_at(place)))
         case "nothing":
             return []
 
 
 def _items(place: CursorPlace) -> Iterator[Suggestion]:
     written, equal = {full_name(name) for name in place.level.given}, _equal(place)
-    kind, node = block_node(place.level)
-    if node:
-        yield from _arguments(place, ArgumentSlot(kind, node))
+    if kind := block_kind(place.level):
+        yield from _arguments(place, ArgumentSlot(kind))
         return
-    for name in names_at(place.level):
+    for name in settings_at(place.level):
         if name not in written or name == place.word:
-            detail = setting_facts(name).meaning
-            yield Suggestion(name, name + equal, "setting", detail, setting_page(name))
+            meaning = schema()[name].meaning
+            yield Suggestion(name, name + equal, "setting", meaning, setting_page(name))
     if not place.level.block:
-        yield from (Suggestion(name, f"{name} ", "block", STAGE_MEANING) for name in BLOCKS)
+        yield Suggestion(STAGE, f"{STAGE} ", "block", STAGE_MEANING)
         if not written:
             yield Suggestion("extends", "extends ", "block", EXTENDS_MEANING)
 
@@ -77,19 +72,19 @@ def _arguments(place: CursorPlace, slot: ArgumentSlot) -> Iterator[Suggestion]:
     """The arguments of a kind that are not given yet."""
     written = place.brackets[-1].given if place.brackets else place.level.given
     equal = ("" if place.named else "=") if place.brackets else _equal(place)
-    for name, default in argument_facts(slot.node):
+    for name, argument in slot.kind.arguments.items():
         if name not in written or name == place.word:
-            detail = f"default {default}" if default else "has to be written"
-            page = argument_page(slot.kind, slot.node, name)
+            detail = f"default {argument.default}" if argument.default else "has to be written"
+            page = argument_page(slot.kind, name)
             yield Suggestion(name, name + equal, "argument", detail, page)
 
 
 @cache
 def _shipped() -> tuple[Suggestion, ...]:
     """The shipped specs, each with its first comment."""
-    texts = ((name, shipped_place(name).read()) for name in shipped_specs())
+    texts = ((name, spec_text(name)) for name in shipped_specs())
     return tuple(
-        Suggestion(name, name, "spec", text.partition("\n")[0].strip("# "), spec_page(name, text))
+        Suggestion(name, name, "spec", text.partition("\n")[0].strip("# "), spec_page(name))
         for name, text in texts
     )
 
@@ -98,32 +93,14 @@ def _equal(place: CursorPlace) -> str:
     return "" if place.named else " = "
 
 
-def _values(shape: Shape | None) -> Iterator[Suggestion]:
+def _values(values: AllowedValues | None) -> Iterator[Suggestion]:
     """The words that a value may begin with."""
-    for kind, node in kinds_by_name(shape).items():
-        if node.number_unit:
+    if values is None:
+        return
+    for name, kind in values.kinds.items():
+        if kind.unit:
             continue  # written as a number and this word
-        page = kind_page(kind, node)
-        needed = any(not default for _, default in argument_facts(node)) or node.others
-        insert = f"{kind}(" if needed and not kind.endswith(")") else kind
-        yield Suggestion(kind, insert, "kind", _first_line(node.__doc__), page)
-    yield from (Suggestion(word, word, "value") for word in plain_words(shape))
-
-
-def plain_words(shape: Shape | None) -> Iterable[str]:
-    """The words of a shape that are no kinds."""
-    match shape:
-        case TruthShape():
-            return ("true", "false")
-        case ChoiceShape():
-            return shape.options
-        case ListShape():
-            return plain_words(shape.item)
-        case EitherShape():
-            return [word for option in shape.options for word in plain_words(option)]
-        case _:
-            return ()
-
-
-def _first_line(text: str | None) -> str:
-    return (text or "").strip().partition("\n")[0].replace("``", "`")
+        needed = any(not argument.default for argument in kind.arguments.values())
+        insert = f"{name}(" if needed and not name.endswith(")") else name
+        yield Suggestion(name, insert, "kind", kind.meaning.partition("\n")[0], kind_page(kind))
+    yield from (Suggestion(word, word, "value") for word in values.words)

@@ -16,4 +16,4 @@ def predicted(resolved: Resolved, case: Case) -> Figures | None:
     figures = answer_cost(
         resolved, shape.length, shape.batch, threads=setup.threads, precision=setup.precision
     )
-    return Figures(seconds=figures.seconds, slowest=None, memory_bytes=figures.memory_bytes)
+    return Figures(figures.seconds, memory_bytes=figures.memory_bytes)

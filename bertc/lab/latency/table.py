@@ -10,11 +10,11 @@ from bertc.lab.latency.cases import Case
 
 @dataclass(frozen=True)
 class Figures:
-    """Seconds of a batch (the median), of the slowest of 20, and bytes of memory."""
+    """Seconds of a batch (the median), of the slowest of 20, and predicted bytes of memory."""
 
     seconds: float
-    slowest: float | None
-    memory_bytes: int | None
+    slowest: float | None = None
+    memory_bytes: int | None = None
     runs: int = 0
 
 
@@ -54,7 +54,6 @@ class Row:
             "seconds_per_text": per_text,
             "seconds_per_text_p95": shown and shown.slowest and shown.slowest / batch,
             "texts_per_second": per_text and 1 / per_text,
-            "memory_bytes": shown and shown.memory_bytes,
             "runs": self.measured.runs if self.measured else 0,
             "predicted_seconds_per_text": self.predicted and self.predicted.seconds / batch,
             "predicted_memory_bytes": self.predicted and self.predicted.memory_bytes,
@@ -85,7 +84,7 @@ class Latencies:
 
 HEAD = (
     "", "runtime", "precision", "threads", "length", "batch", "ms a text", "p95", "texts/s",
-    "memory", "predicted", "x predicted", "score",
+    "memory, predicted", "predicted", "x predicted", "score",
 )  # fmt: skip
 
 
@@ -103,11 +102,15 @@ def _cells(row: Row) -> tuple[str, ...]:
         _milliseconds(shown.seconds / batch),
         "" if shown.slowest is None else _milliseconds(shown.slowest / batch),
         f"{batch / shown.seconds:,.0f}",
-        "" if shown.memory_bytes is None else bytes_text(shown.memory_bytes),
+        _memory(row.predicted),
         _milliseconds(row.predicted.seconds / batch) if row.measured and row.predicted else "",
         "" if row.ratio is None else f"{row.ratio:.2f}",
         score,
     )
+
+
+def _memory(figures: Figures | None) -> str:
+    return bytes_text(figures.memory_bytes) if figures and figures.memory_bytes else ""
 
 
 def _milliseconds(seconds: float) -> str:

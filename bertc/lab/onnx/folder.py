@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from bertc import Graph, Trained, UsageError, bytes_text, load
-from bertc.hub.folder import replacing
 from bertc.lab.onnx.runtime import package
 from bertc.lab.onnx.tracing import OPSET, Check, compared, quantised, to_onnx
 
@@ -73,12 +72,8 @@ def export_onnx(run: Path, to: Path, *, int8: bool = False, quiet: bool = False)
     if int8:
         say("quantising it")
         files[INT8] = quantised(files[NAME])
-    with replacing(to) as fresh:
-        model.save_tokenizer(fresh)
-        described = json.dumps(_described(graph, model, checked), indent=1, ensure_ascii=False)
-        (fresh / DESCRIPTION).write_text(described + "\n", encoding="utf-8")
-        for name, content in files.items():
-            (fresh / name).write_bytes(content)
+    described = json.dumps(_described(graph, model, checked), indent=1, ensure_ascii=False)
+    model.save_tokenizer(to, {**files, DESCRIPTION: f"{described}\n".encode()})
     return OnnxFolder(to, graph, checked, {name: len(content) for name, content in files.items()})
 
 

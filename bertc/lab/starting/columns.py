@@ -1,6 +1,6 @@
 """Columns of a table by their names and their first cells; what they are for is a guess."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 MOST_CLASSES = 50
@@ -33,12 +33,12 @@ class Column:
     @property
     def is_numbers(self) -> bool:
         """True if each cell is a number."""
-        return all(number_of(cell) is not None for cell in self.cells)
+        return all(_number(cell) is not None for cell in self.cells)
 
     @property
     def is_score(self) -> bool:
         """True for numbers that are no names of classes: fractions, or more than twenty."""
-        numbers = {number_of(cell) for cell in self.cells}
+        numbers = {_number(cell) for cell in self.cells}
         return None not in numbers and (len(numbers) > 20 or any(n and n % 1 for n in numbers))
 
 
@@ -64,12 +64,13 @@ class Roles:
         return {"positive": self.pair} | ({"score": self.label} if self.label else {})
 
 
-def roles_of(columns: Sequence[Column]) -> Roles:
-    """The roles by usual names; else by cells.
+def roles_of(table: Mapping[str, tuple[str, ...]]) -> Roles:
+    """The roles of columns, by usual names; else by their first cells.
 
     The text is the first of two texts, or the longest; its pair the only other text; the label the
     column with fewest cells that repeat, or a score.
     """
+    columns = [Column(name, cells) for name, cells in table.items()]
     spelled = {column.name.strip().lower(): column for column in columns}
 
     def usual(names: str) -> Column | None:
@@ -92,8 +93,7 @@ def roles_of(columns: Sequence[Column]) -> Roles:
     return Roles(text, None if pair is text else pair, negative, label)
 
 
-def number_of(cell: str) -> float | None:
-    """The number in a cell, None if it is none."""
+def _number(cell: str) -> float | None:
     try:
         return float(cell)
     except ValueError:

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import takewhile
 
-from bertc import points
-from bertc.base.resources import shipped_specs
-from bertc.ir.program.model import model_weights
+from bertc import model_weights, points, shipped_specs, spec_text
 
 _PAPER = re.compile(r"[A-Z][\w-]+ (?:et al\.|(?:&|and) [A-Z][\w-]+) (?:19|20)\d\d\b")
 _SOURCES = re.compile(r" \([^()]*\)")
@@ -65,7 +63,7 @@ def paper_of(text: str) -> str:
     if match := _PAPER.search(_first_comment(text)):
         return match[0]
     base = _EXTENDS.search(text)
-    return paper_of(_text(base[1])) if base else ""
+    return paper_of(spec_text(base[1])) if base else ""
 
 
 def _first_comment(text: str) -> str:
@@ -73,11 +71,7 @@ def _first_comment(text: str) -> str:
     return " ".join(line.strip("# ") for line in comment)
 
 
-def _text(name: str) -> str:
-    return shipped_specs()[name].read_text(encoding="utf-8")
-
-
 def _shipped(name: str) -> Shipped:
     counts = [sum(weight.numel for weight in model_weights(program)) for program in points(name)]
-    text = _text(name)
+    text = spec_text(name)
     return Shipped(name, sentence_of(text), paper_of(text), (min(counts), max(counts)))

@@ -6,24 +6,28 @@ Loads no torch.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-from bertc import Diagnostics, UsageError, bytes_text, count_text, findings, flops_text, points
-from bertc.base.diagnostics import escaped, listed, several
-from bertc.base.storage.endings import suffix
-from bertc.base.storage.paths import is_folder, user_path
-from bertc.check.facts.examples import row_lengths
-from bertc.cost import estimate
-from bertc.data.layouts.conll import in_columns
-from bertc.data.layouts.own import LINES
-from bertc.ir.learning.custom_task import Tag
+from bertc import (
+    Diagnostics,
+    Survey,
+    UsageError,
+    bytes_text,
+    count_text,
+    escaped,
+    estimate,
+    findings,
+    flops_text,
+    formatted,
+    points,
+    quoted,
+    schema,
+)
 from bertc.lab.fit.budget import Budget, budget
 from bertc.lab.fit.choice import SPENT
 from bertc.lab.fit.sizing import Machine, Parts, Sized, shapes, sized
-from bertc.lab.starting.columns import Column, Roles
-from bertc.lab.starting.survey import Survey
-from bertc.lang.write.format import format_text
-from bertc.lang.write.show import quoted
+from bertc.lab.starting.columns import Column, Roles, roles_of
 
 Purpose = Literal["pretrain", "classify", "tag", "squad", "embed"]
 SERVES: dict[str, tuple[Purpose, ...]] = {
@@ -42,7 +46,6 @@ NEEDS: dict[Purpose, str] = {
 }
 HOUR = budget("time", "1h")
 NO_DEV = "nothing judges it: see the line below the task"
-DEV = "dev"
 OF_A_RECIPE = "A published recipe decides how long it is trained: the budget changes nothing here."
 VOCABULARIES = ((3e5, "1k"), (3e6, "4k"), (3e7, "8k"), (3e8, "16k"), (float("inf"), "32k"))
 """Sizes of the vocabulary by bytes of text, so that most entries are met often."""
@@ -65,15 +68,9 @@ class Answers:
 def purposes(seen: Survey) -> tuple[Purpose, ...]:
     """The purposes that the data serve, the likeliest first."""
     serves = SERVES[seen.kind]
-    if seen.kind == "text" and (seen.files[1:] or suffix(seen.files[0]) != LINES):
+    if seen.kind == "text" and (seen.files[1:] or ".txt" not in seen.files[0].suffixes):
         return serves[:1]
-    return serves if seen.kind != "table" or seen.roles.label else serves[1:]
-
-
-def _held(seen: Survey) -> str:
-    """Contents of the data, in a word or two."""
-    columns = "columns" if seen.roles.label else "columns, none of labels"
-    return columns if seen.kind == "table" else seen.kind
+    return serves if seen.kind != "table" or roles_of(seen.columns).label else serves[1:]
 
 
 def start(seen: Survey, answers: Answers) -> str:
@@ -86,23 +83,27 @@ def start(seen: Survey, answers: Answers) -> str:
     serves = purposes(seen)
     purpose = answers.purpose or serves[0]
     if purpose not in serves:
+        content = "columns" if seen.kind == "table" else seen.kind
         raise UsageError(
-            f"--for {purpose} needs {NEEDS[purpose]}, but {escaped(seen.name)} has {_held(seen)}",
+            f"--for {purpose} needs {NEEDS[purpose]}, but {escaped(seen.name)} has {content}",
             help=f"--for {' or '.join(serves)}",
         )
-    chosen = _spec(answers, seen, purpose)
+    roles = roles_of(seen.columns)
+    chosen = _spec(answers, seen, roles, purpose)
     spec = chosen.spec
     findings(spec).raise_if_any()
-    notes = [*_notes(seen, purpose), *_unread(seen, spec)]
+    notes = _notes(seen, roles, purpose)
+    if not _glue(seen, purpose):
+        notes += _unread(seen, roles, spec)
     notes += _cost(spec, answers.machine)
     notes += [chosen.why] * bool(chosen.why)
     head = "\n".join(f"# {note}" for note in notes)
-    return format_text(f"{head}\n\n{spec}")
+    return formatted(f"{head}\n\n{spec}")
 
 
-def _spec(answers: Answers, seen: Survey, purpose: Purpose) -> Sized:
+def _spec(answers: Answers, seen: Survey, roles: Roles, purpose: Purpose) -> Sized:
     """The settings: of a network that is there, or of a new one of a size for the budget."""
-    task = _task_lines(seen, purpose) if purpose != "pretrain" else ()
+    task = _task_lines(seen, roles, purpose) if purpose != "pretrain" else ()
     begin = (f"init = {quoted(answers.init)}  # its network and its vocabulary",)
     if answers.init and task:
         return Sized(Parts(begin, task=task).written(), OF_A_RECIPE)
@@ -111,7 +112,7 @@ def _spec(answers: Answers, seen: Survey, purpose: Purpose) -> Sized:
         text = "data = docstrings  # for the vocabulary; text like yours is better"
         tried = shapes(Parts((), (text, "vocab = bpe(8k)"), (), task))
         return sized(tried, answers.budget, answers.machine, seen.text_bytes)
-    text = _data(seen, purpose, answers.language)
+    text = _data(seen, roles.text, purpose, answers.language)
     batch, seq = answers.machine.rows
     packed = "pack = true  # several short texts a row, none padded"
     training = (f"batch = {batch}", f"seq = {seq}", packed)
@@ -126,9 +127,8 @@ def _spec(answers: Answers, seen: Survey, purpose: Purpose) -> Sized:
     return sized(tried, answers.budget, answers.machine, seen.text_bytes)
 
 
-def _data(seen: Survey, purpose: Purpose, language: str) -> str:
+def _data(seen: Survey, column: Column | None, purpose: Purpose, language: str) -> str:
     """The text as a spec writes it; the lines that are embedded are its sentences."""
-    column = seen.roles.text
     arguments = [quoted(seen.name)]
     if column and column.name != "text":
         arguments.append(f"column={quoted(column.name)}")
@@ -139,26 +139,37 @@ def _data(seen: Survey, purpose: Purpose, language: str) -> str:
     return f"data = files({', '.join(arguments)})"
 
 
-def _task_lines(seen: Survey, purpose: Purpose) -> tuple[str, ...]:
+def _task_lines(seen: Survey, roles: Roles, purpose: Purpose) -> tuple[str, ...]:
     """The task; where no second file is there to score it on, with a line for that."""
-    line = f"task = {_task(seen, purpose, seen.dev)}"
-    scored = f"task = {_task(seen, purpose, DEV + suffix(seen.files[0]))}"
+    if glue := _glue(seen, purpose):
+        return (f"task = {glue}  # read and scored as GLUE does",)
+    line = f"task = {_task(seen, roles, purpose, seen.dev)}"
+    file = Path(seen.name)
+    judge = file.with_name(f"dev-{file.name.removeprefix('train-')}")
+    scored = f"task = {_task(seen, roles, purpose, str(judge))}"
     if seen.dev or line == scored:
         return (line,)
     return (line, "# This in its place, with a second file of such examples, gives it a score:",
             f"# {scored}")  # fmt: skip
 
 
-def _task(seen: Survey, purpose: Purpose, judge: str) -> str:
+def _glue(seen: Survey, purpose: Purpose) -> str:
+    """The task of GLUE whose official folder the file is in: ``SST-2/train.tsv``; "" for none."""
+    file = Path(seen.name)
+    name = file.parent.name.replace("-", "").lower()
+    known = schema()["objective"].values.kinds["glue"].arguments["task"].values.words
+    train = file.name in ("train.tsv", "train.tsv.gz")
+    official = purpose == "classify" and train and name in known
+    return f"glue({name}, {quoted(str(file.parent))})" if official else ""
+
+
+def _task(seen: Survey, roles: Roles, purpose: Purpose, judge: str) -> str:
     """The task as a spec writes it."""
     name, dev = quoted(seen.name), f", {quoted(judge)}" * bool(judge)
     if purpose == "tag":
-        column = in_columns(Tag(train=seen.name), seen.files[0]).column
-        folder = is_folder(user_path(seen.name))
-        return f"tagging({name}, {column})" if folder else f"tag({name}{dev})"
+        return f"tag({name}{dev})"
     if purpose == "squad":
         return f"squad({name}{dev}{f', version={seen.version}' * (seen.version > 1)})"
-    roles = seen.roles
     if not roles.text:
         return f"embed({quoted(str(seen.files[0]))})"
     if purpose == "embed":  # only pairs have a score on the file that judges
@@ -185,31 +196,34 @@ def _alike(roles: Roles) -> str:
     return f"{pair}, as far as {names['score']} says." if "score" in names else f"{pair}."
 
 
-def _notes(seen: Survey, purpose: Purpose) -> list[str]:
+def _notes(seen: Survey, roles: Roles, purpose: Purpose) -> list[str]:
     """Sentences on the data: files, size, columns and labels."""
-    files = several(len(seen.files), "file")
-    notes = [f"{escaped(seen.name)}: {seen.kind}, {files}, about {bytes_text(seen.text_bytes)}."]
-    text, label = seen.roles.text, seen.roles.label
-    if text:
-        columns = _listed([column.name for column in seen.columns])
-        notes.append(f"Columns {columns}; the text is {escaped(text.name)}.")
+    count, size = len(seen.files), bytes_text(seen.text_bytes)
+    notes = [f"{escaped(seen.name)}: {seen.kind}, {_several(count, 'file')}, about {size}."]
+    if roles.text:
+        notes.append(f"Columns {_listed([*seen.columns])}; the text is {escaped(roles.text.name)}.")
     if purpose == "embed":
-        notes.append(_alike(seen.roles))
+        notes.append(_alike(roles))
     judge = f"{escaped(seen.dev)} judges" if seen.dev else NO_DEV
+    if _glue(seen, purpose):
+        judge = "GLUE's dev part judges"
     if purpose == "tag":
-        if seen.files[1:] and not seen.dev:
-            judge = "nothing judges it: no name has dev or testa"
-        notes.append(f"Files {_listed([f.name for f in seen.files])}; {judge}.")
-    if purpose == "classify" and label:
-        values = several(len(label.labels), "label")
-        kinds = "numbers" if label.is_score else f"{values} ({_listed(label.labels)})"
-        notes.append(f"The answer is {escaped(label.name)}, {kinds}; {judge}.")
+        notes.append(f"Words and tags in columns; {judge}.")
+    if purpose == "classify" and roles.label:
+        labels = f"{_several(len(roles.label.labels), 'label')} ({_listed(roles.label.labels)})"
+        kinds = "numbers" if roles.label.is_score else labels
+        notes.append(f"The answer is {escaped(roles.label.name)}, {kinds}; {judge}.")
     return notes
 
 
-def _unread(seen: Survey, spec: str) -> list[str]:
+def _several(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def _unread(seen: Survey, roles: Roles, spec: str) -> list[str]:
     """A sentence on columns of text that the settings do not name."""
-    texts = (c.name for c in seen.columns if c.is_text and c is not seen.roles.text)
+    columns = (Column(name, cells) for name, cells in seen.columns.items())
+    texts = (c.name for c in columns if c.is_text and c != roles.text)
     names = [name for name in texts if quoted(name) not in spec]
     if not names:
         return []
@@ -218,14 +232,15 @@ def _unread(seen: Survey, spec: str) -> list[str]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return escaped(listed(names, limit=60))
+    """Names in a line of a comment, the first of many."""
+    line = ", ".join(names)
+    return escaped(line if len(line) <= 60 else f"{line[:57]}...")
 
 
 def _cost(spec: str, machine: Machine) -> list[str]:
     """The estimate, in two lines."""
     (resolved,) = points(spec, diagnostics=Diagnostics())
-    (lengths,) = row_lengths([resolved])
-    cost = estimate(resolved, machine.device, devices=machine.count, lengths=lengths)
+    cost = estimate(resolved, machine.device, devices=machine.count)
     rates = cost.time.basis.splitlines() if machine.device.lower() == "cpu" else []
     return [
         f"{count_text(cost.parameters.total)} parameters, {flops_text(cost.flops.train_total)}; "

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 
 from bertc.base.diagnostics import DataError, MissingInputError
-from bertc.base.storage.paths import check_path, is_file, is_folder, is_taken, real_path
+from bertc.base.storage.paths import check_path, is_folder, is_taken, real_path
 from bertc.hub.folders import read_network
 from bertc.ir.learning.objective import titled
 from bertc.ir.program.model import model_weights
@@ -73,6 +73,12 @@ class Run:
         """The step that an unfinished run is at, "1,000/2,000"; "" for a finished one."""
         return "" if self.finished else f"{self.step:,}/{self.resolved.steps:,}"
 
+    @property
+    def score(self) -> tuple[str, float] | None:
+        """The score of the weights that it has now, after its name; None if it has no such."""
+        step = RunFolder(self.folder).saved_step or self.resolved.steps
+        return self.ranked(self.last) if self.last and self.last.step == step else None
+
     def ranked(self, seen: Seen) -> tuple[str, float]:
         """The score or loss that ranks an evaluation of the last stage, after its name."""
         scored = {score[0] for score in seen.values}
@@ -90,19 +96,6 @@ def mean_score(stage: Stage, scores: Scores) -> float:
         for task in stage.tasks
         if task.title in scores
     )
-
-
-def score_of_weights(folder: Path) -> tuple[str, float] | None:
-    """The evaluation of the weights that a run has now; None if it evaluated only others.
-
-    Raises:
-        DataError: if its files are damaged.
-    """
-    if not is_file(folder / "lock.json"):  # an imported model has none
-        return None
-    run = read_run(folder)
-    step = RunFolder(folder).saved_step or run.resolved.steps
-    return run.ranked(run.last) if run.last and run.last.step == step else None
 
 
 def find_runs(folders: Sequence[Path]) -> list[Run]:

@@ -17,10 +17,9 @@ from bertc.base.diagnostics import DataError, MissingInputError, UsageError
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.lab.bench import measure
-from bertc.lab.bench.baseline import arguments, described, model_of, transformers
-from bertc.lab.bench.contender import Contender, Step, bertc, load_kernels
+from bertc.lab.bench.baseline import IGNORED, model_of, transformers
+from bertc.lab.bench.contender import Contender, Step, bertc, warmed_up
 from bertc.lab.bench.measure import quartiles
-from bertc.lab.bench.pair import IGNORED
 from bertc.lab.bench.run import bench
 from bertc.machine.machine import SUMS
 from bertc.run.stepper import Stepper
@@ -132,26 +131,24 @@ SYSTEMS = {
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_the_other_side_is_the_same_model_on_the_same_batch(name: str) -> None:
     resolved = resolve(TOY + SYSTEMS[name])
-    first, second = arguments(resolved, 2)
+    stepper = Stepper(resolved)
+    first, second = stepper.counterpart().batch
     assert first["input_ids"].shape == second["input_ids"].shape == (2, 16)
     predicted = first["labels"] != IGNORED
     assert (predicted.sum(1) == 2).all()
     assert not torch.equal(first["input_ids"], second["input_ids"])
     assert (first["input_ids"][~predicted] != 4).all(), "a [MASK] that nobody asks about"
-    networks = resolved.stages[0].networks()
-    model = model_of(networks, [described(resolved, network) for network in networks])
+    model = model_of(stepper)
     read = [w for w in model_weights(resolved) if name != "roberta" or "pooler" not in w.name]
     assert sum(p.numel() for p in model.parameters()) == sum(w.numel for w in read)
     assert torch.isfinite(model(**first).loss)
 
 
 def test_tokens_replaced_at_random_are_labelled_on_the_other_side() -> None:
-    resolved = resolve(TOY + "objective=rtd generator=random")
-    first, _ = arguments(resolved, 2)
+    stepper = Stepper(resolve(TOY + "objective=rtd generator=random"))
+    first, _ = stepper.counterpart().batch
     assert first["labels"].sum() > 0
-    (network,) = resolved.stages[0].networks()
-    model = model_of((network,), [described(resolved, network)])
-    assert torch.isfinite(model(**first).loss)
+    assert torch.isfinite(model_of(stepper)(**first).loss)
 
 
 def test_the_other_side_has_nothing_of_our_settings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,17 +165,16 @@ def test_the_other_side_has_nothing_of_our_settings(monkeypatch: pytest.MonkeyPa
 
         yield step
 
-    resolved = resolve(TOY)
-    stepper = Stepper(resolved)
+    stepper = Stepper(resolve(TOY))
     others, own = transformers(stepper, compiled=True), bertc(stepper, "bertc")
     one = Contender("small", "fp32", False, small, nullcontext)
     monkeypatch.setattr("bertc.run.stepper.Stepper.small", lambda *_: one)
     for name in SUMS:
         monkeypatch.delenv(name, raising=False)
     for each in (own, *others):
-        load_kernels(torch.device("cpu"), each)
+        warmed_up(torch.device("cpu"), each)
     assert seen == [(len(SUMS), 2)] + [(0, 0)] * len(others)
-    assert "attention_mask" not in arguments(resolved, 2)[0]
+    assert "attention_mask" not in stepper.counterpart().batch[0]
 
 
 def test_forms_of_the_other_side() -> None:

@@ -16,7 +16,7 @@ from bertc.lab.bench.latencies import latencies, of_folder, of_spec
 from bertc.lab.latency.cases import Case, Setup, Shape, chosen
 from bertc.lab.latency.predicted import predicted
 from bertc.lab.latency.table import Figures, Latencies, Row
-from bertc.run.records.results import score_of_weights
+from bertc.run.records.results import read_run
 from tests.lab.onnx.conftest import run_of
 
 TOY = "layers=2 hidden=32 heads=2 seq=16 vocab=wordpiece(97) device=cpu "
@@ -134,8 +134,8 @@ def test_a_text_is_as_long_as_those_of_the_task(
 
 def row(score: tuple[str, float] | None = None) -> Row:
     setup = Setup("it", "torch", "fp32", 1)
-    return Row(Case(setup, Shape(2, 8)), Figures(0.004, 0.006, 1 << 20, 5),
-               Figures(0.002, None, 1 << 19), score)  # fmt: skip
+    predicted = Figures(0.002, memory_bytes=1 << 20)
+    return Row(Case(setup, Shape(2, 8)), Figures(0.004, 0.006, runs=5), predicted, score)
 
 
 def test_scores_are_of_the_weights_that_are_timed(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_scores_are_of_the_weights_that_are_timed(tmp_path: Path) -> None:
 
     for step, score in ((6, ("held-out loss, all predicted", 2.0)), (9, None)):
         (run / "checkpoints" / f"step-{step:08d}").mkdir(parents=True)
-        assert score_of_weights(run) == score
+        assert read_run(run).score == score
     (run / "checkpoints" / "step-00000009").rmdir()
     assert scores("torch", "fp32") == ("held-out loss, all predicted", 2.0)
     assert scores("onnx", "int8") is None
@@ -210,8 +210,3 @@ def test_a_network_that_no_graph_can_say_is_named() -> None:
     spec = of_spec(bertc.resolve(f"{TOY} attention=relative"))
     with pytest.raises(DataError, match="attention=relative"):
         latencies([spec], chosen("onnx", "fp32", "1", "1", "8"), seconds=1, predict=False)
-
-
-def test_a_folder_is_read_without_its_weights(tmp_path: Path) -> None:
-    run = run_of(tmp_path / "run", TOY)
-    assert of_folder(run).resolved == bertc.resolve(TOY)

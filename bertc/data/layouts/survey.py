@@ -1,0 +1,153 @@
+"""A first look at text or examples: format, size, and the columns of tables with their first cells.
+
+Of large tables the beginning is read.
+"""
+
+import glob
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+from bertc.base.diagnostics import DataError
+from bertc.base.storage.endings import FORMATS, NO_TEXT, PACKED, suffix
+from bertc.base.storage.paths import is_file, is_folder, user_path
+from bertc.base.storage.tagged import is_tagged_file
+from bertc.data.layouts.documents import read_document
+from bertc.data.sources.files import begin_as_text, has_columns, matching_files
+from bertc.data.sources.streams import opened_stream
+from bertc.data.sources.tables import ColumnSelection, column_names, records
+
+SURVEYED_ROWS, CELL_CHARACTERS = 1000, 1 << 12
+PACKED_BYTES = 3
+"""Bytes of text in a byte of a compressed file, about; as prepared text assumes."""
+LONGEST_COLUMN_NAME, MOST_NAME_WORDS = 40, 3
+"""Characters and words of a column's name; a longer cell in the first line is an example's."""
+DEV_PARTS = ("dev", "valid", "validation", "val", "testa")
+"""Names in place of ``train`` of a file to judge by, the first that is there."""
+_TRAIN = re.compile(r"(?<![a-z])train(?![a-z])", re.IGNORECASE)
+_NUMBER = re.compile(r"\s*[-+]?[\d.]+(?:[eE][-+]?\d+)?\s*")
+_SENTENCE_END = re.compile(r"[.!?…。！？:;][\"'»”)\]]*$")
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Text or examples under a name, as a spec would name them.
+
+    ``columns`` are those of a table by name, each with its cells in the first rows. ``dev`` is the
+    file next to a training file that is named as one to judge by, "" for none. ``version`` is that
+    of SQuAD's files.
+    """
+
+    kind: Literal["text", "table", "tags", "questions"]
+    name: str
+    files: tuple[Path, ...]
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    dev: str = ""
+    version: int = 1
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of the text, uncompressed, about."""
+        packed = (*PACKED, ".parquet")
+        sizes = (
+            file.stat().st_size * PACKED_BYTES ** (file.suffix in packed) for file in self.files
+        )
+        return sum(sizes)
+
+
+def survey(name: str) -> Survey:
+    """Look at a file, a folder or a pattern of text or of examples.
+
+    Raises:
+        MissingInputError: nothing is there.
+        DataError: it is neither text nor rows of columns, or is damaged.
+    """
+    path = user_path(name)
+    if is_folder(path):
+        return survey(_in_folder(name.rstrip("/") or "/", path))
+    if is_file(path) and suffix(path) == ".json":
+        return _questions(name, path)
+    if is_file(path) and is_tagged_file(path):
+        return Survey("tags", name, (path,), dev=_dev_of(name))
+    one_table = is_file(path) and has_columns(path)
+    files = (path,) if one_table else tuple(matching_files(name))
+    begin_as_text(files)
+    if has_columns(files[0]):
+        return Survey("table", name, files, _columns(files[0]), _dev_of(name))
+    return Survey("text", name, files)
+
+
+def _in_folder(name: str, folder: Path) -> str:
+    """The training file of a folder, else the pattern of the ending that has the most bytes."""
+    files = [
+        file
+        for file in sorted(folder.rglob("*"))
+        if is_file(file) and not any(part[0] == "." for part in file.relative_to(folder).parts)
+    ]
+    known = (".json", *FORMATS)
+    for file in sorted(files, key=lambda file: file.name.split(".")[0].lower() != "train"):
+        is_train = file.parent == folder and _TRAIN.search(file.name)
+        if is_train and (suffix(file) in known or is_tagged_file(file)):
+            return f"{name}/{file.name}"
+    texts = [file for file in files if suffix(file) not in NO_TEXT]
+    sizes = Counter[str]()
+    for file in texts:
+        sizes[suffix(file)] += file.stat().st_size
+    if not sizes:
+        raise DataError(
+            f"{name} has no file with text", help=f"text, or {', '.join(FORMATS)}; packed as .gz"
+        )
+    ending = sizes.most_common(1)[0][0]
+    packed = any(file.suffix in PACKED for file in texts if suffix(file) == ending)
+    return f"{glob.escape(name)}/**/*{ending}{'*' * packed}"
+
+
+def _columns(path: Path) -> dict[str, tuple[str, ...]]:
+    """The columns of a table; numbered where its first line is no line of names."""
+    with opened_stream(path) as file:
+        names = column_names(file)
+    if not all(map(_is_name, names)) or len({*names}) < len(names):
+        names = [str(number) for number in range(len(names))]
+    with opened_stream(path) as file:
+        rows = records(file, ColumnSelection(required=(), optional=tuple(names)))
+        cells = [[_shown(cell) for cell in row.cells] for row in islice(rows, SURVEYED_ROWS)]
+    return {name: tuple(row[i] for row in cells) for i, name in enumerate(names)}
+
+
+def _shown(cell: object) -> str:
+    return "" if cell is None else str(cell)[:CELL_CHARACTERS]
+
+
+def _is_name(cell: str) -> bool:
+    """True unless the cell of a first line reads like an example's: numbers, sentences, nothing."""
+    plain = not _NUMBER.fullmatch(cell) and not _SENTENCE_END.search(cell.strip())
+    return plain and len(cell) <= LONGEST_COLUMN_NAME and 0 < len(cell.split()) <= MOST_NAME_WORDS
+
+
+def _dev_of(name: str) -> str:
+    """The name of the file next to a training file that judges, packed or not; "" for none."""
+    path = Path(name)
+    bare = path.name.removesuffix(path.suffix) if path.suffix in PACKED else path.name
+    for part in DEV_PARTS:
+        for packing in ("", *PACKED):
+            dev = path.with_name(_TRAIN.sub(part, bare) + packing)
+            if _TRAIN.search(bare) and is_file(user_path(str(dev))):
+                return str(dev)
+    return ""
+
+
+def _questions(name: str, file: Path) -> Survey:
+    """A file in SQuAD's layout; version 2 has questions without an answer."""
+    document = read_document(file)
+    if not isinstance(document, dict) or "data" not in document:
+        raise DataError(
+            f"{file}: a JSON file without the member data of SQuAD's",
+            help=f"bertc reads text, {', '.join(FORMATS)}, CoNLL's columns and SQuAD's JSON",
+        )
+    version = 1 + ('"is_impossible": true' in json.dumps(document))
+    return Survey("questions", name, (file,), dev=_dev_of(name), version=version)

@@ -1,0 +1,201 @@
+"""The words of the language as values: settings and kinds, what each may be, and its default.
+
+The tables of docs/language.md and what an editor shows are made of these.
+"""
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+
+from bertc.ir.base import Node
+from bertc.ir.program.settings import STAGE_SETTINGS, Settings, default_source
+from bertc.lang.read.shapes import (
+    ChoiceShape,
+    EitherShape,
+    KindShape,
+    Limits,
+    ListShape,
+    RealShape,
+    Shape,
+    SumShape,
+    TextShape,
+    TruthShape,
+    WholeShape,
+    arguments,
+    block_kind,
+    required,
+    setting_shape,
+)
+from bertc.lang.write.show import show_value
+
+
+@dataclass(frozen=True)
+class AllowedValues:
+    """The values of a setting or an argument."""
+
+    _shape: Shape = field(repr=False)
+
+    @property
+    def text(self) -> str:
+        """All of them in words, as Markdown on one line: ``whole number ≥ 1``."""
+        return _allowed(self._shape)
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The words among them that are no kinds, those in a list included."""
+        match self._shape:
+            case TruthShape():
+                return ("true", "false")
+            case ChoiceShape(options):
+                return options
+            case ListShape(item=item):
+                return AllowedValues(item).words
+            case EitherShape(shapes):
+                return tuple(word for shape in shapes for word in AllowedValues(shape).words)
+            case _:
+                return ()
+
+    @cached_property
+    def kinds(self) -> Mapping[str, "ValueKind"]:
+        """The kinds among them by name, those of shorthands included: ``span`` for an mlm."""
+        match self._shape:
+            case KindShape(options):
+                named = {name: ValueKind(name, node) for name, node in options.items()}
+                short = dict[str, ValueKind]()
+                for node in options.values():
+                    inner = arguments(node).get(node.shorthand)
+                    short |= AllowedValues(inner).kinds if isinstance(inner, KindShape) else {}
+                return named | {name: kind for name, kind in short.items() if name not in named}
+            case SumShape(inner=item) | ListShape(item=item):
+                return AllowedValues(item).kinds
+            case EitherShape(shapes):
+                return {
+                    k: kind for shape in shapes for k, kind in AllowedValues(shape).kinds.items()
+                }
+            case _:
+                return {}
+
+    @property
+    def item(self) -> "AllowedValues | None":
+        """The values in a list; None if there is no list among them."""
+        shapes = self._shape.options if isinstance(self._shape, EitherShape) else (self._shape,)
+        items = (AllowedValues(shape.item) for shape in shapes if isinstance(shape, ListShape))
+        return next(items, None)
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a kind; ``default`` is "" if it has to be written."""
+
+    name: str
+    values: AllowedValues
+    default: str
+
+
+@dataclass(frozen=True)
+class ValueKind:
+    """A kind of value, such as ``adamw`` of an optimizer."""
+
+    name: str
+    _node: type[Node] = field(repr=False)
+
+    @property
+    def meaning(self) -> str:
+        """Its description, as Markdown."""
+        return inspect.cleandoc(self._node.__doc__ or "").replace("``", "`")
+
+    @cached_property
+    def arguments(self) -> Mapping[str, Argument]:
+        """Its arguments by name, those that may be written without a name first."""
+        shapes, needed = arguments(self._node), required(self._node)
+        return {
+            name: Argument(
+                name,
+                AllowedValues(shapes[name]),
+                ""
+                if name in needed
+                else show_value(self._node.model_fields[name].default, shapes[name]),
+            )
+            for name in dict.fromkeys((*self._node.positional, *shapes))
+        }
+
+    @property
+    def positional(self) -> tuple[str, ...]:
+        """The arguments that may be written without a name, in order."""
+        return self._node.positional
+
+    @property
+    def unit(self) -> str:
+        """The word after a number that writes it, as in ``1M tokens``; "" if there is none."""
+        return self._node.number_unit
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting: its letter, meaning and values, its default, and where that is from.
+
+    ``alias`` is "" without a letter, ``default`` where it is derived by the rule in ``source``.
+    ``in_stages``: a stage may change it. ``block``: the kind whose arguments a block of its name
+    gives, as ``generator { hidden=64 }`` does.
+    """
+
+    name: str
+    alias: str
+    meaning: str
+    values: AllowedValues
+    default: str
+    source: str
+    in_stages: bool
+    block: ValueKind | None
+
+
+@cache
+def schema() -> Mapping[str, Setting]:
+    """Every setting of the language by name, with its kinds and their arguments."""
+    return {name: _setting(name) for name in Settings.model_fields}
+
+
+def _setting(name: str) -> Setting:
+    info, shape = Settings.model_fields[name], setting_shape(name)
+    extra, (kind, node) = info.json_schema_extra, block_kind(name)
+    return Setting(
+        name=name,
+        alias=str(extra["alias"]) if isinstance(extra, dict) else "",
+        meaning=info.description or "",
+        values=AllowedValues(shape),
+        default="" if info.is_required() else show_value(info.default, shape),
+        source=default_source(name),
+        in_stages=name in STAGE_SETTINGS,
+        block=ValueKind(kind, node) if node else None,
+    )
+
+
+def _allowed(shape: Shape) -> str:
+    match shape:
+        case WholeShape():
+            return "whole number" + _limits(shape.bounds)
+        case RealShape():
+            return "number" + _limits(shape.bounds)
+        case TruthShape():
+            return "`true` `false`"
+        case TextShape():
+            return "text"
+        case ChoiceShape() | KindShape():
+            return " ".join(f"`{option}`" for option in shape.options)
+        case ListShape():
+            return f"list of {shape.length or ''} {_allowed(shape.item)}".replace("  ", " ")
+        case SumShape():
+            return "sum of " + _allowed(shape.inner)
+        case EitherShape():
+            return " or ".join(map(_allowed, shape.options))
+
+
+def _limits(bounds: Limits) -> str:
+    signs = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
+    words = [
+        f"{sign} {getattr(bounds, name):,}"
+        for name, sign in signs
+        if getattr(bounds, name) is not None
+    ]
+    return f" {', '.join(words)}" if words else ""
