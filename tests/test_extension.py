@@ -10,10 +10,11 @@ import torch
 from bertc.base.diagnostics import DataError
 from bertc.hub import families
 from bertc.hub.exporting import export_model
-from bertc.hub.families import bert_like, family_for
+from bertc.hub.families import family_for
 from bertc.hub.families.config import HfConfig, Single
-from bertc.hub.families.family import Family, Reshape, TaskHeads, Tokens, hf_class
+from bertc.hub.families.family import Family, Reshape, TaskHeads, hf_class
 from bertc.hub.families.obstacle import Obstacle
+from bertc.hub.families.tokens import Tokens
 from bertc.ir.network.attention import FullAttention
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.norm import PreNorm
@@ -36,14 +37,12 @@ class HfToy(HfConfig):
     model_type: Literal["toy"] = "toy"
     type_vocab_size: Literal[0] = 0
 
+    def settings(self) -> dict[str, Any]:
+        return {**super().settings(), "norm": PreNorm(eps=self.layer_norm_eps)}
 
-def toy_settings(config: HfToy) -> dict[str, Any]:
-    return {**bert_like.settings_of(config), "norm": PreNorm(eps=config.layer_norm_eps)}
-
-
-def toy_config(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-    known = bert_like.config_of(encoder, tokens)
-    return {"width": known.pop("hidden_size"), **known, "type_vocab_size": 0}
+    @classmethod
+    def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+        return {**super().values(encoder, tokens), "type_vocab_size": 0}
 
 
 def turned(tensor: torch.Tensor) -> torch.Tensor:
@@ -75,8 +74,6 @@ TOY = Family(
     classes=(hf_class("ToyForMaskedLM", "mlm"), hf_class("ToyModel")),
     tasks=TaskHeads((), dropout="classifier_dropout", otherwise="Toy has no class for tasks"),
     claims=lambda candidate: candidate.encoder.norm.kind == "pre",
-    settings=toy_settings,
-    config_of=toy_config,
     recipe="bert",
     vocabulary=WordPiece,
     reshape=Reshape(

@@ -16,7 +16,8 @@ from bertc.base.storage.json_file import read_json, shown, shown_name
 from bertc.hub import families
 from bertc.hub.families.bert import BERT
 from bertc.hub.families.config import MEANING, HfConfig, Single
-from bertc.hub.families.family import Family, HfClass, Tokens
+from bertc.hub.families.family import Family, HfClass
+from bertc.hub.families.tokens import Tokens
 from bertc.ir.network.encoder import Encoder
 
 MAX_BYTES, MOST_REFUSED = 2**20, 5
@@ -217,7 +218,7 @@ def hf_config(
         "architectures": [chosen.name],
         "model_type": family.model_type,
         "vocab_size": encoder.vocab_size,
-        **family.config_of(encoder, tokens),
+        **family.config.written(encoder, tokens),
         **chosen.settings,
     }
 

@@ -84,7 +84,7 @@ def _network(
     judges = any(one.fills == "replaced" for one in text)
     pools = pooler or any(one.states.pooled for one in text)
     return {
-        **family.settings(config),
+        **config.settings(),
         "pooler": family.pooler_of(config) if pools else False,
         # A discriminator's folder has no generator; one in a subfolder replaces this default.
         "generator": UnigramGenerator() if judges else NoGenerator(),

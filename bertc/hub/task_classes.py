@@ -1,6 +1,7 @@
 """The class of a Hugging Face family for a task's head, and its settings."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from bertc.hub.families.family import Family, HfClass
@@ -55,7 +56,7 @@ def task_class(family: Family[Any], task: AnyTask, pooler: PoolerKind) -> HfClas
         return Obstacle(f"pooler={str(pooler).lower()}", f"{holder.name} has {kind} there", instead)
     chosen = holder.holding(task.title, bool(pooler))
     rate = {holder.dropout or heads.dropout: task.dropout}
-    return chosen.saying({**told(task), **rate, **said, **chosen.settings})
+    return replace(chosen, settings={**told(task), **rate, **said, **chosen.settings})
 
 
 def beyond_last(task: AnyTask) -> Obstacle | None:

@@ -65,6 +65,7 @@ def _hugging_face(resolved: Resolved) -> str:
     called = keys(family, resolved.encoder, [n for n in names if "heads" not in n], chosen.named)
     return json.dumps(
         {"layout": family.model_type, "class": chosen.name, "config": config, "keys": called},
+        sort_keys=True,
         indent=1,
     )
 

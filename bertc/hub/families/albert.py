@@ -4,7 +4,7 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from bertc.hub.families import bert_like
+from bertc.hub.families import bert
 from bertc.hub.families.config import (
     ABSOLUTE,
     HfActivation,
@@ -13,14 +13,14 @@ from bertc.hub.families.config import (
     Single,
     VocabularySize,
 )
-from bertc.hub.families.family import Family, TaskHeads, Tokens, hf_class, weight_numbers
+from bertc.hub.families.family import Candidate, Family, TaskHeads, hf_class, weight_numbers
+from bertc.hub.families.tokens import Tokens, ends
 from bertc.ir.base import Probability, Width
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import ShareAll, ShareGroups, ShareMap, ShareNone, Sharing
 from bertc.ir.program.settings import Heads
 from bertc.ir.vocabulary import Unigram
 
-TITLE = "ALBERT"
 LAYER = "encoder.albert_layer_groups.{n}.albert_layers.0"
 USUAL_EMBEDDING = 128
 
@@ -63,14 +63,43 @@ class HfAlbert(HfConfig):
         return self
 
     @property
-    def embedding(self) -> int:
-        """Width of the embedding tables."""
-        return self.embedding_size
-
-    @property
     def groups(self) -> list[int]:
         """The group of each layer."""
         return _groups(self.num_hidden_layers, self.num_hidden_groups)
+
+    def settings(self) -> dict[str, Any]:
+        """bertc's settings of the network."""
+        return super().settings() | {"embedding": self.embedding_size, "share": self.share}
+
+    @property
+    def share(self) -> Sharing:
+        """Its groups, as an integer if that gives the same groups, else as a map."""
+        layers, num_groups = self.num_hidden_layers, self.num_hidden_groups
+        if num_groups in (1, layers):
+            return ShareAll() if num_groups == 1 else ShareNone()
+        owners, even = (
+            [self.groups.index(group) for group in self.groups],
+            ShareGroups(groups=num_groups),
+        )
+        if owners == [even.owner("attention", layer, layers) for layer in range(layers)]:
+            return even
+        return ShareMap(attention=tuple(owners))
+
+    @classmethod
+    def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+        """Settings of an encoder."""
+        numbers, layers = weight_numbers(encoder), len(encoder.layers)
+        groups = [numbers[owner] for owner in encoder.attention_owner]
+        narrower = min(USUAL_EMBEDDING, encoder.hidden // 2)
+        return {
+            **super().values(encoder, tokens),
+            "embedding_size": encoder.embedding
+            if encoder.embedding != encoder.hidden
+            else narrower,
+            "num_hidden_groups": len(numbers) if groups == _groups(layers, len(numbers)) else 1,
+            "inner_group_num": 1,
+            **ends(tokens),
+        }
 
 
 def _groups(layers: int, num_groups: int) -> list[int]:
@@ -81,44 +110,21 @@ def _groups(layers: int, num_groups: int) -> list[int]:
     return [int(layer / (layers / num_groups)) for layer in range(layers)]
 
 
-def _owners(scheme: ShareGroups, layers: int) -> tuple[int, ...]:
-    return tuple(scheme.owner("attention", layer, layers) for layer in range(layers))
-
-
-def _settings(config: HfAlbert) -> dict[str, Any]:
-    return {**bert_like.settings_of(config), "share": _sharing(config)}
-
-
-def _sharing(config: HfAlbert) -> Sharing:
-    """Its groups, as an integer if that gives the same groups, else as a map."""
-    layers, num_groups = config.num_hidden_layers, config.num_hidden_groups
-    owners = tuple(config.groups.index(group) for group in config.groups)
-    if num_groups in (1, layers):
-        return ShareAll() if num_groups == 1 else ShareNone()
-    even = ShareGroups(groups=num_groups)
-    return even if owners == _owners(even, layers) else ShareMap(attention=owners)
-
-
-def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-    numbers, layers = weight_numbers(encoder), len(encoder.layers)
-    groups = [numbers[owner] for owner in encoder.attention_owner]
-    narrower = min(USUAL_EMBEDDING, encoder.hidden // 2)
-    return {
-        **bert_like.config_of(encoder, tokens),
-        "embedding_size": encoder.embedding if encoder.embedding != encoder.hidden else narrower,
-        "num_hidden_groups": len(numbers) if groups == _groups(layers, len(numbers)) else 1,
-        "inner_group_num": 1,
-        **bert_like.ends(tokens),
-    }
+def _claims(candidate: Candidate) -> bool:
+    """True if a layer uses another layer's weights, or tables are narrower."""
+    encoder = candidate.encoder
+    unshared = tuple(range(len(encoder.layers)))
+    shares = (encoder.attention_owner, encoder.ffn_owner) != (unshared, unshared)
+    return shares or encoder.embedding != encoder.hidden
 
 
 ALBERT = Family(
     model_type="albert",
-    title=TITLE,
+    title="ALBERT",
     config=HfAlbert,
     prefix="albert",
     names={
-        **bert_like.EMBEDDINGS,
+        **bert.EMBEDDINGS,
         "encoder.embeddings.project": "encoder.embedding_hidden_mapping_in",
         "encoder.attention.{n}.query": f"{LAYER}.attention.query",
         "encoder.attention.{n}.key": f"{LAYER}.attention.key",
@@ -135,7 +141,7 @@ ALBERT = Family(
         "heads.sop": "sop_classifier.classifier",
     },
     copies={
-        "predictions.decoder.weight": bert_like.TABLE,
+        "predictions.decoder.weight": bert.TABLE,
         "predictions.decoder.bias": "predictions.bias",
     },
     classes=(
@@ -144,14 +150,8 @@ ALBERT = Family(
         hf_class("AlbertModel", "pooler"),
     ),
     labels={"mlm": "labels", "sop": "sentence_order_label"},
-    tasks=TaskHeads(
-        bert_like.pooled_classes("Albert"), dropout="classifier_dropout_prob", default=0.1
-    ),
-    claims=lambda candidate: (
-        candidate.shares or candidate.encoder.embedding != candidate.encoder.hidden
-    ),
-    settings=_settings,
-    config_of=_config_of,
+    tasks=TaskHeads(bert.pooled_classes("Albert"), dropout="classifier_dropout_prob", default=0.1),
+    claims=_claims,
     recipe="albert",
     vocabulary=Unigram,
 )

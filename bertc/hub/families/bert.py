@@ -1,11 +1,47 @@
-"""BERT's Hugging Face layout, also SpanBERT's: BertModel and the classes built on it."""
+"""BERT's Hugging Face layout, also SpanBERT's, and the names that other layouts share with it."""
 
 from typing import Literal
 
-from bertc.hub.families import bert_like
 from bertc.hub.families.config import ABSOLUTE, HfConfig
-from bertc.hub.families.family import Family, TaskHeads, hf_class
+from bertc.hub.families.family import Family, TaskClass, TaskHeads, hf_class
 from bertc.ir.vocabulary import WordPiece
+
+EMBEDDINGS = {
+    "encoder.embeddings.token": "embeddings.word_embeddings",
+    "encoder.embeddings.position": "embeddings.position_embeddings",
+    "encoder.embeddings.segment": "embeddings.token_type_embeddings",
+    "encoder.embeddings.norm": "embeddings.LayerNorm",
+}
+BODY = {
+    **EMBEDDINGS,
+    "encoder.attention.{n}.query": "encoder.layer.{n}.attention.self.query",
+    "encoder.attention.{n}.key": "encoder.layer.{n}.attention.self.key",
+    "encoder.attention.{n}.value": "encoder.layer.{n}.attention.self.value",
+    "encoder.attention.{n}.output": "encoder.layer.{n}.attention.output.dense",
+    "encoder.attention.{n}.norm": "encoder.layer.{n}.attention.output.LayerNorm",
+    "encoder.ffn.{n}.inner": "encoder.layer.{n}.intermediate.dense",
+    "encoder.ffn.{n}.outer": "encoder.layer.{n}.output.dense",
+    "encoder.ffn.{n}.norm": "encoder.layer.{n}.output.LayerNorm",
+}
+POOLER = {"encoder.pooler": "pooler.dense"}
+TABLE = "embeddings.word_embeddings.weight"
+
+
+def pooled_classes(title: str) -> tuple[TaskClass, ...]:
+    """Task classes that score the pooled state with one linear layer."""
+    return (
+        TaskClass(f"{title}ForSequenceClassification", "classifier", "read"),
+        TaskClass(f"{title}ForMultipleChoice", "classifier", "read"),
+        *token_classes(title),
+    )
+
+
+def token_classes(title: str, simple: str = "") -> tuple[TaskClass, ...]:
+    """Task classes that score every token."""
+    return (
+        TaskClass(f"{title}ForTokenClassification", "classifier", "unread"),
+        TaskClass(f"{title}ForQuestionAnswering{simple}", "qa_outputs", "unread"),
+    )
 
 
 class HfBert(HfConfig):
@@ -22,15 +58,15 @@ BERT = Family(
     config=HfBert,
     prefix="bert",
     names={
-        **bert_like.BODY,
-        **bert_like.POOLER,
+        **BODY,
+        **POOLER,
         "heads.mlm.dense": "cls.predictions.transform.dense",
         "heads.mlm.norm": "cls.predictions.transform.LayerNorm",
         "heads.mlm": "cls.predictions",
         "heads.nsp": "cls.seq_relationship",
     },
     copies={
-        "cls.predictions.decoder.weight": bert_like.TABLE,
+        "cls.predictions.decoder.weight": TABLE,
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     },
     classes=(
@@ -40,10 +76,8 @@ BERT = Family(
         hf_class("BertModel", "pooler"),
     ),
     labels={"mlm": "labels", "nsp": "next_sentence_label"},
-    tasks=TaskHeads(bert_like.pooled_classes("Bert"), dropout="classifier_dropout"),
+    tasks=TaskHeads(pooled_classes("Bert"), dropout="classifier_dropout"),
     claims=lambda candidate: True,
-    settings=bert_like.settings_of,
-    config_of=bert_like.config_of,
     recipe="bert",
     vocabulary=WordPiece,
 )

@@ -9,9 +9,16 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from bertc.base.storage.json_file import shown_name
-from bertc.ir.base import Probability, Width
+from bertc.hub.families.tokens import Tokens
+from bertc.ir.base import Normal, Probability, Width
+from bertc.ir.network.attention import FullAttention
+from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Activation
-from bertc.ir.network.norm import Epsilon
+from bertc.ir.network.head import TransformHead
+from bertc.ir.network.layer import Dropout
+from bertc.ir.network.norm import Epsilon, PostNorm
+from bertc.ir.network.positions import LearnedPositions, TablePositions
+from bertc.ir.network.sharing import ShareNone
 from bertc.ir.program.settings import Heads
 
 VocabularySize = Annotated[int, Field(ge=16, le=1_000_000)]
@@ -63,7 +70,7 @@ ROPE = {"rope_scaling": Single(None, "angles grow otherwise with positions"),
 
 
 class HfConfig(BaseModel):
-    """The settings of a network, one per field.
+    """The settings of a network, one per field, and bertc's for them in both directions.
 
     ``spelling`` maps a family's own names to fields, ``missing`` has the fields that no setting
     names as they are called here; ``older`` names are read where today's are not there. ``ignored``
@@ -108,32 +115,9 @@ class HfConfig(BaseModel):
         return self
 
     @property
-    def embedding(self) -> int:
-        """Width of the embedding tables."""
-        return self.hidden_size
-
-    @property
-    def ffn(self) -> int:
-        """Inner width of the feed-forward parts."""
-        return self.intermediate_size
-
-    @classmethod
-    def reads(cls) -> dict[str, str]:
-        """The field that each setting of a file fills."""
-        fields = {name: name for name in cls.model_fields if name not in {"unread", *cls.missing}}
-        return fields | dict(cls.spelling)
-
-    @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Self:
-        """The configuration with these settings of a file."""
-        reads = cls.reads()
-        known = {reads[name]: cls.meant(name, settings[name]) for name in settings if name in reads}
-        return cls.model_validate(known)
-
-    @classmethod
-    def meant(cls, name: str, value: Any) -> Any:
-        """The value of a field that a setting of a file means."""
-        return value
+    def offset(self) -> int:
+        """The first row of the position table in use."""
+        return 0
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -146,10 +130,83 @@ class HfConfig(BaseModel):
         plain = f"settings of config.json without effect: {listed}"
         return (*((code,) if "auto_map" in self.unread else ()), *((plain,) if listed else ()))
 
-    @property
-    def offset(self) -> int:
-        """The first row of the position table in use."""
-        return 0
+    @classmethod
+    def reads(cls) -> dict[str, str]:
+        """The field that each setting of a file fills."""
+        fields = {name: name for name in cls.model_fields if name not in {"unread", *cls.missing}}
+        return fields | dict(cls.spelling)
+
+    @classmethod
+    def meant(cls, name: str, value: Any) -> Any:
+        """The value of a field that a setting of a file means."""
+        return value
+
+    def settings(self) -> dict[str, Any]:
+        """bertc's settings of the network."""
+        return {
+            "layers": self.num_hidden_layers,
+            "hidden": self.hidden_size,
+            "heads": self.num_attention_heads,
+            "ffn": self.intermediate_size,
+            "embedding": self.hidden_size,
+            "share": ShareNone(),
+            "activation": MEANING[self.hidden_act],
+            "norm": PostNorm(eps=self.layer_norm_eps),
+            "positions": LearnedPositions(
+                rows=self.max_position_embeddings, offset=self.offset, padding=self.offset - 1
+            ),
+            "attention": FullAttention(),
+            "segments": self.type_vocab_size,
+            "dropout": Dropout(
+                hidden=self.hidden_dropout_prob, attention=self.attention_probs_dropout_prob
+            ),
+            "initializer": Normal(std=self.initializer_range),
+            "head": TransformHead(),
+            "languages": (),
+            "language_embeddings": False,
+        }
+
+    @classmethod
+    def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+        """Fields, and other settings of a file, of an encoder; the way back of ``settings``.
+
+        Where the layout has no such setting, its own value; a program that reads back as another is
+        refused with the difference.
+        """
+        first, positions, init = encoder.layers[0], encoder.positions, encoder.initializer
+        rows = positions.rows - positions.offset if isinstance(positions, TablePositions) else None
+        return {
+            "hidden_size": encoder.hidden,
+            "num_hidden_layers": len(encoder.layers),
+            "num_attention_heads": first.heads,
+            "intermediate_size": first.ffn,
+            "hidden_act": ACTIVATIONS[encoder.head_activation],
+            "hidden_dropout_prob": encoder.dropout.hidden,
+            "attention_probs_dropout_prob": encoder.dropout.attention,
+            **({"max_position_embeddings": rows} if rows else {}),
+            "type_vocab_size": encoder.segments,
+            # bertc's default where widths decide.
+            "initializer_range": 0.02 if init.kind == "fan-in" else init.std,
+            "layer_norm_eps": encoder.norm.eps,
+            "pad_token_id": tokens.pad,
+            "tie_word_embeddings": True,
+            "dtype": "float32",
+        }
+
+    @classmethod
+    def written(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+        """The settings of ``config.json`` for an encoder, without class, type and vocabulary."""
+        names = {field: name for name, field in cls.spelling.items() if name not in cls.older}
+        values = cls.values(encoder, tokens)
+        absent = cls.missing - names.keys()
+        return {names.get(field, field): v for field, v in values.items() if field not in absent}
+
+    @classmethod
+    def again(cls, encoder: Encoder, tokens: Tokens) -> Self:
+        """The configuration of an encoder, as it is read back."""
+        reads, said = cls.reads(), cls.written(encoder, tokens)
+        known = {reads[name]: cls.meant(name, said[name]) for name in said if name in reads}
+        return cls.model_validate(known)
 
 
 NO_CLASS = "transformers has no class for such a network"

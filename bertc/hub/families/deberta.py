@@ -1,22 +1,13 @@
 """DeBERTa's Hugging Face layout as of its third version: disentangled attention, no positions."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.hub.families import bert_like
+from bertc.hub.families import bert
 from bertc.hub.families.config import NO_CLASS, HfConfig, Layers, Single, VocabularySize
-from bertc.hub.families.family import (
-    AnswerKind,
-    Candidate,
-    Family,
-    HfClass,
-    TaskClass,
-    TaskHeads,
-    Tokens,
-    hf_class,
-)
+from bertc.hub.families.family import Family, HfClass, TaskClass, TaskHeads, hf_class
+from bertc.hub.families.tokens import Tokens
 from bertc.ir.base import Width
 from bertc.ir.network.attention import DisentangledAttention
 from bertc.ir.network.encoder import Encoder
@@ -29,11 +20,6 @@ ATTENTION = {
     f"encoder.attention.{{n}}.{part}": f"encoder.layer.{{n}}.attention.self.{part}_proj"
     for part in ("query", "key", "value")
 }
-POOLED: Mapping[str, tuple[AnswerKind, ...]] = {
-    "SequenceClassification": ("labels", "score"),
-    "MultipleChoice": ("choice",),
-}
-"""Classes whose heads read a pooler of their own."""
 
 
 class HfDeberta(HfConfig):
@@ -97,35 +83,28 @@ class HfDeberta(HfConfig):
             kind="disentangled", buckets=self.position_buckets, distance=distance
         )
 
+    def settings(self) -> dict[str, Any]:
+        """bertc's settings of the network."""
+        changed = {"positions": NoPositions(), "attention": self.attention}
+        return super().settings() | changed
 
-def _claims(candidate: Candidate) -> bool:
-    """True for disentangled attention, which no other layout has."""
-    return isinstance(candidate.encoder.attention, DisentangledAttention)
-
-
-def _settings(config: HfDeberta) -> dict[str, Any]:
-    return {
-        **bert_like.settings_of(config),
-        "positions": NoPositions(),
-        "attention": config.attention,
-    }
-
-
-def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-    attention = encoder.attention
-    assert isinstance(attention, DisentangledAttention), "as claimed"
-    return {
-        **bert_like.config_of(encoder, tokens),
-        "type_vocab_size": 0,
-        "relative_attention": True,
-        "position_biased_input": False,
-        "share_att_key": True,
-        "norm_rel_ebd": "layer_norm",
-        "max_position_embeddings": attention.distance,
-        "max_relative_positions": -1,
-        "position_buckets": attention.buckets,
-        "pos_att_type": ["p2c", "c2p"],
-    }
+    @classmethod
+    def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+        """Settings of an encoder."""
+        attention = encoder.attention
+        assert isinstance(attention, DisentangledAttention), "as claimed"
+        return {
+            **super().values(encoder, tokens),
+            "type_vocab_size": 0,
+            "relative_attention": True,
+            "position_biased_input": False,
+            "share_att_key": True,
+            "norm_rel_ebd": "layer_norm",
+            "max_position_embeddings": attention.distance,
+            "max_relative_positions": -1,
+            "position_buckets": attention.buckets,
+            "pos_att_type": ["p2c", "c2p"],
+        }
 
 
 DEBERTA = Family(
@@ -134,7 +113,7 @@ DEBERTA = Family(
     config=HfDeberta,
     prefix="deberta",
     names={
-        **bert_like.BODY,
+        **bert.BODY,
         **ATTENTION,
         "encoder.relative.distance": "encoder.rel_embeddings",
         "encoder.relative.norm": "encoder.LayerNorm",
@@ -150,17 +129,13 @@ DEBERTA = Family(
     ),
     tasks=TaskHeads(
         (
-            *(
-                TaskClass(f"DebertaV2For{name}", kinds, "classifier", "read", "pooler.dense")
-                for name, kinds in POOLED.items()
-            ),
-            *bert_like.token_classes("DebertaV2", "ForQuestionAnswering"),
+            TaskClass("DebertaV2ForSequenceClassification", "classifier", "read", "pooler.dense"),
+            TaskClass("DebertaV2ForMultipleChoice", "classifier", "read", "pooler.dense"),
+            *bert.token_classes("DebertaV2"),
         ),
         dropout="cls_dropout",
     ),
-    claims=_claims,
-    settings=_settings,
-    config_of=_config_of,
+    claims=lambda candidate: isinstance(candidate.encoder.attention, DisentangledAttention),
     recipe="deberta",
     vocabulary=Unigram,
     unread=frozenset({"embeddings.position_embeddings.weight"}),  # which only its decoder added

@@ -42,12 +42,12 @@ def unlike(family: Family[Any], candidate: Candidate) -> Iterator[Obstacle]:
         why = f"the masked-LM head of {layout} always uses {always}"
         yield Obstacle(f"activation={activation}", why, f"activation={always}")
     try:
-        config = family.config.of(family.config_of(encoder, _Padding(min(candidate.pad, 998))))
+        config = family.config.again(encoder, _Padding(min(candidate.pad, 998)))
     except ValidationError:
         heads = f"heads={show_value(encoder.settings()['heads'])}"
         yield Obstacle(heads, f"in all layouts they fill hidden = {encoder.hidden}")
         return
-    there = _comparable(candidate, family.settings(config))
+    there = _comparable(candidate, config.settings())
     table, longest = there["positions"], max(stage.seq for stage in candidate.resolved.stages)
     if isinstance(table, TablePositions) and not isinstance(encoder.positions, TablePositions):
         there["positions"] = table.model_copy(update={"rows": table.offset + longest})

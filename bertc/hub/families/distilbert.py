@@ -2,11 +2,14 @@
 
 from typing import Any, Literal
 
-from bertc.hub.families import bert_like
-from bertc.hub.families.config import ACTIVATIONS, HfConfig, Layers
-from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, Tokens, hf_class
+from bertc.hub.families import bert
+from bertc.hub.families.config import HfConfig, Layers
+from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, hf_class
+from bertc.hub.families.tokens import Tokens
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.vocabulary import WordPiece
+
+CLASS = "DistilBert"
 
 
 class HfDistilBert(HfConfig):
@@ -35,6 +38,11 @@ class HfDistilBert(HfConfig):
     num_hidden_layers: Layers = 6
     type_vocab_size: Literal[0] = 0
 
+    @classmethod
+    def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+        """Settings of an encoder."""
+        return super().values(encoder, tokens) | {"sinusoidal_pos_embds": False}
+
 
 def _claims(candidate: Candidate) -> bool:
     """True without token types and languages, unless the rest is XLM's."""
@@ -43,31 +51,13 @@ def _claims(candidate: Candidate) -> bool:
     return plain and "xlm" not in candidate.systems
 
 
-def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-    """The settings by DistilBertConfig's names."""
-    return {
-        "dim": encoder.hidden,
-        "n_layers": len(encoder.layers),
-        "n_heads": encoder.layers[0].heads,
-        "hidden_dim": encoder.layers[0].ffn,
-        "activation": ACTIVATIONS[encoder.head_activation],
-        "dropout": encoder.dropout.hidden,
-        "attention_dropout": encoder.dropout.attention,
-        "max_position_embeddings": bert_like.same_rows(encoder),
-        "sinusoidal_pos_embds": False,
-        "initializer_range": bert_like.init_std(encoder),
-        "pad_token_id": tokens.pad,
-        **bert_like.ENDING,
-    }
-
-
 DISTILBERT = Family(
     model_type="distilbert",
     title="DistilBERT",
     config=HfDistilBert,
     prefix="distilbert",
     names={
-        **{ours: key for ours, key in bert_like.EMBEDDINGS.items() if not ours.endswith("segment")},
+        **{ours: key for ours, key in bert.EMBEDDINGS.items() if not ours.endswith("segment")},
         "encoder.attention.{n}.query": "transformer.layer.{n}.attention.q_lin",
         "encoder.attention.{n}.key": "transformer.layer.{n}.attention.k_lin",
         "encoder.attention.{n}.value": "transformer.layer.{n}.attention.v_lin",
@@ -80,42 +70,25 @@ DISTILBERT = Family(
         "heads.mlm.norm": "vocab_layer_norm",
         "heads.mlm": "vocab_projector",
     },
-    copies={"vocab_projector.weight": bert_like.TABLE},
-    classes=(hf_class("DistilBertForMaskedLM", "mlm"), hf_class("DistilBertModel")),
+    copies={"vocab_projector.weight": bert.TABLE},
+    classes=(hf_class(f"{CLASS}ForMaskedLM", "mlm"), hf_class(f"{CLASS}Model")),
     tasks=TaskHeads(
         (
-            TaskClass(
-                "DistilBertForSequenceClassification",
-                ("labels", "score"),
-                "classifier",
-                "read",
-                "pre_classifier",
-            ),
-            TaskClass(
-                "DistilBertForMultipleChoice", ("choice",), "classifier", "read", "pre_classifier"
-            ),
+            TaskClass(f"{CLASS}ForSequenceClassification", "classifier", "read", "pre_classifier"),
+            TaskClass(f"{CLASS}ForMultipleChoice", "classifier", "read", "pre_classifier"),
             # It drops as the layers do, by no setting of its own.
             TaskClass(
-                "DistilBertForTokenClassification",
-                ("tags",),
+                f"{CLASS}ForTokenClassification",
                 "classifier",
                 "unread",
                 dropout="classifier_dropout",
             ),
-            TaskClass(
-                "DistilBertForQuestionAnswering",
-                ("span",),
-                "qa_outputs",
-                "unread",
-                dropout="qa_dropout",
-            ),
+            TaskClass(f"{CLASS}ForQuestionAnswering", "qa_outputs", "unread", dropout="qa_dropout"),
         ),
         dropout="seq_classif_dropout",
         default=0.2,
     ),
     claims=_claims,
-    settings=bert_like.settings_of,
-    config_of=_config_of,
     recipe="distilbert",
     vocabulary=WordPiece,
     poolers={"relu": {}},

@@ -1,9 +1,8 @@
 """A Hugging Face family: all facts about one layout of transformers, as one value."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from bertc.hub.families.config import HfConfig
 from bertc.hub.families.obstacle import Obstacle
@@ -36,10 +35,6 @@ class HfClass:
     named: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    def saying(self, settings: Mapping[str, Any]) -> "HfClass":
-        """The class with additional settings in its configuration."""
-        return replace(self, settings=settings)
-
     @property
     def bare(self) -> bool:
         """True if its keys have no prefix."""
@@ -51,9 +46,18 @@ def hf_class(name: str, *parts: str) -> HfClass:
     return HfClass(name, frozenset(parts))
 
 
+ANSWERS: Mapping[str, tuple[AnswerKind, ...]] = {
+    "ForSequenceClassification": ("labels", "score"),
+    "ForMultipleChoice": ("choice",),
+    "ForTokenClassification": ("tags",),
+    "ForQuestionAnswering": ("span",),
+}
+"""The answers of a class for tasks, by a part of its name."""
+
+
 @dataclass(frozen=True)
 class TaskClass:
-    """A class for some kinds of answers, with one linear layer as head.
+    """A class for tasks, with one linear layer as head.
 
     ``head`` is the name of that layer. The pooler is the encoder's, or part of the head under the
     name ``own_pooler``, and its norm, if it has one, under ``own_norm``. All have keys without
@@ -63,7 +67,6 @@ class TaskClass:
     """
 
     name: str
-    kinds: tuple[AnswerKind, ...]
     head: str
     pooler: Pooler
     own_pooler: str = ""
@@ -71,6 +74,11 @@ class TaskClass:
     dropout: str = ""
     own_norm: str = ""
     always: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def kinds(self) -> tuple[AnswerKind, ...]:
+        """The kinds of answers that it gives."""
+        return next(kinds for part, kinds in ANSWERS.items() if part in self.name)
 
     def holding(self, title: str, pooled: bool) -> HfClass:
         """The class with the names of a task's head."""
@@ -84,18 +92,11 @@ class TaskClass:
     def summary(self, pooled: bool) -> Mapping[str, Any]:
         """Settings of the pooling that reduces a row to one state."""
         if self.pooler == "refused":
-            return {
-                "summary_type": "first",
-                "summary_use_proj": True,
-                "summary_proj_to_labels": True,
-                "summary_activation": None,
-            }
+            always = {"summary_use_proj": True, "summary_proj_to_labels": True}
+            return {"summary_type": "first", **always, "summary_activation": None}
         if self.pooler == "perhaps":
-            return {
-                "summary_type": self.summary_type,
-                "summary_use_proj": pooled,
-                **({} if pooled else {"summary_activation": ""}),  # else the pooler's
-            }
+            plain = {} if pooled else {"summary_activation": ""}  # else the pooler's
+            return {"summary_type": self.summary_type, "summary_use_proj": pooled, **plain}
         return {}
 
 
@@ -113,51 +114,6 @@ class TaskHeads:
     default: float | None = None
     otherwise: str = ""
     summary: Mapping[str, Any] = field(default_factory=dict)
-
-
-class Tokens(Protocol):
-    """A vocabulary as needed for an export: some ids, and saving."""
-
-    @property
-    def pad(self) -> int:
-        """Id of the padding token."""
-        ...
-
-    @property
-    def cls(self) -> int | None:
-        """Id of the token that represents a whole row, if known."""
-        ...
-
-    @property
-    def sep(self) -> int | None:
-        """Id of the token that ends a segment, if known."""
-        ...
-
-    @property
-    def bos(self) -> int | None:
-        """Id of the configured first token, if any."""
-        ...
-
-    @property
-    def eos(self) -> int | None:
-        """Id of the configured last token, if any."""
-        ...
-
-    @property
-    def cls_last(self) -> bool:
-        """True if ``cls`` is the last token of a row."""
-        ...
-
-    def save(
-        self,
-        folder: Path,
-        seq: int = 0,
-        room: int | None = None,
-        segments: Literal["needed", "unread", "as-it-came"] = "as-it-came",
-        /,
-    ) -> object:
-        """Write the tokenizer's files into a folder; rows have ``seq`` tokens, at most ``room``."""
-        ...
 
 
 def transformer(resolved: Resolved) -> Encoder:
@@ -192,17 +148,6 @@ class Candidate:
     def predicts(self) -> bool:
         """True if it has a masked-LM head."""
         return any(term.objective.masks for term in self.resolved.terms())
-
-    @property
-    def finds_replaced(self) -> bool:
-        """True if it has a replaced-token-detection head."""
-        return any(term.objective.fills == "replaced" for term in self.resolved.terms())
-
-    @property
-    def shares(self) -> bool:
-        """True if a layer uses another layer's weights."""
-        unshared = tuple(range(len(self.encoder.layers)))
-        return (self.encoder.attention_owner, self.encoder.ffn_owner) != (unshared, unshared)
 
 
 @dataclass(frozen=True)
@@ -243,14 +188,6 @@ class Family(Generic[C]):
     tasks: TaskHeads
     claims: Callable[[Candidate], bool]
     """True for a program that this family fits best of those not yet tried."""
-    settings: Callable[[C], dict[str, Any]]
-    """bertc's settings of the network in a configuration."""
-    config_of: Callable[[Encoder, Tokens], dict[str, Any]]
-    """The configuration of an encoder, without class, model type and vocabulary size.
-
-    Where the layout has no such setting, its own value; a program that reads back as another is
-    refused with the difference.
-    """
     recipe: System
     """The system whose published recipes its tasks follow."""
     vocabulary: Callable[..., Vocabulary]

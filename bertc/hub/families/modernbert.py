@@ -1,31 +1,13 @@
 """ModernBERT's Hugging Face layout, also Ettin's and mmBERT's: pre-norm, rotary, local windows."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.hub.families import bert_like, rotary_like
-from bertc.hub.families.config import (
-    ACTIVATIONS,
-    MEANING,
-    NO_CLASS,
-    ROPE,
-    HfConfig,
-    Layers,
-    Single,
-    VocabularySize,
-)
-from bertc.hub.families.family import (
-    AnswerKind,
-    Candidate,
-    Family,
-    TaskClass,
-    TaskHeads,
-    Tokens,
-    hf_class,
-)
-from bertc.hub.families.rotary_like import GateActivation, PadId, Rope
+from bertc.hub.families.config import MEANING, NO_CLASS, ROPE, Layers, Single, VocabularySize
+from bertc.hub.families.family import ANSWERS, Candidate, Family, TaskClass, TaskHeads, hf_class
+from bertc.hub.families.rotary_like import GateActivation, HfGated, PadId, Rope, rope
+from bertc.hub.families.tokens import Tokens
 from bertc.ir.base import Probability, TruncatedNormal, Width
 from bertc.ir.network.attention import FullAttention, LocalAttention
 from bertc.ir.network.encoder import Encoder
@@ -33,23 +15,15 @@ from bertc.ir.network.head import TransformHead
 from bertc.ir.network.layer import Dropout
 from bertc.ir.network.norm import Epsilon, PreNorm
 from bertc.ir.network.positions import RotaryPositions, Theta
-from bertc.ir.network.sharing import ShareNone
 from bertc.ir.program.settings import Heads
 from bertc.ir.vocabulary import ByteBpe
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 GLOBAL_EVERY, GLOBAL_THETA, LOCAL_THETA = 3, 160_000.0, 10_000.0
-CLASSES: Mapping[str, tuple[AnswerKind, ...]] = {
-    "SequenceClassification": ("labels", "score"),
-    "MultipleChoice": ("choice",),
-    "TokenClassification": ("tags",),
-    "QuestionAnswering": ("span",),
-}
-"""Classes for tasks; states of tokens go through the layers before the scores too."""
 NoDropout = Annotated[float, Field(ge=0, le=0)]
 
 
-class HfModernBert(HfConfig):
+class HfModernBert(HfGated):
     """ModernBertConfig, under the names of BertConfig, in today's spelling and in that of 2024."""
 
     spelling = {
@@ -62,8 +36,7 @@ class HfModernBert(HfConfig):
     ignored = dict.fromkeys(
         ("deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index"),
         "changes how a result is computed or returned, not the result",
-    )  # fmt: skip
-    copied = frozenset({"max_position_embeddings", "classifier_pooling"})
+    )
     only = {
         "decoder_bias": Single(True, "scores have no bias"),
         "rope_scaling": ROPE["rope_scaling"],
@@ -85,8 +58,6 @@ class HfModernBert(HfConfig):
     layer_norm_eps: Epsilon = 1e-5
     pad_token_id: PadId | None = 50_283
     norm_bias: bool = False
-    attention_bias: bool = False
-    mlp_bias: bool = False
     classifier_bias: bool = False
     classifier_activation: GateActivation = "gelu"
     classifier_pooling: Literal["cls", "mean"] = "cls"
@@ -145,72 +116,47 @@ class HfModernBert(HfConfig):
         local = (near and near.rope_theta) or self.local_rope_theta or theta
         return RotaryPositions(theta=theta, local_theta=local)
 
+    def settings(self) -> dict[str, Any]:
+        """bertc's settings of the network."""
+        std, cut, eps = self.initializer_range, self.initializer_cutoff_factor, self.layer_norm_eps
+        return super().settings() | {
+            "norm": PreNorm(eps=eps, bias=self.norm_bias, embeddings=True, first=False),
+            "positions": self.positions,
+            "attention": self.attention,
+            "dropout": Dropout(hidden=0, attention=0, ffn=self.mlp_dropout),
+            "initializer": TruncatedNormal(std=std, cut=cut, depth_scaled=True),
+            "head": TransformHead(bias=self.classifier_bias),
+        }
+
+    @classmethod
+    def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+        """Settings of an encoder."""
+        attention, positions, head = encoder.attention, encoder.positions, encoder.head
+        assert isinstance(positions, RotaryPositions), "as claimed"
+        known, layers, init = super().values(encoder, tokens), encoder.depth, encoder.initializer
+        kinds = [GLOBAL if attention.at(n).reach is None else LOCAL for n in range(layers)]
+        return {
+            **known,
+            "classifier_activation": known["hidden_act"],
+            "classifier_bias": isinstance(head, TransformHead) and head.bias,
+            "norm_bias": getattr(encoder.norm, "bias", True),
+            "hidden_dropout_prob": 0.0,
+            "attention_probs_dropout_prob": 0.0,
+            "mlp_dropout": encoder.dropout.ffn,
+            "layer_types": kinds,
+            "rope_parameters": {GLOBAL: rope(positions.theta), LOCAL: rope(positions.local_theta)},
+            **({"local_attention": attention.window} if attention.kind == "local" else {}),
+            "initializer_cutoff_factor": init.cut if isinstance(init, TruncatedNormal) else 2.0,
+            "cls_token_id": known["bos_token_id"] if tokens.cls is None else tokens.cls,
+            "sep_token_id": known["eos_token_id"] if tokens.sep is None else tokens.sep,
+        }
+
 
 def _claims(candidate: Candidate) -> bool:
     """True for rotary positions and layer norms that are not after each part alone."""
     encoder = candidate.encoder
     rotary = encoder.positions.kind == "rotary"
     return rotary and encoder.norm.kind != "post" and encoder.norm.function == "layer"
-
-
-def _settings(config: HfModernBert) -> dict[str, Any]:
-    std, cut = config.initializer_range, config.initializer_cutoff_factor
-    return {
-        **bert_like.settings_of(config),
-        "share": ShareNone(),
-        "activation": rotary_like.gated_part(config.hidden_act, config.mlp_bias),
-        "norm": PreNorm(
-            eps=config.layer_norm_eps, bias=config.norm_bias, embeddings=True, first=False
-        ),
-        "positions": config.positions,
-        "attention": config.attention,
-        "dropout": Dropout(hidden=0, attention=0, ffn=config.mlp_dropout),
-        "initializer": TruncatedNormal(std=std, cut=cut, depth_scaled=True),
-        "head": TransformHead(bias=config.classifier_bias),
-    }
-
-
-def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-    """The settings by ModernBertConfig's names."""
-    positions = encoder.positions
-    assert isinstance(positions, RotaryPositions), "as claimed"
-    attention: FullAttention | LocalAttention = rotary_like.attention_of(encoder)
-    if isinstance(encoder.attention, LocalAttention):
-        attention = encoder.attention
-    activation, layers = ACTIVATIONS[rotary_like.gate(encoder)], len(encoder.layers)
-    ends = bert_like.ends(tokens)
-    kinds = [GLOBAL if attention.at(n).reach is None else LOCAL for n in range(layers)]
-    windows = {"local_attention": attention.window} if attention.kind == "local" else {}
-    head, init = encoder.head, encoder.initializer
-    return {
-        "hidden_size": encoder.hidden,
-        "num_hidden_layers": layers,
-        "num_attention_heads": encoder.layers[0].heads,
-        "intermediate_size": encoder.layers[0].ffn,
-        "hidden_activation": activation,
-        "classifier_activation": activation,
-        "classifier_bias": isinstance(head, TransformHead) and head.bias,
-        "norm_eps": encoder.norm.eps,
-        "norm_bias": getattr(encoder.norm, "bias", True),
-        "attention_bias": attention.bias,
-        "mlp_bias": rotary_like.has_biases(encoder),
-        "attention_dropout": 0.0,
-        "embedding_dropout": 0.0,
-        "mlp_dropout": encoder.dropout.ffn,
-        "layer_types": kinds,
-        "rope_parameters": {
-            GLOBAL: rotary_like.rope(positions.theta),
-            LOCAL: rotary_like.rope(positions.local_theta),
-        },
-        **windows,
-        "initializer_range": bert_like.init_std(encoder),
-        "initializer_cutoff_factor": init.cut if isinstance(init, TruncatedNormal) else 2.0,
-        "pad_token_id": tokens.pad,
-        **ends,
-        "cls_token_id": ends["bos_token_id"] if tokens.cls is None else tokens.cls,
-        "sep_token_id": ends["eos_token_id"] if tokens.sep is None else tokens.sep,
-        **bert_like.ENDING,
-    }
 
 
 MODERNBERT = Family(
@@ -238,23 +184,14 @@ MODERNBERT = Family(
     copies={"decoder.weight": "embeddings.tok_embeddings.weight"},
     classes=(hf_class("ModernBertForMaskedLM", "mlm"), hf_class("ModernBertModel")),
     tasks=TaskHeads(
-        tuple(
-            TaskClass(
-                f"ModernBertFor{name}",
-                kinds,
-                "classifier",
-                "read",
-                own_pooler="head.dense",
-                own_norm="head.norm",
-            )
-            for name, kinds in CLASSES.items()
+        tuple(  # states of tokens go through the layers before the scores too
+            TaskClass(f"ModernBert{part}", "classifier", "read", "head.dense", own_norm="head.norm")
+            for part in ANSWERS
         ),
         dropout="classifier_dropout",
         default=0.0,
     ),
     claims=_claims,
-    settings=_settings,
-    config_of=_config_of,
     recipe="modernbert",
     vocabulary=ByteBpe,
     poolers={

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import Any, Literal
 
-from bertc.hub.families import bert_like
 from bertc.hub.families.config import Single, VocabularySize
-from bertc.hub.families.family import Candidate, Tokens
+from bertc.hub.families.family import Candidate
 from bertc.hub.families.obstacle import Obstacle
-from bertc.hub.families.roberta import ROBERTA, HfRoberta
+from bertc.hub.families.roberta import HfRoberta, roberta_layout
+from bertc.hub.families.tokens import Tokens
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.positions import BucketedPositions, TablePositions
 from bertc.ir.vocabulary import WordPiece
@@ -39,6 +39,20 @@ class HfMpnet(HfRoberta):
         """The first row of the position table in use, whatever the padding id is."""
         return PADDING_IDX + 1
 
+    def settings(self) -> dict[str, Any]:
+        """bertc's settings of the network."""
+        rows = self.max_position_embeddings
+        positions = BucketedPositions(rows=rows, offset=self.offset, padding=PADDING_IDX)
+        return super().settings() | {"positions": positions}
+
+    @classmethod
+    def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+        """Settings of an encoder."""
+        known = super().values(encoder, tokens)
+        if isinstance(encoder.positions, TablePositions):
+            known["max_position_embeddings"] += PADDING_IDX - known["pad_token_id"]
+        return known | {"pad_token_id": PADDING_IDX, NUMBER: BUCKETS}
+
 
 def _obstacle(candidate: Candidate) -> Obstacle | None:
     """Another padding token: which tokens have positions depends on it, by no setting."""
@@ -48,42 +62,16 @@ def _obstacle(candidate: Candidate) -> Obstacle | None:
     return Obstacle("vocab", f"the {TITLE} layout has the padding token at {PADDING_IDX}")
 
 
-def _settings(config: HfRoberta) -> dict[str, Any]:
-    positions = BucketedPositions(
-        rows=config.max_position_embeddings, offset=config.offset, padding=PADDING_IDX
-    )
-    return {**bert_like.settings_of(config), "positions": positions}
-
-
-def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-    known = ROBERTA.config_of(encoder, tokens)
-    del known["type_vocab_size"]
-    rows = bert_like.same_rows(encoder, PADDING_IDX + 1)
-    changed = {"max_position_embeddings": rows, "pad_token_id": PADDING_IDX, NUMBER: BUCKETS}
-    return {**known, **changed}
-
-
+LIKE = roberta_layout(
+    HfMpnet,
+    TITLE,
+    TITLE,
+    WordPiece,
+    lambda candidate: isinstance(candidate.encoder.positions, BucketedPositions),
+)
 MPNET = replace(
-    ROBERTA,
-    model_type="mpnet",
-    title=TITLE,
-    config=HfMpnet,
+    LIKE,
     prefix="mpnet",
-    names={k: v for k, v in ROBERTA.names.items() if not k.endswith("segment")} | NAMES,
-    classes=tuple(
-        replace(hf_class, name=hf_class.name.replace("Roberta", TITLE))
-        for hf_class in ROBERTA.classes
-    ),
-    tasks=replace(
-        ROBERTA.tasks,
-        classes=tuple(
-            replace(task_class, name=task_class.name.replace("Roberta", TITLE))
-            for task_class in ROBERTA.tasks.classes
-        ),
-    ),
-    claims=lambda candidate: isinstance(candidate.encoder.positions, BucketedPositions),
+    names={k: v for k, v in LIKE.names.items() if not k.endswith("segment")} | NAMES,
     obstacle=_obstacle,
-    settings=_settings,
-    config_of=_config_of,
-    vocabulary=WordPiece,
 )

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from bertc.hub.families import bert_like
 from bertc.hub.families.config import HfConfig, Layers
 from bertc.hub.families.family import Family, Reshape, TaskHeads, hf_class
 from bertc.ir.base import Uniform, Width
@@ -46,23 +45,18 @@ class HfNeoBert(HfConfig):
     dim_head: Width | None = None
     tie_word_embeddings: bool = False
 
-    @property
-    def ffn(self) -> int:
-        """Two thirds of the stated width, since a gate has a map more."""
-        return -(-(2 * self.intermediate_size // 3) // MULTIPLE) * MULTIPLE
-
-
-def _settings(config: HfNeoBert) -> dict[str, Any]:
-    return {
-        **bert_like.settings_of(config),
-        "activation": Glu(kind="swiglu", bias=False),
-        "norm": PreNorm(eps=config.layer_norm_eps, function="rms"),
-        "positions": RotaryPositions(pairs="interleaved"),
-        "attention": FullAttention(bias=False),
-        "dropout": Dropout(hidden=0, attention=0),
-        "initializer": Uniform(bound=config.initializer_range),
-        "head": LinearHead(tied=False),
-    }
+    def settings(self) -> dict[str, Any]:
+        """bertc's settings of the network, in which a gate has a map more than the width says."""
+        return super().settings() | {
+            "ffn": -(-(2 * self.intermediate_size // 3) // MULTIPLE) * MULTIPLE,
+            "activation": Glu(kind="swiglu", bias=False),
+            "norm": PreNorm(eps=self.layer_norm_eps, function="rms"),
+            "positions": RotaryPositions(pairs="interleaved"),
+            "attention": FullAttention(bias=False),
+            "dropout": Dropout(hidden=0, attention=0),
+            "initializer": Uniform(bound=self.initializer_range),
+            "head": LinearHead(tied=False),
+        }
 
 
 def _in_order(encoder: Encoder, key: str, rows: "Tensor") -> "Tensor":
@@ -98,8 +92,6 @@ NEOBERT = Family(
     tasks=TaskHeads((), dropout="classifier_dropout"),
     # transformers has no such class: what was imported is written in another layout.
     claims=lambda candidate: False,
-    settings=_settings,
-    config_of=lambda encoder, tokens: {},
     recipe="neobert",
     vocabulary=WordPiece,
     reshape=Reshape(joined=_in_order),

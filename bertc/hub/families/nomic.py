@@ -5,21 +5,20 @@ Keys are those of the files, which transformers renames when it reads and writes
 
 from typing import Any, Literal
 
-from bertc.hub.families import bert_like, rotary_like
-from bertc.hub.families.config import ACTIVATIONS, ROPE, HfConfig, Single, VocabularySize
-from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, Tokens, hf_class
-from bertc.hub.families.rotary_like import GateActivation, PadId, Rope
+from bertc.hub.families import bert
+from bertc.hub.families.config import ROPE, Single, VocabularySize
+from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, hf_class
+from bertc.hub.families.rotary_like import HfTurned, PadId
+from bertc.hub.families.tokens import Tokens
 from bertc.ir.base import Probability, Width
-from bertc.ir.network.attention import FullAttention
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.positions import RotaryPositions, Theta
+from bertc.ir.network.positions import Theta
 from bertc.ir.vocabulary import WordPiece
 
-THETA = 1000.0
 GATES = {"swiglu": "silu", "geglu": "gelu"}
 
 
-class HfNomicBert(HfConfig):
+class HfNomicBert(HfTurned):
     """NomicBertConfig, whose names are BertConfig's, and its first names, which are GPT-2's."""
 
     spelling = {
@@ -50,18 +49,15 @@ class HfNomicBert(HfConfig):
         "rotary_emb_scale_base": Single(None, "scores decay with distance"),
         "scale_attn_weights": Single(True, "scores are not divided"),
     }
-    copied = frozenset({"max_position_embeddings"})
+    missing = frozenset({"attention_bias", "mlp_bias"})
 
     model_type: Literal["nomic_bert"] = "nomic_bert"
     vocab_size: VocabularySize = 30_528
-    hidden_act: GateActivation = "silu"
     hidden_dropout_prob: Probability = 0.0
     attention_probs_dropout_prob: Probability = 0.0
     max_position_embeddings: Width = 2048
     pad_token_id: PadId = 0
-    head_dim: Width | None = None
-    rope_parameters: Rope | None = None
-    rope_theta: Theta = THETA
+    rope_theta: Theta = 1000.0
 
     @classmethod
     def meant(cls, name: str, value: Any) -> Any:
@@ -69,41 +65,16 @@ class HfNomicBert(HfConfig):
         gate = name == "activation_function" and isinstance(value, str)
         return GATES.get(value, value) if gate else value
 
-    @property
-    def theta(self) -> float:
-        """The base of its angles."""
-        return (self.rope_parameters and self.rope_parameters.rope_theta) or self.rope_theta
+    @classmethod
+    def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+        """Settings of an encoder."""
+        return super().values(encoder, tokens) | {"type_vocab_size": max(1, encoder.segments)}
 
 
 def _claims(candidate: Candidate) -> bool:
     """True for rotary positions and norms after each part."""
     encoder = candidate.encoder
     return encoder.positions.kind == "rotary" and encoder.norm.kind == "post"
-
-
-def _settings(config: HfNomicBert) -> dict[str, Any]:
-    fills = config.head_dim in (None, config.hidden_size // config.num_attention_heads)
-    return {
-        **bert_like.settings_of(config),
-        **({} if fills else {"head_dim": config.head_dim}),
-        "activation": rotary_like.gated_part(config.hidden_act, bias=False),
-        "positions": RotaryPositions(theta=config.theta),
-        "attention": FullAttention(bias=False),
-    }
-
-
-def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-    """The settings by BertConfig's names, with its angles in place of a table."""
-    known = bert_like.config_of(encoder, tokens)
-    del known["max_position_embeddings"]
-    return {
-        **known,
-        "type_vocab_size": max(1, encoder.segments),
-        "hidden_act": ACTIVATIONS[rotary_like.gate(encoder)],
-        "head_dim": encoder.layers[0].head_dim,
-        "rope_parameters": rotary_like.rope(rotary_like.theta(encoder)),
-        **bert_like.ends(tokens),
-    }
 
 
 NOMIC = Family(
@@ -124,29 +95,25 @@ NOMIC = Family(
         "encoder.ffn.{n}.inner": "encoder.layers.{n}.mlp.fc11",
         "encoder.ffn.{n}.outer": "encoder.layers.{n}.mlp.fc2",
         "encoder.ffn.{n}.norm": "encoder.layers.{n}.norm2",
-        **bert_like.POOLER,
+        **bert.POOLER,
         "heads.mlm.dense": "cls.predictions.transform.dense",
         "heads.mlm.norm": "cls.predictions.transform.layer_norm",
         "heads.mlm": "cls.predictions",
     },
     copies={
-        "cls.predictions.decoder.weight": bert_like.TABLE,
+        "cls.predictions.decoder.weight": bert.TABLE,
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     },
     classes=(hf_class("NomicBertForMaskedLM", "mlm"), hf_class("NomicBertModel")),
     tasks=TaskHeads(
         (
-            TaskClass(
-                "NomicBertForSequenceClassification", ("labels", "score"), "classifier", "read"
-            ),
-            TaskClass("NomicBertForTokenClassification", ("tags",), "classifier", "unread"),
+            TaskClass("NomicBertForSequenceClassification", "classifier", "read"),
+            TaskClass("NomicBertForTokenClassification", "classifier", "unread"),
         ),
         dropout="classifier_dropout",
         otherwise="NomicBERT has no class for choices and spans",
     ),
     claims=_claims,
-    settings=_settings,
-    config_of=_config_of,
     recipe="nomic",
     vocabulary=WordPiece,
 )

@@ -9,9 +9,10 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from bertc.hub.families import bert_like
+from bertc.hub.families import bert
 from bertc.hub.families.config import ABSOLUTE, HfConfig, TokenId, VocabularySize
-from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, Tokens, hf_class
+from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, hf_class
+from bertc.hub.families.tokens import Tokens, ends
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.positions import TablePositions
 from bertc.ir.vocabulary import ByteBpe, Unigram, Vocabulary
@@ -41,6 +42,17 @@ class HfRoberta(HfConfig):
         """The first row of the position table in use."""
         return self.pad_token_id + 1
 
+    @classmethod
+    def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+        """Settings of an encoder; the table's rows begin with those before the first position."""
+        positions = encoder.positions
+        fixed = positions.padding if isinstance(positions, TablePositions) else -1
+        padding = tokens.pad if fixed < 0 else fixed
+        known = super().values(encoder, tokens) | ends(tokens) | {"pad_token_id": padding}
+        if isinstance(positions, TablePositions):
+            known["max_position_embeddings"] += padding + 1
+        return known
+
 
 class HfXlmRoberta(HfRoberta):
     """XLMRobertaConfig."""
@@ -56,19 +68,7 @@ class HfCamembert(HfRoberta):
     vocab_size: VocabularySize = 30_522
 
 
-def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-    positions = encoder.positions
-    fixed = positions.padding if isinstance(positions, TablePositions) else -1
-    padding = tokens.pad if fixed < 0 else fixed
-    return {
-        **bert_like.config_of(encoder, tokens),
-        **bert_like.ends(tokens),
-        "max_position_embeddings": bert_like.same_rows(encoder, padding + 1),
-        "pad_token_id": padding,
-    }
-
-
-def _layout(
+def roberta_layout(
     config: type[HfRoberta],
     title: str,
     classes: str,
@@ -82,30 +82,27 @@ def _layout(
         config=config,
         prefix="roberta",
         names={
-            **bert_like.BODY,
-            **bert_like.POOLER,
+            **bert.BODY,
+            **bert.POOLER,
             "heads.mlm.dense": "lm_head.dense",
             "heads.mlm.norm": "lm_head.layer_norm",
             "heads.mlm": "lm_head",
         },
-        copies={"lm_head.decoder.weight": bert_like.TABLE, "lm_head.decoder.bias": "lm_head.bias"},
+        copies={"lm_head.decoder.weight": bert.TABLE, "lm_head.decoder.bias": "lm_head.bias"},
         classes=(hf_class(f"{classes}ForMaskedLM", "mlm"), hf_class(f"{classes}Model", "pooler")),
         tasks=TaskHeads(
             (
                 TaskClass(
                     f"{classes}ForSequenceClassification",
-                    ("labels", "score"),
                     "classifier.out_proj",
                     "read",
                     "classifier.dense",
                 ),
-                *bert_like.pooled_classes(classes)[1:],
+                *bert.pooled_classes(classes)[1:],
             ),
             dropout="classifier_dropout",
         ),
         claims=claims,
-        settings=bert_like.settings_of,
-        config_of=_config_of,
         recipe="roberta",
         vocabulary=vocabulary,
         head_activation="gelu",
@@ -117,13 +114,13 @@ def _named(candidate: Candidate, layout: str) -> bool:
     return bool(candidate.encoder.positions.offset) and layout in candidate.systems
 
 
-XLM_ROBERTA = _layout(
+XLM_ROBERTA = roberta_layout(
     HfXlmRoberta, "XLM-R", "XLMRoberta", Unigram, lambda candidate: _named(candidate, "xlm-roberta")
 )
-CAMEMBERT = _layout(
+CAMEMBERT = roberta_layout(
     HfCamembert, "CamemBERT", "Camembert", Unigram, lambda candidate: _named(candidate, "camembert")
 )
-ROBERTA = _layout(
+ROBERTA = roberta_layout(
     HfRoberta,
     "RoBERTa",
     "Roberta",

@@ -1,10 +1,12 @@
-"""Data and functions shared by families of encoders with rotary positions and a gated part."""
+"""Settings that families of encoders with rotary positions and a gated part share."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bertc.hub.families.config import MEANING, HfActivation
+from bertc.hub.families.config import MEANING, HfConfig
+from bertc.hub.families.tokens import Tokens, ends
+from bertc.ir.base import Width
 from bertc.ir.network.attention import FullAttention
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Glu
@@ -23,34 +25,69 @@ class Rope(BaseModel):
     rope_theta: Theta | None = None
 
 
+class HfGated(HfConfig):
+    """Settings of the gate and of biases, which all of them have."""
+
+    copied = frozenset({"max_position_embeddings", "classifier_pooling"})
+
+    hidden_act: GateActivation = "silu"
+    pad_token_id: PadId | None = 0
+    attention_bias: bool = False
+    mlp_bias: bool = False
+
+    def settings(self) -> dict[str, Any]:
+        """bertc's settings of the network."""
+        gelu = MEANING[self.hidden_act] == "gelu"
+        return super().settings() | {
+            "activation": Glu(kind="geglu" if gelu else "swiglu", bias=self.mlp_bias),
+            "attention": FullAttention(bias=self.attention_bias),
+        }
+
+    @classmethod
+    def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+        """Settings of an encoder, with the nearest gate for a part without."""
+        return {
+            **super().values(encoder, tokens),
+            "hidden_act": "silu" if encoder.head_activation == "silu" else "gelu",
+            "attention_bias": getattr(encoder.attention, "bias", True),
+            "mlp_bias": getattr(encoder.ffn, "bias", True) is True,
+            **ends(tokens),
+        }
+
+
+class HfTurned(HfGated):
+    """Settings of one base of the angles for all layers."""
+
+    head_dim: Width | None = None
+    rope_parameters: Rope | None = None
+    rope_theta: Theta = 10_000.0
+
+    @property
+    def theta(self) -> float:
+        """The base of its angles."""
+        return (self.rope_parameters and self.rope_parameters.rope_theta) or self.rope_theta
+
+    def settings(self) -> dict[str, Any]:
+        """bertc's settings of the network."""
+        fills = self.head_dim in (None, self.hidden_size // self.num_attention_heads)
+        return {
+            **super().settings(),
+            **({} if fills else {"head_dim": self.head_dim}),
+            "positions": RotaryPositions(theta=self.theta),
+        }
+
+    @classmethod
+    def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+        """Settings of an encoder."""
+        positions = encoder.positions
+        assert isinstance(positions, RotaryPositions), "as claimed"
+        return {
+            **super().values(encoder, tokens),
+            "head_dim": encoder.layers[0].head_dim,
+            "rope_parameters": rope(positions.theta),
+        }
+
+
 def rope(theta: float) -> dict[str, float | str]:
     """Rotary positions for a configuration."""
     return {"rope_type": "default", "rope_theta": theta}
-
-
-def gated_part(activation: HfActivation, bias: bool) -> Glu:
-    """The feed-forward part of a configuration."""
-    return Glu(kind="geglu" if MEANING[activation] == "gelu" else "swiglu", bias=bias)
-
-
-def gate(encoder: Encoder) -> Literal["gelu", "silu"]:
-    """The activation of a gate, the nearest one for a part without."""
-    return "silu" if encoder.head_activation == "silu" else "gelu"
-
-
-def has_biases(encoder: Encoder) -> bool:
-    """True if all maps of the feed-forward part have biases."""
-    return getattr(encoder.ffn, "bias", True) is True
-
-
-def attention_of(encoder: Encoder) -> FullAttention:
-    """Its attention, or the plain one if it is of another kind."""
-    attention = encoder.attention
-    return attention if isinstance(attention, FullAttention) else FullAttention()
-
-
-def theta(encoder: Encoder) -> float:
-    """The base of its angles."""
-    positions = encoder.positions
-    assert isinstance(positions, RotaryPositions), "as claimed"
-    return positions.theta

@@ -4,9 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from bertc.hub.families import bert_like
+from bertc.hub.families import bert
 from bertc.hub.families.config import HfConfig, Single, TokenId, VocabularySize
-from bertc.hub.families.family import Family, TaskClass, TaskHeads, Tokens, hf_class
+from bertc.hub.families.family import Family, TaskClass, TaskHeads, hf_class
+from bertc.hub.families.tokens import Tokens, ends
 from bertc.ir.base import Width
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.head import LinearHead
@@ -66,11 +67,6 @@ class HfXlm(HfConfig):
         return ("gelu" if value else "relu") if gelu else value
 
     @property
-    def ffn(self) -> int:
-        """Inner width of the feed-forward parts."""
-        return 4 * self.hidden_size
-
-    @property
     def languages(self) -> tuple[str, ...]:
         """Languages in the order of the table; their indices if unnamed."""
         if self.n_langs == 1 or not self.use_lang_emb:
@@ -78,39 +74,36 @@ class HfXlm(HfConfig):
         names = {number: name for name, number in (self.lang2id or {}).items()}
         return tuple(names.get(number, str(number)) for number in range(self.n_langs))
 
+    def settings(self) -> dict[str, Any]:
+        """bertc's settings of the network."""
+        return super().settings() | {
+            "ffn": 4 * self.hidden_size,
+            "head": LinearHead(),
+            "languages": self.languages,
+            "language_embeddings": bool(self.languages),
+        }
 
-def _settings(config: HfXlm) -> dict[str, Any]:
-    return {
-        **bert_like.settings_of(config),
-        "head": LinearHead(),
-        "languages": config.languages,
-        "language_embeddings": bool(config.languages),
-    }
+    @classmethod
+    def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+        """Settings of an encoder."""
+        names = dict(enumerate(encoder.languages))
+        named = {"id2lang": {str(n): name for n, name in names.items()},
+                 "lang2id": {name: n for n, name in names.items()}}  # fmt: skip
+        return {
+            **super().values(encoder, tokens),
+            "hidden_act": encoder.head_activation != "relu",
+            "n_langs": max(1, len(names)),
+            "use_lang_emb": bool(names),
+            "embed_init_std": encoder.hidden**-0.5,
+            **ends(tokens),
+            **(named if names else {}),
+        }
 
-
-def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-    """The settings by XLMConfig's names."""
-    config: dict[str, Any] = {
-        "emb_dim": encoder.hidden,
-        "n_layers": len(encoder.layers),
-        "n_heads": encoder.layers[0].heads,
-        "gelu_activation": encoder.head_activation != "relu",
-        "dropout": encoder.dropout.hidden,
-        "attention_dropout": encoder.dropout.attention,
-        "max_position_embeddings": bert_like.same_rows(encoder),
-        "n_langs": max(1, len(encoder.languages)),
-        "use_lang_emb": bool(encoder.languages),
-        "init_std": bert_like.init_std(encoder),
-        "embed_init_std": encoder.hidden**-0.5,
-        "layer_norm_eps": encoder.norm.eps,
-        "pad_token_id": tokens.pad,
-        **bert_like.ends(tokens),
-        **bert_like.ENDING,
-    }
-    if encoder.languages:
-        config["id2lang"] = {str(n): name for n, name in enumerate(encoder.languages)}
-        config["lang2id"] = {name: n for n, name in enumerate(encoder.languages)}
-    return config
+    @classmethod
+    def written(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+        """The settings of ``config.json``."""
+        known = super().written(encoder, tokens)
+        return known | {"pad_token_id": known.pop("pad_index")}
 
 
 XLM = Family(
@@ -137,21 +130,14 @@ XLM = Family(
     classes=(hf_class("XLMWithLMHeadModel", "mlm"), hf_class("XLMModel")),
     tasks=TaskHeads(
         (
-            TaskClass(
-                "XLMForSequenceClassification",
-                ("labels", "score"),
-                "sequence_summary.summary",
-                "refused",
-            ),
-            *bert_like.token_classes("XLM", "ForQuestionAnsweringSimple"),
+            TaskClass("XLMForSequenceClassification", "sequence_summary.summary", "refused"),
+            *bert.token_classes("XLM", simple="Simple"),
         ),
         dropout="summary_first_dropout",
         default=0.1,
         otherwise="XLMForMultipleChoice derives the score of a choice from label scores",
     ),
     claims=lambda candidate: not candidate.encoder.segments,
-    settings=_settings,
-    config_of=_config_of,
     recipe="xlm",
     vocabulary=WordPiece,
 )

@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.hub.families import bert_like
-from bertc.hub.families.config import (
-    ACTIVATIONS,
-    NO_CLASS,
-    HfConfig,
-    Layers,
-    Single,
-    TokenId,
-    VocabularySize,
-)
+from bertc.hub.families import bert
+from bertc.hub.families.config import NO_CLASS, HfConfig, Layers, Single, TokenId, VocabularySize
 from bertc.hub.families.family import (
     Candidate,
     Family,
@@ -26,10 +18,10 @@ from bertc.hub.families.family import (
     Shape,
     TaskClass,
     TaskHeads,
-    Tokens,
     hf_class,
 )
 from bertc.hub.families.obstacle import Obstacle
+from bertc.hub.families.tokens import Tokens, ends
 from bertc.ir.base import Width
 from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.network.encoder import Encoder
@@ -97,6 +89,31 @@ class HfXlnet(HfConfig):
             )
         return self
 
+    def settings(self) -> dict[str, Any]:
+        """bertc's settings of the network."""
+        rate = self.hidden_dropout_prob
+        clamp = max(0, self.clamp_len)
+        return super().settings() | {
+            "positions": NoPositions(),
+            "attention": RelativeAttention(untie=True, segments=True, clamp=clamp),
+            "norm": PostNorm(eps=self.layer_norm_eps, embeddings=False),
+            "dropout": Dropout(hidden=rate, attention=rate, ffn=rate, last=rate),
+            "head": LinearHead(),
+        }
+
+    @classmethod
+    def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+        """Settings of an encoder."""
+        attention = encoder.attention
+        clamp = attention.clamp if isinstance(attention, RelativeAttention) else 0
+        return {
+            **super().values(encoder, tokens),
+            "d_head": encoder.hidden // encoder.layers[0].heads,
+            "clamp_len": clamp or -1,
+            **{name: single.value for name, single in cls.only.items()},
+            **ends(tokens),
+        }
+
 
 def _claims(candidate: Candidate) -> bool:
     """True for relative attention or two streams, which no other layout has."""
@@ -141,45 +158,6 @@ def _taken(name: str, tensor: "Tensor", shape: Shape) -> "Tensor":
     return tensor.reshape(shape)
 
 
-def _settings(config: HfXlnet) -> dict[str, Any]:
-    rate = config.hidden_dropout_prob
-    return {
-        **bert_like.settings_of(config),
-        "positions": NoPositions(),
-        "attention": RelativeAttention(untie=True, segments=True, clamp=max(0, config.clamp_len)),
-        "norm": PostNorm(eps=config.layer_norm_eps, embeddings=False),
-        "dropout": Dropout(hidden=rate, attention=rate, ffn=rate, last=rate),
-        "head": LinearHead(),
-    }
-
-
-def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-    attention = encoder.attention
-    clamp = attention.clamp if isinstance(attention, RelativeAttention) else 0
-    return {
-        "d_model": encoder.hidden,
-        "n_layer": len(encoder.layers),
-        "n_head": encoder.layers[0].heads,
-        "d_head": encoder.hidden // encoder.layers[0].heads,
-        "d_inner": encoder.layers[0].ffn,
-        "dropout": encoder.dropout.hidden,
-        "clamp_len": clamp or -1,
-        "attn_type": "bi",
-        "bi_data": False,
-        "same_length": False,
-        "pad_token_id": tokens.pad,
-        "ff_activation": ACTIVATIONS[encoder.head_activation],
-        "initializer_range": bert_like.init_std(encoder),
-        "layer_norm_eps": encoder.norm.eps,
-        **bert_like.ends(tokens),
-        **bert_like.ENDING,
-    }
-
-
-def _task_class(name: str, *kinds: Literal["labels", "score", "choice"]) -> TaskClass:
-    return TaskClass(name, kinds, "logits_proj", "perhaps", "sequence_summary.summary", "last")
-
-
 XLNET = Family(
     model_type="xlnet",
     title="XLNet",
@@ -207,9 +185,11 @@ XLNET = Family(
     classes=(hf_class("XLNetLMHeadModel", "plm"), hf_class("XLNetModel")),
     tasks=TaskHeads(
         (
-            _task_class("XLNetForSequenceClassification", "labels", "score"),
-            _task_class("XLNetForMultipleChoice", "choice"),
-            *bert_like.token_classes("XLNet", "ForQuestionAnsweringSimple"),
+            *(
+                TaskClass(name, "logits_proj", "perhaps", "sequence_summary.summary", "last")
+                for name in ("XLNetForSequenceClassification", "XLNetForMultipleChoice")
+            ),
+            *bert.token_classes("XLNet", simple="Simple"),
         ),
         dropout="summary_last_dropout",
         default=0.1,
@@ -217,8 +197,6 @@ XLNET = Family(
     ),
     claims=_claims,
     obstacle=_obstacle,
-    settings=_settings,
-    config_of=_config_of,
     recipe="xlnet",
     vocabulary=Unigram,
     poolers={True: {"summary_activation": "tanh"}},
