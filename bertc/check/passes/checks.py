@@ -7,7 +7,6 @@ from bertc.check.passes.languages import check_languages
 from bertc.check.passes.lengths import check_lengths
 from bertc.check.passes.running import check_running
 from bertc.check.passes.settings.fixes import argument
-from bertc.check.passes.settings.layers import layer_values
 from bertc.check.passes.settings.rules import Also, Checker, Rule
 from bertc.check.passes.terms import check_terms
 from bertc.cost.planning.plan import largest_divisor
@@ -18,8 +17,6 @@ from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.terms.heads import VocabularyHead
 from bertc.ir.vocabulary import table_rows
 
-LARGEST_MODEL = 10**15
-
 
 def checks(program: Complete, diagnostics: Diagnostics) -> None:
     """Report settings that contradict each other.
@@ -29,7 +26,6 @@ def checks(program: Complete, diagnostics: Diagnostics) -> None:
     run = Checker(program, diagnostics)
     run.rules(_OF_HEADS)
     check_attention(run)
-    run.rules(_OF_SIZE)
     check_languages(program, diagnostics)
     _clusters_fit(run)
     run.rules(OF_TABLES)
@@ -63,17 +59,6 @@ def _dividing(program: Complete) -> list[int]:
     return sorted(fitting, key=lambda number: abs(number - heads))[:2]
 
 
-def _parameters(program: Complete) -> int:
-    """The approximate size of the model."""
-    layers = max(stage.layers for stage in program.stages)
-    widths = layer_values(program.heads, layers), layer_values(program.ffn, layers)
-    per_layer = sum(
-        4 * program.hidden * heads * program.head_dim + 2 * program.hidden * ffn
-        for heads, ffn in zip(*widths, strict=False)
-    )
-    return per_layer + table_rows(program.vocab) * program.embedding
-
-
 _OF_HEADS: tuple[Rule[Complete], ...] = (
     Rule("E201", ("heads", "hidden"), _uneven,
          lambda p: f"{_uneven(p)} heads do not divide the width {p.hidden}",
@@ -90,11 +75,6 @@ _OF_HEADS: tuple[Rule[Complete], ...] = (
          "between all layers",
          also=("attention", "attention is set here"),
          way=lambda p: argument("attention", p.origins["attention"], "untie", "true")),
-)  # fmt: skip
-_OF_SIZE: tuple[Rule[Complete], ...] = (
-    Rule("E214", ("hidden", "layers"), lambda p: _parameters(p) > LARGEST_MODEL,
-         lambda p: f"this model would have about {_parameters(p):.1e} parameters",
-         label=f"the limit is {LARGEST_MODEL:.0e}"),
 )  # fmt: skip
 
 

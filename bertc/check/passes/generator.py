@@ -1,14 +1,14 @@
 """Widths of the generator, and checks of its use."""
 
 from bertc.base.diagnostics import Diagnostics, Fix
-from bertc.check.passes.settings.fixes import argument, fix, fix_argument, note
-from bertc.check.passes.settings.rules import Checker
+from bertc.check.passes.settings.fixes import Way, argument, fix, fix_argument
+from bertc.check.passes.settings.rules import Checker, Rule
 from bertc.check.passes.settings.stages import settled
 from bertc.ir.learning.objective import Objective
-from bertc.ir.network.generator import Generator, GeneratorNetwork, NoGenerator
+from bertc.ir.network.generator import GeneratorNetwork, NoGenerator
 from bertc.ir.network.sharing import ShareGroups, ShareMap
 from bertc.ir.program.complete import Complete, StageSettings
-from bertc.ir.program.written import Given, Origin
+from bertc.ir.program.written import Given
 
 WIDEST = 16.0
 """The largest ``size`` that a spec may give."""
@@ -20,11 +20,19 @@ def generator_widths(program: Complete, diagnostics: Diagnostics) -> Complete:
     ``hidden=256 objective=rtd+mlm generator=0.25`` becomes ``generator=network(size=0.25,
     hidden=64, heads=1, ffn=256)``. Unless written, its depth in each stage is the encoder's.
     """
-    node, origin = program.generator, program.origins["generator"]
+    node, origin, encoder = program.generator, program.origins["generator"], program.hidden
     if not isinstance(node, GeneratorNetwork):
         return program
-    _one_width(node, origin, program.hidden, diagnostics)
-    return settled(program, {"generator": Given(_complete(node, program.hidden), origin)})
+    by_size = max(1, round(encoder * node.size))
+    hidden = node.hidden or by_size
+    widths = {
+        # Of the actual width, so that the printed setting reads back.
+        "size": node.size if hidden == by_size else min(hidden / encoder, WIDEST),
+        "hidden": hidden,
+        "heads": node.heads or max(1, hidden // 64),
+        "ffn": node.ffn or 4 * hidden,
+    }
+    return settled(program, {"generator": Given(node.model_copy(update=widths), origin)})
 
 
 def generator(program: Complete, diagnostics: Diagnostics) -> None:
@@ -32,45 +40,13 @@ def generator(program: Complete, diagnostics: Diagnostics) -> None:
 
     ``generator=0.25`` is E231 beside ``objective=mlm``.
     """
-    node = program.generator
-    _has_use(Checker(program, diagnostics), node)
+    Checker(program, diagnostics).rules(_OF_USE)
     for stage in program.stages:
-        _stage_fits(Checker(stage, diagnostics), node)
-        if isinstance(node, GeneratorNetwork):
-            _leaves_frozen(stage, node, diagnostics)
-    if isinstance(node, GeneratorNetwork):
-        _network_possible(program, node, diagnostics)
-
-
-def _complete(node: GeneratorNetwork, encoder: int) -> GeneratorNetwork:
-    """A generator for an encoder of this hidden width."""
-    by_size = max(1, round(encoder * node.size))
-    hidden = node.hidden or by_size
-    size = node.size if hidden == by_size else min(hidden / encoder, WIDEST)
-    return node.model_copy(
-        update={
-            "size": size,  # of the actual width, so that the printed setting reads back
-            "hidden": hidden,
-            "heads": node.heads or max(1, hidden // 64),
-            "ffn": node.ffn or 4 * hidden,
-        }
-    )
-
-
-def _one_width(
-    node: GeneratorNetwork, origin: Origin, hidden: int, diagnostics: Diagnostics
-) -> None:
-    """Check that ``size`` and ``hidden`` agree if both are written."""
-    by_size = max(1, round(hidden * node.size))
-    if node.hidden and "size" in node.model_fields_set and node.hidden != by_size:
-        diagnostics.error(
-            "E235",
-            f"hidden={node.hidden} contradicts size={node.size:g}, which is {by_size} of {hidden}",
-            origin.parts.get(("hidden",), origin.span),
-            label="both set the generator's width",
-            notes=note(f"size = {node.size:g}", origin.parts.get(("size",))),
-            **argument("generator", origin, "hidden", str(by_size)),
-        )
+        check = Checker(stage, diagnostics)
+        if _judge(stage):
+            check.rules(_OF_STAGES)
+    if isinstance(program.generator, GeneratorNetwork):
+        _network_possible(program, program.generator, diagnostics)
 
 
 def _judge(stage: StageSettings) -> Objective | None:
@@ -79,99 +55,40 @@ def _judge(stage: StageSettings) -> Objective | None:
     return next(judges, None)
 
 
-def _verb(judge: Objective) -> str:
-    return "detects" if judge.fills == "replaced" else "reads"
+def _any_judge(program: Complete) -> Objective | None:
+    return next((judge for stage in program.stages if (judge := _judge(stage))), None)
 
 
-def _has_use(check: Checker[Complete], node: Generator) -> None:
-    stages = check.settings.stages
-    judge = next((judge for stage in stages if (judge := _judge(stage))), None)
-    if not isinstance(node, NoGenerator) and not judge:
-        network = isinstance(node, GeneratorNetwork)
-        check.report(
-            "E231",
-            "a generator is only used by rtd and restore, and the objective has neither",
-            "generator",
-            also=("objective", "the objective is set here"),
-            help="objective=rtd*50+mlm or " * network + "generator=none",
-            instead="generator=none",
-        )
-    learns = any(term.objective.masks for stage in stages for term in stage.objective)
-    if isinstance(node, GeneratorNetwork) and judge and not learns:
-        check.report(
-            "E232",
-            "the generator is a network, but no mlm term trains it",
-            "generator",
-            label="needs an mlm term",
-            also=("objective", "the objective is set here"),
-            help=f"objective={_beside_mlm(judge)} or generator=unigram",
-            instead="generator=unigram",
-        )
+def _learns(program: Complete) -> bool:
+    return any(term.objective.masks for stage in program.stages for term in stage.objective)
 
 
-def _stage_fits(check: Checker[StageSettings], node: Generator) -> None:
-    """Check that rtd has one source of replacements, and one choice of positions."""
-    stage, judge = check.settings, _judge(check.settings)
-    if judge is None:
-        return
-    masks = next((t.objective.kind for t in stage.objective if t.objective.masks), "")
-    if isinstance(node, NoGenerator):
-        network = "generator=0.25" if masks else f"objective={_beside_mlm(judge)} generator=0.25"
-        check.report(
-            "E230",
-            f"{judge.kind} {_verb(judge)} replaced tokens, but there is no generator to replace "
-            "any",
-            "objective",
-            label="needs a generator",
-            help=network if masks else f"{network} or generator=unigram",
-        )
-    elif masks and not isinstance(node, GeneratorNetwork):
-        check.report(
-            "E233",
-            f"{masks} beside {judge.kind} trains a generator network, but generator = {node.kind} "
-            "is none",
-            "objective",
-            label="the encoder reads replacements, not masks",
-            also=("generator", f"generator = {node.kind}"),
-            help=f"objective={judge.kind} or generator=0.25",
-            instead="generator=0.25",
-        )
-    elif masks and (alone := judge.replaces) and alone.p != _default_p(judge):
-        edit = _chosen_by_masking(stage, alone.p)
-        help = edit.replacement if edit else f"leave p of {judge.kind} out"
-        check.report(
-            "E234",
-            f"{judge.kind} has p={alone.p:g}, but with {masks} the masked tokens are those "
-            "replaced",
-            "objective",
-            label=f"only {masks} sets the fraction here",
-            way={"help": help, "fix": edit},
-        )
+def _masked(stage: StageSettings) -> str:
+    """The term that masks tokens; empty if none does."""
+    return next((t.objective.kind for t in stage.objective if t.objective.masks), "")
 
 
-def _leaves_frozen(stage: StageSettings, node: GeneratorNetwork, diagnostics: Diagnostics) -> None:
-    """Check that the generator does not train the tables that ``freeze`` leaves as they are."""
-    reads = any(term.objective.replaces for term in stage.objective)
-    shared = ("embeddings",) if stage.freeze == "positions" else ("embeddings", "tokens", "gdes")
-    if not (reads and stage.freeze and node.tie in shared):
-        return
-    origin = stage.origins["generator"]
-    within = fix_argument(origin, (), "tie", "none")
-    rewritten = f"generator=network({node.size:g}, tie=none)"
-    diagnostics.error(
-        "E387",
-        f"freeze = {stage.freeze} keeps embeddings as they are, and the generator trains them",
-        stage.span("freeze"),
-        label=f"the generator has them in common with the encoder (tie={node.tie})",
-        notes=note("the generator is set here", stage.span("generator")),
-        help="tie=none" if within else rewritten,
-        fix=within or fix(origin, rewritten),
-    )
+def _kind(stage: StageSettings) -> str:
+    """The term that reads replaced tokens."""
+    judge = _judge(stage)
+    return judge.kind if judge else ""
 
 
-def _beside_mlm(judge: Objective) -> str:
+def _verb(stage: StageSettings) -> str:
+    judge = _judge(stage)
+    return "detects" if judge and judge.fills == "replaced" else "reads"
+
+
+def _beside_mlm(judge: Objective | None) -> str:
     """An objective with both terms, weighed as in ELECTRA."""
-    return f"{judge.kind}{'*50' * (judge.fills == 'replaced')}+mlm"
+    return f"{judge.kind}{'*50' * (judge.fills == 'replaced')}+mlm" if judge else ""
+
+
+def _needed(stage: StageSettings) -> str:
+    """Sources of replacements."""
+    if _masked(stage):
+        return "generator=0.25"
+    return f"objective={_beside_mlm(_judge(stage))} generator=0.25 or generator=unigram"
 
 
 def _default_p(judge: Objective) -> float:
@@ -180,55 +97,121 @@ def _default_p(judge: Objective) -> float:
     return default
 
 
-def _chosen_by_masking(stage: StageSettings, p: float) -> Fix | None:
+def _idle_p(stage: StageSettings) -> float:
+    """The fraction that the term beside masks chooses of itself; 0 if it is the default."""
+    judge = _judge(stage)
+    p = judge.replaces.p if judge and judge.replaces and _masked(stage) else 0.0
+    return p if judge and p != _default_p(judge) else 0.0
+
+
+def _chosen_by_masking(stage: StageSettings) -> Way:
     """Move the p of the term that judges guesses to the masking, in one edit of the objective."""
     terms = [term.objective for term in stage.objective]
     origin = stage.origins["objective"]
     masking = next(i for i, term in enumerate(terms) if term.masks)
     judging = next(i for i, term in enumerate(terms) if term.replaces)
+    default = f"{_default_p(terms[judging]):g}"
     edits = (
-        fix_argument(origin, (masking, "objective"), "p", f"{p:g}"),
-        fix_argument(origin, (judging, "objective"), "p", f"{_default_p(terms[judging]):g}"),
+        fix_argument(origin, (masking, "objective"), "p", f"{_idle_p(stage):g}"),
+        fix_argument(origin, (judging, "objective"), "p", default),
     )
     span = origin.span
     if span is None or not all(edits):
-        return None
+        return {"help": f"leave p of {_kind(stage)} out", "fix": None}
     text = span.text
     for edit in sorted(filter(None, edits), key=lambda e: e.span.start, reverse=True):
         start, end = edit.span.start - span.start, edit.span.end - span.start
         text = text[:start] + edit.replacement + text[end:]
-    return Fix(span, text)
+    return {"help": text, "fix": Fix(span, text)}
+
+
+def _trained_frozen(stage: StageSettings) -> bool:
+    """True if the generator trains tables that ``freeze`` leaves as they are."""
+    node = stage.generator
+    shared = ("embeddings",) if stage.freeze == "positions" else ("embeddings", "tokens", "gdes")
+    return isinstance(node, GeneratorNetwork) and bool(stage.freeze) and node.tie in shared
+
+
+def _untied(stage: StageSettings) -> Way:
+    origin, node = stage.origins["generator"], stage.generator
+    within = fix_argument(origin, (), "tie", "none")
+    assert isinstance(node, GeneratorNetwork), "it has ties"
+    rewritten = f"generator=network({node.size:g}, tie=none)"
+    return {
+        "help": "tie=none" if within else rewritten,
+        "fix": within or fix(origin, rewritten),
+    }
+
+
+_OF_USE: tuple[Rule[Complete], ...] = (
+    Rule("E231", "generator",
+         lambda p: not isinstance(p.generator, NoGenerator) and not _any_judge(p),
+         "a generator is only used by rtd and restore, and the objective has neither",
+         also=("objective", "the objective is set here"),
+         help=lambda p: "objective=rtd*50+mlm or " * isinstance(p.generator, GeneratorNetwork)
+         + "generator=none",
+         instead="generator=none"),
+    Rule("E232", "generator",
+         lambda p: isinstance(p.generator, GeneratorNetwork) and _any_judge(p) and not _learns(p),
+         "the generator is a network, but no mlm term trains it",
+         label="needs an mlm term", also=("objective", "the objective is set here"),
+         help=lambda p: f"objective={_beside_mlm(_any_judge(p))} or generator=unigram",
+         instead="generator=unigram"),
+)  # fmt: skip
+_OF_STAGES: tuple[Rule[StageSettings], ...] = (
+    Rule("E230", "objective", lambda s: isinstance(s.generator, NoGenerator),
+         lambda s: f"{_kind(s)} {_verb(s)} replaced tokens, but there is no generator to replace "
+         "any",
+         label="needs a generator", help=_needed),
+    Rule("E233", "objective",
+         lambda s: _masked(s) and not isinstance(s.generator, NoGenerator | GeneratorNetwork),
+         lambda s: f"{_masked(s)} beside {_kind(s)} trains a generator network, but generator = "
+         f"{s.generator.kind} is none",
+         label="the encoder reads replacements, not masks",
+         also=lambda s: ("generator", f"generator = {s.generator.kind}"),
+         help=lambda s: f"objective={_kind(s)} or generator=0.25", instead="generator=0.25"),
+    Rule("E234", "objective", lambda s: isinstance(s.generator, GeneratorNetwork) and _idle_p(s),
+         lambda s: f"{_kind(s)} has p={_idle_p(s):g}, but with {_masked(s)} the masked tokens are "
+         "those replaced",
+         label=lambda s: f"only {_masked(s)} sets the fraction here", way=_chosen_by_masking),
+    Rule("E387", "freeze", _trained_frozen,
+         lambda s: f"freeze = {s.freeze} keeps embeddings as they are, and the generator trains "
+         "them",
+         label=lambda s: "the generator has them in common with the encoder (tie="
+         f"{s.generator.tie if isinstance(s.generator, GeneratorNetwork) else ''})",
+         also=("generator", "the generator is set here"), way=_untied),
+)  # fmt: skip
+"""Mistakes of a stage with a term that reads replaced tokens."""
 
 
 def _network_possible(program: Complete, node: GeneratorNetwork, diagnostics: Diagnostics) -> None:
     """Check the generator's heads, and the encoder's sharing at the generator's depth."""
-    span, scheme = program.span("generator"), program.share
-    origin = program.origins["generator"]
+    check, origin = Checker(program, diagnostics), program.origins["generator"]
     if node.hidden % node.heads:
         fitting = (n for n in range(1, node.hidden + 1) if node.hidden % n == 0)
         near = min(fitting, key=lambda n: abs(n - node.heads))
         within = fix_argument(origin, (), "heads", str(near))
         rewritten = f"generator=network({node.size:g}, heads={near})"
-        diagnostics.error(
+        check.report(
             "E201",
             f"{node.heads} heads do not divide the generator's width {node.hidden}",
-            span,
+            "generator",
             label=f"{node.hidden} / {node.heads} leaves {node.hidden % node.heads}",
-            help=rewritten if not within else f"heads={near}",
-            fix=within or fix(origin, rewritten),
+            way={
+                "help": rewritten if not within else f"heads={near}",
+                "fix": within or fix(origin, rewritten),
+            },
         )
-    sharing = note("the sharing is set here", program.span("share"))
-    deepest = max(view.whole for view in program.stages)
-    shared = node.layers not in (0, deepest) and (
-        (isinstance(scheme, ShareGroups) and scheme.groups > node.layers)
-        or isinstance(scheme, ShareMap)
+    scheme, deepest = program.share, max(view.whole for view in program.stages)
+    shared = (isinstance(scheme, ShareGroups) and scheme.groups > node.layers) or isinstance(
+        scheme, ShareMap
     )
-    if shared:
-        diagnostics.error(
+    if shared and node.layers not in (0, deepest):
+        check.report(
             "E202",
             f"share={scheme.kind} does not fit the generator's {node.layers} layers",
-            span,
+            "generator",
             label="the generator shares layers as the encoder does",
-            notes=sharing,
-            **argument("generator", origin, "layers", str(deepest)),
+            also=("share", "the sharing is set here"),
+            way=argument("generator", origin, "layers", str(deepest)),
         )

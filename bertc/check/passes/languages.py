@@ -83,16 +83,6 @@ _OF_SMOOTHING: tuple[Rule[StageSettings], ...] = (
 
 def _languages_known(program: Complete, diagnostics: Diagnostics) -> None:
     known, embedded = program.languages, program.origins["language_embeddings"]
-    repeated = sorted({name for name in known if known.count(name) > 1})
-    if repeated or "" in known:
-        diagnostics.error(
-            "E243",
-            f"languages has {listed(repeated)} twice"
-            if repeated
-            else "languages has an empty name",
-            program.span("languages"),
-        )
-        return
     for stage in program.stages:
         for name in sorted(_languages(stage)):
             if name and name not in known:

@@ -42,8 +42,6 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
     blocks = tuple(map(_counted, blocks, stages))
     counted = typed(replace(program, stages=blocks)).stages
     paces = [_paces(stage, stage.batch_warmup, stage.steps) for stage in counted]
-    for stage, of_stage in zip(stages, paces, strict=True):
-        _more_than_a_step(Checker(stage, diagnostics), of_stage[0][1])
     blocks = tuple(
         replace(block, settings=_timed(block.settings, of_stage))
         for block, of_stage in zip(blocks, paces, strict=True)
@@ -58,19 +56,6 @@ def in_steps(program: Program, diagnostics: Diagnostics) -> Program:
     if all("steps" in stage.own for stage in counted) and total != known.steps:
         of_tokens["steps"] = Given(total, Origin("default", source="the sum of its stages"))
     return replace(program, settings={**timed, **of_tokens}, stages=blocks)
-
-
-def _more_than_a_step(check: Checker[CompleteSettings], tokens: int) -> None:
-    """Remark on a length in tokens that is less than the first step reads."""
-    steps = check.settings.steps
-    if isinstance(steps, Tokens) and steps.tokens < tokens:
-        check.report(
-            "R116",
-            f"steps = {steps.tokens:,} tokens is less than one step, which reads {tokens:,}",
-            "steps",
-            label="one step is done",
-            instead="steps=1",
-        )
 
 
 def shares(stages: Sequence[StageGiven], run: Mapping[str, Given], tokens: bool) -> list[int]:

@@ -3,17 +3,15 @@
 import re
 
 from bertc.base.diagnostics import Diagnostics, several
-from bertc.check.passes.settings.fixes import argument, note
+from bertc.check.passes.settings.fixes import argument
 from bertc.check.passes.settings.rules import Checker, Rule
 from bertc.check.passes.settings.stages import has_tasks, reads_on
-from bertc.ir.changing.growth import Drawn, FromGenerator
+from bertc.ir.changing.growth import Drawn
 from bertc.ir.learning.answer import Labels
 from bertc.ir.learning.task import Task
 from bertc.ir.network.body_setting import Transformer
 from bertc.ir.program.complete import Complete, StageSettings
-from bertc.ir.terms.masking import WordUnit
-from bertc.ir.terms.node import predicts_masked
-from bertc.ir.vocabulary import Bytes, TokenizerFile, Words
+from bertc.ir.vocabulary import Bytes, TokenizerFile
 
 HEAD_WIDTH = 64
 """Head width of every release of BERT; the default number of heads is derived from it."""
@@ -33,11 +31,10 @@ def remarks(program: Complete, diagnostics: Diagnostics) -> None:
     if diagnostics.found:
         return
     Checker(program, diagnostics).rules(_OF_RUNS)
-    _window_is_whole(program, diagnostics)
     for stage in program.stages:
         check = Checker(stage, diagnostics)
         check.rules(_OF_STAGES)
-        _idle_terms(check, program)
+        _idle_terms(check)
     first = Checker(program.stages[0], diagnostics)
     first.rules(_OF_TUNING)
     if all(s.origins["data"].kind == "default" and has_tasks(s.objective) for s in program.stages):
@@ -54,11 +51,10 @@ def _numbers(stage: StageSettings) -> int:
     return 0
 
 
-def _idle_terms(check: Checker[StageSettings], program: Complete) -> None:
-    """Remark on terms that teach the exported network little or nothing."""
+def _idle_terms(check: Checker[StageSettings]) -> None:
+    """Remark on terms that teach nothing."""
     stage = check.settings
-    origin, discarded = stage.origins["objective"], stage.generator.kind == "network"
-    discarded &= not any(isinstance(stage.grow, FromGenerator) for stage in program.stages)
+    origin = stage.origins["objective"]
     for number, term in enumerate(stage.objective):
         place, masks = (number, "objective"), term.objective.masks
         if masks and masks.replace.keep == 100:
@@ -69,42 +65,6 @@ def _idle_terms(check: Checker[StageSettings], program: Complete) -> None:
                 label="percent masked, random and kept; BERT has 80/10/10",
                 way=argument("objective", origin, "replace", "80/10/10", place),
             )
-        if masks and isinstance(masks.unit, WordUnit) and isinstance(stage.vocab, Bytes | Words):
-            check.report(
-                "R105",
-                f"unit = word masks single tokens: with vocab = {stage.vocab.kind} each is a word",
-                "objective",
-                also=("vocab", "the vocabulary is set here"),
-                way=argument("objective", origin, "unit", "token", place),
-            )
-        if not masks and predicts_masked(term.objective) and discarded:
-            check.report(
-                "R106",
-                f"{term.name} trains the generator only, which is discarded after training",
-                "objective",
-                label="the encoder learns from the other terms, and from weights shared with it",
-                also=("generator", "the generator is set here"),
-            )
-
-
-def _window_is_whole(program: Complete, diagnostics: Diagnostics) -> None:
-    reaches = [program.attention.at(layer).reach for layer in range(program.layers)]
-    longest = max(program.stages, key=lambda stage: stage.seq)
-    reach, seq = max((reach or 0 for reach in reaches), default=0), longest.seq
-    window, rows = program.origins["attention"], longest.origins["seq"]
-    if window.kind == "derived" or reach < seq - 1:  # derived: it came with the weights
-        return
-    here, notes = window.span, note(f"seq = {seq}", rows.span)
-    if window.kind == "extends" and rows.span and rows.kind != "extends":
-        here, notes = rows.span, note("the window is set here", window.span)
-    diagnostics.remark(
-        "R111",
-        f"a window of {2 * reach} covers rows of {seq} tokens from end to end",
-        here,
-        label="every layer attends to whole rows",
-        notes=notes,
-        help=f"attention=local({max(2, seq // 2)}) or attention=full",
-    )
 
 
 _OF_RUNS: tuple[Rule[Complete], ...] = (
