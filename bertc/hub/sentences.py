@@ -19,7 +19,7 @@ from bertc.data.tokenizers.reading import network_folder, tokenizer_folder
 from bertc.hub.folders import RESOLVED, SENTENCES, read_network
 from bertc.hub.task_classes import learned_vectors
 from bertc.ir.base import Node
-from bertc.ir.changing.growth import TEACHER, FromEmbeddings, FromOther
+from bertc.ir.changing.growth import TEACHER, FromOther
 from bertc.ir.learning.answer import Pooling
 from bertc.ir.learning.custom_task import Embed
 from bertc.ir.learning.objective import Term
@@ -140,7 +140,7 @@ def vectors_of_init(init: Node) -> Sentences | None:
     Raises:
         MissingInputError, DataError: of files there.
     """
-    if not isinstance(init, FromOther) or isinstance(init, FromEmbeddings) or init.path == TEACHER:
+    if not isinstance(init, FromOther) or init.path == TEACHER:
         return None
     folder = Path(init.path)
     return vectors_of(folder, read_network(folder) if is_taken(folder / RESOLVED) else None)

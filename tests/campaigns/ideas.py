@@ -116,7 +116,6 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "init": (
         "init='bert'",
         "init=layers('bert',[0,3]) layers=2",
-        "init=embeddings('bert')",
         "init=vectors('vectors.txt')",
     ),
     "freeze": ("freeze=1", "freeze=embeddings"),

@@ -77,26 +77,6 @@ def test_what_has_no_place_is_left_out_and_told(deep: Path) -> None:
     assert "its encoder.embeddings.segment.weight is left out" in lines
 
 
-def test_embeddings_alone_are_taken(deep: Path) -> None:
-    own = {"layers": "1", "hidden": "24", "heads": "2", "ffn": "16"}
-    resolved = student(f'embeddings("{deep}")', **own)
-    _, there = read_model(deep)
-    here, drawn = begun(resolved), begun(student("random", **own, embedding="32"))
-    taken = {n for n in here if n in there and torch.equal(here[n], there[n])}
-    tables = {"token.weight", "position.weight", "segment.weight", "norm.weight", "norm.bias"}
-    assert {f"encoder.embeddings.{name}" for name in tables} <= taken
-    name = "encoder.ffn.0.inner.weight"
-    assert here[name].shape == drawn[name].shape
-    assert not any(name.startswith("heads.mlm.dense") for name in taken)
-
-
-def test_a_bilstm_begins_with_the_tokens_of_a_transformer(deep: Path) -> None:
-    here = begun(student(f'embeddings("{deep}")', body="bilstm(hidden=8)"))
-    _, there = read_model(deep)
-    name = "encoder.embeddings.token.weight"
-    assert torch.equal(here[name], there[name])
-
-
 def test_the_layers_of_the_teacher_need_no_path_of_their_own(deep: Path) -> None:
     changed = {"teacher": f'"{deep}"', "objective": "kd(logits)+mlm"}
     one = student("layers(teacher, [0, 3])", **changed)
@@ -137,7 +117,6 @@ def test_layers_that_are_not_there_are_refused(
     ("init", "changed", "problem"),
     [
         ("layers({}, first)", {"hidden": "16", "heads": "1"}, "hidden is 32 there and 16 here"),
-        ("embeddings({})", {"embedding": "16"}, "embedding is 32 there and 16 here"),
         ("layers({}, [0, 1])", {"share": "all", "heads": "1"}, "layers 1 and 0 share their"),
         ("{}", {"layers": "2", "heads": "1"}, r"begin with some of them, as in init=layers\("),
     ],

@@ -23,7 +23,7 @@ def go(tmp_path, cache):
 
 def decaying(tiny, run, **settings):
     """Four steps of decay from step 8 of a run, as ``api`` resolves them: facts are looked up."""
-    from bertc.check.facts.begun import taken
+    from bertc.check.facts.beginning import taken
     from bertc.ir.program.written import Given, Origin
 
     init = FromRun(path=str(run), step=8, moments="carry")

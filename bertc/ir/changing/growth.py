@@ -225,15 +225,6 @@ class FromLayers(FromOther):
         return f"[{', '.join(map(str, apart))}]"
 
 
-class FromEmbeddings(FromOther):
-    """The embeddings of another network; layers and heads have random initial values."""
-
-    kind: Literal["embeddings"] = "embeddings"
-
-    def source(self, layer: int, before: int, after: int) -> None:
-        """None: every layer is new."""
-
-
 class FromVectors(Node):
     """Rows of the token table from a file of word vectors, in the text format of GloVe or word2vec.
 
@@ -251,13 +242,10 @@ def _counted(layers: int) -> str:
 
 
 Init = Annotated[
-    Drawn | FromRun | FromLayers | FromEmbeddings | FromVectors,
+    Drawn | FromRun | FromLayers | FromVectors,
     Field(discriminator="kind"),
 ]
-Beginning = (
-    Stack | Interleave | Tile | Identity | FromGenerator | Kept | Turned
-    | FromLayers | FromEmbeddings
-)  # fmt: skip
+Beginning = Stack | Interleave | Tile | Identity | FromGenerator | Kept | Turned | FromLayers
 """Ways for a network to begin with the layers of another."""
-PARTIAL = (Kept, FromLayers, FromEmbeddings)
+PARTIAL = (Kept, FromLayers)
 """Ways that leave some of the other network out."""

@@ -6,16 +6,15 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 LayerMap = (
-    Literal["uniform", "skip", "first", "top", "last"]
+    Literal["uniform", "skip", "last"]
     | Annotated[int, Field(ge=1, le=1000)]
     | Annotated[tuple[Annotated[int, Field(ge=0, le=1000)], ...], Field(min_length=1)]
 )
 """The teacher layer (of N) for each layer (of M) of a network; 0 is the embeddings.
 
 ``uniform``: m from m N/M, from 0 on (TinyBERT 3.2); ``skip``: the same without 0 and the last
-(BERT-PKD 3.2); ``first``: m from m; ``top``: m from m + N - M; ``last``: M from N alone; a number:
-M from that one alone (MiniLMv2 3.3). Written out, they are those of layers 1, 2 and so on, of 0, 1
-and so on if the first is 0.
+(BERT-PKD 3.2); ``last``: M from N alone; a number: M from that one alone (MiniLMv2 3.3). Written
+out, they are those of layers 1, 2 and so on, of 0, 1 and so on if the first is 0.
 """
 
 
@@ -40,14 +39,6 @@ def layer_pairs(layers: LayerMap, depth: int, teacher: int) -> tuple[tuple[int, 
     match layers:
         case "last":
             return ((depth, teacher),)
-        case "first" | "top":
-            if depth > teacher:
-                return Unfit(
-                    f"layers={layers} maps {depth} layers onto the teacher's {teacher}",
-                    _example(depth, teacher),
-                )
-            up = 0 if layers == "first" else teacher - depth
-            return tuple((layer, layer + up) for layer in every[1:])
         case "uniform" | "skip":
             if not depth:
                 return Unfit("this network has no layers, only its table", "last")

@@ -8,7 +8,6 @@ from bertc.ir.base import Axis, Weight
 from bertc.ir.changing.growth import (
     PARTIAL,
     Beginning,
-    FromEmbeddings,
     FromLayers,
     FromRun,
     Identity,
@@ -45,7 +44,7 @@ def fit(
 
     ``saved`` are the weights that the old model has. Its pooler, heads and other networks may be
     absent, its heads may have other shapes or labels; these are then not copied. The new encoder
-    has to come from the old one, and, where not some layers or the embeddings alone are asked for,
+    has to come from the old one, and, where not some layers are asked for,
     has to use it completely. A pooler that it lacks may be the masked-LM head's layers.
     """
     if reason := _unlike(old, new, growth):
@@ -83,7 +82,7 @@ def fit(
 def begins_as(resolved: Resolved) -> Beginning:
     """The way in which a run with ``init`` begins with the weights there."""
     init, grow = resolved.run.init, resolved.stages[0].grow
-    if isinstance(init, FromLayers | FromEmbeddings):
+    if isinstance(init, FromLayers):
         return init
     assert grow is not None, "a stage that starts from another network has grow"
     return grow
@@ -131,9 +130,6 @@ def _unlike(old: Resolved, new: Resolved, growth: Beginning) -> str:
     if new.adds_tables and not old.adds_tables:
         return "its token table is whole, and here it is a difference (generator, tie=gdes)"
     before, after = old.encoder.depth, new.encoder.depth
-    if isinstance(growth, FromEmbeddings):
-        tables = (resolved.encoder.table.kind for resolved in (old, new))
-        return "" if len({*tables}) == 1 else "its token table is of another kind"
     if kinds[0] != kinds[1]:
         return f"it is a {kinds[0]}, and this network a {kinds[1]}"
     if isinstance(growth, FromLayers):
@@ -152,7 +148,7 @@ def _pooler_of_head(
     pooling, stage = new.encoder.pooled.steps, old.stages[-1]
     masked = [t.objective for t in old.terms() if predicts_masked(t.objective)]
     heads = [objective.head_name for objective in masked if stage.learner(objective).name == MAIN]
-    if pooling is None or not pooling.transforms or not heads or isinstance(growth, FromEmbeddings):
+    if pooling is None or not pooling.transforms or not heads:
         return {}
     head = f"heads.{heads[0]}."
     poolers = (weight for weight in new.encoder.weights() if weight.part == "pooler")
@@ -165,13 +161,12 @@ def _pooler_of_head(
 
 def _widths(old: Resolved, new: Resolved, growth: Beginning) -> list[str]:
     """Widths of what is chosen that differ, as settings."""
-    if not isinstance(growth, FromLayers | FromEmbeddings):
+    if not isinstance(growth, FromLayers):
         return []
     there, here = old.encoder.settings(), new.encoder.settings()
-    chosen = ["hidden", "embedding"] if isinstance(growth, FromLayers) else ["embedding"]
     return [
         f"{name} is {there[name]:,} there and {here[name]:,} here"
-        for name in chosen
+        for name in ("hidden", "embedding")
         if name in there and name in here and there[name] != here[name]
     ]
 
@@ -191,8 +186,6 @@ def _not_identity(old: Resolved, new: Resolved, growth: Beginning) -> list[str]:
 def _sharing_split(old: Resolved, new: Resolved, growth: Beginning) -> list[str]:
     """Reasons from sharing: layers that share weights have to start from layers that do too."""
     reasons: list[str] = []
-    if isinstance(growth, FromEmbeddings):
-        return reasons
     for part, after in new.encoder.owners.items():
         before = old.encoder.owners[part]
         layer = parted(growth, before, after)

@@ -9,7 +9,6 @@ from typing import assert_never
 
 from bertc.ir.changing.growth import (
     Beginning,
-    FromEmbeddings,
     FromGenerator,
     FromLayers,
     Identity,
@@ -25,7 +24,6 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 
-_TABLES = f"{MAIN}.embeddings."
 _FIRST_NORM = ".attention.0.norm."
 """A norm that layer 0 may lack, and layers that begin as copies of it do not."""
 
@@ -66,10 +64,6 @@ def weight_map(old: Resolved, new: Resolved, growth: Beginning) -> WeightMap:
     sampled, main = old.stages[-1].sampled, new.stages[-1].network(MAIN)
     for name in (weight.name for weight in model_weights(new)):
         source = _source(name, old, new, growth)
-        if isinstance(growth, FromEmbeddings) and not (
-            name.startswith(_TABLES) and source in known
-        ):
-            source = ""
         if isinstance(growth, FromGenerator) and sampled:
             drawn = source.replace(f"{MAIN}.", f"{sampled.name}.", 1)
             source = drawn if drawn in known else source  # what is tied is there already
@@ -106,7 +100,7 @@ def _is_zero_output(name: str, growth: Beginning) -> bool:
             return name.split(".")[-2] in OUTPUTS.values()
         case Stack() | Interleave() | Tile() | FromGenerator():
             return False
-        case Kept() | Turned() | FromLayers() | FromEmbeddings():
+        case Kept() | Turned() | FromLayers():
             return False
         case unreachable:
             assert_never(unreachable)
