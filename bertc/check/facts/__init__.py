@@ -1,23 +1,24 @@
 """Facts from files that decide settings: the network of init, labels and examples of tasks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 from bertc.base.diagnostics import Diagnostics
-from bertc.check.facts.begun import embedding_as_there, taken
+from bertc.base.storage.paths import is_taken
+from bertc.check.facts.beginning import embedding_as_there, taken
 from bertc.check.facts.examples import counted
-from bertc.check.facts.networks import network_of
-from bertc.check.facts.published import with_folders
-from bertc.check.facts.teachers import with_shape
+from bertc.check.facts.networks import network_of, program_of
 from bertc.check.passes import resolve
 from bertc.check.passes.extends import extends
 from bertc.check.passes.recipes import as_published
+from bertc.hub.published import model_folder
 from bertc.ir.changing.growth import TEACHER, FromOther
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.teacher import NOBODY, FromFolder
+from bertc.ir.program.teacher import NOBODY, FromFolder, FromSpec, NoTeacher, Shape, Teacher
 from bertc.ir.program.written import Given, Program
+from bertc.ir.vocabulary import TokenizerFile
 from bertc.lang import load
 
 
@@ -27,21 +28,30 @@ def facts(program: Program, diagnostics: Diagnostics) -> Program:
     Raises:
         MissingInputError, DataError: if a file that it names is not there, or cannot be read.
     """
-    program = extends(program, diagnostics)
-    program = _in_each_block(program, with_folders)
+    program = extends(program, diagnostics).changed(_with_folders)
     init = program.settings.get("init")
     if init is not None and isinstance(init.value, FromOther):
         program = embedding_as_there(_as_there(program, init))
-    program = as_published(program)
-    return _in_each_block(program, _read_of)
+    return as_published(program).changed(_read_of)
 
 
-def _in_each_block(
-    program: Program, change: Callable[[Mapping[str, Given]], dict[str, Given]]
-) -> Program:
-    """A program with other settings, of all stages and of each."""
-    stages = (replace(stage, settings=change(stage.settings)) for stage in program.stages)
-    return replace(program.with_settings(change(program.settings)), stages=tuple(stages))
+def _with_folders(settings: Mapping[str, Given]) -> dict[str, Given]:
+    """Settings with the folder in the hub's cache of each model, which has the commit's name."""
+    named = (name for name in ("init", "teacher", "vocab") if name in settings)
+    found = {n: replace(settings[n], value=_with_folder(settings[n].value)) for n in named}
+    return {**settings, **found}
+
+
+def _with_folder(value: Any) -> Any:
+    match value:
+        case FromOther(path=path) | FromFolder(path=path) | TokenizerFile(path=path):
+            return value.model_copy(update={"path": model_folder(path)})
+        case Teacher(source=source):
+            return value.model_copy(update={"source": _with_folder(source)})
+        case tuple():
+            return tuple(map(_with_folder, value))
+        case _:
+            return value
 
 
 def _as_there(program: Program, init: Given) -> Program:
@@ -66,7 +76,7 @@ def _of_teacher(program: Program, init: Given) -> tuple[Given, dict[str, Any]]:
     ):
         path = teacher.source.path
         return replace(init, value=init.value.model_copy(update={"path": path})), settings
-    shape = with_shape(teacher, _of_spec).shape
+    shape = _with_shape(teacher).shape
     return init, shape.body.settings() if shape else {}
 
 
@@ -75,7 +85,7 @@ def _read_of(settings: Mapping[str, Given]) -> dict[str, Given]:
     read = counted(settings)
     teachers = settings.get("teacher")
     if teachers is not None:
-        shaped = tuple(with_shape(teacher, _of_spec) for teacher in teachers.value)
+        shaped = tuple(_with_shape(teacher) for teacher in teachers.value)
         read["teacher"] = Given(shaped, teachers.origin)
     return read
 
@@ -86,3 +96,27 @@ def _of_spec(spec: str) -> Resolved:
     first, *_ = load(spec, (), diagnostics)
     diagnostics.raise_if_any()
     return resolve(facts(first, diagnostics))
+
+
+def _with_shape(teacher: Teacher) -> Teacher:
+    """A teacher with the shape of its network, if that can be found."""
+    known = True
+    match teacher.source:
+        case FromFolder(path=path):
+            resolved = program_of(Path(path))
+            # Which heads are in a folder of others, only its weights say.
+            known = is_taken(Path(path) / "resolved.json")
+        case FromSpec(spec=spec):
+            resolved = _of_spec(spec)
+            # What a network of this shape will have learned is not known: its weights are to come.
+            known = False
+        case NoTeacher():
+            return teacher
+        case unreachable:
+            assert_never(unreachable)
+    if resolved is None:
+        return teacher
+    terms = resolved.terms() if known else ()
+    shape = Shape(body=resolved.encoder, terms=terms, vocabulary=resolved.vocabulary)
+    source = teacher.source.model_copy(update={"shape": shape})
+    return teacher.model_copy(update={"source": source})

@@ -75,7 +75,10 @@ def _of_run(resolved: Resolved) -> dict[str, Any]:
 
 
 def _system(resolved: Resolved) -> System:
-    """The system whose recipe a run was made with, or else that it is most like."""
+    """The system whose recipe a run was made with, or else that it is most like.
+
+    A run on text states none. So it is derived from terms, attention and shape, and here alone.
+    """
     terms = [(stage, term.objective) for stage in resolved.stages for term in stage.objective]
     encoder, recipe = resolved.encoder, resolved.run.recipe
     tasks = any(isinstance(objective, Task) for _, objective in terms)

@@ -13,7 +13,7 @@ from bertc.ir.learning.batch_warmup import BatchWarmup
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Task
 from bertc.ir.network.body import Body
-from bertc.ir.network.body_setting import Shared, Transformer
+from bertc.ir.network.body_setting import Transformer
 from bertc.ir.network.encoder import Encoder, LayerWidths
 from bertc.ir.network.ffn import feed_forward
 from bertc.ir.network.generator import GeneratorNetwork
@@ -105,18 +105,9 @@ def _texts(program: Complete) -> int:
 def _body(stage: StageSettings, causal: bool, two_streams: bool, texts: int) -> Body:
     if isinstance(stage.body, Transformer):
         return _encoder(stage, causal, two_streams)
-    shared = Shared(
-        vocab_size=table_rows(stage.vocab),
-        embedding=stage.embedding,
-        table=stage.table,
-        causal=causal,
-        pooler=stage.pooler,
-        head=stage.head,
-        dropout=stage.dropout,
-        initializer=stage.initializer,
-        texts=texts,
-    )
-    return stage.body.network(shared)
+    same = ("embedding", "table", "pooler", "head", "dropout", "initializer")
+    shared = {"vocab_size": table_rows(stage.vocab), "causal": causal}
+    return stage.body.network(texts, shared | {name: getattr(stage, name) for name in same})
 
 
 def _generator(stage: StageSettings) -> Encoder | None:

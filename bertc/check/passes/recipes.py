@@ -49,8 +49,7 @@ def as_published(program: Program) -> Program:
     training files, such as that of an imported head, stays as it was learned.
     """
     theirs = _published(program)
-    stages = (replace(stage, settings=_argued(stage.settings, theirs)) for stage in program.stages)
-    return replace(program.with_settings(_argued(program.settings, theirs)), stages=tuple(stages))
+    return program.changed(lambda settings: _argued(settings, theirs))
 
 
 def _argued(settings: Mapping[str, Given], published: _Published) -> dict[str, Given]:

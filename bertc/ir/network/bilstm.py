@@ -5,16 +5,23 @@ Their code is castorini/d-bert: dbert/distill/model/bi_rnn.py, siamese_rnn.py, a
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from bertc.ir import operation as op
 from bertc.ir.base import Axis, FanIn, Part, Weight, Width, affine
-from bertc.ir.network.body_setting import Shared
-from bertc.ir.network.row_pooling import RowPooling, RowPoolingBody
+from bertc.ir.network.body_node import BodyNode
+from bertc.ir.network.body_setting import BodySetting
+from bertc.ir.network.ffn import Activation
+from bertc.ir.network.head import Pooled, Pooling
+from bertc.ir.network.layer import Dropout
+from bertc.ir.network.norm import LayerNorm, NormFunction
+from bertc.ir.network.table import table_weight
 
 GATES = 4
+COMPARED = 4
+"""Vectors that two texts are compared by: u, v, u * v and |u - v|."""
 DIRECTIONS = ("right", "left")
 """Ways in which a text is read, as weights are called by."""
 
@@ -48,7 +55,7 @@ def layer_operations(rows: int, steps: int, inner: int, hidden: int) -> op.Opera
     return (*(len(DIRECTIONS) * read), *(len(DIRECTIONS) * run))
 
 
-class BiLstm(RowPooling):
+class BiLstm(BodySetting):
     """An LSTM in each direction, ``hidden`` wide; a token's state is both side by side.
 
     A layer reads both directions of the one below.
@@ -61,11 +68,13 @@ class BiLstm(RowPooling):
 
     kind: Literal["bilstm"] = "bilstm"
     hidden: Width = 150  # section 4.2: 150 or 300; confs/birnn_sst2.json hidden_size
+    pairs: Literal["apart", "joined"] = "apart"
+    units: Width = 200  # confs/birnn_sst2.json fc_size
     layers: Annotated[int, Field(ge=1, le=1000)] = 1
     project: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     pool: Literal["ends", "max", "mean"] = "ends"
-    units: Width = 200  # confs/birnn_sst2.json fc_size
     positional = ("hidden", "layers")
+    segments = 2
 
     @property
     def depth(self) -> int:
@@ -77,27 +86,62 @@ class BiLstm(RowPooling):
         """Both directions."""
         return len(DIRECTIONS) * self.hidden
 
-    def network(self, shared: Shared) -> "BiLstmBody":
-        """The body."""
-        return BiLstmBody(**self.shared_fields(shared), lstm=self)
+    def network(self, texts: int, shared: Mapping[str, Any]) -> "BiLstmBody":
+        """The body; texts are compared only with ``pairs=apart``."""
+        compared = texts if self.pairs == "apart" else 1
+        return BiLstmBody(**shared, hidden=self.width, texts=compared, lstm=self)
 
 
-class BiLstmBody(RowPoolingBody):
-    """The layers of ``lstm``, over each text of a row."""
+class BiLstmBody(BodyNode):
+    """The layers of ``lstm`` over each of up to ``texts`` texts of a row, which it compares."""
 
+    dropout: Dropout
+    texts: Annotated[int, Field(ge=1, le=2)]
     lstm: BiLstm
 
     body_kind = "bilstm"
 
     @property
-    def setting(self) -> BiLstm:
-        """The kind with its arguments."""
-        return self.lstm
+    def depth(self) -> int:
+        """Number of layers."""
+        return self.lstm.depth
+
+    @property
+    def kinds_of_segments(self) -> int:
+        """The two texts of a pair."""
+        return self.lstm.segments
+
+    @property
+    def head_norm(self) -> NormFunction:
+        """The norm of BERT's heads."""
+        return LayerNorm(eps=1e-12)
+
+    @property
+    def head_activation(self) -> Activation:
+        """The activation of BERT's heads."""
+        return "gelu"
 
     @property
     def owners(self) -> Mapping[str, tuple[int, ...]]:
         """Every layer its own."""
         return {"recurrence": tuple(range(self.depth))}
+
+    @property
+    def _row_width(self) -> int:
+        """Width of the vector of a row, before the pooler."""
+        return self.hidden * (COMPARED if self.texts > 1 else 1)
+
+    @property
+    def pooled(self) -> Pooled:
+        """The vector of a row, or the pooler's units."""
+        steps = Pooling(("relu",)) if self.pooler else None
+        width = self.lstm.units if steps else self._row_width
+        return Pooled(True, width, steps, self.head_activation)
+
+    def settings(self) -> dict[str, Any]:
+        """The kind with its arguments, and those of all kinds that it reads."""
+        shared = ("embedding", "table", "head", "dropout", "initializer")
+        return {"body": self.lstm, **{name: getattr(self, name) for name in shared}}
 
     @property
     def inner(self) -> int:
@@ -117,14 +161,22 @@ class BiLstmBody(RowPoolingBody):
         """In the order of the forward pass."""
         width: tuple[Axis, int] = ("embedding", self.embedding)
         inner: tuple[Axis, int] = ("hidden", self.inner)
-        mapped = affine("embeddings.project", inner, width, self.initializer, "embeddings")
+        units: tuple[Axis, int] = ("feature", self.lstm.units)
+        init = self.initializer
+        mapped = affine("embeddings.project", inner, width, init, "embeddings")
         layers = (weight for layer in range(self.depth) for weight in self.layer_weights(layer))
-        table = (self.token_table(), *(mapped if self.lstm.project else ()))
-        return (*table, *layers, *self.pooler_weights())
+        pooler = affine("pooler", units, ("hidden", self._row_width), init, "pooler")
+        return (
+            table_weight("token", ("vocab", self.vocab_size), width, init),
+            *(mapped if self.lstm.project else ()),
+            *layers,
+            *(pooler if self.pooler else ()),
+        )
 
     def operations(self, call: op.Call) -> op.Forward:
         """Each text of a row takes as many steps as the row has tokens."""
         tokens, rate = call.rows * call.tokens, self.dropout
+        pooled = call.rows * call.pooled if self.pooler else 0
         return op.Forward(
             embeddings=(
                 *self.table.operations(self.vocab_size, self.embedding, self.inner, tokens),
@@ -134,7 +186,7 @@ class BiLstmBody(RowPoolingBody):
             layers=tuple((self._layer(layer, call),) for layer in range(self.depth)[: call.layers]),
             last=(
                 *((op.Dropout(tokens, self.hidden),) if rate.last else ()),
-                *self.pooler_operations(call),
+                *((op.Product(pooled, self._row_width, self.lstm.units),) if pooled else ()),
             ),
         )
 

@@ -1,14 +1,11 @@
 """The setting ``body``: which kind of network computes the states, and what that kind needs."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, get_args
 
-from bertc.ir.base import Initializer, Node
+from bertc.ir.base import Node
 from bertc.ir.network.body_node import BodyNode
-from bertc.ir.network.head import Head, PoolerKind
-from bertc.ir.network.layer import Dropout
-from bertc.ir.network.table import TokenTable
 
 Ability = Literal[
     "causal", "permuted", "packed", "remembering", "backward", "generating", "decoding"
@@ -26,32 +23,18 @@ OF_TRANSFORMERS = (
 """The settings that only a transformer has."""
 
 
-@dataclass(frozen=True)
-class Shared:
-    """The settings that bodies of every kind have; pooled states are of ``texts`` texts a row."""
-
-    vocab_size: int
-    embedding: int
-    table: TokenTable
-    causal: bool
-    pooler: PoolerKind
-    head: Head
-    dropout: Dropout
-    initializer: Initializer
-    texts: int
-
-
 class BodySetting(Node):
     """A kind of body other than the transformer, with arguments of its own.
 
     ``unread`` are the settings it has no use for, ``able`` what it can do; ``attends`` as in
-    ``BodyNode``.
+    ``BodyNode``. ``segments``: number of segments of a row that it distinguishes.
     """
 
     kind: str
     unread: ClassVar[tuple[str, ...]] = OF_TRANSFORMERS
     able: ClassVar[frozenset[Ability]] = frozenset()
     attends: ClassVar[bool] = False
+    segments: ClassVar[int] = 0
 
     @property
     @abstractmethod
@@ -63,14 +46,9 @@ class BodySetting(Node):
     def width(self) -> int:
         """Width of its states."""
 
-    @property
-    def segments(self) -> int:
-        """Number of segments of a row that it distinguishes."""
-        return 0
-
     @abstractmethod
-    def network(self, shared: Shared) -> BodyNode:
-        """The body with every dimension known."""
+    def network(self, texts: int, shared: Mapping[str, Any]) -> BodyNode:
+        """The body with every dimension known, from the fields that all bodies have."""
 
 
 class Transformer(Node):
@@ -80,14 +58,4 @@ class Transformer(Node):
 
     unread: ClassVar[tuple[str, ...]] = ()
     attends: ClassVar[bool] = True
-    able: ClassVar[frozenset[Ability]] = frozenset(
-        {
-            "causal",
-            "permuted",
-            "packed",
-            "remembering",
-            "backward",
-            "generating",
-            "decoding",
-        }  # fmt: skip
-    )
+    able: ClassVar[frozenset[Ability]] = frozenset(get_args(Ability))

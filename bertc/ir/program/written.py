@@ -1,6 +1,6 @@
 """A spec as written: typed values by setting, each with its origin."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
@@ -69,6 +69,11 @@ class Program:
     def with_values(self, **values: Any) -> "Program":
         """The same program with settings set to typed values, as by ``--set``."""
         return self.with_settings({n: Given(v, Origin("set")) for n, v in values.items()})
+
+    def changed(self, change: Callable[[Mapping[str, Given]], Mapping[str, Given]]) -> "Program":
+        """The same program with other settings of the run and of each stage."""
+        stages = (replace(stage, settings=change(stage.settings)) for stage in self.stages)
+        return replace(self, settings=change(self.settings), stages=tuple(stages))
 
     def span(self, setting: str) -> Span | None:
         """The span of a setting in its text, if written."""
