@@ -84,19 +84,8 @@ def _examples(data: TaskData, examples: int) -> list[str]:
             task_set.train.lengths, chosen, task_set.rows_an_example, len(task_set.train.owners)
         )
         batch = gather(task_set.task, task_set.train, rows, data.vocabulary.pad)
-        for row, number in enumerate(rows.tolist()):
-            shown.append(_example(data.vocabulary, task_set, batch, row))
-            if (original := task_set.original(number)) is not None:
-                shown[-1] += "\n" + _wrapped(
-                    f"copy of: {_text(data.vocabulary, task_set, original)}"
-                )
+        shown += [_example(data.vocabulary, task_set, batch, row) for row in range(len(rows))]
     return shown
-
-
-def _text(vocabulary: Vocabulary, task_set: TaskSet, row: int) -> str:
-    """The tokens of a training row."""
-    begin, end = task_set.train.begins[row : row + 2]
-    return " ".join(map(vocabulary.readable, task_set.train.token_ids[begin:end].tolist()))
 
 
 def _wrapped(line: str) -> str:

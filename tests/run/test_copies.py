@@ -11,11 +11,10 @@ from bertc.api import check, points, resolve
 from bertc.base.diagnostics import DataError, SpecError, StoppedError
 from bertc.data.cache.progress import Silent
 from bertc.data.corpus import prepare
-from bertc.data.examples.word_spans import split_text
+from bertc.data.examples.changes import split_text
 from bertc.run.evaluation.word_networks import TrainedNetworks
 from bertc.run.models.loading import load
 from bertc.run.train.loop import train
-from bertc.use.preview import preview
 from tests.net.programs import PROGRAMS, TOY
 from tests.run.test_training import stop_after
 
@@ -90,22 +89,11 @@ def test_copies_are_examples_like_others(runs: Path, tmp_path: Path) -> None:
     data = prepare(resolved, tmp_path, Silent(), networks).stage(0)
     (task_set,) = data.sets
     assert 48 + 72 < task_set.units <= 48 + 2 * 48 + 24
-    copies = [row for row in range(task_set.units) if task_set.original(row) is not None]
-    assert len(copies) == task_set.units - 48
-    targets = task_set.train.targets[:, 0]
-    assert all(targets[row] == targets[task_set.original(row)] for row in copies)
     mask = data.vocabulary.mask
     masked = [mask in task_set.train.token_ids[slice(*task_set.train.begins[r : r + 2])]
               for r in range(task_set.units)]  # fmt: skip
     assert any(masked)
     assert not any(masked[:48])
-
-
-def test_show_batch_shows_copy_and_original(runs: Path, tmp_path: Path) -> None:
-    task = 'glue(sst2, "SST-2", dropout=0)'
-    (resolved,) = points(text("glue", objective=task, augment=both(runs), batch="12"))
-    shown = preview(resolved, 12, color=False, cache=tmp_path)
-    assert shown.count("\ncopy of: [CLS] ") >= 2
 
 
 def test_an_epoch_has_the_copies_too() -> None:

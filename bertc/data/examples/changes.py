@@ -6,11 +6,14 @@ Tang et al. 2019, "Distilling Task-Specific Knowledge from BERT into Simple Neur
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from random import Random
 
-from bertc.data.examples.word_spans import SplitText
 from bertc.ir.learning.augmentation import EditedCopies
 
+WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
+"""Letters and digits, with apostrophes inside, or a single mark."""
 Candidates = Mapping[int, tuple[str, ...]]
 """Words that may stand at a place, by place."""
 
@@ -30,6 +33,36 @@ _WRITTEN = """
 """
 FUNCTION_WORDS = frozenset(_WRITTEN.split())
 """English words without a meaning of their own, which stay."""
+
+
+@dataclass(frozen=True)
+class SplitText:
+    """A text and the (begin, end) of each of its words."""
+
+    text: str
+    spans: tuple[tuple[int, int], ...]
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The words."""
+        return tuple(self.text[begin:end] for begin, end in self.spans)
+
+    def with_words(self, words: Sequence[str], first: int, count: int, mask: str) -> str:
+        """The text of ``count`` words from ``first`` on, if ``words`` replaced its own.
+
+        The space before a mask belongs to it, as ``bertc fill`` reads masks.
+        """
+        parts: list[str] = []
+        for place in range(first, first + count):
+            if parts and words[place] != mask:
+                parts.append(self.text[self.spans[place - 1][1] : self.spans[place][0]])
+            parts.append(words[place])
+        return "".join(parts)
+
+
+def split_text(text: str) -> SplitText:
+    """Find the words of a text."""
+    return SplitText(text, tuple(match.span() for match in WORD.finditer(text)))
 
 
 def replaceable(text: SplitText) -> tuple[int, ...]:

@@ -15,7 +15,6 @@ from random import Random
 from typing import Protocol, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bertc.base.storage.paths import user_path
 from bertc.base.storage.plain_file import opened
@@ -24,12 +23,13 @@ from bertc.data.cache.progress import Progress
 from bertc.data.cache.store import fingerprint, obtain
 from bertc.data.examples.changes import (
     Candidates,
+    SplitText,
     beside_vectors,
     edited,
     replaceable,
     replaced,
+    split_text,
 )
-from bertc.data.examples.word_spans import SplitText, split_text
 from bertc.data.layouts.example import Example, LabelledExample, ScoredExample
 from bertc.data.sources.vectors import nearest_words, read_vectors
 from bertc.ir.address import key
@@ -78,17 +78,15 @@ class Copier:
 
     def copies(
         self, title: str, examples: Sequence[Example], augment: Sequence[Augmentation]
-    ) -> tuple[list[Example], NDArray[np.int64]]:
-        """Copies of some examples with their labels or scores, and the index of each original."""
+    ) -> list[Example]:
+        """Copies of some examples, with their labels or scores."""
         texts = [example for example in examples if isinstance(example, TextExample)]
         added: list[Example] = []
-        originals: list[int] = []
         for source in augment:
             for index, changed in self._of_source(title, texts, source):
                 name = f"{texts[index].key}, copy {len(added) + 1}"
                 added.append(replace(texts[index], key=name, texts=changed))
-                originals.append(index)
-        return added, np.array(originals, dtype=np.int64)
+        return added
 
     def _of_source(
         self, title: str, examples: Sequence[TextExample], source: Augmentation

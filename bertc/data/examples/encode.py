@@ -5,7 +5,6 @@ from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Encoding
 
 from bertc.base.storage.foreign import as_data_error
 from bertc.data.examples.task_rows import RowBuilder, TaskRows
@@ -130,10 +129,15 @@ def _tagged(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> Non
     numbers = {name: i for i, name in enumerate(answer.names)}
     max_tokens = rows.max_tokens(1)
     sentences = [e for e in examples if isinstance(e, TaggedExample)]
-    spaced = _keeps_spaces(rows.vocabulary)
+    # A space before a word is part of its tokens in byte-level vocabularies.
+    alone, after = _ids(rows.vocabulary, ["a", " a"])
+    spaced = alone != after
     for at in range(0, len(sentences), TEXTS_AT_ONCE):
         part = sentences[at : at + TEXTS_AT_ONCE]
-        texts = [_as_in_text(example.words, spaced) for example in part]
+        texts = [
+            [f" {word}" if spaced and place else word for place, word in enumerate(example.words)]
+            for example in part
+        ]
         with as_data_error(*FAILS):
             encodings = rows.vocabulary.tokenizer.encode_batch(
                 texts, is_pretokenized=True, add_special_tokens=False
@@ -143,11 +147,7 @@ def _tagged(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> Non
             firsts = np.flatnonzero(np.diff(of_word[:max_tokens], prepend=-1))
             ids, words = encoding.ids[:max_tokens], of_word[firsts]
             # A word without any token, such as a lone accent, has no state to predict from.
-            tokenised = np.zeros(len(example.words), dtype=bool)
-            tokenised[of_word] = True
-            token_less = np.flatnonzero(~tokenised)
-            rows.tokenless_words += [example.words[place] for place in token_less]
-            rows.num_unread += len(example.words) - len(words) - len(token_less)
+            rows.num_unread += len(example.words) - len(words)
             rows.num_cut += len(encoding.ids) > max_tokens
             rows.add(number, fill_template(rows.template, ids, None), ())
             tags = [numbers[tag] for tag in example.tags] or [-1] * len(example.words)
@@ -157,32 +157,19 @@ def _tagged(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> Non
             rows.tags.append(np.asarray(tags, dtype=np.int64))
 
 
-def _keeps_spaces(vocabulary: Vocabulary) -> bool:
-    """True if a space before a word is part of its tokens, as in byte-level vocabularies."""
-    alone, spaced = (
-        vocabulary.tokenizer.encode(text, add_special_tokens=False).ids for text in ("a", " a")
-    )
-    return alone != spaced
-
-
-def _as_in_text(words: Sequence[str], spaced: bool) -> list[str]:
-    """The words; if ``spaced``, each but the first with a space before it."""
-    return [f" {word}" if spaced and number else word for number, word in enumerate(words)]
-
-
 def _windows(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:
     """Add rows of the question, cut, with windows over all of the passage."""
     assert isinstance(task, Squad | Read)
     with_question = [e for e in examples if isinstance(e, QuestionExample)]
     passages = list(dict.fromkeys(e.passage for e in with_question))
-    encoded = dict(zip(passages, _encodings(rows.vocabulary, passages), strict=True))
-    tokens = {
-        passage: (
-            np.asarray(encoding.ids, dtype=np.int32),
-            np.asarray(encoding.offsets, dtype=np.int32).reshape(-1, 2),
-        )
-        for passage, encoding in encoded.items()
-    }
+    tokens = {}
+    for at in range(0, len(passages), TEXTS_AT_ONCE):
+        part = passages[at : at + TEXTS_AT_ONCE]
+        with as_data_error(*FAILS):
+            encodings = rows.vocabulary.tokenizer.encode_batch(part, add_special_tokens=False)
+        for passage, encoding in zip(part, encodings, strict=True):
+            offsets = np.asarray(encoding.offsets, dtype=np.int32).reshape(-1, 2)
+            tokens[passage] = np.asarray(encoding.ids, dtype=np.int32), offsets
     questions = _ids(rows.vocabulary, [e.question for e in with_question])
     for number, (example, question) in enumerate(zip(with_question, questions, strict=True)):
         ids, offsets = tokens[example.passage]
@@ -256,14 +243,3 @@ def _ids(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:
             encodings = vocabulary.tokenizer.encode_batch_fast(part, add_special_tokens=False)
         ids_by_text.update(zip(part, (encoding.ids for encoding in encodings), strict=True))
     return [ids_by_text[text] for text in texts]
-
-
-@as_data_error(*FAILS)
-def _encodings(vocabulary: Vocabulary, texts: Sequence[str]) -> list[Encoding]:
-    return [
-        encoding
-        for at in range(0, len(texts), TEXTS_AT_ONCE)
-        for encoding in vocabulary.tokenizer.encode_batch(
-            list(texts[at : at + TEXTS_AT_ONCE]), add_special_tokens=False
-        )
-    ]

@@ -75,20 +75,13 @@ class TaskBatch:
 class TaskSet:
     """A task with its training rows, and the parts to score on by name.
 
-    ``one_per_row``: every example has its own row. The last examples are copies of others, by
-    the indices of ``originals``.
+    ``one_per_row``: every example has its own row.
     """
 
     task: AnyTask
     train: TaskRows
     parts: Mapping[str, tuple[Sequence[Example], TaskRows]]
     one_per_row: bool = False
-    originals: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-
-    def original(self, row: int) -> int | None:
-        """The row of the example that a row's example was copied from; None if it is no copy."""
-        copy = row - (len(self.train.owners) - len(self.originals))
-        return int(self.originals[copy]) if copy >= 0 else None
 
     @property
     def rows_an_example(self) -> int:

@@ -22,8 +22,7 @@ class TaskRows:
     scores nan.
 
     ``num_cut`` examples lost text to the length of a row, ``num_questions_cut`` some of their
-    question to its own limit. ``num_unread`` answers are in no window, or words beyond their row;
-    ``tokenless_words`` are words without any token.
+    question to its own limit. ``num_unread`` answers are in no window; words, not in their row.
     """
 
     token_ids: NDArray[np.int32]  # (t,)
@@ -41,7 +40,6 @@ class TaskRows:
     num_cut: int = 0
     num_questions_cut: int = 0
     num_unread: int = 0
-    tokenless_words: tuple[str, ...] = ()
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -67,7 +65,6 @@ class RowBuilder:
         self.words: list[NDArray[np.int64]] = []
         self.tags: list[NDArray[np.int64]] = []
         self.num_cut = self.num_questions_cut = self.num_unread = 0
-        self.tokenless_words: list[str] = []
 
     def add(
         self,
@@ -117,5 +114,4 @@ class RowBuilder:
             self.num_cut,
             self.num_questions_cut,
             self.num_unread,
-            tuple(self.tokenless_words),
         )

@@ -1,14 +1,14 @@
 """The tasks of a stage, read from their files and encoded."""
 
 import hashlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from bertc.base.diagnostics import DataError, listed
+from bertc.base.diagnostics import DataError, several
 from bertc.base.storage.paths import is_file
 from bertc.data.batches.order import permute
 from bertc.data.cache.progress import Progress
@@ -121,7 +121,7 @@ def _read_task(
     learned = learned_examples(task, training_examples(task))
     all_parts = {part: part_examples(task, part) for part in dev_parts(task)}
     progress.end()
-    copies, originals = copier.copies(task.title, learned, stage.augment)
+    copies = copier.copies(task.title, learned, stage.augment)
     progress.begin(f"encoding {task.title}", 0, "rows")
     parts = {part: scored_sample(task, part, examples) for part, examples in all_parts.items()}
     segments = stage.encoder.kinds_of_segments
@@ -133,34 +133,18 @@ def _read_task(
             for part, examples in parts.items()
         },
         one_per_row=_one_per_row(stage),
-        originals=originals,
     )
     progress.end()
     count = len(learned) + len(copies)
-    for note in (*_sampled(all_parts, parts), *_notes(task_set, count, stage.seq)):
+    notes = [] if parts else ["no dev part: no scores will be reported"]
+    notes += notes_on_cuts(task, task_set.train, count, "training ", stage.seq)
+    for name, (scored, rows) in task_set.parts.items():
+        if len(scored) < (most := len(all_parts[name])):
+            notes.append(f"scored on {len(scored):,} of {most:,} {name} examples (dev_examples)")
+        notes += notes_on_cuts(task, rows, len(scored), f"{name} ", stage.seq)
+    for note in notes:
         progress.note(f"{task.title}: {note}")
     return task_set
-
-
-def _sampled(
-    all_parts: Mapping[str, Sequence[Example]], parts: Mapping[str, Sequence[Example]]
-) -> list[str]:
-    """Remarks on parts that are scored on a sample of their examples."""
-    return [
-        f"scored on {len(parts[name]):,} of {len(examples):,} {name} examples (dev_examples)"
-        for name, examples in all_parts.items()
-        if len(parts[name]) < len(examples)
-    ]
-
-
-def _notes(task_set: TaskSet, examples: int, seq: int) -> list[str]:
-    """Remarks on text that was cut, and on missing parts."""
-    parts = {"training": (examples, task_set.train)}
-    parts |= {name: (len(scored), rows) for name, (scored, rows) in task_set.parts.items()}
-    notes = [] if task_set.parts else ["no dev part: no scores will be reported"]
-    for name, (count, rows) in parts.items():
-        notes += notes_on_cuts(task_set.task, rows, count, f"{name} ", seq)
-    return notes
 
 
 def notes_on_cuts(task: AnyTask, rows: TaskRows, count: int, name: str, seq: int) -> list[str]:
@@ -179,12 +163,8 @@ def notes_on_cuts(task: AnyTask, rows: TaskRows, count: int, name: str, seq: int
             "has longer windows, a smaller stride more of them"
         )
     elif rows.num_unread:
-        words_lost = f"{rows.num_unread:,} words" if rows.num_unread > 1 else "1 word"
-        notes.append(f"{words_lost} {of} are beyond the {seq} tokens of a row, and answered unread")
-    if rows.tokenless_words:
-        words = rows.tokenless_words
-        words_shown = listed([repr(word) for word in dict.fromkeys(words)], limit=60)
-        notes.append(f"words that no token stands for, {len(words):,} {of}: {words_shown}")
+        words_lost = several(rows.num_unread, "word")
+        notes.append(f"{words_lost} {of} have no token in a row of {seq}, and are answered unread")
     return notes
 
 

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from bertc.base.diagnostics import DataError
 from bertc.data.cache.progress import Progress
-from bertc.data.examples.word_spans import SplitText
+from bertc.data.examples.changes import SplitText
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.template import fill_template, template_of
 from bertc.data.vocab.vocabulary import Vocabulary
