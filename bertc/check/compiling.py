@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from bertc.base.diagnostics import Diagnostics, UsageError
+from bertc.base.diagnostics import DataError, Diagnostics, MissingInputError, UsageError
 from bertc.check.equal import equalled
 from bertc.check.facts import facts
 from bertc.check.facts.beginning import begun_from
-from bertc.check.facts.examples import judged_by
+from bertc.check.facts.examples import read_files
 from bertc.check.passes import (
     CHECKS,
     FILLING,
@@ -19,7 +19,7 @@ from bertc.check.passes import (
 )
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.written import Program
+from bertc.ir.program.written import Given, Program
 from bertc.lang import SpecLocation, load
 from bertc.lang.load import Written, read_spec
 from bertc.lang.space import has_ranges
@@ -93,15 +93,22 @@ def checked(
     Raises:
         SpecError: with every mistake found in any of them.
         UsageError: if the text is empty.
-        MissingInputError, DataError: of the files of a task; of text that is not UTF-8, an ``init``
-            that does not fit.
+        MissingInputError, DataError: of text that is not UTF-8, an ``init`` that does not fit.
     """
     from bertc.data.sources.files import begins_as_text
     from bertc.hub.foreseen import remark_own_layout
 
     _refuse_empty(spec)
     written = read_spec(spec, overrides, diagnostics)
-    finished = compile_spec(written, (), diagnostics, searched=has_ranges(written))
+    searched = has_ranges(written)
+    try:
+        finished = compile_spec(written, (), diagnostics, searched=searched)
+    except (MissingInputError, DataError):  # of one file; there may be more
+        for point in load(written, (), Diagnostics(), searched=searched):
+            blocks = (point.settings, *(stage.settings for stage in point.stages))
+            read_files((b["objective"] for b in blocks if "objective" in b), diagnostics)
+        diagnostics.raise_if_any()
+        raise
     for program in finished:
         missing_inputs(program, diagnostics)
         tagged_text(program, diagnostics)
@@ -109,7 +116,9 @@ def checked(
     programs = list[Resolved]()
     for program in finished:
         begins_as_text(program)
-        judged_by(program)
+        stages = program.stages
+        read_files((Given(s.objective, s.origins["objective"]) for s in stages), diagnostics)
+        diagnostics.raise_if_any()
         resolved = assemble(program)
         begun_from(resolved)
         remark_own_layout(program, resolved, diagnostics)

@@ -10,6 +10,7 @@ from bertc.base.diagnostics import Diagnostics, UsageError, codes, explain
 from bertc.check import passes
 from bertc.check.equal import equalled
 from bertc.check.facts import facts as filled_in
+from bertc.check.facts.examples import read_files
 from bertc.check.passes.vectors import vectors as vectors_fit
 from bertc.hub.foreseen import remark_own_layout
 
@@ -36,6 +37,9 @@ def found(folder: Path, code: str, text: str, monkeypatch: pytest.MonkeyPatch) -
     diagnostics = Diagnostics()
     programs = lang.load("example.bertc", (), diagnostics)[:1]
     for program in equalled(programs, diagnostics) if code in OF_BUDGETS else programs:
+        if code == "E309":
+            read_files([program.settings["objective"]], diagnostics)
+            break
         known = filled_in(program, diagnostics) if code in OF_TEACHERS else program
         complete = passes.complete(known, diagnostics)
         if code in OF_VECTORS:

@@ -1,19 +1,19 @@
 """Facts from the files of tasks: labels, numbers of examples, lengths of rows."""
 
 import math
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
 from operator import mul
 from typing import Any
 
-from bertc.base.diagnostics import MissingInputError
+from bertc.base.diagnostics import DataError, Diagnostics, MissingInputError
 from bertc.ir.learning.custom_task import Choose, Classify, Embed, Read, Regress, Tag
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Tagging, Task
-from bertc.ir.program.complete import Complete
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
-from bertc.ir.program.written import Given
+from bertc.ir.program.written import Given, Origin
 from bertc.ir.vocabulary import TokenizerFile
 
 
@@ -44,19 +44,43 @@ def _read(term: Term) -> Term:
     return term.model_copy(update={"objective": task.model_copy(update=update)})
 
 
-def judged_by(program: Complete) -> None:
-    """Read the dev files of a program's tasks.
+def read_files(objectives: Iterable[Given], diagnostics: Diagnostics) -> None:
+    """Read the training and dev files of tasks; report each that cannot be used.
 
-    Raises:
-        MissingInputError, DataError: if one is not there, or says what training files do not.
+    ``task = classify("train.tsv", text=said)`` is E309 if the file has no such column.
     """
-    from bertc.data.layouts.parts import dev_parts, part_examples
+    from bertc.data.layouts.parts import dev_parts, named_parts, part_examples
 
-    terms = (term for stage in program.stages for term in stage.objective)
-    tasks: list[Any] = [term.objective for term in terms if isinstance(term.objective, Task)]
-    for task in tasks:
-        for part in dev_parts(task):
-            part_examples(task, part)
+    for given in objectives:
+        for index, term in enumerate(given.value):
+            if not isinstance(term.objective, Task):
+                continue
+            reported = partial(_reported, diagnostics, given.origin, index)
+            names: list[str] = []
+            with reported("train"):
+                term = _read(term)
+            task: Any = term.objective
+            with reported("data"):
+                names = [name for name in named_parts(task) if name.startswith("dev")]
+            for name in names:
+                with reported(name.removeprefix("dev-")):
+                    part_examples(task, name)
+            if not diagnostics.found:
+                with reported("test"):
+                    dev_parts(task)
+
+
+@contextmanager
+def _reported(
+    diagnostics: Diagnostics, origin: Origin, index: int, argument: str
+) -> Iterator[None]:
+    """Report an error of the block at the argument of a task, else at all of the task."""
+    try:
+        yield
+    except (MissingInputError, DataError) as error:
+        places = ((index, "objective", name) for name in (argument, "data"))
+        spans = [origin.parts[place] for place in places if place in origin.parts]
+        diagnostics.error("E309", error.message, (*spans, origin.span)[0], help=error.help)
 
 
 def row_lengths(programs: Sequence[Resolved]) -> list[tuple[int, ...]]:

@@ -40,7 +40,7 @@ def part_source(task: AnyTask, part: str) -> ExampleSource:
 
 def dev_parts(task: AnyTask) -> tuple[str, ...]:
     """The dev parts of a task; refuse missing files of any part but the training one."""
-    parts = _parts(task)
+    parts = named_parts(task)
     for name, (source, *_) in parts.items():
         if name != "train" and isinstance(source, Path) and not is_taken(source):
             raise MissingInputError(f"{task.title}: no {name} file {source}", check_path(source))
@@ -58,7 +58,7 @@ def scored_parts(task: AnyTask, part: str = "", any_file: bool = False) -> DataP
         if part:
             raise MissingInputError(f"{data} is one file and has no parts", "leave the part out")
         return {data: DataPart(user_path(data))}
-    parts = _parts(task)
+    parts = named_parts(task)
     stem = part or "dev"
     chosen = {
         name: where
@@ -115,7 +115,7 @@ def _official(
 
 def _part(task: AnyTask, name: str, help: str = "") -> DataPart:
     """The part of a name; ``help`` says how to name a missing one, by default in the task."""
-    parts = _parts(task)
+    parts = named_parts(task)
     if name in parts:
         return parts[name]
     known = f"; there are {listed(parts)}" if parts else ""
@@ -130,7 +130,8 @@ def _part(task: AnyTask, name: str, help: str = "") -> DataPart:
     raise MissingInputError(f"{task.title}: no part {name!r}{where}{known}", remedy)
 
 
-def _parts(task: AnyTask) -> DataParts:
+def named_parts(task: AnyTask) -> DataParts:
+    """The parts of a task by name, whether their files are there or not."""
     match task:
         case Glue():
             return glue_parts(task)

@@ -141,15 +141,16 @@ def _names(fields: list[str], place: str, selection: ColumnSelection) -> Sequenc
 def column_indices(names: Sequence[str], place: str, selection: ColumnSelection) -> list[int]:
     """The indices of the wanted columns, -1 for an optional one that is absent."""
     spelled = [selection.spellings.get(name, name) for name in names]
-    for name in selection.required:
-        if name and name not in spelled:
-            near = nearest(name, spelled)
-            help = f"the nearest is {near!r}" if near else "name one of those"
-            if len(names) == 1 and "\t" in names[0]:
-                help = "tabs part its columns, not commas: a copy or a link that ends in .tsv"
-            raise MissingColumnError(
-                f"{place}: no column {name!r}; there are {listed(names) or 'none'}", help
-            )
+    missing = [name for name in selection.required if name and name not in spelled]
+    if missing:
+        near = ", ".join(filter(None, (nearest(name, spelled) for name in missing)))
+        help = f"the nearest: {near}" if near else "name one of those"
+        if len(names) == 1 and "\t" in names[0]:
+            help = "tabs part its columns, not commas: a copy or a link that ends in .tsv"
+        raise MissingColumnError(
+            f"{place}: no column {listed(map(repr, missing))}; there are {listed(names) or 'none'}",
+            help,
+        )
     columns = (*selection.required, *selection.optional)
     return [spelled.index(name) if name and name in spelled else -1 for name in columns]
 

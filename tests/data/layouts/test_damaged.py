@@ -71,7 +71,7 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
     ),
     "glue: misspelled column": (
         glue("rte"), "train.tsv", "index\tsentense1\tsentence2\tlabel\n0\ta\tb\tentailment\n",
-        "train.tsv:1", "the nearest is 'sentense1'",
+        "train.tsv:1", "the nearest: sentense1",
     ),
     "glue: unknown label": (
         glue("rte"), "train.tsv", RTE + "0\ta\tb\tentailment\n1\ta\tb\tentailmen\n", "train.tsv:3",

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bertc.base.diagnostics import DataError, MissingInputError
+from bertc.api import check
+from bertc.base.diagnostics import DataError, MissingInputError, SpecError
 from bertc.base.storage.tagged import has_tagged_words
 from bertc.data.layouts.example import TaggedExample
 from bertc.data.layouts.find import files_of
@@ -112,3 +113,30 @@ def test_a_label_that_is_not_listed_leaves_the_list_to_the_file() -> None:
     with pytest.raises(DataError) as error:
         known_label("3.4", ("1", "3.35"), "a.tsv:2")
     assert error.value.help.startswith("regress(...) learns numbers")
+
+
+def test_mistakes_in_files_of_tasks_come_at_once_at_their_arguments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.tsv").write_text("text\tlabel\nA hen.\tyes\nA duck.\tno\n")
+    (tmp_path / "b.tsv").write_text("text\tlabel\nA hen.\tmaybe\n")
+    good = 'classify("a.tsv", "b.tsv", name=one)'
+    cases = {
+        f'{good} + classify("a.tsv", "gone.tsv", text=said, label=mark)': [
+            ("unknown label 'maybe'", "b.tsv"),
+            ("no column 'said', 'mark'", "a.tsv"),
+            ("gone.tsv is not there", "gone.tsv"),
+        ],
+        f'glue(rte, "x") + {good}': [("no folder x", "x"), ("unknown label 'maybe'", "b.tsv")],
+        'classify("a.tsv", "a.tsv", "gone.tsv")': [("no test file gone.tsv", "gone.tsv")],
+    }
+    for task, mistakes in cases.items():
+        with pytest.raises(SpecError) as error:
+            check(f"layers=1 hidden=8 heads=2 task={task}")
+        assert len(error.value.diagnostics) == len(mistakes)
+        for found, (message, place) in zip(error.value.diagnostics, mistakes, strict=True):
+            assert found.code == "E309"
+            assert message in found.message
+            assert found.span is not None
+            assert found.span.text == f'"{place}"'
