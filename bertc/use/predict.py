@@ -27,8 +27,8 @@ from bertc.ir.learning.task import Glue, Squad
 from bertc.ir.program.stage import Stage
 from bertc.machine.display import choose
 from bertc.model import Model
+from bertc.run.evaluation.answers import Answers
 from bertc.run.evaluation.device import placed
-from bertc.run.evaluation.said import Answers
 from bertc.run.evaluation.task_inference import ROWS_AT_ONCE, answer
 from bertc.run.evaluation.task_lookup import columns_told, task_of
 from bertc.run.models.loading import load

@@ -6,19 +6,16 @@ Axes: r rows per batch, p likeliest starts, e ends per start, s tokens.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, assert_never
+from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertc.data.cache.progress import Progress, Silent
 from bertc.data.examples.task import TaskBatch, TaskSet, in_order_of_length
 from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts.example import Example
-from bertc.data.metrics.gold import AnswerValue
-from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
+from bertc.ir.learning.answer import Span
 from bertc.ir.learning.custom_task import AnyTask, Embed
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.stage import Stage
@@ -39,9 +36,7 @@ from bertc.machine.exact import exact
 from bertc.machine.signals import Stop
 from bertc.machine.speed import finish
 from bertc.model import Model
-from bertc.run.evaluation.related import related_answers
-from bertc.run.evaluation.said import Answers, Said
-from bertc.run.evaluation.span_answers import span_answers
+from bertc.run.evaluation.answers import Answers, Said, read_off
 
 TOKENS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 16, "mps": 1 << 14}
 ROWS_AT_ONCE = 256
@@ -78,33 +73,13 @@ def answer(
         totals = exact(torch.zeros(3, device=device))
         score = within(partial(outputs, model, stage, task_set.task))
         scored = _said(score, task_set, rows, pad, totals, stop, at_once, progress or Silent())
-        answers = _read_off(task_set.task, examples, rows, scored, stage.batch)
+        answers = read_off(task_set.task, examples, rows, scored, stage.batch)
     finally:
         model.train(training)
     loss, hits, count = totals.tolist()
     if isinstance(task_set.task, Embed):  # whose loss is of all vectors
         return answers
     return replace(answers, loss=loss / max(count, 1.0), accuracy=hits / max(count, 1.0))
-
-
-def _read_off(
-    task: AnyTask, examples: Sequence[Example], rows: TaskRows, scored: Said, batch: int
-) -> Answers:
-    match task.answer:
-        case Labels() as labels:
-            return _labels(labels, scored, len(examples))
-        case Score():
-            return _scores(scored, len(examples))
-        case Choice() as choice:
-            return _choices(choice, scored, len(examples))
-        case Tags() as tags:
-            return _tags(tags, rows, scored)
-        case Span() as span:
-            return span_answers(span, task, examples, rows, scored)
-        case Vector():
-            return related_answers(task, examples, rows, scored, batch)
-        case unreachable:
-            assert_never(unreachable)
 
 
 def _said(
@@ -197,56 +172,3 @@ def _score_tensors(scores: Tensor | SpanScores) -> Tensors:
     end_rpe, at_rpe = end_rps.topk(min(ENDS, end_rps.shape[2]), dim=2)
     answered = () if scores.answered is None else (-scores.answered,)
     return start_rp, scores.likeliest, end_rpe, at_rpe, *answered
-
-
-def _in_place(scored: Said, count: int) -> NDArray[np.float64]:
-    """Scores in the order of the examples, one row per example."""
-    in_order: NDArray[np.float64] | None = None
-    for batch, (values,) in scored:
-        in_order = np.zeros((count, values.shape[1])) if in_order is None else in_order
-        in_order[batch.rows] = values
-    return np.zeros((count, 1)) if in_order is None else in_order
-
-
-def _labels(labels: Labels, scored: Said, count: int) -> Answers:
-    parts = _softmax(_in_place(scored, count))
-    labels_given: list[AnswerValue] = [labels.names[best] for best in parts.argmax(1)]
-    return Answers(labels_given, [tuple(row) for row in parts.tolist()])
-
-
-def _scores(scored: Said, count: int) -> Answers:
-    return Answers([float(score) for score in _in_place(scored, count)[:, 0]])
-
-
-def _choices(choice: Choice, scored: Said, count: int) -> Answers:
-    scores = np.full((count, choice.most), -np.inf)
-    for batch, (values,) in scored:
-        there = batch.weights.reshape(-1, choice.most) > 0
-        scores[batch.rows[:: choice.most] // choice.most] = np.where(there, values, -np.inf)
-    parts = _softmax(scores)
-    labels_given: list[AnswerValue] = [int(best) for best in parts.argmax(1)]
-    return Answers(labels_given, [tuple(row) for row in parts.tolist()])
-
-
-def _tags(tags: Tags, rows: TaskRows, scored: Said) -> Answers:
-    """The tag of every word; a word without a scored token gets `O`, or the first tag."""
-    counts = np.diff(rows.word_begins)
-    unscored = "O" if "O" in tags.names else tags.names[0]
-    labels_given: list[AnswerValue] = [() for _ in counts]
-    sure: list[tuple[float, ...]] = [() for _ in counts]
-    for batch, (scores,) in scored:
-        values = _softmax(scores)
-        for nth, row in enumerate(batch.rows.tolist()):
-            words = rows.words[rows.word_begins[row] : rows.word_begins[row + 1]]
-            best = values[nth, : len(words)].argmax(1)
-            names = (
-                tags.names[b] if at >= 0 else unscored for b, at in zip(best, words, strict=True)
-            )
-            labels_given[row] = tuple(names)
-            sure[row] = tuple(values[nth, : len(words)].max(1).tolist())
-    return Answers(labels_given, sure)
-
-
-def _softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    powers = np.exp(scores - scores.max(-1, keepdims=True))
-    return np.asarray(powers / powers.sum(-1, keepdims=True))

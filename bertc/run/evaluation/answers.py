@@ -1,0 +1,225 @@
+"""Answers to examples, read off the scores of their rows.
+
+Axes: r rows of all batches, d numbers of a vector; n examples, t texts of an example, c candidates;
+w windows of a passage.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from bertc.data.examples.task import TaskBatch
+from bertc.data.examples.task_rows import TaskRows
+from bertc.data.layouts.example import Example, QuestionExample, RelatedExample
+from bertc.data.metrics.gold import AnswerValue
+from bertc.data.metrics.spans import Decoded, Window, decode_conditioned, decode_plain
+from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
+from bertc.ir.learning.custom_task import AnyTask, Embed, Read
+from bertc.ir.learning.task import Squad
+from bertc.learn.objectives.softmax.similarities import by_example, related_losses
+
+NEAR = 1e-9
+"""Cosines less apart are alike: of the same text twice neither is nearer."""
+Said = Iterator[tuple[TaskBatch, tuple[NDArray[np.float64], ...]]]
+"""Batches and the scores of their rows (``task_inference``)."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """An answer to each example.
+
+    ``probabilities`` are of labels or choices, in their order, or of each word's tag; ``spans``
+    hold the details of predicted spans, ``similarities`` are cosines of pairs. ``loss`` is the mean
+    in nats and ``accuracy`` a fraction of 1; both are 0 if the examples have no answers.
+    """
+
+    given: list[AnswerValue]
+    probabilities: list[tuple[float, ...]] = field(default_factory=list)
+    spans: list[Decoded] = field(default_factory=list)
+    similarities: list[float] = field(default_factory=list)
+    loss: float = 0.0
+    accuracy: float = 0.0
+
+
+def read_off(
+    task: AnyTask, examples: Sequence[Example], rows: TaskRows, scored: Said, batch: int
+) -> Answers:
+    """The answers to examples, off the scores of their rows, without losses of single rows."""
+    match task.answer:
+        case Labels() as labels:
+            return _labels(labels, scored, len(examples))
+        case Score():
+            return _scores(scored, len(examples))
+        case Choice() as choice:
+            return _choices(choice, scored, len(examples))
+        case Tags() as tags:
+            return _tags(tags, rows, scored)
+        case Span() as span:
+            return _spans(span, task, examples, rows, scored)
+        case Vector():
+            return _related(task, examples, rows, scored, batch)
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _in_place(scored: Said, count: int) -> NDArray[np.float64]:
+    """Scores in the order of the examples, one row per example."""
+    in_order: NDArray[np.float64] | None = None
+    for batch, (values,) in scored:
+        in_order = np.zeros((count, values.shape[1])) if in_order is None else in_order
+        in_order[batch.rows] = values
+    return np.zeros((count, 1)) if in_order is None else in_order
+
+
+def _labels(labels: Labels, scored: Said, count: int) -> Answers:
+    parts = _softmax(_in_place(scored, count))
+    labels_given: list[AnswerValue] = [labels.names[best] for best in parts.argmax(1)]
+    return Answers(labels_given, [tuple(row) for row in parts.tolist()])
+
+
+def _scores(scored: Said, count: int) -> Answers:
+    return Answers([float(score) for score in _in_place(scored, count)[:, 0]])
+
+
+def _choices(choice: Choice, scored: Said, count: int) -> Answers:
+    scores = np.full((count, choice.most), -np.inf)
+    for batch, (values,) in scored:
+        there = batch.weights.reshape(-1, choice.most) > 0
+        scores[batch.rows[:: choice.most] // choice.most] = np.where(there, values, -np.inf)
+    parts = _softmax(scores)
+    labels_given: list[AnswerValue] = [int(best) for best in parts.argmax(1)]
+    return Answers(labels_given, [tuple(row) for row in parts.tolist()])
+
+
+def _tags(tags: Tags, rows: TaskRows, scored: Said) -> Answers:
+    """The tag of every word; a word without a scored token gets `O`, or the first tag."""
+    counts = np.diff(rows.word_begins)
+    unscored = "O" if "O" in tags.names else tags.names[0]
+    labels_given: list[AnswerValue] = [() for _ in counts]
+    sure: list[tuple[float, ...]] = [() for _ in counts]
+    for batch, (scores,) in scored:
+        values = _softmax(scores)
+        for nth, row in enumerate(batch.rows.tolist()):
+            words = rows.words[rows.word_begins[row] : rows.word_begins[row + 1]]
+            best = values[nth, : len(words)].argmax(1)
+            names = (
+                tags.names[b] if at >= 0 else unscored for b, at in zip(best, words, strict=True)
+            )
+            labels_given[row] = tuple(names)
+            sure[row] = tuple(values[nth, : len(words)].max(1).tolist())
+    return Answers(labels_given, sure)
+
+
+def _softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.asarray(powers / powers.sum(-1, keepdims=True))
+
+
+def _spans(
+    span: Span, task: AnyTask, examples: Sequence[Example], rows: TaskRows, scored: Said
+) -> Answers:
+    """Answers to questions, each of the windows of its passage."""
+    assert isinstance(task, Squad | Read), "spans need a reading task"
+    windows: dict[int, list[tuple[int, tuple[NDArray[np.float64], ...]]]] = defaultdict(list)
+    for batch, arrays in scored:
+        for nth, row in enumerate(batch.rows.tolist()):
+            windows[int(rows.owners[row])].append((row, tuple(a[nth] for a in arrays)))
+    decoded = [
+        _decoded(span, task, example, rows, sorted(windows[number], key=lambda w: w[0]))
+        for number, example in enumerate(examples)
+    ]
+    return Answers([span_text.text for span_text in decoded], spans=decoded)
+
+
+def _decoded(
+    span: Span,
+    task: Squad | Read,
+    example: Example,
+    rows: TaskRows,
+    windows: list[tuple[int, tuple[NDArray[np.float64], ...]]],
+) -> Decoded:
+    assert isinstance(example, QuestionExample), "spans need a question"
+    places = [
+        Window(
+            int(rows.owners[row]),
+            int(rows.firsts[row]),
+            rows.offsets[rows.begins[row] : rows.begins[row + 1]],
+        )
+        for row, _ in windows
+    ]
+    if span.head.kind == "plain":
+        lengths = [len(place.offsets) for place in places]
+        starts, ends = (
+            [arrays[which][:length] for (_, arrays), length in zip(windows, lengths, strict=True)]
+            for which in (0, 1)
+        )
+        return decode_plain(
+            example.passage, places, starts, ends, best=task.best, longest=task.longest,
+            unanswerable=span.unanswerable, threshold=task.threshold,
+        )  # fmt: skip
+    stacked = [_stacked([arrays[which] for _, arrays in windows]) for which in range(4)]
+    none_w = np.array([float(arrays[4]) for _, arrays in windows]) if span.unanswerable else None
+    return decode_conditioned(
+        example.passage, places, stacked[0], stacked[1].astype(np.int64), stacked[2],
+        stacked[3].astype(np.int64), none_w, best=task.best, longest=task.longest,
+        threshold=task.threshold,
+    )  # fmt: skip
+
+
+def _stacked(parts: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Stack windows, cut to the number of starts that the shortest has."""
+    fewest = min(len(part) for part in parts)
+    return np.stack([part[:fewest] for part in parts])
+
+
+def _related(
+    task: AnyTask, examples: Sequence[Example], rows: TaskRows, scores_said: Said, batch: int
+) -> Answers:
+    """The cosine of each pair with a score; of others how many texts are nearer than the positive.
+
+    These texts are the negatives of its example, or without any the positives of the ``batch``
+    examples that stand together, which are also those of which the loss is made.
+    """
+    assert isinstance(task, Embed), "vectors need a task that embeds"
+    related = [example for example in examples if isinstance(example, RelatedExample)]
+    vectors_ntd = _vectors(rows, scores_said, len(related))
+    scored = all(example.score is not None for example in related)
+    scores_n = torch.tensor([example.score or 0.0 for example in related], dtype=torch.float64)
+    losses, answers, similarities = 0.0, list[AnswerValue](), list[float]()
+    for first in range(0, len(related), batch):
+        part_mtd, scores_m = vectors_ntd[first : first + batch], scores_n[first : first + batch]
+        losses += float(related_losses(task, part_mtd, scores_m, scored=scored).losses.sum())
+        cosines_m, nearer_m = _compared(part_mtd)
+        similarities += cosines_m.tolist()
+        answers += (cosines_m if scored else nearer_m).tolist()
+    right = 0.0 if scored else sum(answer == 0 for answer in answers) / len(answers)
+    return Answers(answers, similarities=similarities, loss=losses / len(answers), accuracy=right)
+
+
+def _vectors(rows: TaskRows, scores_said: Said, examples: int) -> Tensor:
+    """Vectors of all texts in the order of their examples (n, t, d)."""
+    texts = len(rows.owners) // examples
+    vectors_rd: Tensor | None = None
+    for batch, (vectors_bd,) in scores_said:
+        if vectors_rd is None:
+            vectors_rd = torch.zeros(len(rows.owners), vectors_bd.shape[1], dtype=torch.float64)
+        vectors_rd[torch.from_numpy(batch.rows)] = torch.from_numpy(vectors_bd)
+    assert vectors_rd is not None, "there are examples"
+    return by_example(vectors_rd, texts)
+
+
+def _compared(vectors_mtd: Tensor) -> tuple[Tensor, Tensor]:
+    """The cosine of each pair (m,), and how many other texts are nearer to its first (m,)."""
+    units_mtd = normalize(vectors_mtd, dim=2)
+    firsts_md, others_mtd = units_mtd[:, 0], units_mtd[:, 1:]
+    cosines_mt = (firsts_md[:, None] * others_mtd).sum(2)
+    own_m = cosines_mt[:, 0]
+    beside_mc = cosines_mt if cosines_mt.shape[1] > 1 else firsts_md @ others_mtd[:, 0].T
+    return own_m, (beside_mc > own_m[:, None] + NEAR).sum(1)
