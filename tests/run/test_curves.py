@@ -9,7 +9,6 @@ from bertc.base.diagnostics import DataError
 from bertc.ir.learning.objective import Mlm, Sop, Term
 from bertc.lab.results.curves import curves
 from bertc.lab.results.listing import list_runs
-from bertc.run.records import attempts
 from bertc.run.records.folder import RunFolder
 from bertc.run.train.loop import train
 
@@ -61,7 +60,7 @@ def test_flops_of_a_task_are_of_rows_as_long_as_those_that_were_read(tmp_path, c
 def test_a_damaged_line_of_attempts_is_named(tmp_path):
     (tmp_path / "attempts.jsonl").write_text('{"step": 0}\n')
     with pytest.raises(DataError, match=r"attempts.jsonl:1 is damaged"):
-        attempts.read(tmp_path / "attempts.jsonl")
+        RunFolder(tmp_path).read_attempts()
 
 
 def test_a_run_is_in_use_while_it_is_claimed(tmp_path):

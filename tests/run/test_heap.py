@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bertc.machine.heap import keep_freed_memory
-from bertc.run.records import spent
+from bertc.run.records.folder import RunFolder
 from bertc.run.train.loop import train
 
 
@@ -32,5 +32,5 @@ def test_the_peak_of_a_run_is_not_that_of_what_was_before_in_its_process(tiny, t
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     del held
     train(tiny(), tmp_path / "run", cache=tmp_path / "cache", quiet=True)
-    peak = max(line.memory_bytes for line in spent.read(tmp_path / "run" / "spent.jsonl"))
+    peak = max(spent.memory_bytes for spent in RunFolder(tmp_path / "run").read_spent().values())
     assert 0 < peak < before - 2**29

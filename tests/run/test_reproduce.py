@@ -14,7 +14,7 @@ from bertc.lab.reproduce.reading import read_table
 from bertc.lab.reproduce.reproduce import trainable
 from bertc.lab.reproduce.results import RowResult, TableResults
 from bertc.lab.reproduce.showing import Shown
-from bertc.run.records.attempts import read
+from bertc.run.records.folder import RunFolder
 from bertc.run.train import loop
 
 TABLE = """
@@ -96,7 +96,10 @@ TRAIN = ("depth.toml", "--scale", "tiny", "--data", ".")
 def taken_up(folder):
     """How often each run of a table was begun or gone on with, by its place."""
     files = sorted(folder.rglob("attempts.jsonl"))
-    return {str(file.parent.relative_to(folder)): len(read(file)) for file in files}
+    return {
+        str(file.parent.relative_to(folder)): len(RunFolder(file.parent).read_attempts())
+        for file in files
+    }
 
 
 def test_a_table_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkeypatch):

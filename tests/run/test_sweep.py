@@ -13,7 +13,7 @@ from bertc.lab.report.search import search_section
 from bertc.lab.search.goal import Goal
 from bertc.lab.search.outcome import read_outcome
 from bertc.lab.search.store import DATABASE, open_store, read_store, reading_store
-from bertc.run.records.attempts import read
+from bertc.run.records.folder import RunFolder
 from bertc.run.train import loop
 
 SPEC = """
@@ -57,7 +57,11 @@ def test_a_sweep_stopped_goes_on_and_trains_nothing_twice(call, tmp_path, monkey
     assert code == 0, err
     assert "resuming at step 3 of 6" in err
     assert "trial 1 of 3" not in err
-    assert [len(read(folder / f"trial-000{n}" / "attempts.jsonl")) for n in (1, 2, 3)] == [1, 2, 1]
+    assert [len(RunFolder(folder / f"trial-000{n}").read_attempts()) for n in (1, 2, 3)] == [
+        1,
+        2,
+        1,
+    ]
     found = json.loads(out)
     assert [trial["state"] for trial in found["trials"]] == ["finished"] * 3
     assert found["best"] == 1 + min(range(3), key=lambda n: found["trials"][n]["score"])

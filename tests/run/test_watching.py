@@ -7,8 +7,7 @@ import pytest
 from rich.console import Console
 
 from bertc.lab.watch.terminal import show_once, watch
-from bertc.lab.watch.view import WatchedRun, sparkline
-from bertc.run.records.following import Following
+from bertc.lab.watch.view import look, sparkline
 
 
 def line(step, kind="train", **more):
@@ -30,28 +29,21 @@ def append(run, *lines):
         file.writelines(json.dumps(each) + "\n" for each in lines)
 
 
-def test_a_run_is_read_on_and_read_again_where_it_was_cut_back(run):
-    following = Following(run)
-    assert not following.look()
+def test_a_run_is_read_as_it_is_now_to_its_last_whole_line(run):
+    assert look(run).points == []
     append(run, line(2), line(4))
     with open(run / "metrics.jsonl", "a") as file:
         file.write('{"kind": "train", "st')
-    assert following.look()
-    assert not following.look()
-    assert [point.step for point in following.points] == [2, 4]
+    assert [point.step for point in look(run).points] == [2, 4]
     # It goes on from step 2, and is beyond step 4 by the time of the next look.
     (run / "metrics.jsonl").write_text("")
     append(run, line(2), line(3), line(4), line(6))
-    with open(run / "attempts.jsonl", "w") as file:
-        file.write('{"step": 2, "time": 9.0, "host": "h", "device": "cpu", "processes": 1}\n')
-    assert following.look()
-    assert [point.step for point in following.points] == [2, 3, 4, 6]
-    assert [attempt.step for attempt in following.attempts] == [2]
+    assert [point.step for point in look(run).points] == [2, 3, 4, 6]
 
 
 def test_the_view_has_rate_time_left_and_the_last_evaluation(run):
     append(run, line(2, lr=1e-3), line(4, lr=5e-4), line(4, "eval", accuracy={"\x1b[2Jmlm": 0.5}))
-    view = WatchedRun(run).look()
+    view = look(run)
     # Half a second a step, eight of which are left.
     assert view.seconds_left == pytest.approx(4.0)
     assert "step 4 of 12" in view.line()

@@ -8,7 +8,7 @@ from rich.live import Live
 from rich.text import Text
 
 from bertc import MissingInputError, RunFolder, escaped
-from bertc.lab.watch.view import RunView, WatchedRun
+from bertc.lab.watch.view import RunView, look
 
 LOOK_SECONDS = 2.0
 """Seconds between two looks at the files."""
@@ -29,7 +29,7 @@ def show_once(folder: Path, console: Console) -> None:
             f"the run in {folder} is preparing its text, and has no figures yet",
             help=f"bertc watch {folder}, without --once, waits for them",
         )
-    _print(WatchedRun(folder).look(), console)
+    _print(look(folder), console)
 
 
 def wait_for(folder: Path, console: Console) -> None:
@@ -47,17 +47,17 @@ def watch(folder: Path, console: Console) -> None:
         DataError: if its files are damaged.
     """
     if console.is_terminal:
-        _draw(WatchedRun(folder), console)
+        _draw(folder, console)
     else:
-        _tell(WatchedRun(folder), console)
+        _tell(folder, console)
 
 
-def _draw(run: WatchedRun, console: Console) -> None:
+def _draw(folder: Path, console: Console) -> None:
     """Draw the run again and again, as often as takes a small share of a core."""
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while True:
             began = time.process_time()
-            view = run.look()
+            view = look(folder)
             live.update(view.picture(console.width), refresh=True)
             if view.over:
                 break
@@ -65,11 +65,11 @@ def _draw(run: WatchedRun, console: Console) -> None:
     _print(view, console)
 
 
-def _tell(run: WatchedRun, console: Console) -> None:
+def _tell(folder: Path, console: Console) -> None:
     """Print a line every 30 seconds, and one for each evaluation."""
     printed, evaluation = -LINE_SECONDS, ""
     while True:
-        view = run.look()
+        view = look(folder)
         if view.over:
             break
         if time.monotonic() - printed >= LINE_SECONDS:

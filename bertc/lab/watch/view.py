@@ -10,7 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from bertc import LineFigures, RunFolder, duration_text, escaped, shown_figures
+from bertc import LineFigures, Resolved, RunFolder, duration_text, escaped, shown_figures
 from bertc.lab.results.curves import FlopsUntil
 
 QUIET_SECONDS = 120.0
@@ -92,64 +92,44 @@ def sparkline(values: Sequence[float], width: int) -> str:
     return "".join(BAR_BLOCKS[round((value - low) * scale)] for value in last)
 
 
-class WatchedRun:
-    """A run with its program, which is read again where the run goes on from a checkpoint."""
+def look(folder: Path) -> RunView:
+    """A run as it is now.
 
-    def __init__(self, folder: Path) -> None:
-        """Read the run's program.
+    Raises:
+        MissingInputError, DataError: if there is none, or its files are damaged.
+    """
+    run = RunFolder(folder)
+    resolved, points = run.read_resolved(), run.follow()
+    trained = [point for point in points if point.kind == "train"]
+    evaluations = [point for point in points if point.kind == "eval"]
+    return RunView(
+        folder=run.path,
+        name=resolved.name,
+        state=run.state(resolved),
+        stage=points[-1].stage if points else "",
+        step=points[-1].step if points else 0,
+        steps=resolved.steps,
+        points=points,
+        latest=trained[-1].values if trained else {},
+        seconds=points[-1].seconds if points else 0.0,
+        seconds_left=_seconds_left(resolved, points),
+        silent_seconds=time.time() - run.last_sign,
+        evaluation=evaluations[-1] if evaluations else None,
+    )
 
-        Raises:
-            MissingInputError, DataError: if there is none, or it is damaged.
-        """
-        self.run = RunFolder(folder)
-        self.following = self.run.follow()
-        self._read()
 
-    def _read(self) -> None:
-        self._begun = self.following.begun
-        self.resolved = self.run.read_resolved()
-        # Of full rows: what is left is a share, and it takes milliseconds.
-        self._flops = FlopsUntil(self.resolved, {})
-
-    def look(self) -> RunView:
-        """The run as it is now.
-
-        Raises:
-            DataError: if its files are damaged.
-        """
-        self.following.look()
-        if self.following.begun != self._begun:
-            self._read()
-        run, resolved, points = self.run, self.resolved, self.following.points
-        trained = [point for point in points if point.kind == "train"]
-        evaluations = [point for point in points if point.kind == "eval"]
-        return RunView(
-            folder=run.path,
-            name=resolved.name,
-            state=run.state(resolved),
-            stage=points[-1].stage if points else "",
-            step=points[-1].step if points else 0,
-            steps=resolved.steps,
-            points=points,
-            latest=trained[-1].values if trained else {},
-            seconds=points[-1].seconds if points else 0.0,
-            seconds_left=self._seconds_left(),
-            silent_seconds=time.time() - run.last_sign,
-            evaluation=evaluations[-1] if evaluations else None,
-        )
-
-    def _seconds_left(self) -> float | None:
-        """The FLOPs that are left at the present speed, evaluations between included."""
-        points = self.following.points
-        if len(points) < 2:
-            return None
-        before, last = points[max(0, len(points) - RECENT)], points[-1]
-        done = self._flops.at(last.step)
-        recently = done - self._flops.at(before.step)
-        if recently <= 0 or last.seconds <= before.seconds:
-            return None
-        remaining = self._flops.at(self.resolved.steps) - done
-        return remaining * (last.seconds - before.seconds) / recently
+def _seconds_left(resolved: Resolved, points: Sequence[LineFigures]) -> float | None:
+    """The FLOPs that are left at the present speed, evaluations between included."""
+    if len(points) < 2:
+        return None
+    # Of full rows: what is left is a share, and it takes milliseconds.
+    flops = FlopsUntil(resolved, {})
+    before, last = points[max(0, len(points) - RECENT)], points[-1]
+    done = flops.at(last.step)
+    recently = done - flops.at(before.step)
+    if recently <= 0 or last.seconds <= before.seconds:
+        return None
+    return (flops.at(resolved.steps) - done) * (last.seconds - before.seconds) / recently
 
 
 def _figures(latest: Mapping[str, float]) -> list[str]:

@@ -46,7 +46,7 @@ from bertc.ir.vocabulary import TokenizerFile
 from bertc.lang.read.scan import LARGEST_TEXT
 from bertc.run.records import metrics
 from bertc.run.records.changes import overrides_of
-from bertc.run.records.following import FollowedFiles
+from bertc.run.records.figures import FollowedFiles
 from bertc.run.records.lock import Lock
 
 GLANCES, GLANCE_SECONDS = 3, 0.02

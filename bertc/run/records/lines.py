@@ -1,6 +1,12 @@
-"""Files that a run appends to: one JSON object a line. Loads no torch."""
+"""Files that a run appends to: one JSON object a line. Loads no torch.
+
+attempts.jsonl has each time that processes took up the run, spent.jsonl the time and memory of
+its first process.
+"""
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -16,6 +22,51 @@ FINITE = ConfigDict(strict=True, allow_inf_nan=False)
 """Validation of files that runs wrote: no conversions, no NaN."""
 Count = Annotated[int, Field(ge=0, le=2**62)]
 LineT = TypeVar("LineT")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A run taken up at ``step``: Unix time in seconds, host, device and number of processes."""
+
+    __pydantic_config__ = FINITE
+
+    step: Count
+    time: float
+    host: str
+    device: str
+    processes: Annotated[int, Field(ge=1)]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """The time and memory of a stage since the line before, by what it went to."""
+
+    __pydantic_config__ = FINITE
+
+    stage: str
+    step: Count
+    steps: Count = 0
+    memory_bytes: Count = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+ATTEMPT, USAGE = TypeAdapter(Attempt), TypeAdapter(Usage)
+
+
+def by_stage(lines: Sequence[Usage]) -> dict[str, Usage]:
+    """The usage of each stage, by its name: sums, and the most memory."""
+    sums = dict[str, Usage]()
+    for line in lines:
+        before = sums.get(line.stage, Usage(line.stage, 0))
+        uses = {**before.seconds, **line.seconds}
+        sums[line.stage] = Usage(
+            line.stage,
+            line.step,
+            before.steps + line.steps,
+            max(before.memory_bytes, line.memory_bytes),
+            {use: before.seconds.get(use, 0.0) + line.seconds.get(use, 0.0) for use in uses},
+        )
+    return sums
 
 
 def read_lines(path: Path, kind: TypeAdapter[LineT], limit_bytes: int | None = None) -> list[LineT]:

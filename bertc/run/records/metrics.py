@@ -12,8 +12,7 @@ from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from bertc.base.storage import durable
-from bertc.base.storage.plain_file import opened
-from bertc.run.records.lines import FINITE, LARGEST_BYTES, Count, line_of, read_lines, whole_lines
+from bertc.run.records.lines import FINITE, Count, read_lines, whole_lines
 
 
 class Ended(TypedDict):
@@ -148,18 +147,3 @@ def read(path: Path, limit_bytes: int | None = None) -> list[Line]:
 def tokens_read(lines: Iterable[Line]) -> dict[int, int]:
     """Tokens that a run has read until the steps of its lines."""
     return {line["step"]: line["tokens"] for line in lines if "tokens" in line}
-
-
-def read_on(path: Path, start: int) -> tuple[list[Line], int]:
-    """Read the whole lines from byte ``start`` on, and tell where the next one begins.
-
-    Raises:
-        MissingInputError: if it cannot be read.
-        DataError: if a line is not what a run writes.
-    """
-    with opened(path) as file:
-        file.seek(start)
-        raw = file.read(LARGEST_BYTES)
-    length = raw.rfind(b"\n") + 1
-    lines = raw[:length].split(b"\n")[:-1]
-    return [line_of(line, _LINE, f"{path} after byte {start:,}") for line in lines], start + length

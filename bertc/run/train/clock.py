@@ -3,6 +3,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Literal, ParamSpec, TypeVar
 
 from bertc.cost.flops import executed_flops
@@ -10,7 +11,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.machine.display import Standing
 from bertc.machine.peak import begin_peak, peak_memory_bytes
-from bertc.run.records.spent import Usage, append
+from bertc.run.records.lines import Usage, append_line
 from bertc.run.train.session import Session
 
 P = ParamSpec("P")
@@ -88,7 +89,7 @@ class Clock:
             memory = peak_memory_bytes(session.device.type)
             seconds = {what: round(spent, 6) for what, spent in self._spent.items()}
             line = Usage(session.stage.name, step, step - self._noted, memory, seconds)
-            append(session.folder.spent, line)
+            append_line(session.folder.spent, asdict(line))
         self._noted, self._spent = step, defaultdict(float)
 
     def show(self, stage: Stage, loss: float) -> None:

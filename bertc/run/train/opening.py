@@ -1,5 +1,7 @@
 """A session from the start of a run: state on the devices, files of the run folder begun."""
 
+import platform
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -18,8 +20,8 @@ from bertc.machine.display import SHORTEST_FORECAST_SECONDS
 from bertc.machine.process_group import ProcessGroup
 from bertc.run.beginning.tracking import Tracking, tracked
 from bertc.run.records import checkpoints
-from bertc.run.records.attempts import begin_attempt
 from bertc.run.records.folder import RunFolder
+from bertc.run.records.lines import Attempt, append_line
 from bertc.run.records.metrics import Metrics
 from bertc.run.records.state import noting_failure
 from bertc.run.train.lock import write_or_check_lock
@@ -110,7 +112,9 @@ def _metrics(
         yield None
         return
     durable.remove(folder.failure)
-    begin_attempt(folder.attempts, progress.step, start.machine.name, ranks.world.size)
+    host, now = platform.node(), time.time()
+    attempt = Attempt(progress.step, now, host, start.machine.name, ranks.world.size)
+    append_line(folder.attempts, asdict(attempt))
     with (
         tracked(tracking, folder.path, start.resolved, progress.step, note) as send,
         Metrics(folder.metrics, progress.metrics_bytes, send) as lines,

@@ -1,6 +1,7 @@
 """Parts of pages without a browser: escaping, pictures, parts that cannot be made."""
 
 import math
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,10 @@ from bertc.lab.report.page import document, section
 from bertc.lab.report.pictures import Picture
 from bertc.lab.results.curves import Curves, MetricsPoint
 from bertc.lab.results.intervals import interval
+from bertc.run.records.figures import FollowedFiles
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.groups import Summary
-from bertc.run.records.spent import Usage, append, by_stage, read
+from bertc.run.records.lines import Usage, append_line
 
 
 def test_text_is_text_wherever_it_is_put() -> None:
@@ -80,16 +82,16 @@ def test_masked_positions_stand_in_pictures_in_place_of_all_predicted_ones() -> 
 def test_lines_of_what_a_run_took_add_up(tmp_path: Path) -> None:
     path = tmp_path / "spent.jsonl"
     for memory in (5, 3):
-        append(path, Usage("main", 2, 2, memory, {"steps": 0.5}))
+        append_line(path, asdict(Usage("main", 2, 2, memory, {"steps": 0.5})))
     older = b'{"stage": "main", "step": 4, "parts": {"head": 0.1}, "profiled_seconds": 0.3}\n'
     path.write_bytes(path.read_bytes() + older + b'{"half')
-    append(path, Usage("next", 5, 1, 4, {"batches": 1.0}))
-    found = by_stage(read(path))
+    append_line(path, asdict(Usage("next", 5, 1, 4, {"batches": 1.0})))
+    found = FollowedFiles(tmp_path).read_spent()
     assert found["main"] == Usage("main", 4, 4, 5, {"steps": 1.0})
     assert found["next"].memory_bytes == 4
     path.write_text("{}\n")
     with pytest.raises(DataError, match="spent.jsonl:1 is damaged"):
-        read(path)
+        FollowedFiles(tmp_path).read_spent()
 
 
 def test_intervals_are_students() -> None:
