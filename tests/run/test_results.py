@@ -90,6 +90,18 @@ def test_the_settings_that_differ_are_columns(run, tmp_path):
     assert {group["settings"]["layers"] for group in groups} == {"2", "3"}
 
 
+def test_steps_and_rates_that_differ_are_columns_where_nobody_wrote_them(run, tmp_path):
+    derived = {"origins": {"steps": "derived: 3 passes over 40 examples"}}
+    for name, steps, optimizer in (("a", 12, Adam(warmup=2)), ("b", 24, Adam(lr=1e-3, warmup=2))):
+        folder = run(name, {steps: 0.5}, steps=steps, optimizer=optimizer)
+        program = json.loads((folder / "resolved.json").read_text())
+        (folder / "resolved.json").write_text(json.dumps(program | derived))
+    settings = [group["settings"] for group in as_json(tmp_path)["groups"]]
+    assert [entry["steps"] for entry in settings] == ["12", "24"]
+    rates = [entry["optimizer"] for entry in settings]
+    assert rates == ["adamw(lr=0.0001, warmup=2)", "adamw(lr=0.001, warmup=2)"]
+
+
 def test_settings_of_stages_are_columns(run, tmp_path):
     task = glue("rte")
     for name, batch in (("a", 4), ("b", 8)):

@@ -96,9 +96,10 @@ def heading(score: Score) -> str:
 
 
 def _seeds(group: Group) -> str:
-    runs = len(group.runs)
-    lines = [f"{len(group.seeds)}" + (f" in {runs} runs" if group.has_twins else "")]
-    return "\n".join([*lines, *([f"unfinished: {group.standing}"] if group.standing else [])])
+    runs, seeds = len(group.runs), len(group.seeds)
+    line = f"{seeds}" + f" in {runs} runs" * (runs > seeds)
+    standing = group.runs[0].standing  # an unfinished run has a row to itself
+    return f"{line}\nunfinished: {standing}" if standing else line
 
 
 def _parameters_left(group: Group) -> str:

@@ -5,6 +5,7 @@ so do those of different tasks with seeds in common: a model's line in a table o
 """
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,14 +15,13 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings
 from bertc.ir.program.stage import Stage
 from bertc.ir.program.written import Program
+from bertc.lang.read.numbers import show_number
 from bertc.run.records.changes import ABOUT_MEMORY, AS_STEPS, of_the_run, origin, written
 from bertc.run.records.folder import identity
 from bertc.run.records.results import Run, Score
 
 UNTOLD = (*ABOUT_MEMORY, *AS_STEPS, "grow")
 """Stage settings that never become table columns, being redundant with others."""
-
-
 ASIDE = ("seed", "log_every", "eval_every", "save_every", "keep", "log")
 """Run settings that may differ within a row."""
 
@@ -56,23 +56,12 @@ class Group:
         return sorted({run.resolved.run.seed for run in self.runs})
 
     @property
-    def has_twins(self) -> bool:
-        """True if several of its runs of the same tasks have the same seed."""
-        keys = {(r.resolved.run.seed, *_titles(r.resolved)) for r in self.runs}
-        return len(keys) < len(self.runs)
-
-    @property
     def place(self) -> str:
         """The folder that holds all its runs, or its one run's folder."""
         folders = [run.folder for run in self.runs]
         if any(folder.is_absolute() for folder in folders):
             folders = [folder.absolute() for folder in folders]
         return os.path.commonpath(folders) or "."
-
-    @property
-    def standing(self) -> str:
-        """The step that an unfinished run is at; such a run has a row to itself."""
-        return self.runs[0].standing
 
     @cached_property
     def last(self) -> dict[Score, Summary]:
@@ -154,8 +143,11 @@ def _follows(name: str, leader: str, cells: Mapping[str, Sequence[str]]) -> bool
 
 
 def _is_chosen(name: str, program: Resolved) -> bool:
-    """True unless the value is derived; settings of single stages have no origin noted."""
-    return "." in name or origin(name, program) != "derived"
+    """True unless the value is derived; settings of single stages have no origin noted.
+
+    Steps may follow from epochs, which a program no longer has.
+    """
+    return "." in name or name == "steps" or origin(name, program) != "derived"
 
 
 def _tells_apart(
@@ -248,4 +240,9 @@ def _setting_text(name: str, stage: Stage, last: bool, plain: set[tuple[str, ...
         return ""
     if name == "objective" and last and titles and titles in plain:
         return " + ".join(titles) if len(titles) > 1 else ""
-    return written(name, getattr(stage, name))
+    text = written(name, getattr(stage, name))
+    if name == "optimizer" and not re.search(r"\blr=", text):  # another run may have another rate
+        kind, _, arguments = text.partition("(")
+        rate = f"lr={show_number(stage.optimizer.lr)}"
+        return f"{kind}({rate}, {arguments}" if arguments else f"{kind}({rate})"
+    return text
