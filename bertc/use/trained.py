@@ -97,17 +97,6 @@ class Trained(Model):
         vocabulary = vocabulary_of(self.folder, self.resolved.encoder.vocab_size)
         return Tokenizer(vocabulary, self.resolved)
 
-    @property
-    def attention_heads(self) -> tuple[int, ...]:
-        """The number of attention heads of each layer; 0 where it shares those of another.
-
-        Raises:
-            DataError: if the network has none.
-        """
-        node = transformer_of(self)
-        owners = {*node.attention_owner}
-        return tuple(layer.heads * (n in owners) for n, layer in enumerate(node.layers))
-
     def attention(self, text: str, pair: str = "") -> AttentionMaps:
         """The attention of every head over a text, or a pair: maps (heads, tokens, tokens).
 
@@ -192,7 +181,8 @@ class Trained(Model):
 
         A row is a text, or a tuple of the task's inputs: (text, pair) or (passage, question); for
         choices (question, [choice, ...]), after the passage if there is one; for tags a list of
-        words, or words separated by spaces. ``task`` is a title, needed if there are several.
+        words, or words separated by spaces. It may also be a dict of the task's columns. ``task``
+        is a title, needed if there are several.
 
         Raises:
             TypeError: if a row is something else.
@@ -236,6 +226,8 @@ def _example(task: AnyTask, number: int, row: Any) -> Example:
         TypeError: if it lacks an input of the task.
     """
     key, answer = str(number), task.answer
+    if isinstance(row, dict):
+        row = _inputs(task, number, row)
     if isinstance(answer, Tags):
         words = row.split() if isinstance(row, str) else row
         if not isinstance(words, list | tuple) or not _are_texts(words):
@@ -266,6 +258,27 @@ def _example(task: AnyTask, number: int, row: Any) -> Example:
             return RelatedExample(key, parts, None)
         case _:
             assert_never(answer)
+
+
+def _inputs(task: AnyTask, number: int, row: dict[str, Any]) -> Any:
+    """The inputs of a task from a row by the names of its columns.
+
+    Raises:
+        TypeError: if a column is not there.
+    """
+    inputs = []
+    try:
+        for argument in task.reads:
+            match getattr(task, argument, argument):
+                case str(name) | (name,):
+                    inputs.append(row[name])
+                case names:
+                    inputs.append([row[name] for name in names])
+    except KeyError as missing:
+        has = ", ".join(map(str, row)) or "no columns"
+        expected = f"{task.title} expects the column {missing.args[0]}"
+        raise TypeError(f"row {number}: {expected}, not {has}") from None
+    return inputs[0] if isinstance(task.answer, Tags) else tuple(inputs)
 
 
 def _are_texts(values: Sequence[Any]) -> bool:

@@ -54,7 +54,10 @@ def runs(tmp_path_factory):
 def test_rows_are_answered_as_those_of_a_file(runs, kind):
     run = runs / "runs" / ("stars" if kind == "regress" else kind)
     found = predict(run, runs / f"{kind}.tsv", device="cpu", quiet=True)
-    (told,) = bertc.load(run).predict([ROWS[kind]])
+    names, rows, _ = PARTS[kind]
+    by_column = dict(zip(names.split("\t"), rows.split("\n")[0].split("\t"), strict=True))
+    told, same = bertc.load(run).predict([ROWS[kind], by_column])
+    assert numbers(told) == pytest.approx(numbers(same), abs=1e-5)
     line = json.loads(next(found.lines(runs / f"{kind}.tsv")))
     of_file = {name: line[name] for name in told}
     assert numbers(told) == pytest.approx(numbers(of_file), abs=0.02), "in fp32, not in bf16"
@@ -78,6 +81,8 @@ def numbers(value):
         ("read", "a hen"),
         ("tag", 7),
         ("stars", ("a hen", None)),
+        ("stars", {"text": None}),
+        ("choose", {"question": "a hen", "a": "pond"}),
     ],
 )
 def test_a_row_of_another_shape_says_what_is_expected(runs, kind, row):
