@@ -196,20 +196,20 @@ def damage(folder: Path, draw: random.Random) -> str:
 
 
 def test_two_hundred_damaged_checkpoints_are_all_detected(tmp_path):
-    good = tmp_path / "good"
+    good, copy = tmp_path / "good", tmp_path / "copy"
     for step in (1, 2):
         save(good, step)
+    shutil.copytree(good / "step-00000002", copy)
     draw = random.Random(3)
     for trial in range(200):
-        parent = tmp_path / str(trial)
-        shutil.copytree(good, parent)
-        what = damage(parent / "step-00000002", draw)
-        found, damaged = checkpoints.newest(parent, FACTS["run"])
+        what = damage(good / "step-00000002", draw)
+        found, damaged = checkpoints.newest(good, FACTS["run"])
         assert found is not None
-        assert found.step == 1, what
+        assert found.step == 1, (trial, what)
         assert [d.folder.name for d in damaged] == ["step-00000002"], what
         assert "\n" not in damaged[0].reason
-        shutil.rmtree(parent)
+        durable.remove(good / "step-00000002")
+        shutil.copytree(copy, good / "step-00000002")
 
 
 def test_a_renamed_checkpoint_is_not_what_it_says(tmp_path):
@@ -242,14 +242,10 @@ def test_tensors_must_be_those_of_the_weight_table(tmp_path, change, message):
         checkpoints.load(folder / "weights.safetensors", SHAPES)
 
 
-def test_a_huge_header_is_refused_unread(tmp_path):
-    path = tmp_path / "weights.safetensors"
-    path.write_bytes((2**40).to_bytes(8, "little") + b"{}")
-    with pytest.raises(DataError, match="over the limit"):
-        checkpoints.load(path, SHAPES)
-    path.write_bytes(b"\x05")
+def test_what_is_no_file_of_tensors_is_refused(tmp_path):
+    (tmp_path / "weights.safetensors").write_bytes(b"\x05")
     with pytest.raises(DataError, match="cannot be read"):
-        checkpoints.load(path, SHAPES)
+        checkpoints.load(tmp_path / "weights.safetensors", SHAPES)
 
 
 @pytest.mark.parametrize("limit_bytes", [10, 200, 400])

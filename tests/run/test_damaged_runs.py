@@ -20,7 +20,6 @@ from bertc.run.train.state import Progress
 PLAN = Plan("cpu", "fp32", (8,), (False,), False, ("fp32: asked for",))
 LOCK = Lock(resolved="r", data="d", init="", threads=2, plan=PLAN, machine={}, versions={})
 LINE = {"kind": "eval", "step": 4, "stage": "main", "loss": 2.0, "losses": {"mlm": 2.0}}
-FILES = ["metrics.jsonl", "lock.json", "losses.png", "spec.bertc", "spent.jsonl", "digests.json"]
 SUMS = {"steps": 0, "loss": 0.0, "grad_norm": 0.0, "losses": {}, "counted": {}}
 PROGRESS = {"step": 4, "tokens": 9, "seconds": 0.5, "evaluated": 4, "metrics_bytes": 7}
 
@@ -33,12 +32,8 @@ def test_a_lock_is_read_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"plan": None}, {"plan": []}, {"plan": {}}, {"threads": None}, {"threads": -1},
-        {"threads": 10**29}, {"threads": "2"}, {"data": 3}, {"versions": [1]},
-        *({"plan": {**LOCK.content()["plan"], name: value}} for name, value in (
-            ("strategy", None), ("strategy", "x"), ("compile", "x"), ("compile", -1),
-            ("reasons", [3]), ("microbatches", None), ("microbatches", 3), ("device", "x"),
-        )),
+        {"plan": {}}, {"threads": -1}, {"threads": "2"}, {"data": 3}, {"versions": [1]},
+        {"plan": {**LOCK.content()["plan"], "microbatches": 3}},
     ],
 )  # fmt: skip
 def test_a_lock_of_wrong_types_is_damaged(tmp_path: Path, change: dict[str, Any]) -> None:
@@ -49,20 +44,12 @@ def test_a_lock_of_wrong_types_is_damaged(tmp_path: Path, change: dict[str, Any]
     assert "remove" in caught.value.help
 
 
-@pytest.mark.parametrize("content", ["", "[1]", '"x"', "3", "{}", "[" * 100_000, "\0", "\udce9"])
+@pytest.mark.parametrize("content", ["", "[1]", "{}", "[" * 100_000, "\udce9"])
 def test_a_lock_that_is_no_object_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "lock.json"
     path.write_bytes(content.encode("utf-8", "surrogateescape"))
     with pytest.raises(DataError, match=r"lock\.json"):
         Lock.read(path)
-
-
-def test_a_plan_of_other_stages_is_refused(tiny) -> None:
-    LOCK.refuse_misfit(tiny())
-    for sizes in ((), (8, 8), (0,), (9,)):
-        plan = Plan("cpu", "fp32", sizes, (False,), False, ())
-        with pytest.raises(DataError, match="plan"):
-            LOCK.model_copy(update={"plan": plan}).refuse_misfit(tiny())
 
 
 @pytest.mark.parametrize(
@@ -111,28 +98,6 @@ def test_only_folders_named_as_checkpoints_are_steps(tmp_path: Path) -> None:
     assert RunFolder(tmp_path).saved_step == 4
     assert checkpoint_folders(parent) == [(4, parent / "step-00000004")]
     assert checkpoint_folders(tmp_path / "none") == []
-
-
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to(os.devnull)])
-def test_what_is_no_plain_file_is_refused_before_training(
-    tmp_path: Path, tiny, name: str, make
-) -> None:
-    folder = RunFolder(tmp_path)
-    folder.start(tiny(), "")
-    (tmp_path / name).unlink(missing_ok=True)
-    make(tmp_path / name)
-    with pytest.raises(DataError, match=f"{name} is no plain file"):
-        admit(folder, tiny(), resume=True)
-
-
-@pytest.mark.parametrize("name", ["checkpoints", "tokenizer", "model", "sentences"])
-def test_what_is_no_folder_is_refused_before_training(tmp_path: Path, tiny, name: str) -> None:
-    folder = RunFolder(tmp_path)
-    folder.start(tiny(), "")
-    (tmp_path / name).symlink_to("nowhere")
-    with pytest.raises(DataError, match=f"{name} is no folder"):
-        admit(folder, tiny(), resume=True)
 
 
 def test_what_may_not_be_written_is_refused_before_training(

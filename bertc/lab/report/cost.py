@@ -57,7 +57,6 @@ def estimated_cost(folder: RunFolder) -> Estimate:
     resolved, lock = folder.read_resolved(), folder.read_lock()
     if lock is None:
         return estimate(resolved, ELSEWHERE)
-    lock.refuse_misfit(resolved)
     plan, run = lock.plan, resolved.run.model_copy(update={"precision": lock.plan.precision})
     stages = tuple(
         stage.model_copy(update={"microbatch": size})

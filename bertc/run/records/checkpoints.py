@@ -42,8 +42,6 @@ WEIGHTS, OPTIMIZER, MEMORY, BEST, AVERAGE, MANIFEST = (
     "average.safetensors",
     "manifest.json",
 )
-CONTENT = (WEIGHTS, OPTIMIZER, PROGRESS)
-HEADER_LIMIT_BYTES = 16 * 2**20
 JSON_LIMIT_BYTES = 2**20
 _TEMPORARY = ".tmp-"
 
@@ -201,7 +199,7 @@ def verify(folder: Path) -> Checkpoint:
     Raises:
         DataError: naming the file and what is wrong with it.
     """
-    for fault in _faults(folder):
+    if fault := next(_faults(folder), ""):
         raise DataError(f"damaged checkpoint {folder}: {fault}")
     content = _read_manifest(folder)
     progress = read_json(folder / PROGRESS, JSON_LIMIT_BYTES)
@@ -211,25 +209,21 @@ def verify(folder: Path) -> Checkpoint:
 def _faults(folder: Path) -> Iterator[str]:
     """Yield the faults of a checkpoint."""
     try:
-        names = {path.name for path in folder.iterdir()}
-        for name in sorted({*CONTENT, MANIFEST} - names):
-            yield f"{name} is missing"
-        for name in sorted(names - {*CONTENT, MEMORY, BEST, AVERAGE, MANIFEST}):
-            yield f"{name} does not belong there"
-        for name in sorted(names):
-            if (folder / name).is_symlink() or not is_file(folder / name):
-                yield f"{name} is not a plain file"
         try:
             content = _read_manifest(folder)
-        except (ValueError, KeyError, TypeError, RecursionError, DataError):
+        except (ValueError, KeyError, TypeError, DataError):
             yield f"{MANIFEST} is damaged"
             return
         if folder.name.removesuffix(REPLACED) != checkpoint_name(content["step"]):
             yield f"{MANIFEST} is of step {content['step']}"
-        for name in sorted({*content["files"]} ^ (names - {MANIFEST})):
-            yield f"{name} is " + ("missing" if name in content["files"] else "not of it")
-        for name in sorted(content["files"]):
-            stated, path = content["files"][name], folder / name
+        names, files = {path.name for path in folder.iterdir()} - {MANIFEST}, content["files"]
+        for name in sorted({*files} ^ names):
+            yield f"{name} " + ("is missing" if name in files else "does not belong there")
+        for name in (MANIFEST, *sorted(files)):
+            if (folder / name).is_symlink() or not is_file(folder / name):
+                yield f"{name} is not a plain file"
+        for name, stated in sorted(files.items()):
+            path = folder / name
             if path.stat().st_size != stated["bytes"]:
                 yield f"{name} has {path.stat().st_size} bytes instead of {stated['bytes']}"
             if durable.digest(path) != stated["sha256"]:
@@ -256,10 +250,6 @@ def load(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]
         DataError: naming the first tensor that is missing, unknown or of another shape or type.
     """
     try:
-        with open(path, "rb") as file:
-            header_bytes = int.from_bytes(file.read(8), "little")
-        if header_bytes > HEADER_LIMIT_BYTES:
-            raise DataError(f"{path}: a header of {header_bytes} bytes is over the limit")
         with safe_open(path, framework="pt") as tensors:
             names = set(tensors.keys())
             for name in sorted(names.symmetric_difference(shapes)):

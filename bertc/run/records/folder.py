@@ -23,17 +23,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
-from bertc.base.diagnostics import (
-    CannotWriteError,
-    DataError,
-    MissingInputError,
-    StoppedError,
-)
+from bertc.base.diagnostics import CannotWriteError, MissingInputError, StoppedError
 from bertc.base.storage import durable
 from bertc.base.storage.claims import lock
 from bertc.base.storage.paths import is_file, is_folder, is_taken
 from bertc.base.storage.plain_file import read_text
-from bertc.hub.belonging import DIGESTS, refuse_strangers
+from bertc.hub.belonging import refuse_strangers
 from bertc.hub.folders import (
     PRUNED,
     SENTENCES,
@@ -49,8 +44,8 @@ from bertc.run.records.changes import overrides_of
 from bertc.run.records.figures import FollowedFiles
 from bertc.run.records.lock import Lock
 
-GLANCES, GLANCE_SECONDS = 3, 0.02
-"""Number and length of the waits of a start for those who look at its lock."""
+GLANCES_SECONDS = (0.02, 0.02, 0.02)
+"""Waits of a start for those who look at its lock."""
 RunState = Literal["training", "finished", "failed", "stopped"]
 SILENCE_SECONDS = 900.0
 """Seconds without a new figure after which a run on another machine counts as stopped."""
@@ -231,26 +226,13 @@ class RunFolder(FollowedFiles):
                 help="restore the folder and --resume, or begin again with another --out",
             )
 
-    def refuse_disorder(self) -> None:
-        """Refuse a folder with parts that the run could not read or write.
-
-        This is checked at the start, not after hours of training.
+    def refuse_unwritable(self) -> None:
+        """Refuse a folder with files that the run could not read or write, before it trains.
 
         Raises:
-            DataError: if there is a folder in a file's place, or the other way around.
             CannotWriteError: if there is no permission.
         """
-        folders = (self.checkpoints, self.tokenizer, self.model, self.sentences)
-        figures = (self.metrics, self.attempts, self.spent, self.plot)
-        files = (self.spec, self.resolved, self.pruned, self.lock, self.path / DIGESTS, *figures)
-        for path in (*folders, *files):
-            if not is_taken(path):
-                continue
-            if not (is_folder(path) if path in folders else is_file(path)):
-                expected = "folder" if path in folders else "plain file"
-                raise DataError(
-                    f"{path} is no {expected}", help="move it away, or restore a copy of the run"
-                )
+        for path in sorted(self.path.iterdir()):
             if not os.access(path, os.R_OK | os.W_OK):
                 raise CannotWriteError(
                     f"cannot write {path}: permission denied", help="choose another --out"
@@ -263,10 +245,10 @@ def _lock(descriptor: int) -> None:
     Raises:
         BlockingIOError: if another process keeps it.
     """
-    for _ in range(GLANCES):
+    for seconds in GLANCES_SECONDS:
         with suppress(BlockingIOError):
             return lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        time.sleep(GLANCE_SECONDS)
+        time.sleep(seconds)
     return lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 

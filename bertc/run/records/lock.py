@@ -13,7 +13,6 @@ from bertc.base.diagnostics import DataError
 from bertc.base.storage import durable
 from bertc.base.storage.json_file import read_json
 from bertc.cost.planning.plan import Plan
-from bertc.ir.program.resolved import Resolved
 
 LARGEST_BYTES = 2**20
 MOST_THREADS = 1024
@@ -61,37 +60,18 @@ class Lock(BaseModel):
             return Lock.model_validate_json(json.dumps(content))
         except ValidationError as error:
             place = ".".join(map(str, error.errors()[0]["loc"]))
-            raise _damaged(path, place) from None
-
-    def write(self, path: Path) -> None:
-        """Write the lock to a file, atomically."""
-        durable.replace(path, (json.dumps(self.content(), indent=1) + "\n").encode())
+            raise DataError(
+                f"{path} is damaged: {place} is missing or not what a run writes",
+                help=f"restore a copy, or remove {path} to go on with a plan for this machine",
+            ) from None
 
     def content(self) -> dict[str, Any]:
         """The lock as JSON values."""
         return self.model_dump(mode="json", by_alias=True)
 
-    def refuse_misfit(self, resolved: Resolved) -> None:
-        """Refuse a plan that does not fit the program's stages.
-
-        Raises:
-            DataError: if it has another number of stages, or impossible micro-batches.
-        """
-        sizes = self.plan.microbatches
-        if not len(sizes) == len(self.plan.recompute) == len(resolved.stages) or any(
-            not 1 <= size <= stage.batch
-            for size, stage in zip(sizes, resolved.stages, strict=False)
-        ):
-            raise _damaged(Path("lock.json"), "plan")
-        if self.plan.processes < 1:
-            raise _damaged(Path("lock.json"), "plan.processes")
-
-
-def _damaged(path: Path, place: str) -> DataError:
-    return DataError(
-        f"{path} is damaged: {place} is missing or not what a run writes",
-        help=f"restore a copy, or remove {path} to go on with a plan made for this machine",
-    )
+    def write(self, path: Path) -> None:
+        """Write the lock to a file, atomically."""
+        durable.replace(path, (json.dumps(self.content(), indent=1) + "\n").encode())
 
 
 @cache  # packages stay what they are, and each look reads a file of theirs

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, Required, Self
@@ -142,8 +142,3 @@ def read(path: Path, limit_bytes: int | None = None) -> list[Line]:
         DataError: if a line is not what a run writes; names it.
     """
     return read_lines(path, _LINE, limit_bytes)
-
-
-def tokens_read(lines: Iterable[Line]) -> dict[int, int]:
-    """Tokens that a run has read until the steps of its lines."""
-    return {line["step"]: line["tokens"] for line in lines if "tokens" in line}

@@ -1,5 +1,6 @@
 """The picture of a run: its losses over its steps."""
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +39,6 @@ def plot(lines: list[Line], path: Path) -> None:
     axes.grid(alpha=0.3)
     if axes.lines:
         axes.legend()
-    _save(figure, path)
-
-
-def _save(figure: Any, path: Path) -> None:
-    """Write a matplotlib figure atomically. The same figure gives the same file."""
-    aside = path.with_name(f".tmp-{path.name}")
-    with durable.writing(path):
-        try:
-            figure.savefig(aside, format="png")
-            aside.replace(path)
-        except BaseException:
-            aside.unlink(missing_ok=True)
-            raise
+    content = BytesIO()
+    figure.savefig(content, format="png")
+    durable.replace(path, content.getvalue())

@@ -139,49 +139,29 @@ def read_run(path: Path) -> Run:
 
     Raises:
         MissingInputError: if there is none.
-        DataError: if its files are damaged.
+        DataError: if its files are damaged, or an evaluation is not of its program.
     """
     folder = RunFolder(path)
-    return run_of(folder, folder.read_resolved(), folder.read_metrics())
-
-
-def run_of(folder: RunFolder, resolved: Resolved, lines: Sequence[metrics.Line]) -> Run:
-    """A run by what was read of its folder.
-
-    Raises:
-        DataError: if an evaluation is not of its program.
-    """
+    resolved, lines = folder.read_resolved(), folder.read_metrics()
     seen = [line for line in lines if line["kind"] == "eval"]
     # Losses of masked positions do not compare with those of all, which older versions wrote.
     alike = [line for line in seen if ("loss_masked" in line) == ("loss_masked" in seen[-1])]
-    of_last_stage = [line for line in alike if line["stage"] == seen[-1]["stage"]]
-    ranks = [_rank(line, resolved, folder.metrics) for line in of_last_stage]
+    of_stage = [line for line in alike if line["stage"] == seen[-1]["stage"]]
+    of_last_stage = [_seen(line, resolved, folder.metrics) for line in of_stage]
     ends = {line["stage"]: line for line in seen}
+    left = is_taken(folder.pruned) and model_weights(read_network(path))
     return Run(
-        folder.path,
+        path,
         resolved,
         max([folder.saved_step, *(line["step"] for line in lines)]),
         folder.is_finished(resolved),
-        _seen(of_last_stage[-1], ranks[-1]) if of_last_stage else None,
-        _seen(of_last_stage[ranks.index(max(ranks))], max(ranks)) if of_last_stage else None,
-        tuple(
-            _seen(line, _rank(line, resolved, folder.metrics)) for line in list(ends.values())[:-1]
-        ),
-        metrics.tokens_read(lines),
+        of_last_stage[-1] if of_last_stage else None,
+        max(of_last_stage, key=lambda evaluation: evaluation.rank, default=None),
+        tuple(_seen(line, resolved, folder.metrics) for line in list(ends.values())[:-1]),
+        {line["step"]: line["tokens"] for line in lines if "tokens" in line},
         next((line["seconds"] for line in reversed(lines) if "seconds" in line), 0.0),
-        _parameters_left(folder),
+        sum(weight.numel for weight in left) if left else None,
     )
-
-
-def _parameters_left(folder: RunFolder) -> int | None:
-    if not is_taken(folder.pruned):
-        return None
-    return sum(weight.numel for weight in model_weights(read_network(folder.path)))
-
-
-def _seen(line: metrics.Line, rank: float) -> Seen:
-    """The evaluation in a line."""
-    return Seen(line["step"], rank, values_of(line.get("scores", {}), line["losses"]))
 
 
 def values_of(scores: Scores, losses: Mapping[str, float]) -> dict[Score, float]:
@@ -196,27 +176,26 @@ def values_of(scores: Scores, losses: Mapping[str, float]) -> dict[Score, float]
     return values | shown
 
 
-def _rank(line: metrics.Line, resolved: Resolved, place: Path) -> float:
-    """The order of an evaluation among those of its stage, more is better.
+def _seen(line: metrics.Line, resolved: Resolved, place: Path) -> Seen:
+    """The evaluation in a line, with its order among those of its stage, more is better.
 
     Raises:
         DataError: if it is not of this program.
     """
     scores: Scores = line.get("scores", {})
     stage = next((stage for stage in resolved.stages if stage.name == line["stage"]), None)
-    if stage is None or not _judges(stage, scores):
+    if stage is None or (scores and not _judges(stage, scores)):
         raise DataError(
             f"{place} is not of this run: an evaluation at step {line['step']} of stage "
             f"{line['stage'][:60]!r} has other scores than its program",
             help="restore a copy of the run",
         )
-    return mean_score(stage, scores) if scores else -line.get("loss_masked", line["loss"])
+    rank = mean_score(stage, scores) if scores else -line.get("loss_masked", line["loss"])
+    return Seen(line["step"], rank, values_of(scores, line["losses"]))
 
 
 def _judges(stage: Stage, scores: Scores) -> bool:
-    """True if scores are empty, or have all that ranks the tasks of the stage."""
-    if not scores:
-        return True
+    """True if scores have all that ranks the tasks of the stage."""
     known = [task for task in stage.tasks if task.title in scores]
     return bool(known) and all(
         parts and all(task.metrics[0] in metrics_of_part for metrics_of_part in parts.values())

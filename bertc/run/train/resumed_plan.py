@@ -23,7 +23,6 @@ def plan_of(
     """The plan for this machine; on resume that of the lock, for the same sums, if possible."""
     plan = make_plan(resolved, world, machine)
     if lock:
-        lock.refuse_misfit(resolved)
         began = lock.plan
         strategy = resolved.run.strategy
         other_strategy = plan.processes > 1 and strategy not in ("auto", began.strategy)
