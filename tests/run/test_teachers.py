@@ -20,7 +20,7 @@ from bertc.base.diagnostics import (
 )
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.positions import of_all_positions
-from bertc.lab.inspect.parts import worth
+from bertc.run.evaluation.evaluate import evaluate_heads
 from bertc.run.models.loading import load
 from bertc.run.train.loop import train
 from bertc.use.preview import preview
@@ -63,8 +63,8 @@ def test_a_student_is_trained_saved_and_resumed_without_its_teacher(
     assert all({"kd(logits)", "mlm"} == {*of_all_positions(line["losses"])} for line in lines)
     assert all("kd(logits)" not in line.get("accuracy", {}) for line in lines)
     assert (tmp_path / "run" / "model" / "config.json").exists()
-    scored = worth(tmp_path / "run", "head", cache=cache, quiet=True)
-    assert {*scored.without.values()} != {scored.score}
+    scored, without = evaluate_heads(tmp_path / "run", cache=cache, quiet=True)
+    assert {less.loss for less in without.values()} != {scored.loss}
 
 
 def test_the_estimate_tells_the_teacher_beside_the_student(bert: Path) -> None:
