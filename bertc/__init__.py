@@ -10,7 +10,6 @@ if TYPE_CHECKING:
         findings,
         formatted,
         load,
-        parse,
         points,
         programs,
         resolve,
@@ -23,14 +22,10 @@ if TYPE_CHECKING:
         CannotWriteError,
         DataError,
         Diagnostic,
-        Diagnostics,
         GivenUpError,
-        InNotebooks,
         MachineError,
         MissingInputError,
         ResumeRefusedError,
-        Source,
-        Span,
         SpecError,
         StoppedError,
         Table,
@@ -39,18 +34,17 @@ if TYPE_CHECKING:
     )
     from bertc.base.resources import shipped_specs
     from bertc.check.equal import most_steps
-    from bertc.cost import Estimate
+    from bertc.cost import Estimate, units
     from bertc.cost.answering import answer_cost
     from bertc.cost.flops import step_flops
     from bertc.cost.machines.devices import device_named
-    from bertc.cost.units import bytes_text, change_text, count_text, duration_text, flops_text
     from bertc.data.layouts.survey import Survey, survey
     from bertc.ir.learning.objective import titled
     from bertc.ir.program.model import model_weights
     from bertc.ir.program.resolved import Resolved
     from bertc.ir.program.written import Program
     from bertc.ir.terms.positions import shown_figures
-    from bertc.lang.files import find_spec, spec_text
+    from bertc.lang.files import spec_text
     from bertc.lang.helps import remedies
     from bertc.lang.space import Interval, Space, space
     from bertc.lang.write.schema import AllowedValues, ValueKind, schema
@@ -63,7 +57,7 @@ if TYPE_CHECKING:
     from bertc.run.records.figures import LineFigures
     from bertc.run.records.folder import RunFolder
     from bertc.run.records.groups import Group, Summary, grouped, settings_texts
-    from bertc.run.records.results import Run, Seen, find_folders, find_runs, read_run
+    from bertc.run.records.results import Run, find_folders, read_run
     from bertc.run.stepper import Stepper
     from bertc.run.train.report import Report
     from bertc.use.attention import AttentionMaps
@@ -73,25 +67,24 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "api": "build estimate findings formatted load parse points programs resolve show train",
+    "api": "build estimate findings formatted load points programs resolve show train",
     "base.cores": "available_cores",
-    "base.diagnostics": "BertcError CannotWriteError DataError Diagnostic Diagnostics GivenUpError "
-    "InNotebooks MachineError MissingInputError ResumeRefusedError Source Span "
-    "SpecError StoppedError Table UsageError escaped",
+    "base.diagnostics": "BertcError CannotWriteError DataError Diagnostic GivenUpError "
+    "MachineError MissingInputError ResumeRefusedError SpecError StoppedError "
+    "Table UsageError escaped",
     "base.resources": "shipped_specs",
     "check.equal": "most_steps",
-    "cost": "Estimate",
+    "cost": "Estimate units",
     "cost.answering": "answer_cost",
     "cost.flops": "step_flops",
     "cost.machines.devices": "device_named",
-    "cost.units": "bytes_text change_text count_text duration_text flops_text",
     "data.layouts.survey": "Survey survey",
     "ir.learning.objective": "titled",
     "ir.program.model": "model_weights",
     "ir.program.resolved": "Resolved",
     "ir.program.written": "Program",
     "ir.terms.positions": "shown_figures",
-    "lang.files": "find_spec spec_text",
+    "lang.files": "spec_text",
     "lang.helps": "remedies",
     "lang.space": "Interval Space space",
     "lang.write.schema": "AllowedValues ValueKind schema",
@@ -104,7 +97,7 @@ _HOMES = {
     "run.records.figures": "LineFigures",
     "run.records.folder": "RunFolder",
     "run.records.groups": "Group Summary grouped settings_texts",
-    "run.records.results": "Run Seen find_folders find_runs read_run",
+    "run.records.results": "Run find_folders read_run",
     "run.stepper": "Stepper",
     "run.train.report": "Report",
     "use.attention": "AttentionMaps",
@@ -115,17 +108,15 @@ PUBLIC = {name: f"bertc.{home}" for home, names in _HOMES.items() for name in na
 """The module of each public name."""
 __all__ = [
     "AllowedValues", "AttentionMaps", "BertcError", "CannotWriteError", "Change", "DataError",
-    "Diagnostic", "Diagnostics", "Estimate", "Evaluation", "GivenUpError", "Graph", "Group",
-    "InNotebooks", "Interval", "LineFigures", "MachineError", "Manner", "MissingInputError",
-    "Model", "Program", "Report", "Resolved", "ResumeRefusedError", "Run", "RunFolder", "Seen",
-    "Source", "Space", "Span", "SpecError", "Stepper", "StoppedError", "Summary", "Survey",
-    "Table", "Trained", "UsageError", "ValueKind", "answer_cost", "available_cores", "build",
-    "bytes_text", "change_text", "changed", "count_text", "device_named", "duration_text",
-    "escaped", "estimate", "evaluate_heads", "evaluate_run", "find_folders", "find_runs",
-    "find_spec", "findings", "flops_text", "formatted", "graph_of", "grouped", "load",
-    "model_weights", "most_steps", "parse", "points", "programs", "quoted", "read_run",
+    "Diagnostic", "Estimate", "Evaluation", "GivenUpError", "Graph", "Group", "Interval",
+    "LineFigures", "MachineError", "Manner", "MissingInputError", "Model", "Program", "Report",
+    "Resolved", "ResumeRefusedError", "Run", "RunFolder", "Space", "SpecError", "Stepper",
+    "StoppedError", "Summary", "Survey", "Table", "Trained", "UsageError", "ValueKind",
+    "answer_cost", "available_cores", "build", "changed", "device_named", "escaped", "estimate",
+    "evaluate_heads", "evaluate_run", "find_folders", "findings", "formatted", "graph_of",
+    "grouped", "load", "model_weights", "most_steps", "points", "programs", "quoted", "read_run",
     "remedies", "resolve", "schema", "settings_texts", "shipped_specs", "show", "shown_figures",
-    "space", "spec_text", "step_flops", "survey", "titled", "train",
+    "space", "spec_text", "step_flops", "survey", "titled", "train", "units",
 ]  # fmt: skip
 
 

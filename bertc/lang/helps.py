@@ -19,11 +19,13 @@ class Remedy(NamedTuple):
     edits: tuple[Fix, ...]
 
 
-def remedies(diagnostic: Diagnostic, source: Source) -> list[Remedy]:
+def remedies(diagnostic: Diagnostic, text: str) -> list[Remedy]:
     """The edits of a text that the help of a diagnostic offers: its fix, then other settings.
 
     A help in words alone offers none, nor does a fix of another text.
     """
+    span = diagnostic.span
+    source = span.source if span and span.source.text == text else Source("<spec>", text)
     ways: list[Remedy] = []
     fix, texts = diagnostic.fix, alternatives(diagnostic.help)
     if fix:
@@ -32,7 +34,7 @@ def remedies(diagnostic: Diagnostic, source: Source) -> list[Remedy]:
             title = fix.in_words if len(texts) > 1 else diagnostic.help
             ways.append(Remedy(title, tuple(map(_by_itself, edits))))
     if len(texts) > 1 or not fix:
-        ways += [Remedy(text, written_in(source, text, diagnostic.span)) for text in texts]
+        ways += [Remedy(help, written_in(source, help, span)) for help in texts]
     by_result: dict[str, Remedy] = {}
     for remedy in ways:
         by_result.setdefault(with_edits(source.text, remedy.edits), remedy)

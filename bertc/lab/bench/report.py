@@ -16,10 +16,9 @@ from bertc import (
     Estimate,
     Stepper,
     UsageError,
-    bytes_text,
     device_named,
-    duration_text,
     estimate,
+    units,
 )
 from bertc.lab.bench.measure import Timing, quartiles
 
@@ -148,7 +147,7 @@ class BenchReport:
 
     def _about_memory(self) -> tuple[str, ...]:
         """Lines on the meaning of the memory column, and of the estimate."""
-        estimated = bytes_text(self.estimate.memory.peak_bytes)
+        estimated = units.bytes_text(self.estimate.memory.peak_bytes)
         if self.plan.device == "cuda":
             return (f"memory +: the most that torch gave out at once; the estimate: {estimated}",)
         return (
@@ -167,8 +166,8 @@ class BenchReport:
             f"{fields['tokens_per_second']:,.0f}",
             f"{fields['matmul_share']:.1%}",
             "" if fields["mfu"] is None else f"{fields['mfu']:.1%}",
-            duration_text(timing.first_seconds),
-            "" if peak is None else bytes_text(peak),
+            units.duration_text(timing.first_seconds),
+            "" if peak is None else units.bytes_text(peak),
             f"{fields['ratio']:.2f}",
         )
 

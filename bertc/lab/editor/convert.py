@@ -38,7 +38,7 @@ def diagnostics(reading: Reading, lines: TextLines) -> list[types.Diagnostic]:
 
 def _diagnostic(finding: Diagnostic, reading: Reading, lines: TextLines) -> types.Diagnostic:
     parts = [finding.message + (f": {finding.label}" if finding.label else "")]
-    if finding.span is not None and finding.span.source != reading.source:
+    if finding.span is not None and not reading.has(finding):
         parts.append(f"in {finding.span}")
     parts += [
         f"note: {note.message}" + (f", at {note.span}" if note.span else "")
@@ -60,9 +60,9 @@ def _escaped_lines(text: str) -> str:
 
 def shown_at(finding: Diagnostic, reading: Reading, lines: TextLines) -> types.Range:
     """The range of a diagnostic in the text that is edited."""
-    if finding.span and finding.span.source == reading.source:
-        return lines.range(finding.span)
-    return lines.range(reading.extends) if reading.extends else FIRST_LINE
+    if finding.span and reading.has(finding):
+        return lines.range(finding.span.start, finding.span.end)
+    return lines.range(*reading.extends) if reading.extends else FIRST_LINE
 
 
 def _severity(code: str) -> types.DiagnosticSeverity:
@@ -78,8 +78,11 @@ def actions(
         at = shown_at(finding, reading, lines)
         if at.end.line < within.start.line or at.start.line > within.end.line:
             continue
-        for index, remedy in enumerate(remedies(finding, reading.source)):
-            edits = [types.TextEdit(lines.range(e.span), e.replacement) for e in remedy.edits]
+        for index, remedy in enumerate(remedies(finding, reading.text)):
+            edits = [
+                types.TextEdit(lines.range(edit.span.start, edit.span.end), edit.replacement)
+                for edit in remedy.edits
+            ]
             yield types.CodeAction(
                 escaped(remedy.title),
                 types.CodeActionKind.QuickFix,

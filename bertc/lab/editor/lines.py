@@ -10,8 +10,6 @@ from bisect import bisect_right
 from lsprotocol.types import Position, Range
 from pygls.workspace import PositionCodec
 
-from bertc import Span
-
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
@@ -45,6 +43,6 @@ class TextLines:
             units += self.codec.client_num_units(self.text[offset])
         return stop
 
-    def range(self, span: Span) -> Range:
-        """The range of a span."""
-        return Range(self.position(span.start), self.position(span.end))
+    def range(self, start: int, end: int) -> Range:
+        """The range between two offsets."""
+        return Range(self.position(start), self.position(end))

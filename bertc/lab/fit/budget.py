@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bertc import UsageError, bytes_text, count_text, duration_text, flops_text
+from bertc import UsageError, units
 
 UNITS: Mapping[str, Mapping[str, float]] = {
     "params": {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "B": 1e9},
@@ -15,11 +15,11 @@ UNITS: Mapping[str, Mapping[str, float]] = {
 }
 EXAMPLES = {"params": "14M", "flops": "1e18", "time": "8h", "memory": "16GiB", "latency": "5ms"}
 TEXTS = {
-    "params": count_text,
-    "flops": flops_text,
-    "time": duration_text,
-    "memory": bytes_text,
-    "latency": duration_text,
+    "params": units.count_text,
+    "flops": units.flops_text,
+    "time": units.duration_text,
+    "memory": units.bytes_text,
+    "latency": units.duration_text,
 }
 
 

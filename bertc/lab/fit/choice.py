@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bertc import Program, Resolved, count_text, formatted
+from bertc import Program, Resolved, formatted, units
 from bertc.lab.fit.budget import Budget
 
 SPENT = ("flops", "time")
@@ -123,9 +123,10 @@ class Choice:
         body, vocabulary = nearest.resolved.encoder, nearest.resolved.vocabulary
         table = body.vocab_size * body.embedding
         if "params" in over and 2 * table > nearest.figures["params"]:
+            share = table / nearest.figures["params"]
             ways.append(
                 f"a smaller vocabulary than {vocabulary.kind}({body.vocab_size:,}), whose table "
-                f"has {count_text(table)} of {count_text(nearest.figures['params'])} parameters"
+                f"has {units.count_text(table)} parameters, {share:.0%} of all"
             )
         return f"\nhelp: {', or '.join(ways)}"
 

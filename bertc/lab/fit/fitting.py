@@ -11,7 +11,6 @@ from dataclasses import replace
 from math import inf
 
 from bertc import (
-    Diagnostics,
     Estimate,
     Program,
     Resolved,
@@ -19,10 +18,10 @@ from bertc import (
     UsageError,
     answer_cost,
     estimate,
-    find_spec,
     most_steps,
     points,
     programs,
+    spec_text,
 )
 from bertc.lab.fit.budget import UNITS, Budget
 from bertc.lab.fit.choice import SPENT, Candidate, Choice
@@ -60,8 +59,7 @@ def choose(
     """
     if not budgets:
         raise UsageError("there is no budget", help=f"--params 14M, or {_options()}")
-    place = find_spec(spec)
-    content = place.read()
+    content = spec_text(spec)
     written = content if FREE.search(content) or spec == "-" else spec
     text, free = _with_candidates(written, overrides, budgets)
     written_out = programs(*text)
@@ -77,7 +75,7 @@ def choose(
     choice = choose_among(tried, budgets, device, devices, steps_free=steps_free)
     differing = _differing(tried) | free
     room = _room(len(written_out), differing)
-    source = "" if place.name == "<spec>" else spec
+    source = "" if content == spec else spec
     ended = _ended(tried, choice.candidates[0].program, differing)
     return replace(choice, source=source, free=differing, room=room, ended=ended)
 
@@ -122,7 +120,7 @@ def choose_among(
     candidates, mistakes = list[Candidate](), list[SpecError]()
     for program in programs:
         try:
-            (resolved,) = points(program, diagnostics=Diagnostics())
+            (resolved,) = points(program)
         except SpecError as error:
             mistakes.append(error)
             continue
@@ -221,7 +219,7 @@ def _longest(
     def share(steps: int) -> float:
         program = candidate.program.with_values(steps=steps)
         try:
-            (resolved,) = points(program, diagnostics=Diagnostics())
+            (resolved,) = points(program)
         except SpecError:  # of a number of steps that its other settings have no room for
             return inf
         tried[steps] = _candidate(program, resolved, budgets, device, devices)

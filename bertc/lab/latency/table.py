@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bertc import Table, bytes_text
+from bertc import Table, units
 from bertc.lab.latency.cases import Case
 
 
@@ -110,7 +110,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _memory(figures: Figures | None) -> str:
-    return bytes_text(figures.memory_bytes) if figures and figures.memory_bytes else ""
+    return units.bytes_text(figures.memory_bytes) if figures and figures.memory_bytes else ""
 
 
 def _milliseconds(seconds: float) -> str:

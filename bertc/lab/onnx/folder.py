@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bertc import Graph, Trained, UsageError, bytes_text, load
+from bertc import Graph, Trained, UsageError, load, units
 from bertc.lab.onnx.runtime import package
 from bertc.lab.onnx.tracing import OPSET, Check, compared, quantised, to_onnx
 
@@ -30,14 +30,14 @@ class OnnxFolder:
         outputs = ", ".join(f"{output.name} ({', '.join(output.axes)})" for output in graph.outputs)
         shapes = ", ".join(f"{rows} x {tokens}" for rows, tokens in self.checked.shapes)
         lines = [
-            f"{self.path / NAME}: {bytes_text(first)}, reads {', '.join(graph.inputs)} "
+            f"{self.path / NAME}: {units.bytes_text(first)}, reads {', '.join(graph.inputs)} "
             "(batch, length)",
             f"gives {outputs}",
             f"onnxruntime and torch differ by {self.checked.difference:.1e} at most, in rows of "
             f"{shapes} tokens",
         ]
         if size := self.sizes.get(INT8):
-            lines.append(f"{INT8}: {bytes_text(size)}, {size / first:.2f} of that")
+            lines.append(f"{INT8}: {units.bytes_text(size)}, {size / first:.2f} of that")
         return "\n".join([*lines, *(f"note: {note}" for note in graph.left_out)])
 
 

@@ -11,12 +11,8 @@ from bertc import (
     RunFolder,
     Table,
     UsageError,
-    bytes_text,
-    change_text,
-    count_text,
-    duration_text,
     estimate,
-    flops_text,
+    units,
 )
 from bertc.lab.report.markup import element, in_picture, remark
 from bertc.lab.report.page import Part
@@ -100,10 +96,10 @@ def cost_section(folder: RunFolder, run: Run, curves: Curves) -> Sequence[Part]:
 
 
 def _row(
-    title: str, cost: float, measured: float, text: Callable[[Any], str] = duration_text
+    title: str, cost: float, measured: float, text: Callable[[Any], str] = units.duration_text
 ) -> tuple[str, ...]:
     """A measured value, and how it differs from the estimated one."""
-    change = (text(measured), change_text(measured, cost)) if measured else ("", "")
+    change = (text(measured), units.change_text(measured, cost)) if measured else ("", "")
     return (title, text(cost), *change)
 
 
@@ -118,25 +114,27 @@ def _work(
     part = done / resolved.steps
     rows = [
         ("steps", f"{resolved.steps:,}", f"{done:,}", ""),
-        (*_row("FLOPs of training", planned, flops, flops_text)[:3], ""),
+        (*_row("FLOPs of training", planned, flops, units.flops_text)[:3], ""),
         ("a step", cost.time.step_text, *_row("", cost.time.seconds_per_step, mean)[2:]),
         ("time", cost.time.total_text, *_row("", total * part, seconds)[2:]),
-        _row("FLOP/s", planned / total, flops / seconds if seconds else 0.0, flops_text),
+        _row("FLOP/s", planned / total, flops / seconds if seconds else 0.0, units.flops_text),
     ]
     if last and seconds:
-        rows.append(("tokens a second", "", count_text(last.tokens / seconds), ""))
+        rows.append(("tokens a second", "", units.count_text(last.tokens / seconds), ""))
     return rows
 
 
 def _went(seconds: Mapping[str, float]) -> list[tuple[str, ...]]:
     total = sum(seconds.values())
     return [
-        (WENT[w], "", f"{duration_text(s)}, {s / total:.0%}", "") for w, s in seconds.items() if s
+        (WENT[w], "", f"{units.duration_text(s)}, {s / total:.0%}", "")
+        for w, s in seconds.items()
+        if s
     ]
 
 
 def _memory(cost: Estimate, measured: int, on_cpu: bool) -> tuple[str, ...]:
-    row = _row("memory at its peak", cost.memory.peak_bytes, measured, bytes_text)
+    row = _row("memory at its peak", cost.memory.peak_bytes, measured, units.bytes_text)
     return (*row[:3], "") if on_cpu else row  # a CPU's has Python, torch and the data in it
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from bertc import BertcError, Run, RunFolder, find_runs, grouped
+from bertc import BertcError, Run, RunFolder, find_folders, grouped, read_run
 from bertc.lab.report.cost import cost_section
 from bertc.lab.report.curves import RunCurves, curves_section
 from bertc.lab.report.page import Section, document, section
@@ -24,7 +24,7 @@ def report_page(folders: Sequence[Path]) -> str:
         DataError: if the programs of runs are damaged.
     """
     plotly()
-    runs = find_runs(folders)
+    runs = [read_run(path) for path in find_folders(folders)]
     above = (run.folder.parent for run in runs if run.folder not in folders)
     searches = [folder for folder in dict.fromkeys(above) if has_search(folder)]
     return _of_several(runs, searches) if len(runs) > 1 or searches else _of_one(runs[0])

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertc import duration_text, flops_text
+from bertc import units
 from bertc.lab.report.markup import element, in_picture, remark
 from bertc.lab.report.page import Part
 from bertc.lab.report.pictures import Picture, colour
@@ -19,8 +19,8 @@ def search_section(folder: Path) -> Sequence[Part]:
     outcome = read_outcome(folder)
     best, shares, count = outcome.best, outcome.importances(), len(outcome.trials)
     cost = (
-        f"{count:,} trial{'s' * (count != 1)} took {duration_text(outcome.seconds)} and "
-        f"{flops_text(outcome.flops)}."
+        f"{count:,} trial{'s' * (count != 1)} took {units.duration_text(outcome.seconds)} and "
+        f"{units.flops_text(outcome.flops)}."
     )
     if best is None:
         return (element("p", f"No trial has finished yet. {cost}"),)

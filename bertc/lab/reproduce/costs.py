@@ -10,23 +10,20 @@ from bertc import (
     DataError,
     MissingInputError,
     SpecError,
-    bytes_text,
-    count_text,
-    duration_text,
-    flops_text,
+    units,
 )
 from bertc.lab.reproduce.programs import Jobs
 from bertc.lab.reproduce.table import FIGURES
 
 _COLUMNS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "name": ("row", str),
-    "parameters": ("parameters", count_text),
-    "published_parameters": ("published", count_text),
+    "parameters": ("parameters", units.count_text),
+    "published_parameters": ("published", units.count_text),
     "steps": ("steps", "{:,}".format),
-    "flops": ("training FLOPs", flops_text),
-    "published_flops": ("published", flops_text),
-    "bytes": ("memory", bytes_text),
-    "seconds": ("time", duration_text),
+    "flops": ("training FLOPs", units.flops_text),
+    "published_flops": ("published", units.flops_text),
+    "bytes": ("memory", units.bytes_text),
+    "seconds": ("time", units.duration_text),
 }
 """The figures of a row: title and text of each."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import bertc
-from bertc import Summary, UsageError, count_text, duration_text, flops_text
+from bertc import Summary, UsageError, units
 from bertc.lab.reproduce.results import TableResults
 from bertc.lab.reproduce.table import FIGURES, MASKED_LM, PAPERS, Measure, Scale, Table
 from bertc.lab.results.intervals import SPREAD, interval
@@ -76,7 +76,10 @@ class Shown:
         """Ours of each figure and measure, if there are any, then the paper's."""
         rows = [(row, self.results.row(row.name)) for row in self.table.rows]
         columns = [("row", [row.name for row in self.table.rows])]
-        texts: dict[str, Callable[[float], str]] = {"parameters": count_text, "flops": flops_text}
+        texts: dict[str, Callable[[float], str]] = {
+            "parameters": units.count_text,
+            "flops": units.flops_text,
+        }
         texts |= {measure.name: number_text for measure in self.table.measures}
         for name, text in texts.items():
             if name in FIGURES:
@@ -102,7 +105,7 @@ class Shown:
             seconds = results.before + sum(row.seconds for row in results.rows)
             yield (
                 f"{SPREAD if seeds > 1 else 'one seed'}; {_runs(results.runs - results.missing)}, "
-                f"{duration_text(seconds)} of training in all"
+                f"{units.duration_text(seconds)} of training in all"
                 f"{f', on {results.machine}' if results.machine else ''}"
             )
         if results.missing:

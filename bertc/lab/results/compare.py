@@ -1,13 +1,13 @@
 """``bertc runs --results``: results of runs as a table, and as JSON."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from bertc import Group, InNotebooks, Run, Seen, Summary, Table, find_runs, grouped, titled
+from bertc import Group, Run, Summary, Table, find_folders, grouped, read_run, titled
 from bertc.lab.results.intervals import SPREAD, mean_text
 
 Score = tuple[str, ...]
@@ -18,7 +18,7 @@ SETTINGS_WIDE = 80
 
 
 @dataclass(frozen=True)
-class Results(InNotebooks):
+class Results:
     """Runs in groups that differ in nothing but the seed."""
 
     groups: tuple[Group, ...]
@@ -26,6 +26,9 @@ class Results(InNotebooks):
     """The evaluations that the scores are of."""
     notes: tuple[str, ...] = ()
     """Further lines, such as the files that were scored."""
+
+    def _repr_html_(self) -> str:
+        return "\n".join(table.html() for table in self.tables())
 
     def tables(self) -> list[Table]:
         """A table for the groups with the same scores, a row a group; notes below the last."""
@@ -84,7 +87,7 @@ def results(folders: Sequence[Path]) -> Results:
         MissingInputError: if a folder does not exist, or there is no run in any.
         DataError: if the files of a run are damaged.
     """
-    return Results(tuple(grouped(find_runs(folders))))
+    return Results(tuple(grouped([*map(read_run, find_folders(folders))])))
 
 
 def heading(score: Score) -> str:
@@ -153,14 +156,12 @@ def _run(run: Run) -> dict[str, Any]:
         "steps": run.resolved.steps,
         "finished": run.finished,
         **({"parameters_left": run.parameters_left} if run.parameters_left else {}),
-        "last": _evaluation(run.last),
-        "best": _evaluation(run.best),
-        "earlier": [_evaluation(seen) for seen in run.earlier],
+        "last": run.last and _evaluation(run.last.step, run.last.values),
+        "best": run.best and _evaluation(run.best.step, run.best.values),
+        "earlier": [_evaluation(seen.step, seen.values) for seen in run.earlier],
     }
 
 
-def _evaluation(seen: Seen | None) -> dict[str, Any] | None:
-    if seen is None:
-        return None
-    values = [{**_named(score), "value": value} for score, value in seen.values.items()]
-    return {"step": seen.step, "values": values}
+def _evaluation(step: int, scores: Mapping[Score, float]) -> dict[str, Any]:
+    values = [{**_named(score), "value": value} for score, value in scores.items()]
+    return {"step": step, "values": values}

@@ -17,15 +17,11 @@ from bertc import (
     Table,
     answer_cost,
     available_cores,
-    bytes_text,
-    change_text,
     changed,
-    count_text,
-    duration_text,
     estimate,
-    flops_text,
     points,
     resolve,
+    units,
 )
 from bertc.lab.latency.predicted import TOKENS_OF_A_TEXT
 
@@ -58,12 +54,12 @@ class Cost:
 
 
 COLUMNS: tuple[tuple[str, Callable[[Cost], float], Callable[[float], str]], ...] = (
-    ("parameters", lambda cost: cost.parameters, count_text),
-    ("FLOPs a token", lambda cost: cost.forward_flops_per_token, flops_text),
-    ("in training", lambda cost: cost.train_flops, flops_text),
-    ("peak memory", lambda cost: cost.peak_bytes, bytes_text),
-    ("a step", lambda cost: cost.seconds_per_step, duration_text),
-    ("a text", lambda cost: cost.seconds_per_text, duration_text),
+    ("parameters", lambda cost: cost.parameters, units.count_text),
+    ("FLOPs a token", lambda cost: cost.forward_flops_per_token, units.flops_text),
+    ("in training", lambda cost: cost.train_flops, units.flops_text),
+    ("peak memory", lambda cost: cost.peak_bytes, units.bytes_text),
+    ("a step", lambda cost: cost.seconds_per_step, units.duration_text),
+    ("a text", lambda cost: cost.seconds_per_text, units.duration_text),
 )
 
 
@@ -255,4 +251,4 @@ def _note(device: str, tokens: int, differing: Sequence[str]) -> str:
 
 
 def _changes(cost: Cost, first: Cost) -> list[str]:
-    return [change_text(of(cost), of(first)) for _, of, _ in COLUMNS]
+    return [units.change_text(of(cost), of(first)) for _, of, _ in COLUMNS]

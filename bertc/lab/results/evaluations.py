@@ -1,7 +1,6 @@
 """Evaluations of several runs, with means over their seeds."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from bertc import (
@@ -9,7 +8,6 @@ from bertc import (
     Report,
     Run,
     RunFolder,
-    Seen,
     evaluate_run,
     find_folders,
     grouped,
@@ -59,5 +57,4 @@ def _evaluated(report: Report) -> Run:
         for part, score in parts.items():
             values[task, part, "macro_f1"] = score.macro_f1
             values |= {(task, part, f"F1 of {n}"): c.f1 for n, c in score.classes.items()}
-    seen = Seen(report.step, 0.0, values)
-    return replace(read_run(report.folder), step=report.step, last=seen, best=None, earlier=())
+    return read_run(report.folder).evaluated(report.step, values)

@@ -10,23 +10,29 @@ from typing import Any, overload
 
 from bertc import (
     DataError,
-    InNotebooks,
     RunFolder,
     Table,
     UsageError,
-    count_text,
-    duration_text,
     find_folders,
-    flops_text,
     programs,
     read_run,
     settings_texts,
+    units,
 )
 from bertc.lab.results.curves import FlopsUntil
 
 TITLES = ("run", "state", "scored by", "last", "best", "parameters", "time", "FLOPs", "when")
 """Columns of the table."""
-_UNITS = (str, str, str, "{:.4f}".format, "{:.4f}".format, count_text, duration_text, flops_text)
+_UNITS = (
+    str,
+    str,
+    str,
+    "{:.4f}".format,
+    "{:.4f}".format,
+    units.count_text,
+    units.duration_text,
+    units.flops_text,
+)
 STATES = ("training", "finished", "failed", "stopped")
 """States of runs, in the order of the list."""
 RUN_FACTS = ("name", "folder", "state")
@@ -65,7 +71,7 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Listing(Sequence[Listed], InNotebooks):
+class Listing(Sequence[Listed]):
     """Runs in order, as a sequence, and those that could not be read, with the reason.
 
     ``others`` counts those for which a condition does not hold.
@@ -90,10 +96,13 @@ class Listing(Sequence[Listed], InNotebooks):
     def __str__(self) -> str:
         return self.as_table()
 
-    def tables(self) -> tuple[Table]:
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+    def table(self) -> Table:
         """A row a run, and a line for each that could not be read."""
         damaged = [f"not listed: {reason}" for reason in self.damaged.values()]
-        return (Table(TITLES, [_cells(run) for run in self.runs], "", damaged, _UNITS),)
+        return Table(TITLES, [_cells(run) for run in self.runs], "", damaged, _UNITS)
 
     def rows(self) -> list[dict[str, Any]]:
         """A row a run for a data frame: its facts, and each setting that differs as text."""
@@ -108,7 +117,7 @@ class Listing(Sequence[Listed], InNotebooks):
 
     def as_table(self) -> str:
         """A row a run, and a line for each that could not be read."""
-        (table,) = self.tables()
+        table = self.table()
         return str(table) if self.runs else "\n".join([self._none(), *table.notes])
 
     def _none(self) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertc import Interval, Program, Resolved, UsageError, find_spec, points, space, spec_text
+from bertc import Interval, Program, Resolved, UsageError, points, space, spec_text
 from bertc.lab.fit.budget import UNITS, budget
 from bertc.lab.search.goal import goal_of
 from bertc.lab.search.outcome import Outcome, best_spec, outcome_of
@@ -51,7 +51,8 @@ def sweep(
     first = where.point(_first)
     _refuse_relative_budget(first.program)
     goal = goal_of(score, _resolved(first.program))
-    text, title = spec_text(spec, overrides), find_spec(spec).title
+    text = spec_text(spec, overrides)
+    title = Path(spec).stem if spec_text(spec) != spec and spec != "-" else "spec"
     folder = out or Path("runs") / title
     facts = {"spec": text, "score": goal.name, "prune": prune or ""}
     store = open_store(folder, goal, facts, prune == HALVING)

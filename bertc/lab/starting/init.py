@@ -10,19 +10,16 @@ from pathlib import Path
 from typing import Literal
 
 from bertc import (
-    Diagnostics,
     Survey,
     UsageError,
-    bytes_text,
-    count_text,
     escaped,
     estimate,
     findings,
-    flops_text,
     formatted,
     points,
     quoted,
     schema,
+    units,
 )
 from bertc.lab.fit.budget import Budget, budget
 from bertc.lab.fit.choice import SPENT
@@ -198,7 +195,7 @@ def _alike(roles: Roles) -> str:
 
 def _notes(seen: Survey, roles: Roles, purpose: Purpose) -> list[str]:
     """Sentences on the data: files, size, columns and labels."""
-    count, size = len(seen.files), bytes_text(seen.text_bytes)
+    count, size = len(seen.files), units.bytes_text(seen.text_bytes)
     notes = [f"{escaped(seen.name)}: {seen.kind}, {_several(count, 'file')}, about {size}."]
     if roles.text:
         notes.append(f"Columns {_listed([*seen.columns])}; the text is {escaped(roles.text.name)}.")
@@ -239,13 +236,14 @@ def _listed(names: Sequence[str]) -> str:
 
 def _cost(spec: str, machine: Machine) -> list[str]:
     """The estimate, in two lines."""
-    (resolved,) = points(spec, diagnostics=Diagnostics())
+    (resolved,) = points(spec)
     cost = estimate(resolved, machine.device, devices=machine.count)
     rates = cost.time.basis.splitlines() if machine.device.lower() == "cpu" else []
     return [
-        f"{count_text(cost.parameters.total)} parameters, {flops_text(cost.flops.train_total)}; "
-        f"on {escaped(str(machine))} {cost.time.total_text} and "
-        f"{bytes_text(cost.memory.peak_bytes)}, by bertc estimate",
+        f"{units.count_text(cost.parameters.total)} parameters, "
+        f"{units.flops_text(cost.flops.train_total)}; on {escaped(str(machine))} "
+        f"{cost.time.total_text} and "
+        f"{units.bytes_text(cost.memory.peak_bytes)}, by bertc estimate",
         "(without evaluations and the preparing of text).",
         *rates,  # of the processor that they are estimated by
     ]

@@ -10,7 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from bertc import LineFigures, Resolved, RunFolder, duration_text, escaped, shown_figures
+from bertc import LineFigures, Resolved, RunFolder, escaped, shown_figures, units
 from bertc.lab.results.curves import FlopsUntil
 
 QUIET_SECONDS = 120.0
@@ -46,11 +46,11 @@ class RunView:
         parts = [f"{self.state}, step {self.step:,} of {self.steps:,}"]
         parts += [f"stage {escaped(self.stage)}"] if self.stage else []
         parts += _figures(self.latest)
-        parts += [f"{duration_text(self.seconds)} so far"] if self.seconds else []
+        parts += [f"{units.duration_text(self.seconds)} so far"] if self.seconds else []
         if self.seconds_left is not None and not self.over:
-            parts.append(f"about {duration_text(self.seconds_left)} left")
+            parts.append(f"about {units.duration_text(self.seconds_left)} left")
         if self.silent_seconds > QUIET_SECONDS and not self.over:
-            parts.append(f"no new figure for {duration_text(self.silent_seconds)}")
+            parts.append(f"no new figure for {units.duration_text(self.silent_seconds)}")
         return f"{escaped(str(self.folder))}: {', '.join(parts)}"
 
     def evaluation_line(self) -> str:

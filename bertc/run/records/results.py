@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 
@@ -78,6 +78,11 @@ class Run:
         """The score of the weights that it has now, after its name; None if it has no such."""
         step = RunFolder(self.folder).saved_step or self.resolved.steps
         return self.ranked(self.last) if self.last and self.last.step == step else None
+
+    def evaluated(self, step: int, values: Mapping[Score, float]) -> "Run":
+        """The run with one evaluation in place of its own."""
+        last = Seen(step, 0.0, values)
+        return replace(self, step=step, last=last, best=None, earlier=())
 
     def ranked(self, seen: Seen) -> tuple[str, float]:
         """The score or loss that ranks an evaluation of the last stage, after its name."""
