@@ -94,7 +94,7 @@ def estimate(
     specs: SpecsArgument,
     set: SetOption = None,
     device: Annotated[
-        str, typer.Option(help="a100, cpu, ..., a device file, or NAME,bf16=312,memory=79, ...")
+        str, typer.Option(help="a100, cpu, ..., or NAME,bf16=312,memory=79, ...")
     ] = "h200",
     convention: Annotated[str, typer.Option(help="FLOPs: exact, electra or 6n")] = "exact",
     world: Annotated[int, typer.Option(min=1, help="number of devices of the run")] = 1,

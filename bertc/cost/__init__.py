@@ -2,7 +2,7 @@
 
 from bertc.cost.cost import estimate, largest_microbatches, layout
 from bertc.cost.figures import Convention, convention_named
-from bertc.cost.machines.device import Device, device_in
+from bertc.cost.machines.device import Device
 from bertc.cost.machines.devices import device_named
 from bertc.cost.table import Estimate, as_json, as_table, where_table
 
@@ -13,7 +13,6 @@ __all__ = [
     "as_json",
     "as_table",
     "convention_named",
-    "device_in",
     "device_named",
     "estimate",
     "largest_microbatches",

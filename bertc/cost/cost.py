@@ -43,7 +43,6 @@ def estimate(
 
     Raises:
         UsageError: if the device is unknown or lacks a rate, or ``devices`` exceeds the batch.
-        MissingInputError, DataError: if a device file is missing or invalid.
     """
     world = World(devices, largest_divisor(devices, PER_HOST))
     target = _target(device, world, memory_bytes)
@@ -81,7 +80,7 @@ def estimate(
 def _target(device: str | Device, world: World, memory_bytes: float) -> Device:
     """The device, with no more memory than that."""
     target = device if isinstance(device, Device) else device_named(device, world.per_host)
-    return target.model_copy(update={"memory_bytes": int(min(target.memory_bytes, memory_bytes))})
+    return replace(target, memory_bytes=int(min(target.memory_bytes, memory_bytes)))
 
 
 def _left(pruned: Estimate) -> Pruned:

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
@@ -32,7 +33,7 @@ def device_here(machine: Machine, processes: int = 1) -> Device:
         return this_cpu(processes)
     known = accelerator_called(machine.name)
     if known and known.fp32_flops:
-        return known.model_copy(update={"memory_bytes": machine.memory_bytes})
+        return replace(known, memory_bytes=machine.memory_bytes)
     return measured(machine)
 
 

@@ -6,6 +6,7 @@ work on a machine can only slow one.
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import get_args
@@ -190,7 +191,7 @@ def _update(timer: _Timer, sizes: Sizes, optimizer: Adam | Lamb) -> float:
 def _start(timer: _Timer) -> float:
     """Seconds to start an operation: those of a step on next to nothing, by its operations."""
     stepper = Stepper.small("cpu", "fp32")
-    slow = this_cpu().model_copy(update={"rates": None, "launch_seconds": 1.0})
+    slow = replace(this_cpu(), rates=None, launch_seconds=1.0)
     starts = round(estimate(stepper.program, slow).time.seconds_per_step)
     with stepper.turn(), stepper.open() as step:
         return timer.best(step) / starts

@@ -1,13 +1,13 @@
 """Devices: their names, their figures, those that are given, and what a step takes on them."""
 
-import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bertc.api import resolve
-from bertc.base.diagnostics import BertcError, UsageError
-from bertc.cost import Device, device_named, estimate
+from bertc.base.diagnostics import UsageError
+from bertc.cost import device_named, estimate
 from bertc.cost.machines import processor
 from bertc.cost.machines.accelerators import ACCELERATORS, GIB, accelerator_called
 from bertc.cost.machines.devices import this_cpu
@@ -91,8 +91,8 @@ def test_figures_of_any_device_can_be_given() -> None:
     found = device_named("NVIDIA A40, bf16=149.7, memory=44, bandwidth=696")
     assert (found.name, found.memory_bytes) == ("NVIDIA A40", 44 * GIB)
     assert (found.bf16_flops, found.bandwidth_bytes) == (149.7e12, 696e9)
-    half = device_named("h200,memory=70")
-    assert half == device_named("h200").model_copy(update={"memory_bytes": 70 * GIB})
+    half = device_named("h200,memory=70,share=0.6")
+    assert half == replace(device_named("h200"), memory_bytes=70 * GIB, product_share=0.6)
     assert estimate(resolve(MINI), "NVIDIA A40,bf16=149.7,memory=44,bandwidth=696").time
 
 
@@ -111,42 +111,6 @@ def test_wrong_figures_are_named(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message) as error:
         device_named(text)
     assert "bandwidth=2039" in error.value.help
-
-
-def test_a_measured_device_is_read_from_its_file(tmp_path: Path) -> None:
-    written = device_named("l4").model_copy(update={"name": "NVIDIA L40", "launch_seconds": 7e-6})
-    path = tmp_path / "l40.json"
-    path.write_text(written.as_json())
-    assert device_named(str(path)) == written
-    assert json.loads(written.as_json())["schema"] == 1
-    assert estimate(resolve(MINI), str(path)).time.device == "NVIDIA L40"
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{}", "name is missing; kind is missing"),
-        ('{"schema": 2}', "schema cannot be that"),
-        ('{"nam": "x"}', "is no device file"),
-        ("[]", "is no JSON object"),
-    ],
-)
-def test_a_file_that_describes_no_device_is_refused(
-    tmp_path: Path, content: str, message: str
-) -> None:
-    path = tmp_path / "device.json"
-    path.write_text(content)
-    with pytest.raises(BertcError, match=message):
-        device_named(str(path))
-    with pytest.raises(BertcError):
-        device_named(str(tmp_path / "none.json"))
-
-
-def test_the_page_shows_a_whole_device_file() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "estimates.md").read_text()
-    shown = page.partition("```json\n")[2].partition("```")[0]
-    device = Device.model_validate_json(shown)
-    assert set(json.loads(device.as_json())) == set(json.loads(shown))
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""Devices as figures: published ones, those of a device file, and this CPU as measured."""
+"""Devices as figures: published ones, those that are given, and this CPU as measured."""

@@ -6,8 +6,8 @@ what CUDA reports as total, in whole GiB below what the sheets call GB; bandwidt
 
 Figures are those commonly quoted from these sheets, checked in part against pages of others; the
 sheets were not opened for it: NVIDIA's data sheets of B200, GH200, H200, H100, A100, L40S, L4, A10,
-V100 and T4; its architecture papers of GA102, Ada and RTX Blackwell; Apple's press releases. A
-device file with measured figures takes their place (docs/estimates.md).
+V100 and T4; its architecture papers of GA102, Ada and RTX Blackwell; Apple's press releases.
+Figures that are given take their place (docs/estimates.md).
 """
 
 import re

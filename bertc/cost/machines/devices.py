@@ -4,7 +4,8 @@ import difflib
 import math
 import os
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import replace
+from typing import Any
 
 from bertc.base.cores import available_cores
 from bertc.base.diagnostics import UsageError
@@ -18,7 +19,7 @@ from bertc.cost.machines.accelerators import (
     accelerator_called,
 )
 from bertc.cost.machines.calibration import Calibration, calibration_here
-from bertc.cost.machines.device import Device, device_in
+from bertc.cost.machines.device import Device
 from bertc.cost.machines.processor import core_here, cpu_flags
 
 NAMES = (*ACCELERATORS, "cpu")
@@ -28,8 +29,9 @@ UNITS = {
     "memory": ("memory_bytes", GIB),
     "bandwidth": ("bandwidth_bytes", GIGA),
     "link": ("link_bytes", GIGA),
+    "share": ("product_share", 1),
 }
-"""Figures that a user may give, and their units: TFLOP/s, GiB, GB/s."""
+"""Figures that a user may give, and their units: TFLOP/s, GiB, GB/s, and the share of products."""
 MOST = 1e6
 """Upper limit for a given figure, in its unit."""
 HOW_TO_GIVE = '--device "NAME,bf16=312,fp32=19.5,memory=79,bandwidth=2039" (TFLOP/s, GiB, GB/s)'
@@ -42,16 +44,13 @@ CALIBRATED = "rates of {cores} that were measured here (bertc calibrate, torch {
 
 
 def device_named(name: str, processes: int = 1) -> Device:
-    """Find a device: a known name, figures (``HOW_TO_GIVE``), or a device file (``.json``).
+    """Find a device: a known name, perhaps with figures (``HOW_TO_GIVE``).
 
     ``cpu`` is this machine's CPU, shared by ``processes``.
 
     Raises:
         UsageError: if the name is unknown, or a figure is wrong or missing.
-        MissingInputError, DataError: if the file is missing or invalid.
     """
-    if name.endswith(".json"):
-        return device_in(Path(name))
     title, *figures = (part.strip() for part in name.split(","))
     if title.lower() == "cpu" and not figures:
         return this_cpu(processes)
@@ -69,7 +68,7 @@ def device_named(name: str, processes: int = 1) -> Device:
 
 
 def _with_figures(title: str, known: Device | None, figures: Sequence[str]) -> Device:
-    numbers: dict[str, float] = {}
+    numbers: dict[str, Any] = {"product_share": PRODUCTS_OF_A_STEP} if known is None else {}
     for figure in figures:
         key, _, text = figure.partition("=")
         if key.strip() not in UNITS:
@@ -81,7 +80,7 @@ def _with_figures(title: str, known: Device | None, figures: Sequence[str]) -> D
     if "memory_bytes" in numbers:
         numbers["memory_bytes"] = int(numbers["memory_bytes"])
     if known:
-        return known.model_copy(update=numbers)
+        return replace(known, **numbers)
     needed = {"memory_bytes": "memory", "bandwidth_bytes": "bandwidth"}
     missing = [key for field, key in needed.items() if field not in numbers]
     if not {"bf16_flops", "fp32_flops"} & numbers.keys():
@@ -94,7 +93,6 @@ def _with_figures(title: str, known: Device | None, figures: Sequence[str]) -> D
     return Device(
         name=title,
         kind="cuda",
-        product_share=PRODUCTS_OF_A_STEP,
         launch_seconds=LAUNCH_SECONDS,
         source="as on an A100; the figures of the device were given",
         **numbers,
@@ -160,13 +158,12 @@ def _calibrated(cpu: Device, calibration: Calibration, cores: str) -> Device:
     """The CPU with measured rates; its peak is that of the fastest measured product."""
     rates = calibration.at(cpu.cores)
     fp32, bf16 = (max(p.rate for p in rates.products[name]) for name in ("fp32", "bf16"))
-    return cpu.model_copy(
-        update={
-            "bf16_flops": bf16 if cpu.bf16_flops else 0.0,
-            "fp32_flops": fp32,
-            "product_share": 1.0,
-            "rates": rates,
-            "time_within": None,
-            "source": CALIBRATED.format(cores=cores, torch=calibration.torch),
-        }
+    return replace(
+        cpu,
+        bf16_flops=bf16 if cpu.bf16_flops else 0.0,
+        fp32_flops=fp32,
+        product_share=1.0,
+        rates=rates,
+        time_within=None,
+        source=CALIBRATED.format(cores=cores, torch=calibration.torch),
     )

@@ -6,8 +6,8 @@
 Without --part all of them run in this order, each in a process of its own; where a check of truth
 or agreement fails, the others are not begun. A part ends after ten minutes at the latest. Every
 measurement is written to FOLDER/PART.json before the next begins, so what was found before a part
-broke off stays. At the end: a table, FOLDER/table.md, and FOLDER/device.json for
-``bertc estimate --device FOLDER/device.json``. docs/measured.md says what each shows.
+broke off stays. At the end: a table, FOLDER/table.md, with the ``--device`` of this one for
+``bertc estimate``. docs/measured.md says what each shows.
 """
 
 import argparse
@@ -67,7 +67,8 @@ def main() -> int:
     text = table(asked.out, tuple(PARTS))
     (asked.out / "table.md").write_text(text + "\n")
     print(text)
-    print("wrong: " + ", ".join(wrong) if wrong else f"the device: {asked.out / 'device.json'}")
+    if wrong:
+        print(f"wrong: {', '.join(wrong)}")
     return UNTRUE if wrong else 0
 
 

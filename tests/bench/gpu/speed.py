@@ -1,18 +1,18 @@
 """The training step beside transformers, a loop written by hand, and the largest product."""
 
 import time
+from dataclasses import replace
 from functools import partial
 
 import torch
 
 from bertc.base.diagnostics import BertcError
-from bertc.cost import Device
+from bertc.cost import Device, estimate
 from bertc.ir.program.resolved import Resolved
 from bertc.lab.bench.measure import take_turns
 from bertc.lab.bench.run import bench
 from bertc.machine.machine import detect
 from bertc.machine.speed import finish, measured
-from tests.bench.gpu import device_file
 from tests.bench.gpu.results import Results
 from tests.bench.gpu.setting import Setting
 from tests.bench.minimal import contenders
@@ -29,7 +29,7 @@ LAUNCHES = 200
 
 
 def run(setting: Setting, results: Results) -> None:
-    """Peaks first, then a spec after the other; the device file is written as soon as it can be."""
+    """Peaks first, then a spec after the other; the device is put down as soon as it can be."""
     device = peaks(setting, results)
     specs = TINY if setting.tiny else SPECS
     programs = {name: timed_spec(setting, *spec) for name, spec in specs.items()}
@@ -37,20 +37,35 @@ def run(setting: Setting, results: Results) -> None:
         try:
             if results.lacks(f"{name}, step"):
                 beside_transformers(setting, results, name, resolved)
-            write_device(results, device, programs)
+            put_device(results, device, programs)
             if results.lacks(f"{name}, beside a loop by hand"):
                 beside_a_loop_by_hand(setting, results, name, resolved)
         except (BertcError, RuntimeError) as error:  # as where memory runs out
             results.failed(f"{name}, broke off", error)
 
 
-def write_device(results: Results, device: Device, programs: dict[str, Resolved]) -> None:
-    """With the share of products that the first step tells, of which most is products."""
+def put_device(results: Results, device: Device, programs: dict[str, Resolved]) -> None:
+    """The device for ``bertc estimate``, with the share that makes a step what was measured."""
     for name, resolved in programs.items():
         if not results.lacks(f"{name}, step"):
-            seconds = results.found[f"{name}, step"]["ms"] / 1000
-            device_file.write(device_file.fitted(device, resolved, seconds), results.folder, name)
+            share = fitted_share(device, resolved, results.found[f"{name}, step"]["ms"] / 1000)
+            figures = (
+                f"bf16={device.bf16_flops / 1e12:.4g},fp32={device.fp32_flops / 1e12:.4g},"
+                f"memory={device.memory_bytes / 2**30:.4g},share={share:.4f},"
+                f"bandwidth={device.bandwidth_bytes / 1e9:.4g}"
+            )
+            results.put("estimates", device=f"--device {device.name!r},{figures}")
             return
+
+
+def fitted_share(device: Device, resolved: Resolved, seconds: float) -> float:
+    """The share of products that makes the estimate of this step what was measured."""
+    low, high = 0.01, 1.0
+    for _ in range(20):
+        share = (low + high) / 2
+        told = estimate(resolved, replace(device, product_share=share)).time.seconds_per_step
+        low, high = (share, high) if told > seconds else (low, share)
+    return (low + high) / 2
 
 
 def timed_spec(setting: Setting, spec: str, batch: int, seq: int) -> Resolved:
@@ -73,7 +88,7 @@ def peaks(setting: Setting, results: Results) -> Device:
         for _ in range(LAUNCHES):
             number.add_(1)
         times.append((time.perf_counter() - started) / LAUNCHES)
-    device = device.model_copy(update={"launch_seconds": min(times)})
+    device = replace(device, launch_seconds=min(times))
     results.put(
         "peaks",
         bf16_flops=device.bf16_flops, fp32_flops=device.fp32_flops,

@@ -6,6 +6,7 @@ speed and tasks start processes and load transformers: they are run by hand (doc
 import json
 import os
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,10 @@ import torch
 
 from bertc.api import resolve
 from bertc.cost import Device, estimate
-from bertc.cost.machines.device import device_in
 from bertc.machine.machine import SUMS, determinism
 from bertc.run.train import finish
 from tests.bench.gpu import __main__ as command
-from tests.bench.gpu import ablation, agreement, device_file, memory, tasks, truth
+from tests.bench.gpu import ablation, agreement, memory, speed, tasks, truth
 from tests.bench.gpu.results import Results, read, table, untrue
 from tests.bench.gpu.setting import Setting
 
@@ -109,13 +109,13 @@ def test_one_part_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     assert json.loads((tmp_path / "new" / "truth.json").read_text()) == {"one": {"a": 1}}
 
 
-def test_the_device_file_tells_the_time_that_was_measured(tmp_path: Path) -> None:
+def test_a_share_of_products_is_fitted_to_the_time_that_was_measured() -> None:
     device = Device(
         name="a card", kind="cuda", memory_bytes=2**34, bf16_flops=1e14, fp32_flops=1e13,
         bandwidth_bytes=1e12, product_share=0.5, source="",
     )  # fmt: skip
     resolved = resolve("extends bert-base microbatch=8")
     seconds = 1.3 * estimate(resolved, device).time.seconds_per_step
-    device_file.write(device_file.fitted(device, resolved, seconds), tmp_path, "bert-base")
-    read_back = device_in(tmp_path / "device.json")
-    assert estimate(resolved, read_back).time.seconds_per_step == pytest.approx(seconds, rel=0.01)
+    share = speed.fitted_share(device, resolved, seconds)
+    fitted = estimate(resolved, replace(device, product_share=share))
+    assert fitted.time.seconds_per_step == pytest.approx(seconds, rel=0.01)
