@@ -1,9 +1,10 @@
 """Cost estimates of a program: parameters, FLOPs, memory and time. No torch."""
 
-from bertc.cost.cost import estimate, largest_microbatches, layout
+from bertc.cost.cost import estimate, largest_microbatches
 from bertc.cost.figures import Convention, convention_named
 from bertc.cost.machines.device import Device
 from bertc.cost.machines.devices import device_named
+from bertc.cost.sharing import layout_on
 from bertc.cost.table import Estimate, as_json, as_table, where_table
 
 __all__ = [
@@ -16,6 +17,6 @@ __all__ = [
     "device_named",
     "estimate",
     "largest_microbatches",
-    "layout",
+    "layout_on",
     "where_table",
 ]

@@ -1,6 +1,5 @@
 """Prediction of the time and memory of answering texts, from the operations of a forward pass."""
 
-from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from bertc.base.cores import available_cores
@@ -11,7 +10,6 @@ from bertc.cost.spent import Spent, forward_spent
 from bertc.ir import operation as op
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import AnyStage
 from bertc.ir.terms.node import RowShape
 
 
@@ -38,14 +36,6 @@ def answer_cost(
     stage = resolved.stages[-1]
     device = this_cpu(threads=threads or available_cores())
     how = Execution("cpu", precision, compiled=False)
-    passed = list(_operations(stage, rows, tokens))
-    spent = sum((forward_spent(operation, how, device) for operation in passed), Spent())
-    width = FP32 if precision == "fp32" else how.value_bytes
-    return AnswerCost(spent.seconds, _memory(stage, passed, rows * tokens, how, width))
-
-
-def _operations(stage: AnyStage, rows: int, tokens: int) -> Iterator[op.Operation]:
-    """The operations of the main network and the heads of tasks."""
     body, tasks = stage.network(MAIN).body, stage.tasks
     of_first = tasks and all(task.pooled for task in tasks) and not body.pooled.of_rows
     call = op.Call(
@@ -55,21 +45,17 @@ def _operations(stage: AnyStage, rows: int, tokens: int) -> Iterator[op.Operatio
         pooled=1 if body.pooler else 0,
         causal=body.causal,
     )
-    yield from body.operations(call).operations()
-    for task in tasks:
-        yield from task.operations(body, RowShape(seq=tokens), rows)
-
-
-def _memory(
-    stage: AnyStage, passed: Sequence[op.Operation], tokens: int, how: Execution, width: int
-) -> int:
-    """Bytes of the weights, of the operation that reads the most, and of the output states."""
-    body = stage.network(MAIN).body
-    heads = {
-        w.name: w.numel
-        for task in stage.tasks
-        for w in task.head_node.weights(task.head_name, body)
+    shape = RowShape(seq=tokens)
+    heads = (operation for task in tasks for operation in task.operations(body, shape, rows))
+    passed = [*body.operations(call).operations(), *heads]
+    spent = sum((forward_spent(operation, how, device) for operation in passed), Spent())
+    weights = {
+        weight.name: weight.numel
+        for task in tasks
+        for weight in task.head_node.weights(task.head_name, body)
     }
-    weights = sum(weight.numel for weight in body.weights()) + sum(heads.values())
-    states = tokens * body.hidden * how.value_bytes
-    return weights * width + max(cost(operation, how).kept for operation in passed) + states
+    numbers = sum(weight.numel for weight in body.weights()) + sum(weights.values())
+    # The weights, what the operation that reads the most reads, and the output states.
+    memory = numbers * (FP32 if precision == "fp32" else how.value_bytes)
+    memory += max(cost(operation, how).kept for operation in passed)
+    return AnswerCost(spent.seconds, memory + rows * tokens * body.hidden * how.value_bytes)

@@ -55,9 +55,3 @@ def targets_bytes(stage: Stage) -> int:
         for one in network.scored
     )
     return by_token * stage.seq + starts + LONG * outputs + shared + of_terms
-
-
-def memory_bytes(stage: Stage, budget: DeviceBudget) -> int:
-    """Bytes of the memory of earlier segments (Transformer-XL), and of the one being written."""
-    layer = stage.batch * stage.memory * stage.encoder.hidden
-    return 2 * stage.encoder.depth * layer * budget.execution.value_bytes

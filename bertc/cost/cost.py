@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bertc.cost.duration import run_time, stage_time, step_time
+from bertc.cost.duration import run_time, step_time, time_on
 from bertc.cost.execution import DeviceBudget, Execution, bf16_products
 from bertc.cost.figures import Convention, Pruned, Spread, StageEstimate
 from bertc.cost.flops import executed_flops, run_flops, stage_flops
@@ -45,7 +45,8 @@ def estimate(
         UsageError: if the device is unknown or lacks a rate, or ``devices`` exceeds the batch.
     """
     world = World(devices, largest_divisor(devices, PER_HOST))
-    target = _target(device, world, memory_bytes)
+    target = device if isinstance(device, Device) else device_named(device, world.per_host)
+    target = replace(target, memory_bytes=int(min(target.memory_bytes, memory_bytes)))
     layout = layout_on(resolved, target.memory_bytes, world)
     budget = DeviceBudget(
         target.memory_bytes,
@@ -73,20 +74,13 @@ def estimate(
         time=run_time(resolved.stages, [stage.time for stage in stages], target),
         stages=stages,
         spread=_spread(resolved, stages, budget.execution, layout, target) if devices > 1 else None,
-        pruned=_left(cut) if cut else None,
+        pruned=Pruned(
+            parameters=cut.parameters.total,
+            forward_per_example=cut.stages[-1].flops.forward_per_example,
+        )
+        if cut
+        else None,
     )
-
-
-def _target(device: str | Device, world: World, memory_bytes: float) -> Device:
-    """The device, with no more memory than that."""
-    target = device if isinstance(device, Device) else device_named(device, world.per_host)
-    return replace(target, memory_bytes=int(min(target.memory_bytes, memory_bytes)))
-
-
-def _left(pruned: Estimate) -> Pruned:
-    """The network of a pruned program."""
-    forward = pruned.stages[-1].flops.forward_per_example
-    return Pruned(parameters=pruned.parameters.total, forward_per_example=forward)
 
 
 def _spread(
@@ -110,15 +104,6 @@ def _spread(
         strategy=layout.strategy,
         communication_seconds=seconds / resolved.steps,
     )
-
-
-def layout(resolved: Resolved, machine: Machine, world: World) -> Layout:
-    """Distribute weights, gradients and optimiser state over such machines.
-
-    Raises:
-        UsageError: if there are more processes than examples in a batch.
-    """
-    return layout_on(resolved, machine.memory_bytes, world)
 
 
 def largest_microbatches(
@@ -181,6 +166,8 @@ def _stage(
     talk = step_communication(
         stage, trained.total, memory.microbatch, budget.execution, layout, target
     )
+    seconds = time.seconds + talk
+    mfu = executed.train * share / (seconds * target.peak_flops(budget.precision))
     return StageEstimate(
         name=stage.name,
         steps=stage.steps,
@@ -190,6 +177,6 @@ def _stage(
         parameters=trained,
         flops=stage_flops(stage, trained, executed, convention),
         memory=memory,
-        time=stage_time(stage, executed.train * share, time, target, budget.precision, talk),
+        time=time_on(target, seconds, seconds * stage.steps, mfu),
         where=part_costs(planned, memory.microbatch, time),
     )

@@ -5,7 +5,7 @@ next kernels, so a step takes the larger of the two. Evaluation and checkpoints 
 """
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from bertc.cost.figures import Time
 from bertc.cost.machines.device import Device
@@ -34,24 +34,13 @@ def step_time(parts: ByPart, device: Device) -> StepTime:
     return StepTime(shown, max(working, spent.starts))
 
 
-def stage_time(
-    stage: Stage,
-    flops: int,
-    step: StepTime,
-    device: Device,
-    precision: Literal["fp32", "bf16"],
-    communication: float = 0.0,
-) -> Time:
-    """Time of one stage on one device; the assumed MFU counts the useful ``flops`` of a step.
-
-    ``communication`` is the seconds per step spent waiting for other devices.
-    """
-    seconds = step.seconds + communication
+def time_on(device: Device, per_step: float, total: float, mfu: float) -> Time:
+    """Seconds on a device; ``mfu`` is the share of its peak that useful FLOPs have."""
     return Time(
         device=device.name,
-        seconds_per_step=seconds,
-        seconds_total=seconds * stage.steps,
-        assumed_mfu=flops / (seconds * device.peak_flops(precision)),
+        seconds_per_step=per_step,
+        seconds_total=total,
+        assumed_mfu=mfu,
         product_share=device.product_share,
         source=device.source,
         within=device.time_within,
@@ -61,13 +50,5 @@ def stage_time(
 def run_time(stages: Sequence[Stage], times: Sequence[Time], device: Device) -> Time:
     """Sum of the stages' times, with the mean step and the mean share of peak."""
     total = sum(time.seconds_total for time in times)
-    step = total / sum(stage.steps for stage in stages)
-    return Time(
-        device=device.name,
-        seconds_per_step=step,
-        seconds_total=total,
-        assumed_mfu=sum(time.assumed_mfu * time.seconds_total for time in times) / total,
-        product_share=device.product_share,
-        source=device.source,
-        within=device.time_within,
-    )
+    mfu = sum(time.assumed_mfu * time.seconds_total for time in times) / total
+    return time_on(device, total / sum(stage.steps for stage in stages), total, mfu)

@@ -24,13 +24,16 @@ def network_flops(network: Network, seq: int) -> int:
 
     The counter knows transformers alone: of the layers of another body the products are counted.
     """
-    forward = body_flops(network.body, seq)
+    body, forward = network.body, body_flops(network.body, seq)
     objectives = [term.objective for term in network.terms]
     guesses = (one.masks or (one.replaces and one.fills != "replaced") for one in objectives)
     if not objectives or any(guesses):
-        forward += mlm_head_flops(network.body, seq)
+        inner = 2 * body.hidden + 1 + ACTIVATION + LAYER_NORM
+        score = 2 * body.embedding + SOFTMAX + 2
+        head = inner * body.embedding + score * body.vocab_size
+        forward += seq * PREDICTED * head // OF_POSITIONS
     if any(one.fills == "replaced" for one in objectives):
-        forward += binary_head_flops(network.body, seq)
+        forward += binary_head_flops(body, seq)
     return forward
 
 
@@ -39,31 +42,18 @@ def body_flops(body: Body, seq: int) -> int:
     if not isinstance(body, Encoder):
         passed = body.operations(op.Call(rows=1, tokens=seq, queries=seq))
         return sum(cost(operation, ANY).flops for operation in passed.operations())
+    hidden, embedding = body.hidden, body.embedding
+    lookup = 2 * embedding * body.vocab_size + 2 * embedding * (seq + SEGMENTS)
+    after = 2 * embedding + (LAYER_NORM + DROPOUT) * embedding
+    project = 2 * hidden * embedding + hidden if embedding != hidden else 0
     layers = sum(_layer(body, widths, seq) for widths in body.layers)
-    return seq * (_embeddings(body, seq) + layers)
-
-
-def mlm_head_flops(encoder: Body, seq: int) -> int:
-    """Forward pass of the vocabulary head over one example."""
-    hidden, embedding, vocab = encoder.hidden, encoder.embedding, encoder.vocab_size
-    transform = 2 * hidden * embedding + embedding + (ACTIVATION + LAYER_NORM) * embedding
-    project = 2 * embedding * vocab + SOFTMAX * vocab + 2 * vocab
-    return seq * PREDICTED * (transform + project) // OF_POSITIONS
+    return seq * (lookup + after + project + layers)
 
 
 def binary_head_flops(encoder: Body, seq: int) -> int:
     """Forward pass of a two-class head on every token, and of classification."""
     hidden = encoder.hidden
     return seq * (2 * hidden * hidden + hidden + ACTIVATION * hidden + 2 * hidden)
-
-
-def _embeddings(encoder: Encoder, seq: int) -> int:
-    """Forward FLOPs per token."""
-    hidden, embedding = encoder.hidden, encoder.embedding
-    lookup = 2 * embedding * encoder.vocab_size + 2 * embedding * (seq + SEGMENTS)
-    after = 2 * embedding + (LAYER_NORM + DROPOUT) * embedding
-    project = 2 * hidden * embedding + hidden if embedding != hidden else 0
-    return lookup + after + project
 
 
 def _layer(encoder: Encoder, widths: LayerWidths, seq: int) -> int:

@@ -5,12 +5,15 @@ from dataclasses import replace
 from bertc.cost.blocks import MemoryPoint
 from bertc.cost.execution import FP32, DeviceBudget, passes_of
 from bertc.cost.figures import Memory, Parameters
-from bertc.cost.machines.cuda import CONTEXT_BYTES, NCCL_BYTES
 from bertc.cost.memory_points import Step
 from bertc.cost.planning.plan import Fit, choose_fit, largest_divisor
 from bertc.cost.update import average_bytes, state_bytes
 from bertc.ir.program.stage import Stage
 
+CONTEXT_BYTES, NCCL_BYTES = 2**29, 2**30
+"""CUDA's context (kernels and stacks), and NCCL's buffers, per process outside torch's allocator.
+
+Read from the sources of torch 2.13, not measured on a device (docs/estimates.md)."""
 USABLE = {"cpu": 0.7, "cuda": 0.95, "mps": 0.9}
 """Share of device memory that a step may use.
 
@@ -58,22 +61,16 @@ def _fit(step: Step) -> Fit:
 
 def _most(step: Step) -> int:
     """The largest micro-batch that fits, in examples; 0 if none does."""
-    usable = int(_free(step.budget) * USABLE[step.budget.device])
+    budget = step.budget
+    available = budget.memory_bytes
+    if budget.device == "cuda":
+        available -= CONTEXT_BYTES * (not budget.begun)
+        available -= NCCL_BYTES * (budget.strategy != "single")
+    usable = int(available * USABLE[budget.device])
     largest = _below(step.points(), usable)
     if (step.stage.microbatch or largest) >= step.stage.batch:
         return largest
     return _below(replace(step, accumulating=True).points(), usable)
-
-
-def _free(budget: DeviceBudget) -> int:
-    """Bytes left beside CUDA's own memory and communication buffers."""
-    if budget.device != "cuda":
-        return budget.memory_bytes
-    return (
-        budget.memory_bytes
-        - CONTEXT_BYTES * (not budget.begun)
-        - NCCL_BYTES * (budget.strategy != "single")
-    )
 
 
 def _below(points: tuple[MemoryPoint, ...], usable: int) -> int:

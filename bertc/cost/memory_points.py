@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from bertc.cost.batch import batch_bytes, memory_bytes
+from bertc.cost.batch import batch_bytes
 from bertc.cost.blocks import (  # fmt: skip
     BlockBytes,
     MemoryPoint,
@@ -22,11 +22,12 @@ from bertc.cost.blocks import (  # fmt: skip
 )
 from bertc.cost.execution import FP32, DeviceBudget, execution_of, networks_of
 from bertc.cost.figures import Parameters
-from bertc.cost.machines.cuda import CUBLAS_BYTES
 from bertc.cost.update import state_bytes, temporary_bytes
 from bertc.ir import operation as op
 from bertc.ir.program.stage import Stage
 
+CUBLAS_BYTES = 2**25
+"""cuBLAS workspace (CUBLAS_WORKSPACE_CONFIG=:4096:8), taken from torch's allocator."""
 CHUNK = {"cpu": 0, "cuda": 2**24, "mps": 2**24}
 """Number of scores that the eager cross entropy casts to fp32 at once.
 
@@ -133,8 +134,10 @@ class Step:
         states += state_bytes(self.stage, self.parameters.total)
         states += self.parameters.frozen * FP32
         workspace = CUBLAS_BYTES if self.budget.device == "cuda" else 0
-        batch = batch_bytes(self.stage, self.budget) + memory_bytes(self.stage, self.budget)
-        return states + workspace + batch
+        # The memory of earlier segments (Transformer-XL), and the one that is being written.
+        encoder, earlier = self.stage.encoder, self.stage.batch * self.stage.memory
+        memory = 2 * encoder.depth * earlier * encoder.hidden * self.budget.execution.value_bytes
+        return states + workspace + batch_bytes(self.stage, self.budget) + memory
 
     def _losses(self, one: NetworkPass) -> Iterator[MemoryPoint]:
         """Points in forward: at each loss in blocks, and when all losses are known."""

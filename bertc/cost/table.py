@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bertc.base.diagnostics import InNotebooks, Table
-from bertc.cost.figures import Flops, Parameters, StageEstimate, Time, Totals
+from bertc.cost.figures import StageEstimate, Time, Totals
 from bertc.cost.sharing import TALK_SOURCE
 from bertc.cost.units import bytes_text, change_text, count_text, duration_text, flops_text
 
@@ -180,31 +180,13 @@ def _parameter_rows(first: Totals | StageEstimate, run: Totals) -> list[Row]:
 
     generator: Row = ("generator, beside it", lambda c: f"{c.parameters.generator:,}")
     frozen: Row = ("frozen, beside it", lambda c: f"{c.parameters.frozen:,}")
-    ratio: Row = ("encoder of frozen", lambda c: _ratio(c.parameters))
     return [
         *(part_row(part) for part in PARTS if part in first.parameters.by_part),
         ("encoder", lambda c: f"{c.parameters.encoder:,}"),
         *([generator] if run.parameters.generator else []),
-        *([frozen, ratio] if run.parameters.frozen else []),
+        *([frozen] if run.parameters.frozen else []),
         ("total", lambda c: f"{c.parameters.total:,}"),
         ("applied", lambda c: f"{c.parameters.applied:,}"),
-    ]
-
-
-def _ratio(parameters: Parameters) -> str:
-    return f"{parameters.encoder / parameters.frozen:.0%}" if parameters.frozen else ""
-
-
-def _frozen_flops() -> list[Row]:
-    """Rows of what frozen networks take of a forward pass, and of how much the others need."""
-
-    def of_frozen(flops: Flops) -> str:
-        forward, frozen = flops.forward_per_example, flops.frozen_per_example
-        return f"{(forward - frozen) / frozen:.0%}" if frozen else ""
-
-    return [
-        ("frozen, of it", lambda c: flops_text(c.flops.frozen_per_example)),
-        ("the rest of frozen", lambda c: of_frozen(c.flops)),
     ]
 
 
@@ -212,6 +194,7 @@ def _sections(
     columns: Sequence[Totals | StageEstimate], run: Totals
 ) -> list[tuple[str, list[Row]]]:
     spread, devices = run.spread, run.spread.devices if run.spread else 1
+    frozen: Row = ("frozen, of it", lambda c: flops_text(c.flops.frozen_per_example))
     update: Row = ("optimiser, of it", lambda c: flops_text(c.flops.update_per_step))
     average: Row = ("averages, of it", lambda c: bytes_text(c.memory.average_bytes))
     averaged = any(stage.memory.average_bytes for stage in run.stages)
@@ -225,7 +208,7 @@ def _sections(
             [
                 ("steps", lambda c: f"{_steps(c):,}"),
                 ("forward, an example", lambda c: flops_text(c.flops.forward_per_example)),
-                *(_frozen_flops() if run.flops.frozen_per_example else []),
+                *([frozen] if run.flops.frozen_per_example else []),
                 ("training, a step", lambda c: flops_text(c.flops.train_per_step)),
                 *([update] if run.flops.update_per_step else []),
                 ("training, in all", lambda c: flops_text(c.flops.train_total)),

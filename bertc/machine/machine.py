@@ -14,7 +14,7 @@ import torch
 
 from bertc.base.cores import available_cores
 from bertc.base.diagnostics import MachineError
-from bertc.cost import Estimate, estimate, largest_microbatches, layout
+from bertc.cost import Estimate, estimate, largest_microbatches, layout_on
 from bertc.cost.machines.devices import this_cpu
 from bertc.cost.planning.plan import Machine, Plan, plan
 from bertc.cost.planning.world import ALONE, World
@@ -148,7 +148,7 @@ def make_plan(
         UsageError: if there are more processes than examples in a batch.
     """
     machine = machine or detect(resolved.run.device, world.per_host)
-    laid_out = layout(resolved, machine, world)
+    laid_out = layout_on(resolved, machine.memory_bytes, world)
     return plan(resolved, machine, largest_microbatches(resolved, machine, laid_out), laid_out)
 
 

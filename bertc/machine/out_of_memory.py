@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from bertc.base.diagnostics import MachineError
-from bertc.cost import largest_microbatches, layout
+from bertc.cost import largest_microbatches, layout_on
 from bertc.cost.memory import USABLE
 from bertc.cost.planning.plan import Machine, Plan, largest_divisor
 from bertc.cost.planning.world import World
@@ -35,7 +35,7 @@ def refuse_what_cannot_fit(resolved: Resolved, plan: Plan, machine: Machine, wor
     Raises:
         MachineError: naming the stage, and the micro-batch that fits.
     """
-    laid_out, most = layout(resolved, machine, world), machine.memory_bytes * BEYOND
+    laid_out, most = layout_on(resolved, machine.memory_bytes, world), machine.memory_bytes * BEYOND
     more = replace(machine, memory_bytes=int(most / USABLE[machine.device]))
     fits, beyond = (largest_microbatches(resolved, size, laid_out) for size in (machine, more))
     for stage, size, most_there in zip(resolved.stages, plan.microbatches, beyond, strict=True):

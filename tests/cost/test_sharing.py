@@ -6,7 +6,7 @@ import pytest
 
 from bertc.api import resolve
 from bertc.base.diagnostics import UsageError
-from bertc.cost import as_json, as_table, estimate, largest_microbatches, layout
+from bertc.cost import as_json, as_table, estimate, largest_microbatches, layout_on
 from bertc.cost.planning.plan import Fit, Machine, plan
 from bertc.cost.planning.world import Layout, World
 
@@ -44,9 +44,9 @@ def test_a_small_model_is_held_whole_by_each() -> None:
 def test_a_large_one_is_cut_into_parts_where_that_helps() -> None:
     resolved = resolve(HUGE)
     assert largest_microbatches(resolved, CARD)[0].examples == 0
-    machine = layout(resolved, CARD, World(8, 8))
-    machines = layout(resolved, CARD, World(32, 8))
-    single = layout(resolved, CARD, World(4, 1))
+    machine = layout_on(resolved, CARD.memory_bytes, World(8, 8))
+    machines = layout_on(resolved, CARD.memory_bytes, World(32, 8))
+    single = layout_on(resolved, CARD.memory_bytes, World(4, 1))
     assert (machine.strategy, machine.shards, machine.copies) == ("fsdp", 8, 1)
     assert (machines.strategy, machines.shards, machines.copies) == ("hsdp", 8, 4)
     assert (single.strategy, single.shards, single.copies) == ("fsdp", 4, 1)
@@ -57,10 +57,16 @@ def test_a_large_one_is_cut_into_parts_where_that_helps() -> None:
     assert found.peak_bytes < 79 * GIB
 
 
-def test_what_was_asked_for_is_done() -> None:
-    assert layout(resolve("extends bert-base strategy=fsdp"), CARD, World(8, 8)).shards == 8
-    assert layout(resolve("extends bert-base strategy=fsdp"), CARD, World()).strategy == "single"
-    assert layout(resolve(HUGE + " strategy=ddp"), CARD, World(8, 8)).strategy == "ddp"
+@pytest.mark.parametrize(
+    ("spec", "world", "strategy"),
+    [
+        ("extends bert-base strategy=fsdp", World(8, 8), "fsdp"),
+        ("extends bert-base strategy=fsdp", World(), "single"),
+        (f"{HUGE} strategy=ddp", World(8, 8), "ddp"),
+    ],
+)
+def test_what_was_asked_for_is_done(spec: str, world: World, strategy: str) -> None:
+    assert layout_on(resolve(spec), CARD.memory_bytes, world).strategy == strategy
 
 
 def test_what_cannot_be_is_refused() -> None:

@@ -100,9 +100,7 @@ def plan(
         )
     if machine.device == "mps":
         _refuse_on_mps(resolved)
-    untried = _UNTRIED if machine.device == "mps" else ""
-    facts = (layout.reason, _without_kernels(machine), untried)
-    reasons = [reason for reason in facts if reason]
+    reasons = [reason for reason in (layout.reason, _without_kernels(machine)) if reason]
     if run.precision == "auto":
         precision: Literal["fp32", "bf16"] = "bf16" if machine.fast_bf16 else "fp32"
         reasons.append(_precision_reason(machine))
@@ -120,7 +118,6 @@ def plan(
         _microbatch(stage, fit.examples, layout.world)
         for stage, fit in zip(resolved.stages, fits, strict=True)
     )
-    reasons += _twice_reasons(resolved, chosen, layout.world)
     recompute = tuple(fit.recompute for fit in fits)
     return Plan(
         machine.device,
@@ -132,20 +129,6 @@ def plan(
         layout.world.size,
         layout.strategy,
     )
-
-
-def _twice_reasons(resolved: Resolved, microbatches: tuple[int, ...], world: World) -> list[str]:
-    return [
-        f"stage {stage.name} compares all {stage.batch:,} examples of a batch and reads it twice, "
-        f"{size:,} at once"
-        for stage, size in zip(resolved.stages, microbatches, strict=True)
-        if world.reads_twice(stage, size)
-    ]
-
-
-_UNTRIED = (
-    "bertc has not been run on this device yet; python -m tests.bench.gpu --device mps checks it"
-)
 
 
 def _recompute_reasons(resolved: Resolved, fits: tuple[Fit, ...]) -> list[str]:

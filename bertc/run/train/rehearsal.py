@@ -25,7 +25,8 @@ def try_to_write(resolved: Resolved, out: Path) -> None:
     for stage in resolved.stages:
         build(resolved.as_in(stage), "meta")
     # One more is there before an old one is removed.
-    needed = (1 + checkpoints_kept(resolved)) * checkpoint_bytes(resolved)
+    largest = max(checkpoint_bytes(resolved, stage) for stage in resolved.stages)
+    needed = (1 + checkpoints_kept(resolved)) * largest
     with (
         durable.writing(out, needed, elsewhere="choose another --out"),
         TemporaryDirectory(dir=existing_folder(out)) as folder,
