@@ -11,10 +11,7 @@ FACTS = 5
 
 
 def batch_bytes(stage: Stage, budget: DeviceBudget) -> int:
-    """Bytes of all batches corrupted in one call, and on a CPU of the rows prefetched for the next.
-
-    Task rows hold examples and are encoded one batch at a time.
-    """
+    """Bytes of all batches corrupted in one call, and on a CPU of the rows read for the next."""
     if isinstance(stage, TaskStage):
         # Token ids and segment ids, and the example index of each token.
         at_once, row, ahead = 1, 3 * LONG * stage.seq, 2 * LONG * stage.seq

@@ -66,10 +66,7 @@ def largest_scores(operations: op.Operations) -> int:
 
 
 def forward_bytes(operation: op.Operation, how: Execution, unrounded: int, drops: bool) -> int:
-    """Bytes while one operation without backward is computed, if that may be more than is kept.
-
-    Beside each number of a product there are ``unrounded`` bytes. ``drops``: there is dropout.
-    """
+    """Bytes while one operation without backward is computed, if that may be more than is kept."""
     match operation:
         case op.Product(rows=rows, inner=inner, columns=columns, maps=maps) if maps and unrounded:
             made = columns * (how.value_bytes + unrounded)
@@ -215,10 +212,7 @@ class NetworkPass:
         return MemoryPoint(cast, stage.rows_an_example * states * how.value_bytes)
 
     def _saves_projected(self, layer: int) -> bool:
-        """True if queries, keys and values of a layer, from 1, are saved for backward as they are.
-
-        An attention that is not fused saves copies of them.
-        """
+        """True if backward has queries, keys and values of a layer, from 1, and not copies."""
         if not self.network.learned or self.recompute or layer > len(self.forward.layers):
             return False
         operations = (

@@ -109,10 +109,7 @@ def _spread(
 def largest_microbatches(
     resolved: Resolved, machine: Machine, layout: Layout = ALONE
 ) -> tuple[Fit, ...]:
-    """Largest micro-batch that fits on a machine, in examples, per stage; 0 if none fits.
-
-    With a ``layout`` of several processes, the largest that fits on each of them.
-    """
+    """Largest micro-batch that fits on a machine, in examples, per stage; 0 if none fits."""
     precision = resolved.run.precision
     if precision == "auto":
         precision = "bf16" if machine.fast_bf16 else "fp32"

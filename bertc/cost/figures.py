@@ -21,11 +21,7 @@ def if_any(default: Any) -> Any:
 
 
 def convention_named(name: str) -> Convention:
-    """Parse the name of a convention.
-
-    Raises:
-        UsageError: if there is no such convention.
-    """
+    """Parse the name of a convention."""
     for convention in CONVENTIONS:
         if convention == name.lower():
             return convention

@@ -30,11 +30,7 @@ class Executed(NamedTuple):
 def stage_flops(
     stage: Stage, parameters: Parameters, executed: Executed, convention: Convention
 ) -> Flops:
-    """FLOPs of one stage in one convention; ``parameters`` counts the weights that it trains.
-
-    ``executed`` comes from ``executed_flops``. Recomputation is not useful work, so it is excluded
-    here and counted only in time.
-    """
+    """FLOPs of one stage in one convention; ``parameters`` counts the weights that it trains."""
     update = 0
     match convention:
         case "exact":
@@ -92,11 +88,7 @@ def run_flops(stages: Sequence[Stage], flops: Sequence[Flops]) -> Flops:
 
 
 def executed_flops(stage: Stage, examples: int) -> Executed:
-    """Matmul FLOPs per example, as ``nn`` and the objectives run them on ``examples`` at once.
-
-    Work done once per batch is divided among its examples. A network without terms has no backward
-    pass.
-    """
+    """Matmul FLOPs per example, as ``nn`` and the objectives run them on ``examples`` at once."""
     total = train = layers = frozen = 0
     for network, passed in passes_of(stage, examples * stage.rows_an_example):
         heads = heads_of(stage, network, examples)

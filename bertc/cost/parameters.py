@@ -66,10 +66,7 @@ def weights_of(frozen: Network) -> int:
 
 
 def stored(network: Network) -> Iterator[tuple[Weight, int]]:
-    """Weights of a network without heads, and how often they are stored; tied ones are taken off.
-
-    Layers of equal widths are told once.
-    """
+    """Weights of a network without heads, and how often they are stored, -1 for tied ones."""
     for weights, times, _ in counted_weights(network.body):
         yield from ((weight, times) for weight in weights)
     yield from ((weight, -1) for weight in _tied(network))

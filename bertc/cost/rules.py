@@ -121,10 +121,7 @@ def _product(product: op.Product, how: Execution) -> Cost:
 
 
 def _pointwise(function: op.Function, elements: int, saved: int, how: Execution) -> Cost:
-    """Elementwise: a sum has no gradients of its own, and a product of two tensors has two.
-
-    An eager CPU makes such a product, of a gate, in one kernel with the function before it.
-    """
+    """Elementwise: a sum has no gradients of its own, and a product of two tensors has two."""
     gradients, value = {"add": 0, "multiply": 2}.get(function, 1), how.value_bytes
     if function == "multiply" and how.device == "cpu" and not how.compiled:
         return Cost(transient=gradients * elements * value, moved=2 * elements * value)

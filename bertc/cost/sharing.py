@@ -27,11 +27,7 @@ TALK_SOURCE = (
 
 
 def layout_on(resolved: Resolved, memory_bytes: int, world: World) -> Layout:
-    """Distribute weights, gradients and optimiser state over devices of ``memory_bytes``.
-
-    Raises:
-        UsageError: if there are more processes than examples in a batch.
-    """
+    """Distribute weights, gradients and optimiser state over devices of ``memory_bytes``."""
     if world.size == 1:
         return ALONE
     # Networks grow, and lose layers.
@@ -62,10 +58,7 @@ def process_fit(stage: Stage, parameters: Parameters, budget: DeviceBudget, layo
 
 
 class _Held(NamedTuple):
-    """Bytes of weights and optimiser state in one process, and bytes that sharding spares it.
-
-    Gradients are counted unsharded: exact while micro-batches accumulate, else an upper bound.
-    """
+    """Bytes of weights and optimiser state in one process, and bytes that sharding spares it."""
 
     weights: int
     state: int
@@ -87,10 +80,7 @@ def _own(stage: Stage, layout: Layout) -> Stage:
 
 
 def _held(stage: Stage, parameters: Parameters, budget: DeviceBudget, layout: Layout) -> _Held:
-    """Bytes per process; sharded, two layers and all weights outside a layer's own are gathered.
-
-    Of the two layers, one is in use and the next is being gathered.
-    """
+    """Bytes per process; sharded, two layers and all weights outside a layer's own are gathered."""
     total = parameters.total
     state = state_bytes(stage, total)
     if not layout.sharded:

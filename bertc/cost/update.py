@@ -37,10 +37,7 @@ def average_bytes(stage: Stage, total: int) -> int:
 
 
 def temporary_bytes(stage: Stage, total: int, one_by_one: bool, muon_bytes: int) -> int:
-    """Bytes of an update of ``total`` weights, eager, or compiled for one tensor after the other.
-
-    An iteration of Muon has its matrices three times, and two squares, of ``muon_bytes`` a number.
-    """
+    """Bytes of an update of ``total`` weights, eager or compiled; ``muon_bytes`` of a number."""
     match stage.optimizer:
         case Adam():
             return 0

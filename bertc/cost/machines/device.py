@@ -50,11 +50,7 @@ class Device:
         return setting
 
     def peak_flops(self, precision: Literal["fp32", "bf16"]) -> float:
-        """FLOP/s; bf16 on a device without it runs as fp32, or in loops.
-
-        Raises:
-            UsageError: if the rate is unknown.
-        """
+        """FLOP/s; bf16 on a device without it runs as fp32, or in loops."""
         slower = self.fp32_flops / (LOOPS_SLOWER if self.loops_bf16 else 1)
         peak = self.bf16_flops or slower if precision == "bf16" else self.fp32_flops
         if not peak:

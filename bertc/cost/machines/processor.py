@@ -35,10 +35,7 @@ def core_here() -> Core:
 
 
 def cpu_flags() -> frozenset[str]:
-    """The instructions of this processor that oneDNN may use: ONEDNN_MAX_CPU_ISA holds it to some.
-
-    A processor held to AVX2 is planned for as one that has no more.
-    """
+    """The instructions of this processor that oneDNN may use (ONEDNN_MAX_CPU_ISA)."""
     flags = (cpu_info("flags") or cpu_info("Features")).split()
     limit = os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper()
     if limit.startswith(("SSE", "AVX2")) or limit == "AVX":

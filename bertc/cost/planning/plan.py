@@ -86,12 +86,7 @@ class Plan:
 def plan(
     resolved: Resolved, machine: Machine, fits: tuple[Fit, ...], layout: Layout = ALONE
 ) -> Plan:
-    """Decide the settings left at ``auto``; ``fits`` has one entry a stage.
-
-    Raises:
-        MachineError: if the spec asks for a device that the machine has not, or for what torch
-            cannot do there.
-    """
+    """Decide the settings left at ``auto``; ``fits`` has one entry a stage."""
     run = resolved.run
     if run.device != "auto" and run.device != machine.device:
         raise MachineError(
@@ -232,10 +227,7 @@ def choose_fit(
     with_activations: int,
     recomputed: int,
 ) -> Fit:
-    """Choose between the most examples that fit ``with_activations`` and with these recomputed.
-
-    Layers are recomputed if too few examples fit otherwise to keep the device busy.
-    """
+    """Choose between the most examples that fit ``with_activations`` and with these recomputed."""
     enough = stage.microbatch or min(stage.batch, -(-EFFICIENT_TOKENS[device] // stage.seq))
     if setting == "on" or (
         setting == "auto" and with_activations < enough and recomputed > with_activations

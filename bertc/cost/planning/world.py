@@ -78,11 +78,7 @@ ALONE = Layout()
 
 
 def lay_out(resolved: Resolved, world: World, state_bytes: int, memory_bytes: int) -> Layout:
-    """Choose the layout of the state on devices of ``memory_bytes``, with the reason.
-
-    Raises:
-        UsageError: if there are more processes than examples in a batch.
-    """
+    """Choose the layout of the state on devices of ``memory_bytes``, with the reason."""
     refuse_too_many(resolved, world)
     strategy = resolved.run.strategy
     if strategy != "auto":
@@ -99,11 +95,7 @@ def lay_out(resolved: Resolved, world: World, state_bytes: int, memory_bytes: in
 
 
 def refuse_too_many(resolved: Resolved, world: World) -> None:
-    """Refuse more processes than examples in a batch: each needs at least one.
-
-    Raises:
-        UsageError: if there are more processes than examples in a batch.
-    """
+    """Refuse more processes than examples in a batch: each needs at least one."""
     for stage in resolved.stages:
         if stage.batch < world.size:
             raise UsageError(

@@ -65,10 +65,7 @@ class TaskTensors(ExampleTensors[Task, TaskTargets, nn.Module]):
     def parts(
         self, states: tuple[torch.Tensor, ...], targets: TaskTargets
     ) -> tuple[Float[torch.Tensor, "b k h"], ...]:
-        """States that its head reads, of its layers, the lowest first, or their sum.
-
-        They are at the positions (b, k) of examples or words, or of all tokens (b, s, h).
-        """
+        """States that its head reads, of its layers, the lowest first, or their sum."""
         last, *below = states
         if not self.node.reads_all:
             below = [gather_positions(states_read, targets.positions) for states_read in below]

@@ -40,10 +40,7 @@ class ClmTensors(TokenTensors[Clm, NextTokenTargets, nn.Module]):
 def next_tokens(
     inputs: Inputs, sequence_ids_bs: Int[torch.Tensor, "b s"] | None
 ) -> NextTokenTargets:
-    """Targets (b, s): the next token of the same row and example.
-
-    The last token of a row predicts the token after the row, if its text continues.
-    """
+    """Targets (b, s): the next token of the same row and example."""
     goes_on_b1 = inputs.following[:, None] >= 0
     after_b1 = inputs.following[:, None].clamp(min=0)
     targets_bs = torch.cat([inputs.token_ids[:, 1:], after_b1], dim=1)

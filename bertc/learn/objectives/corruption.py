@@ -49,10 +49,7 @@ def corrupt(stage: Stage, inputs: Inputs, vocab: VocabTensors, key: int) -> Micr
 
 
 def with_kinds(stage: Stage, batch: MicroBatch, mask: int) -> MicroBatch:
-    """The same with the predictions of masked tokens by kind too; ``mask`` is the id of [MASK].
-
-    A random token may be [MASK], which is another token where nothing is masked otherwise.
-    """
+    """The same with the predictions of masked tokens by kind too; ``mask`` is the id of [MASK]."""
     token_ids_bs, terms = (batch.masked or batch.reading).token_ids, dict(batch.terms)
     for term in stage.objective:
         if masks := term.objective.masks:

@@ -125,10 +125,7 @@ class KdAnswersTensors(ExampleTensors[KdLogits, TaskTargets, nn.Module]):
         return scores_bkc.flatten(0, 1)
 
     def _there(self, scores: torch.Tensor, targets: TaskTargets) -> Float[torch.Tensor, "n c"]:
-        """Logits with those out of the way that an example lacks: choices, tokens of others.
-
-        Of spans starts (b, m, s) come first, then ends.
-        """
+        """Logits with those out of the way that an example lacks: choices, tokens of others."""
         if self.node.spans:
             logits = [
                 x_bs[:, None].expand(-1, targets.weights.shape[1], -1) for x_bs in scores.unbind(2)

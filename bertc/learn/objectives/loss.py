@@ -33,11 +33,7 @@ class Losses:
         self._others = joined(others) if network.role == "sampled" else ()
 
     def __call__(self, batch: MicroBatch, outputs: Outputs) -> dict[str, TermLoss]:
-        """The loss of every term by name, before weighting, then of predictions of one kind.
-
-        The network's last states (b, s or k, h) are at all positions or at the output positions. A
-        sampled network also returns its guesses, even without training.
-        """
+        """The loss of every term by name, before weighting, then of predictions of one kind."""
         reading = batch.read_by(self._node)
         states = states_of(self._scored, batch, reading, outputs, self._node.body)
         chances = self._chances(batch)

@@ -59,11 +59,7 @@ def _draw(
     order_bits_bs: Int[torch.Tensor, "b s"],
     length_bits_bd: Int[torch.Tensor, "b d"],
 ) -> tuple[Int[torch.Tensor, "b n"], Int[torch.Tensor, "b n m"]]:
-    """First words (b, d), and ends after their first 1, 2, ... words (b, d, n).
-
-    An end is 0 beyond the number of words drawn, and for an empty draw; beyond the text it is the
-    text's end.
-    """
+    """First words (b, d), and ends after their first 1, 2, ... words (b, d, n)."""
     last = order_bits_bs.shape[1] + 1
     real_bd, head_bd, number_bd = first_words(words, order_bits_bs, length_bits_bd.shape[1])
     stop_bd = next_stop(text).gather(1, head_bd)

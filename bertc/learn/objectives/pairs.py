@@ -85,10 +85,7 @@ class EmbedTensors(ExampleTensors[Embed, TaskTargets, WidthMaps]):
         return vectors_ntd, targets.targets.view(-1, texts)[:, 0]
 
     def score(self, targets: TaskTargets, read: HeadInput[WidthMaps]) -> Predicted:
-        """Losses and hits (n,) of its examples, each beside all those of the batch.
-
-        Their gradient is that of the losses of all, of which each micro-batch gets its own part.
-        """
+        """Losses and hits (n,) of its examples, each beside all those of the batch."""
         vectors_ntd, scores_n = self.compared_vectors(targets, read)
         all_of_batch = read.batch.whole_batch
         if all_of_batch is None:

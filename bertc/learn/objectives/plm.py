@@ -144,11 +144,7 @@ def choose(
     span_bits_bs: Int[torch.Tensor, "b s"],
     fill_bits_bs: Int[torch.Tensor, "b s"],
 ) -> Int[torch.Tensor, "b k"]:
-    """Positions (b, k) of target spans, filled up with single tokens; s in unused slots.
-
-    Each part has its share, the first gets the remainder: 43 and 42 of 85. Spans are searched in
-    reading direction.
-    """
+    """Positions (b, k) of target spans, filled up with single tokens; s in unused slots."""
     seq = inputs.token_ids.shape[1]
     most, lane_s = objective.predictions(seq), torch.arange(seq, device=span_bits_bs.device)
     shares = [most * part // seq for part in parts[1:]]
@@ -226,10 +222,7 @@ def find_spans(
 
 
 def chained(next_bs: Int[torch.Tensor, "b s"], longest: int) -> Bool[torch.Tensor, "b s"]:
-    """Mask (b, s) of the positions reached from 0 by following ``next_bs``; s is the end.
-
-    ``longest`` is the maximum length of a chain.
-    """
+    """Mask (b, s) of the positions reached from 0 by following ``next_bs``; s is the end."""
     b, seq = next_bs.shape
     jump = torch.cat([next_bs, torch.full_like(next_bs[:, :1], seq)], dim=1)
     marks = torch.zeros(b, seq + 1, dtype=torch.long, device=next_bs.device)

@@ -212,10 +212,7 @@ def choose_replaced(
     real_bs: Bool[torch.Tensor, "b s"],
     key: int,
 ) -> ReplacedTokens:
-    """Replace the masked positions; random numbers are keyed by position, so duplicates agree.
-
-    ``over`` says which tokens are asked about.
-    """
+    """Replace the masked positions; random numbers are keyed by position, so duplicates agree."""
     return ReplacedTokens(
         masks.positions,
         masks.weights,

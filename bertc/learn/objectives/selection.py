@@ -44,10 +44,7 @@ def counts(
 def lowest(
     keys_bs: Int[torch.Tensor, "b s"], counts_b: Int[torch.Tensor, "b"], predictions: int
 ) -> Int[torch.Tensor, "b {predictions}"]:
-    """Positions (b, k) of the ``counts_b`` lowest keys of each row; ``LAST`` is never chosen.
-
-    The low bits of a key are its position (see ``order_keys``).
-    """
+    """Positions (b, k) of the ``counts_b`` lowest keys of each row; ``LAST`` is never chosen."""
     seq = keys_bs.shape[1]
     first_bk = smallest(keys_bs, predictions)
     slot_k = torch.arange(predictions, device=keys_bs.device)
@@ -58,10 +55,7 @@ def lowest(
 def drawn_again(
     text: Text, bits_bk: Int[torch.Tensor, "b k"], counts_b: Int[torch.Tensor, "b"]
 ) -> Int[torch.Tensor, "b k"]:
-    """Draw ``counts_b`` allowed positions of each row with replacement, (b, k).
-
-    ELECTRA, pretrain_helpers.py mask.
-    """
+    """Allowed positions (b, k) drawn with replacement (ELECTRA, pretrain_helpers.py mask)."""
     seq, slot_k = text.allowed.shape[1], torch.arange(bits_bk.shape[1], device=bits_bk.device)
     rank_bs = text.allowed.cumsum(1)
     drawn_bk = below(bits_bk, rank_bs[:, -1:]) + 1
@@ -85,10 +79,7 @@ def marked(
 def runs(
     positions_bk: Int[torch.Tensor, "b k"], used_bk: Bool[torch.Tensor, "b k"]
 ) -> tuple[Int[torch.Tensor, "b k"], Int[torch.Tensor, "b k"]]:
-    """For each slot, the slots (b, k) of the first and last prediction of its contiguous run.
-
-    Adjacent positions form one run, however they were chosen.
-    """
+    """For each slot, the slots (b, k) of the first and last prediction of its contiguous run."""
     predictions = positions_bk.shape[1]
     slot_k = torch.arange(predictions, device=positions_bk.device)
     joined = (positions_bk.diff(dim=1) == 1) & used_bk[:, 1:]

@@ -132,10 +132,7 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
 
     @abstractmethod
     def score(self, targets: OwnT, read: HeadInput[HeadT]) -> Predicted:
-        """Predictions from the states at the term's positions.
-
-        It is called once for all terms that share a head.
-        """
+        """Predictions from the states at the term's positions."""
 
     def compared_vectors(
         self, targets: OwnT, read: HeadInput[Any]

@@ -95,7 +95,6 @@ def choose_words(
     """Whole words in random order up to the budget, as a mask (b, s) over their tokens.
 
     A word longer than the remaining budget is skipped, not cut (BERT, create_pretraining_data.py).
-    Each round takes all words up to the first that does not fit.
     """
     real_bm, head_bm, number_bm = first_words(words, bits_bs, predictions + SPARE)
     length_bm = words.begin.gather(1, number_bm + 1) - head_bm

@@ -63,11 +63,7 @@ def make_rule(
     add: Add | None = None,
     precision: Literal["fp32", "bf16"] = "bf16",
 ) -> UpdateRule:
-    """The update rule of a stage, ``updates`` updates into the run.
-
-    For sharded weights, ``add`` sums a vector over the processes that hold the shards.
-    ``precision`` is that of the step's products.
-    """
+    """The update rule of a stage, ``updates`` updates into the run."""
     exempt = {weight.name for weight in table if weight.role in ("bias", "norm")}
     match optimizer:
         case Adam():
@@ -95,10 +91,7 @@ def gradient_norm(parameters: Mapping[str, Tensor]) -> Tensor:
 
 
 def clip(parameters: Mapping[str, Tensor], norm: float, limit: float) -> None:
-    """Scale all gradients so that their norm, known to be ``norm``, is at most ``limit``.
-
-    A limit of 0 switches clipping off.
-    """
+    """Scale all gradients so that their norm, known to be ``norm``, is at most ``limit``."""
     if limit and norm > limit:
         gradients = local_shards(p.grad for p in parameters.values() if p.grad is not None)
         with profiled_as("optimiser"):
@@ -119,10 +112,7 @@ def clip_tensors(parameters: Mapping[str, Tensor], limit: float, add: Add, copie
 
 
 def guard(losses_t: Tensor, squared_norm: Tensor, limit: float) -> Guard:
-    """The guard of a step with these losses (t,) and squared gradient norm (0-d), all fp64.
-
-    A limit of 0 switches clipping off.
-    """
+    """The guard of a step with these losses (t,) and squared gradient norm (0-d), all fp64."""
     # A number minus itself is 0 if it is finite, else NaN.
     total = losses_t.sum() + squared_norm
     bad = (total - total).ne(0).float()

@@ -57,10 +57,7 @@ def beside_all(
     batch: int,
     ranks: ProcessGroup,
 ) -> list[MicroBatch]:
-    """The parts of a batch with the vectors of all of it; ``vectors_and_scores`` are of each part.
-
-    A collective call. Parts without vectors of their own repeat the last that has.
-    """
+    """The parts of a batch with the vectors of all of it. A collective call."""
     vectors_ntd, scores_n = (
         torch.cat(tensors) for tensors in zip(*vectors_and_scores, strict=True)
     )

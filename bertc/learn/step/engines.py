@@ -40,10 +40,7 @@ class ObjectiveModule(nn.Module):
 
 
 class Engine:
-    """The engine of a single process, and the interface of the others.
-
-    ``parameters`` are the weights as this process holds them.
-    """
+    """The engine of a single process, and the interface of the others."""
 
     def __init__(self, model: Model, device: torch.device) -> None:
         model.to(device)
@@ -73,10 +70,7 @@ class Engine:
         """Gather weights anew when they are next used: they changed outside an update."""
 
     def shard(self, tensor: Tensor, name: str) -> Tensor:
-        """Cut out this process's shard of a tensor shaped like the weight ``name``.
-
-        The shard is on the device.
-        """
+        """Cut out this process's shard of a tensor shaped like the weight ``name``."""
         return tensor.to(self._device)
 
 

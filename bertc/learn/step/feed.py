@@ -158,8 +158,7 @@ class Feed(Taken[Inputs]):
     """Batches of a stage in order, prefetched during the steps before.
 
     Small batches are fetched, copied and corrupted several at a time, because a call takes as long
-    for few rows as for many; masks do not depend on it. Batch k is a function of (seed, k), so
-    starting at any step costs the same. ``rows`` are this process's rows of each batch, None: all.
+    for few rows as for many. ``rows`` are this process's rows of each batch, None: all.
     """
 
     def __init__(

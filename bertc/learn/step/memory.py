@@ -21,10 +21,7 @@ class Remembered:
     memory: Memory | None = None
 
     def gathered(self, stage: Stage, ranks: ProcessGroup) -> dict[str, Tensor]:
-        """Memory of all rows of the batch, in fp32 in main memory, in the first process.
-
-        Every process takes part.
-        """
+        """Memory of all rows of the batch, in fp32 in main memory, in the first process."""
         assert self.memory is not None, "the stage has a memory"
         rows = [ranks.world.rows(rank, stage.batch) for rank in range(ranks.world.size)]
         states = ranks.gather(self.memory.states.float().cpu(), 1, rows)

@@ -26,11 +26,7 @@ def what_is_not_finite(
     example_ids: Sequence[int],
     microbatch: int,
 ) -> str:
-    """Name the loss or gradient that is not finite, and its examples if they are this process's.
-
-    ``totals`` are the losses of the whole batch by name, ``parts`` those of this process's
-    micro-batches, ``example_ids`` the examples of this process, if rows have any.
-    """
+    """Name the loss or gradient that is not finite, and its examples if they are this process's."""
     if all(map(math.isfinite, totals)):
         what = f"the gradient of {' + '.join(names)} is not finite though the loss is"
         return what + _beginning(", in a batch", example_ids)

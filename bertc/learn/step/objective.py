@@ -34,11 +34,7 @@ def term_weights(stage: Stage) -> tuple[float, ...]:
 def make_objective(
     model: Model, stage: Stage, compiled: bool, frozen: Sequence[Frozen] = ()
 ) -> Objective:
-    """Forward pass and losses of one micro-batch, with static shapes.
-
-    The networks of a stage run one after the other, each on the outputs of those before;
-    ``frozen`` are its teachers.
-    """
+    """Forward pass and losses of one micro-batch, with static shapes."""
     names = kinds(stage)
     networks = stage.networks()
     scores = {

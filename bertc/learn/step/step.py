@@ -154,10 +154,8 @@ class TrainStep:
     ) -> tuple[list[Tensor], Tensor, Memory | None]:
         """Accumulate the gradient of a whole batch in the weights; sums (t,) per part, counts (t,).
 
-        Also returns the memory for the next batch.
-
-        All processes take part in every micro-batch, so one with fewer repeats its last, with
-        factor 0.
+        Also returns the memory for the next batch. All processes take part in every micro-batch, so
+        one with fewer repeats its last, with factor 0.
         """
         self._drop_gradients()
         # Each term is a mean over the predictions of the whole batch, so counts come first.

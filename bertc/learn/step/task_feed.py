@@ -22,11 +22,7 @@ leave cores idle between those of a step."""
 
 
 def examples_at_once(data: TaskData, stage: Stage, fitting: int, device: torch.device) -> int:
-    """Micro-batch size in examples, at most ``fitting``.
-
-    On a CPU it is just large enough to keep it busy, so that caches hold most of the data, and rows
-    of similar length have little padding. Where examples are compared, parts would be read twice.
-    """
+    """Micro-batch size in examples, at most ``fitting``."""
     if device.type != "cpu" or stage.microbatch or World().reads_twice(stage, 0):
         return fitting
     rows = sum(len(task_set.train.owners) for task_set in data.sets)
@@ -81,11 +77,7 @@ def to_micro_batch(
 
 
 class TaskFeed(Taken[list[TaskBatch]]):
-    """Batches of a stage of tasks in order, prepared during the steps before.
-
-    ``at_once`` rows of similar length make a micro-batch; ``rows`` are this process's rows of each
-    batch, None: all.
-    """
+    """Batches of a stage of tasks in order, prepared during the steps before."""
 
     def __init__(
         self,

@@ -1,7 +1,4 @@
-"""The vocabulary as tensors for corruption.
-
-Axes: v vocabulary.
-"""
+"""The vocabulary as tensors for corruption."""
 
 import torch
 from torch import Tensor
@@ -29,10 +26,8 @@ def vocab_tensors(vocabulary: Vocabulary, device: torch.device) -> VocabTensors:
 
 
 def cumulative(frequency_v: Tensor) -> Tensor:
-    """Cumulative distribution of relative frequencies (v,), ending at exactly 1.
-
-    In double precision, because rare tokens are rarer than the precision of a float.
-    """
+    """Cumulative distribution of relative frequencies (v,), ending at exactly 1."""
+    # In double precision: rare tokens are rarer than the precision of a float.
     cdf_v = frequency_v.double().cumsum(0)
     return cdf_v / cdf_v[-1]
 

@@ -54,10 +54,7 @@ def relation_loss(
     weights_bq: Float[torch.Tensor, "b q"],
     how: Relation,
 ) -> torch.Tensor:
-    """The summed loss (0-d) of weighted queries over the keys ``allowed``, averaged over heads.
-
-    Some rows at a time become scores, their loss, and the gradients of their factors.
-    """
+    """The summed loss (0-d) of weighted queries over the keys ``allowed``, averaged over heads."""
     loss: torch.Tensor = _Relation.apply(  # type: ignore[no-untyped-call]
         *mine, *taught, allowed, weights_bq.float(), how
     )

@@ -45,11 +45,7 @@ def soft_target_loss(
     weights_n: Float[torch.Tensor, "n"],
     how: Comparison,
 ) -> torch.Tensor:
-    """The summed loss (0-d) of weighted predictions against the mean of teachers.
-
-    Some predictions at a time become logits, their loss, and the gradients of features and table,
-    so that nothing as large as all logits is ever there.
-    """
+    """The summed loss (0-d) of weighted predictions against the mean of teachers."""
     if not torch.is_grad_enabled():  # a parameter would ask for its gradient all the same
         mine = Logits(*(logits.detach() for logits in mine))
     weights_n, teachers = weights_n.float(), [part for logits in taught for part in logits]
@@ -65,10 +61,7 @@ def compared(
     shares: Sequence[float],
     how: Comparison,
 ) -> tuple[Float[torch.Tensor, "n"], Float[torch.Tensor, "n v"]]:
-    """The loss of each prediction, and its slope by the student's logits.
-
-    Logits of the teachers are asked for one after the other, and gone before the next.
-    """
+    """The loss of each prediction, and its slope by the student's logits."""
     if how.loss == "mse":
         apart_nv = own_nv - _mean(taught, shares)
         return how.factor * apart_nv.square().sum(1), 2 * how.factor * apart_nv
