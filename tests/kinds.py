@@ -169,7 +169,6 @@ NETWORKS: dict[str, dict[str, str]] = {
         "random": "init=random",
         "run": "init='bert'",
         "layers": "init=layers('bert', [1]) layers=1",
-        "embeddings": "init=embeddings('bert')",
         "vectors": "init=vectors('vectors.txt')",
     },
     "grow": {
