@@ -15,7 +15,6 @@ from bertc.check.passes import (
     complete,
     dimensions,
     missing_inputs,
-    tagged_text,
 )
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.resolved import Resolved
@@ -76,7 +75,6 @@ def points(
         from bertc.hub.foreseen import remark_own_layout
 
         for program, resolved in zip(finished, programs, strict=True):
-            tagged_text(program, diagnostics)
             remark_own_layout(program, resolved, diagnostics)
     return programs
 
@@ -111,7 +109,6 @@ def checked(
         raise
     for program in finished:
         missing_inputs(program, diagnostics)
-        tagged_text(program, diagnostics)
     diagnostics.raise_if_any()
     programs = list[Resolved]()
     for program in finished:

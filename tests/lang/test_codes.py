@@ -46,8 +46,6 @@ def found(folder: Path, code: str, text: str, monkeypatch: pytest.MonkeyPatch) -
             vectors_fit(complete, diagnostics)
         if code in LOOKS_FOR_FILES:
             passes.missing_inputs(complete, diagnostics)
-        if code == "R109":
-            passes.tagged_text(complete, diagnostics)
         if code == "R108":
             remark_own_layout(complete, passes.assemble(complete), diagnostics)
     if code.startswith("R"):

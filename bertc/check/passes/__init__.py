@@ -10,7 +10,7 @@ from bertc.check.passes.checks import checks
 from bertc.check.passes.dimensions import defaults, dimensions
 from bertc.check.passes.extends import extends
 from bertc.check.passes.generator import generator, generator_widths
-from bertc.check.passes.inputs import missing_inputs, tagged_text
+from bertc.check.passes.inputs import missing_inputs
 from bertc.check.passes.lengths import in_steps
 from bertc.check.passes.recipes import recipes
 from bertc.check.passes.remarks import remarks
@@ -85,6 +85,5 @@ __all__ = [
     "complete",
     "dimensions",
     "missing_inputs",
-    "tagged_text",
     "resolve",
 ]

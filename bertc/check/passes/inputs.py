@@ -7,10 +7,9 @@ from bertc.base.diagnostics import Diagnostics, Fix, Span
 from bertc.base.storage.endings import NO_TEXT, no_text, suffix
 from bertc.base.storage.missing import no_file, no_folder, no_match
 from bertc.base.storage.paths import files_matching, is_folder, user_path
-from bertc.base.storage.tagged import has_tagged_words, tagging_help
 from bertc.check.passes.vocabulary import nowhere_to_begin
 from bertc.ir.changing.growth import TEACHER, FromOther, FromVectors
-from bertc.ir.data import Files, named_files
+from bertc.ir.data import named_files
 from bertc.ir.learning.augmentation import ReplacedCopies
 from bertc.ir.program.complete import Complete
 
@@ -45,26 +44,6 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
                 if unreadable is not None:
                     message, help = no_text(unreadable)
                     diagnostics.error("E308", message, span, help=help)
-
-
-def tagged_text(program: Complete, diagnostics: Diagnostics) -> None:
-    """Remark on text files that begin with words and tags in columns.
-
-    ``data = files("train.conll")`` is R109. Of several files the first is looked at.
-    """
-    for stage in program.stages:
-        origin = stage.origins["data"]
-        for index, share in enumerate(stage.data):
-            if not isinstance(share.corpus, Files):
-                continue
-            path = min(files_matching(share.corpus.path), default=None)
-            if path is not None and has_tagged_words(path):
-                diagnostics.remark(
-                    "R109",
-                    f"{path} has words and tags in columns, and is read as text, tags included",
-                    origin.parts.get((index, "corpus", "path"), origin.span),
-                    help=tagging_help(path),
-                )
 
 
 def _is_there(init: FromOther) -> bool:

@@ -42,7 +42,7 @@ def _rounds(stage: StageSettings, depth: int) -> Sequence[StageSettings]:
     ends = [number * stage.steps // prune.rounds for number in range(prune.rounds + 1)]
     rounds = []
     for kind, begin, end in zip(prune.in_rounds, ends, ends[1:], strict=False):
-        update = {"prune": kind, "name": f"{stage.name}-{kind.left}", "steps": end - begin}
+        update = {"prune": kind, "name": f"{stage.name}-{len(kind.kept)}", "steps": end - begin}
         rounds.append(stage.model_copy(update={**update, "since": begin}))
     return rounds
 
