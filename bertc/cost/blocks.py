@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from bertc.cost.execution import FP32, DeviceBudget, Execution, execution_of
+from bertc.cost.execution import FP32, DeviceBudget, Execution
 from bertc.cost.rules import cost, is_fused
 from bertc.ir import operation as op
 from bertc.ir.network.body import Body
@@ -121,7 +121,7 @@ class NetworkPass:
     @property
     def how(self) -> Execution:
         """The settings of its operations."""
-        return execution_of(self.network, self.budget.execution)
+        return self.budget.execution
 
     @property
     def encoder(self) -> Body:

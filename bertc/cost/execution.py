@@ -46,11 +46,6 @@ class Execution(NamedTuple):
         return self.value_bytes if self.compiled else 0
 
 
-def execution_of(network: Network, how: Execution) -> Execution:
-    """The settings of a network, which may have a precision of its own."""
-    return how if network.precision == "auto" else how._replace(precision=network.precision)
-
-
 ANY = Execution("cpu", "fp32", compiled=False)
 """Settings for counting FLOPs, which do not depend on them."""
 

@@ -20,7 +20,7 @@ from bertc.cost.blocks import (  # fmt: skip
     block_bytes,
     largest_scores,
 )
-from bertc.cost.execution import FP32, DeviceBudget, execution_of, networks_of
+from bertc.cost.execution import FP32, DeviceBudget, networks_of
 from bertc.cost.figures import Parameters
 from bertc.cost.update import state_bytes, temporary_bytes
 from bertc.ir import operation as op
@@ -82,7 +82,7 @@ class Step:
                 network,
                 self.budget,
                 forward,
-                block_bytes(forward, execution_of(network, self.budget.execution)),
+                block_bytes(forward, self.budget.execution),
                 self.recompute,
             )
             for network, forward in zip(networks_of(self.stage), self.forwards, strict=True)
@@ -114,10 +114,6 @@ class Step:
         # Without backward a block is gone when the next one begins.
         largest = max(one.at_once, key=lambda point: point.per_example, default=MemoryPoint(0, 0))
         if not one.network.learned:
-            at_once = one.network.at_once
-            if 0 < at_once < (self.stage.microbatch or self.stage.batch):
-                largest = MemoryPoint(largest.at(at_once), 0)
-                yield handed_on + MemoryPoint(0, one.handed_on.per_example)  # parts, then joined
             yield handed_on + largest
             return
         yield handed_on + largest

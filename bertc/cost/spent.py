@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from bertc.cost.execution import FP32, Execution, execution_of, passes_of
+from bertc.cost.execution import FP32, Execution, passes_of
 from bertc.cost.machines.device import Device
 from bertc.cost.machines.rates import rate_at
 from bertc.cost.rules import Cost, cost, is_fused
@@ -74,23 +74,21 @@ def microbatch_spent(
     """Forward and backward of ``rows`` rows in all networks, perhaps after another forward."""
     costs: ByPart = defaultdict(Spent)
     for network, passed in passes_of(stage, rows):
-        learns, settings = bool(network.terms), execution_of(network, how)
+        learns = bool(network.terms)
         once: dict[int, list[tuple[Spent, Spent]]] = {}  # of layers alike
         for name, weights, operations in _parts(stage, network, passed, rows):
             part = name if network.learned else "teacher"
             if id(operations) not in once:
-                timed = (
-                    (operation, _spent(operation, settings, device)) for operation in operations
-                )
+                timed = ((operation, _spent(operation, how, device)) for operation in operations)
                 once[id(operations)] = [
-                    (s, _forward_alone(operation, s, settings)) for operation, s in timed
+                    (s, _forward_alone(operation, s, how)) for operation, s in timed
                 ]
             for spent, again in once[id(operations)]:
                 costs[part] += spent if learns else again
                 if learns:
                     recomputed = recompute and part not in OUTSIDE_LAYERS
                     costs[part] += again.times(reads_twice + recomputed)
-            costs[part] += _of_weights(weights, settings, device, learns, accumulating)
+            costs[part] += _of_weights(weights, how, device, learns, accumulating)
         starts = STARTS_OF_A_LOSS * device.seconds_a_start
         costs["head"] += Spent(starts=starts if learns else 0.0)
     return costs

@@ -5,7 +5,7 @@ w widths of all heads.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import torch
@@ -38,24 +38,6 @@ class Outputs(NamedTuple):
     by_layer: Mapping[int, torch.Tensor] | None = None  # (b, s, h) after each wanted layer
     projections: Mapping[int, Projected] | None = None  # of each layer that they are wanted of
     decoded: torch.Tensor | None = None  # (b, s, h), or (b, o, h), of the mask decoder
-
-
-def joined_rows(parts: Sequence[Outputs]) -> Outputs:
-    """The outputs of rows that were read one part after the other, without a memory."""
-    if len(parts) == 1:
-        return parts[0]
-    states = [one.by_layer or {} for one in parts]
-    projections = [one.projections or {} for one in parts]
-    return Outputs(
-        last=torch.cat([one.last for one in parts]),
-        by_layer={layer: torch.cat([one[layer] for one in states]) for layer in states[0]},
-        projections={
-            layer: Projected(
-                *map(torch.cat, zip(*(one[layer] for one in projections), strict=True))
-            )
-            for layer in projections[0]
-        },
-    )
 
 
 LAST_STATES = Wanted()

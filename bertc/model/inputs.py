@@ -110,11 +110,6 @@ class EncoderInputs(NamedTuple):
         """Number of cached positions before a row."""
         return self.memory.length if self.memory else 0
 
-    def of_rows(self, rows: slice) -> "EncoderInputs":
-        """The inputs of some rows, without a memory or a query stream."""
-        there = {name: tensor for name, tensor in self._asdict().items() if tensor is not None}
-        return EncoderInputs(**{name: tensor[rows] for name, tensor in there.items()})
-
     def asked(
         self,
         outputs_bo: Int[torch.Tensor, "b o"] | None,

@@ -14,7 +14,7 @@ from bertc.ir.program.network import MAIN, Network
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.node import TermNode, asks_head
 from bertc.model.bilstm import BiLstm
-from bertc.model.body import LAST_STATES, BodyModule, Outputs, joined_rows
+from bertc.model.body import LAST_STATES, BodyModule, Outputs
 from bertc.model.encoder import Encoder
 from bertc.model.heads import Heads
 from bertc.model.inputs import EncoderInputs
@@ -158,19 +158,9 @@ class Frozen(nn.Module):
 
     @torch.no_grad()
     def read_on(self, inputs: EncoderInputs, wanted: Wanted) -> Outputs:
-        """Its last states, and what is wanted beside them; of some rows after the others."""
-        rows, at_once = len(inputs.token_ids), self.network.at_once * self.network.rows.choices
-        parts = (
-            [
-                self.encoder(
-                    inputs.of_rows(slice(first, first + at_once)), self.compute_dtype, wanted
-                )
-                for first in range(0, rows, at_once)
-            ]
-            if 0 < at_once < rows
-            else [self.encoder(inputs, self.compute_dtype, wanted)]
-        )
-        return joined_rows(parts)
+        """Its last states, and what is wanted beside them."""
+        outputs: Outputs = self.encoder(inputs, self.compute_dtype, wanted)
+        return outputs
 
 
 def build_body(node: Body) -> BodyModule:

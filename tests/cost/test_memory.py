@@ -106,8 +106,6 @@ LEDGER = [
     "batch=16 microbatch=4 precision=fp32 vocab=20k generator=unigram objective=rtd",
     # What the frozen layers need forward, and a device without bf16 beside each product.
     "batch=64 precision=bf16 freeze=3 objective=mlm(1%)",
-    "batch=64 precision=fp32 vocab=2k objective=kd(cls,1) "
-    "teacher=spec('layers=1 hidden=256 vocab=2k seq=64',precision=bf16)",
 ]
 TEACHER = "teacher=spec('layers=6 hidden=128 heads=4 vocab=2k seq=64')"
 TAUGHT = [
@@ -128,22 +126,6 @@ def test_the_peak_is_what_the_allocator_gave_out(extra: str) -> None:
     assert estimated == pytest.approx(
         allocated_bytes(resolved), rel=0.05 if extra in TAUGHT else 0.1
     )
-
-
-def test_a_teacher_holds_its_own_micro_batch_in_its_own_precision() -> None:
-    own = "layers=1 hidden=32 heads=2 seq=64 vocab=500 batch=64 microbatch=64 precision=fp32"
-    shape = "layers=2 hidden=128 vocab=500 seq=64"
-    peaks = [
-        estimate(
-            resolve(f"{own} objective=kd(cls, 1) teacher=spec('{shape}'{asked})"), "cpu"
-        ).memory
-        for asked in ("", ", microbatch=64", ", microbatch=32", ", precision=bf16")
-    ]
-    whole, same, half, narrow = (memory.peak_bytes for memory in peaks)
-    tokens, widths = 64 * 64, 128 + 4 * 128 + 4 * 128  # the states, and around the activation
-    assert whole == same
-    assert whole - half == pytest.approx(tokens / 2 * widths * 4, rel=0.2)
-    assert whole - narrow == pytest.approx(tokens * widths * 2, rel=0.25)
 
 
 KEPT = [

@@ -312,31 +312,3 @@ def test_starts_and_ends_are_compared_within_their_examples(classes: str) -> Non
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
     one, other = (torch.autograd.grad(x, states, retain_graph=True)[0] for x in (found, wanted))
     torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("asked", "close"), [("microbatch=3", 1e-6), ("precision=bf16, microbatch=1", 0.05)]
-)
-def test_a_teacher_has_a_precision_and_a_micro_batch_of_its_own(asked: str, close: float) -> None:
-    """By its parts it says the same, of packed rows too; in bf16 about the same."""
-    terms = "mlm+kd(logits)+kd(hidden)+kd(cls)+kd(attention)"
-    losses = []
-    for own in (f", {asked}", ""):
-        teacher = f"spec('{WIDE} initializer=normal(0.5)'{own})"
-        resolved = resolve(f"{OWN} pack=true objective={terms} teacher={teacher}")
-        stage, model = resolved.stages[0], build(resolved)
-        frozen = frozen_networks(stage, torch.device("cpu"), torch.float32, seed=1)
-        passes: list[tuple[int, torch.dtype]] = []
-        frozen[0].encoder.register_forward_pre_hook(
-            lambda _, given, seen=passes: seen.append((len(given[0].token_ids), given[1]))
-        )
-        inputs = rows(4, 12, pairs=False)
-        inputs = inputs._replace(
-            starts=torch.tensor([[0, 3]] * 4), pair_labels=torch.zeros(4, 2, dtype=torch.long)
-        )
-        objective = make_objective(model, stage, False, frozen)
-        losses.append(objective(corrupt(stage, inputs, vocab(), 0), torch.ones(5))[1][0])
-        dtype = torch.bfloat16 if "bf16" in own else torch.float32
-        size = frozen[0].network.at_once or 4
-        assert passes == [(min(size, 4 - first), dtype) for first in range(0, 4, size)]
-    torch.testing.assert_close(*losses, rtol=close, atol=close)

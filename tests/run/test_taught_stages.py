@@ -21,7 +21,7 @@ STAGES = """
 stage "general" {{ teacher = "{general}"  steps = 2
     objective = mlm + kd(logits, T=2) + kd(hidden) + kd(embeddings) + kd(relations, heads=2) }}
 stage "alone" {{ objective = mlm  steps = 2 }}
-stage "states" {{ teacher = run("{tuned}", microbatch=1)  steps = 2
+stage "states" {{ teacher = "{tuned}"  steps = 2
     objective = 1e-6*{task} + kd(hidden) + kd(cls, layers=last) + kd(attention, layers=[2, 4])
     optimizer = adamw(1e-3, warmup=0, schedule=constant) }}
 stage "answers" {{ teacher = "{tuned}"  objective = 0.5*{task} + 0.5*kd(logits)  steps = 2 }}

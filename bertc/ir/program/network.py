@@ -48,8 +48,7 @@ class Network:
     read, None for all, of its mask decoder ``num_decoded``, and ``query_states`` are of the query
     stream; ``wanted`` are its other outputs. ``directions`` is 2 if some rows are reversed.
     ``memory`` is the number of cached positions before each row. A frozen network has a ``share``
-    in the mean of several teachers, and computes in ``precision``, auto: as the run, ``at_once``
-    examples at a time, 0: a micro-batch.
+    in the mean of several teachers.
     """
 
     name: str
@@ -66,8 +65,6 @@ class Network:
     directions: int = 1
     memory: int = 0
     share: float = 1.0
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    at_once: int = 0
 
     @property
     def learned(self) -> bool:

@@ -162,7 +162,8 @@ class Stage(Node):
             networks.append(Network("generator", self.generator, "sampled", source.ties))
         taught_by = [(n, t, t.shape) for n, t in enumerate(self.teacher) if t.shape]
         networks += [
-            teacher.network(teacher_name(n), shape.body) for n, teacher, shape in taught_by
+            Network(teacher_name(n), shape.body, "frozen", share=teacher.weight)
+            for n, teacher, shape in taught_by
         ]
         return tuple(networks)
 

@@ -20,7 +20,6 @@ from bertc.machine.process_group import ALONE, ProcessGroup
 from bertc.model.model import Frozen, drawn
 from bertc.run.models.loading import digest_of, read_model
 
-OWN_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 """The dtypes of teachers with a precision of their own."""
 
 
@@ -93,7 +92,7 @@ def frozen_networks(
             if ranks.is_main and isinstance(teacher.source, FromFolder):
                 _load(frozen, Path(teacher.source.path), stage.tasks)
         ranks.share_tensors(dict(frozen.named_parameters()))
-        frozen.compute_dtype = OWN_DTYPES.get(network.precision, dtype)
+        frozen.compute_dtype = dtype
         networks.append(frozen.to(device))
     return tuple(networks)
 
