@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from bertc.base.diagnostics import several
 from bertc.ir.base import Count, Node
 
 
@@ -208,7 +209,9 @@ class FromLayers(FromOther):
         """
         if not isinstance(self.layers, str):
             if len(self.layers) != after:
-                return f"init names {_counted(len(self.layers))}, and this network has {after}"
+                return (
+                    f"init names {several(len(self.layers), 'layer')}, and this network has {after}"
+                )
             if before and max(self.layers) >= before:
                 return f"init names layer {max(self.layers)} of {before}, counted from 0"
         elif before and after > before:
@@ -235,10 +238,6 @@ class FromVectors(Node):
     kind: Literal["vectors"] = "vectors"
     path: Annotated[str, Field(min_length=1)]
     positional = ("path",)
-
-
-def _counted(layers: int) -> str:
-    return f"{layers} layer{'s' * (layers != 1)}"
 
 
 Init = Annotated[

@@ -129,11 +129,6 @@ class Layers(Node):
         return tuple(layer for layer in range(self.depth) if layer not in self.removed)
 
     @property
-    def left(self) -> int:
-        """The number of layers that are left."""
-        return len(self.kept)
-
-    @property
     def in_rounds(self) -> "tuple[Layers, ...]":
         """Itself, or with ``every`` a list of layers for each round, numbered as they are then."""
         if not self.every:
@@ -146,11 +141,6 @@ class Layers(Node):
             rounds.append(Layers(which=which, depth=len(remaining)))
             remaining = [layer for layer in remaining if layer not in gone]
         return tuple(rounds)
-
-    @property
-    def most(self) -> int:
-        """The number of layers that can go."""
-        return self.depth // 2 if self.by == "alternate" else self.depth - 1
 
     @property
     def misfit(self) -> str:

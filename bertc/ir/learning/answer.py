@@ -1,9 +1,9 @@
-"""Answers of a task, and the heads that predict them.
+"""Answers of a task, each ``width`` scores wide, and the heads that predict them.
 
 Axes of the tensors meant: n examples, s tokens of a row, k scored positions of a row, h hidden.
 """
 
-from typing import Annotated, Literal, assert_never
+from typing import Annotated, ClassVar, Literal, assert_never
 
 from pydantic import Field
 
@@ -12,27 +12,25 @@ from bertc.ir.network.ffn import Activation
 from bertc.ir.terms.heads import Classifier, ConditionedSpanHead, VectorHead
 
 
-class Labels(Node):
-    """One of several labels per example; scores (n, labels)."""
-
-    kind: Literal["labels"] = "labels"
+class _Named(Node):
     names: Annotated[tuple[str, ...], Field(min_length=2)]
 
     @property
     def width(self) -> int:
-        """Scores per example."""
         return len(self.names)
+
+
+class Labels(_Named):
+    """One of several labels per example; scores (n, labels)."""
+
+    kind: Literal["labels"] = "labels"
 
 
 class Score(Node):
     """A number per example; scores (n, 1)."""
 
     kind: Literal["score"] = "score"
-
-    @property
-    def width(self) -> int:
-        """Scores per example."""
-        return 1
+    width: ClassVar[int] = 1
 
 
 MOST_CHOICES = 64
@@ -43,23 +41,13 @@ class Choice(Node):
 
     kind: Literal["choice"] = "choice"
     most: Annotated[int, Field(ge=2, le=MOST_CHOICES)]
-
-    @property
-    def width(self) -> int:
-        """Scores per text."""
-        return 1
+    width: ClassVar[int] = 1
 
 
-class Tags(Node):
+class Tags(_Named):
     """A tag per word, predicted from its first token (BERT 5.3)."""
 
     kind: Literal["tags"] = "tags"
-    names: Annotated[tuple[str, ...], Field(min_length=2)]
-
-    @property
-    def width(self) -> int:
-        """Scores per word."""
-        return len(self.names)
 
 
 class Plain(Node):
@@ -107,11 +95,7 @@ class Span(Node):
     kind: Literal["span"] = "span"
     head: SpanHead = Plain()
     unanswerable: bool = False
-
-    @property
-    def width(self) -> int:
-        """Scores per token."""
-        return 2
+    width: ClassVar[int] = 2
 
 
 Pooling = Literal["mean", "cls", "max"]
@@ -129,11 +113,7 @@ class Vector(Node):
     pooling: Pooling = "mean"
     mlp: bool = False
     scored: bool = False
-
-    @property
-    def width(self) -> int:
-        """Scores per example: the similarity of its pair."""
-        return 1
+    width: ClassVar[int] = 1
 
 
 Answer = Annotated[Labels | Score | Choice | Tags | Span | Vector, Field(discriminator="kind")]

@@ -13,23 +13,23 @@ from bertc.ir.learning.answer import (
     Answer,
     Choice,
     Labels,
-    Plain,
     Pooling,
     Score,
     Span,
-    SpanHead,
     Tags,
     Vector,
     names_spans,
 )
 from bertc.ir.learning.task import (
     UNKNOWN,
+    Choosing,
     Glue,
     Headed,
     Metric,
     Name,
     Names,
     Race,
+    Reading,
     Squad,
     Tagging,
     Task,
@@ -111,12 +111,11 @@ class Regress(_Own, Headed):
         return _texts(self.pair)
 
 
-class Choose(_Own, Headed):
+class Choose(_Own, Choosing):
     """The right one of several texts, after a question and optionally a passage.
 
     ``choices`` names their columns, or one column with a list of them; ``label`` is the index of
-    the right one from 0, or its letter. ``first`` and ``keeps`` are as for RACE; without a passage
-    the question takes its place.
+    the right one from 0, or its letter. Without a passage the question takes its place.
     """
 
     kind: Literal["choose"] = "choose"
@@ -126,9 +125,6 @@ class Choose(_Own, Headed):
     choices: Annotated[tuple[str, ...], Field(min_length=1, max_length=MOST_CHOICES)] = ("choices",)
     label: str = "label"
     most: Annotated[int, Field(ge=2, le=MOST_CHOICES)] = 4
-    question: Annotated[int, Field(ge=1)] = 128
-    first: Literal["passage", "choice"] = "passage"
-    keeps: Literal["end", "beginning"] = "end"
     positional = ("train", "dev", "test")
 
     @property
@@ -166,7 +162,7 @@ class Tag(_Own, Headed):
         return ("span_f1", "accuracy") if names_spans(self.labels) else ("accuracy",)
 
 
-class Read(_Own):
+class Read(_Own, Reading):
     """The span of a passage that answers a question; ``start`` is its character offset.
 
     A row with an empty answer is unanswerable, which ``unanswerable`` has to allow. Without a
@@ -181,12 +177,6 @@ class Read(_Own):
     target: str = "answer"
     start: str = "start"
     unanswerable: bool = False
-    head: SpanHead = Plain()
-    stride: Annotated[int, Field(ge=1)] = 128
-    question: Annotated[int, Field(ge=1)] = 64
-    longest: Annotated[int, Field(ge=1)] = 30
-    best: Annotated[int, Field(ge=1, le=1000)] = 20
-    threshold: float = 0.0
     positional = ("train", "dev", "test")
 
     @property

@@ -182,25 +182,45 @@ class Xnli(Headed):
         return ("text", "pair")
 
 
-class Squad(Task):
-    """Questions about passages in SQuAD's files, ``squad("squad/", version=2)``.
+class Reading(Task):
+    """Spans of passages, in windows that start every ``stride`` tokens if they are long.
 
-    ``data`` is a folder with ``train-v1.1.json`` and ``dev-v1.1.json`` (2.0 for version 2), or the
-    training file, and ``dev`` the file for evaluation. Long passages are read in windows that start
-    every ``stride`` tokens. Questions are cut to ``question`` tokens, answers have at most
-    ``longest``, and in version 2 "no answer" wins if it scores ``threshold`` more than the best.
+    Questions are cut to ``question`` tokens, answers have at most ``longest``, and "no answer" wins
+    if it scores ``threshold`` more than the best.
     """
 
-    kind: Literal["squad"] = "squad"
-    data: Path
-    dev: str = ""
-    version: Annotated[int, Field(ge=1, le=2)] = 1
     head: SpanHead = Plain()
     stride: Annotated[int, Field(ge=1)] = 128  # run_squad.py --doc_stride
     question: Annotated[int, Field(ge=1)] = 64  # run_squad.py --max_query_length
     longest: Annotated[int, Field(ge=1)] = 30  # run_squad.py --max_answer_length
     best: Annotated[int, Field(ge=1, le=1000)] = 20  # run_squad.py --n_best_size
     threshold: float = 0.0  # run_squad.py --null_score_diff_threshold
+
+
+class Choosing(Headed):
+    """Choices after a question, which take at most ``question`` tokens together with it.
+
+    ``keeps`` says which end of longer ones stays (ALBERT run_race.py --max_qa_length). ``first``
+    says which comes first, the passage or the choice (fairseq sentence_ranking.py, which keeps its
+    beginning).
+    """
+
+    question: Annotated[int, Field(ge=1)] = 128
+    first: Literal["passage", "choice"] = "passage"
+    keeps: Literal["end", "beginning"] = "end"
+
+
+class Squad(Reading):
+    """Questions about passages in SQuAD's files, ``squad("squad/", version=2)``.
+
+    ``data`` is a folder with ``train-v1.1.json`` and ``dev-v1.1.json`` (2.0 for version 2), or the
+    training file, and ``dev`` the file for evaluation.
+    """
+
+    kind: Literal["squad"] = "squad"
+    data: Path
+    dev: str = ""
+    version: Annotated[int, Field(ge=1, le=2)] = 1
     positional = ("data", "dev")
 
     @property
@@ -214,20 +234,14 @@ class Squad(Task):
         return Span(head=self.head, unanswerable=self.version == 2)
 
 
-class Race(Headed):
+class Race(Choosing):
     """Questions about passages with four choices each, in RACE's files.
 
-    ``data`` holds ``train``, ``dev`` and ``test``, each with ``high`` and ``middle``. Question and
-    choice take at most ``question`` tokens together (ALBERT run_race.py --max_qa_length); ``keeps``
-    says which end of longer ones stays. ``first`` says which comes first, the passage or the choice
-    (fairseq sentence_ranking.py, which keeps its beginning).
+    ``data`` holds ``train``, ``dev`` and ``test``, each with ``high`` and ``middle``.
     """
 
     kind: Literal["race"] = "race"
     data: Path
-    question: Annotated[int, Field(ge=1)] = 128
-    first: Literal["passage", "choice"] = "passage"
-    keeps: Literal["end", "beginning"] = "end"
     positional = ("data",)
 
     @property

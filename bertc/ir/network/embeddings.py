@@ -6,7 +6,7 @@ from bertc.ir import operation as op
 from bertc.ir.base import Axis, Initializer, Weight, affine, unstated
 from bertc.ir.network.norm import NormFunction
 from bertc.ir.network.positions import Positions
-from bertc.ir.network.table import TokenTable, WholeTable, table_weight
+from bertc.ir.network.table import TokenTable, table_weight
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,7 @@ class Embeddings:
     def weights(self, init: Initializer) -> tuple[Weight, ...]:
         """Tables, their norm, and the projection."""
         width: tuple[Axis, int] = ("embedding", self.width)
-        weights = list[Weight]()
-        if not isinstance(self.table, WholeTable) and self.table.narrows:
-            weights += self.table.weights(self.vocab, self.width, self.hidden, init)
-        else:
-            weights.append(table_weight("token", ("vocab", self.vocab), width, init))
+        weights = [*self.table.weights(self.vocab, self.width, self.hidden, init)]
         weights += self.positions.weights("embeddings.position", width, init)
         if self.segments:
             weights.append(table_weight("segment", ("segments", self.segments), width, init))

@@ -125,24 +125,12 @@ class BucketedPositions(TablePositions):
 class _Unlearned(_Positions):
     """Positions without weights, for rows of any length."""
 
+    rows: ClassVar[int] = 0
+    offset: ClassVar[int] = 0
+    room: ClassVar[int | None] = None
+
     def weights(self, name: str, width: tuple[Axis, int], init: Drawn) -> tuple[Weight, ...]:
-        """No weights."""
         return ()
-
-    @property
-    def rows(self) -> int:
-        """Rows of the position table: 0."""
-        return 0
-
-    @property
-    def offset(self) -> int:
-        """The first position: 0."""
-        return 0
-
-    @property
-    def room(self) -> int | None:
-        """Maximum row length: None, unlimited."""
-        return None
 
 
 class SinusoidalPositions(_Unlearned):

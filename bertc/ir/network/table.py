@@ -1,7 +1,7 @@
 """Token embedding tables: one for all tokens, or narrower ones for rarer tokens."""
 
 import math
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -39,14 +39,18 @@ class WholeTable(Node):
     kind: Literal["whole"] = "whole"
     scaled: bool = False
 
+    narrows: ClassVar[bool] = False
+    """True if each cluster has its own table and projection to the hidden width."""
+
     def clusters(self, vocab: int, embedding: int) -> tuple[Cluster, ...]:
         """A single cluster of all tokens."""
         return (Cluster(0, vocab, embedding),)
 
-    @property
-    def narrows(self) -> bool:
-        """True if each cluster has its own table and projection to the hidden width."""
-        return False
+    def weights(
+        self, vocab: int, embedding: int, hidden: int, init: Initializer
+    ) -> tuple[Weight, ...]:
+        """The table."""
+        return (table_weight("token", ("vocab", vocab), ("embedding", embedding), init),)
 
     def operations(self, vocab: int, embedding: int, hidden: int, tokens: int) -> op.Operations:
         """One lookup."""
@@ -85,13 +89,15 @@ class AdaptiveTable(Node):
         self, vocab: int, embedding: int, hidden: int, init: Initializer
     ) -> tuple[Weight, ...]:
         """A table and a projection for each cluster, if widths differ."""
+        if not self.narrows:
+            return WholeTable().weights(vocab, embedding, hidden, init)
         weights: list[Weight] = []
         for number, (low, high, width) in enumerate(self.clusters(vocab, embedding)):
-            name = f"embeddings.token.{number}"
-            axes: tuple[Axis, Axis] = ("vocab", "embedding")
-            shape = (high - low, width)
-            weights.append(Weight(f"{name}.weight", shape, axes, init, "embeddings", "table"))
-            weights.append(self.narrow_map(f"{name}.project", hidden, width, "embeddings"))
+            wide: tuple[Axis, int] = ("embedding", width)
+            name = f"token.{number}"
+            weights.append(table_weight(name, ("vocab", high - low), wide, init))
+            name = f"embeddings.{name}.project"
+            weights.append(self.narrow_map(name, hidden, width, "embeddings"))
         return tuple(weights)
 
     def narrow_map(

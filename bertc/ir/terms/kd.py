@@ -3,7 +3,6 @@
 A kind is written with what is held against each other: ``kd(logits, T=2)``.
 """
 
-from abc import abstractmethod
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -28,9 +27,10 @@ class OfLayers(TaughtTerm):
     """True if it compares attention, which embeddings have none of."""
 
     @property
-    @abstractmethod
     def layer_map(self) -> LayerMap:
-        """The compared layers."""
+        """The compared layers, the argument ``layers``; of a kind without it the embeddings."""
+        layers: LayerMap = getattr(self, "layers", (0,))
+        return layers
 
     def pairs_between(self, depth: int, teacher: int) -> tuple[tuple[int, int], ...] | Unfit:
         """Pairs of layers of two depths; embeddings have no attention."""

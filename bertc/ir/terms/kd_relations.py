@@ -103,11 +103,6 @@ class KdAttention(KdRelated):
         return self
 
     @property
-    def layer_map(self) -> LayerMap:
-        """The argument ``layers``."""
-        return self.layers
-
-    @property
     def related(self) -> tuple[Related, ...]:
         """Queries and keys."""
         return ("attention",)
@@ -145,11 +140,6 @@ class KdRelations(KdRelated):
         if len({*self.of}) < len(self.of):
             raise ValueError("`of` names a relation twice", "name each once")
         return self
-
-    @property
-    def layer_map(self) -> LayerMap:
-        """The argument ``layers``."""
-        return self.layers
 
     @property
     def related(self) -> tuple[Related, ...]:

@@ -28,11 +28,6 @@ class KdStates(OfLayers):
     looked_up = ("matched", "width", "maps")
 
     @property
-    def layer_map(self) -> LayerMap:
-        """The compared layers."""
-        return (0,)
-
-    @property
     def head_node(self) -> Projections:
         """The maps to the width of the teacher; none where widths are alike."""
         return Projections(self.maps, self.width)
@@ -57,36 +52,29 @@ class KdStates(OfLayers):
         return (*(product for product in products if product.times), op.Loss(numbers, kept=saved))
 
 
-class KdHidden(KdStates):
+class _Tokens(KdStates):
+    """States of all tokens, or of masked ones."""
+
+    over: Literal["all", "masked"] = "all"
+
+    @property
+    def compares(self) -> Literal["all", "masked"]:
+        return self.over
+
+
+class KdHidden(_Tokens):
     """States of layers (TinyBERT 3.2; with ``cosine`` and ``layers=last`` DistilBERT 3)."""
 
     kind: Literal["kd(hidden)"] = "kd(hidden)"
     layers: LayerMap = "uniform"
-    over: Literal["all", "masked"] = "all"
     positional = ("layers",)
 
-    @property
-    def compares(self) -> Literal["all", "masked"]:
-        """The argument ``over``."""
-        return self.over
 
-    @property
-    def layer_map(self) -> LayerMap:
-        """The argument ``layers``."""
-        return self.layers
-
-
-class KdEmbeddings(KdStates):
+class KdEmbeddings(_Tokens):
     """Outputs of the embeddings (TinyBERT 3.2)."""
 
     kind: Literal["kd(embeddings)"] = "kd(embeddings)"
-    over: Literal["all", "masked"] = "all"
     positional = ("loss",)
-
-    @property
-    def compares(self) -> Literal["all", "masked"]:
-        """The argument ``over``."""
-        return self.over
 
 
 class KdCls(KdStates):
@@ -105,11 +93,6 @@ class KdCls(KdStates):
     def compares(self) -> Literal["first"]:
         """The first token."""
         return "first"
-
-    @property
-    def layer_map(self) -> LayerMap:
-        """The argument ``layers``."""
-        return self.layers
 
     def head_rows(self, rows: RowShape) -> int:
         """One an example."""

@@ -48,7 +48,3 @@ class Tlm(Masked):
     kind: Literal["tlm"] = "tlm"
     translations = True
     system = "xlm"
-
-
-MaskedTerm = Mlm | Tlm
-"""The closed union of terms that hide tokens."""

@@ -9,7 +9,7 @@ from typing import NamedTuple, get_args
 
 from bertc.ir.changing.pruning import AXES, NOTHING, Units, number_to_remove, units
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.sharing import SharedPart, owners_left
+from bertc.ir.network.sharing import SharedPart
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 
@@ -41,8 +41,11 @@ def entries(encoder: Encoder) -> dict[str, Entries]:
     return places
 
 
-def without(encoder: Encoder, removed: Removed) -> Encoder:
-    """The encoder that is left; layers that share a part have that of its owner."""
+def pruned(resolved: Resolved, removed: Removed) -> Resolved:
+    """The program as if every stage trained the network that is left, and removed nothing more."""
+    encoder = resolved.encoder
+    assert isinstance(encoder, Encoder), "the checks allow pruning of transformers alone"
+    # Layers that share a part have that of its owner.
     gone = {
         part: [len(removed.get(part, {}).get(owner, ())) for owner in encoder.owners[part]]
         for part in get_args(SharedPart)
@@ -53,24 +56,8 @@ def without(encoder: Encoder, removed: Removed) -> Encoder:
             encoder.layers, gone["attention"], gone["ffn"], strict=True
         )
     )
-    return encoder.model_copy(update={"layers": tuple(layers)})
-
-
-def with_layers(encoder: Encoder, layers: tuple[int, ...]) -> Encoder:
-    """The encoder of some of the layers."""
-    update = {
-        "layers": tuple(encoder.layers[layer] for layer in layers),
-        "attention_owner": owners_left(encoder.attention_owner, layers),
-        "ffn_owner": owners_left(encoder.ffn_owner, layers),
-    }
-    return encoder.model_copy(update=update)
-
-
-def pruned(resolved: Resolved, removed: Removed) -> Resolved:
-    """The program as if every stage trained the network that is left, and removed nothing more."""
-    encoder = resolved.encoder
-    assert isinstance(encoder, Encoder), "the checks allow pruning of transformers alone"
-    update = {"encoder": without(encoder, removed), "grow": None, "prune": NOTHING}
+    encoder = encoder.model_copy(update={"layers": tuple(layers)})
+    update = {"encoder": encoder, "grow": None, "prune": NOTHING}
     stages = tuple(stage.model_copy(update=update) for stage in resolved.stages)
     return resolved.model_copy(update={"stages": stages})
 
@@ -102,7 +89,6 @@ def chosen_by_score(
 
 
 def _normalized(kind: Units, scores: Sequence[float], gone: Collection[int]) -> list[float]:
-    """Scores divided by the norm of those of the layer that are still there."""
     remaining = (score for unit, score in enumerate(scores) if unit not in gone)
     norm = math.hypot(*remaining) if kind.normalize else 1.0
     return [score / (norm or 1.0) for score in scores]
