@@ -23,7 +23,7 @@ from bertc.ir.network.ffn import Activation, Glu
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import NoPositions
 from bertc.ir.network.sharing import ShareAll, ShareAttention
-from bertc.ir.weight_maps.prune import chosen_by_score, expected, without
+from bertc.ir.weight_maps.prune import chosen_by_score, expected, pruned
 from bertc.lab.bench.latencies import of_folder
 from bertc.lab.results.compare import results
 from bertc.learn.step.gates import gated
@@ -229,5 +229,5 @@ def test_several_objectives_score_together(pruning: Any, tmp_path: Path, cache: 
     resolved = pruning(STEPWISE, objective=terms, recompute="on")
     train(resolved, tmp_path / "run", cache=cache, quiet=True)
     removed = removed_units(resolved.encoder, dict(masked(resolved, tmp_path / "run").state_dict()))
-    left = without(resolved.encoder, removed)
+    left = pruned(resolved, removed).encoder
     assert sum(layer.heads for layer in left.layers) == 4
