@@ -50,7 +50,6 @@ def turned(tensor: torch.Tensor) -> torch.Tensor:
 
 
 TOY = Family(
-    model_type="toy",
     title="Toy",
     config=HfToy,
     prefix="toy",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from bertc.base.diagnostics import BertcError, DataError, MissingInputError
 from bertc.base.storage import durable
@@ -30,13 +30,6 @@ EDITED = ("config.json", "README.md")
 _LIMIT_BYTES = 16 * 2**20
 
 
-class Stranger(NamedTuple):
-    """A part of a run folder that is of another run, and the remedy."""
-
-    what: str
-    remedy: str
-
-
 def write_digests(run: Path, model: int | None = None) -> None:
     """Write the digests of ``tokenizer/``, and of ``model/`` as made after ``model`` steps."""
     parts = ["tokenizer", SENTENCES, *(["model"] if model is not None else [])]
@@ -53,18 +46,15 @@ def write_digests(run: Path, model: int | None = None) -> None:
 
 
 def refuse_strangers(run: Path, refusal: type[BertcError] = DataError, files: bool = True) -> None:
-    """Refuse a run folder with parts of another run; without ``files`` in a glance.
-
-    Raises:
-        DataError: or ``refusal``, which names the first, and the remedy.
-    """
-    for stranger in _strangers(run, files):
-        raise refusal(stranger.what, help=stranger.remedy)
+    """Refuse a run folder with parts of another run; without ``files`` in a glance."""
+    for what, remedy in _strangers(run, files):
+        raise refusal(what, help=remedy)
 
 
-def _strangers(run: Path, files: bool) -> Iterator[Stranger]:
-    """Yield what is of another run; what older versions wrote without digests is of this one."""
-    facts = {folder: _facts(folder) for _, folder in checkpoint_folders(run / "checkpoints")}
+def _strangers(run: Path, files: bool) -> Iterator[tuple[str, str]]:
+    """Yield what is of another run, and the remedy; without digests a part is of this one."""
+    folders = [folder for _, folder in checkpoint_folders(run / "checkpoints")]
+    facts = {folder: _mapping(_manifest(folder).get("facts")) for folder in folders}
     if is_file(run / "lock.json") and any("origin" in known for known in facts.values()):
         lock = read_json(run / "lock.json", _LIMIT_BYTES)
         for folder, known in facts.items():
@@ -76,20 +66,22 @@ def _strangers(run: Path, files: bool) -> Iterator[Stranger]:
 
 def _of_another_lock(
     checkpoint: Path, origin: Mapping[str, Any], lock: Mapping[str, Any]
-) -> Iterator[Stranger]:
+) -> Iterator[tuple[str, str]]:
     differing = [
         f"{what} ({_short(origin[name])} there, {_short(lock.get(name))} here)"
         for name, what in ORIGIN.items()
         if name in origin and (origin[name] or None) != (lock.get(name) or None)
     ]
     if differing:
-        yield Stranger(
+        yield (
             f"{checkpoint} and lock.json are of different runs: {', '.join(differing)} differ",
             f"remove {checkpoint} if it is of another run, or restore lock.json from a copy",
         )
 
 
-def _other_metrics(path: Path, facts: Mapping[Path, Mapping[str, Any]]) -> Iterator[Stranger]:
+def _other_metrics(
+    path: Path, facts: Mapping[Path, Mapping[str, Any]]
+) -> Iterator[tuple[str, str]]:
     """Compare the lines until each checkpoint; one that agrees is enough.
 
     A run that passed over a damaged checkpoint has written other lines since, and one whose
@@ -105,23 +97,23 @@ def _other_metrics(path: Path, facts: Mapping[Path, Mapping[str, Any]]) -> Itera
     ):
         pairs = [(metrics.get("bytes"), metrics.get("sha256")) for metrics in known]
         if not any(isinstance(n, int) and _digest_of_first(path, n) == d for n, d in pairs):
-            yield Stranger(
+            yield (
                 f"{path} is not of this run: its checkpoints were written after other lines",
                 "restore it from a copy, or remove it to go on without those figures",
             )
 
 
-def _other_files(run: Path, stated: Mapping[str, Any]) -> Iterator[Stranger]:
+def _other_files(run: Path, stated: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     as_it_is = f"restore a copy of it, or remove {run / DIGESTS} to use it as it is"
     for name, digest in _mapping(stated.get("files")).items():
         path = run / name
-        if is_file(path) and _digest(path, *_age(path)) != digest:
-            yield Stranger(f"{path} is not what this run wrote", as_it_is)
+        if is_file(path) and _digest(path, path.stat().st_size, path.stat().st_mtime_ns) != digest:
+            yield (f"{path} is not what this run wrote", as_it_is)
     made = _mapping(stated.get("weights"))
     if isinstance(made.get("step"), int) and is_folder(run / "model"):
         there = _weights_of(run / "checkpoints" / checkpoint_name(made["step"]))
         if there and there != made.get("sha256"):
-            yield Stranger(
+            yield (
                 f"{run / 'model'} was made of other weights than those of step {made['step']:,}",
                 as_it_is,
             )
@@ -144,15 +136,6 @@ def _digest_of_first(path: Path, count: int) -> str:
 def _digest(path: Path, *_: int) -> str:
     """sha256 of a file, once for each age of it."""
     return durable.digest(path)
-
-
-def _age(path: Path) -> tuple[int, int]:
-    status = path.stat()
-    return status.st_size, status.st_mtime_ns
-
-
-def _facts(checkpoint: Path) -> Mapping[str, Any]:
-    return _mapping(_manifest(checkpoint).get("facts"))
 
 
 def _weights_of(checkpoint: Path) -> str:

@@ -73,9 +73,6 @@ ONLY: Mapping[str, Single] = {
 }
 """Settings of all families accepted at a single value."""
 
-ATTENTION = ("attn_implementation", "_attn_implementation", "_attn_implementation_internal",
-             "experts_implementation")  # fmt: skip
-"""Settings that can name a repository whose code transformers used to run (CVE-2026-4372)."""
 BERTS = frozenset(
     {"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act",
      "max_position_embeddings", "type_vocab_size", "vocab_size"}
@@ -84,14 +81,7 @@ BERTS = frozenset(
 
 
 def read_config(path: Path) -> HfConfig:
-    """Read a ``config.json``.
-
-    Raises:
-        MissingInputError: if it does not exist.
-        DataError: if it is broken, or describes something that bertc cannot compute; names all
-        settings that do.
-        UnsafeError: if another network than the family's is computed by code that it names.
-    """
+    """Read a ``config.json``; refuse what bertc cannot compute, all settings at once."""
     raw = read_json(path, MAX_BYTES)
     family = family_of(path, raw)
     _check_code(path, family, raw)
@@ -101,7 +91,8 @@ def read_config(path: Path) -> HfConfig:
     refused = {
         name: f"{name} is {shown(only[name].value)} in bertc: otherwise {only[name].otherwise}"
         for name, value in raw.items()
-        if name in only and name not in reads and not _is(value, only[name].value)
+        if name in only and name not in reads and value is not None
+        if value != only[name].value or type(value) is not type(only[name].value)
     }
     unread = tuple(n for n in raw if n not in {*reads, *known, *only} and raw[n] is not None)
     try:
@@ -119,11 +110,7 @@ def read_config(path: Path) -> HfConfig:
 
 
 def family_of(path: Path, raw: Mapping[str, Any]) -> Family[Any]:
-    """The family that a configuration names by its type, its classes or BERT's settings.
-
-    Raises:
-        DataError: if bertc has none such.
-    """
+    """The family that a configuration names by its type, its classes or BERT's settings."""
     model_type, known = raw.get("model_type"), families.model_types()
     if model_type is None:
         classes = raw.get("architectures")
@@ -146,12 +133,6 @@ def _has_classes(family: Family[Any], names: Any) -> bool:
 
 
 def _check_code(path: Path, family: Family[Any], raw: Mapping[str, Any]) -> None:
-    for name in ATTENTION:
-        if "/" in str(raw.get(name)):
-            raise UnsafeError(
-                f"{path}: {name} = {shown(raw[name])} names code that would be run",
-                help=f"bertc runs no code of a folder; remove {name} if the weights need none",
-            )
     classes = raw.get("architectures") or []
     if raw.get("auto_map") and not _has_classes(family, classes):
         raise UnsafeError(
@@ -164,11 +145,7 @@ def _check_code(path: Path, family: Family[Any], raw: Mapping[str, Any]) -> None
 def _settings(
     path: Path, family: Family[Any], raw: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Settings by the names of fields, and for each the name that the file uses.
-
-    Raises:
-        DataError: if two settings with one meaning differ.
-    """
+    """Settings by the names of fields, and for each the name that the file uses."""
     settings: dict[str, Any] = {"model_type": family.model_type}
     spelled: dict[str, str] = {}
     reads = family.config.reads()
@@ -184,10 +161,6 @@ def _settings(
             )
         settings[common], spelled[common] = value, name
     return settings, spelled
-
-
-def _is(value: Any, wanted: Any) -> bool:
-    return value is None or (value == wanted and type(value) is type(wanted))
 
 
 def _refused(path: Path, raw: Mapping[str, Any], why: Mapping[str, str]) -> DataError:
@@ -224,20 +197,13 @@ def hf_config(
 
 
 def kept_settings(path: Path) -> dict[str, Any]:
-    """Settings of a ``config.json`` that an export of its model copies.
-
-    Raises:
-        MissingInputError, DataError: if the file does not exist, or is broken.
-    """
+    """Settings of a ``config.json`` that an export of its model copies."""
     copied = KEPT.union(*(family.config.copied for family in families.FAMILIES))
     return {name: value for name, value in read_json(path, MAX_BYTES).items() if name in copied}
 
 
-def as_it_came(settings: Mapping[str, Any]) -> dict[str, Any]:
+def as_it_came(family: Family[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings to copy unchanged: an activation may have two names, a token two roles."""
-    spellings = (family.config.spelling for family in families.FAMILIES)
-    names = {
-        theirs for one in spellings for theirs, common in one.items() if common == "hidden_act"
-    }
-    came_so = ("bos_token_id", "eos_token_id", "hidden_act", *sorted(names))
+    names = [name for name, field in family.config.spelling.items() if field == "hidden_act"]
+    came_so = ("bos_token_id", "eos_token_id", "hidden_act", *names)
     return {name: settings[name] for name in came_so if settings.get(name) is not None}

@@ -18,8 +18,7 @@ from bertc.hub.folder import replacing
 from bertc.hub.keys import by_key, keys, part_of, parts_of, prefixed
 from bertc.hub.networks import alone, names_beside, tensors_alone
 from bertc.hub.sentences import Sentences, write_sentences
-from bertc.hub.target import Target, target_of
-from bertc.hub.task_classes import held_task
+from bertc.hub.target import Target, held_task, target_of
 from bertc.hub.tensors import write_tensors
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
@@ -58,10 +57,6 @@ class Exported:
     notes: tuple[str, ...]
     lacks_pooler: bool = False
 
-    def at(self, folder: Path) -> "Exported":
-        """The same export at another path."""
-        return replace(self, folder=folder)
-
     def summary(self) -> str:
         """Lines: the folder, the class that loads it, the notes."""
         loads = f"transformers.{self.architecture}" if self.architecture else "bertc.load"
@@ -87,11 +82,6 @@ def export_model(
     bertc's own is written, with a note, unless ``strict``. ``prefer`` is the layout that the model
     was imported from, ``copied`` settings of its original ``config.json`` to copy. ``sentences``
     say how it makes vectors, to sentence-transformers.
-
-    Raises:
-        DataError: with ``strict``, naming the setting that no layout supports.
-        UsageError: if ``folder`` holds something else already.
-        CannotWriteError: if the disk is full or the folder cannot be written.
     """
     # What maps states to a teacher's width has served.
     taught = [t.objective.teaching for t in resolved.terms()]
@@ -104,13 +94,13 @@ def export_model(
     turned = _turned(resolved)
     with replacing(folder) as fresh:
         if isinstance(target, Obstacle):
-            own_layout = _write_own(resolved, tensors, vocabulary, fresh, target)
-            return replace(own_layout, notes=(*own_layout.notes, *turned)).at(folder)
+            written = _write_own(resolved, tensors, vocabulary, fresh, target)
+            return replace(written, folder=folder, notes=(*written.notes, *turned))
         main = tensors_alone(resolved, tensors)
         written = _write_hf(resolved, main, vocabulary, fresh, target, copied or {})
         if sentences:
             written = _with_sentences(written, sentences, resolved, parts_of(tensors))
-        written = replace(written, notes=(*written.notes, *turned)).at(folder)
+        written = replace(written, folder=folder, notes=(*written.notes, *turned))
         return _with_networks_beside(written, resolved, tensors, vocabulary, fresh)
 
 
@@ -130,7 +120,7 @@ def _with_networks_beside(
             other = _write_own(program, weights, vocabulary, fresh / name, target)
         else:
             other = _write_hf(program, weights, vocabulary, fresh / name, target, {})
-        first = other.at(written.folder / name).summary().splitlines()[0]
+        first = replace(other, folder=written.folder / name).summary().splitlines()[0]
         notes = (*written.notes, f"the {name}: {first}", *other.notes)
         written = replace(written, notes=notes)
     return written
@@ -226,7 +216,7 @@ def _write_hf(
         **hf_config(family, encoder, vocabulary, chosen),
         "architectures": [name],
         "transformers_version": TRANSFORMERS,
-        **as_it_came(copied),
+        **as_it_came(family, copied),
     }
     if "summary_type" in chosen.settings:
         config["summary_type"] = "last" if vocabulary.cls_last else "first"

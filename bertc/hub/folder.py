@@ -34,11 +34,7 @@ EXPORTED = SENTENCE_FILES | frozenset(
 def replacing(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder that replaces ``folder`` when the block ends without error.
 
-    An earlier export at ``folder`` is replaced; anything else there is left alone.
-
-    Raises:
-        UsageError: if ``folder`` holds files that the new one does not have.
-        CannotWriteError: if the disk is full or the path cannot be written.
+    An earlier export at ``folder`` is replaced; anything else there is refused and left alone.
     """
     folder = folder.absolute()
     fresh = folder.parent / f".{folder.name}.{os.getpid()}.new"
@@ -50,7 +46,12 @@ def replacing(folder: Path) -> Iterator[Path]:
             yield fresh
             _refuse_to_lose(folder, fresh)
             durable.sync_all(fresh)
-            _take_place(folder, fresh)
+            old = fresh.with_suffix(".old")
+            shutil.rmtree(old, ignore_errors=True)
+            if is_taken(folder):
+                folder.rename(old)
+            durable.rename(fresh, folder)
+            shutil.rmtree(old, ignore_errors=True)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
 
@@ -63,24 +64,8 @@ def _refuse_to_lose(folder: Path, fresh: Path) -> None:
     new = {path.name for path in fresh.iterdir()} | EXPORTED
     strangers = sorted(path.name for path in folder.iterdir() if path.name not in new)
     if strangers:
-        raise UsageError(
-            f"{folder} exists and holds {', '.join(strangers[:3])}",
-            help="name a new folder",
-        )
+        names = ", ".join(strangers[:3])
+        raise UsageError(f"{folder} exists and holds {names}", help="name a new folder")
     # A tokenizer's folder has only names that an export has, and yet it is none.
     if any(folder.iterdir()) and not any(is_taken(folder / name) for name in SIGNS):
-        raise UsageError(
-            f"{folder} exists and holds no exported model",
-            help="name a new folder",
-        )
-
-
-def _take_place(folder: Path, fresh: Path) -> None:
-    if is_taken(folder):
-        old = fresh.with_suffix(".old")
-        shutil.rmtree(old, ignore_errors=True)
-        folder.rename(old)
-        durable.rename(fresh, folder)
-        shutil.rmtree(old, ignore_errors=True)
-    else:
-        durable.rename(fresh, folder)
+        raise UsageError(f"{folder} exists and holds no exported model", help="name a new folder")

@@ -23,12 +23,7 @@ _STEP = re.compile(rf"step-(\d{{8,18}})({re.escape(REPLACED)})?")
 
 
 def read_resolved(path: Path) -> Resolved:
-    """Read the program in a ``resolved.json``.
-
-    Raises:
-        MissingInputError: if it does not exist, or is no plain file.
-        DataError: if it is not a resolved program.
-    """
+    """Read the program in a ``resolved.json``."""
     try:
         return Resolved.model_validate(read_json(path, MAX_JSON_BYTES))
     except (ValidationError, RecursionError) as error:
@@ -41,11 +36,7 @@ def read_resolved(path: Path) -> Resolved:
 
 
 def read_network(folder: Path) -> Resolved:
-    """Read the program of the network in a run folder or in bertc's own layout.
-
-    Raises:
-        MissingInputError, DataError: as ``read_resolved``.
-    """
+    """Read the program of the network in a run folder or in bertc's own layout."""
     return read_resolved(folder / (PRUNED if is_taken(folder / PRUNED) else RESOLVED))
 
 
@@ -70,11 +61,7 @@ def checkpoint_at(run: Path, step: int) -> tuple[int, Path] | None:
 
 
 def checkpoint_of(run: Path, step: int) -> tuple[int, Path]:
-    """The checkpoint after ``step`` steps of a run, 0: the newest.
-
-    Raises:
-        MissingInputError: if there is none; tells of those there are.
-    """
+    """The checkpoint after ``step`` steps of a run, 0: the newest; if none, those are named."""
     if checkpoint := checkpoint_at(run, step):
         return checkpoint
     steps = [f"{saved:,}" for saved, _ in checkpoint_folders(run / "checkpoints")]
@@ -85,11 +72,7 @@ def checkpoint_of(run: Path, step: int) -> tuple[int, Path]:
 
 
 def refuse_several(folder: Path) -> None:
-    """Refuse the folder of a grid, which holds several runs.
-
-    Raises:
-        MissingInputError: if it is one; names some of its runs.
-    """
+    """Refuse the folder of a grid, which holds several runs, naming some."""
     runs = sorted(path.parent for path in folder.glob(f"*/{RESOLVED}"))
     if runs and not is_file(folder / "config.json"):
         raise MissingInputError(

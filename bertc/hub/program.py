@@ -8,7 +8,7 @@ from typing import Any
 from bertc.base.diagnostics import BertcError, DataError
 from bertc.base.storage.paths import is_file
 from bertc.data.tokenizers.by_transformers import FILE_NAMES
-from bertc.data.tokenizers.reading import ReadTokenizer, read_tokenizer, tokenizer_folder
+from bertc.data.tokenizers.reading import read_tokenizer, tokenizer_folder
 from bertc.hub.families import family_named
 from bertc.hub.families.config import MEANING, HfConfig
 from bertc.hub.families.family import Family
@@ -36,21 +36,22 @@ def to_program(
 ) -> Program:
     """The program of a configuration, every setting written; without heads it fills masks.
 
-    With both ``tasks`` and pretraining heads there is a stage for each.
-
-    ``beside`` holds the shapes of weights in bertc_heads.safetensors, ``tokenizer`` is the path of
-    the vocabulary for ``folder``.
-
-    Raises:
-        DataError: naming the setting of ``config.json`` that bertc does not support.
+    With both ``tasks`` and pretraining heads there is a stage for each. ``beside`` holds the shapes
+    of weights in bertc_heads.safetensors, ``tokenizer`` is the path of the vocabulary.
     """
     family = family_named(config.model_type)
     text = tuple(kind.of_head(beside) for name, kind in PRETRAINING.items() if name in parts)
     _check(family, config, text, folder / "config.json")
-    read = _read(tokenizer_folder(folder))
+    read = None
+    with suppress(BertcError):  # its weights are read if it has none, or one that is refused
+        read = read_tokenizer(tokenizer_folder(folder))
     longest = (read.passed_on.get(LIMIT) if read else None) if tasks else LONGEST_ROW
+    vocabulary: Vocabulary = family.vocabulary(size=config.vocab_size)
+    if any(is_file(tokenizer_folder(folder) / name) for name in FILE_NAMES):
+        lower = read.lower if read else True
+        vocabulary = TokenizerFile(path=str(tokenizer), lower=lower, size=config.vocab_size)
     settings = _network(family, config, text, "pooler" in parts, longest) | {
-        "vocab": _vocabulary(family, config.vocab_size, folder, tokenizer, read),
+        "vocab": vocabulary,
         "recipe": family.recipe,
     }
     if positions := beside.get(f"{MAIN}.{DECODER}.weight"):
@@ -149,19 +150,3 @@ def _hiding_spans(text: tuple[Pretraining, ...], family: Family[Any]) -> tuple[P
         text = (_untrained(family), *text)
     spans = {"unit": SpanUnit()}
     return tuple(one.model_copy(update=spans) if one.masks else one for one in text)
-
-
-def _read(folder: Path) -> ReadTokenizer | None:
-    """The folder's tokenizer; None if it has none or it is refused: its weights are read."""
-    with suppress(BertcError):
-        return read_tokenizer(folder)
-    return None
-
-
-def _vocabulary(
-    family: Family[Any], size: int, folder: Path, tokenizer: Path, read: ReadTokenizer | None
-) -> Vocabulary:
-    """The folder's vocabulary; without one, a new one of the same size and the family's kind."""
-    if not any(is_file(tokenizer_folder(folder) / name) for name in FILE_NAMES):
-        return family.vocabulary(size=size)
-    return TokenizerFile(path=str(tokenizer), lower=read.lower if read else True, size=size)

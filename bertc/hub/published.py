@@ -50,10 +50,7 @@ def hub_name(path: str) -> str:
 def fetch_weights(folder: Path) -> None:
     """Download the weights for a folder in the hub's cache that has none yet.
 
-    Pickled ones only where there are no others; what they hold is checked where they are read.
-
-    Raises:
-        MissingInputError: if the hub does not give them.
+    Pickled ones only where there are no others.
     """
     place = _SNAPSHOT.search(folder.as_posix())
     if not place or _has_weights(folder):

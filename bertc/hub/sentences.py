@@ -17,7 +17,7 @@ from bertc.base.storage.paths import is_file, is_taken
 from bertc.base.storage.plain_file import read_bytes
 from bertc.data.tokenizers.reading import network_folder, tokenizer_folder
 from bertc.hub.folders import RESOLVED, SENTENCES, read_network
-from bertc.hub.task_classes import learned_vectors
+from bertc.hub.target import learned_vectors
 from bertc.ir.base import Node
 from bertc.ir.changing.growth import TEACHER, FromOther
 from bertc.ir.learning.answer import Pooling
@@ -77,11 +77,7 @@ class Sentences:
         return new if new == self else replace(new, came={})
 
     def refuse_obstacle(self, folder: Path) -> None:
-        """Refuse to make vectors that would not be the folder's.
-
-        Raises:
-            DataError: naming the module or setting.
-        """
+        """Refuse to make vectors that would not be the folder's."""
         if self.obstacle:
             raise DataError(
                 f"{folder}: its vectors have {self.obstacle}, which bertc does not compute",
@@ -89,11 +85,7 @@ class Sentences:
             )
 
     def asked_of(self, term: Term, folder: Path) -> Term:
-        """A term whose task embeds, with unwritten arguments as here; any other as it is.
-
-        Raises:
-            DataError: as ``refuse_obstacle``, unless it says its ``pooling``.
-        """
+        """A term whose task embeds, with unwritten arguments as here; any other as it is."""
         task = term.objective
         if not isinstance(task, Embed) or (self.obstacle and "pooling" in task.model_fields_set):
             return term
@@ -113,11 +105,7 @@ class Sentences:
 
 
 def vectors_of(folder: Path, resolved: Resolved | None) -> Sentences | None:
-    """The way a run or model folder makes vectors, as it learned to or came; None if unknown.
-
-    Raises:
-        DataError: if files of sentence-transformers are damaged.
-    """
+    """The way a run or model folder makes vectors, as it learned to or came; None if unknown."""
     places = (folder / SENTENCES, folder)
     place = next((one for one in places if is_file(one / MODULES)), None)
     came = _read(place, tokenizer_folder(folder)) if place else None
@@ -135,11 +123,7 @@ def sentences_task(sentences: Sentences | None) -> tuple[Embed, ...]:
 
 
 def vectors_of_init(init: Node) -> Sentences | None:
-    """The way the network that a run begins with makes vectors; None if unknown, or if it has none.
-
-    Raises:
-        MissingInputError, DataError: of files there.
-    """
+    """The way the network that a run begins with makes vectors; None if it has none."""
     if not isinstance(init, FromOther) or init.path == TEACHER:
         return None
     folder = Path(init.path)
@@ -151,11 +135,7 @@ def write_sentences(
 ) -> None:
     """Write the files from which ``SentenceTransformer`` loads a Hugging Face folder.
 
-    Without a ``pooler`` in the folder the encoder is made without one, or its weights would be told
-    to be missing.
-
-    Raises:
-        CannotWriteError: if the files cannot be written.
+    Without a ``pooler`` in the folder the encoder is made without one.
     """
     files = dict(sentences.came) or _files(sentences, encoder)
     if not pooler:

@@ -13,7 +13,7 @@ from bertc.base.storage.json_file import read_json, shown, shown_name
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.hub.config import MAX_BYTES
 from bertc.hub.families.config import HfConfig
-from bertc.hub.families.family import Family, HfClass, TaskClass, TaskHeads
+from bertc.hub.families.family import Family, HfClass, TaskClass
 from bertc.hub.keys import OF_HEADS, part_of
 from bertc.ir.base import Probability
 from bertc.ir.learning.answer import Conditioned, Labels, Tags
@@ -71,7 +71,8 @@ class TaskOfFolder:
         shown = ", ".join(map(shown_name, names[:MOST_SHOWN]))
         more = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
         labels = f" with labels {shown}{more}" if names else ""
-        return f"the head of {self.held.name} becomes the task {_called(self.task)}{labels}"
+        title = "" if self.task.title == self.task.kind else f'(name="{self.task.title}")'
+        return f"the head of {self.held.name} becomes the task {self.task.kind}{title}{labels}"
 
 
 @dataclass(frozen=True)
@@ -80,32 +81,18 @@ class LeftHead:
 
     note: str
 
-    @classmethod
-    def of(cls, name: str, why: str) -> "LeftHead":
-        """The head of a class that no task fits."""
-        return cls(f"the head of {name} is left: no task of bertc fits {why}")
-
 
 class _NoTask(ValueError):
     """No task fits a setting; its arguments are the name and the value."""
 
 
-def _called(task: AnyTask) -> str:
-    return task.kind if task.title == task.kind else f'{task.kind}(name="{task.title}")'
-
-
 def read_task(
     path: Path, family: Family[Any], config: HfConfig, modules: Collection[str]
 ) -> TaskOfFolder | LeftHead | None:
-    """The task of the class that ``config.json`` names.
-
-    Raises:
-        DataError: if a setting of the head is broken.
-    """
-    raw, heads = read_json(path, MAX_BYTES), family.tasks
-    if (
-        task_class := next((c for c in heads.classes if c.name in named_classes(path)), None)
-    ) is None:
+    """The task of the class that ``config.json`` names."""
+    raw, heads, named = read_json(path, MAX_BYTES), family.tasks, named_classes(path)
+    task_class = next((c for c in heads.classes if c.name in named), None)
+    if task_class is None:
         return None
     if task_class.head not in modules:
         return LeftHead(
@@ -120,9 +107,10 @@ def read_task(
             f"{path}: {name} = {shown(raw.get(name))} is no such setting of a head",
             help="copy the file again from its source, or remove the setting",
         ) from None
+    left = f"the head of {task_class.name} is left: no task of bertc fits"
     reads = "" if task_class.own_pooler else family.names.get("encoder.pooler", "")
     if task_class.pooler == "read" and reads and not any(name.endswith(reads) for name in modules):
-        return LeftHead.of(task_class.name, f"a head whose pooler {reads} is not there")
+        return LeftHead(f"{left} a head whose pooler {reads} is not there")
     pooled = task_class.pooler == "read" or (
         task_class.pooler == "perhaps" and task_class.own_pooler in modules
     )
@@ -135,11 +123,15 @@ def read_task(
             unlike = (raw.get(name, default) or None) != (value or None)
             if unlike and not (name == "summary_type" and raw.get(name) == _cls(path.parent)):
                 raise _NoTask(name, raw.get(name, default))
-        task = _task(task_class, settings, _dropout(task_class, heads, config, settings))
+        rate: float | None = getattr(settings, task_class.dropout or heads.dropout)
+        if rate is None:  # the family's default, or the encoder's
+            usual = None if task_class.dropout else heads.default
+            rate = config.hidden_dropout_prob if usual is None else usual
+        task = _task(task_class, settings, rate)
     except _NoTask as error:
         setting, said = error.args
         several = " (several labels at once are not there yet)" if said == SEVERAL else ""
-        return LeftHead.of(task_class.name, f"{setting} = {shown(said)}{several}")
+        return LeftHead(f"{left} {setting} = {shown(said)}{several}")
     return TaskOfFolder(task, task_class.holding(task.title, pooled), task_class.always)
 
 
@@ -154,15 +146,6 @@ def _cls(folder: Path) -> str:
     with suppress(BertcError):
         return "last" if vocabulary_of(folder, 0).cls_last else "first"
     return ""
-
-
-def _dropout(task_class: TaskClass, heads: TaskHeads, config: HfConfig, settings: _HfTask) -> float:
-    """The dropout before the head: the file's, else the family's default, else the encoder's."""
-    rate: float | None = getattr(settings, task_class.dropout or heads.dropout)
-    if rate is not None:
-        return rate
-    encoders = task_class.dropout or heads.default is None
-    return config.hidden_dropout_prob if encoders else heads.default or 0.0
 
 
 def _task(task_class: TaskClass, settings: _HfTask, dropout: float) -> AnyTask:
@@ -217,19 +200,14 @@ def tasks_beside(shapes: Mapping[str, tuple[int, ...]]) -> tuple[AnyTask, ...]:
         width, *_ = shapes.get(f"heads.{title}.weight") or (0,)
         if f"heads.{title}.start.weight" in shapes:
             unanswerable = f"heads.{title}.answered.weight" in shapes
-            head = _conditioned(f"heads.{title}.end", shapes)
+            inner, both = shapes.get(f"heads.{title}.end.dense.weight", (0, 0))
+            head = Conditioned(
+                width=0 if 2 * inner == both else inner,  # as wide as states
+                units="tanh-norm" if f"heads.{title}.end.norm.weight" in shapes else "gelu-tanh",
+            )
             tasks.append(Read(name=title, head=head, unanswerable=unanswerable))
         elif width == 1:
             tasks.append(Regress(name=title))
         elif 2 <= width <= MOST_LABELS:
             tasks.append(Classify(name=title, labels=tuple(str(n) for n in range(width))))
     return tuple(tasks)
-
-
-def _conditioned(name: str, shapes: Mapping[str, tuple[int, ...]]) -> Conditioned:
-    """A conditioned span head with these weights; units equal to hidden are left out."""
-    width, both = shapes.get(f"{name}.dense.weight", (0, 0))
-    return Conditioned(
-        width=0 if 2 * width == both else width,
-        units="tanh-norm" if f"{name}.norm.weight" in shapes else "gelu-tanh",
-    )

@@ -42,11 +42,7 @@ class Weights:
     loaded: Mapping[str, Tensor]
 
     def read(self, wanted: Mapping[str, str]) -> dict[str, Tensor]:
-        """Read tensors as fp32 under new names; ``wanted`` maps the file's keys to them.
-
-        Raises:
-            DataError: if a file is damaged.
-        """
+        """Read tensors as fp32 under new names; ``wanted`` maps the file's keys to them."""
         tensors = dict[str, Tensor]()
         for key in wanted.keys() & self.loaded.keys():
             tensors[wanted[key]] = self.loaded[key].to(torch.float32, copy=True).contiguous()
@@ -88,13 +84,7 @@ class Stored:
 
 
 def open_weights(folder: Path) -> Weights:
-    """The weights of a folder, safetensors where there are both.
-
-    Raises:
-        MissingInputError: if there are none, or a part of them is not there.
-        DataError: if a file is damaged.
-        UnsafeError: if reading a pickle takes more than tensors.
-    """
+    """The weights of a folder, safetensors where there are both."""
     for name in (SAFE, PICKLED):
         index = folder / f"{name}.index.json"
         if is_file(folder / name):
@@ -107,20 +97,12 @@ def open_weights(folder: Path) -> Weights:
 
 
 def open_layout(folder: Path, family: Family[Any]) -> Stored:
-    """The weights of a folder in this layout.
-
-    Raises:
-        MissingInputError, UnsafeError: as ``open_weights``.
-        DataError: if a file is damaged, or its names are of another layout.
-    """
+    """The weights of a folder, if their names are of this layout."""
     weights = open_weights(folder)
     first, stored = prefixes(family, weights.header), dict[str, str]()
-    others = {f"{layout.prefix}." for layout in families.FAMILIES} - {
-        "bert.",
-        "model.",
-        "transformer.",
-    }
-    if any(first[0].endswith(other) for other in others - {first[2]}):
+    others = {f"{layout.prefix}." for layout in families.FAMILIES}
+    others -= {"bert.", "model.", "transformer.", first[2]}
+    if any(first[0].endswith(other) for other in others):
         raise DataError(
             f"{weights.path}: {first[0]}{family.names['encoder.embeddings.token']}.weight is no "
             f"name of the {family.title} layout",
@@ -175,11 +157,7 @@ def _together(path: Path, parts: list[Path]) -> Weights:
 
 
 def _unpickled(path: Path) -> dict[str, Tensor]:
-    """The tensors of a pickle; of one with anything else none.
-
-    Raises:
-        DataError, UnsafeError: as ``open_weights``.
-    """
+    """The tensors of a pickle; of one with anything else none."""
     damaged = DataError(f"{path} is no file of tensors", help="copy or save it again")
     try:
         zipped = zipfile.is_zipfile(path)

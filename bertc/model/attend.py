@@ -55,23 +55,20 @@ def attend(
     query_bnqd: Float[torch.Tensor, "b n q d"],
     key_bnkd: Float[torch.Tensor, "b n k d"],
     value_bnkd: Float[torch.Tensor, "b n k d"],
-    mask: AttentionMask | Float[torch.Tensor, "#b #n #q k"],
+    mask: AttentionMask,
     rate: float,
 ) -> Float[torch.Tensor, "b n q d"]:
     """Scaled dot-product attention (b, n, q, d) with dropout ``rate`` on its probabilities.
 
-    A float ``mask`` (b, n, q, k) is added to the scores. No score matrix is stored, with three
-    exceptions: an eager CPU with dropout, where no fused kernel has dropout (a few rows at a time,
-    with one pass less and faster random numbers than the library's); short rows in bf16 there
-    (``SHORT_KEYS``); and Apple's GPUs, whose kernel ignores dropout and lets queries attend to
-    later keys (pytorch PR 184126, issue 195910).
+    No score matrix is stored, with three exceptions: an eager CPU with dropout, where no fused
+    kernel has dropout (a few rows at a time); short rows in bf16 there (``SHORT_KEYS``); and
+    Apple's GPUs, whose kernel ignores dropout and lets queries attend to later keys (pytorch PR
+    184126, issue 195910).
     """
     if isinstance(mask, VarlenOffsets):
         return _varlen(query_bnqd, key_bnkd, value_bnkd, mask)
     if isinstance(mask, Blocks):
         return _by_blocks(query_bnqd, key_bnkd, value_bnkd, mask, rate)
-    if isinstance(mask, torch.Tensor):
-        return _attend(query_bnqd, key_bnkd, value_bnkd, mask, False, rate)
     mixed_bnqd = _attend(query_bnqd, key_bnkd, value_bnkd, mask.allowed, mask.is_causal, rate)
     return mixed_bnqd if mask.has_keys is None else mixed_bnqd * mask.has_keys
 
@@ -87,8 +84,9 @@ def _attend(
     """Attention under a boolean mask, an additive one, or a causal one."""
     # With an additive mask, a CPU's kernel would compute in fp32.
     scored = mask is not None and mask.dtype != torch.bool
-    keys = key_bnkd.shape[2]
-    if not (_by_parts(query_bnqd, rate > 0, scored) or _is_short(query_bnqd, keys)):
+    keys, on_cpu = key_bnkd.shape[2], eager_cpu(query_bnqd)
+    by_parts = query_bnqd.device.type == "mps" or (on_cpu and (rate > 0 or scored))
+    if not (by_parts or _is_short(query_bnqd, keys)):
         return F.scaled_dot_product_attention(
             query_bnqd, key_bnkd, value_bnkd, mask, rate, is_causal
         )
@@ -106,10 +104,6 @@ def _attend(
         for rows, query, key, value in zip(parts, *split, strict=True)
     ]
     return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
-
-
-def _by_parts(x: torch.Tensor, with_dropout: bool, scored: bool) -> bool:
-    return x.device.type == "mps" or (eager_cpu(x) and (with_dropout or scored))
 
 
 def _is_short(query: torch.Tensor, keys: int) -> bool:

@@ -24,8 +24,9 @@ from bertc.model.dropout import dropout
 from bertc.model.inputs import EncoderInputs
 from bertc.model.layer import AttentionPart, ProjectedAttention
 from bertc.model.masks import (
+    OF_ALL_QUERIES,
     AttentionMask,
-    Blocks,
+    Mask,
     VarlenOffsets,
     kernel_mask,
     mask_of,
@@ -43,20 +44,10 @@ class ContentContext(NamedTuple):
     mask: AttentionMask
     related: Rotation | Distances | None = None
 
-    @property
-    def of_all_queries(self) -> bool:
-        """True if its kernel needs as many queries as keys, and gives the outputs asked for."""
-        return isinstance(self.mask, VarlenOffsets | Blocks)
-
-    @property
-    def selects_outputs(self) -> bool:
-        """True if that kernel then gives some outputs, so that queries are those of all keys."""
-        return isinstance(self.mask, VarlenOffsets | Blocks) and self.mask.outputs is not None
-
     def select_queries(self, inputs: EncoderInputs) -> "ContentContext":
         """The context of the output positions."""
         mask, related = self.mask.select_queries(inputs), self.related
-        if related is not None and not self.of_all_queries:
+        if related is not None and not isinstance(mask, OF_ALL_QUERIES):
             related = related.select_queries(inputs)
         return ContentContext(mask, related)
 
@@ -100,7 +91,8 @@ class ContentAttention(ProjectedAttention[ContentNode, ContentContext]):
         context: ContentContext,
     ) -> Projected:
         """Queries of ``x``; keys and values of ``keys``, None: of ``x``."""
-        if keys_bkh is not None and context.selects_outputs:
+        mask = context.mask
+        if keys_bkh is not None and isinstance(mask, OF_ALL_QUERIES) and mask.outputs is not None:
             return self.project(keys_bkh, None, context)
         query_bqnd, key, value = (
             torch.unflatten(y, 2, (-1, self.head_dim))
@@ -134,11 +126,6 @@ class DisentangledContext(NamedTuple):
     table: Float[torch.Tensor, "r h"]
     row: Int[torch.Tensor, "#b 1 q k"]
 
-    @property
-    def of_all_queries(self) -> bool:
-        """False."""
-        return False
-
     def of_rows(self, rows: slice) -> "DisentangledContext":
         """The context of some rows of the batch."""
         mask, has_keys = of_rows(self.mask, rows), of_rows(self.has_keys, rows)
@@ -149,9 +136,7 @@ class DisentangledContext(NamedTuple):
         """The context of the output positions."""
         at = inputs.output_positions
         assert at is not None, "called only with output positions"
-        mask, has_keys = (
-            x if x is None else select_rows(x, at) for x in (self.mask, self.has_keys)
-        )
+        mask, has_keys = Mask(self.mask, self.has_keys).select_queries(inputs)[:2]
         return DisentangledContext(mask, has_keys, self.table, select_rows(self.row, at))
 
 
@@ -222,8 +207,7 @@ class DisentangledAttention(ProjectedAttention[DisentangledNode, DisentangledCon
         if context.mask is not None:
             scores_bnqk = scores_bnqk.masked_fill(~context.mask, -torch.inf)
         rate = self.dropout if self.training else 0.0
-        mixed_bnqd = attend(query_bnqd, key_bnkd, value_bnkd, scores_bnqk, rate)
-        return mixed_bnqd if context.has_keys is None else mixed_bnqd * context.has_keys
+        return attend(query_bnqd, key_bnkd, value_bnkd, Mask(scores_bnqk, context.has_keys), rate)
 
 
 def _of_all_rows(

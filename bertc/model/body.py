@@ -69,10 +69,7 @@ class BodyModule(nn.Module, ABC):
 
     @abstractmethod
     def pool(self, first_h: torch.Tensor, inputs: EncoderInputs | None = None) -> torch.Tensor:
-        """Pooled states of first tokens (..., h), from their states (..., h).
-
-        A body that pools rows makes one state a row (b, 1, p) of all states and their inputs.
-        """
+        """Pooled states of first tokens (..., h), or one state a row (b, 1, p) of all states."""
 
     def pool_tokens(self, states: torch.Tensor) -> torch.Tensor:
         """States (..., h) of tokens after a pooler that they go through too."""
@@ -80,10 +77,7 @@ class BodyModule(nn.Module, ABC):
 
     @abstractmethod
     def borrow(self, lender: "BodyModule", names: Iterable[str], *, added: bool) -> None:
-        """Use weights of ``lender`` by these names instead of its own, without registering them.
-
-        ``added``: use them without gradient, in sums with its own.
-        """
+        """Use weights of ``lender`` by these names without registering them; ``added``: in sums."""
 
     @abstractmethod
     def shard_units(self) -> Iterable[nn.Module]:

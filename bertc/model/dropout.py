@@ -15,9 +15,8 @@ _LEVELS = 1 << 16
 def dropout(x: torch.Tensor, rate: float, training: bool) -> torch.Tensor:
     """Zero each element with probability ``rate`` and scale the rest by 1 / (1 - rate); any shape.
 
-    Random numbers come from the device's default generator. The library draws them one by one on an
-    eager CPU, a sixth of a training step; here one seed is drawn, from which backward repeats the
-    mask, and the rate is rounded to 1 / 65536.
+    An eager CPU draws one seed, from which backward repeats the mask, and rounds the rate to
+    1 / 65536: the library draws each element, a sixth of a training step.
     """
     if not training or rate == 0:
         return x
@@ -49,10 +48,7 @@ class _Dropout(torch.autograd.Function):
 
 
 def _kept(x: torch.Tensor, dropped: Dropped) -> torch.Tensor:
-    """A mask in the shape and dtype of ``x``: the scale at kept elements, 0 at dropped ones.
-
-    A 64-bit word gives four draws.
-    """
+    """The scale at kept elements, 0 at dropped ones; a 64-bit word gives four draws."""
     generator = torch.Generator().manual_seed(dropped.seed)
     words = torch.empty(-(-x.numel() // _DRAWS_PER_WORD), dtype=torch.int64)
     words.random_(-(2**63), None, generator=generator)

@@ -88,10 +88,7 @@ class Embeddings(nn.Module):
         self.dropout = node.dropout.hidden
 
     def borrow(self, lender: "Embeddings", names: Iterable[str]) -> None:
-        """Use another instance's modules for these names, without registering them.
-
-        Their tensors are shared, and listed once, as the lender's.
-        """
+        """Use another instance's modules for these names, registered as the lender's alone."""
         for name in names:
             delattr(self, name)
             vars(self)[name] = getattr(lender, name)

@@ -32,6 +32,7 @@ from bertc.model.layer import (
     Projects,
     compute_layer,
 )
+from bertc.model.masks import OF_ALL_QUERIES
 from bertc.model.norm import norm_if_any
 from bertc.model.parts import profiled_as
 from bertc.model.positions import build_positions
@@ -150,7 +151,7 @@ class Encoder(BodyModule):
         assert self.decoder_positions is not None, "the network has a mask decoder"
         keys, at_bo = inputs.keys(below, self.node.depth - 1), inputs.decoded_positions
         x = below + self.decoder_positions.added(below, inputs).to(below.dtype)
-        late = context.of_all_queries
+        late = isinstance(context.mask, OF_ALL_QUERIES)
         if at_bo is not None and not late:
             context = context.select_queries(inputs._replace(output_positions=at_bo))
             x = gather_positions(x, at_bo)
@@ -184,8 +185,7 @@ class Encoder(BodyModule):
     def compile_regions(self, *, any_shape: bool = False) -> None:
         """Compile a layer as a function of its weights, for all layers of its kind and widths.
 
-        With ``any_shape`` its graphs serve batches of any number of rows and tokens, a little more
-        slowly. Layers are not nested in one graph: its gradients are wrong (docs/measured.md).
+        Layers are not nested in one graph: its gradients are wrong (docs/measured.md).
         """
         # Each kind and width, and the last layer if it has few outputs, has a graph for training
         # and one for evaluation, and others where a term wants queries, keys and values; torch

@@ -39,11 +39,7 @@ def activate(kind: Activation, x: torch.Tensor) -> torch.Tensor:
 
 
 def activated(kind: Activation, linear: Linear, x: torch.Tensor) -> torch.Tensor:
-    """The activation of a linear map of ``x``.
-
-    GELU with tanh has a kernel of its own on a CPU, which adds the bias too: the library's takes
-    four times as long as its form with erf.
-    """
+    """The activation of a linear map of ``x``; GELU with tanh has a kernel on a CPU."""
     bias = linear.bias
     kernels = None if bias is None else kernels_for(x, linear.weight, bias)
     if kernels is None or kind != "gelu-tanh":

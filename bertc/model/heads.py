@@ -21,7 +21,6 @@ from bertc.ir.terms.heads import (
     ConditionedSpanHead,
     CopyingHead,
     DetectorHead,
-    HeadNode,
     Projections,
     VectorHead,
     VocabularyHead,
@@ -259,11 +258,7 @@ class WidthMaps(nn.ModuleList):
 
 def make_head(objective: TermNode, encoder: Body) -> nn.Module:
     """Build the head of an objective over the states of an encoder."""
-    return module_of(objective.head_node, objective.head_name, encoder)
-
-
-def module_of(node: HeadNode, name: str, encoder: Body) -> nn.Module:
-    """Build a head's module, whose weights have the prefix ``name``."""
+    node, name = objective.head_node, objective.head_name
     table = {weight.name: weight for weight in node.weights(name, encoder)}
     match node:
         case VocabularyHead():

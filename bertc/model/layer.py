@@ -16,6 +16,7 @@ from bertc.model.body import Projected
 from bertc.model.dropout import dropout
 from bertc.model.ffn import FeedForward
 from bertc.model.inputs import EncoderInputs
+from bertc.model.masks import AttentionMask
 from bertc.model.norm import Norm, norm_if_any, sum_and_norm
 from bertc.model.parts import profiled_as
 from bertc.model.weights import Linear, Table, fused_linear
@@ -25,8 +26,8 @@ class Context(Protocol):
     """Everything besides states that the layers of one kind read: masks, distances, angles."""
 
     @property
-    def of_all_queries(self) -> bool:
-        """True if its kernel computes all queries of a row, whichever outputs are asked for."""
+    def mask(self) -> AttentionMask | torch.Tensor | None:
+        """The mask, in its kind's form."""
 
     def select_queries(self, inputs: EncoderInputs) -> Self:
         """The context of a layer that computes only the output positions."""
@@ -87,10 +88,7 @@ class AttentionPart(nn.Module, ABC, Generic[Kind, ContextOfKind]):
         x_bqh: Float[torch.Tensor, "b q h"],
         shared: Mapping[str, torch.Tensor],
     ) -> ContextOfKind:
-        """Make the context for all layers of this kind, once per forward pass.
-
-        ``x`` are the embeddings (b, q, h), ``shared`` the weights shared by all layers, by name.
-        """
+        """Make the context for all layers of this kind, once per pass, from embeddings ``x``."""
 
     @abstractmethod
     def forward(
@@ -103,10 +101,7 @@ class AttentionPart(nn.Module, ABC, Generic[Kind, ContextOfKind]):
 
 
 class ProjectedAttention(AttentionPart[Kind, ContextOfKind]):
-    """Attention of queries, keys and values, each projected from states.
-
-    They may be looked at between the two: terms of distillation want them of some layers.
-    """
+    """Attention of queries, keys and values, each projected from states, as distillation wants."""
 
     def __init__(self, table: Table, name: str, node: Encoder, layer: int) -> None:
         super().__init__(table, name, node, layer)

@@ -99,6 +99,8 @@ def _with_sides(
 
 AttentionMask = Mask | VarlenOffsets | Blocks
 """The masks that ``attend`` takes."""
+OF_ALL_QUERIES = (VarlenOffsets, Blocks)
+"""Masks of kernels that need a query for each key, and give the outputs that are requested."""
 
 
 def mask_of(inputs: EncoderInputs, causal: bool) -> Mask:
@@ -122,10 +124,7 @@ def mask_of(inputs: EncoderInputs, causal: bool) -> Mask:
 def kernel_mask(
     inputs: EncoderInputs, causal: bool, varlen: bool, reach: int | None = None
 ) -> AttentionMask:
-    """The same mask without a tensor if a fused kernel has such a form; of windows in blocks.
-
-    ``varlen``: a kernel for packed sequences may be used. Keys are at most ``reach`` tokens away.
-    """
+    """The same mask without a tensor if a fused kernel has such a form; of windows in blocks."""
     seq, in_order = inputs.token_ids.shape[1], inputs.permutation is None and inputs.memory is None
     if in_order and causal and inputs.sequence_ids is None and reach is None:
         return Mask(is_causal=True)
@@ -213,8 +212,7 @@ def permuted(
 ) -> Bool[torch.Tensor, "b q s"]:
     """A mask (b, s + u, s) of a permutation: for the row, then for the query stream.
 
-    ``also`` is another mask (b, 1|s, s) to intersect with. The query stream does not attend to its
-    own token.
+    The query stream does not attend to its own token. ``also``: another mask to intersect with.
     """
     allowed_bss = order.rank[:, None, :] < order.visible_below[:, :, None]
     if also_bqs is not None:
@@ -233,8 +231,7 @@ def with_empty_queries(allowed_bqk: Bool[torch.Tensor, "b q k"]) -> Mask:
 def end_to_end(starts_bm: Int[torch.Tensor, "b m"], seq: int) -> VarlenOffsets:
     """``within_sequences`` of rows of ``seq`` tokens, for sequences that begin at ``starts_bm``.
 
-    A kernel's workspace grows with the number of sequences, so there are exactly as many as a row
-    may hold; unused ones are empty.
+    There are as many as a row may hold; unused ones are empty.
     """
     first_b1 = torch.arange(len(starts_bm), device=starts_bm.device)[:, None] * seq
     offsets_r = (starts_bm + first_b1).reshape(-1)

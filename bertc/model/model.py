@@ -137,8 +137,7 @@ class Model(nn.Module):
 class Frozen(nn.Module):
     """A frozen network with the heads that terms ask it for, always in evaluation mode.
 
-    It is no part of a model: so it is in no checkpoint, has no moments, and each process holds all
-    of it. Its parameters are named as in a program of its own.
+    It is no part of a model: in no checkpoint, without moments, whole in each process.
     """
 
     encoder: BodyModule
@@ -201,13 +200,7 @@ def drawn(network: Network, seed: int) -> Frozen:
 
 
 def build(resolved: Resolved, device: str = "cpu") -> Model:
-    """Allocate the model of a program and set its initial weights.
-
-    On the ``meta`` device nothing is allocated or set.
-
-    Raises:
-        RuntimeError: if the modules differ from the weight table.
-    """
+    """Allocate the model of a program and set its initial weights; on ``meta`` nothing is set."""
     table = model_weights(resolved)
     # Values are drawn on the CPU, so that they do not depend on the device.
     with torch.device("meta" if device == "meta" else "cpu"):

@@ -1,6 +1,6 @@
 """Norm functions, and the sum of states and a part's output with its norm."""
 
-from typing import Any, ClassVar, assert_never
+from typing import Any, assert_never
 
 import torch
 import torch.nn.functional as F
@@ -14,21 +14,17 @@ from bertc.model.dropout import dropout
 from bertc.model.native import Dropped, Kernels, drop, kernels_for
 from bertc.model.weights import Table, parameter
 
-HEAD_EPS = 1e-6
-"""Added to the mean square of a head (Qwen3, rms_norm_eps)."""
 
+class Norm(nn.Module):
+    """Layer or RMS norm over the last axis, in the dtype of ``x``, with statistics in fp32.
 
-class LayerNorm(nn.Module):
-    """Layer norm over the last axis, in the dtype of ``x``, with statistics in fp32.
-
-    Without ``affine`` it has no scale and shift, without ``bias`` no shift.
+    Without ``affine`` it has no scale and shift; RMS norm, or one without ``bias``, has no shift.
     """
 
-    centred: ClassVar[bool] = True
-
-    def __init__(self, table: Table, name: str, node: LayerNormNode) -> None:
+    def __init__(self, table: Table, name: str, node: NormFunction) -> None:
         super().__init__()
-        shifts = node.affine and node.bias
+        self.centred = isinstance(node, LayerNormNode)
+        shifts = isinstance(node, LayerNormNode) and node.affine and node.bias
         self.weight = parameter(table[f"{name}.weight"]) if node.affine else None
         self.bias = parameter(table[f"{name}.bias"]) if shifts else None
         self.eps = node.eps
@@ -39,54 +35,22 @@ class LayerNorm(nn.Module):
         if kernels is not None and x.is_contiguous():  # of others a copy would be saved
             return _fused(self, kernels, x)[0]
         weight = None if self.weight is None else self.weight.to(x.dtype)
+        if not self.centred:
+            return F.rms_norm(x, x.shape[-1:], weight, self.eps)
         bias = None if self.bias is None else self.bias.to(x.dtype)
         return F.layer_norm(x, x.shape[-1:], weight, bias, self.eps)
 
     def extra_repr(self) -> str:
         """Width, for printing."""
-        return _shown(self.weight, self.eps)
-
-
-class RmsNorm(nn.Module):
-    """RMS norm over the last axis, in the dtype of ``x``, with means in fp32."""
-
-    centred: ClassVar[bool] = False
-    bias: None = None
-
-    def __init__(self, table: Table, name: str, node: RmsNormNode) -> None:
-        super().__init__()
-        self.weight = parameter(table[f"{name}.weight"]) if node.affine else None
-        self.eps = node.eps
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(..., width) to (..., width)."""
-        kernels = _kernels(self, x)
-        if kernels is not None and x.is_contiguous():  # of others a copy would be saved
-            return _fused(self, kernels, x)[0]
-        weight = None if self.weight is None else self.weight.to(x.dtype)
-        return F.rms_norm(x, x.shape[-1:], weight, self.eps)
-
-    def extra_repr(self) -> str:
-        """Width, for printing."""
-        return _shown(self.weight, self.eps)
-
-
-def _shown(weight: torch.Tensor | None, eps: float) -> str:
-    width = "no weights" if weight is None else str(len(weight))
-    return f"{width}, eps={eps:g}"
-
-
-Norm = LayerNorm | RmsNorm
-"""The modules of all norm functions."""
+        width = "no weights" if self.weight is None else str(len(self.weight))
+        return f"{width}, eps={self.eps:g}"
 
 
 def build_norm(table: Table, name: str, node: NormFunction) -> Norm:
     """Build the norm of this name by its kind."""
     match node:
-        case LayerNormNode():
-            return LayerNorm(table, name, node)
-        case RmsNormNode():
-            return RmsNorm(table, name, node)
+        case LayerNormNode() | RmsNormNode():
+            return Norm(table, name, node)
         case _:
             assert_never(node)
 

@@ -188,8 +188,7 @@ def related_by(
 ) -> Rotation | Distances | None:
     """The turns or distances that attention with heads of ``width`` reads; None if neither.
 
-    ``windowed``: of layers in which queries attend to near keys only. ``shared``: weights that all
-    layers use.
+    ``windowed``: of layers in which queries attend to near keys only.
     """
     if not node.in_attention:
         return None

@@ -19,7 +19,7 @@ from bertc.model.body import Projected
 from bertc.model.dropout import dropout
 from bertc.model.inputs import EncoderInputs
 from bertc.model.layer import ProjectedAttention
-from bertc.model.masks import mask_of, of_rows, select_rows
+from bertc.model.masks import Mask, mask_of, of_rows, select_rows
 from bertc.model.positions import encode_distances
 from bertc.model.weights import Linear, Table, parameter
 
@@ -48,11 +48,6 @@ class RelativeContext(NamedTuple):
             same_segment=of_rows(self.same_segment, rows),
             has_keys=of_rows(self.has_keys, rows),
         )
-
-    @property
-    def of_all_queries(self) -> bool:
-        """False."""
-        return False
 
     def select_queries(self, inputs: EncoderInputs) -> "RelativeContext":
         """The context of the output positions."""
@@ -147,8 +142,7 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
             favour_bnq1 = self._segment_scores(query_bqw)
             scores_bnqk = torch.addcmul(scores_bnqk, favour_bnq1, context.same_segment)
         rate = self.dropout if self.training else 0.0
-        mixed_bnqd = attend(by_content, key_bnkd, value_bnkd, scores_bnqk, rate)
-        return mixed_bnqd if context.has_keys is None else mixed_bnqd * context.has_keys
+        return attend(by_content, key_bnkd, value_bnkd, Mask(scores_bnqk, context.has_keys), rate)
 
     def _biased(
         self,
@@ -236,7 +230,7 @@ def relative_shift(
 def gather_distances(scores_nbql: torch.Tensor, count: int, keys_bq: torch.Tensor) -> torch.Tensor:
     """Convert scores by distance (n, b, q, l) to scores by key, for queries at the keys (b, q).
 
-    Its gradient is a gather too: torch would scatter, which deterministically needs a sort.
+    Its gradient is a gather too: torch would scatter, which needs a sort.
     """
     # Later keys may have no distance, if no query attends to them.
     return _entries(scores_nbql, count - 1 - keys_bq, count)

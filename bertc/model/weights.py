@@ -74,10 +74,8 @@ class Embedding(nn.Module):
 def picked(table: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
     """Look up rows (..., width) of a table by integers (...).
 
-    Compilers turn the gradient of a lookup into a scatter, and a deterministic one into a sort with
-    serial additions, slow if thousands of ids are equal. So a table of two rows is a selection,
-    whose gradients are plain sums, and a larger one has a custom operator. An exported graph has no
-    gradients, and dynamo does not make it.
+    Compilers turn the gradient of a lookup into a scatter, or a sort with serial additions: so a
+    table of two rows is a selection, and a larger one has a custom operator.
     """
     if not torch.compiler.is_dynamo_compiling():
         return F.embedding(ids, table)
@@ -154,18 +152,18 @@ def initialise(module: nn.Module, weights: Iterable[Weight], seed: int) -> None:
     parameters = dict(module.named_parameters())
     with torch.no_grad():
         for weight in weights:
-            generator = torch.Generator().manual_seed(key(seed, "init", weight.name))
-            _fill(parameters[weight.name], weight, generator)
+            _fill(parameters[weight.name], weight, seed)
 
 
 def initial_values(weight: Weight, seed: int) -> torch.Tensor:
     """A tensor of the weight's initial values."""
     tensor = torch.empty(weight.shape)
-    _fill(tensor, weight, torch.Generator().manual_seed(key(seed, "init", weight.name)))
+    _fill(tensor, weight, seed)
     return tensor
 
 
-def _fill(tensor: torch.Tensor, weight: Weight, generator: torch.Generator) -> None:
+def _fill(tensor: torch.Tensor, weight: Weight, seed: int) -> None:
+    generator = torch.Generator().manual_seed(key(seed, "init", weight.name))
     match weight.init:
         case TruncatedNormal(std=std, cut=cut):
             nn.init.trunc_normal_(tensor, std=std, a=-cut * std, b=cut * std, generator=generator)

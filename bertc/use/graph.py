@@ -12,7 +12,7 @@ from torch import nn
 
 from bertc.base.diagnostics import DataError
 from bertc.hub.families.obstacle import Obstacle, first_of
-from bertc.hub.task_classes import beyond_last
+from bertc.hub.target import beyond_last
 from bertc.ir.learning.answer import Answer, Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.custom_task import Embed
 from bertc.ir.learning.objective import Objective

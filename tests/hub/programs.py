@@ -1,12 +1,11 @@
 """Small programs of our own, and their tensors."""
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from bertc.check.passes import resolve
+from bertc.hub.families.tokens import Wordless
 from bertc.ir.learning.objective import Mlm, Nsp, Objective, Sbo, Sop, Term
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Origin, Program
@@ -42,21 +41,6 @@ def tensors(resolved: Resolved) -> dict[str, torch.Tensor]:
         name: tensor.detach() + 0.1 * torch.randn(tensor.shape, generator=generator)
         for name, tensor in build(resolved).named_parameters()
     }
-
-
-@dataclass(frozen=True)
-class Wordless:
-    """A vocabulary that has no files and pads with ``pad``."""
-
-    pad: int
-    cls: int | None = None
-    sep: int | None = None
-    bos: int | None = None
-    eos: int | None = None
-    cls_last: bool = False
-
-    def save(self, folder: Path, *_: object) -> None:
-        """Write nothing."""
 
 
 def words(pad: int = 0) -> Wordless:

@@ -27,7 +27,7 @@ from bertc.hub.config import IGNORED, ONLY
 from bertc.ir.learning.custom_task import Classify
 from bertc.run.models.importing import import_model
 from bertc.run.models.loading import load
-from tests.hub.hf_models import SMALL, XLM, case
+from tests.hub.hf_models import SMALL, XLM, Case, case
 
 in_process = reading.in_process
 """What commands use; other tests read in this process."""
@@ -86,8 +86,6 @@ CONFIGS = [
     ({"hidden_size": 900_000}, DataError, "config.json asks for"),
     ({"auto_map": {"AutoModel": "evil.Model"}, "architectures": ["EvilBertModel"]}, UnsafeError,
      'auto_map names code of another network than BERT, architectures = ["EvilBertModel"]'),
-    ({"_attn_implementation_internal": "stranger/kernel"}, UnsafeError, "stranger/kernel"),
-    ({"attn_implementation": "stranger/kernel"}, UnsafeError, "stranger/kernel"),
 ]  # fmt: skip
 
 
@@ -103,59 +101,46 @@ def test_a_configuration_is_refused_by_name(
     assert refused.value.help
 
 
-XLM_CONFIGS = [
-    ({"sinusoidal_embeddings": True}, "sinusoidal_embeddings = true"),
-    ({"causal": True}, "causal = true"),
-    ({"asm": True}, "asm = true"),
-    ({"is_encoder": False}, "is_encoder = false"),
-    ({"gelu_activation": "mish"}, 'unsupported gelu_activation = "mish"'),
-    ({"emb_dim": "wide"}, 'unsupported emb_dim = "wide"'),
-    ({"n_words": 98}, "n_words = 98"),
-    ({"n_langs": 0}, "n_langs = 0"),
-]
+OTHER_CONFIGS = {
+    case("XLMModel", XLM, n_langs=2): [
+        ({"sinusoidal_embeddings": True}, "sinusoidal_embeddings = true"),
+        ({"causal": True}, "causal = true"),
+        ({"asm": True}, "asm = true"),
+        ({"is_encoder": False}, "is_encoder = false"),
+        ({"gelu_activation": "mish"}, 'unsupported gelu_activation = "mish"'),
+        ({"emb_dim": "wide"}, 'unsupported emb_dim = "wide"'),
+        ({"n_words": 98}, "n_words = 98"),
+        ({"n_langs": 0}, "n_langs = 0"),
+    ],
+    case("AlbertModel", SMALL, embedding_size=16): [
+        ({"inner_group_num": 2}, "inner_group_num = 2"),
+        ({"num_hidden_groups": 5}, "num_hidden_groups = 5, but only 3 are used by 3 layers"),
+        ({"embedding_size": 24}, "embedding_size = hidden_size = 24"),
+    ],
+    case("RobertaForMaskedLM", SMALL): [({"hidden_act": "relu"}, "hidden_act = relu")],
+}
 
 
-@pytest.mark.parametrize(("changes", "message"), XLM_CONFIGS)
-def test_an_xlm_that_bertc_cannot_compute(
-    changes: dict[str, Any], message: str, tmp_path: Path
-) -> None:
-    case("XLMModel", XLM, n_langs=2).save(tmp_path)
-    set_config(tmp_path, **changes)
-    with pytest.raises(DataError) as refused:
-        import_model(tmp_path)
-    assert message in refused.value.message
-    assert refused.value.help
-
-
-ALBERT = [
-    ({"inner_group_num": 2}, "inner_group_num = 2"),
-    ({"num_hidden_groups": 5}, "num_hidden_groups = 5, but only 3 are used by 3 layers"),
-    ({"embedding_size": 24}, "embedding_size = hidden_size = 24"),
-]
-
-
-@pytest.mark.parametrize(("changes", "message"), ALBERT)
-def test_an_albert_is_refused_by_name(
-    changes: dict[str, Any], message: str, tmp_path: Path
-) -> None:
-    case("AlbertModel", SMALL, embedding_size=16).save(tmp_path)
-    set_config(tmp_path, **changes)
-    with pytest.raises(DataError) as refused:
-        import_model(tmp_path)
-    assert message in refused.value.message
-
-
-def test_a_roberta_head_is_always_gelu(tmp_path: Path) -> None:
-    case("RobertaForMaskedLM", SMALL, hidden_act="relu").save(tmp_path)
-    with pytest.raises(DataError, match="hidden_act = relu"):
-        import_model(tmp_path)
+@pytest.mark.parametrize("chosen", OTHER_CONFIGS, ids=lambda chosen: chosen.cls)
+def test_configurations_of_other_layouts_are_refused_by_name(chosen: Case, tmp_path: Path) -> None:
+    chosen.save(tmp_path)
+    came = (tmp_path / "config.json").read_bytes()
+    for changes, message in OTHER_CONFIGS[chosen]:
+        (tmp_path / "config.json").write_bytes(came)
+        set_config(tmp_path, **changes)
+        with pytest.raises(DataError) as refused:
+            import_model(tmp_path)
+        assert message in refused.value.message
+        assert refused.value.help
 
 
 def test_settings_of_released_files_are_accepted(folder: Path) -> None:
     said = {**ONLY, **families.BERT.config.only}
     set_config(folder, **{name: single.value for name, single in said.items()})
     set_config(folder, **{name: "anything" for name in IGNORED if name != "architectures"})
-    set_config(folder, attn_implementation="sdpa", sparse_attention=None, **{"x" * 500: 1})
+    set_config(
+        folder, attn_implementation="stranger/kernel", sparse_attention=None, **{"x" * 500: 1}
+    )
     import_model(folder)
 
 
@@ -302,26 +287,27 @@ def test_missing_files_are_named(folder: Path) -> None:
 
 
 HEADERS = [
-    (struct.pack("<Q", 2**63) + b"{}", "has a header of 9223372036854775808 bytes"),
-    (struct.pack("<Q", 17 * 2**20) + b"{" * 100, "has a header of 17825792 bytes"),
-    (b"", "is no JSON"),
-    (b"\x01\x02", "is no JSON"),
-    (struct.pack("<Q", 8) + b"[1, 2]  ", "is no JSON object"),
-    (struct.pack("<Q", 200_000) + b"[" * 200_000, "is nested too deeply"),
-    (struct.pack("<Q", 5_008) + b'{"a": ' + b"9" * 5000 + b" }", "a number of 5000 digits"),
-    (struct.pack("<Q", 16) + b'{"a": 1, "a": 2}', 'says "a" twice'),
-    (struct.pack("<Q", 8) + b'{"a": 1}', "invalid entry for 'a'"),
-    (struct.pack("<Q", 33) + b'{"a":{"dtype":"F32","shape":[[]]}}'[:33], "no JSON"),
-    (struct.pack("<Q", 4) + b"\xff\xfe\x00\x00", "is no JSON"),
+    struct.pack("<Q", 2**63) + b"{}",
+    struct.pack("<Q", 17 * 2**20) + b"{" * 100,
+    b"",
+    b"\x01\x02",
+    struct.pack("<Q", 8) + b"[1, 2]  ",
+    struct.pack("<Q", 200_000) + b"[" * 200_000,
+    struct.pack("<Q", 5_008) + b'{"a": ' + b"9" * 5000 + b" }",
+    struct.pack("<Q", 16) + b'{"a": 1, "a": 2}',
+    struct.pack("<Q", 34) + b'{"a":{"dtype":"F32","shape":[[]]}}',
+    struct.pack("<Q", 65)
+    + b'{"a":{"dtype":"F32","shape":[9999999999],"data_offsets":[0,4]}}  '
+    + b"1234",
+    struct.pack("<Q", 4) + b"\xff\xfe\x00\x00",
 ]
 
 
-@pytest.mark.parametrize(("content", "message"), HEADERS)
-def test_hostile_headers_are_refused(content: bytes, message: str, folder: Path) -> None:
-    (folder / "model.safetensors").write_bytes(content)
-    with pytest.raises(DataError) as refused:
-        import_model(folder)
-    assert message in refused.value.message
+def test_hostile_headers_are_refused(folder: Path) -> None:
+    for content in HEADERS:
+        (folder / "model.safetensors").write_bytes(content)
+        with pytest.raises(DataError, match=r"model\.safetensors is not a valid safetensors file"):
+            import_model(folder)
 
 
 def test_hostile_configurations_are_refused(folder: Path) -> None:

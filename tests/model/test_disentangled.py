@@ -10,8 +10,8 @@ from bertc.api import resolve
 from bertc.base.diagnostics import SpecError
 from bertc.cost import estimate
 from bertc.ir.network.attention import DisentangledAttention
-from bertc.model import EncoderInputs, Model, build, gather_positions
-from tests.specs.test_flop_counter import BATCH, counted_by_torch
+from bertc.model import EncoderInputs, Model, gather_positions
+from tests.model.material import ROWS, assert_counted, drawn
 
 B, V, H, N, LAYERS, SEQ = 2, 300, 32, 4, 3, 90
 KIND = "attention=disentangled(16, 64)"
@@ -39,11 +39,7 @@ NAMES = {
 
 
 def made(extra: str = "dropout=0") -> Model:
-    model = build(resolve(BASE + f"{KIND} " * ("attention=" not in extra) + extra)).eval()
-    generator = torch.Generator().manual_seed(5)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3, generator=generator)
-    return model
+    return drawn(resolve(BASE + f"{KIND} " * ("attention=" not in extra) + extra), 0.3)
 
 
 @torch.no_grad()
@@ -128,12 +124,7 @@ def test_the_table_has_dropout_in_every_layer() -> None:
      "objective=clm memory=32 format=stream"],
 )  # fmt: skip
 def test_products_are_counted_as_torch_counts_them(extra: str) -> None:
-    spec = f"{BASE}{KIND} {extra} steps=10 batch={BATCH} microbatch={BATCH}"
-    resolved = resolve(spec)
-    forward, train = counted_by_torch(resolved, resolved.stages[0])
-    found = estimate(resolved).stages[0].flops
-    assert found.forward_per_example == pytest.approx(forward, rel=1e-4)
-    assert found.train_per_example == pytest.approx(train, rel=1e-4)
+    assert_counted(resolve(f"{BASE}{KIND} {extra} steps=10 {ROWS}"), rel=1e-4)
 
 
 def test_a_forward_pass_of_the_base_size_has_the_published_products() -> None:

@@ -6,13 +6,12 @@ import transformers
 
 from bertc.api import resolve
 from bertc.base.diagnostics import SpecError
-from bertc.cost import estimate
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.program.model import trained_names
-from bertc.model import EncoderInputs, Model, build, gather_positions
+from bertc.model import EncoderInputs, Model, gather_positions
+from tests.model.material import ROWS, assert_counted, drawn
 from tests.model.test_disentangled import IDS, KIND, MASK, NAMES, SEQ, B, H, N, V
 from tests.model.test_disentangled import LAYERS as DEPTH
-from tests.specs.test_flop_counter import BATCH, counted_by_torch
 
 DECODED = Wanted(last=False, decoded=True)
 BASE = f"layers={DEPTH} hidden={H} heads={N} vocab={V} seq={SEQ} "
@@ -22,11 +21,7 @@ LOCAL = "attention=local(8) positions=rotary norm=pre"
 
 
 def made(extra: str = f"{OFFICIAL} dropout=0") -> Model:
-    model = build(resolve(BASE + extra)).eval()
-    generator = torch.Generator().manual_seed(5)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3, generator=generator)
-    return model
+    return drawn(resolve(BASE + extra), 0.3)
 
 
 def decoded(model: Model, inputs: EncoderInputs) -> torch.Tensor:
@@ -123,11 +118,7 @@ def test_recomputed_gradients_are_the_same() -> None:
      "objective=rtd*50+mlm generator=0.5 share=all E=16"],
 )  # fmt: skip
 def test_products_are_counted_as_torch_counts_them(extra: str) -> None:
-    resolved = resolve(f"{BASE}{extra} steps=10 batch={BATCH} microbatch={BATCH}")
-    forward, train = counted_by_torch(resolved, resolved.stages[0])
-    found = estimate(resolved).stages[0].flops
-    assert found.forward_per_example == pytest.approx(forward, rel=1e-4)
-    assert found.train_per_example == pytest.approx(train, rel=1e-4)
+    assert_counted(resolve(f"{BASE}{extra} steps=10 {ROWS}"), rel=1e-4)
 
 
 def test_only_a_network_that_predicts_masked_tokens_has_one() -> None:

@@ -15,7 +15,7 @@ from bertc.model import EncoderInputs, Model, build, gather_positions
 from bertc.model.attend import attend
 from bertc.model.masks import Blocks, kernel_mask, mask_of, near
 from bertc.model.positions import slopes
-from tests.specs.test_flop_counter import BATCH, counted_by_torch
+from tests.model.material import ROWS, assert_counted, drawn, rows_of
 
 B, S, H, N, D = 2, 200, 32, 4, 8
 BASE = f"layers=3 hidden={H} heads={N} vocab=50 seq={S} dropout=0 segments=0 "
@@ -54,15 +54,11 @@ def bucket(apart: int, node: BucketedPositions) -> int:
 
 
 def made(extra: str, *sets: str) -> Model:
-    model = build(program(extra, *sets)).eval()
-    generator = torch.Generator().manual_seed(5)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.4, generator=generator)
-    return model
+    return drawn(program(extra, *sets))
 
 
 def ids(seq: int = S) -> torch.Tensor:
-    return torch.randint(5, 50, (B, seq), generator=torch.Generator().manual_seed(1))
+    return rows_of(B, seq)
 
 
 def turned(x: torch.Tensor, place: int, model: Model, reach: int | None) -> torch.Tensor:
@@ -230,11 +226,7 @@ def test_slopes_are_those_of_mosaicbert() -> None:
 
 @pytest.mark.parametrize("extra", [kind for kind in KINDS if "local" not in kind])
 def test_products_are_those_that_torch_counts(extra: str) -> None:
-    resolved = program(f"{extra} batch={BATCH} microbatch={BATCH} head=linear", "seq=24")
-    forward, train = counted_by_torch(resolved, resolved.stages[0])
-    found = estimate(resolved).flops
-    assert found.forward_per_example == pytest.approx(forward, abs=1)
-    assert found.train_per_example == pytest.approx(train, rel=1e-4)
+    assert_counted(program(f"{extra} {ROWS} head=linear", "seq=24"))
 
 
 @pytest.mark.parametrize("seq", [50, 200, 1024])

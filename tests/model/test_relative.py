@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from bertc.api import resolve
-from bertc.cost import estimate
-from bertc.model import EncoderInputs, Model, build, gather_positions
-from tests.specs.test_flop_counter import BATCH, counted_by_torch
+from bertc.model import EncoderInputs, Model, gather_positions
+from tests.model.material import ROWS, assert_counted, drawn, rows_of
 
 B, S, H, N, D = 2, 7, 16, 2, 8
 BASE = f"layers=2 hidden={H} heads={N} vocab=50 seq=16 dropout=0 "
@@ -23,15 +22,11 @@ KINDS = [
 
 
 def made(extra: str, base: str = BASE) -> Model:
-    model = build(resolve(base + extra)).eval()
-    generator = torch.Generator().manual_seed(5)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.4, generator=generator)
-    return model
+    return drawn(resolve(base + extra))
 
 
 def ids() -> torch.Tensor:
-    return torch.randint(5, 50, (B, S), generator=torch.Generator().manual_seed(1))
+    return rows_of(B, S)
 
 
 def wave(distance: int, clamp: int) -> torch.Tensor:
@@ -135,23 +130,13 @@ def test_sinusoidal_places_stand_in_for_learned_ones() -> None:
 
 @pytest.mark.parametrize("extra", KINDS)
 def test_products_are_those_that_torch_counts(extra: str) -> None:
-    resolved = resolve(f"{BASE}{extra} batch={BATCH} microbatch={BATCH} head=linear")
-    forward, train = counted_by_torch(resolved, resolved.stages[0])
-    found = estimate(resolved).flops
-    assert found.forward_per_example == pytest.approx(forward, abs=1)
-    assert found.train_per_example == pytest.approx(train, rel=1e-4)
+    assert_counted(resolve(f"{BASE}{extra} {ROWS} head=linear"))
 
 
 def test_long_rows_are_worked_on_in_strips_to_the_same_end() -> None:
-    wide = resolve(f"{BASE} attention=relative(untie=true)", ["seq=300"])
-    model = build(wide).eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.4, generator=torch.Generator().manual_seed(5))
-    row = torch.randint(5, 50, (1, 300), generator=torch.Generator().manual_seed(1))
-    places = torch.arange(300)[None]
+    model = drawn(resolve(f"{BASE} attention=relative(untie=true)", ["seq=300"]))
+    row, places = rows_of(1, 300), torch.arange(300)[None]
     whole = model.encode(row)
     found = model.read(EncoderInputs(row, output_positions=places))
     torch.testing.assert_close(found, whole, atol=1e-5, rtol=1e-4)
-    resolved = resolve(f"{BASE} attention=relative batch={BATCH} microbatch={BATCH}", ["seq=300"])
-    forward, _ = counted_by_torch(resolved, resolved.stages[0])
-    assert estimate(resolved).flops.forward_per_example == pytest.approx(forward, abs=1)
+    assert_counted(resolve(f"{BASE} attention=relative {ROWS}", ["seq=300"]))

@@ -10,9 +10,8 @@ import torch
 from torch._dynamo.utils import counters
 
 from bertc.api import resolve
-from bertc.cost import estimate
-from bertc.model import EncoderInputs, Model, PermutationMask, build
-from tests.specs.test_flop_counter import BATCH, counted_by_torch
+from bertc.model import EncoderInputs, Model, PermutationMask
+from tests.model.material import ROWS, assert_counted, drawn, rows_of
 
 B, S = 2, 6
 XLNET = "attention=relative(untie=true, segments=true) segments=0 norm=post(embeddings=false) "
@@ -41,15 +40,11 @@ SEES = {
 
 
 def made(extra: str) -> Model:
-    model = build(resolve(BASE + extra)).eval()
-    generator = torch.Generator().manual_seed(5)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.4, generator=generator)
-    return model
+    return drawn(resolve(BASE + extra))
 
 
 def ids() -> torch.Tensor:
-    return torch.randint(5, 50, (B, S), generator=torch.Generator().manual_seed(1))
+    return rows_of(B, S)
 
 
 SEGMENTS = torch.tensor([[0, 0, 0, 1, 1, 2], [0, 1, 1, 1, 1, 2]])
@@ -181,8 +176,4 @@ def test_one_graph_serves_all_layers_and_another_the_last(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("extra", KINDS)
 def test_products_are_those_that_torch_counts(extra: str) -> None:
-    resolved = resolve(f"{BASE}{extra} batch={BATCH} microbatch={BATCH}")
-    forward, train = counted_by_torch(resolved, resolved.stages[0])
-    found = estimate(resolved).flops
-    assert found.forward_per_example == pytest.approx(forward, abs=1)
-    assert found.train_per_example == pytest.approx(train, rel=1e-3)
+    assert_counted(resolve(f"{BASE}{extra} {ROWS}"), train=1e-3)

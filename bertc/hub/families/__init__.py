@@ -11,11 +11,10 @@ from bertc.hub.families.electra import ELECTRA
 from bertc.hub.families.eurobert import EUROBERT
 from bertc.hub.families.family import Candidate, Family
 from bertc.hub.families.modernbert import MODERNBERT
-from bertc.hub.families.mpnet import MPNET
 from bertc.hub.families.neobert import NEOBERT
 from bertc.hub.families.nomic import NOMIC
 from bertc.hub.families.obstacle import Obstacle, first_of
-from bertc.hub.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
+from bertc.hub.families.roberta import CAMEMBERT, MPNET, ROBERTA, XLM_ROBERTA
 from bertc.hub.families.xlm import XLM
 from bertc.hub.families.xlnet import XLNET
 from bertc.ir.network.encoder import Encoder

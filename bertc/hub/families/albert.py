@@ -17,7 +17,7 @@ from bertc.hub.families.family import Candidate, Family, TaskHeads, hf_class, we
 from bertc.hub.families.tokens import Tokens, ends
 from bertc.ir.base import Probability, Width
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.sharing import ShareAll, ShareGroups, ShareMap, ShareNone, Sharing
+from bertc.ir.network.sharing import ShareMap, Sharing, scheme_of
 from bertc.ir.program.settings import Heads
 from bertc.ir.vocabulary import Unigram
 
@@ -74,16 +74,9 @@ class HfAlbert(HfConfig):
     @property
     def share(self) -> Sharing:
         """Its groups, as an integer if that gives the same groups, else as a map."""
-        layers, num_groups = self.num_hidden_layers, self.num_hidden_groups
-        if num_groups in (1, layers):
-            return ShareAll() if num_groups == 1 else ShareNone()
-        owners, even = (
-            [self.groups.index(group) for group in self.groups],
-            ShareGroups(groups=num_groups),
-        )
-        if owners == [even.owner("attention", layer, layers) for layer in range(layers)]:
-            return even
-        return ShareMap(attention=tuple(owners))
+        owners = tuple(self.groups.index(group) for group in self.groups)
+        scheme = scheme_of(owners, owners)
+        return ShareMap(attention=owners) if isinstance(scheme, ShareMap) else scheme
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
@@ -119,7 +112,6 @@ def _claims(candidate: Candidate) -> bool:
 
 
 ALBERT = Family(
-    model_type="albert",
     title="ALBERT",
     config=HfAlbert,
     prefix="albert",

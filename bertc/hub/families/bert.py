@@ -53,7 +53,6 @@ class HfBert(HfConfig):
 
 
 BERT = Family(
-    model_type="bert",
     title="BERT",
     config=HfBert,
     prefix="bert",

@@ -108,7 +108,6 @@ class HfDeberta(HfConfig):
 
 
 DEBERTA = Family(
-    model_type="deberta-v2",
     title="DeBERTa",
     config=HfDeberta,
     prefix="deberta",

@@ -1,27 +1,18 @@
 """Differences between a program and a layout, each an obstacle to its export."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
 from bertc.hub.families.family import Candidate, Family
 from bertc.hub.families.obstacle import Obstacle
+from bertc.hub.families.tokens import Wordless
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import feed_forward
 from bertc.ir.network.head import POOLINGS
 from bertc.ir.network.positions import TablePositions
-from bertc.ir.network.sharing import (
-    ShareAll,
-    ShareAttention,
-    SharedPart,
-    ShareFfn,
-    ShareGroups,
-    ShareMap,
-    ShareNone,
-    Sharing,
-)
+from bertc.ir.network.sharing import OUTPUTS, ShareMap, ShareNone, scheme_of
 from bertc.ir.network.table import WholeTable
 from bertc.lang.read.shapes import setting_shape
 from bertc.lang.write.show import show_value
@@ -35,14 +26,15 @@ def unlike(family: Family[Any], candidate: Candidate) -> Iterator[Obstacle]:
     pooler, activation = encoder.pooler, encoder.head_activation
     if pooler and pooler not in family.poolers:
         units = POOLINGS[next(iter(family.poolers))].units or ("a norm",)
-        why = f"{layout} has {' and '.join(map(_titled, units))} there"
+        named = ({"relu": "ReLU", "gelu": "GELU"}.get(unit, unit) for unit in units)
+        why = f"{layout} has {' and '.join(named)} there"
         yield Obstacle(f"pooler={str(pooler).lower()}", why, f"pooler={family.usual_pooler}")
     always = family.head_activation
     if candidate.predicts and always and activation != always:
         why = f"the masked-LM head of {layout} always uses {always}"
         yield Obstacle(f"activation={activation}", why, f"activation={always}")
     try:
-        config = family.config.again(encoder, _Padding(min(candidate.pad, 998)))
+        config = family.config.again(encoder, Wordless(min(candidate.pad, 998)))
     except ValidationError:
         heads = f"heads={show_value(encoder.settings()['heads'])}"
         yield Obstacle(heads, f"in all layouts they fill hidden = {encoder.hidden}")
@@ -65,53 +57,20 @@ def unlike(family: Family[Any], candidate: Candidate) -> Iterator[Obstacle]:
         yield Obstacle(f"activation={encoder.ffn.kind}", f"{layout} has no such kind")
 
 
-@dataclass(frozen=True)
-class _Padding:
-    """A vocabulary of which only the padding id is known."""
-
-    pad: int
-    cls: int | None = None
-    sep: int | None = None
-    bos: int | None = None
-    eos: int | None = None
-    cls_last: bool = False
-
-    def save(self, *_: object) -> None:
-        """Write nothing."""
-
-
-def _titled(unit: str) -> str:
-    """A unit as texts name it."""
-    return {"relu": "ReLU", "gelu": "GELU"}.get(unit, unit)
-
-
 def _comparable(candidate: Candidate, settings: Mapping[str, Any]) -> dict[str, Any]:
     """All settings of a network but initial values, and the head where none is read."""
-    width = settings["hidden"] // _first(settings["heads"])
-    known = {"head_dim": width, "table": WholeTable(), **settings}
-    known["share"] = _sharing(_owners(settings["share"], settings["layers"]))
+    heads, depth = settings["heads"], settings["layers"]
+    width = settings["hidden"] // (heads[0] if isinstance(heads, tuple) else heads)
+    attention, ffn = (
+        tuple(settings["share"].owner(part, n, depth) for n in range(depth)) for part in OUTPUTS
+    )
+    share = scheme_of(attention, ffn)
+    if isinstance(share, ShareMap) and attention == ffn:
+        share = ShareMap(attention=attention)
+    known = {"head_dim": width, "table": WholeTable(), **settings, "share": share}
     positions = known["positions"]
     if isinstance(positions, TablePositions) and positions.padding == candidate.pad:
         known["positions"] = positions.model_copy(update={"padding": -1})  # as unset
     scores = candidate.predicts or candidate.encoder.two_streams
     unread = {"initializer", "languages", *(() if scores else ("head",))}
     return {name: value for name, value in known.items() if name not in unread}
-
-
-def _sharing(owners: tuple[tuple[int, ...], ...]) -> Sharing:
-    """The scheme of these owners by its shortest name."""
-    attention, ffn = owners
-    groups = ShareGroups(groups=len(set(attention)))
-    for scheme in (ShareNone(), ShareAll(), ShareAttention(), ShareFfn(), groups):
-        if _owners(scheme, len(attention)) == owners:
-            return scheme
-    return ShareMap(attention=attention, **({"ffn": ffn} if ffn != attention else {}))
-
-
-def _owners(scheme: Sharing, depth: int) -> tuple[tuple[int, ...], ...]:
-    parts: tuple[SharedPart, ...] = ("attention", "ffn")
-    return tuple(tuple(scheme.owner(part, n, depth) for n in range(depth)) for part in parts)
-
-
-def _first(widths: int | tuple[int, ...]) -> int:
-    return widths[0] if isinstance(widths, tuple) else widths

@@ -52,7 +52,6 @@ def _claims(candidate: Candidate) -> bool:
 
 
 DISTILBERT = Family(
-    model_type="distilbert",
     title="DistilBERT",
     config=HfDistilBert,
     prefix="distilbert",

@@ -48,7 +48,6 @@ def _claims(candidate: Candidate) -> bool:
 
 
 ELECTRA = Family(
-    model_type="electra",
     title="ELECTRA",
     config=HfElectra,
     prefix="electra",

@@ -86,7 +86,6 @@ def _claims(candidate: Candidate) -> bool:
 
 
 EUROBERT = Family(
-    model_type="eurobert",
     title="EuroBERT",
     config=HfEuroBert,
     prefix="model",

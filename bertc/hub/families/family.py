@@ -176,7 +176,6 @@ class Family(Generic[C]):
     with a head add. Labels agree: 0 is true, in order or original; 1 is not.
     """
 
-    model_type: str
     title: str
     config: type[C]
     prefix: str
@@ -205,6 +204,11 @@ class Family(Generic[C]):
     reshape: Reshape = field(default_factory=Reshape)
     obstacle: Callable[[Candidate], Obstacle | None] = lambda candidate: None
     """A reason beside the settings why the layout cannot hold a claimed program."""
+
+    @property
+    def model_type(self) -> str:
+        """Its name in configurations."""
+        return str(self.config.model_fields["model_type"].default)
 
     def pooler_of(self, config: C) -> PoolerKind:
         """The kind of pooler that a configuration says."""

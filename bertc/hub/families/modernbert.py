@@ -160,7 +160,6 @@ def _claims(candidate: Candidate) -> bool:
 
 
 MODERNBERT = Family(
-    model_type="modernbert",
     title="ModernBERT",
     config=HfModernBert,
     prefix="model",

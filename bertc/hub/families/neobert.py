@@ -69,7 +69,6 @@ def _in_order(encoder: Encoder, key: str, rows: "Tensor") -> "Tensor":
 
 
 NEOBERT = Family(
-    model_type="neobert",
     title="NeoBERT",
     config=HfNeoBert,
     prefix="model",

@@ -78,7 +78,6 @@ def _claims(candidate: Candidate) -> bool:
 
 
 NOMIC = Family(
-    model_type="nomic_bert",
     title="NomicBERT",
     config=HfNomicBert,
     prefix="nomic_bert",

@@ -1,21 +1,34 @@
 """RoBERTa's Hugging Face layout: BERT's, with positions counted from the padding id + 1.
 
-XLM-R and CamemBERT are the same network with SentencePiece vocabularies; only the names of the
-layout, of its classes and of its defaults differ.
+XLM-R and CamemBERT are the same network with SentencePiece vocabularies. MPNet has no token types,
+and biases of scores by distance.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
 from bertc.hub.families import bert
-from bertc.hub.families.config import ABSOLUTE, HfConfig, TokenId, VocabularySize
+from bertc.hub.families.config import ABSOLUTE, HfConfig, Single, TokenId, VocabularySize
 from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, hf_class
+from bertc.hub.families.obstacle import Obstacle
 from bertc.hub.families.tokens import Tokens, ends
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.positions import TablePositions
-from bertc.ir.vocabulary import ByteBpe, Unigram, Vocabulary
+from bertc.ir.network.positions import BucketedPositions, TablePositions
+from bertc.ir.vocabulary import ByteBpe, Unigram, Vocabulary, WordPiece
+
+PADDING_IDX = 1  # modeling_mpnet.py, padding_idx
+NUMBER, BUCKETS = "relative_attention_num_buckets", 32  # compute_position_bias knows no others
+NAMES = {
+    "encoder.relative.distance": "encoder.relative_attention_bias",
+    "encoder.attention.{n}.query": "encoder.layer.{n}.attention.attn.q",
+    "encoder.attention.{n}.key": "encoder.layer.{n}.attention.attn.k",
+    "encoder.attention.{n}.value": "encoder.layer.{n}.attention.attn.v",
+    "encoder.attention.{n}.output": "encoder.layer.{n}.attention.attn.o",
+    "encoder.attention.{n}.norm": "encoder.layer.{n}.attention.LayerNorm",
+}
 
 
 class HfRoberta(HfConfig):
@@ -68,7 +81,37 @@ class HfCamembert(HfRoberta):
     vocab_size: VocabularySize = 30_522
 
 
-def roberta_layout(
+class HfMpnet(HfRoberta):
+    """MPNetConfig."""
+
+    missing = frozenset({"type_vocab_size"})
+    only = {NUMBER: Single(BUCKETS, "transformers has no such network")}
+
+    model_type: Literal["mpnet"] = "mpnet"  # type: ignore[assignment]
+    vocab_size: VocabularySize = 30_527
+    type_vocab_size: Literal[0] = 0
+
+    @property
+    def offset(self) -> int:
+        """The first row of the position table in use, whatever the padding id is."""
+        return PADDING_IDX + 1
+
+    def settings(self) -> dict[str, Any]:
+        """bertc's settings of the network."""
+        rows = self.max_position_embeddings
+        positions = BucketedPositions(rows=rows, offset=self.offset, padding=PADDING_IDX)
+        return super().settings() | {"positions": positions}
+
+    @classmethod
+    def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+        """Settings of an encoder."""
+        known = super().values(encoder, tokens)
+        if isinstance(encoder.positions, TablePositions):
+            known["max_position_embeddings"] += PADDING_IDX - known["pad_token_id"]
+        return known | {"pad_token_id": PADDING_IDX, NUMBER: BUCKETS}
+
+
+def _layout(
     config: type[HfRoberta],
     title: str,
     classes: str,
@@ -77,7 +120,6 @@ def roberta_layout(
 ) -> Family[HfRoberta]:
     """The layout of a network of RoBERTa's kind; its ``classes`` begin with this name."""
     return Family(
-        model_type=config.model_fields["model_type"].default,
         title=title,
         config=config,
         prefix="roberta",
@@ -114,16 +156,39 @@ def _named(candidate: Candidate, layout: str) -> bool:
     return bool(candidate.encoder.positions.offset) and layout in candidate.systems
 
 
-XLM_ROBERTA = roberta_layout(
+XLM_ROBERTA = _layout(
     HfXlmRoberta, "XLM-R", "XLMRoberta", Unigram, lambda candidate: _named(candidate, "xlm-roberta")
 )
-CAMEMBERT = roberta_layout(
+CAMEMBERT = _layout(
     HfCamembert, "CamemBERT", "Camembert", Unigram, lambda candidate: _named(candidate, "camembert")
 )
-ROBERTA = roberta_layout(
+ROBERTA = _layout(
     HfRoberta,
     "RoBERTa",
     "Roberta",
     ByteBpe,
     lambda candidate: bool(candidate.encoder.positions.offset),
+)
+
+
+def _obstacle(candidate: Candidate) -> Obstacle | None:
+    """Another padding token: which tokens have positions depends on it, by no setting."""
+    positions = candidate.encoder.positions
+    if isinstance(positions, TablePositions) and PADDING_IDX in (candidate.pad, positions.padding):
+        return None
+    return Obstacle("vocab", f"the MPNet layout has the padding token at {PADDING_IDX}")
+
+
+LIKE = _layout(
+    HfMpnet,
+    "MPNet",
+    "MPNet",
+    WordPiece,
+    lambda candidate: isinstance(candidate.encoder.positions, BucketedPositions),
+)
+MPNET = replace(
+    LIKE,
+    prefix="mpnet",
+    names={k: v for k, v in LIKE.names.items() if not k.endswith("segment")} | NAMES,
+    obstacle=_obstacle,
 )

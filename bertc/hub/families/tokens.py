@@ -1,5 +1,6 @@
 """A vocabulary as an export needs it."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -40,6 +41,21 @@ class Tokens(Protocol):
         /,
     ) -> object:
         """Write the tokenizer's files into a folder; rows have ``seq`` tokens, at most ``room``."""
+
+
+@dataclass(frozen=True)
+class Wordless:
+    """A vocabulary without files, of which some ids are known."""
+
+    pad: int
+    cls: int | None = None
+    sep: int | None = None
+    bos: int | None = None
+    eos: int | None = None
+    cls_last: bool = False
+
+    def save(self, *_: object) -> None:
+        """Write nothing."""
 
 
 def ends(tokens: Tokens) -> dict[str, int | None]:

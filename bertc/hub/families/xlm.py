@@ -107,7 +107,6 @@ class HfXlm(HfConfig):
 
 
 XLM = Family(
-    model_type="xlm",
     title="XLM",
     config=HfXlm,
     prefix="transformer",

@@ -159,7 +159,6 @@ def _taken(name: str, tensor: "Tensor", shape: Shape) -> "Tensor":
 
 
 XLNET = Family(
-    model_type="xlnet",
     title="XLNet",
     config=HfXlnet,
     prefix="transformer",

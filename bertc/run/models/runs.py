@@ -15,7 +15,7 @@ from bertc.hub.folders import RESOLVED, SENTENCES
 from bertc.hub.keys import parts_of
 from bertc.hub.published import model_folder
 from bertc.hub.sentences import MODES, Sentences, vectors_of, write_sentences
-from bertc.hub.task_classes import held_task
+from bertc.hub.target import held_task
 from bertc.lang import show
 from bertc.run.models.importing import Imported, import_model
 from bertc.run.models.loading import read_model
