@@ -43,7 +43,8 @@ GROUPS = {
     "Tutorial": ("tutorial",),
     "How-to": "how-to",
     "Reference": (
-        "language", "commands", "tasks", "estimates", "interop", "reliability", "measured",
+        "language", "commands", "python", "tasks", "estimates", "interop", "reliability",
+        "measured",
     ),
     "Published tables": "tables",
     "The map": (

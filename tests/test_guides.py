@@ -15,6 +15,7 @@ import torch
 import typer.main
 from safetensors.torch import load_file
 
+import bertc
 from bertc import cli, lang
 from bertc.base.diagnostics import Diagnostics
 from bertc.check import passes
@@ -22,6 +23,7 @@ from bertc.cli import starting
 from bertc.cli.app import app
 from bertc.lab.bench import latency
 from bertc.run.train import finish
+from tests.net.programs import FARM
 
 ROOT = Path(__file__).parents[1]
 TUTORIAL = ROOT / "docs" / "tutorial.md"
@@ -108,6 +110,29 @@ def test_every_page_is_in_the_menu_of_the_site() -> None:
 def test_the_page_of_commands_is_what_the_command_line_says() -> None:
     made = "\n".join(runpy.run_path(str(ROOT / "docs" / "commands.py"))["lines"]()) + "\n"
     assert made == (ROOT / "docs" / "commands.md").read_text(), "run python docs/commands.py"
+
+
+def test_the_page_of_public_names_is_what_python_says() -> None:
+    page = runpy.run_path(str(ROOT / "docs" / "python.py"))
+    made = "\n".join(page["lines"]()).rstrip() + "\n"
+    assert made == (ROOT / "docs" / "python.md").read_text(), "run python docs/python.py"
+    shown = [
+        name
+        for group in (page["GROUPS"], page["TYPES"])
+        for name in " ".join(group.values()).split()
+    ]
+    assert sorted(shown) == sorted(bertc.__all__)
+    examples = (ROOT / "tests" / "api_examples.py").read_text()
+    assert [
+        n for n in " ".join(page["GROUPS"].values()).split() if f"bertc.{n}" not in examples
+    ] == []
+
+
+def test_examples_of_public_names_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
+    (tmp_path / "text.txt").write_text((FARM / "farm.txt").read_text())
+    runpy.run_path(str(ROOT / "tests" / "api_examples.py"))
 
 
 def test_the_readme_is_short() -> None:

@@ -1,0 +1,64 @@
+"""Examples of the public names, shown in docs/python.md; they run in order, in one folder."""
+
+# ruff: noqa: E402
+# %% Specs
+import bertc
+
+spec = "layers=1 hidden=32 heads=2 seq=16 batch=4 steps=2 data='text.txt' vocab=wordpiece(64)"
+program = bertc.resolve(spec)  # raises SpecError
+print(bertc.show(spec), {weight.name: weight.shape for weight in bertc.model_weights(program)})
+(mistake,) = bertc.findings("hidden=64 heads=5").found  # raises nothing
+print([remedy.title for remedy in bertc.remedies(mistake, "hidden=64 heads=5")])
+print([point.encoder.hidden for point in bertc.points("hidden={64, 128}")])
+written, _ = bertc.programs("hidden={64, 128}")  # what is written, nothing derived
+print(bertc.formatted(written.with_values(layers=3)))
+print(bertc.spec_text("albert-base"), list(bertc.shipped_specs()))
+adamw = bertc.schema()["optimizer"].values.kinds["adamw"]
+print(adamw.meaning, {name: argument.default for name, argument in adamw.arguments.items()})
+print(f"data = files({bertc.quoted('my text.txt')})")
+rates = bertc.space("optimizer=adamw({1e-5..1e-3:log})")
+print(rates.point(lambda dimension: dimension.low).program)
+
+# %% Costs
+cost = bertc.estimate("bert-base", "h100", devices=8)
+print(cost, cost.parameters.total, cost.memory.peak_bytes, cost.time.seconds_total)
+print(bertc.units.flops_text(cost.flops.train_total), bertc.step_flops(program, {}))
+text = bertc.answer_cost(program, tokens=16, threads=bertc.available_cores())
+print(text.seconds, text.memory_bytes, bertc.device_named("h100").source)
+print(bertc.most_steps(lambda steps: 3.0 * steps, 100.0))  # 33
+
+# %% Training
+print(bertc.survey("text.txt").kind)
+model = bertc.build(spec)  # a torch module with its first weights
+report = bertc.train(spec, "runs/first")
+stepper = bertc.Stepper(program)
+with stepper.open() as step, stepper.turn():
+    step()
+
+# %% Runs
+bertc.train(spec, "runs/second", ["seed=2"])
+first, second = (bertc.read_run(folder) for folder in bertc.find_folders(["runs"]))
+(group,) = bertc.grouped([first, second])  # only their seeds differ
+print({bertc.titled(score): summary.mean for (score,), summary in group.last.items()})
+print(bertc.settings_texts(first.resolved), bertc.changed(first.resolved, second.resolved))
+folder = bertc.RunFolder(first.folder)
+for point in folder.figures(folder.read_metrics()):
+    print(point.step, {name: point.values[name] for name in bertc.shown_figures(point.values)})
+
+# %% Trained models
+trained = bertc.load("runs/first")
+print(trained.fill("The hen is [MASK].").summary())
+vectors = trained.embed(["a hen", "a duck"])
+hidden = trained.encode(**trained.tokenizer(["a hen"]))  # (batch, seq, hidden)
+maps = trained.attention("a hen").maps  # (heads, tokens, tokens) of each layer
+outputs = bertc.graph_of(trained).outputs  # as other runtimes compute them
+print(bertc.evaluate_run(first.folder, bertc.Manner(examples=8)).evaluation)
+complete, without = bertc.evaluate_heads(first.folder)
+
+# %% Tables and errors
+print(bertc.Table(("head", "change"), [("0.1", 0.25)], units=(str, "{:.1%}".format)))
+print(bertc.escaped("\x1b[31m"))
+try:
+    bertc.estimate("no-such-spec")
+except bertc.BertcError as error:
+    print(error.message, error.help)
