@@ -43,7 +43,7 @@ def parse(text: str, name: str = "<spec>") -> Tree:
 
 
 def programs(spec: str, overrides: Sequence[str] = (), option: str = "--set") -> list[Program]:
-    """The programs of a spec as written, without defaults: one, or one per point of its grid.
+    """The programs of a spec as written, without defaults, one per point of its grid.
 
     Messages name ``option`` as what an override was given by.
 
@@ -75,7 +75,7 @@ def points(
     overrides: Sequence[str] = (),
     diagnostics: Diagnostics | None = None,
 ) -> tuple[Resolved, ...]:
-    """Every program of a spec: one, or one per point of a grid; overrides read ``key=value``.
+    """Every program of a spec, one per point of a grid; overrides read ``key=value``.
 
     Remarks on valid settings go to ``diagnostics``, if given.
 

@@ -17,8 +17,8 @@ EXAMPLES = Path(__file__).parent.parent / "tests" / "api_examples.py"
 BEGINNING = """\
 # Python
 
-`import bertc` has these names; `help(bertc.NAME)` has types, units and errors. The examples run in
-order, next to a `text.txt`. This page is written by `python docs/python.py`.
+`help(bertc.NAME)` has types, units and errors. The examples run in order, next to a `text.txt`.
+This page is written by `python docs/python.py`.
 """
 GROUPS = {
     "Specs": "findings remedies resolve points programs formatted show model_weights spec_text "
