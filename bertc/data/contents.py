@@ -16,10 +16,7 @@ from bertc.ir.program.resolved import Resolved
 
 
 def contents(corpus: PreparedCorpus) -> dict[str, tuple[str, str]]:
-    """Identity and digest of the text that was prepared and of the files of tasks, by name.
-
-    Identities change with names and times of files too, digests with what they hold.
-    """
+    """Identity, which times of files change, and digest of all text and files, by name."""
     stages = corpus.resolved.stages
     texts = dict.fromkeys(text for stage in stages for _, text in texts_of(stage))
     sources = zip((open_source(*text) for text in texts), corpus.texts, strict=True)
@@ -43,7 +40,6 @@ def _paths(task: AnyTask) -> Iterator[Path]:
 
 
 def _files_content(path: Path) -> tuple[str, str]:
-    """The content of a file, or of a folder's files and their names below it."""
     files = [file for file in (path, *sorted(path.rglob("*"))) if is_file(file)]
     digests = [(str(file.relative_to(path)), durable.digest(file)) for file in files]
     return fingerprint([file_identity(file) for file in files]), fingerprint(digests)

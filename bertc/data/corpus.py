@@ -40,10 +40,7 @@ AnyData = TextData | TaskData
 
 @dataclass(frozen=True, eq=False)
 class PreparedCorpus:
-    """The data of a run; ``fingerprint`` is of its content, not of where or when it was written.
-
-    ``texts`` are the sources of text, tokenised; none where all stages learn tasks.
-    """
+    """The data of a run; ``fingerprint`` is of its content alone, ``texts`` those tokenised."""
 
     resolved: Resolved
     vocabulary: Vocabulary

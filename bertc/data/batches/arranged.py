@@ -48,7 +48,6 @@ class Tokenised:
 
 
 def _weights(stage: Stage, tokenised: dict[CorpusText, Tokenised]) -> tuple[float, ...]:
-    """Relative weights of a row of each text, in each order."""
     texts = [(weight, text) for weight, text, _ in orders_of(stage)]
     tokens = [int(tokenised[text].facts["train"]["tokens"]) for _, text in texts]
     return draw_weights(texts, tokens, stage.smoothing)
@@ -131,7 +130,6 @@ def _running(
     tokenised: dict[CorpusText, Tokenised],
     static_copies: int,
 ) -> RunningData | StreamPairs:
-    """Batches of running text, which needs no arrangement in rows."""
     texts = [text for _, text in texts_of(stage)]
     train = tuple(tokenised[text].train for text in texts)
     heldout = tuple(tokenised[text].heldout for text in texts)

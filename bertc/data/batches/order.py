@@ -27,10 +27,7 @@ def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def permute(
     positions: NDArray[np.int64], size: int, seed: int, *address: str | int
 ) -> NDArray[np.int64]:
-    """Images of ``positions`` under the permutation of range(size) keyed by ``address``.
-
-    Each position must lie in [0, size). Cost does not depend on the positions.
-    """
+    """Images of ``positions``, all in [0, size), under the permutation keyed by ``address``."""
     if size <= 1:
         return np.zeros_like(positions)
     bits = (size - 1).bit_length()
@@ -47,7 +44,6 @@ def permute(
 def _feistel(
     x: NDArray[np.uint64], low: int, high: int, keys: list[np.uint64]
 ) -> NDArray[np.uint64]:
-    """A Feistel network on numbers of ``low + high`` bits; halves are exchanged every round."""
     for round_key in keys:
         lower_bits, upper_mask = np.uint64(low), np.uint64((1 << high) - 1)
         upper, lower = x >> lower_bits, x & np.uint64((1 << low) - 1)

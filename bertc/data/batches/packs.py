@@ -52,10 +52,7 @@ def open_packs(folder: Path, rows: NDArray[Any]) -> Packs:
 def write_packs(
     folder: Path, rows: NDArray[Any], seq: int, texts: int, seed: int, copy: int
 ) -> dict[str, int]:
-    """Pack examples into rows of ``seq`` tokens, at most ``texts`` in each; return the counts.
-
-    Examples are shuffled first, so that those of one document share a row no more than others.
-    """
+    """Pack shuffled examples into rows of ``seq`` tokens, at most ``texts`` in each."""
     count = read = 0
     with (folder / MEMBERS_FILE).open("wb") as members, (folder / ENDS_FILE).open("wb") as ends:
         for start in range(0, len(rows), WINDOW_EXAMPLES):

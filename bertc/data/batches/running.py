@@ -59,10 +59,7 @@ class RunningRows(ABC):
         return -(-self.tokens // self.advance)
 
     def heldout(self, batch: int, examples: int) -> Iterator[RawBatch]:
-        """Held-out batches of ``batch`` rows, each continuing in its part of the text.
-
-        About ``examples`` rows in all, each language its share, but at least one batch.
-        """
+        """About ``examples`` held-out rows in batches of ``batch``, at least one a language."""
         for language, texts, batches in self._heldout_parts(batch, examples):
             for rows in islice(self._read_out(texts, batch, language), batches):
                 rows.languages[:] = language

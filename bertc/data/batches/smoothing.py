@@ -30,10 +30,7 @@ def texts_of(stage: Stage) -> list[tuple[float, CorpusText]]:
 
 
 def orders_of(stage: Stage) -> list[tuple[float, CorpusText, bool]]:
-    """The texts of a stage with weight and ``swapped``: the second text of a row comes first.
-
-    With ``both_orders`` each pair is read in either order, with half of its weight.
-    """
+    """The texts of a stage with weight and ``swapped``: the second text of a row comes first."""
     ordered = []
     for weight, text in texts_of(stage):
         orders = (False, True) if text.paired and stage.mixing.both_orders else (False,)

@@ -19,10 +19,7 @@ SOURCE_BITS, COPY_BITS, ROW_BITS = 8, 14, 40
 
 @dataclass(frozen=True, eq=False)
 class SourceRows:
-    """A source of a stage: its token ids, and an index of rows for each stored copy.
-
-    ``languages`` are the indices of the languages of the first and second text.
-    """
+    """A source of a stage: its token ids, rows of each stored copy, and both languages."""
 
     ids: NDArray[Any]
     copies: tuple[NDArray[Any] | Packs, ...]
@@ -75,10 +72,7 @@ class StageData:
         return sum(self._quotas())
 
     def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:
-        """The batch of ``steps`` steps from ``step`` on, or ``rows`` of each.
-
-        All steps cost the same.
-        """
+        """The batch of ``steps`` steps from ``step`` on, or ``rows`` of each."""
         positions = np.arange(step * self.batch, (step + steps) * self.batch, dtype=np.int64)
         chosen = positions.reshape(steps, self.batch)[:, rows or slice(None)].reshape(-1)
         return self._gather(self.train_sources, self._places(chosen))
@@ -109,21 +103,18 @@ class StageData:
         return sum(self._heldout_batches(batch, examples)) * batch
 
     def _heldout_batches(self, batch: int, examples: int) -> list[int]:
-        """The number of held-out batches of each language or direction."""
         sizes = [len(source.copies[0]) for source in self.heldout_sources]
         totals = [sum(sizes[source] for source in group) for group in self._languages()]
         shares = [max(1, math.ceil(examples * n / sum(sizes) / batch)) for n in totals]
         return [min(w, max(n // batch, 1)) for w, n in zip(shares, totals, strict=True)]
 
     def _languages(self) -> list[list[int]]:
-        """The sources of each language or direction, in order of first appearance."""
         sources_by_language: dict[tuple[int, int], list[int]] = {}
         for number, source in enumerate(self.train_sources):
             sources_by_language.setdefault(source.languages, []).append(number)
         return list(sources_by_language.values())
 
     def _quotas(self) -> list[int]:
-        """The number of rows that one pass takes from each source."""
         largest = max(self.weights)
         return [
             max(1, round(source.sizes[0] * weight / largest))
@@ -195,10 +186,7 @@ class StageData:
 def mixed(
     positions: NDArray[np.int64], quotas: list[int], seed: int, *address: str | int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Interleave several sequences: the sequence of each position, and its index therein.
-
-    Each pass has as many of a sequence as its quota, in a new keyed order.
-    """
+    """Interleave sequences, in each pass by their quotas: sequence and index of each position."""
     total = sum(quotas)
     passes, within = np.divmod(positions, total)
     if len(quotas) > 1:

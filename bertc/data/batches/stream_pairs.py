@@ -79,7 +79,6 @@ class StreamPairs(RunningRows):
         return batch
 
     def _batches_of(self, tokens: int, batch: int) -> int:
-        """The number of batches that read a text once in each direction."""
         lanes_each_way = -(-batch // 2) if self.both_ways else batch
         return -(-tokens // (lanes_each_way * self.reuse))
 

@@ -37,11 +37,7 @@ def fingerprint(*facts: Any) -> str:
 def obtain(
     folder: Path, make: Callable[[Path], Facts], progress: Progress, expected_bytes: int = 0
 ) -> Facts:
-    """The facts stored in ``folder``; if it is missing or damaged, ``make`` fills it first.
-
-    ``make`` writes into a temporary folder and returns the facts to store. One process makes it,
-    the others wait. A folder left by a dead process has another name and is never read.
-    """
+    """The facts stored in ``folder``; if it is missing or damaged, ``make`` fills it first."""
     if (facts := _intact(folder)) is not None:
         return facts
     with durable.writing(folder, expected_bytes, OTHER_CACHE_HELP):
@@ -76,7 +72,6 @@ def holds(folder: Path) -> bool:
 
 
 def _seal(folder: Path, facts: Facts) -> None:
-    """Write the manifest and sync everything to the disk."""
     durable.sync_all(folder)
     files = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):

@@ -29,11 +29,7 @@ def spread(
     jobs: Iterable[tuple[TagT, ArgumentT]],
     number: int,
 ) -> Generator[tuple[TagT, ResultT], None, None]:
-    """Map ``work`` over jobs (tag, argument), yielding (tag, result) in the order of the jobs.
-
-    ``work`` is sent to each worker once; tags stay in this process. Jobs are read lazily. With
-    ``number`` 1 the work is done in this process.
-    """
+    """Map ``work`` over jobs (tag, argument) read lazily, in their order; 1 is this process."""
     if number == 1:
         yield from ((tag, work(argument)) for tag, argument in jobs)
         return

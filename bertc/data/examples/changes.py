@@ -48,10 +48,7 @@ class SplitText:
         return tuple(self.text[begin:end] for begin, end in self.spans)
 
     def with_words(self, words: Sequence[str], first: int, count: int, mask: str) -> str:
-        """The text of ``count`` words from ``first`` on, if ``words`` replaced its own.
-
-        The space before a mask belongs to it, as ``bertc fill`` reads masks.
-        """
+        """The text of ``count`` words from ``first`` on; no space is before a mask, as in fill."""
         parts: list[str] = []
         for place in range(first, first + count):
             if parts and words[place] != mask:

@@ -111,7 +111,6 @@ class Copier:
                 yield index, tuple(changed)
 
     def _identity(self, node: Changes) -> list[str]:
-        """The content of other files that copies depend on."""
         match node:
             case EditedCopies():
                 return []
@@ -129,7 +128,6 @@ class Copier:
         node: Changes,
         folder: Path,
     ) -> dict[str, int]:
-        """Write the copies of all texts, those of a text together."""
         copied, total = source.counts(len(texts))
         chosen = permute(np.arange(copied), len(texts), node.seed, "copied", node.kind).tolist()
         counts = {i: total // copied + (at < total % copied) for at, i in enumerate(chosen)}
@@ -177,7 +175,6 @@ class Copier:
 
 
 def _split(texts: Sequence[tuple[str, ...]]) -> list[SplitText]:
-    """The words of all texts, each text once."""
     return [split_text(text) for text in dict.fromkeys(chain.from_iterable(texts))]
 
 

@@ -200,7 +200,6 @@ def _windows(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
 
 
 def _answer_tokens(example: QuestionExample, offsets: NDArray[np.int32]) -> tuple[int, int]:
-    """First and last token of the first gold answer; -1, -1 if there is none."""
     if not example.answers:
         return -1, -1
     text, begin = example.answers[0]

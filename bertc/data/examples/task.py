@@ -107,10 +107,7 @@ class TaskSet:
 def cut(
     lengths: NDArray[np.int64], units: NDArray[np.int64], rows_each: int, at_once: int
 ) -> list[NDArray[np.int64]]:
-    """The rows of some units in parts of at most ``at_once`` rows, sorted by length.
-
-    All rows of a unit are together in one part.
-    """
+    """The rows of some units in parts of at most ``at_once`` rows, longest first, units whole."""
     rows = units[:, None] * rows_each + np.arange(rows_each)
     longest = lengths[rows].max(1)
     order = np.argsort(longest, kind="stable")[::-1]
@@ -143,10 +140,7 @@ def width_of(longest: int) -> int:
 
 
 def shared(task: AnyTask, rows: TaskRows, chosen: NDArray[np.int64], pad: int) -> TaskBatch:
-    """A batch in which examples share rows, if that saves enough tokens.
-
-    Examples are placed longest first, each into the row with the fewest tokens.
-    """
+    """A batch in which examples share rows, longest first, if that saves enough tokens."""
     lengths_n = rows.lengths[chosen]
     longest = int(lengths_n.max())
     row_length = max(MIN_SHARED_ROW_TOKENS, SHARED_ROW_RATIO * longest)

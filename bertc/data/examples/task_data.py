@@ -45,10 +45,7 @@ class TaskData:
         return math.ceil(float(np.average(means, weights=shares)))
 
     def train(self, step: int, rows: slice | None = None, at_once: int = 0) -> list[TaskBatch]:
-        """The batch of a step, in parts of at most ``at_once`` rows sorted by length.
-
-        ``rows`` are the examples of this process. Short examples share rows.
-        """
+        """The batch of a step, or ``rows`` of it, in parts of ``at_once`` rows by length."""
         task_set, units = self.drawn(step, rows)
         parts = cut(task_set.train.lengths, units, task_set.rows_an_example, at_once or self.batch)
         lay_out, pad = shared if task_set.packs else gather, self.vocabulary.pad
@@ -68,7 +65,6 @@ class TaskData:
         return task_set, units
 
     def _task_of(self, step: int) -> tuple[int, int]:
-        """The task of a step, and the number of its batches before."""
         if len(self.sets) == 1:
             return 0, step
         sizes = np.array([task_set.units for task_set in self.sets], dtype=np.float64)

@@ -45,10 +45,7 @@ def learned_examples(task: AnyTask, examples: Sequence[Example]) -> Sequence[Exa
 def scored_sample(
     task: AnyTask, part: str, examples: Sequence[Example], most: int = 0
 ) -> Sequence[Example]:
-    """The examples of a part that a model is scored on, the same in every run.
-
-    At most ``most``, or if that is 0, for dev parts the number that the task sets.
-    """
+    """The examples of a part to score on: ``most``, else as many dev ones as the task sets."""
     dev_limit = task.dev_examples if part.startswith("dev") else 0
     return _drawn(examples, most or dev_limit, "judged", task.title, part)
 
@@ -86,10 +83,7 @@ def read_tasks(
     progress: Progress,
     known: dict[Hashable, TaskSet],
 ) -> TaskData:
-    """Read and encode the tasks of a stage, with the copies of their examples.
-
-    ``known`` are those of earlier stages, to which it adds its own, so that none is read twice.
-    """
+    """Read and encode the tasks of a stage, unless ``known`` from earlier ones."""
     sets, encoder = [], stage.encoder
     for task in stage.tasks:
         key = task, stage.seq, stage.augment, encoder.kinds_of_segments, _one_per_row(stage)

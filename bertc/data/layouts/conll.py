@@ -64,10 +64,7 @@ def in_columns(task: Tag, path: Path) -> Tagging:
 
 
 def read_tagging(task: Tagging, path: Path, labelled: bool) -> list[TaggedExample]:
-    """Read the sentences of a file.
-
-    Unless ``labelled`` it may have a word a line, or be text, a sentence a line.
-    """
+    """Read the sentences; unless ``labelled`` of a word a line, or of text, a sentence a line."""
     with opened_file(path) as file:
         numbered = list(lines(file))
     if not labelled and _is_text(task, path, [line for _, line in numbered if line.strip()]):
@@ -116,7 +113,6 @@ def bio(tags: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _blocks(numbered: Numbered) -> Iterator[Numbered]:
-    """Lines that are parted by empty ones."""
     block: Numbered = []
     for number, line in [*numbered, (0, "")]:
         if line.strip():
@@ -151,7 +147,6 @@ def _conll_2003(
 
 
 def _checked(fields: list[str], place: str, column: str, labelled: bool) -> int:
-    """The number of columns, checked to include the wanted one."""
     needed = max(CONLL_2003[column] + 1, 2)
     if len(fields) == 1 and not labelled:
         return 1

@@ -27,10 +27,7 @@ DataParts = dict[str, DataPart]
 
 
 def files_of(data: str) -> dict[str, Path]:
-    """The files of the folder ``data`` by name, or those with the prefix ``data``.
-
-    The prefix is removed from the names: for ``stsb-de``, ``train.csv`` is ``stsb-de-train.csv``.
-    """
+    """Files of the folder ``data``, or with the prefix ``data``, by the rest of their names."""
     path = user_path(data)
     if is_file(path):
         raise DataError(f"{path} is a file, a folder expected", f'name its folder: "{path.parent}"')

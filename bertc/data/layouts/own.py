@@ -116,7 +116,6 @@ def _related(task: Embed, part: DataPart, labelled: bool) -> Iterator[RelatedExa
 
 
 def _lines(task: Embed, path: Path) -> Iterator[RelatedExample]:
-    """The lines of a file, without empty ones."""
     for name in ("negative", "score"):
         if column := getattr(task, name):
             raise DataError(
@@ -216,7 +215,6 @@ def _asked(task: Read, source: ExampleSource, labelled: bool) -> Iterator[Questi
 
 
 def _answers(task: Read, answer: Any, start: Any, place: str) -> Iterator[tuple[str, int]]:
-    """The answers in a row, each with its first character."""
     if task.start:
         answer_texts: tuple[str, ...] = tuple(filter(None, [text(answer, place, task.target)]))
         starts = [start] * len(answer_texts)

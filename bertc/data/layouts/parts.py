@@ -48,11 +48,7 @@ def dev_parts(task: AnyTask) -> tuple[str, ...]:
 
 
 def scored_parts(task: AnyTask, part: str = "", any_file: bool = False) -> DataParts:
-    """The parts that a model is scored on: ``part`` and its variants (``test-de``), else dev parts.
-
-    A single file in place of a folder is a part by its own name. Without dev parts all named files
-    are taken if ``any_file``, the training file by its own name.
-    """
+    """The parts that a model is scored on: ``part`` and its variants (``test-de``), else dev."""
     data = getattr(task, "data", "")
     if data and not getattr(task, "dev", "") and is_file(user_path(data)):
         if part:

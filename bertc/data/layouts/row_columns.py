@@ -40,7 +40,6 @@ def columns_of(task: AnyTask, path: Path, examples: Sequence[Example]) -> Iterat
 
 
 def _plain(cell: Any) -> Any:
-    """A cell as JSON has it."""
     if isinstance(cell, float):
         return cell if math.isfinite(cell) else None
     return cell if isinstance(cell, str | int | list | dict | None) else str(cell)

@@ -71,7 +71,6 @@ def checked_answer(answer: str, start: int, passage: str, place: str) -> tuple[s
 
 
 def _questions(path: Path) -> Iterator[tuple[str, str, Any]]:
-    """The questions, each with its place in the JSON and its passage."""
     for i, article in enumerate(member(read_document(path), "data", list, str(path))):
         place = f"{path}: data[{i}]"
         for j, paragraph in enumerate(member(article, "paragraphs", list, place)):

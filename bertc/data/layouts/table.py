@@ -47,10 +47,7 @@ def rows_of(
     answer_columns: tuple[str, ...],
     labelled: bool,
 ) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
-    """Key, place and cells of each row; the key is its ``id``, else its number.
-
-    A column without a name has empty cells; with ``labelled`` those of answers must be there.
-    """
+    """Key (``id`` or number), place and cells of each row; of answers if ``labelled``."""
     columns = (
         ColumnSelection((*required, *answer_columns))
         if labelled

@@ -56,7 +56,6 @@ def by_class(
 
 
 def _items(value: AnswerValue, of_spans: bool) -> set[tuple[str, int, int]]:
-    """Each thing that an answer names, with its place: a label, tags or spans."""
     if not isinstance(value, tuple):
         return {(str(value), 0, 0)}
     return spans(value) if of_spans else {(tag, at, at) for at, tag in enumerate(value)}

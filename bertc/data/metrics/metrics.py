@@ -93,11 +93,7 @@ def _f1(right: Sequence[AnswerValue], answers: Sequence[AnswerValue], positive: 
 
 
 def _mcc(right: Sequence[AnswerValue], answers: Sequence[AnswerValue]) -> float:
-    """Matthews' correlation; for three or more labels R_K (Gorodkin 2004).
-
-    With each side's labels as rows of zeros and a one, it is their correlation. 0 if one side has
-    one label alone, as in scikit-learn.
-    """
+    """Matthews' correlation, for three or more labels R_K (Gorodkin 2004)."""
     # An answer that is no gold label is one more label, and so is wrong.
     labels = list(dict.fromkeys([*right, *answers]))
     right_nk, answers_nk = (

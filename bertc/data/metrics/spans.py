@@ -195,7 +195,6 @@ def _descending(scores: NDArray[np.float64], at_once: int) -> Iterator[tuple[flo
 def _distinct(
     passage: str, offsets_ws2: Ints, scored_places: Iterator[tuple[float, ArrayIndex]], best: int
 ) -> list[tuple[float, str]]:
-    """The ``best`` first distinct texts, each with its highest score."""
     texts: dict[str, float] = {}
     for score, (window, first, last) in scored_places:
         begin, end = offsets_ws2[window, first, 0], offsets_ws2[window, last, 1]

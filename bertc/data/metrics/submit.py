@@ -37,10 +37,7 @@ GLUE_METRICS: dict[GlueName, tuple[str, ...]] = {
 
 
 def glue(task: GlueName, answers: Sequence[AnswerValue]) -> dict[str, str]:
-    """The file for gluebenchmark.com, name to text, from one answer for each row of a test part.
-
-    Labels are spelled as in the task's own files. Scores of STS-B are clipped to 0 to 5.
-    """
+    """The file for gluebenchmark.com, name to text, from an answer for each row of a test part."""
     spelled = (a if isinstance(a, str) else f"{min(max(a, 0.0), 5.0):.3f}" for a in answers)
     rows = [f"{index}\t{answer}" for index, answer in enumerate(spelled)]
     return {GLUE_FILES[task]: "\n".join(["index\tprediction", *rows, ""])}

@@ -7,10 +7,7 @@ Spans = set[tuple[str, int, int]]
 
 
 def span_f1(right: Sequence[tuple[str, ...]], answers: Sequence[tuple[str, ...]]) -> float:
-    """F1 over all sentences; a span counts if its kind and both ends are right.
-
-    0 if neither side has a span.
-    """
+    """F1 of all sentences; a span counts if kind and both ends are right. 0 without spans."""
     hits = predicted = gold = 0
     for right_w, answers_w in zip(right, answers, strict=True):
         assert len(right_w) == len(answers_w), "a tag a word"

@@ -13,10 +13,7 @@ MAX_LAST_DOCUMENT_FRACTION = 0.1
 def ensure_both_parts(
     folder: Path, dtype: DType, separator: int, holdout: float, paired: bool = False
 ) -> None:
-    """Hold out the last document, or the last sentences of a long one, if nothing is held out.
-
-    Needs at least two sentences in both parts together; two documents if these are pairs.
-    """
+    """Hold out the last document, or the last sentences of a long one, if nothing is."""
     if not len(open_tokens(folder, "train", dtype).ids):
         for name in TOKEN_FILES:
             spare = folder / f"spare.{name}"
@@ -45,7 +42,6 @@ def ensure_both_parts(
 
 
 def _cut(train: Tokens, holdout: float) -> int:
-    """The first sentence to hold out."""
     last = int(train.documents[-2])
     total, begins = len(train.ids), int(train.sentences[last])
     if last and total - begins <= MAX_LAST_DOCUMENT_FRACTION * total:

@@ -73,10 +73,7 @@ class Arrangement:
 
 
 def write_rows(folder: Path, tokens: Tokens, how: Arrangement) -> dict[str, int]:
-    """Write the index of all rows of a part; return the counts of rows, tokens and lost tokens.
-
-    Tokens are lost where a text is cut to its row.
-    """
+    """Write the index of all rows of a part; return counts of rows, tokens and tokens cut off."""
     rng = random.Random(key(how.seed, "rows", how.copy))
     fitting = Fitting(how.seq - 3 if how.format.kind in PAIRED else how.seq - 2, rng)
     count = tokens_in_rows = 0
@@ -136,7 +133,6 @@ def _translations(tokens: Tokens, room: int, fitting: Fitting) -> Iterator[NDArr
 
 
 def _swapped(block: NDArray[Any]) -> NDArray[Any]:
-    """Rows with their two texts exchanged."""
     exchanged = block.copy()
     for a_field, b_field in (("a", "b"), ("a_length", "b_length")):
         exchanged[a_field], exchanged[b_field] = block[b_field], block[a_field]
@@ -156,10 +152,7 @@ def _rows(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[Pair]:
 
 
 def _full_sentences(tokens: Tokens, room: int) -> Iterator[NDArray[Any]]:
-    """Rows of as many whole sentences as fit, running across documents.
-
-    The last row of a block is yielded once the next block is known.
-    """
+    """Rows of as many whole sentences as fit, running across documents."""
     starts = ends = np.empty(0, dtype=np.int64)
     for more_starts, more_ends in tokens.pieces(room):
         starts, ends = np.append(starts, more_starts), np.append(ends, more_ends)
@@ -174,7 +167,6 @@ def _full_sentences(tokens: Tokens, room: int) -> Iterator[NDArray[Any]]:
 
 
 def _running(starts: Offsets, ends: Offsets) -> NDArray[Any]:
-    """Index entries of single texts."""
     block = np.zeros(len(starts), dtype=ROW)
     block["a"], block["a_length"] = starts, ends - starts
     return block
@@ -193,7 +185,6 @@ def _even(tokens: Tokens, room: int) -> Iterator[NDArray[Any]]:
 
 
 def _beginnings(tokens: Tokens, fitting: Fitting) -> Iterator[NDArray[Any]]:
-    """A row for each document, of its first tokens."""
     for begin in range(0, len(tokens.documents) - 1, BLOCK_ROWS):
         bounds = np.array(tokens.sentences[tokens.documents[begin : begin + BLOCK_ROWS + 1]])
         starts, ends = bounds[:-1], bounds[1:] - 1  # the separator

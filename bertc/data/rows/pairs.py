@@ -110,10 +110,7 @@ def _relation(pairs: Pairs, sentences: int, rng: random.Random) -> str:
 def _random_text(
     tokens: Tokens, document: int, min_tokens: int, rng: random.Random
 ) -> tuple[int, int]:
-    """(start, length) of at least ``min_tokens`` tokens from a random sentence of another document.
-
-    Shorter if that document ends first; the same document if ten tries find no other.
-    """
+    """(start, length) of ``min_tokens`` tokens or more, if there are, of another document."""
     count = len(tokens.documents) - 1
     for _ in range(TRIES):
         if (chosen := rng.randrange(count)) != document:

@@ -19,12 +19,7 @@ def sample(
     smoothing: float = 1.0,
     most: int = SAMPLE_CHARACTERS,
 ) -> list[str]:
-    """Sample sentences of whole documents or pieces, at most about ``most`` characters.
-
-    Documents are chosen by hash, so a larger corpus keeps a fair part of each source and the same
-    corpus always gives the same sample. Memory holds the sample only. Sources come with the names
-    of their languages; each language is thinned to a share p^smoothing.
-    """
+    """Sentences of documents chosen by hash, at most about ``most`` characters of them."""
     entries: list[tuple[int, str, Sentences, str]] = []
     rank_limit, characters = _HASHES, 0
     for language, source in sources:

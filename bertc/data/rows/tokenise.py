@@ -160,7 +160,6 @@ class Encode:
 def _batches(
     source: TextSource, holdout: float, digest: Any
 ) -> Iterator[tuple[_Batch, list[RawPiece]]]:
-    """Batches of about ``BATCH_CHARACTERS``: bookkeeping, and pieces."""
     batch, pieces, characters = _Batch(), list[RawPiece](), 0
     part, inside = "train", False
     for text, first, amount, kin in source.read():
@@ -186,10 +185,7 @@ def part_of_document(text: bytes, holdout: float) -> str:
 
 
 def continues_with_space(tokenizer: Tokenizer) -> bool:
-    """True if a sentence after another is encoded with the space between them.
-
-    Byte-level vocabularies hold the space in the word after it; others add or ignore it.
-    """
+    """True if the space before a sentence is part of its tokens, as in byte-level ones."""
     node = json.loads(tokenizer.to_str())["pre_tokenizer"] or {}
     return any(
         step.get("type") == "ByteLevel" and not step.get("add_prefix_space")

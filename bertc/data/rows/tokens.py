@@ -44,10 +44,7 @@ class Tokens:
         return len(self.ids) - (len(self.documents) - 1)
 
     def bounds(self, longest: int) -> Iterator[tuple[int, list[int]]]:
-        """Pairs (document, starts of its sentences and the last end), in order.
-
-        Sentences longer than ``longest`` are cut; documents of millions of sentences come in parts.
-        """
+        """Pairs (document, starts of its sentences, cut to ``longest``, and the last end)."""
         for document in range(len(self.documents) - 1):
             first, last = int(self.documents[document]), int(self.documents[document + 1])
             for start in range(first, last, SENTENCES_AT_ONCE):
@@ -57,10 +54,7 @@ class Tokens:
                 yield document, _cut(bounds, longest)
 
     def pieces(self, longest: int) -> Iterator[tuple[Offsets, Offsets]]:
-        """Starts and ends of the sentences of all documents, in blocks.
-
-        Sentences longer than ``longest`` are cut.
-        """
+        """Starts and ends of the sentences of all documents, cut to ``longest``, in blocks."""
         for first in range(0, len(self.sentences) - 1, SENTENCES_AT_ONCE):
             bounds = np.array(self.sentences[first : first + SENTENCES_AT_ONCE + 1])
             starts, ends = bounds[:-1], bounds[1:].copy()

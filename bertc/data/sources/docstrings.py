@@ -138,7 +138,6 @@ def _docstrings(path: str) -> Iterator[str]:
 
 
 def _in_order(tree: ast.Module) -> Iterator[_Documented]:
-    """The nodes that may have a documentation string, in source order."""
     stack: list[ast.AST] = [tree]
     while stack:
         node = stack.pop()

@@ -87,7 +87,6 @@ def load_rows(corpus: Hf) -> Any:
 
 @contextmanager
 def _quiet(datasets: Any) -> Iterator[None]:
-    """A context without progress bars and without the library's log messages."""
     bars_disabled, level = datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity(datasets.logging.CRITICAL + 1)
@@ -105,10 +104,7 @@ def _no_such(where: str, unknown: str, known: str) -> DataError:
 
 
 def tables(rows: Any) -> Iterator[Any]:
-    """The rows as Arrow tables, looked through before use.
-
-    Text that a damaged file places outside itself would end the process.
-    """
+    """The rows as Arrow tables, validated: text outside of a damaged file ends the process."""
     for table in rows.with_format("arrow").iter(batch_size=BATCH_ROWS):
         table.validate(full=True)
         yield table

@@ -64,7 +64,6 @@ def _read(paths: list[Path], columns: Both | None, side: int | None) -> Iterator
 
 
 def _aligned(files: list[OpenFile]) -> Iterator[Both]:
-    """Pairs of corresponding lines of two files."""
     ends = [0, 0]
     for number, pair in enumerate(zip_longest(*map(lines, files)), 1):
         ends = [number if line else end for line, end in zip(pair, ends, strict=True)]

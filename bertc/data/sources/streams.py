@@ -88,10 +88,7 @@ def chunks(file: OpenFile) -> Iterator[bytes]:
 
 
 def decode(raw: bytes, path: Path, line: int, *, complete: bool = True) -> str:
-    """Decode UTF-8 text that starts at ``line`` of a file; drop a byte order mark on line 1.
-
-    Unless it is ``complete`` it may end within a character.
-    """
+    """Decode UTF-8 from ``line`` of a file; unless ``complete`` it may end in a character."""
     try:
         text, _ = codecs.utf_8_decode(raw, "strict", complete)
     except UnicodeDecodeError as error:

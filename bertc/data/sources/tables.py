@@ -120,7 +120,6 @@ def _fields(
 
 
 def _names(fields: list[str], place: str, selection: ColumnSelection) -> Sequence[str]:
-    """The names of the columns: the first line, if it has them."""
     if selection.numbered:
         return [str(number) for number in range(len(fields))]
     official = {*selection.required, *selection.optional, *selection.spellings}.union(

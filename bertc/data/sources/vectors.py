@@ -33,11 +33,7 @@ def read_vectors(
     wanted: Collection[str] | None = None,
     most: int | None = None,
 ) -> WordVectors:
-    """The vectors of the ``wanted`` words, of all without; of the first ``most`` lines.
-
-    A first line of two numbers is word2vec's header. Of a word that is there twice the first vector
-    counts.
-    """
+    """The vectors of the ``wanted`` words, of all without; of the first ``most`` lines."""
     path, width = user_path(name), 0
     vectors: dict[str, NDArray[np.float32]] = {}
     with opened_stream(path) as file:

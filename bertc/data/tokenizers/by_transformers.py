@@ -115,11 +115,7 @@ def read_or_refuse(folder: Path, lower: bool) -> dict[str, Any]:
 
 
 def _read(folder: Path, lower: bool) -> dict[str, Any]:
-    """A tokenizer.json (``written``), special tokens by role, and settings for other readers.
-
-    Without ``lower`` capitals are kept, whatever the files of the folder say; ``lower`` of the
-    result is what the files say.
-    """
+    """A tokenizer.json, tokens by role, settings for other readers, and what files say of case."""
     theirs = _load(folder)
     if not lower and _lowers(theirs):
         theirs = _load(folder, do_lower_case=False)
@@ -157,7 +153,6 @@ def checked_size(ids: Mapping[str, int], where: str) -> int:
 
 
 def _load(folder: Path, **settings: Any) -> Any:
-    """The tokenizer that AutoTokenizer makes of a folder, with a fast backend."""
     from transformers import AutoTokenizer
 
     files = {path.name for path in folder.iterdir()}
@@ -216,7 +211,6 @@ def _lowers(theirs: Any) -> bool:
 
 
 def _passed_on(theirs: Any) -> dict[str, Any]:
-    """Its class and settings, for the files that other readers read."""
     settings = {"tokenizer_class": type(theirs).__name__}
     for name, value in theirs.init_kwargs.items():
         values = value if isinstance(value, list) else [value]

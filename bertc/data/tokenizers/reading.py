@@ -131,7 +131,6 @@ def _of_run(file: Path) -> ReadTokenizer:
 
 
 def _of_others(path: Path, file: Path, lower: bool) -> dict[str, Any]:
-    """The result of the process for the files, from the cache if they were read before."""
     files = _seen(path, file)
     read = hashlib.sha256(f"{READING_VERSION} {version('transformers')} {lower}".encode())
     for name, content in sorted(files.items()):

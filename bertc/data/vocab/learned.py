@@ -172,7 +172,6 @@ def _byte_bpe(node: ByteBpe, texts: Sequence[str]) -> Tokenizer:
 
 
 def _words(node: Words, texts: Sequence[str]) -> Tokenizer:
-    """A tokenizer of special tokens, then words by frequency; ties in order of code point."""
     counts = Counter(word for text in texts for word in text.split())
     return _closed_list(CLOSED_SPECIALS, counts, node.size, pre_tokenizers.WhitespaceSplit())
 
@@ -195,7 +194,6 @@ def _closed_list(
 
 
 def _bytes(node: Bytes, texts: Sequence[str]) -> Tokenizer:
-    """A tokenizer of single bytes, each spelled as one character."""
     level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     counts: Counter[str] = Counter()
     for text in texts:
@@ -280,7 +278,6 @@ def unigram_tokenizer(
 
 
 def _covering(counts: Counter[str], part: float) -> Counter[str]:
-    """The commonest characters that together cover a fraction ``part`` of the text."""
     total, covered = counts.total(), 0
     covering: Counter[str] = Counter()
     for character in sorted(counts, key=lambda c: (-counts[c], c)):

@@ -48,7 +48,6 @@ def template_of(vocabulary: Vocabulary) -> Template:
 def _around(
     ids: list[int], segments: list[int], texts: list[int | None], number: int
 ) -> tuple[Ends, Ends]:
-    """The special tokens before the first token of a text, and after its last."""
     first = texts.index(number)
     end = len(texts) - texts[::-1].index(number)
     return (

@@ -113,10 +113,7 @@ class Vocabulary:
         return str(self.tokenizer.id_to_token(token_id) or "")
 
     def readable(self, token_id: int) -> str:
-        """A token for a person: its bytes decoded, the blank before a word as in SentencePiece.
-
-        Bytes of part of a character and control characters are escaped.
-        """
+        """A token for a person: bytes decoded or escaped, the blank before a word as U+2581."""
         piece = self.tokenizer.id_to_token(token_id)
         if piece is None:
             return f"#{token_id}"
@@ -162,10 +159,7 @@ def byte_signs() -> dict[int, str]:
 
 
 def characters_by_token(vocabulary: Vocabulary) -> NDArray[np.int64] | None:
-    """Characters (v,) that begin in each token, 0 for special ones; None if tokens lose text.
-
-    Vocabularies of bytes alone keep all text: others lose white space, capitals or rare characters.
-    """
+    """Characters (v,) that begin in each token; None if tokens lose text, unlike bytes."""
     tokenizer = vocabulary.tokenizer
     if not is_byte_level(tokenizer) or tokenizer.normalizer is not None:
         return None
@@ -189,10 +183,7 @@ def from_tokenizer(
     passed_on: Mapping[str, Any] | None = None,
     extra_files: Mapping[str, bytes] | None = None,
 ) -> Vocabulary:
-    """The vocabulary of a tokenizer; ``named`` has special tokens by role.
-
-    A tokenizer without a template gets BERT's, [CLS] A [SEP] B [SEP].
-    """
+    """The vocabulary of a tokenizer; ``named`` has special tokens by role."""
     ids = tokenizer.get_vocab(with_added_tokens=True)
     size = checked_size(ids, name)
     known = {role: ids[token] for role, token in (named or {}).items() if token in ids}
