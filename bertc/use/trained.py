@@ -20,7 +20,6 @@ from bertc.data.layouts.example import (
     Example,
     LabelledExample,
     QuestionExample,
-    RelatedExample,
     ScoredExample,
     TaggedExample,
 )
@@ -255,7 +254,7 @@ def _example(task: AnyTask, number: int, row: Any) -> Example:
         case Span():
             return QuestionExample(key, parts[0], parts[1], (), None)
         case Vector():
-            return RelatedExample(key, parts, None)
+            return ScoredExample(key, parts, None)
         case _:
             assert_never(answer)
 

@@ -13,7 +13,6 @@ from bertc.data.layouts.example import (
     Example,
     LabelledExample,
     QuestionExample,
-    RelatedExample,
     ScoredExample,
     TaggedExample,
 )
@@ -37,6 +36,8 @@ def encode(
     if not examples:
         return rows.finish()
     match examples[0]:
+        case ScoredExample() if isinstance(task, Embed):
+            _related(task, examples, rows)
         case LabelledExample() | ScoredExample():
             _texts(task, examples, rows)
         case ChoiceExample():
@@ -45,8 +46,6 @@ def encode(
             _tagged(task, examples, rows)
         case QuestionExample():
             _windows(task, examples, rows)
-        case RelatedExample():
-            _related(task, examples, rows)
         case unreachable:
             assert_never(unreachable)
     return rows.finish()
@@ -70,10 +69,9 @@ def _texts(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None
         rows.add(number, fill_template(rows.template, *pair), (target,))
 
 
-def _related(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:
+def _related(task: Embed, examples: Sequence[Example], rows: RowBuilder) -> None:
     """Add a row for each text; a text alone has two, which differ by dropout."""
-    assert isinstance(task, Embed), "texts to compare are of a task that embeds"
-    related = [e for e in examples if isinstance(e, RelatedExample)]
+    related = [e for e in examples if isinstance(e, ScoredExample)]
     max_tokens = rows.max_tokens(1)
     ids = iter(_ids(rows.vocabulary, [task.prompt + text for e in related for text in e.texts]))
     for number, example in enumerate(related):

@@ -14,7 +14,11 @@ class LabelledExample:
 
 @dataclass(frozen=True)
 class ScoredExample:
-    """One text or a pair, with its score, None if unknown."""
+    """Texts with their score, None if unknown.
+
+    One text or a pair. To embed also a text like it and one unlike it; a score says how alike the
+    first two are.
+    """
 
     key: str
     texts: tuple[str, ...]
@@ -58,23 +62,4 @@ class QuestionExample:
     has_answer: bool | None
 
 
-@dataclass(frozen=True)
-class RelatedExample:
-    """Texts to embed: one alone, or one with a text like it and perhaps one unlike it.
-
-    ``score`` says how alike the first two are, None if unknown.
-    """
-
-    key: str
-    texts: tuple[str, ...]
-    score: float | None
-
-
-Example = (
-    LabelledExample
-    | ScoredExample
-    | ChoiceExample
-    | TaggedExample
-    | QuestionExample
-    | RelatedExample
-)
+Example = LabelledExample | ScoredExample | ChoiceExample | TaggedExample | QuestionExample

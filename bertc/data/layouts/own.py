@@ -15,7 +15,6 @@ from bertc.data.layouts.example import (
     Example,
     LabelledExample,
     QuestionExample,
-    RelatedExample,
     ScoredExample,
     TaggedExample,
 )
@@ -90,14 +89,12 @@ def _read(cells: Sequence[Any], columns: Sequence[str], place: str) -> tuple[str
     return tuple(text(cell, place, name) for cell, name in zip(cells, columns, strict=True))
 
 
-def _related(task: Embed, part: DataPart, labelled: bool) -> Iterator[RelatedExample]:
+def _related(task: Embed, part: DataPart, labelled: bool) -> Iterator[Example]:
     """Texts alone or in pairs, which have a score if there is one."""
     source = part.source
     if part.sts:
         assert isinstance(source, Path), "sts names a file"
-        for example in read_glue(Glue(task="stsb", data=str(source)), source, labelled):
-            assert isinstance(example, ScoredExample), "STS-B has scores"
-            yield RelatedExample(example.key, example.texts, example.score)
+        yield from read_glue(Glue(task="stsb", data=str(source)), source, labelled)
         return
     if isinstance(source, Path) and suffix(source) == LINES:
         yield from _lines(task, source)
@@ -112,10 +109,10 @@ def _related(task: Embed, part: DataPart, labelled: bool) -> Iterator[RelatedExa
     hidden = () if labelled and task.score else NO_ANSWER
     for key, place, (*cells, cell) in rows_of(source, columns, (task.score,), labelled):
         score = score_in(cell, place, task.score, hidden)
-        yield RelatedExample(key, _read(cells, columns, place), score)
+        yield ScoredExample(key, _read(cells, columns, place), score)
 
 
-def _lines(task: Embed, path: Path) -> Iterator[RelatedExample]:
+def _lines(task: Embed, path: Path) -> Iterator[ScoredExample]:
     for name in ("negative", "score"):
         if column := getattr(task, name):
             raise DataError(
@@ -125,7 +122,7 @@ def _lines(task: Embed, path: Path) -> Iterator[RelatedExample]:
     with opened_file(path) as file:
         for number, line in lines(file):
             if line.strip():
-                yield RelatedExample(str(number - 1), (line,), None)
+                yield ScoredExample(str(number - 1), (line,), None)
 
 
 def _chosen(task: Choose, source: ExampleSource, labelled: bool) -> Iterator[ChoiceExample]:

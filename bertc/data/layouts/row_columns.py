@@ -10,7 +10,6 @@ from bertc.data.layouts.example import (
     Example,
     LabelledExample,
     QuestionExample,
-    RelatedExample,
     ScoredExample,
     TaggedExample,
 )
@@ -47,7 +46,7 @@ def _plain(cell: Any) -> Any:
 
 def _texts(task: AnyTask, example: Example) -> Cells:
     match example:
-        case LabelledExample() | ScoredExample() | RelatedExample():
+        case LabelledExample() | ScoredExample():
             return dict(zip(task.reads, example.texts, strict=False))
         case ChoiceExample():
             return {"question": example.question, "choices": example.choices}

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc.base.diagnostics import DataError
-from bertc.data.layouts.example import Example, RelatedExample
+from bertc.data.layouts.example import Example, ScoredExample
 from bertc.data.metrics.gold import AnswerValue, gold
 from bertc.data.metrics.tagged import span_f1
 from bertc.ir.learning.answer import Labels, Span, Tags, Vector
@@ -39,19 +39,17 @@ def judge(
             "there are no examples to score", "name a part with labels and at least one row"
         )
     assert len(examples) == len(answers), f"{len(answers)} answers to {len(examples)} examples"
-    right = [gold(example) for example in examples]
+    metrics, unscored = task.metrics, False
+    if isinstance(task.answer, Vector):  # a file may have scores though the task learned from none
+        first = examples[0]
+        unscored = isinstance(first, ScoredExample) and first.score is None and len(first.texts) > 1
+        metrics = ("accuracy",) if unscored else ("spearman", "pearson")
+    # Of a pair without a score the right answer is that no text is nearer than its positive.
+    right = [0 if unscored else gold(example) for example in examples]
     if isinstance(task.answer, Span):
         exact, f1 = _agreement(right, answers, task.answer.unanswerable)
         return {"squad_f1": float(np.mean(f1)), "em": float(np.mean(exact))}
-    metrics = _ranked(examples) if isinstance(task.answer, Vector) else task.metrics
     return {metric: _value(metric, task, right, answers) for metric in metrics}
-
-
-def _ranked(examples: Sequence[Example]) -> tuple[Metric, ...]:
-    """The metrics of pairs, which a file may have scores of though the task learned from none."""
-    first = examples[0]
-    scored = isinstance(first, RelatedExample) and first.score is not None
-    return ("spearman", "pearson") if scored else ("accuracy",)
 
 
 def _value(

@@ -18,7 +18,6 @@ from bertc.data.layouts.example import (
     Example,
     LabelledExample,
     QuestionExample,
-    RelatedExample,
     ScoredExample,
     TaggedExample,
 )
@@ -183,7 +182,7 @@ MAKERS: dict[type, tuple[Callable[[Path], AnyTask], list[Any]]] = {
     ),
     Tag: (tag, [TaggedExample("0", ("A", "hen"), ("O", "B-X"))]),
     Read: (read, [QuestionExample("0", "A hen clucks.", "Who?", (("hen", 2),), True)]),
-    Embed: (embed, [RelatedExample("0", ("A hen", "Hens"), 1.5)]),
+    Embed: (embed, [ScoredExample("0", ("A hen", "Hens"), 1.5)]),
 }
 KINDS = typing.get_args(typing.get_args(AnyTask)[0])
 
@@ -226,7 +225,6 @@ def test_any_file_of_the_layout_is_read(tmp_path: Path, kind: type) -> None:
         case (
             LabelledExample(label=answer)
             | ScoredExample(score=answer)
-            | RelatedExample(score=answer)
             | QuestionExample(has_answer=answer)
         ):
             assert answer is None
@@ -446,12 +444,12 @@ def test_texts_are_embedded_alone_or_with_a_negative_and_judged_by_sts(tmp_path:
     sts = write(tmp_path / "sts.tsv", STSB, "0" + "\t-" * 6 + "\tA hen\tHens\t4.5")
     alone = Embed(train=str(texts), sts=str(sts))
     read = training_examples(alone)
-    assert read == [RelatedExample("0", ("A hen",), None), RelatedExample("2", ("Hens",), None)]
+    assert read == [ScoredExample("0", ("A hen",), None), ScoredExample("2", ("Hens",), None)]
     assert dev_parts(alone) == ("dev-sts",)
-    assert part_examples(alone, "dev-sts") == [RelatedExample("0", ("A hen", "Hens"), 4.5)]
+    assert part_examples(alone, "dev-sts") == [ScoredExample("0", ("A hen", "Hens"), 4.5)]
     table = str(write(tmp_path / "train.tsv", "a\tb\tc", "A hen\tHens\tA duck"))
     triplets = Embed(train=table, text="a", positive="b", negative="c")
     (example,) = training_examples(triplets)
-    assert example == RelatedExample("0", ("A hen", "Hens", "A duck"), None)
+    assert example == ScoredExample("0", ("A hen", "Hens", "A duck"), None)
     with pytest.raises(DataError, match="one text a line, and negative=c is a column"):
         training_examples(triplets.model_copy(update={"train": str(texts)}))
