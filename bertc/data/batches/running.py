@@ -59,7 +59,7 @@ class RunningRows(ABC):
         return -(-self.tokens // self.advance)
 
     def heldout(self, batch: int, examples: int) -> Iterator[RawBatch]:
-        """About ``examples`` held-out rows in batches of ``batch``, at least one a language."""
+        """About ``examples`` held-out rows in batches of ``batch``, each language at least one."""
         for language, texts, batches in self._heldout_parts(batch, examples):
             for rows in islice(self._read_out(texts, batch, language), batches):
                 rows.languages[:] = language

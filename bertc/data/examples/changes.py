@@ -7,7 +7,7 @@ Tang et al. 2019, "Distilling Task-Specific Knowledge from BERT into Simple Neur
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from random import Random
 
 from bertc.ir.learning.augmentation import EditedCopies
@@ -57,6 +57,7 @@ class SplitText:
         return "".join(parts)
 
 
+@lru_cache(maxsize=16)  # copies of a text follow each other
 def split_text(text: str) -> SplitText:
     """Find the words of a text."""
     return SplitText(text, tuple(match.span() for match in WORD.finditer(text)))

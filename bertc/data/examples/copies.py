@@ -16,6 +16,7 @@ from typing import Protocol, assert_never
 
 import numpy as np
 
+from bertc.base.storage import durable
 from bertc.base.storage.paths import user_path
 from bertc.base.storage.plain_file import opened
 from bertc.data.batches.order import permute
@@ -80,35 +81,29 @@ class Copier:
         self, title: str, examples: Sequence[Example], augment: Sequence[Augmentation]
     ) -> list[Example]:
         """Copies of some examples, with their labels or scores."""
-        texts = [example for example in examples if isinstance(example, TextExample)]
+        originals = [example for example in examples if isinstance(example, TextExample)]
+        texts = [example.texts for example in originals]
+        content = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
         added: list[Example] = []
         for source in augment:
-            for index, changed in self._of_source(title, texts, source):
-                name = f"{texts[index].key}, copy {len(added) + 1}"
-                added.append(replace(texts[index], key=name, texts=changed))
+            if isinstance(source.copies, NoCopies):
+                continue
+            node = source.model_dump(mode="json")
+            inputs = [VERSION, node, self.mask, content, self._identity(source.copies)]
+            folder = self.cache / "copies" / fingerprint(*inputs)
+            make = partial(self._make, title, texts, source, source.copies)
+            facts = obtain(folder, make, self.progress)
+            if facts["repeated"]:
+                self.progress.note(
+                    f"{title}: {facts['repeated']:,} of {facts['made']:,} copies repeat their "
+                    "example or another copy, and are left out"
+                )
+            with opened(folder / COPIES_FILE) as file:
+                for line in file:
+                    index, changed = json.loads(line)
+                    name = f"{originals[index].key}, copy {len(added) + 1}"
+                    added.append(replace(originals[index], key=name, texts=tuple(changed)))
         return added
-
-    def _of_source(
-        self, title: str, examples: Sequence[TextExample], source: Augmentation
-    ) -> Iterator[tuple[int, tuple[str, ...]]]:
-        if isinstance(source.copies, NoCopies):
-            return
-        texts = [example.texts for example in examples]
-        content = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
-        node = source.model_dump(mode="json")
-        other_files = self._identity(source.copies)
-        folder = self.cache / "copies" / fingerprint(VERSION, node, self.mask, content, other_files)
-        make = partial(self._make, title, texts, source, source.copies)
-        facts = obtain(folder, make, self.progress)
-        if facts["repeated"]:
-            self.progress.note(
-                f"{title}: {facts['repeated']:,} of {facts['made']:,} copies repeat their example "
-                "or another copy, and are left out"
-            )
-        with opened(folder / COPIES_FILE) as file:
-            for line in file:
-                index, changed = json.loads(line)
-                yield index, tuple(changed)
 
     def _identity(self, node: Changes) -> list[str]:
         match node:
@@ -116,7 +111,8 @@ class Copier:
                 return []
             case ReplacedCopies(model=model, vectors=vectors):
                 assert self.networks, "a program with replaced words comes with networks"
-                return [self.networks.digest(model), *([_digest(vectors)] if vectors else [])]
+                files = [user_path(vectors)] if vectors else []
+                return [self.networks.digest(model), *map(durable.digest, files)]
             case unreachable:
                 assert_never(unreachable)
 
@@ -132,11 +128,18 @@ class Copier:
         chosen = permute(np.arange(copied), len(texts), node.seed, "copied", node.kind).tolist()
         counts = {i: total // copied + (at < total % copied) for at, i in enumerate(chosen)}
         change = self._change(node, texts, sorted(chosen))
+
+        def copy(index: int, number: int) -> tuple[str, ...]:
+            random = Random(key(node.seed, "copy", node.kind, index, number))
+            turn = TURNS[number % len(TURNS)] if len(texts[index]) > 1 else (0,)
+            parts = enumerate(texts[index])
+            return tuple(change(text, random) if at in turn else text for at, text in parts)
+
         self.progress.begin(f"copying examples of {title}", total, "rows")
         repeated = 0
         with (folder / COPIES_FILE).open("w", encoding="utf-8") as file:
             for index, count in sorted(counts.items()):
-                copies = [_copy(texts[index], change, node, index, i) for i in range(count)]
+                copies = [copy(index, number) for number in range(count)]
                 different = [copy for copy in dict.fromkeys(copies) if copy != texts[index]]
                 file.writelines(json.dumps([index, copy]) + "\n" for copy in different)
                 repeated += count - len(different)
@@ -150,10 +153,10 @@ class Copier:
         """The change of a text, with what networks and vectors say of all texts."""
         match node:
             case EditedCopies():
-                by_text = {text.text: text for text in _split(texts)}
-                return lambda text, random: edited(node, by_text[text], self.mask, random)
+                return lambda text, random: edited(node, split_text(text), self.mask, random)
             case ReplacedCopies():
-                split = _split([texts[index] for index in chosen])
+                copied = chain.from_iterable(texts[index] for index in chosen)
+                split = [split_text(text) for text in dict.fromkeys(copied)]
                 candidates = self._candidates(node, split)
                 likely = {text.text: (text, of) for text, of in zip(split, candidates, strict=True)}
                 chance = node.probability
@@ -172,24 +175,3 @@ class Copier:
             text.words[at].lower() for text, of in zip(texts, places, strict=True) for at in of
         }
         return beside_vectors(texts, candidates, nearest_words(vectors, words, number))
-
-
-def _split(texts: Sequence[tuple[str, ...]]) -> list[SplitText]:
-    return [split_text(text) for text in dict.fromkeys(chain.from_iterable(texts))]
-
-
-def _copy(
-    texts: tuple[str, ...],
-    change: Callable[[str, Random], str],
-    node: Changes,
-    index: int,
-    number: int,
-) -> tuple[str, ...]:
-    random = Random(key(node.seed, "copy", node.kind, index, number))
-    turn = TURNS[number % len(TURNS)] if len(texts) > 1 else (0,)
-    return tuple(change(text, random) if at in turn else text for at, text in enumerate(texts))
-
-
-def _digest(name: str) -> str:
-    with opened(user_path(name)) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -2,13 +2,12 @@
 
 import hashlib
 import itertools
-import json
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,7 @@ from bertc.data.rows.holdout import ensure_both_parts
 from bertc.data.rows.tokens import SPLITS, TokenWriter, open_tokens, token_dtype
 from bertc.data.sources.sentences import split_sentences
 from bertc.data.sources.source import TextSource
-from bertc.data.vocab.vocabulary import FAILS, Vocabulary
+from bertc.data.vocab.vocabulary import FAILS, Vocabulary, splits
 from bertc.ir.data import Sentences
 
 BATCH_CHARACTERS = 1 << 19
@@ -30,15 +29,10 @@ TEXT_BYTES_PER_PROCESS = 4 << 20
 """Text for which a worker process takes longer than to start."""
 
 
+RawPiece = tuple[str, bool]
+"""A piece of a document, and whether text of the document precedes."""
 Encoded = tuple[NDArray[np.uint32], NDArray[np.int64], list[int]]
 """All token ids, the length of each sentence, the number of sentences of each piece."""
-
-
-class RawPiece(NamedTuple):
-    """A piece of a document; ``inside`` if text of the document precedes."""
-
-    text: str
-    inside: bool
 
 
 @dataclass
@@ -83,27 +77,15 @@ def tokenise(
     if holdout:
         ensure_both_parts(folder, dtype, vocabulary.sep, holdout, source.paired)
     progress.end()
-    return _facts(folder, source, vocabulary, digest.hexdigest())
-
-
-def _facts(
-    folder: Path, source: TextSource, vocabulary: Vocabulary, content: str
-) -> dict[str, Any]:
-    """Counts of the finished parts; writes the training tokens' counts to ``train.counts``."""
-    dtype = token_dtype(vocabulary.size)
-    facts: dict[str, Any] = {"name": source.name, "content": content}
+    facts: dict[str, Any] = {"name": source.name, "content": digest.hexdigest()}
     for part in SPLITS:
         tokens = open_tokens(folder, part, dtype)
-        facts[part] = {
-            "tokens": tokens.count,
-            "sentences": len(tokens.sentences) - 1,
-            "documents": len(tokens.documents) - 1,
-        }
-    train = open_tokens(folder, "train", dtype)
+        sentences, documents = len(tokens.sentences) - 1, len(tokens.documents) - 1
+        facts[part] = {"tokens": tokens.count, "sentences": sentences, "documents": documents}
+    ids = open_tokens(folder, "train", dtype).ids
     counts = np.zeros(vocabulary.size, dtype=np.int64)
-    for start in range(0, len(train.ids), BATCH_CHARACTERS):
-        chunk = train.ids[start : start + BATCH_CHARACTERS]
-        counts += np.bincount(chunk, minlength=vocabulary.size)
+    for start in range(0, len(ids), BATCH_CHARACTERS):
+        counts += np.bincount(ids[start : start + BATCH_CHARACTERS], minlength=vocabulary.size)
     counts[vocabulary.special] = 0
     (folder / "train.counts").write_bytes(counts.tobytes())
     return facts
@@ -143,10 +125,10 @@ class Encode:
 
     def __call__(self, pieces: list[RawPiece]) -> Encoded:
         """Token ids of some pieces; sentences after others may have a space before."""
-        split_pieces = [split_sentences(piece.text, self.sentences) for piece in pieces]
+        split_pieces = [split_sentences(text, self.sentences) for text, _ in pieces]
         sentences = [
-            f" {sentence}" if self._spaced and (piece.inside or place) else sentence
-            for piece, of_piece in zip(pieces, split_pieces, strict=True)
+            f" {sentence}" if self._spaced and (inside or place) else sentence
+            for (_, inside), of_piece in zip(pieces, split_pieces, strict=True)
             for place, sentence in enumerate(of_piece)
         ]
         with as_data_error(*FAILS):
@@ -169,7 +151,7 @@ def _batches(
             part, inside = part_of_document(kin.encode() or raw, holdout), False
         batch.runs.append((first, part))
         batch.amount += amount
-        pieces.append(RawPiece(text, inside))
+        pieces.append((text, inside))
         inside = inside or not (not text or text.isspace())
         characters += len(text)
         if characters >= BATCH_CHARACTERS:
@@ -186,8 +168,5 @@ def part_of_document(text: bytes, holdout: float) -> str:
 
 def continues_with_space(tokenizer: Tokenizer) -> bool:
     """True if the space before a sentence is part of its tokens, as in byte-level ones."""
-    node = json.loads(tokenizer.to_str())["pre_tokenizer"] or {}
-    return any(
-        step.get("type") == "ByteLevel" and not step.get("add_prefix_space")
-        for step in node.get("pretokenizers", [node])
-    )
+    byte_level = [step for step in splits(tokenizer) if step.get("type") == "ByteLevel"]
+    return any(not step.get("add_prefix_space") for step in byte_level)

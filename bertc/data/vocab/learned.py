@@ -51,7 +51,8 @@ def learn(node: WordPiece | ByteBpe | Unigram | Words | Bytes, texts: Sequence[s
         case Unigram():
             return _unigram(node, texts)
         case Words():
-            return _words(node, texts)
+            counts = Counter(word for text in texts for word in text.split())
+            return _closed_list(counts, node.size, pre_tokenizers.WhitespaceSplit())
         case Bytes():
             return _bytes(node, texts)
 
@@ -171,17 +172,11 @@ def _byte_bpe(node: ByteBpe, texts: Sequence[str]) -> Tokenizer:
     return tokenizer
 
 
-def _words(node: Words, texts: Sequence[str]) -> Tokenizer:
-    counts = Counter(word for text in texts for word in text.split())
-    return _closed_list(CLOSED_SPECIALS, counts, node.size, pre_tokenizers.WhitespaceSplit())
-
-
 def _closed_list(
-    specials: Sequence[str],
-    counts: Counter[str],
-    size: int,
-    parting: pre_tokenizers.PreTokenizer,
+    counts: Counter[str], size: int, parting: pre_tokenizers.PreTokenizer
 ) -> Tokenizer:
+    """A tokenizer of special tokens, then others by frequency; ties in order of code point."""
+    specials = CLOSED_SPECIALS
     for special in specials:
         del counts[special]
     ranked = sorted(counts, key=lambda token: (-counts[token], token))
@@ -202,7 +197,7 @@ def _bytes(node: Bytes, texts: Sequence[str]) -> Tokenizer:
         counts.update(pre_tokenizers.ByteLevel.alphabet())
     single = pre_tokenizers.Split(Regex("."), "isolated")
     parting = pre_tokenizers.Sequence([level, single])
-    tokenizer = _closed_list(CLOSED_SPECIALS, counts, node.size, parting)
+    tokenizer = _closed_list(counts, node.size, parting)
     tokenizer.decoder = decoders.Sequence([decoders.ByteLevel()])
     return tokenizer
 
@@ -223,7 +218,17 @@ def _unigram(node: Unigram, texts: Sequence[str]) -> Tokenizer:
     chosen.sort(key=lambda piece: (-piece[1], piece[0]))
     pieces = [(special, 0.0) for special in first]
     pieces += [*chosen, *((special, 0.0) for special in last)]
-    return unigram_tokenizer(pieces, steps, unk=first.index("<unk>"))
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=first.index("<unk>")))
+    tokenizer.normalizer = normalizers.Sequence(
+        [*steps, normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
+    ids = {piece: token_id for token_id, (piece, _) in enumerate(pieces)}
+    names = (*ALBERT_SPECIALS, "<s>", "</s>", "<mask>", "<cls>", "<sep>")
+    tokenizer.add_special_tokens([name for name in names if name in ids])
+    _mark_ends(tokenizer, ids)
+    return tokenizer
 
 
 def _by_sentencepiece(lines: Iterable[str], size: int) -> dict[str, float]:
@@ -258,23 +263,6 @@ def _by_sentencepiece(lines: Iterable[str], size: int) -> dict[str, float]:
     learned = SentencePieceProcessor(model_proto=model.getvalue())
     ids = range(1, learned.get_piece_size())
     return {learned.id_to_piece(n): round(learned.get_score(n), SCORE_DECIMALS) for n in ids}
-
-
-def unigram_tokenizer(
-    pieces: Sequence[tuple[str, float]], steps: Sequence[normalizers.Normalizer], unk: int
-) -> Tokenizer:
-    """A SentencePiece unigram tokenizer over scored pieces, ids in order."""
-    tokenizer = Tokenizer(models.Unigram(list(pieces), unk_id=unk))
-    tokenizer.normalizer = normalizers.Sequence(
-        [*steps, normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
-    ids = {piece: token_id for token_id, (piece, _) in enumerate(pieces)}
-    names = (*ALBERT_SPECIALS, "<s>", "</s>", "<mask>", "<cls>", "<sep>")
-    tokenizer.add_special_tokens([name for name in names if name in ids])
-    _mark_ends(tokenizer, ids)
-    return tokenizer
 
 
 def _covering(counts: Counter[str], part: float) -> Counter[str]:

@@ -97,16 +97,17 @@ class Vocabulary:
         stated = came if isinstance(came, int | float) and came > 0 else 0
         if longest := stated or room or (0 if self.passed_on else seq):
             config[LONGEST_ROW] = min(longest, room or longest)
-        _write_json(folder / "tokenizer_config.json", config)
-        _write_json(folder / "special_tokens_map.json", names)
+        for name, value in (("tokenizer_config", config), ("special_tokens_map", names)):
+            content = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+            (folder / f"{name}.json").write_text(content, encoding="utf-8")
         model = json.loads(self.tokenizer.to_str())["model"]
         if model["type"] == "WordPiece":
             tokens = (self.token(token_id) for token_id in range(self.size))
             (folder / "vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
         elif model["type"] == "BPE":
             self.tokenizer.model.save(str(folder))
-        for name, content in self.extra_files.items():
-            (folder / name).write_bytes(content)
+        for name, raw in self.extra_files.items():
+            (folder / name).write_bytes(raw)
 
     def token(self, token_id: int) -> str:
         """The text of a token, as the tokenizer spells it."""
@@ -142,10 +143,15 @@ class Vocabulary:
         return {role: self.token(number) for role, number in ids.items() if number is not None}
 
 
+def splits(tokenizer: Tokenizer) -> list[dict[str, Any]]:
+    """The steps of its pre-tokenizer, as tokenizer.json has them."""
+    steps = json.loads(tokenizer.to_str())["pre_tokenizer"] or {}
+    return list(steps.get("pretokenizers", [steps]))
+
+
 def is_byte_level(tokenizer: Tokenizer) -> bool:
     """True if tokens are spelled in signs of bytes."""
-    steps = json.loads(tokenizer.to_str())["pre_tokenizer"] or {}
-    return "ByteLevel" in [step.get("type") for step in steps.get("pretokenizers", [steps])]
+    return any(step.get("type") == "ByteLevel" for step in splits(tokenizer))
 
 
 def byte_signs() -> dict[int, str]:
@@ -170,10 +176,6 @@ def characters_by_token(vocabulary: Vocabulary) -> NDArray[np.int64] | None:
         counts[number] = sum(sign not in inside for sign in token)
     counts[vocabulary.special] = 0
     return counts
-
-
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def from_tokenizer(
@@ -236,13 +238,8 @@ def _starts_word(token: str, model: str) -> bool:
             return True
         case "BPE":
             return token.startswith((BEGINS, BLANK))
-        case _:
-            return _starts_piece(token)
-
-
-def _starts_piece(token: str) -> bool:
-    """True if a piece starts a word, as in ALBERT's create_pretraining_data.py."""
-    # A blank, a control, punctuation, or a character that is not English.
-    if token.startswith((BLANK, "<")) or token in PUNCTUATION:
-        return True
-    return not all(c.lower() in ENGLISH or c in PUNCTUATION for c in token)
+        case _:  # ALBERT's create_pretraining_data.py
+            # A blank, a control, punctuation, or a character that is not English.
+            if token.startswith((BLANK, "<")) or token in PUNCTUATION:
+                return True
+            return not all(c.lower() in ENGLISH or c in PUNCTUATION for c in token)
