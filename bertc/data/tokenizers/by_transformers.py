@@ -177,7 +177,13 @@ def _settle_class(folder: Path, files: set[str]) -> None:
     from transformers import TokenizersBackend
     from transformers.models.auto import tokenization_auto as auto
 
-    settings = {name: _object(folder / name) for name in files if name.endswith(".json")}
+    settings = {}
+    for name in (name for name in files if name.endswith(".json")):
+        try:
+            content = read_bytes(folder / name, LARGEST_FILE_BYTES)
+            settings[name] = parse_json(content, LARGEST_FILE_BYTES)
+        except ValueError as error:
+            raise DataError(f"{name} {error}", "copy it again from its source") from None
     config, model = settings.get("tokenizer_config.json", {}), settings.get("config.json", {})
     named = config.get("tokenizer_class") or model.get("tokenizer_class")
     named = str(named or auto.TOKENIZER_MAPPING_NAMES.get(str(model.get("model_type"))) or "")
@@ -196,13 +202,6 @@ def _settle_class(folder: Path, files: set[str]) -> None:
         (folder / "config.json").unlink(missing_ok=True)
     config.pop("auto_map", None)
     (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
-
-
-def _object(path: Path) -> dict[str, Any]:
-    try:
-        return parse_json(read_bytes(path, LARGEST_FILE_BYTES), LARGEST_FILE_BYTES)
-    except ValueError as error:
-        raise DataError(f"{path.name} {error}", "copy it again from its source") from None
 
 
 def _lowers(theirs: Any) -> bool:
