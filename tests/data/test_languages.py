@@ -21,7 +21,6 @@ from bertc.data.vocab.learned import bert_tokenizer, learn
 from bertc.ir.data import Files, Parallel, Share
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.vocabulary import WordPiece
-from bertc.lang import format_text
 from tests.data.conftest import Make
 
 PAIRS = [
@@ -94,14 +93,6 @@ def test_what_cannot_be_pairs_says_what_can(tmp_path: Path, aligned: Parallel) -
     Path(en).write_bytes(b"one\n\xff\n")
     with pytest.raises(DataError, match=r"a\.en:2: byte 0xff is not UTF-8"):
         read(aligned)
-
-
-def test_names_of_languages_are_kept_in_the_text_of_a_spec() -> None:
-    for spec in (
-        'data = pairs(zh-classical="a.zh", pt_br="a.pt")',
-        'data = 2*pairs(path="a.tsv", en="english", fr="french") + files("b.txt", language="en")',
-    ):
-        assert format_text(spec).strip() == spec
 
 
 LANGUAGES = {"en": 1600, "fr": 400, "sw": 100}

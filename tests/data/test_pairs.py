@@ -87,20 +87,6 @@ def test_next_texts_follow_and_random_ones_do_not() -> None:
     assert 0.5 < np.mean(labels) < 0.75
 
 
-def test_more_than_half_are_random_by_the_lone_sentences() -> None:
-    tokens = corpus(documents=400, longest=30)
-    made = rows(tokens, SegmentPair(short=0), "random-next", 24)
-    fitting = Fitting(21, random.Random(5))
-    lone = sum(
-        1
-        for *_, b_length, _ in segment_pairs(tokens, "none", SegmentPair(short=0), fitting)
-        if not b_length
-    )
-    share = lone / len(rows(tokens, SegmentPair(short=0), "consecutive", 24))
-    assert share > 0.1
-    assert np.mean([label for *_, label in made]) > 0.5 + share / 4
-
-
 def test_swaps_are_swaps_except_for_lone_sentences() -> None:
     tokens = corpus()
     made = rows(tokens, SegmentPair(), "swapped", 32)
@@ -137,13 +123,6 @@ def test_sentences_that_a_random_text_replaced_come_again() -> None:
         for t in texts(tokens, row)[0] + (texts(tokens, row)[1] if not row[4] else [])
     }
     assert len(own) > 0.9 * tokens.count
-
-
-def test_the_target_is_short_as_often_as_asked() -> None:
-    tokens = corpus(documents=300)
-    full = rows(tokens, SegmentPair(short=0), "consecutive", 64)
-    some = rows(tokens, SegmentPair(short=0.5), "consecutive", 64)
-    assert len(some) > 1.2 * len(full)
 
 
 def short_rows(per: Literal["document", "example"]) -> tuple[float, set[bool]]:

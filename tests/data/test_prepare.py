@@ -1,17 +1,14 @@
 """What is prepared is exact, whole or absent, made once, and made again when it is damaged."""
 
 import errno
+import fcntl
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable
-from multiprocessing.context import ForkServerContext
-from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 
 import numpy as np
@@ -227,77 +224,9 @@ def test_stopping_at_any_word_leaves_nothing_half_made(
     assert np.array_equal(batch.token_ids, good.token_ids)
 
 
-def obtain_until(folder: Path, wanted: int) -> None:
-    """Make a folder, killed at call ``wanted`` of the system if there are so many."""
-    calls = 0
-
-    def hook(event: str, arguments: tuple[object, ...]) -> None:
-        nonlocal calls
-        if event in ("open", "os.rename", "os.mkdir") and str(folder) in str(arguments[0]):
-            calls += 1
-            if calls == wanted:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    def make(into: Path) -> dict[str, str]:
-        for name in "abc":
-            (into / name).write_bytes(name.encode() * 999)
-        return {"made": "abc"}
-
-    sys.addaudithook(hook)
-    obtain(folder / "x", make, Silent())
-
-
-def killed_in_turn(folder: Path, ends: SimpleQueue[list[int]]) -> None:
-    """Copies of this process, which has one thread, killed at one call after the other."""
-    codes = [-1]
-    while codes[-1]:
-        if not (child := os.fork()):
-            obtain_until(folder / str(len(codes)), len(codes))
-            os._exit(0)
-        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-    ends.put(codes[1:-1])
-
-
-def test_killed_at_every_call_of_the_system(processes: ForkServerContext, tmp_path: Path) -> None:
-    ends = processes.SimpleQueue()
-    process = processes.Process(target=killed_in_turn, args=(tmp_path, ends))
-    process.start()
-    process.join()
-    codes = ends.get()
-    assert len(codes) >= 12
-    assert set(codes) == {-signal.SIGKILL}
-    for number in range(1, len(codes) + 1):
-        folder = tmp_path / str(number)
-        intact = store._intact(folder / "x")
-        assert intact in (None, {"made": "abc"})
-        assert obtain(folder / "x", _abc, Silent()) == {"made": "abc"}
-        assert not list(folder.glob("*.tmp-*")) or intact
-
-
 def _abc(folder: Path) -> dict[str, str]:
     (folder / "a").write_bytes(b"a")
     return {"made": "abc"}
-
-
-def make_slowly(folder: Path) -> dict[str, int]:
-    with (folder.parent / "log").open("a") as log:
-        log.write("made\n")
-    time.sleep(0.4)
-    (folder / "a").write_bytes(b"a")
-    return {"made": 1}
-
-
-def test_one_process_makes_and_the_others_wait(
-    processes: ForkServerContext, tmp_path: Path
-) -> None:
-    asked = (tmp_path / "x", make_slowly, Silent())
-    members = [processes.Process(target=obtain, args=asked) for _ in range(3)]
-    for member in members:
-        member.start()
-    for member in members:
-        member.join(30)
-    assert [member.exitcode for member in members] == [0, 0, 0]
-    assert (tmp_path / "log").read_text() == "made\n"
 
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,12 +241,39 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CannotWriteError, match="bytes needed"):
         obtain(tmp_path / "x", _abc, Silent(), expected_bytes=10**18)
     assert obtain(tmp_path / "x", _abc, Silent()) == {"made": "abc"}
-
-
-def test_a_cache_that_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CannotWriteError, match="cannot write"):
         obtain(tmp_path / "file" / "x", _abc, Silent())
+
+
+def test_what_a_killed_process_leaves_is_never_read(tmp_path: Path) -> None:
+    for left in ("x", "x.tmp-1"):  # a folder without its manifest, and one aside
+        (tmp_path / left).mkdir()
+        (tmp_path / left / "a").write_bytes(b"half")
+    assert obtain(tmp_path / "x", _abc, Silent()) == {"made": "abc"}
+    assert (tmp_path / "x" / "a").read_bytes() == b"a"
+    assert not list(tmp_path.glob("*.tmp-*"))
+
+
+def test_who_waits_for_another_process_can_be_stopped_and_goes_on(tmp_path: Path) -> None:
+    class Waiting(Notes):
+        def advance(self, amount: int) -> None:
+            if not self.tasks[1:]:
+                raise Stop
+            (tmp_path / "y").rename(tmp_path / "x")  # the other has made it
+            fcntl.flock(held, fcntl.LOCK_UN)
+
+    def never(folder: Path) -> dict[str, str]:
+        raise AssertionError
+
+    notes, facts = Waiting(), obtain(tmp_path / "y", _abc, Silent())
+    with (tmp_path / "x.lock").open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(Stop):
+            obtain(tmp_path / "x", never, notes)
+        assert "waiting" in notes.tasks[0]
+        assert not (tmp_path / "x").exists()
+        assert obtain(tmp_path / "x", never, notes) == facts
 
 
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:

@@ -77,16 +77,6 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
         glue("rte"), "train.tsv", RTE + "0\ta\tb\tentailment\n1\ta\tb\tentailmen\n", "train.tsv:3",
         "unknown label 'entailmen', one of 'entailment', 'not_entailment' expected",
     ),
-    "glue: no label": (
-        glue("qnli"), "train.tsv", QNLI + "0\ta\tb\t\n", "train.tsv:2", "no label",
-    ),
-    "glue: hidden label in training": (
-        glue("qnli"), "train.tsv", QNLI + "0\ta\tb\thidden\n", "train.tsv:2", "'hidden'",
-    ),
-    "glue: a tab too many": (
-        glue("qqp"), "train.tsv", "question1\tquestion2\tis_duplicate\na\tb\t1\t0\n", "train.tsv:2",
-        "4 columns, line 1 has 3",
-    ),
     "glue: no names and too few columns": (
         glue("cola"), "train.tsv", "gj04\t1\tHens.\n", "train.tsv:1", "source, label, mark, sente",
     ),
@@ -94,7 +84,6 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
         glue("cola"), "train.tsv", "gj04\t7\t\tHens.\n", "train.tsv:1", "unknown label '7'",
     ),
     "stsb: no score": (glue("stsb"), "train.tsv", STSB + "a\tb\t\n", "train.tsv:2", "0 to 5"),
-    "stsb: not a number": (glue("stsb"), "train.tsv", STSB + "a\tb\tnan\n", "train.tsv:2", "'nan'"),
     "stsb: too high": (
         glue("stsb"), "train.tsv", STSB + "a\tb\t5.1\n", "train.tsv:2", "5.1, a number from 0 to 5",
     ),
@@ -102,17 +91,11 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
         lambda path: Xnli(data=str(path.parent)), "train-en.tsv", "a\tb\tneutral\na\tb\tmaybe\n",
         "train-en.tsv:2", "'contradiction', 'entailment', 'neutral'",
     ),
-    "xnli: no labels": (
-        lambda path: Xnli(data=str(path.parent)), "train-en.tsv", "a\tb\n", "train-en.tsv:1",
-        "2 columns without names, 3 expected",
-    ),
     "squad: empty": (squad, "a.json", " \n", "a.json:1", "empty"),
-    "squad: cut": (squad, "a.json", passages()[:-30], "a.json:1:", "not JSON"),
     "squad: something after the end": (
         squad, "a.json", passages() + "\n{}", "a.json:2:1", "extra data",
     ),
     "squad: other JSON": (squad, "a.json", '{"date": []}', "a.json", "the nearest is 'date'"),
-    "squad: no questions": (squad, "a.json", '{"data": []}', "a.json:1", "no examples"),
     "squad: passage that is no text": (
         squad, "a.json", passages(context=3), "data[0].paragraphs[0]", "text expected",
     ),
@@ -127,9 +110,6 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
     ),
     "squad: outside": (
         squad, "a.json", answer("hen", 90), "qas[0].answers[0]", "outside the passage",
-    ),
-    "squad: before the passage": (
-        squad, "a.json", answer("hen", -9), "qas[0].answers[0]", "outside the passage",
     ),
     "squad: beginning in letters": (
         squad, "a.json", answer("hen", "2"), "qas[0].answers[0]", "a whole number expected",
@@ -147,10 +127,6 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
     ),
     "race: three choices": (
         race, "train/1.txt", passage(options=[list("abc")]), "1.txt", "4 expected",
-    ),
-    "race: misspelled": (
-        race, "train/1.txt", passage().replace("article", "articel"), "1.txt",
-        "the nearest is 'articel'",
     ),
     "race: cut": (race, "train/1.txt", passage()[:40], "1.txt:1", "not JSON"),
     "tags: none": (tagging(), "train.txt", "EU B-X\nrejects\n", "train.txt:2", "before have 2"),
@@ -173,19 +149,10 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
         tagging(labels=("O", "B-X")), "train.txt", "a O\n\na B-Y\n", "train.txt:3",
         "unknown tag 'B-Y', one of 'O', 'B-X' expected",
     ),
-    "tags: only comments": (tagging("upos"), "train.conllu", "# a\n", "train.conllu:1", "no ex"),
     "own: other column": (
         own(Classify), "a.csv", "Text,label\na,b\n", "a.csv:1",
         "no column 'text'; there are Text, label",
     ),
-    "own: no such number": (
-        own(Classify, text="0", label="2"), "a.tsv", "a\tb\n", "a.tsv:1", "no column '2'",
-    ),
-    "own: unknown label": (
-        own(Classify, labels=("a", "b")), "a.jsonl", row(text="a", label="c"), "a.jsonl:1",
-        "unknown label 'c', one of 'a', 'b' expected",
-    ),
-    "own: empty label": (own(Classify), "a.csv", "text,label\na,\n", "a.csv:2", "no label"),
     "own: list for a label": (
         own(Classify), "a.jsonl", row(text="a", label=[1]), "a.jsonl:1", "a list, a label expected",
     ),
@@ -197,15 +164,10 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
         own(Classify), "a.csv", 'text,label\n"a\nb",c\nd\n', "a.csv:4", "1 columns, line 1 has 2",
     ),
     "regress: words": (own(Regress), "a.csv", "text,label\na,high\n", "a.csv:2", "'high'"),
-    "regress: infinite": (own(Regress), "a.csv", "text,label\na,inf\n", "a.csv:2", "a number"),
     "regress: true": (own(Regress), "a.jsonl", row(text="a", label=True), "a.jsonl:1", "a number"),
     "choose: past the last": (
         own(Choose), "a.jsonl", row(question="?", choices=["a", "b"], label=2), "a.jsonl:1",
         "from 0 to 1, or a letter from A to B",
-    ),
-    "choose: unknown letter": (
-        own(Choose), "a.jsonl", row(question="?", choices=["a", "b"], label="Z"), "a.jsonl:1",
-        "there are 2 choices",
     ),
     "choose: no answer": (
         own(Choose), "a.jsonl", row(question="?", choices=["a", "b"], label=None), "a.jsonl:1",
@@ -215,9 +177,6 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
         own(Choose), "a.jsonl", row(question="?", choices=list("abcde"), label=1), "a.jsonl:1",
         "most=5",
     ),
-    "choose: one": (
-        own(Choose), "a.jsonl", row(question="?", choices=["a"], label=0), "a.jsonl:1", "2 to 4",
-    ),
     "choose: text for a list": (
         own(Choose), "a.jsonl", row(question="?", choices="ab", label=0), "a.jsonl:1", "a list of",
     ),
@@ -225,10 +184,6 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
         own(Tag), "a.jsonl", row(words=["a", "b"], tags=["O"]), "a.jsonl:1", "2 words and 1 tag",
     ),
     "tag: no words": (own(Tag), "a.jsonl", row(words=[], tags=[]), "a.jsonl:1", "no words"),
-    "tag: unknown": (
-        own(Tag, labels=("O", "B-X")), "a.jsonl", row(words="a", tags="B-Y"), "a.jsonl:1",
-        "unknown tag 'B-Y'",
-    ),
     "read: elsewhere": (own(Read), "a.jsonl", row(**READ | {"start": 4}), "a.jsonl:1", "at 2"),
     "read: half a place": (own(Read), "a.jsonl", row(**READ | {"start": 2.5}), "a.jsonl:1", "2.5"),
     "read: no place": (own(Read), "a.jsonl", row(**READ | {"start": None}), "a.jsonl:1", "None"),

@@ -16,6 +16,7 @@ from bertc.data.layouts.example import (
     ChoiceExample,
     Example,
     LabelledExample,
+    QuestionExample,
     ScoredExample,
     TaggedExample,
 )
@@ -24,7 +25,7 @@ from bertc.data.metrics.gold import AnswerValue
 from bertc.data.metrics.metrics import judge
 from bertc.data.metrics.tagged import span_f1, spans
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Regress, Tag
-from bertc.ir.learning.task import Glue
+from bertc.ir.learning.task import Glue, Squad
 
 COLA = Glue(task="cola", data="x")
 MRPC = Glue(task="mrpc", data="x")
@@ -198,3 +199,43 @@ def test_nothing_is_judged_without_what_is_right() -> None:
         judge(COLA, [], [])
     with pytest.raises(DataError, match="`7` has no label"):
         judge(COLA, [LabelledExample("7", ("a",), None)], ["0"])
+    with pytest.raises(DataError, match="`q7` has no label"):
+        judge(Squad(data="x", version=2), [QuestionExample("q7", "", "who?", (), None)], [""])
+
+
+def _question(*right: str) -> QuestionExample:
+    return QuestionExample("1", "", "who?", tuple((text, 0) for text in right), bool(right))
+
+
+@pytest.mark.parametrize(
+    ("version", "right", "said", "em", "f1"),
+    [
+        (1, ["The Cat"], "cat", 1, 1),
+        (1, ["cat"], "  a\tCAT! ", 1, 1),
+        (1, ["theatre"], "atre", 0, 0),
+        (1, ["an-other"], "other", 0, 0),  # punctuation goes first: "another"
+        (1, ["U.S."], "us", 1, 1),
+        (1, ["1,000"], "1000", 1, 1),
+        (1, ["it’s"], "its", 0, 0),  # only ASCII punctuation is dropped
+        (1, ["a b c", "d"], "d", 1, 1),
+        (1, ["black cat", "cat"], "cat sat", 0, 2 / 3),
+        (1, ["cat cat"], "cat", 0, 2 / 3),
+        (1, ["new\u00a0york"], "new york", 1, 1),
+        (1, ["new\u2003york\u3000city"], "New York city", 1, 1),
+        (1, ["The"], "a", 1, 1),  # both have no words
+        (1, ["The", "cat"], "", 1, 1),
+        (1, ["cat"], "", 0, 0),
+        (2, [], "", 1, 1),
+        (2, [], "the", 1, 1),
+        (2, [], "cat", 0, 0),
+        (2, ["cat"], "", 0, 0),
+        (2, ["the", "cat"], "", 0, 0),  # a right answer without words does not count
+        (2, ["the"], "", 1, 1),
+        (2, ["The Cat"], "cat", 1, 1),
+    ],
+)
+def test_answers_about_passages(
+    version: int, right: list[str], said: str, em: float, f1: float
+) -> None:
+    found = judge(Squad(data="x", version=version), [_question(*right)], [said])
+    assert found == pytest.approx({"squad_f1": f1, "em": em})
