@@ -24,10 +24,7 @@ TRIES = 50
 
 
 def equalled(programs: Sequence[Program], diagnostics: Diagnostics) -> list[Program]:
-    """The programs with a number of steps for each ``steps=equal(...)``.
-
-    A budget without room for a step is reported.
-    """
+    """The programs with a number of steps for each ``steps=equal(...)``."""
     first: dict[Equal, float] = {}
     return [_equalled(program, first, diagnostics) for program in programs]
 
@@ -67,17 +64,13 @@ def _equalled(program: Program, first: dict[Equal, float], diagnostics: Diagnost
 
 
 def _resolved(program: Program) -> Resolved | None:
-    """The program with nothing left open; None if it has mistakes."""
     findings = Diagnostics()
     finished = complete(facts(program, findings), findings)
     return None if findings.found else assemble(finished)
 
 
 def most_steps(figure: Callable[[int], float], most: float, guess: int = 1000) -> int:
-    """The most steps whose figure is within ``most``; 1 if none is.
-
-    ``figure`` grows with the steps, nearly in proportion to them.
-    """
+    """The most steps whose figure is within ``most``; 1 if none is."""
     steps, least, above = max(1, guess), 0, None
     for _ in range(TRIES):
         if (value := figure(steps)) <= most:

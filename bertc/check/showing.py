@@ -126,7 +126,6 @@ def _shown(settings: Mapping[str, Given]) -> list[Shown]:
 
 
 def _said(origin: Origin) -> tuple[str, str, str, str]:
-    """Kind of the origin, base, source and place."""
     span = origin.span
     if span is None or origin.kind in ("default", "derived"):
         return origin.kind, "", escaped(origin.source), str(span or "")

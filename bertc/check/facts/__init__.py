@@ -23,11 +23,7 @@ from bertc.lang import load
 
 
 def facts(program: Program, diagnostics: Diagnostics) -> Program:
-    """A program with every fact from other files filled in: the first pass.
-
-    Raises:
-        MissingInputError, DataError: if a file that it names is not there, or cannot be read.
-    """
+    """A program with every fact from other files filled in: the first pass."""
     program = extends(program, diagnostics).changed(_with_folders)
     init = program.settings.get("init")
     if init is not None and isinstance(init.value, FromOther):
@@ -55,7 +51,6 @@ def _with_folder(value: Any) -> Any:
 
 
 def _as_there(program: Program, init: Given) -> Program:
-    """Fill in unwritten settings of the network from ``init``, and what is asked of it."""
     if init.value.path == TEACHER:
         init, settings = _of_teacher(program, init)
     else:
@@ -81,7 +76,6 @@ def _of_teacher(program: Program, init: Given) -> tuple[Given, dict[str, Any]]:
 
 
 def _read_of(settings: Mapping[str, Given]) -> dict[str, Given]:
-    """Settings with what files say of their tasks and teachers."""
     read = counted(settings)
     teachers = settings.get("teacher")
     if teachers is not None:
@@ -99,7 +93,6 @@ def _of_spec(spec: str) -> Resolved:
 
 
 def _with_shape(teacher: Teacher) -> Teacher:
-    """A teacher with the shape of its network, if that can be found."""
     known = True
     match teacher.source:
         case FromFolder(path=path):

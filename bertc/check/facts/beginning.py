@@ -18,12 +18,7 @@ from bertc.ir.weight_maps import begins_as, fit, refusal
 
 
 def begun_from(resolved: Resolved) -> None:
-    """Compare the network of ``init`` with the one to start from it, by shapes only.
-
-    Raises:
-        MissingInputError: if a run there has no checkpoint of the step that ``init`` names.
-        DataError: if its weights would not fit.
-    """
+    """Compare the network of ``init`` with the one to start from it, by shapes only."""
     init = resolved.run.init
     if not isinstance(init, FromOther) or init.path == TEACHER:
         return
@@ -44,10 +39,7 @@ def begun_from(resolved: Resolved) -> None:
 def taken(
     init: Given, settings: dict[str, Any], written: Mapping[str, Given]
 ) -> tuple[Given, dict[str, Any]]:
-    """``init`` with the depth of its network, and the settings of what a run takes of that.
-
-    ``settings`` are the settings of the network there, ``written`` those of the run.
-    """
+    """``init`` with the depth of its network, and the settings of what a run takes of that."""
     match init.value:
         case FromLayers() if "layers" in settings:
             init = replace(init, value=init.value.model_copy(update={"depth": settings["layers"]}))
@@ -59,11 +51,7 @@ def taken(
 
 
 def embedding_as_there(program: Program) -> Program:
-    """Fill in unwritten arguments of tasks that embed from how the network of ``init`` does.
-
-    Raises:
-        DataError: if bertc cannot compute its vectors, and no ``pooling`` is written.
-    """
+    """Fill in unwritten arguments of tasks that embed from how the network of ``init`` does."""
     init: FromOther = program.settings["init"].value
     blocks = (program.settings, *(stage.settings for stage in program.stages))
     objectives = [block["objective"] for block in blocks if "objective" in block]

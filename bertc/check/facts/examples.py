@@ -84,14 +84,7 @@ def _reported(
 
 
 def row_lengths(programs: Sequence[Resolved]) -> list[tuple[int, ...]]:
-    """Mean row length in tokens of each program, stage by stage.
-
-    For tasks it is the mean, if vocabulary and examples are there; files used by several programs
-    are read once.
-
-    Raises:
-        DataError: if a file cannot be read.
-    """
+    """Mean row length in tokens of each program, stage by stage."""
     once = cache(_row_length)
     return [
         tuple(

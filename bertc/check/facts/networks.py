@@ -37,10 +37,7 @@ def program_of(folder: Path) -> Resolved | None:
 
 
 def network_of(folder: Path) -> dict[str, Any]:
-    """Settings of the network in a run folder or a Hugging Face folder; empty if it is neither.
-
-    Errors in the folder are reported where its weights are read.
-    """
+    """Settings of the network in a run folder or a Hugging Face folder; empty if it is neither."""
     resolved, config = folder / "resolved.json", network_folder(folder) / "config.json"
     if is_taken(resolved):
         return _of_run(read_network(folder))

@@ -3,7 +3,7 @@
 from bertc.base.diagnostics import Diagnostics
 from bertc.check.passes.assemble import assemble
 from bertc.check.passes.bodies import bodies
-from bertc.check.passes.changing.beginning import begins
+from bertc.check.passes.changing.beginning import begins, vectors
 from bertc.check.passes.changing.growth import growth
 from bertc.check.passes.changing.pruning import pruning
 from bertc.check.passes.checks import checks
@@ -18,7 +18,6 @@ from bertc.check.passes.settings.stages import typed
 from bertc.check.passes.sharing import sharing
 from bertc.check.passes.tasks import tasks
 from bertc.check.passes.teaching.teachers import teachers
-from bertc.check.passes.vectors import vectors
 from bertc.check.passes.vocabulary import vocabulary
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.resolved import Resolved

@@ -42,13 +42,11 @@ def assemble(program: Complete) -> Resolved:
 
 
 def _permutes(program: Complete) -> bool:
-    """True if any stage has a plm objective."""
     terms = (term for stage in program.stages for term in stage.objective)
     return any(term.objective.order == "permuted" for term in terms)
 
 
 def _decodes(program: Complete) -> bool:
-    """True if a stage has the main network predict masked tokens."""
     return any(
         term.objective.states.decoded
         and not (predicts_masked(term.objective) and isinstance(stage.generator, GeneratorNetwork))
@@ -111,10 +109,7 @@ def _body(stage: StageSettings, causal: bool, two_streams: bool, texts: int) -> 
 
 
 def _generator(stage: StageSettings) -> Encoder | None:
-    """Like the encoder except for widths, and for depth if one is written.
-
-    Tied tables have the encoder's width.
-    """
+    """Like the encoder except for widths, and for depth if one is written."""
     node = stage.generator
     if not isinstance(node, GeneratorNetwork):
         return None
@@ -203,7 +198,6 @@ def _begins_anew(
 
 
 def _turn(before: AnyStage | None, body: Body) -> Turned | None:
-    """The change of a network that goes on in another direction of reading."""
     return Turned() if before and before.encoder.causal != body.causal else None
 
 
@@ -256,7 +250,6 @@ def _stage(
 
 
 def _reading(terms: tuple[Term, ...], stage: StageSettings) -> tuple[Term, ...]:
-    """The terms with the layers that heads of tasks read."""
     return tuple(
         term.model_copy(update={"objective": task.reading(stage.features, stage.layers)})
         if isinstance(task := term.objective, Task)
@@ -266,14 +259,12 @@ def _reading(terms: tuple[Term, ...], stage: StageSettings) -> tuple[Term, ...]:
 
 
 def _change(stage: StageSettings) -> NetworkChange:
-    """The way in which the network of a stage comes from the one before."""
     if isinstance(stage.prune, Layers):
         return Kept(layers=stage.prune.kept)
     return stage.grow
 
 
 def _pairs(stage: StageSettings) -> Pairs:
-    """The construction of segment pairs, as the objective requires."""
     if stage.format.kind not in PAIRED:
         return "none"
     ways = (term.objective.pairs for term in stage.objective)

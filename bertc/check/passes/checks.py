@@ -41,7 +41,6 @@ def checks(program: Complete, diagnostics: Diagnostics) -> None:
 
 
 def _values(value: int | tuple[int, ...]) -> tuple[int, ...]:
-    """The values of a setting that is one number, or one per layer."""
     return (value,) if isinstance(value, int) else value
 
 
@@ -53,7 +52,6 @@ def _uneven(program: Complete) -> int:
 
 
 def _dividing(program: Complete) -> list[int]:
-    """Two numbers of heads that divide the width, the nearest first."""
     hidden, heads = program.hidden, _uneven(program)
     fitting = (number for number in range(1, hidden + 1) if hidden % number == 0)
     return sorted(fitting, key=lambda number: abs(number - heads))[:2]
@@ -120,12 +118,6 @@ def _clusters_fit(check: Checker[Complete]) -> None:
     check.report("E220", problem, "table", help=rule or "fewer clusters or more tokens")
 
 
-def _pairing(stage: StageSettings) -> str:
-    """The term that classifies pairs of segments; empty if none does."""
-    asking = (t.objective.kind for t in stage.objective if t.objective.pairs != "none")
-    return next(asking, "")
-
-
 def _format(stage: StageSettings) -> Also:
     return "format", f"format = {stage.format.kind}"
 
@@ -136,7 +128,6 @@ def _full(stage: StageSettings) -> bool:
 
 
 def _segments(stage: StageSettings) -> int:
-    """The segments that rows have."""
     if stage.format.kind == "stream-pair":
         return 3
     return 2 if stage.format.kind in PAIRED or stage.translation_term else 1
@@ -155,16 +146,16 @@ def _fewer_segments(stage: StageSettings) -> list[str]:
 
 
 _OF_FORMATS: tuple[Rule[StageSettings], ...] = (
-    Rule("E204", "objective", lambda s: _pairing(s) and s.format.kind not in PAIRED,
-         lambda s: f"{_pairing(s)} classifies pairs of segments, but {s.format.kind} rows "
+    Rule("E204", "objective", lambda s: s.pairing and s.format.kind not in PAIRED,
+         lambda s: f"{s.pairing} classifies pairs of segments, but {s.format.kind} rows "
          + ("have one" if len(s.format.parts(s.seq)) == 1 else "begin with other text"),
          also=_format, instead="format=segment-pair"),
-    Rule("E215", "objective", lambda s: _pairing(s) and not s.pooler,
-         lambda s: f"{_pairing(s)} needs the pooler, but pooler = false",
+    Rule("E215", "objective", lambda s: s.pairing and not s.pooler,
+         lambda s: f"{s.pairing} needs the pooler, but pooler = false",
          also=("pooler", "the pooler is switched off here"), help="pooler=true"),
     Rule("E215", "objective",
-         lambda s: _pairing(s) and s.pooler and POOLINGS[s.pooler].mean != "none",
-         lambda s: f"{_pairing(s)} reads the first state of each pair, but pooler = {s.pooler}",
+         lambda s: s.pairing and s.pooler and POOLINGS[s.pooler].mean != "none",
+         lambda s: f"{s.pairing} reads the first state of each pair, but pooler = {s.pooler}",
          also=("pooler", "the pooler makes one state of a whole row"), instead="pooler=true"),
     Rule("E216", "pack", lambda s: s.pack and _full(s) and s.memory,
          lambda s: f"pack = true needs rows with room left, but {s.format.kind} rows are always "

@@ -78,13 +78,11 @@ def _without_budget(settings: Mapping[str, Given]) -> Mapping[str, Given]:
 
 
 def _learns_task(settings: Mapping[str, Given]) -> bool:
-    """True if these settings name a task."""
     objective = settings.get("objective")
     return objective is not None and has_tasks(objective.value)
 
 
 def _learns_text(base: Program) -> bool:
-    """True if the base names what it learns, and no task."""
     blocks = (base.settings, *(stage.settings for stage in base.stages))
     named = any("objective" in settings for settings in blocks)
     return named and not any(map(_learns_task, blocks))
@@ -105,7 +103,6 @@ def _network_of(base: Program) -> Program:
 
 
 def _from(base: Program) -> dict[str, Given]:
-    """The settings of a base, as those of a program that extends it."""
     return {
         name: Given(setting.value, replace(setting.origin, kind="extends", source=base.name))
         for name, setting in base.settings.items()

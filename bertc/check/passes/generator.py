@@ -50,7 +50,6 @@ def generator(program: Complete, diagnostics: Diagnostics) -> None:
 
 
 def _judge(stage: StageSettings) -> Objective | None:
-    """The objective that needs replaced tokens."""
     judges = (t.objective for t in stage.objective if t.objective.replaces)
     return next(judges, None)
 
@@ -64,12 +63,10 @@ def _learns(program: Complete) -> bool:
 
 
 def _masked(stage: StageSettings) -> str:
-    """The term that masks tokens; empty if none does."""
     return next((t.objective.kind for t in stage.objective if t.objective.masks), "")
 
 
 def _kind(stage: StageSettings) -> str:
-    """The term that reads replaced tokens."""
     judge = _judge(stage)
     return judge.kind if judge else ""
 
@@ -80,19 +77,16 @@ def _verb(stage: StageSettings) -> str:
 
 
 def _beside_mlm(judge: Objective | None) -> str:
-    """An objective with both terms, weighed as in ELECTRA."""
     return f"{judge.kind}{'*50' * (judge.fills == 'replaced')}+mlm" if judge else ""
 
 
 def _needed(stage: StageSettings) -> str:
-    """Sources of replacements."""
     if _masked(stage):
         return "generator=0.25"
     return f"objective={_beside_mlm(_judge(stage))} generator=0.25 or generator=unigram"
 
 
 def _default_p(judge: Objective) -> float:
-    """The default fraction of tokens that it chooses."""
     default: float = type(judge).model_fields["p"].default
     return default
 

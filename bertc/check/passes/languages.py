@@ -22,19 +22,11 @@ def check_languages(program: Complete, diagnostics: Diagnostics) -> None:
             Checker(stage, diagnostics).rules(_OF_SMOOTHING)
 
 
-def _pairing(stage: StageSettings) -> str:
-    """The term that classifies pairs of segments; empty if none does."""
-    asking = (t.objective.kind for t in stage.objective if t.objective.pairs != "none")
-    return next(asking, "")
-
-
 def _parallel(stage: StageSettings) -> list[bool]:
-    """One truth for each source of text: that it has translations."""
     return [isinstance(share.corpus, Parallel) for share in stage.data]
 
 
 def _with_mlm(stage: StageSettings) -> str:
-    """The objective as written, without pair classification and with mlm."""
     terms = [term.objective for term in stage.objective]
     unpaired = (
         terms_written(stage.origins["objective"], lambda i: terms[i].pairs == "none")
@@ -55,15 +47,15 @@ def _about_this_data(stage: StageSettings) -> bool:
 
 
 _OF_TRANSLATIONS: tuple[Rule[StageSettings], ...] = (
-    Rule("E242", "objective", _pairing,
-         lambda s: f"{_pairing(s)} classifies consecutive segments, but {s.translation_term} reads "
+    Rule("E242", "objective", lambda s: s.pairing,
+         lambda s: f"{s.pairing} classifies consecutive segments, but {s.translation_term} reads "
          "translations",
          label="the two segments of a row are translations", instead=_with_mlm),
-    Rule("E240", "objective", lambda s: not _pairing(s) and not any(_parallel(s)),
+    Rule("E240", "objective", lambda s: not s.pairing and not any(_parallel(s)),
          lambda s: f"{s.translation_term} needs parallel text, but the data has none",
          also=("data", "the text is named here"), help='data=pairs(en="a.en", fr="a.fr")'),
     Rule("E241", ("data", "objective"),
-         lambda s: not _pairing(s) and any(_parallel(s)) and not all(_parallel(s))
+         lambda s: not s.pairing and any(_parallel(s)) and not all(_parallel(s))
          and all(translates(term.objective) for term in s.objective),
          lambda s: "no objective reads the monolingual part of the data: "
          f"{s.translation_term} reads only pairs",

@@ -74,7 +74,6 @@ def shares(stages: Sequence[StageGiven], run: Mapping[str, Given], tokens: bool)
 
 
 def _in_tokens(value: Any) -> bool:
-    """True of a number of steps, a warm-up of batches, or an average, in tokens."""
     length = value.half_life if isinstance(value, Ema) else getattr(value, "over", value)
     return isinstance(length, Tokens)
 
@@ -106,7 +105,6 @@ def _paces(stage: CompleteSettings, rising: BatchWarmup, steps: int) -> Paces:
 
 
 def _steps_of(tokens: Tokens, paces: Paces) -> int:
-    """The number of steps, to the nearest, that read these tokens."""
     unread, done = tokens.tokens, 0
     for steps, per_step in paces[:-1]:
         if unread < steps * per_step:
@@ -116,7 +114,6 @@ def _steps_of(tokens: Tokens, paces: Paces) -> int:
 
 
 def _timed(settings: Mapping[str, Given], paces: Paces) -> Mapping[str, Given]:
-    """Settings with the lengths of their optimiser in steps, if there is one in tokens."""
     if "optimizer" not in settings:
         return settings
     setting = settings["optimizer"]

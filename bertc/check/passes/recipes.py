@@ -29,16 +29,13 @@ class _Published(NamedTuple):
     body: str
 
     def of(self, task: Task) -> Recipe:
-        """The recipe for a task."""
         return recipe(self.system, self.hidden, task, self.body, self.layers)
 
     def arguments(self, task: Task) -> TaskArguments:
-        """Arguments of a task."""
         return task_arguments(self.system, task, self.hidden, self.layers)
 
     @property
     def whose(self) -> str:
-        """Its owner, in the genitive."""
         return f"{self.system}'s" if self.body == "transformer" else f"{self.body}'s"
 
 
@@ -135,7 +132,6 @@ def _tasks(objective: Given) -> list[Task]:
 
 
 def _completed(optimizer: Given, theirs: Optimizer) -> Given:
-    """An optimizer whose unset arguments are filled in from the recipe's."""
     written = optimizer.value
     if type(written) is not type(theirs):
         return optimizer
@@ -152,7 +148,6 @@ def _followed(
     room: int | None,
     diagnostics: Diagnostics,
 ) -> dict[str, Given]:
-    """The settings of a stage, completed from its recipe."""
     source = f"{published.whose} recipe for {tasks[0].title}"
     known = {**forced, **settings}
     theirs = published.of(tasks[0])

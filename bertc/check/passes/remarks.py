@@ -8,7 +8,6 @@ from bertc.check.passes.settings.rules import Checker, Rule
 from bertc.check.passes.settings.stages import has_tasks, reads_on
 from bertc.ir.changing.growth import Drawn
 from bertc.ir.learning.answer import Labels
-from bertc.ir.learning.task import Task
 from bertc.ir.network.body_setting import Transformer
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.vocabulary import Bytes, TokenizerFile
@@ -43,8 +42,7 @@ def remarks(program: Complete, diagnostics: Diagnostics) -> None:
 
 def _numbers(stage: StageSettings) -> int:
     """The number of labels of a task that are numbers with fractions; 0 if they are words."""
-    tasks = (term.objective for term in stage.objective if isinstance(term.objective, Task))
-    for names in (task.answer.names for task in tasks if isinstance(task.answer, Labels)):
+    for names in (task.answer.names for task in stage.tasks if isinstance(task.answer, Labels)):
         numbers = [name for name in names if _NUMBER.fullmatch(name)]
         if len(numbers) == len(names) >= LEAST_NUMBERS and any("." in name for name in numbers):
             return len(names)
@@ -52,7 +50,6 @@ def _numbers(stage: StageSettings) -> int:
 
 
 def _idle_terms(check: Checker[StageSettings]) -> None:
-    """Remark on terms that teach nothing."""
     stage = check.settings
     origin = stage.origins["objective"]
     for number, term in enumerate(stage.objective):

@@ -22,7 +22,6 @@ def check_running(check: Checker[StageSettings]) -> None:
 
 
 def _reading_on(stage: StageSettings) -> Way:
-    """Settings that make memory possible, or memory=0 where none do."""
     near_alone = not stage.attention.distances
     placed = stage.origins["positions"].kind != "derived" and stage.positions.kind != "none"
     others = [
@@ -52,7 +51,6 @@ def _relative(stage: StageSettings) -> str:
 
 
 def _packed(stage: StageSettings) -> bool:
-    """True if rows have their format from being packed."""
     return bool(stage.pack) and not written(stage.origins["format"])
 
 

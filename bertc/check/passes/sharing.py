@@ -40,7 +40,6 @@ def sharing(program: Complete, diagnostics: Diagnostics) -> None:
 
 
 def _first_norm_fits(program: Complete, deepest: StageSettings, diagnostics: Diagnostics) -> None:
-    """Check that no other layer has the attention of a layer 0 without a norm."""
     if not program.norm.skips_first:
         return
     depth = deepest.layers

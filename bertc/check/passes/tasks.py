@@ -51,15 +51,13 @@ def _may_be_of_tasks(stage: StageSettings) -> bool:
 
 
 def _from_text(stage: StageSettings) -> list[str]:
-    """The terms that learn from text."""
     terms = [term for term in stage.objective if not isinstance(term.objective, Task)]
     return [term.name for term in terms if not term.objective.teaching]
 
 
 def _uncopied(stage: StageSettings) -> list[str]:
     """The tasks whose answers belong to words or passages, which no copy of a text has."""
-    tasks = (term.objective for term in stage.objective if isinstance(term.objective, Task))
-    return [task.title for task in tasks if not isinstance(task.answer, Labels | Score)]
+    return [task.title for task in stage.tasks if not isinstance(task.answer, Labels | Score)]
 
 
 def _without_text(check: Checker[StageSettings], origins: Mapping[str, Origin]) -> None:

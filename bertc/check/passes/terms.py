@@ -88,7 +88,6 @@ def _order_possible(check: Checker[StageSettings]) -> None:
 
 
 def _as_written(stage: StageSettings, wanted: Objective) -> str:
-    """A term of the objective as written; its kind alone if the objective is not written."""
     terms = stage.objective
     text = terms_written(stage.origins["objective"], lambda i: terms[i].objective == wanted)
     return text or wanted.kind

@@ -115,9 +115,6 @@ def vocabulary_of_init(run: Path) -> TokenizerFile:
     """The vocabulary of a run or a model folder, of as many tokens as its table has rows.
 
     A folder without one is reported where it is needed.
-
-    Raises:
-        DataError: it is of a class that bertc does not read, or its files are damaged.
     """
     folder = tokenizer_folder(run)
     program = settings_in(run / "resolved.json").get("vocabulary")

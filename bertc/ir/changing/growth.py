@@ -118,10 +118,7 @@ NetworkChange = Annotated[
 
 
 def parted(growth: "Beginning", before: tuple[int, ...], after: tuple[int, ...]) -> int | None:
-    """The first layer that would start from another layer than its owner does; None if none would.
-
-    ``before`` and ``after`` are the owner maps of a part in the old and the new network.
-    """
+    """The first layer that would start from another layer than its owner; None if none would."""
 
     def begins_with(layer: int) -> int | None:
         source = growth.source(layer, len(before), len(after))
@@ -203,10 +200,7 @@ class FromLayers(FromOther):
                 return written[layer]
 
     def misfit(self, before: int, after: int) -> str:
-        """The reason why such layers of ``before``, 0 if unknown, are not the ``after`` of a run.
-
-        Empty if they are.
-        """
+        """The reason why layers of ``before``, 0: unknown, are not the ``after`` of a run; or ""."""
         if not isinstance(self.layers, str):
             if len(self.layers) != after:
                 return (

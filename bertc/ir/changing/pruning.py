@@ -51,14 +51,10 @@ class _Units(Node):
 
     @property
     def rounds(self) -> int:
-        """Number of times that something is removed."""
         return math.ceil(round(self.share / self.every, 6)) if self.every else 1
 
     def share_at(self, step: int, steps: int) -> float | None:
-        """The share that is gone before step ``step`` of ``steps``; None if none goes just then.
-
-        The first round is before the first step, and all are as far apart as possible.
-        """
+        """The share that is gone before step ``step`` of ``steps``; None if none goes just then."""
         for number in range(self.rounds):
             if step == number * steps // self.rounds and step < steps:
                 most = self.every * (number + 1)

@@ -55,7 +55,6 @@ class _Own(Task):
 
     @property
     def title(self) -> str:
-        """Its name."""
         return self.name
 
 

@@ -119,11 +119,9 @@ class _Rule(Node):
     keeps: ClassVar[str] = "two moments of each weight"
 
     def moments(self, weight: Weight) -> tuple[MomentName, ...]:
-        """The moments that it keeps of a weight's gradients."""
         return ("m", "v")
 
     def operations(self, weight: Weight) -> tuple[op.Product, ...]:
-        """The matrix products of a weight's update."""
         return ()
 
     @property
@@ -132,13 +130,11 @@ class _Rule(Node):
         return self.decay
 
     def schedule_steps(self, steps: int) -> int:
-        """Length of the schedule in steps, given ``steps`` steps of training."""
         return (
             steps_of(self.schedule.over if isinstance(self.schedule, Decay) else 0, steps) or steps
         )
 
     def warmup_steps(self, steps: int) -> int:
-        """Warm-up in steps, for a schedule of ``steps`` steps."""
         return steps_of(self.warmup, steps)
 
     def decay_steps(self, steps: int) -> int:

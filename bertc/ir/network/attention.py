@@ -99,13 +99,7 @@ class RelativeAttention(AttentionNode):
         return _biases("relative", ("content_bias", "distance_bias"), widths.inner, init)
 
     def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
-        """Operations of full attention, plus added scores of distances and of segments.
-
-        Distances are projected once per direction for all rows of a batch, from the distance of the
-        first key to the last token up to that of the last key to the first token. Reversed rows
-        gather their own. Queries at arbitrary positions (query stream, or a subset) are scored
-        against all distances.
-        """
+        """Operations of full attention, plus added scores of distances and of segments."""
         w, inner, future = widths, widths.inner, 1 if call.causal else call.tokens
         distances, times = call.keys + future, call.rows * widths.heads
         in_line = future if call.queries >= future else 0
@@ -194,10 +188,7 @@ class DisentangledAttention(AttentionNode):
         )
 
     def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
-        """Operations of full attention, plus scores of distances by queries and by keys.
-
-        The table is projected once for all rows of a batch; nothing of it is kept by the row.
-        """
+        """Operations of full attention, plus scores of distances by queries and by keys."""
         w, rows, times = widths, 2 * self.buckets, call.rows * widths.heads
         scores = call.states * w.heads * call.keys
         return (

@@ -143,10 +143,7 @@ class ContentAttention(AttentionNode):
         )
 
     def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
-        """Projections, attention, and the output projection.
-
-        In blocks of a window all queries of a row are computed.
-        """
+        """Projections, attention, and the output projection."""
         w, outputs = widths, call.states
         if call.query_states:
             mask: op.Mask = "targets"

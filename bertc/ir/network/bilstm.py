@@ -128,7 +128,6 @@ class BiLstmBody(BodyNode):
 
     @property
     def _row_width(self) -> int:
-        """Width of the vector of a row, before the pooler."""
         return self.hidden * (COMPARED if self.texts > 1 else 1)
 
     @property

@@ -236,7 +236,6 @@ def first_position(body: BodyNode) -> int:
 
 
 def _one_or_all(widths: Sequence[int]) -> int | tuple[int, ...]:
-    """One number if all layers agree, else one per layer."""
     return tuple(widths) if len({*widths}) > 1 else widths[0]
 
 
@@ -253,7 +252,6 @@ def outer_weights(encoder: Encoder) -> tuple[Weight, ...]:
 
 
 def _decoding(encoder: Encoder, call: op.Call) -> tuple[EncoderLayer, op.Call]:
-    """The last layer with queries of the decoded states."""
     layer = encoder.layer(encoder.depth - 1)
     reach = layer.attention.reach
     blocks = reach is not None and in_blocks(call.keys, reach)

@@ -64,12 +64,10 @@ class _Placement(Node):
 
     @property
     def of_layers(self) -> NormFunction:
-        """The norm of layers and embeddings."""
         return self._norm(affine=True)
 
     @property
     def of_heads(self) -> NormFunction:
-        """The norm in heads, always affine."""
         return self._norm(affine=True)
 
     @property
@@ -79,7 +77,6 @@ class _Placement(Node):
 
     @property
     def skips_first(self) -> bool:
-        """True if the attention of layer 0 has no norm."""
         return False
 
     def _norm(self, affine: bool) -> NormFunction:
@@ -117,12 +114,10 @@ class _BeforeParts(_Placement):
 
     @property
     def of_layers(self) -> NormFunction:
-        """The norm of layers and embeddings, and the one after the last layer."""
         return self._norm(self.affine)
 
     @property
     def skips_first(self) -> bool:
-        """True if the attention of layer 0 has no norm."""
         return not self.first
 
 

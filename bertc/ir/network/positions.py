@@ -27,7 +27,6 @@ class _Positions(Node):
 
     @property
     def ranges(self) -> Ranges | None:
-        """Its table of distances, if it has one."""
         return None
 
     @property
@@ -36,7 +35,6 @@ class _Positions(Node):
         return any("heads" in weight.axes for weight in self.common_weights(1, Normal()))
 
     def common_weights(self, heads: int, init: Drawn) -> tuple[Weight, ...]:
-        """Weights that the attention of all layers uses: none."""
         return ()
 
     def in_layer(self, attention: op.Operations, widths: op.Widths, call: op.Call) -> op.Operations:

@@ -109,10 +109,7 @@ class AdaptiveTable(Node):
         return Weight(f"{name}.weight", (hidden, width), axes, init, part, "matrix")
 
     def operations(self, vocab: int, embedding: int, hidden: int, tokens: int) -> op.Operations:
-        """Every table and projection on every token, which keeps shapes static at little cost.
-
-        So all of them save their input, and their results are summed.
-        """
+        """Every table and projection on every token, which keeps shapes static at little cost."""
         clusters = self.clusters(vocab, embedding)
         if not self.narrows:
             return (op.Lookup(tokens, embedding, vocab),)
@@ -136,7 +133,6 @@ def share_by_zipf(cluster: Cluster, vocab: int) -> float:
 
 
 def _harmonic(number: int) -> float:
-    """1 + 1/2 + ... + 1/number."""
     if number < 100:
         return sum([1 / rank for rank in range(1, number + 1)])
     return math.log(number) + EULER + 1 / (2 * number)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from bertc.base.diagnostics import Span
 from bertc.ir.changing.growth import FromGenerator
+from bertc.ir.learning.task import Task
 from bertc.ir.program.settings import Positive, Settings
 from bertc.ir.program.written import Origin, Program
 from bertc.ir.terms.node import translates
@@ -42,6 +43,16 @@ class StageSettings(CompleteSettings):
     def begins_told(self) -> bool:
         """True if the encoder starts the stage from its generator."""
         return "grow" in self.own and isinstance(self.grow, FromGenerator)
+
+    @property
+    def tasks(self) -> list[Task]:
+        """Its tasks; empty for a stage of text."""
+        return [t.objective for t in self.objective if isinstance(t.objective, Task)]
+
+    @property
+    def pairing(self) -> str:
+        """The name of the term that classifies pairs of segments, or ""."""
+        return next((t.name for t in self.objective if t.objective.pairs != "none"), "")
 
     @property
     def translation_term(self) -> str:

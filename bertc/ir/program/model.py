@@ -25,10 +25,7 @@ def head_weights(resolved: Resolved) -> tuple[Weight, ...]:
 
 
 def model_weights(resolved: Resolved) -> tuple[Weight, ...]:
-    """Weight table of the model: networks by name, tied weights once, then ``heads.``.
-
-    Names contain the depth: ``embeddings``, ``attention.3``, ``ffn.3``; heads come last.
-    """
+    """Weight table of the model: networks by name, tied weights once, then ``heads.``."""
     table = [w for network in resolved.learned for w in _named(network.name, network.own_weights())]
     table += _named("heads", head_weights(resolved))
     init = resolved.encoder.initializer

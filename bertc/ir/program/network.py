@@ -214,10 +214,7 @@ def one_a_head(objectives: Iterable[Objective], rows: RowShape) -> tuple[Objecti
 
 
 def states_read(objectives: Iterable[Objective], rows: RowShape, *, varying: bool) -> int | None:
-    """Number of states of a row that these objectives read together; None: all.
-
-    In a stage of ``varying`` rows a batch is of one task.
-    """
+    """Number of states of a row that these objectives read together; None: all."""
     counts = list({one.states.name: one.outputs(rows) for one in objectives}.values())
     few = [number for number in counts if number is not None]
     if len(few) < len(counts):

@@ -16,10 +16,7 @@ from bertc.ir.vocabulary import Vocabulary
 
 
 class Resolved(Node):
-    """A program after all passes.
-
-    ``origins`` has the origin of each setting; it is not part of the fingerprint.
-    """
+    """A program after all passes."""
 
     name: str
     stages: tuple[AnyStage, ...]

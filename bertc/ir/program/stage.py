@@ -218,7 +218,6 @@ def _sort(stage: object) -> str:
 
 
 def _kind(term: object) -> str:
-    """The kind of a term's objective as dumped; empty if it is anything else."""
     match term:
         case {"objective": {"kind": str(kind)}}:
             return kind

@@ -49,10 +49,7 @@ class StageGiven:
 
 @dataclass(frozen=True)
 class Program:
-    """A spec, setting by setting; passes turn it into a ``Resolved``.
-
-    ``base`` is the program named by ``extends``, already read; the first pass merges it.
-    """
+    """A spec, setting by setting; passes turn it into a ``Resolved``."""
 
     name: str
     settings: Mapping[str, Given]

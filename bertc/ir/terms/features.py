@@ -79,11 +79,9 @@ class _Several(LayersRead):
 
     @property
     def least(self) -> int:
-        """The number that is written."""
         return 1 if self.last == "all" else self.last
 
     def layers(self, depth: int) -> tuple[int, ...]:
-        """The highest ones, up to the last."""
         return tuple(range(1 if self.last == "all" else depth - self.last + 1, depth + 1))
 
 

@@ -157,7 +157,6 @@ class KdRelations(KdRelated):
 
 
 def _attended(body: BodyNode, layer: int) -> op.Widths:
-    """The widths of a layer, counted from 1."""
     attended = body.attended(layer)
     assert attended is not None, "the checks see to bodies that attend"
     return attended.widths

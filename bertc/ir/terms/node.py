@@ -227,11 +227,7 @@ class TextTerm(TermNode):
 
     @classmethod
     def of_head(cls, shapes: Mapping[str, tuple[int, ...]]) -> Self:
-        """The term of an imported head, from the shapes of weights by name.
-
-        Raises:
-            DataError: if no term has such a head.
-        """
+        """The term of an imported head, from the shapes of weights by name."""
         return cls.model_validate({})
 
 

@@ -23,10 +23,7 @@ def of_all_positions(names: Iterable[str]) -> list[str]:
 
 
 def shown_figures(names: Iterable[str]) -> list[str]:
-    """The figures that are shown, and by which runs are ranked: of masked positions if there.
-
-    To copy tokens that are left visible looks like learning.
-    """
+    """The figures that are shown, and by which runs are ranked: of masked positions if there."""
     there = dict.fromkeys(names)
     return [shown_figure(name, there) for name in of_all_positions(there)]
 

@@ -160,7 +160,6 @@ def _pooler_of_head(
 
 
 def _widths(old: Resolved, new: Resolved, growth: Beginning) -> list[str]:
-    """Widths of what is chosen that differ, as settings."""
     if not isinstance(growth, FromLayers):
         return []
     there, here = old.encoder.settings(), new.encoder.settings()
@@ -172,7 +171,6 @@ def _widths(old: Resolved, new: Resolved, growth: Beginning) -> list[str]:
 
 
 def _not_identity(old: Resolved, new: Resolved, growth: Beginning) -> list[str]:
-    """Reasons against grow=identity: it needs pre-norm, and new layers with their own weights."""
     before, after = old.encoder.depth, new.encoder.depth
     if not isinstance(growth, Identity) or before == after:
         return []
@@ -223,7 +221,6 @@ def _begins(weight: Weight, shape: tuple[int, ...], growth: Beginning) -> bool:
 
 
 def _missing(names: Collection[str], full_map: WeightMap, old_shapes: ShapesByName) -> list[str]:
-    """Reasons from weights that the new network needs and the old one lacks."""
     parts = {_part(name) for name in old_shapes}
     return [
         f"it has no {full_map.copies.get(name, name)}"

@@ -41,10 +41,7 @@ class WeightMap:
     fresh: frozenset[str] = frozenset()
 
     def moments(self, names: Iterable[str]) -> "WeightMap":
-        """The map of the moments that the optimiser keeps, called ``m.<weight>``, ``v.<weight>``.
-
-        Copies only, as other weights were never updated.
-        """
+        """The map of the moments of the optimiser, called ``m.<weight>`` and ``v.<weight>``."""
         named = ((name, *name.split(".", 1)) for name in names)
         copies = self.copies
         return WeightMap({name: f"{m}.{copies[new]}" for name, m, new in named if new in copies})
@@ -55,10 +52,7 @@ class WeightMap:
 
 
 def weight_map(old: Resolved, new: Resolved, growth: Beginning) -> WeightMap:
-    """Map each weight of ``new`` to its source in ``old``; a shared weight has one owner.
-
-    Layers are copied from those that ``growth`` names; an owner stands for its borrowers.
-    """
+    """Map each weight of ``new`` to its source in ``old``; a shared weight has one owner."""
     known = {weight.name for weight in model_weights(old)}
     copies, zeros, fresh = dict[str, str](), set[str](), set[str]()
     sampled, main = old.stages[-1].sampled, new.stages[-1].network(MAIN)

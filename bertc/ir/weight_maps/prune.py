@@ -95,10 +95,7 @@ def _normalized(kind: Units, scores: Sequence[float], gone: Collection[int]) -> 
 
 
 def expected(resolved: Resolved) -> Resolved | None:
-    """The program after its stages removed their shares, alike in all layers; None if none does.
-
-    All heads have as many weights, and all neurons, so their number is right wherever they go.
-    """
+    """The program after its stages removed their shares, alike in all layers; None if none does."""
     encoder = resolved.encoder
     removed = dict[SharedPart, ByLayer]()
     for stage in resolved.stages:

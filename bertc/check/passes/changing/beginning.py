@@ -1,9 +1,10 @@
-"""The check of what a run begins with: chosen layers of another network, or of the teacher."""
+"""Checks of what a run begins with: layers of another network or the teacher, word vectors."""
 
-from bertc.base.diagnostics import Diagnostics
-from bertc.check.passes.settings.fixes import fix, note
+from bertc.base.diagnostics import DataError, Diagnostics
+from bertc.base.storage.paths import is_file, user_path
+from bertc.check.passes.settings.fixes import fix, fix_settings, note
 from bertc.ir.base import call_text
-from bertc.ir.changing.growth import TEACHER, FromLayers, FromOther
+from bertc.ir.changing.growth import TEACHER, FromLayers, FromOther, FromVectors
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.teacher import NoTeacher
 
@@ -41,4 +42,29 @@ def _layers_fit(program: Complete, init: FromLayers, diagnostics: Diagnostics) -
             notes=note(f"layers = {first.layers}", first.span("layers")),
             help=as_deep if fitting else f"layers={init.depth or len(init.layers)}",
             fix=fix(program.origins["init"], as_deep) if fitting else None,
+        )
+
+
+def vectors(program: Complete, diagnostics: Diagnostics) -> None:
+    """Report word vectors that are no vectors, or of another width than the token table."""
+    init, span = program.init, program.span("init")
+    if not isinstance(init, FromVectors) or not is_file(user_path(init.path)):
+        return
+    from bertc.data.sources.vectors import vectors_width  # numpy, which no other spec needs here
+
+    try:
+        width = vectors_width(init.path)
+    except DataError as error:
+        diagnostics.error("E401", error.message, span, help=error.help)
+        return
+    if width != program.embedding:
+        wider = f"embedding={width}"
+        diagnostics.error(
+            "E400",
+            f"{init.path} has {width:,} numbers for a word, and the token table "
+            f"{program.embedding:,}",
+            span,
+            notes=note("embedding is set here", program.span("embedding")),
+            help=wider,
+            fix=fix_settings(program, program.origins["init"], wider),
         )

@@ -6,6 +6,7 @@ from typing import get_args
 from bertc.base.diagnostics import Diagnostics, Note, several
 from bertc.check.passes.settings.fixes import argument, fix, fix_kind, note, written
 from bertc.check.passes.settings.layers import layer_values, owners
+from bertc.check.passes.settings.rules import Checker
 from bertc.ir.changing.growth import (
     FromGenerator,
     FromRun,
@@ -16,7 +17,7 @@ from bertc.ir.changing.growth import (
     parted,
 )
 from bertc.ir.changing.pruning import Layers
-from bertc.ir.network.generator import Generator, GeneratorNetwork
+from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.sharing import SharedPart
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Origin
@@ -46,17 +47,18 @@ def growth(program: Complete, diagnostics: Diagnostics) -> None:
 
 
 def _something_grows(program: Complete, diagnostics: Diagnostics) -> None:
-    """Report a ``grow`` setting where no network grows."""
-    views, begins = program.stages, isinstance(program.init, FromRun)
+    begins = isinstance(program.init, FromRun)
     before: int | None = None
     any_grows = begins
-    for stage in views:
+    for stage in program.stages:
         grows = stage.layers > before if before else begins
         any_grows |= bool(before) and grows
         if "grow" in stage.own and not grows and not stage.begins_told:
-            why = "it is the first"
-            if before:
-                why = f"the one before has {several(before, 'layer')} too"
+            why = (
+                f"the one before has {several(before, 'layer')} too"
+                if before
+                else "it is the first"
+            )
             _nothing_grows(stage.own["grow"], f'in stage "{stage.name}": {why}', diagnostics)
         before = stage.layers
     if not any_grows and program.grow != Stack() and written(program.origins["grow"]):
@@ -76,45 +78,40 @@ def _nothing_grows(origin: Origin, where: str, diagnostics: Diagnostics) -> None
 
 def _generator_possible(program: Complete, diagnostics: Diagnostics) -> None:
     """Check that an encoder can start from its generator: trained before, and of equal size."""
-    generator, stages = program.generator, program.stages
+    node, stages = program.generator, program.stages
     origin = program.origins["generator"]
     for place, stage in enumerate(stages):
         if not isinstance(stage.grow, FromGenerator):
             continue
-        problem, instead, tie = "", "grow=stack", _tie(generator)
-        as_wide = "generator=1" if tie == "embeddings" else f"generator=network(1, tie={tie})"
+        why, instead = "", "grow=stack"
         if not stage.begins_told or not place:
-            problem = "the encoder cannot start from its generator: no earlier stage trains that"
-        elif not isinstance(generator, GeneratorNetwork):
-            problem = "the encoder cannot start from its generator: generator = "
-            problem += generator.kind
-        elif _sizes(program, stage) != _sizes(program, stage, generator):
-            problem = "the encoder cannot start from its generator: they differ in size"
-            instead = as_wide
+            why = ": no earlier stage trains that"
+        elif not isinstance(node, GeneratorNetwork):
+            why = f": generator = {node.kind}"
+        elif _sizes(program, stage) != _sizes(program, stage, node):
+            why = ": they differ in size"
+            tied = node.tie == "embeddings"
+            instead = "generator=1" if tied else f"generator=network(1, tie={node.tie})"
         elif stage.layers != stages[place - 1].layers:
-            problem = "the encoder cannot start from its generator and grow deeper at once"
-        if problem:
-            grow = stage.origins["grow"]
-            mend = fix(origin, as_wide) if instead == as_wide else fix_kind(grow, "stack")
-            diagnostics.error(
+            why = " and grow deeper at once"
+        if why:
+            grow, smaller = stage.origins["grow"], instead.startswith("generator")
+            Checker(program, diagnostics).report(
                 "E263",
-                problem,
+                f"the encoder cannot start from its generator{why}",
                 grow.span,
-                notes=note(f"generator = {generator.kind}", origin.span),
-                help=instead,
-                fix=mend,
+                also=("generator", f"generator = {node.kind}"),
+                way={
+                    "help": instead,
+                    "fix": fix(origin, instead) if smaller else fix_kind(grow, "stack"),
+                },
             )
             return
-
-
-def _tie(node: Generator) -> str:
-    return node.tie if isinstance(node, GeneratorNetwork) else "embeddings"
 
 
 def _sizes(
     program: Complete, stage: StageSettings, node: GeneratorNetwork | None = None
 ) -> tuple[object, ...]:
-    """Depth and widths of the encoder or of its generator."""
     depth = stage.layers
     if node is not None:
         embedding = node.hidden if node.tie == "none" else program.embedding
@@ -127,11 +124,10 @@ def _sizes(
 def _refuse_shrinking(
     earlier: StageSettings, later: StageSettings, diagnostics: Diagnostics
 ) -> None:
-    before, after = earlier.layers, later.layers
-    span = earlier.span("layers")
+    before, span = earlier.layers, earlier.span("layers")
     diagnostics.error(
         "E260",
-        f'stage "{later.name}" has {several(after, "layer")}, '
+        f'stage "{later.name}" has {several(later.layers, "layer")}, '
         f'but stage "{earlier.name}" has {before}',
         later.span("layers") or span,
         label="only prune = layers(...) removes layers",
@@ -143,15 +139,15 @@ def _refuse_shrinking(
 
 def _moments_go_on(earlier: StageSettings, later: StageSettings, diagnostics: Diagnostics) -> None:
     """Check that the rule of a stage that carries moments keeps those of the stage before."""
-    rules, grow = (earlier.optimizer, later.optimizer), later.origins["grow"]
-    if later.grow.moments == "carry" and rules[0].keeps != rules[1].keeps:
-        diagnostics.error(
+    old, new = earlier.optimizer, later.optimizer
+    if later.grow.moments == "carry" and old.keeps != new.keeps:
+        Checker(later, diagnostics).report(
             "E370",
-            f'stage "{later.name}" carries the moments of {rules[0].kind}, which keeps '
-            f"{rules[0].keeps}; {rules[1].kind} keeps {rules[1].keeps}",
-            grow.span,
-            notes=note("the optimizer is set here", later.span("optimizer")),
-            **argument("grow", grow, "moments", "reset"),
+            f'stage "{later.name}" carries the moments of {old.kind}, which keeps {old.keeps}; '
+            f"{new.kind} keeps {new.keeps}",
+            "grow",
+            also=("optimizer", "the optimizer is set here"),
+            way=argument("grow", later.origins["grow"], "moments", "reset"),
         )
 
 

@@ -62,7 +62,6 @@ def _layers_go(check: Checker[StageSettings], kind: Layers) -> None:
 
 
 def _counts(stage: StageSettings, kind: Units) -> Sequence[int]:
-    """Heads or neurons of each layer that owns some."""
     of_all = layer_values(stage.heads if kind.kind == "heads" else stage.ffn, stage.layers)
     return [of_all[layer] for layer in sorted(set(owners(stage.share, kind.part, stage.layers)))]
 

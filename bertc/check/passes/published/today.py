@@ -145,5 +145,4 @@ def _size(hidden: int, layers: int) -> Literal["xsmall", "small", "base", "large
 
 
 def _glue(task: Task) -> str:
-    """The GLUE task; the most similar one of others, MNLI."""
     return task.task if isinstance(task, Glue) else "mnli"

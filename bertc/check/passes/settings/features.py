@@ -26,9 +26,7 @@ def features(stage: StageSettings, diagnostics: Diagnostics) -> None:
 
     ``layers=2 features=concat(last=4)`` is E279, ``objective=mlm freeze=all`` E278.
     """
-    tasks: list[Task] = [
-        term.objective for term in stage.objective if isinstance(term.objective, Task)
-    ]
+    tasks = stage.tasks
     deepest = stage.features.least
     if tasks and stage.features != LAST and deepest > stage.layers:
         _too_deep(stage, diagnostics)
@@ -47,7 +45,7 @@ def one_head_a_task(stages: Sequence[StageSettings], diagnostics: Diagnostics) -
     """Report a task of several stages whose head reads other layers in one of them, as E278."""
     before: dict[str, tuple[StageSettings, object]] = {}
     for stage in stages:
-        for task in (t.objective for t in stage.objective if isinstance(t.objective, Task)):
+        for task in stage.tasks:
             read = stage.features, task.recurrent
             earlier, there = before.setdefault(task.title, (stage, read))
             if there != read:
@@ -102,7 +100,6 @@ def _obstacles(stage: StageSettings, tasks: Sequence[Task]) -> Iterator[_Obstacl
 
 
 def _unread(stage: StageSettings, tasks: Sequence[Task]) -> str:
-    """The reason why no head reads other layers than the last; empty if one may."""
     if not tasks:
         return "is what the head of a task reads, and the objective has none"
     if not stage.body.attends:
@@ -117,7 +114,6 @@ def _unread(stage: StageSettings, tasks: Sequence[Task]) -> str:
 
 
 def _unfrozen(stage: StageSettings, tasks: Sequence[Task]) -> str:
-    """The reason why a network cannot be frozen as a whole; empty if it can."""
     if not tasks:
         return "leaves a head alone to be trained, and the objective has no task"
     if any(isinstance(task.answer, Vector) for task in tasks):
@@ -128,12 +124,10 @@ def _unfrozen(stage: StageSettings, tasks: Sequence[Task]) -> str:
 
 
 def _pools(stage: StageSettings) -> bool:
-    """True if the network makes one state of all tokens of a row."""
     return bool(stage.pooler) and POOLINGS[stage.pooler].mean != "none"
 
 
 def _instead(stage: StageSettings, setting: str, why: str, instead: str) -> _Obstacle:
-    """An obstacle that another setting removes."""
     value = getattr(stage, setting)
     title = f"{setting} = {value}" if isinstance(value, str) else setting
     origin = stage.origins[instead.partition("=")[0]]

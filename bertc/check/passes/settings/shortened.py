@@ -60,7 +60,6 @@ def _of_layers(stage: StageSettings, layers: tuple[int, ...]) -> StageSettings:
 
 
 def _sharing(scheme: Sharing, layers: tuple[int, ...]) -> Sharing:
-    """The scheme among the layers that are left."""
     if isinstance(scheme, ShareNone):
         return scheme
     depth = max(layers) + 1

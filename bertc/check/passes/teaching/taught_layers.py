@@ -65,7 +65,6 @@ def layers_fit(
 
 
 def _unmapped(stage: StageSettings, several: bool, teacher: Body, term: OfLayers) -> _Misfit | None:
-    """A term that has no map for these layers or examples."""
     if several:
         problem = f"{term.title} compares layers with one teacher's, and there are several"
         help = "name one teacher, or average their scores, as in objective=kd(logits)"
@@ -154,7 +153,6 @@ def _own_widths(stage: StageSettings, layer: int) -> Widths | None:
 
 
 def _relation_heads(term: KdRelations, teacher: Body, layer: int) -> int:
-    """The heads of relations: those that are written, or the teacher's."""
     taught = teacher.attended(layer)
     return term.heads or (taught.widths.heads if taught else 1)
 
@@ -169,7 +167,6 @@ def _other_argument(stage: StageSettings, term: OfLayers, name: str, value: str)
 
 
 def _other_term(stage: StageSettings, term: OfLayers, instead: str) -> Way:
-    """Another term in the place of one that cannot be."""
     origin = stage.origins["objective"]
     span = origin.parts.get((_place(stage, term), "objective")) if written(origin) else None
     titles = {

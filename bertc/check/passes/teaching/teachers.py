@@ -32,7 +32,7 @@ def taught_terms(stage: StageSettings) -> tuple[Term, ...]:
 def _filled(term: Objective, stage: StageSettings) -> tuple[Objective, ...]:
     """The term with what follows from other terms, or from the depths and widths of networks."""
     if isinstance(term, KdLogits):
-        tasks = _tasks(stage)
+        tasks = stage.tasks
         if tasks:
             return tuple(_of_task(term, task, len(tasks) > 1) for task in tasks)
         others = (other.objective for other in stage.objective if not other.objective.teaching)
@@ -60,10 +60,6 @@ def _of_task(term: KdLogits, task: Task, several: bool) -> KdLogits:
             "of": task.title if several else "",
         }
     )
-
-
-def _tasks(stage: StageSettings) -> list[Task]:
-    return [t.objective for t in stage.objective if isinstance(t.objective, Task)]
 
 
 def teachers(program: Complete, diagnostics: Diagnostics) -> None:
@@ -130,7 +126,6 @@ def _teacher_fits(
     terms: list[Distillation],
     diagnostics: Diagnostics,
 ) -> None:
-    """Check that a teacher can read what a stage reads, and has what terms need."""
     check = Checker(stage, diagnostics)
     if shape.body.vocab_size != table_rows(stage.vocab):
         check.report(
@@ -153,7 +148,6 @@ def _teacher_fits(
 
 
 def _has_room(check: Checker[StageSettings], room: int | None) -> None:
-    """Check that a teacher of the same tokens has positions for the rows of a stage."""
     if room is not None and check.settings.seq > room:
         check.report(
             "E284",
@@ -207,9 +201,8 @@ def _weigh_something(
 
 
 def _has_head(check: Checker[StageSettings], shape: Shape, term: KdLogits) -> None:
-    """Check that both networks score the same things, each by one softmax."""
     stage = check.settings
-    problems = [_task_lacks(shape, term, task) for task in _tasks(stage)]
+    problems = [_task_lacks(shape, term, task) for task in stage.tasks]
     for problem, help in dict.fromkeys(filter(None, problems or [_lacks(stage, shape, term)])):
         message, also = f"{term.title} compares {problem}", "the teacher is named here"
         check.report("E285", message, "objective", also=("teacher", also), help=help)
@@ -234,7 +227,6 @@ def _task_lacks(shape: Shape, term: KdLogits, task: Task) -> tuple[str, str] | N
 
 
 def _lacks(stage: StageSettings, shape: Shape, term: KdLogits) -> tuple[str, str] | None:
-    """The same of scores of tokens."""
     heads = [theirs.objective.head_name for theirs in shape.terms]
     others = (other.objective for other in stage.objective if not other.objective.teaching)
     head = next(
