@@ -200,7 +200,7 @@ class FromLayers(FromOther):
                 return written[layer]
 
     def misfit(self, before: int, after: int) -> str:
-        """The reason why layers of ``before``, 0: unknown, are not the ``after`` of a run; or ""."""
+        """The reason why layers of ``before``, 0: unknown, are not ``after`` layers; or ""."""
         if not isinstance(self.layers, str):
             if len(self.layers) != after:
                 return (
