@@ -4,8 +4,10 @@ Teachers of objectives know 500 tokens and have two heads. Paths are those of ``
 """
 
 from collections import defaultdict
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, get_args
 
+from bertc.ir.base import BY_KIND, Node
 from bertc.ir.learning.custom_task import TASKS
 from bertc.ir.program.settings import Settings
 
@@ -43,24 +45,32 @@ OBJECTIVES = {
 }
 
 
-BESIDE = ("schema", "properties", "anyOf", "oneOf", "items", "prefixItems", "$defs")
-"""Keys of a schema that name no field."""
+def kinds_of(node: type[Node], seen: frozenset[type[Node]] = frozenset()) -> set[tuple[str, str]]:
+    """Every (field, kind) that a closed union in the fields of a node has a member for."""
+    pairs = set[tuple[str, str]]()
+    for field, info in node.model_fields.items():
+        if field == "activation":
+            pairs |= {(field, word) for word in get_args(info.annotation)}
+        for member, closed in _members(info.annotation, BY_KIND in info.metadata):
+            if closed:
+                pairs |= {(field, k) for k in get_args(member.model_fields["kind"].annotation)}
+            if member not in seen:
+                pairs |= kinds_of(member, seen | {node})
+    return pairs
 
 
-def kinds_of(schema: Any, field: str = "") -> set[tuple[str, str]]:
-    """Every (field, kind) that a closed union of this schema has a member for."""
-    if isinstance(schema, list):
-        return {pair for part in schema for pair in kinds_of(part, field)}
-    if not isinstance(schema, dict):
-        return set()
-    own = {(field, kind) for kind in schema.get("discriminator", {}).get("mapping", ())}
-    own |= {(field, kind) for kind in schema.get("enum", ()) if field == "activation"}
-    return own.union(*(kinds_of(v, field if k in BESIDE else k) for k, v in schema.items()))
+def _members(annotation: Any, closed: bool) -> Iterator[tuple[type[Node], bool]]:
+    """The nodes in an annotation, and of each whether its ``kind`` chooses it in a union."""
+    if isinstance(annotation, type) and issubclass(annotation, Node):
+        yield annotation, closed
+    parts = get_args(annotation)
+    for part in parts:
+        yield from _members(part, closed or BY_KIND in parts)
 
 
 UNIONS: dict[str, set[str]] = defaultdict(set)
 """The kinds of every closed union of a spec, by setting."""
-for _field, _kind in kinds_of(Settings.model_json_schema()):
+for _field, _kind in kinds_of(Settings):
     UNIONS["vocab" if _field == "vocabulary" else _field].add(_kind)
 FORMAT_KINDS, UNIT_KINDS, TEXT_KINDS = UNIONS["format"], UNIONS["unit"], UNIONS["objective"] - TASKS
 PARTS_OF_A_STEP = ("embeddings", "attention", "ffn", "head", "optimiser", "loader")

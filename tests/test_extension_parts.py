@@ -260,7 +260,7 @@ def plugged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         lambda node: LongTensors(node) if isinstance(node, Long) else known(node))  # fmt: skip
     info = owner.model_fields[field]
     monkeypatch.setattr(info, "annotation", union)
-    monkeypatch.setattr(info, "discriminator", None)
+    monkeypatch.setattr(info, "metadata", [])
     rebuild()
     (resolved,) = points(spec("mlm"))
     (stage,) = resolved.stages

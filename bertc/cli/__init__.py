@@ -15,28 +15,32 @@ from typing import Any
 def main() -> None:
     """Run a command; every failure becomes a message and an exit code of the table."""
     signals = _Signals()
+    gc.disable()  # while modules are imported, and longer in commands that soon end
     try:
         signals.answer()
         # The interpreter would look through all that was made once more when it ends.
         atexit.register(gc.freeze)
         # Looking for plugins reads the metadata of every package that is installed.
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-        from bertc.cli.app import app_for
+        from bertc.cli.options import QUICK, app_for
 
-        _refuse_bytes(sys.argv[1:])
-        code = app_for(sys.argv[1:])(
-            standalone_mode=False
-        )  # of an Exit; None when a command just ends
+        words = sys.argv[1:]
+        _refuse_bytes(words)
+        app = app_for(words)
+        if words[:1] and words[0] not in QUICK:
+            gc.enable()
+        code = app(standalone_mode=False)  # of an Exit; None when a command just ends
         signals.raise_if_swallowed()
     except BaseException as error:  # the one place where nothing may pass
         signals.ignore()
         from bertc.base.failures import exit_code
-        from bertc.cli.app import in_color
+        from bertc.cli.options import in_color
 
         # Libraries turn the interruption of their import into errors of their own.
         code = exit_code(signals.cause or error, color=in_color(sys.stderr))
     finally:
         signals.restore()
+        gc.enable()
     sys.exit(code)
 
 

@@ -1,4 +1,4 @@
-"""The commands; each reads its arguments, calls one function and prints its result."""
+"""The app with all its commands: for the help, and for a word that is none of them."""
 
 from bertc.cli import (
     benching,
@@ -13,14 +13,12 @@ from bertc.cli import (
     training,
     using,
 )
-from bertc.cli.options import app, app_for, in_color
+from bertc.cli.options import app
 
 __all__ = [
     "app",
-    "app_for",
     "benching",
     "following",
-    "in_color",
     "inspecting",
     "machine",
     "pages",

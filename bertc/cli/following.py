@@ -6,13 +6,12 @@ from typing import Annotated
 
 import typer
 
-from bertc.cli.options import JsonOption, app, refuse_others, say, without_collecting
+from bertc.cli.options import JsonOption, app, refuse_others, say
 
 LISTED, RESULTS = ("where", "sort", "json"), ("results", "json")
 
 
 @app.command("runs")
-@without_collecting()
 def runs_(
     context: typer.Context,
     folders: Annotated[

@@ -1,11 +1,10 @@
 """The command-line app, and arguments shared by several commands."""
 
-import gc
 import os
 import re
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from copy import copy
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,13 +17,41 @@ from bertc.base.storage.paths import is_folder, working_folder
 from bertc.cli.completing import complete_setting, complete_spec
 
 HELP_GROUPS = {
-    "Write a spec": ("init", "specs", "check", "explain", "fmt", "estimate", "fit"),
-    "Train": ("build", "show-batch", "train", "watch", "runs"),
-    "Use a trained model": ("eval", "fill", "predict", "embed"),
-    "Exchange": ("import", "export"),
-    "Lab": ("reproduce", "sweep", "report", "inspect", "bench", "calibrate"),
+    "Write a spec": {
+        "init": "starting",
+        "specs": "starting",
+        "check": "specs",
+        "explain": "specs",
+        "fmt": "specs",
+        "estimate": "specs",
+        "fit": "specs",
+    },
+    "Train": {
+        "build": "specs",
+        "show-batch": "specs",
+        "train": "training",
+        "watch": "following",
+        "runs": "following",
+    },
+    "Use a trained model": {
+        "eval": "using",
+        "fill": "using",
+        "predict": "using",
+        "embed": "using",
+    },
+    "Exchange": {"import": "using", "export": "using"},
+    "Lab": {
+        "reproduce": "reproducing",
+        "sweep": "searching",
+        "report": "pages",
+        "inspect": "inspecting",
+        "bench": "benching",
+        "calibrate": "machine",
+    },
 }
-"""The commands of each group of ``--help``, in the order in which people need them."""
+"""The commands of each group of ``--help``, as people need them, and the module of each."""
+QUICK = ("specs", "check", "explain", "fmt", "estimate", "fit", "report", "runs")
+"""Commands that soon end: nearly all that they make is in use till then, so none is collected."""
 
 
 class _InGroups(TyperGroup):
@@ -55,37 +82,26 @@ app = typer.Typer(
 
 
 def app_for(words: list[str]) -> typer.Typer:
-    """The app with the command that these words begin with alone, or whole.
+    """The app with the command alone that these words begin with, or whole.
 
     typer looks at the arguments of every command that it has before it runs one: of thirty that
     takes longer than checking a spec.
     """
     first = words[0] if words else ""
+    module = next((names[first] for names in HELP_GROUPS.values() if first in names), "app")
+    import_module(f"bertc.cli.{module}")
+    if module == "app":
+        return app
     small = copy(app)
     small.registered_commands = [info for info in app.registered_commands if _name(info) == first]
     small.registered_groups = [group for group in app.registered_groups if group.name == first]
-    return small if small.registered_commands or small.registered_groups else app
+    return small
 
 
 def _name(command: CommandInfo) -> str:
     """The name of a command in a terminal."""
     called = command.callback.__name__ if command.callback else ""
     return command.name or called.replace("_", "-")
-
-
-@contextmanager
-def without_collecting() -> Iterator[None]:
-    """Collect no garbage in a command that soon ends: nearly all that it makes is in use till then.
-
-    The collector would walk it again and again.
-    """
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _quoted(specs: list[str]) -> list[str]:

@@ -5,11 +5,10 @@ from typing import Annotated
 
 import typer
 
-from bertc.cli.options import app, file_to_write, say, without_collecting
+from bertc.cli.options import app, file_to_write, say
 
 
 @app.command("report")
-@without_collecting()
 def report_(
     runs: Annotated[list[Path], typer.Argument(help="run folders, or folders of them")],
     out: Annotated[Path, file_to_write("the HTML file to write", "-o", "--out")] = Path(

@@ -26,12 +26,10 @@ from bertc.cli.options import (
     in_color,
     refuse_others,
     say,
-    without_collecting,
 )
 
 
 @app.command()
-@without_collecting()
 def check(specs: SpecsArgument, set: SetOption = None) -> None:
     """Report every mistake of the specs, missing files included.
 
@@ -88,7 +86,6 @@ def fmt(
 
 
 @app.command()
-@without_collecting()
 def estimate(
     context: typer.Context,
     specs: SpecsArgument,
@@ -140,12 +137,15 @@ def _estimate(
     from bertc.check.facts.examples import full_rows, row_lengths
     from bertc.cost import as_json, as_table, convention_named, where_table
     from bertc.cost import estimate as run
-    from bertc.lab.fit.budget import budget
 
     counting = convention_named(convention)
     programs = [point for spec in specs for point in points(spec, overrides)]
     known = [*zip(programs, row_lengths(programs), strict=True)]
-    most = budget("memory", memory).most if memory else inf
+    most = inf
+    if memory:
+        from bertc.lab.fit.budget import budget
+
+        most = budget("memory", memory).most
     estimates = [run(point, device, counting, world, lengths, most) for point, lengths in known]
     if json:
         say(as_json(estimates, where=where))
@@ -170,7 +170,6 @@ def _differ(specs: Sequence[str], overrides: Sequence[str], device: str, json: b
 
 
 @app.command("fit")
-@without_collecting()
 def fit_(
     spec: Annotated[
         str,

@@ -15,7 +15,6 @@ from bertc.cli.options import (
     app,
     file_to_write,
     say,
-    without_collecting,
 )
 
 specs = typer.Typer(no_args_is_help=False, rich_markup_mode=None)
@@ -23,7 +22,6 @@ app.add_typer(specs, name="specs")
 
 
 @specs.callback(invoke_without_command=True)
-@without_collecting()
 def list_specs(context: typer.Context, json: JsonOption = False) -> None:
     """List the shipped specs: name, parameters, paper, and what each is.
 
@@ -37,7 +35,6 @@ def list_specs(context: typer.Context, json: JsonOption = False) -> None:
 
 
 @specs.command("show")
-@without_collecting()
 def show_specs(spec: SpecArgument, set: SetOption = None, json: JsonOption = False) -> None:
     """Print every setting of a spec, each with its source, as a spec to begin from.
 
@@ -51,7 +48,6 @@ def show_specs(spec: SpecArgument, set: SetOption = None, json: JsonOption = Fal
 
 
 @app.command()
-@without_collecting()
 def init(
     text: Annotated[
         str | None, typer.Option(help="a file, folder or pattern of text or of examples")

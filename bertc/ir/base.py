@@ -14,9 +14,10 @@ The axes used by every weight table, once for the whole project:
 import math
 from dataclasses import dataclass
 from operator import not_
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic_core.core_schema import CoreSchema, no_info_plain_validator_function
 
 Axis = Literal[
     "vocab", "positions", "segments", "languages", "embedding", "hidden", "heads", "ffn", "gates",
@@ -84,12 +85,35 @@ class Tokens(Node):
     number_unit = "tokens"
 
 
-def _of_that_kind(value: object) -> object:
-    return {"kind": value} if isinstance(value, str) else value
+class _ByKind:
+    """The choice among the nodes of a union by their ``kind``.
+
+    pydantic's own discriminator builds the schema of each of them, most of what a command on a spec
+    would take; here a node's schema is built when a program has it. The bare name of a kind is
+    accepted, as older run folders have it.
+    """
+
+    def __get_pydantic_core_schema__(self, union: Any, _: GetCoreSchemaHandler) -> CoreSchema:
+        nodes: tuple[type[Node], ...] = get_args(union)
+        by_kind = {
+            str(kind): node
+            for node in nodes
+            for kind in get_args(node.model_fields["kind"].annotation)
+        }
+
+        def node_of(value: Any) -> Node:
+            if isinstance(value, nodes):
+                return value
+            fields = {"kind": value} if isinstance(value, str) else value
+            kind = fields.get("kind") if isinstance(fields, dict) else None
+            if kind not in by_kind:
+                raise ValueError(f"its kind is {kind}, not one of {', '.join(by_kind)}")
+            return by_kind[kind].model_validate(fields)
+
+        return no_info_plain_validator_function(node_of)
 
 
-ONCE_A_NAME = BeforeValidator(_of_that_kind)
-"""Validator that accepts the bare name of a kind, as older run folders have it."""
+BY_KIND = _ByKind()
 
 
 class Glorot(Node):
@@ -164,7 +188,7 @@ class Constant(Node):
 
 
 Drawn = TruncatedNormal | Normal | FanIn | Uniform
-Initializer = Annotated[Drawn, Field(discriminator="kind")]
+Initializer = Annotated[Drawn, BY_KIND]
 
 
 def unstated(init: Drawn) -> Drawn | Glorot:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from bertc.ir.base import ONCE_A_NAME, Node, Probability
+from bertc.ir.base import BY_KIND, Node, Probability
 
 Sentences = Literal["split", "lines", "whole"]
 """Sentence boundaries.
@@ -104,7 +104,7 @@ class Parallel(Node):
         return tuple(language for language, _ in self.sides)
 
 
-Corpus = Annotated[Docstrings | Files | Hf | Parallel, Field(discriminator="kind")]
+Corpus = Annotated[Docstrings | Files | Hf | Parallel, BY_KIND]
 
 
 class Share(Node):
@@ -222,7 +222,7 @@ Format = Annotated[
     | SingleSegment
     | Stream
     | StreamPair,
-    Field(discriminator="kind"),
+    BY_KIND,
 ]
 PAIRED = ("segment-pair", "sentence-pair")
 RUNNING = ("stream", "stream-pair")
@@ -258,7 +258,7 @@ class MixedBatches(Turns):
     kind: Literal["batches"] = "batches"
 
 
-Mixing = Annotated[MixedRows | MixedBatches, Field(discriminator="kind"), ONCE_A_NAME]
+Mixing = Annotated[MixedRows | MixedBatches, BY_KIND]
 
 
 def named_files(corpus: Docstrings | Files | Hf | Parallel) -> tuple[tuple[str, str], ...]:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from bertc.ir.base import Node
+from bertc.ir.base import BY_KIND, Node
 
 Size = Annotated[int, Field(ge=16, le=10_000_000)]
 """Number of tokens of a vocabulary."""
@@ -105,9 +105,7 @@ class TokenizerFile(Node):
     bare_string = ("path",)
 
 
-Vocabulary = Annotated[
-    WordPiece | ByteBpe | Unigram | Words | Bytes | TokenizerFile, Field(discriminator="kind")
-]
+Vocabulary = Annotated[WordPiece | ByteBpe | Unigram | Words | Bytes | TokenizerFile, BY_KIND]
 
 
 def table_rows(vocabulary: Vocabulary) -> int:

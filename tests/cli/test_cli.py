@@ -29,7 +29,8 @@ from bertc.base.diagnostics import (
 )
 from bertc.base.failures import exit_code
 from bertc.base.resources import shipped_specs
-from bertc.cli import app as commands
+from bertc.cli import options
+from bertc.cli.app import app as commands
 from bertc.cli.options import HELP_GROUPS
 
 
@@ -91,9 +92,9 @@ def test_exit_codes(
 
 
 def test_help_has_every_command_once_in_its_group_with_a_sentence() -> None:
-    shown = CliRunner().invoke(commands.app, ["--help"], terminal_width=80).output
+    shown = CliRunner().invoke(commands, ["--help"], terminal_width=80).output
     names = [name for group in HELP_GROUPS.values() for name in group]
-    assert sorted(names) == sorted(typer.main.get_command(commands.app).commands)  # type: ignore[attr-defined]
+    assert sorted(names) == sorted(typer.main.get_command(commands).commands)  # type: ignore[attr-defined]
     assert len(names) == len({*names}) <= 24
     assert all(f"\n{group}:\n" in shown for group in HELP_GROUPS)
     sentences = re.findall(r"^  ([a-z-]+)  +(\S.*(?:\n {4,}\S.*)*)", shown, re.MULTILINE)
@@ -398,7 +399,7 @@ def test_a_signal_before_or_inside_a_command_ends_it(
     def app(standalone_mode: bool) -> None:
         signal.raise_signal(number)
 
-    monkeypatch.setattr(commands, "app_for", lambda words: app)
+    monkeypatch.setattr(options, "app_for", lambda words: app)
     assert call(monkeypatch, "check", "layers=2") == code
     assert signal.getsignal(number) is before
 
@@ -418,7 +419,7 @@ def test_a_swallowed_signal_is_one_all_the_same(
         if instead:
             raise instead
 
-    monkeypatch.setattr(commands, "app_for", lambda words: app)
+    monkeypatch.setattr(options, "app_for", lambda words: app)
     assert call(monkeypatch, "check", "layers=2") == code
 
 

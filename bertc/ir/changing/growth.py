@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from bertc.base.diagnostics import several
-from bertc.ir.base import Count, Node
+from bertc.ir.base import BY_KIND, Count, Node
 
 
 class _Growth(Node):
@@ -107,12 +107,10 @@ class Turned(Node):
         return layer
 
 
-Growth = Annotated[
-    Stack | Interleave | Tile | Identity | FromGenerator, Field(discriminator="kind")
-]
+Growth = Annotated[Stack | Interleave | Tile | Identity | FromGenerator, BY_KIND]
 NetworkChange = Annotated[
     Stack | Interleave | Tile | Identity | FromGenerator | Kept | Turned,
-    Field(discriminator="kind"),
+    BY_KIND,
 ]
 """Ways in which a stage's network comes from the one before."""
 
@@ -236,7 +234,7 @@ class FromVectors(Node):
 
 Init = Annotated[
     Drawn | FromRun | FromLayers | FromVectors,
-    Field(discriminator="kind"),
+    BY_KIND,
 ]
 Beginning = Stack | Interleave | Tile | Identity | FromGenerator | Kept | Turned | FromLayers
 """Ways for a network to begin with the layers of another."""

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from bertc.base.diagnostics import several
-from bertc.ir.base import Axis, Node, Probability
+from bertc.ir.base import BY_KIND, Axis, Node, Probability
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import SharedPart
 
@@ -156,7 +156,7 @@ class Layers(Node):
 
 Units = Heads | Neurons
 Removal = Units | Layers
-Pruning = Annotated[NoPruning | Heads | Neurons | Layers, Field(discriminator="kind")]
+Pruning = Annotated[NoPruning | Heads | Neurons | Layers, BY_KIND]
 """The closed union of what a stage removes."""
 NOTHING = NoPruning()
 

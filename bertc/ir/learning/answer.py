@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, assert_never
 
 from pydantic import Field
 
-from bertc.ir.base import ONCE_A_NAME, Node
+from bertc.ir.base import BY_KIND, Node
 from bertc.ir.network.ffn import Activation
 from bertc.ir.terms.heads import Classifier, ConditionedSpanHead, VectorHead
 
@@ -82,7 +82,7 @@ class Conditioned(Node):
         return self.units == "tanh-norm"
 
 
-SpanHead = Annotated[Plain | Conditioned, Field(discriminator="kind"), ONCE_A_NAME]
+SpanHead = Annotated[Plain | Conditioned, BY_KIND]
 """The closed union of heads that find spans."""
 
 
@@ -116,7 +116,7 @@ class Vector(Node):
     width: ClassVar[int] = 1
 
 
-Answer = Annotated[Labels | Score | Choice | Tags | Span | Vector, Field(discriminator="kind")]
+Answer = Annotated[Labels | Score | Choice | Tags | Span | Vector, BY_KIND]
 """The closed union of kinds of answers."""
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from bertc.ir.base import Count, Node, Probability
+from bertc.ir.base import BY_KIND, Count, Node, Probability
 
 
 class NoCopies(Node):
@@ -72,7 +72,7 @@ class Augmentation(Node):
     """A source of copies; ``weight`` is their number for each example that has any."""
 
     weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
-    copies: Annotated[EditedCopies | ReplacedCopies | NoCopies, Field(discriminator="kind")]
+    copies: Annotated[EditedCopies | ReplacedCopies | NoCopies, BY_KIND]
 
     def counts(self, examples: int) -> tuple[int, int]:
         """The number of the examples that are copied, and of copies of all of them together."""

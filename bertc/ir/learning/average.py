@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from bertc.ir.base import Count, Node, Tokens
+from bertc.ir.base import BY_KIND, Count, Node, Tokens
 from bertc.ir.learning.optimizer import Length, steps_of
 
 
@@ -75,6 +75,6 @@ class Ema(Node):
         return step > self.begin
 
 
-Average = Annotated[NoAverage | Ema, Field(discriminator="kind")]
+Average = Annotated[NoAverage | Ema, BY_KIND]
 """The closed union of averages."""
 NO_AVERAGE = NoAverage()

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bertc.ir.base import Node, Tokens
+from bertc.ir.base import BY_KIND, Node, Tokens
 
 Pieces = tuple[tuple[int, int], ...]
 """(rows of a batch, number of steps), one after the other."""
@@ -46,5 +46,5 @@ class RisingBatch(Node):
         return tuple((rows, end - begin) for rows, end, begin in pieces if end > begin)
 
 
-BatchWarmup = Annotated[FullBatch | RisingBatch, Field(discriminator="kind")]
+BatchWarmup = Annotated[FullBatch | RisingBatch, BY_KIND]
 FULL_BATCH = FullBatch()

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import Field, model_validator
 
 from bertc.ir import operation as op
-from bertc.ir.base import Count, Probability
+from bertc.ir.base import BY_KIND, Count, Probability
 from bertc.ir.data import Hf
 from bertc.ir.learning.answer import (
     MOST_CHOICES,
@@ -260,7 +260,7 @@ class Embed(_Own):
 
 AnyTask = Annotated[
     Glue | Xnli | Squad | Race | Tagging | Classify | Regress | Choose | Tag | Read | Embed,
-    Field(discriminator="kind"),
+    BY_KIND,
 ]
 """The closed union of tasks."""
 TASKS = frozenset(str(task.model_fields["kind"].default) for task in get_args(get_args(AnyTask)[0]))

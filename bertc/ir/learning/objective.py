@@ -5,7 +5,7 @@ from typing import Annotated, get_args
 
 from pydantic import Field
 
-from bertc.ir.base import Node
+from bertc.ir.base import BY_KIND, Node
 from bertc.ir.learning.custom_task import Choose, Classify, Embed, Read, Regress, Tag
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 from bertc.ir.terms.clm import Clm
@@ -38,16 +38,13 @@ Objective = Annotated[
     | Distillation
     | (Glue | Xnli | Squad | Race | Tagging)
     | (Classify | Regress | Choose | Tag | Read | Embed),
-    Field(discriminator="kind"),
+    BY_KIND,
 ]
 """The closed union of objectives: pretraining and tasks."""
 
 
-class Term(Node, defer_build=False):
-    """One term of the loss and its factor; 0 where another one trains its head.
-
-    Its schema is built here, so that stages and teachers take it instead of building it again.
-    """
+class Term(Node):
+    """One term of the loss and its factor; 0 where another one trains its head."""
 
     weight: Annotated[float, Field(ge=0, le=1e6)] = 1.0
     objective: Objective

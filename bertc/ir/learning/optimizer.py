@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from bertc.ir import operation as op
-from bertc.ir.base import Count, Node, Tokens, Weight
+from bertc.ir.base import BY_KIND, Count, Node, Tokens, Weight
 
 MomentName = Literal["m", "v"]
 """Running means of a weight's gradients (m), and of their squares (v)."""
@@ -79,7 +79,7 @@ class WarmupStableDecay(Node):
 
 Schedule = Annotated[
     Polynomial | Cosine | ConstantRate | InverseSqrt | WarmupStableDecay,
-    Field(discriminator="kind"),
+    BY_KIND,
 ]
 
 
@@ -249,7 +249,7 @@ class Muon(_Rule):
         return tuple(op.Product(*shape, times=self.ns_steps, maps=0) for shape in shapes)
 
 
-Optimizer = Annotated[Adam | Lamb | StableAdam | Muon, Field(discriminator="kind")]
+Optimizer = Annotated[Adam | Lamb | StableAdam | Muon, BY_KIND]
 
 
 def moments_of(optimizer: Optimizer, table: tuple[Weight, ...]) -> dict[str, Weight]:

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import ONES, ZEROS, Axis, Drawn, Weight, affine, matrix
+from bertc.ir.base import BY_KIND, ONES, ZEROS, Axis, Drawn, Weight, affine, matrix
 from bertc.ir.network.attention_node import AttentionNode, ContentAttention, query_key_value
 from bertc.ir.network.distances import Distances, Ranges
 
@@ -253,6 +253,6 @@ def _biases(name: str, parts: tuple[str, ...], width: int, init: Drawn) -> tuple
 
 Attention = Annotated[
     FullAttention | LocalAttention | RelativeAttention | DisentangledAttention,
-    Field(discriminator="kind"),
+    BY_KIND,
 ]
 """The closed union of attention kinds."""

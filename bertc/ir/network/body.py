@@ -3,9 +3,7 @@
 from itertools import chain
 from typing import Annotated
 
-from pydantic import Field
-
-from bertc.ir.base import Weight
+from bertc.ir.base import BY_KIND, Weight
 from bertc.ir.network.bilstm import BiLstm, BiLstmBody
 from bertc.ir.network.body_setting import Transformer
 from bertc.ir.network.encoder import Encoder, outer_weights
@@ -13,7 +11,7 @@ from bertc.ir.network.layer import EncoderLayer
 from bertc.ir.network.sharing import OUTPUTS
 from bertc.ir.once import once
 
-BodyKind = Annotated[Transformer | BiLstm, Field(discriminator="kind")]
+BodyKind = Annotated[Transformer | BiLstm, BY_KIND]
 """The setting."""
 Body = Encoder | BiLstmBody
 """The body of a network, below its heads."""

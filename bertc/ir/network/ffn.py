@@ -2,10 +2,8 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
-
 from bertc.ir import operation as op
-from bertc.ir.base import Axis, Drawn, Node, Weight, affine, matrix
+from bertc.ir.base import BY_KIND, Axis, Drawn, Node, Weight, affine, matrix
 
 Activation = Literal["gelu", "gelu-tanh", "relu", "silu", "tanh"]
 """``gelu`` is the erf form (PyTorch ports); ``gelu-tanh`` the approximation of the TF releases."""
@@ -92,7 +90,7 @@ class Glu(Node):
         )
 
 
-Ffn = Annotated[Mlp | Glu, Field(discriminator="kind")]
+Ffn = Annotated[Mlp | Glu, BY_KIND]
 """The closed union of feed-forward kinds."""
 
 

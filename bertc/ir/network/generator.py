@@ -4,7 +4,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from bertc.ir.base import Node
+from bertc.ir.base import BY_KIND, Node
 
 TOKENS = "embeddings.token."
 Extent = Annotated[int, Field(ge=0, le=1_000_000)]
@@ -88,6 +88,6 @@ class RandomGenerator(Node):
 
 Generator = Annotated[
     NoGenerator | GeneratorNetwork | UnigramGenerator | RandomGenerator,
-    Field(discriminator="kind"),
+    BY_KIND,
 ]
 """The closed union of sources of replacements."""

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import ZEROS, Axis, Drawn, Node, On, Weight, affine, bias, matrix
+from bertc.ir.base import BY_KIND, ZEROS, Axis, Drawn, Node, On, Weight, affine, bias, matrix
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.norm import NormFunction
 from bertc.ir.network.table import AdaptiveTable, Cluster, TokenTable, share_by_zipf
@@ -164,7 +164,7 @@ class AdaptiveHead(Node):
         return tuple(operations)
 
 
-Head = Annotated[TransformHead | LinearHead | AdaptiveHead, Field(discriminator="kind")]
+Head = Annotated[TransformHead | LinearHead | AdaptiveHead, BY_KIND]
 """The closed union of heads over the vocabulary."""
 
 

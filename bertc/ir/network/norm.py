@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from bertc.ir.base import ONES, ZEROS, Axis, Node, Off, On, Part, Weight
+from bertc.ir.base import BY_KIND, ONES, ZEROS, Axis, Node, Off, On, Part, Weight
 
 Epsilon = Annotated[float, Field(gt=0, le=1)]
 
@@ -140,5 +140,5 @@ class SandwichNorm(_BeforeParts):
     norms_outputs = True
 
 
-Norm = Annotated[PostNorm | PreNorm | SandwichNorm, Field(discriminator="kind")]
+Norm = Annotated[PostNorm | PreNorm | SandwichNorm, BY_KIND]
 """The closed union of norm placements."""

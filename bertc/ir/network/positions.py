@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import Axis, Drawn, Node, Normal, Weight, Width
+from bertc.ir.base import BY_KIND, Axis, Drawn, Node, Normal, Weight, Width
 from bertc.ir.network.distances import Ranges
 
 Theta = Annotated[float, Field(gt=1, le=1e12)]
@@ -208,6 +208,6 @@ Positions = Annotated[
     | RotaryPositions
     | AlibiPositions
     | NoPositions,
-    Field(discriminator="kind"),
+    BY_KIND,
 ]
 """The closed union of position kinds."""

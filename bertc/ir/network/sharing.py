@@ -11,7 +11,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from bertc.ir.base import Initializer, Node, TruncatedNormal, Weight
+from bertc.ir.base import BY_KIND, Initializer, Node, TruncatedNormal, Weight
 
 SharedPart = Literal["attention", "ffn"]
 OUTPUTS: dict[SharedPart, str] = {"attention": "output", "ffn": "outer"}
@@ -102,7 +102,7 @@ class ShareMap(Node):
 
 Sharing = Annotated[
     ShareNone | ShareAll | ShareAttention | ShareFfn | ShareGroups | ShareMap,
-    Field(discriminator="kind"),
+    BY_KIND,
 ]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import Axis, Initializer, Node, Normal, Weight, Width
+from bertc.ir.base import BY_KIND, Axis, Initializer, Node, Normal, Weight, Width
 
 EULER = 0.5772156649015329
 
@@ -123,7 +123,7 @@ class AdaptiveTable(Node):
         )
 
 
-TokenTable = Annotated[WholeTable | AdaptiveTable, Field(discriminator="kind")]
+TokenTable = Annotated[WholeTable | AdaptiveTable, BY_KIND]
 """The closed union of token tables."""
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bertc.ir.base import Node
+from bertc.ir.base import BY_KIND, Node
 from bertc.ir.learning.objective import Term
 from bertc.ir.network.body import Body
 from bertc.ir.vocabulary import Vocabulary
@@ -49,7 +49,7 @@ class Teacher(Node):
     """One of the teachers; what several say is averaged by their weights."""
 
     weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
-    source: Annotated[FromFolder | FromSpec | NoTeacher, Field(discriminator="kind")]
+    source: Annotated[FromFolder | FromSpec | NoTeacher, BY_KIND]
 
     @property
     def shape(self) -> Shape | None:

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from bertc.ir.base import ONCE_A_NAME, Node
+from bertc.ir.base import BY_KIND, Node
 
 Joins = Literal["one", "sum", "concat", "weighted-sum"]
 """States as they are, summed, side by side, or summed by learned weights."""
@@ -111,8 +111,7 @@ class Concat(_Several):
 
 Features = Annotated[
     Last | SecondToLast | EmbeddingsAlone | LayerSum | WeightedSum | Concat,
-    Field(discriminator="kind"),
-    ONCE_A_NAME,
+    BY_KIND,
 ]
 """The closed union of choices of layers."""
 LAST = Last()

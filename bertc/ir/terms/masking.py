@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.ir.base import Node
+from bertc.ir.base import BY_KIND, Node
 
 
 class _Unit(Node):
@@ -45,7 +45,7 @@ class SpanUnit(_Unit):
     masks_spans = True
 
 
-Unit = Annotated[TokenUnit | WordUnit | NgramUnit | SpanUnit, Field(discriminator="kind")]
+Unit = Annotated[TokenUnit | WordUnit | NgramUnit | SpanUnit, BY_KIND]
 
 
 class Replace(Node):
@@ -81,7 +81,7 @@ class StaticMasking(Node):
     positional = ("copies",)
 
 
-Masking = Annotated[DynamicMasking | StaticMasking, Field(discriminator="kind")]
+Masking = Annotated[DynamicMasking | StaticMasking, BY_KIND]
 
 
 class Masks(Node):

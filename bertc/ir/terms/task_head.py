@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import ONCE_A_NAME, ONES, ZEROS, Axis, Node, Weight, Width, affine
+from bertc.ir.base import BY_KIND, ONES, ZEROS, Axis, Node, Weight, Width, affine
 from bertc.ir.network.bilstm import DIRECTIONS, layer_operations, layer_weights
 from bertc.ir.network.body import Body
 from bertc.ir.terms.features import Joins
@@ -43,7 +43,7 @@ class BiLstmHead(Node):
         return self.width if layer else features
 
 
-TaskHead = Annotated[LinearHead | BiLstmHead, Field(discriminator="kind"), ONCE_A_NAME]
+TaskHead = Annotated[LinearHead | BiLstmHead, BY_KIND]
 """The closed union of heads that tasks choose from, besides those of spans."""
 LINEAR = LinearHead()
 
