@@ -21,7 +21,6 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Program
 from bertc.lang import SpecLocation, load
 from bertc.lang.load import Written, read_spec
-from bertc.lang.space import has_ranges
 
 PASSES = (facts, *WRITTEN, *FILLING, dimensions, *CHECKS)
 """All passes in order; ``dimensions``, in the middle, derives the last open settings."""
@@ -47,7 +46,7 @@ def compile_spec(
         programs = [spec]
     else:
         _refuse_empty(spec)
-        programs = load(spec, overrides, diagnostics, searched=searched)
+        programs = load(spec, overrides, diagnostics, searched=written.has_ranges)
     if diagnostics.found and not isinstance(spec, Program):
         return [complete(program, diagnostics) for program in programs]
     programs = [facts(program, diagnostics) for program in equalled(programs, diagnostics)]
@@ -98,11 +97,10 @@ def checked(
 
     _refuse_empty(spec)
     written = read_spec(spec, overrides, diagnostics)
-    searched = has_ranges(written)
     try:
-        finished = compile_spec(written, (), diagnostics, searched=searched)
+        finished = compile_spec(written, (), diagnostics, searched=written.has_ranges)
     except (MissingInputError, DataError):  # of one file; there may be more
-        for point in load(written, (), Diagnostics(), searched=searched):
+        for point in load(written, (), Diagnostics(), searched=written.has_ranges):
             blocks = (point.settings, *(stage.settings for stage in point.stages))
             read_files((b["objective"] for b in blocks if "objective" in b), diagnostics)
         diagnostics.raise_if_any()

@@ -101,4 +101,4 @@ def _places(tree: Tree, name: str, here: int) -> Sequence[Span]:
 
 
 def _by_itself(fix: Fix) -> Fix:
-    return replace(fix, also=())
+    return fix._replace(also=())

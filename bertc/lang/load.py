@@ -11,7 +11,9 @@ from bertc.base.resources import shipped_specs
 from bertc.base.storage.paths import names_in, real_path, working_folder
 from bertc.ir.program.written import Program
 from bertc.lang.files import SUFFIX, SpecLocation, find_spec, shipped_place
+from bertc.lang.helps import written_settings
 from bertc.lang.lowering.lower import lower_tree
+from bertc.lang.lowering.ranges import ranges
 from bertc.lang.read.parse import OVERRIDE, parse
 from bertc.lang.read.scan import MOST_MISTAKES
 from bertc.lang.read.tree import Extends, String, Tree
@@ -32,6 +34,12 @@ class Written:
     tree: Tree
     overrides: tuple[Tree, ...]
     base: Program | None
+
+    @property
+    def has_ranges(self) -> bool:
+        """True if it or its overrides have a range, which only a search can draw from."""
+        settings = (s for tree in (self.tree, *self.overrides) for s in written_settings(tree))
+        return any(any(ranges(setting.value)) for setting in settings)
 
 
 def load(

@@ -168,13 +168,6 @@ def space(spec: str, overrides: Sequence[str] = ()) -> Space:
     return Space(written, dimensions)
 
 
-def has_ranges(written: Written) -> bool:
-    """True if a spec or its overrides have a range, which only a search can draw from."""
-    trees = (written.tree, *written.overrides)
-    places = (value for tree in trees for item in tree.items for _, value in _places(item, ""))
-    return any(isinstance(value, Range) for value in places)
-
-
 def _without(tree: Tree, forced: set[str]) -> Tree:
     """A tree without the settings that overrides replace, where these have several values."""
 

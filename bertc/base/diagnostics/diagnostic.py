@@ -1,20 +1,19 @@
 """A mistake in a spec as data: code, message, places, remedy."""
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from bertc.base.diagnostics.span import Span
 
 
-@dataclass(frozen=True)
-class Note:
+class Note(NamedTuple):
     """A fact behind a diagnostic, shown at its own place if it has one."""
 
     message: str
     span: Span | None = None
 
 
-@dataclass(frozen=True)
-class Fix:
+class Fix(NamedTuple):
     """An edit that removes the error: ``replacement`` in place of ``span``.
 
     ``also`` are edits that belong to it: all are made, or none.
@@ -33,8 +32,7 @@ class Fix:
         return text if self.span.text else f"insert {text}"
 
 
-@dataclass(frozen=True)
-class Diagnostic:
+class Diagnostic(NamedTuple):
     """A mistake (code E...) or a remark (R...) about a spec.
 
     ``message`` can stand alone: lower case, no full stop, with the value and the limit. A remark is
@@ -74,10 +72,9 @@ class SpecError(Exception):
     def placed(self, file: str) -> "SpecError":
         """The same mistakes of a spec's text and its overrides, which are from a file."""
         placed = (
-            replace(
-                mistake,
+            mistake._replace(
                 span=_placed(mistake.span, file),
-                notes=tuple(replace(note, span=_placed(note.span, file)) for note in mistake.notes),
+                notes=tuple(note._replace(span=_placed(note.span, file)) for note in mistake.notes),
                 fix=None,
             )
             for mistake in self.diagnostics
@@ -129,7 +126,7 @@ class Diagnostics:
             if (earlier.code, earlier.message) == (code, message):
                 here = Note("here too", span)
                 if span not in (None, earlier.span) and here not in earlier.notes:
-                    self.remarks[number] = replace(earlier, notes=(*earlier.notes, here))
+                    self.remarks[number] = earlier._replace(notes=(*earlier.notes, here))
                 return
         self.remarks.append(remark)
 

@@ -4,10 +4,9 @@ The IR states types and limits once; shapes are a form that reading and printing
 """
 
 import re
-from dataclasses import dataclass, field, replace
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic.fields import FieldInfo
@@ -16,8 +15,7 @@ from bertc.ir.base import Node
 from bertc.ir.program.settings import Settings, aliases
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """The limits of a number; None if there is none."""
 
     ge: float | None = None
@@ -26,48 +24,42 @@ class Limits:
     lt: float | None = None
 
 
-@dataclass(frozen=True)
-class WholeShape:
+class WholeShape(NamedTuple):
     """An integer."""
 
     bounds: Limits
 
 
-@dataclass(frozen=True)
-class RealShape:
+class RealShape(NamedTuple):
     """Any number, or a percentage; ``usual`` is its default, if it has one."""
 
     bounds: Limits
     usual: float | None = None
 
 
-@dataclass(frozen=True)
-class TruthShape:
+class TruthShape(NamedTuple):
     """``true`` or ``false``."""
 
 
-@dataclass(frozen=True)
-class TextShape:
+class TextShape(NamedTuple):
     """Free text."""
 
     min_length: int = 0
 
 
-@dataclass(frozen=True)
-class ChoiceShape:
+class ChoiceShape(NamedTuple):
     """One of a few words."""
 
     options: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class KindShape:
+class KindShape(NamedTuple):
     """One of several node classes, by the name of its kind.
 
     ``named``: the classes have a field ``kind``.
     """
 
-    options: dict[str, type[Node]] = field(hash=False)
+    options: dict[str, type[Node]]
     named: bool
 
     def bare(self, form: Literal["bare_number", "bare_string"]) -> type[Node] | None:
@@ -84,8 +76,7 @@ class KindShape:
         ]
 
 
-@dataclass(frozen=True)
-class ListShape:
+class ListShape(NamedTuple):
     """A list; ``length`` None means any number of values, at least ``least``."""
 
     item: "Shape"
@@ -93,8 +84,7 @@ class ListShape:
     least: int = 0
 
 
-@dataclass(frozen=True)
-class SumShape:
+class SumShape(NamedTuple):
     """A sum of terms, each a ``node`` with a weight and a ``field`` of shape ``inner``."""
 
     node: type[Node]
@@ -102,8 +92,7 @@ class SumShape:
     inner: "Shape"
 
 
-@dataclass(frozen=True)
-class EitherShape:
+class EitherShape(NamedTuple):
     """One of several shapes, distinguished by the form of the value."""
 
     options: tuple["Shape", ...]
@@ -183,7 +172,7 @@ def required(node: type[Node]) -> list[str]:
 def _field_shape(info: FieldInfo) -> Shape:
     shape = _shape(info.annotation, tuple(info.metadata))
     if isinstance(shape, RealShape) and not info.is_required():
-        return replace(shape, usual=info.default)
+        return shape._replace(usual=info.default)
     return shape
 
 

@@ -1,7 +1,6 @@
 """Notes and machine-applicable fixes of diagnostics."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypedDict
 
 from bertc.base.diagnostics import Fix, Note, Span
@@ -52,7 +51,7 @@ def fix_settings(stage: CompleteSettings, beside: Origin | None, settings: str) 
         edits.append(Fix(span, setting) if span else Fix(after, f" {setting}"))
     if any(edit.span.source != anchor.source for edit in edits):
         return None
-    return replace(edits[0], also=tuple(edits[1:]))
+    return edits[0]._replace(also=tuple(edits[1:]))
 
 
 class Way(TypedDict):
