@@ -50,7 +50,7 @@ def kinds_of(node: type[Node], seen: frozenset[type[Node]] = frozenset()) -> set
     pairs = set[tuple[str, str]]()
     for field, info in node.model_fields.items():
         if field == "activation":
-            pairs |= {(field, word) for word in get_args(info.annotation)}
+            pairs |= {(field, word) for word in get_args(info.annotation) if isinstance(word, str)}
         for member, closed in _members(info.annotation, BY_KIND in info.metadata):
             if closed:
                 pairs |= {(field, k) for k in get_args(member.model_fields["kind"].annotation)}

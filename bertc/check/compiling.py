@@ -46,7 +46,7 @@ def compile_spec(
         programs = [spec]
     else:
         _refuse_empty(spec)
-        programs = load(spec, overrides, diagnostics, searched=written.has_ranges)
+        programs = load(spec, overrides, diagnostics, searched=searched)
     if diagnostics.found and not isinstance(spec, Program):
         return [complete(program, diagnostics) for program in programs]
     programs = [facts(program, diagnostics) for program in equalled(programs, diagnostics)]
