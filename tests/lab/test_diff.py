@@ -67,16 +67,13 @@ def test_what_follows_from_another_setting_is_told_without_a_cost() -> None:
     assert lines["objective"].alone is not None
 
 
-def test_settings_of_single_stages_and_of_other_stages() -> None:
+def test_settings_of_single_stages() -> None:
     one, other = (
         'stage "a" { steps=10 } stage "b" { steps=20 ' + own + "}" for own in ("", "seq=32")
     )
     (line,) = diff(one, other).lines
     assert line.change.name == "b.seq"
     assert line.alone is None, "no option sets it"
-    named = diff(one, other.replace('"b"', '"c"'))
-    assert [each.change.name for each in named.lines] == ["stages", "seq"]
-    assert "the last of each" in named.as_table()
 
 
 def test_runs_are_compared_when_the_files_that_they_read_are_gone(tmp_path: Path) -> None:
@@ -91,29 +88,6 @@ def test_runs_are_compared_when_the_files_that_they_read_are_gone(tmp_path: Path
     names = [line.change.name for line in found.lines]
     assert [line.change.name for line in gone.lines] == names
     assert "batch" in names
-
-
-def test_rows_of_a_spec_are_counted_by_the_tokenizer_that_a_run_like_it_has(tmp_path: Path) -> None:
-    said = tmp_path / "said.tsv"
-    said.write_text("text\tlabel\na hen\then\na duck\tduck\n")
-    tuned = f"hidden=64 layers=2 vocab=1k seq=64 steps=8 batch=2 task=classify('{said}')"
-    run = run_of(tmp_path / "run", tuned)
-    full = diff(str(run), tuned).costs[0].train_flops
-    (run / "tokenizer").mkdir()
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "hen", "duck"]
-    (run / "tokenizer" / "vocab.txt").write_text("\n".join(words) + "\n")
-    found = diff(str(run), f"{tuned} optimizer=adamw(lr=3e-4)")
-    (line,) = found.lines
-    assert line.alone is not None
-    assert line.alone.train_flops == found.costs[0].train_flops == found.costs[1].train_flops
-    assert found.costs[0].train_flops < full / 8
-
-
-def test_what_the_first_program_has_in_its_last_stage_alone_has_no_cost_of_its_own() -> None:
-    one = 'layers=2 stage "a" { steps=10 seq=32 } stage "b" { steps=20 }'
-    names = {line.change.name: line for line in diff(one, "layers=2 steps=50 seq=64").lines}
-    assert names["b.seq"].alone is None
-    assert names["steps"].change.texts() == ("30", "50")
 
 
 def test_the_same_change_in_several_stages_is_one() -> None:

@@ -25,10 +25,7 @@ from bertc import (
 )
 from bertc.lab.latency.predicted import TOKENS_OF_A_TEXT
 
-STAGES = "stages"
-"""The names of stages, in a change."""
 REFUSED = "not alone"
-STEPS = "steps"
 ALONE = (
     "A setting's line: the first program with that one changed; without figures it follows from "
     "others.\nnot alone: it changes with another alone, is of one stage, which no option sets, or "
@@ -38,7 +35,6 @@ NOTE = (
     "Memory and time of training on {device}; a text: predicted for this CPU, {cores} threads, "
     "fp32, {tokens} tokens."
 )
-OTHER_STAGES = "Their stages have other names: what differs between them is of the last of each."
 
 
 @dataclass(frozen=True)
@@ -82,7 +78,7 @@ class Difference:
     names: tuple[str, str]
     costs: tuple[Cost, Cost]
     lines: tuple[Line, ...]
-    note: str
+    notes: tuple[str, ...]
 
     def table(self) -> Table:
         """Both programs, then each setting alone, with differences to the first program."""
@@ -96,8 +92,7 @@ class Difference:
         for line in self.lines:
             empty = (None if line.follows else REFUSED, *[None] * (len(COLUMNS) - 1))
             rows.append((*(_changes(line.alone, first) if line.alone else empty), str(line.change)))
-        notes = [*([] if self.lines else ["no setting differs"]), *self.note.split("\n")]
-        return Table((*(title for title, _, _ in COLUMNS), ""), rows, notes=notes)
+        return Table((*(title for title, _, _ in COLUMNS), ""), rows, notes=self.notes)
 
     def as_table(self) -> str:
         """The table as text."""
@@ -139,23 +134,19 @@ def diff(
     tokens = min(
         TOKENS_OF_A_TEXT, *(program.encoder.room or TOKENS_OF_A_TEXT for program in programs)
     )
-    runs = [RunFolder(Path(spec)) for spec in (first, second) if Path(spec).is_dir()]
     spec, settings = _as_written(first, overrides)
     lines = []
     for change in _differing(*programs):
         derived = change.follows(*programs)
         changed_in = None if derived else _with_change(spec, settings, change)
-        cost = cost_of(_read_by(runs, changed_in), device, tokens) if changed_in else None
+        cost = cost_of(changed_in, device, tokens) if changed_in else None
         lines.append(Line(change, derived, cost))
-    costs = [
-        cost_of(_read_by(known, program), device, tokens)
-        for program, known in zip(programs, (runs, runs[::-1]), strict=True)
-    ]
+    note = NOTE.format(device=device, cores=available_cores(), tokens=tokens)
     return Difference(
         names=(first, second),
-        costs=(costs[0], costs[1]),
+        costs=(cost_of(programs[0], device, tokens), cost_of(programs[1], device, tokens)),
         lines=tuple(lines),
-        note=_note(device, tokens, [line.change.setting for line in lines]),
+        notes=(*([ALONE] if lines else ["no setting differs"]), note),
     )
 
 
@@ -165,49 +156,15 @@ def _program(spec: str, overrides: Sequence[str]) -> Resolved:
     return resolve(spec, overrides)
 
 
-def _read_by(runs: Sequence[RunFolder], program: Resolved) -> Resolved:
-    """The program with the tokenizer of the first run that learned such a vocabulary."""
-    for run in runs:
-        program = run.with_tokenizer(program)
-    return program
-
-
 def _differing(first: Resolved, second: Resolved) -> list[Change]:
-    """The settings that differ; those of the last stages where stages have other names.
-
-    A setting that differs alike in several stages is one.
-    """
+    """The settings that differ; one that differs alike in several stages is one."""
     changes = changed(first, second)
-    alike = Counter((change.setting, str(change)[len(change.name) :]) for change in changes)
-    changes = [
-        replace(change, stage="")
-        if alike[change.setting, str(change)[len(change.name) :]] > 1
-        else change
+    alike = Counter((change.setting, change.texts()) for change in changes)
+    named = [
+        replace(change, stage="") if alike[change.setting, change.texts()] > 1 else change
         for change in changes
     ]
-    changes = list({change.name: change for change in changes}.values())
-    if any(change.setting == STAGES for change in changes):
-        ends = (program.as_in(program.stages[-1]) for program in (first, second))
-        unnamed = (
-            end.model_copy(update={"stages": (end.stages[-1].model_copy(update={"name": ""}),)})
-            for end in ends
-        )
-        known = {change.name for change in changes} | {STEPS}
-        changes += [
-            _of_all_or_last(change, first)
-            for change in changed(*unnamed)
-            if change.name not in known
-        ]
-        if first.steps != second.steps:
-            changes.append(Change(STEPS, first.steps, second.steps))
-    return changes
-
-
-def _of_all_or_last(change: Change, first: Resolved) -> Change:
-    """The change of the last stage, named so unless all stages of the program have its value."""
-    values = [getattr(stage, change.setting, change.was) for stage in first.stages]
-    everywhere = all(value == change.was for value in values)
-    return change if everywhere else replace(change, stage=first.stages[-1].name)
+    return list({change.name: change for change in named}.values())
 
 
 def _as_written(spec: str, overrides: Sequence[str]) -> tuple[str, list[str]]:
@@ -242,12 +199,6 @@ def cost_of(resolved: Resolved, device: str, tokens: int) -> Cost:
         seconds_per_step=cost.time.seconds_per_step,
         seconds_per_text=answer_cost(resolved, tokens).seconds,
     )
-
-
-def _note(device: str, tokens: int, differing: Sequence[str]) -> str:
-    note = NOTE.format(device=device, cores=available_cores(), tokens=tokens)
-    notes = [ALONE] * bool(differing) + [note] + [OTHER_STAGES] * (STAGES in differing)
-    return "\n".join(notes)
 
 
 def _changes(cost: Cost, first: Cost) -> list[str]:

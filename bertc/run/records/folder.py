@@ -26,7 +26,7 @@ from typing import Literal
 from bertc.base.diagnostics import CannotWriteError, MissingInputError, StoppedError
 from bertc.base.storage import durable
 from bertc.base.storage.claims import lock
-from bertc.base.storage.paths import is_file, is_folder, is_taken
+from bertc.base.storage.paths import is_file, is_taken
 from bertc.base.storage.plain_file import read_text
 from bertc.hub.belonging import refuse_strangers
 from bertc.hub.folders import (
@@ -37,7 +37,6 @@ from bertc.hub.folders import (
     refuse_several,
 )
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.vocabulary import TokenizerFile
 from bertc.lang.read.scan import LARGEST_TEXT
 from bertc.run.records import metrics
 from bertc.run.records.changes import overrides_of
@@ -172,15 +171,6 @@ class RunFolder(FollowedFiles):
     def overrides(self) -> list[str]:
         """The overrides of its spec, and the values of its point of a grid, as ``name=value``."""
         return overrides_of(self.spec)
-
-    def with_tokenizer(self, program: Resolved) -> Resolved:
-        """A program with the tokenizer of this run in place of the vocabulary that it learned.
-
-        Lengths of rows are then counted by it, whether what ``init`` names is there or not.
-        """
-        if not is_folder(self.tokenizer) or program.vocabulary != self.read_resolved().vocabulary:
-            return program
-        return program.model_copy(update={"vocabulary": TokenizerFile(path=str(self.tokenizer))})
 
     def identities(self) -> tuple[str, ...]:
         """Identities of the run's program, and of its earlier ones with fewer steps."""
