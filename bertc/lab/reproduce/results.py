@@ -161,7 +161,7 @@ def _row(
     sizes: tuple[float | None, float | None] = None, None
     trained = (job for job, _ in finished if job.eval is None)
     if main := next((job for job in trained if not (table.pretrains and job.measure)), None):
-        run = list_runs([main.folder])[0]
+        run = list_runs([main.folder]).runs[0]
         sizes = run.parameters, run.flops
     measured = {name: values for name, values in scores.items() if values}
     seconds = round(sum(outcome.seconds for _, outcome in finished), 1)

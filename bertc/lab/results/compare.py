@@ -59,10 +59,13 @@ def _table(groups: Sequence[Group]) -> Table:
     differ = [n for n in groups[0].settings if len({g.settings[n] for g in groups}) > 1]
     columns = {name: [group.settings[name] for group in groups] for name in differ}
     if sum(max(map(len, (n, *texts))) for n, texts in columns.items()) > SETTINGS_WIDE:
-        columns = {"settings": [_lines(group, differ) for group in groups]}
+        texts = [[f"{n}={g.settings[n]}" for n in differ if g.settings[n]] for g in groups]
+        lines = ([line for text in of for line in wrap(text, SETTINGS_WIDE)] for of in texts)
+        columns = {"settings": ["\n".join(of) for of in lines]}
     columns["seeds"] = [_seeds(group) for group in groups]
     if any(run.parameters_left for group in groups for run in group.runs):
-        columns["parameters left"] = [_parameters_left(group) for group in groups]
+        numbers = [{n for run in g.runs if (n := run.parameters_left)} for g in groups]
+        columns["parameters left"] = [", ".join(f"{n:,}" for n in sorted(of)) for of in numbers]
     for score in groups[0].last:
         columns[heading(score)] = [_cell(group, score) for group in groups]
     if any(group.glue is not None for group in groups):
@@ -72,12 +75,6 @@ def _table(groups: Sequence[Group]) -> Table:
     if len(columns) > len(groups) and max(map(len, str(table).splitlines())) > READABLE:
         return Table(("run", *places), [(name, *cells) for name, cells in columns.items()])
     return table
-
-
-def _lines(group: Group, names: Sequence[str]) -> str:
-    """Settings below each other."""
-    texts = (f"{name}={group.settings[name]}" for name in names if group.settings[name])
-    return "\n".join(line for text in texts for line in wrap(text, SETTINGS_WIDE))
 
 
 def results(folders: Sequence[Path]) -> Results:
@@ -105,15 +102,7 @@ def _seeds(group: Group) -> str:
     return f"{line}\nunfinished: {standing}" if standing else line
 
 
-def _parameters_left(group: Group) -> str:
-    """Numbers of parameters after pruning, of each run unless they are equal."""
-    numbers = {run.parameters_left for run in group.runs}
-    return ", ".join(f"{number:,}" for number in sorted(filter(None, numbers)))
-
-
 def _cell(group: Group, score: Score) -> str:
-    if score not in group.last:
-        return ""
     lines = [_text(group.last[score])]
     if score in group.best:
         summary, steps = group.best[score]

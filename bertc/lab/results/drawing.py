@@ -22,13 +22,10 @@ def save(figure: Any, path: Path, described: str = "") -> None:
 
     kind = "svg" if path.suffix.lower() == ".svg" else "png"
     metadata = _METADATA[kind] | {"Description": described}
-    aside = path.with_name(f".tmp-{path.name}")
     try:
         with rc_context({"svg.hashsalt": "bertc", "svg.fonttype": "none"}):
-            figure.savefig(aside, format=kind, metadata=metadata)
-        aside.replace(path)
+            figure.savefig(path, format=kind, metadata=metadata)
     except OSError as error:
-        aside.unlink(missing_ok=True)
         raise CannotWriteError(
             f"cannot write {path}: {error.strerror}", help="make room, or name another file"
         ) from error

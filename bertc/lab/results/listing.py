@@ -1,12 +1,12 @@
 """``bertc runs``: the runs of a folder with their state, score and cost. Loads no torch."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from bertc import (
     DataError,
@@ -71,8 +71,8 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Listing(Sequence[Listed]):
-    """Runs in order, as a sequence, and those that could not be read, with the reason.
+class Listing:
+    """Runs in order, and those that could not be read, with the reason.
 
     ``others`` counts those for which a condition does not hold.
     """
@@ -81,20 +81,8 @@ class Listing(Sequence[Listed]):
     damaged: Mapping[Path, str]
     others: int = 0
 
-    @overload
-    def __getitem__(self, at: int) -> Listed: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> tuple[Listed, ...]: ...
-
-    def __getitem__(self, at: int | slice) -> Listed | tuple[Listed, ...]:
-        return self.runs[at]
-
-    def __len__(self) -> int:
-        return len(self.runs)
-
-    def __str__(self) -> str:
-        return self.as_table()
+    def __iter__(self) -> Iterator[Listed]:
+        return iter(self.runs)
 
     def _repr_html_(self) -> str:
         return self.table().html()
@@ -118,14 +106,8 @@ class Listing(Sequence[Listed]):
     def as_table(self) -> str:
         """A row a run, and a line for each that could not be read."""
         table = self.table()
-        return str(table) if self.runs else "\n".join([self._none(), *table.notes])
-
-    def _none(self) -> str:
-        """A line instead of rows."""
-        if not self.others:
-            return "no run"
-        those = "the one run is not" if self.others == 1 else f"none of {self.others:,} runs is"
-        return f"{those} such; without --where all are listed, in JSON with their settings"
+        none = f"none of {self.others:,} runs is such" if self.others else "no run"
+        return str(table) if self.runs else "\n".join([none, *table.notes])
 
     def as_json(self) -> str:
         """The runs as one JSON object, in seconds and FLOPs."""
@@ -213,16 +195,14 @@ def _condition(text: str) -> Callable[[Listed], bool]:
         return lambda run: any(fnmatchcase(title, wanted) for title in (run.name, run.folder.name))
     if name in RUN_FACTS:
         return lambda run: fnmatchcase(str(getattr(run, name)), wanted)
-    texts = [settings_texts(program) for program in programs("", [text], "--where")]
-    return lambda run: any(_has(run.settings, settings) for settings in texts)
+    wanted_texts = [settings_texts(program) for program in programs("", [text], "--where")]
 
+    def holds(run: Listed) -> bool:
+        """True if a setting has one of the values, in all stages or in one."""
+        texts = {(key.rpartition(".")[2], value) for key, value in run.settings.items()}
+        return any(settings.items() <= texts for settings in wanted_texts)
 
-def _has(settings: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    """True if each wanted value is that of the setting, in all stages or in one."""
-    return all(
-        any(text == value for key, text in settings.items() if key.rpartition(".")[2] == name)
-        for name, value in wanted.items()
-    )
+    return holds
 
 
 def _cells(run: Listed) -> tuple[Any, ...]:
