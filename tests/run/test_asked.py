@@ -93,7 +93,7 @@ def test_the_form_for_files_of_ones_own_names_every_column():
 
 
 def test_a_second_text_is_never_dropped(pairs, files):
-    with pytest.raises(DataError, match="no column 'one'; there are text, other") as told:
+    with pytest.raises(DataError, match="no column 'one', 'two'; there are text, other") as told:
         predict(pairs, files / "new.tsv", device="cpu", quiet=True)
     assert "classify(name=birds, text=COLUMN, pair=COLUMN)" in told.value.help
     with pytest.raises(DataError, match="no column 'two'"):

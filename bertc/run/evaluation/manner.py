@@ -39,8 +39,29 @@ class Manner:
         Raises:
             UsageError: if the text of this stage cannot be read so, with the reason.
         """
-        memory = stage.memory if self.memory is None else self.memory
-        self.refuse(stage)
+        encoder, memory = stage.encoder, stage.memory if self.memory is None else self.memory
+        if (self.seq or self.memory is not None) and stage.format.kind != "stream":
+            what = f"{stage.format.kind} rows have a fixed length"
+            raise UsageError(f"{what}: seq and memory apply only to text read as a stream")
+        attention = encoder.attention if isinstance(encoder, Encoder) else None
+        if self.clamp and not (attention and attention.distances and attention.distances.clamps):
+            kind = attention.kind if attention else encoder.body_kind
+            raise UsageError(f"clamp needs attention with relative distances, not {kind}")
+        if self.same_length and not memory:
+            raise UsageError("same-length needs a memory", help="--memory 640")
+        if self.sliding and not encoder.causal:
+            raise UsageError(
+                "windows predict next tokens, which this run did not learn",
+                help="a run with objective=clm",
+            )
+        if self.stride > max(1, self.sliding):
+            raise UsageError(
+                f"a stride of {self.stride} needs windows at least as long",
+                help=f"--sliding {max(2 * self.stride, self.sliding)} --stride {self.stride}",
+            )
+        room = encoder.room
+        if room is not None and max(self.seq, self.sliding) > room:
+            raise UsageError(f"the encoder has {room} positions", help=f"at most {room}")
         if self.clamp:
             node = model.encoder.node
             assert isinstance(node, Encoder), "as refused above"
@@ -81,33 +102,3 @@ class Manner:
         words += [f"distances clamped at {self.clamp}"] * bool(self.clamp)
         words += ["the same number of keys for every token"] * self.same_length
         return ", ".join(words)
-
-    def refuse(self, stage: Stage) -> None:
-        """Refuse options by which the text of a stage cannot be read.
-
-        Raises:
-            UsageError: with the reason.
-        """
-        encoder, memory = stage.encoder, stage.memory if self.memory is None else self.memory
-        if (self.seq or self.memory is not None) and stage.format.kind != "stream":
-            what = f"{stage.format.kind} rows have a fixed length"
-            raise UsageError(f"{what}: seq and memory apply only to text read as a stream")
-        attention = encoder.attention if isinstance(encoder, Encoder) else None
-        if self.clamp and not (attention and attention.distances and attention.distances.clamps):
-            kind = attention.kind if attention else encoder.body_kind
-            raise UsageError(f"clamp needs attention with relative distances, not {kind}")
-        if self.same_length and not memory:
-            raise UsageError("same-length needs a memory", help="--memory 640")
-        if self.sliding and not encoder.causal:
-            raise UsageError(
-                "windows predict next tokens, which this run did not learn",
-                help="a run with objective=clm",
-            )
-        if self.stride > max(1, self.sliding):
-            raise UsageError(
-                f"a stride of {self.stride} needs windows at least as long",
-                help=f"--sliding {max(2 * self.stride, self.sliding)} --stride {self.stride}",
-            )
-        room = encoder.room
-        if room is not None and max(self.seq, self.sliding) > room:
-            raise UsageError(f"the encoder has {room} positions", help=f"at most {room}")

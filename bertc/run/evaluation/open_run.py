@@ -65,8 +65,12 @@ def open_run(
         index = resolved.stages.index(trained)
         if trained.tasks:
             manner.refuse_for_tasks()
-        stage = _asked(model, trained, manner, folder.path)
-        stage, watched = manner.read_by(model, stage), Watched(display, stop)
+        stage, watched = trained, Watched(display, stop)
+        if manner.objective:
+            stage, heads = with_objective(trained, manner.objective, folder.path)
+            for name, learned in heads.items():
+                model.heads.answer(name, learned)
+        stage = manner.read_by(model, stage)
         where, networks = cache or cache_folder(), TrainedNetworks(resolved.run.device)
         if not manner.data:
             if not lock:
@@ -95,13 +99,3 @@ def _loaded(folder: Path) -> Model:
             help=f'train the head: init="{folder}" objective={"+".join(lacking)}',
         )
     return model
-
-
-def _asked(model: Model, stage: Stage, manner: Manner, folder: Path) -> Stage:
-    """The stage with the objective asked; the model gets its heads under their names."""
-    if not manner.objective:
-        return stage
-    stage, heads = with_objective(stage, manner.objective, folder)
-    for name, learned in heads.items():
-        model.heads.answer(name, learned)
-    return stage

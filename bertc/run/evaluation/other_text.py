@@ -21,17 +21,20 @@ LAID_OUT = ("column", "sentences")
 def evaluated_alone(resolved: Resolved, stage: Stage, run: Path, data: str) -> Resolved:
     """The program of one stage alone, read by the run's tokenizer, with ``data`` as its text.
 
-    ``data`` is a path, or a value of the setting ``data``; all of it is evaluated on. Empty: the
-    run's own text, of which the same is held out.
+    ``data`` is a path, or a value of the setting ``data``, laid out as the run's own; all of it is
+    evaluated on. Empty: the run's own text, of which the same is held out.
 
     Raises:
         UsageError: if the text has a language that the run does not know, or is of another form.
         SpecError: if it cannot be parsed.
     """
-    settings: dict[str, Any] = {"holdout": 0.0} if data else {}
+    settings: dict[str, Any] = {}
     if data:
-        shares = other_shares(resolved, stage, data)
+        named = _written("data", data) if "(" in data else [Share(corpus=Files(path=data))]
+        shares = tuple(_laid_out(stage, share) for share in named)
+        _refuse_shares(resolved, stage, shares)
         stage = stage.model_copy(update={"data": shares, "steps": 1, "first_batch": 0})
+        settings["holdout"] = 0.0
     return resolved.model_copy(
         update={
             "stages": (stage,),
@@ -39,17 +42,6 @@ def evaluated_alone(resolved: Resolved, stage: Stage, run: Path, data: str) -> R
             "run": resolved.run.model_copy(update=settings),
         }
     )
-
-
-def other_shares(resolved: Resolved, stage: Stage, data: str) -> tuple[Share, ...]:
-    """The sources that ``data`` names, laid out as the run's own.
-
-    Raises:
-        UsageError, SpecError: as ``evaluated_alone``.
-    """
-    shares = tuple(_laid_out(stage, share) for share in _shares(data))
-    _refuse_shares(resolved, stage, shares)
-    return shares
 
 
 def with_objective(stage: Stage, objective: str, run: Path) -> tuple[Stage, dict[str, str]]:
@@ -61,7 +53,12 @@ def with_objective(stage: Stage, objective: str, run: Path) -> tuple[Stage, dict
         UsageError: if the run has no head for it, or reads in another direction.
         SpecError: if it cannot be parsed.
     """
-    terms = _terms(objective)
+    terms: tuple[Term, ...] = _written("objective", objective)
+    if any(isinstance(term.objective, Task) or term.objective.teaching for term in terms):
+        raise UsageError(
+            "--objective asks what is learned from text alone",
+            help="--task for tasks; teachers are asked in training",
+        )
     heads = {term.objective.head_name: _head(stage, term.objective, run) for term in terms}
     pairs = {term.objective.pairs for term in terms} - {"none"}
     if len(pairs) > 1:
@@ -90,23 +87,6 @@ def _head(stage: Stage, wanted: Objective, run: Path) -> str:
     if missing or not answered_by(wanted, stage.encoder):
         raise UsageError(f"this network cannot read text as {wanted.title} asks")
     return answering.head_name
-
-
-def _terms(objective: str) -> tuple[Term, ...]:
-    terms: tuple[Term, ...] = _written("objective", objective)
-    if any(isinstance(term.objective, Task) or term.objective.teaching for term in terms):
-        raise UsageError(
-            "--objective asks what is learned from text alone",
-            help="--task for tasks; teachers are asked in training",
-        )
-    return terms
-
-
-def _shares(data: str) -> tuple[Share, ...]:
-    if "(" not in data:
-        return (Share(corpus=Files(path=data)),)
-    shares: tuple[Share, ...] = _written("data", data)
-    return shares
 
 
 def _written(setting: str, value: str) -> Any:
