@@ -78,7 +78,6 @@ def predict(
     official: Annotated[
         Path | None, typer.Option(help="a folder for answer files in the format of GLUE or SQuAD")
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="maximum rows at once")] = 256,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps")] = "auto",
 ) -> None:
     """Answer the rows of a file with a fine-tuned model; prints a JSON object per row."""
@@ -86,7 +85,7 @@ def predict(
     from bertc.use.predict import write_files
 
     _refuse_swapped("predict", run, file)
-    predictions = run_on(run, file, task, batch, device)
+    predictions = run_on(run, file, task, device)
     if official:
         write_files(predictions.files(), official)
     else:
@@ -123,7 +122,6 @@ def embed_(
     precision: Annotated[
         Literal["auto", "fp32", "bf16"], typer.Option(help="auto: what is fast there")
     ] = "fp32",
-    batch: Annotated[int, typer.Option(min=1, help="maximum texts at once")] = 256,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps")] = "auto",
 ) -> None:
     """Write a vector for each line of a file, from the hidden states of a model."""
@@ -132,8 +130,7 @@ def embed_(
     _refuse_swapped("embed", run, file)
     refuse_other_files(out)
     texts, embedded = embed_file(
-        run, file, pooling, normalise=normalise, prompt=prompt, at_once=batch, device=device,
-        precision=precision,
+        run, file, pooling, normalise=normalise, prompt=prompt, device=device, precision=precision
     )  # fmt: skip
     write_vectors(texts, embedded, out)
     say(f"{embedded.summary()}\n{out}")

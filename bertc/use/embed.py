@@ -86,7 +86,6 @@ def embed_file(
     *,
     normalise: bool | None = None,
     prompt: str = "",
-    at_once: int = ROWS_AT_ONCE,
     device: str = "auto",
     precision: RunPrecision = "fp32",
     quiet: bool = False,
@@ -105,9 +104,8 @@ def embed_file(
     placed(model, device, precision)
     with closing(choose(quiet)) as display:
         return texts, embed(
-            model, run, texts, pooling, normalise=normalise, prompt=prompt, at_once=at_once,
-            progress=display,
-        )  # fmt: skip
+            model, run, texts, pooling, normalise=normalise, prompt=prompt, progress=display
+        )
 
 
 @torch.no_grad()
@@ -119,7 +117,6 @@ def embed(
     *,
     normalise: bool | None = None,
     prompt: str = "",
-    at_once: int = ROWS_AT_ONCE,
     progress: Progress | None = None,
 ) -> Embedded:
     """A vector for each text: the mean or the maximum over tokens, or the first token's state.
@@ -150,7 +147,7 @@ def embed(
     begin = 0
     while begin < len(order_n):
         fitting = max(1, TOKENS_AT_ONCE // int(rows.lengths[order_n[begin]]))
-        chosen = order_n[begin : begin + min(at_once, fitting)]
+        chosen = order_n[begin : begin + min(ROWS_AT_ONCE, fitting)]
         vectors_be = pool(*batch_of_rows(rows, chosen, vocabulary.pad))
         if normalise:
             vectors_be = torch.nn.functional.normalize(vectors_be, dim=1)
@@ -159,14 +156,9 @@ def embed(
         progress.advance(len(chosen))
     progress.end()
     empty = sum(not text.strip() for text in texts)
-    how = _said(pooling, normalise, sentences.prompt)
+    how = f"pooling {pooling}" + ", of length 1" * normalise
+    how += f", after {sentences.prompt!r}" if sentences.prompt else ""
     return Embedded(vectors, rows.num_cut, longest, time.perf_counter() - started, empty, how)
-
-
-def _said(pooling: str, normalise: bool, prompt: str) -> str:
-    """The way of making vectors, as a line."""
-    length = ", of length 1" if normalise else ""
-    return f"pooling {pooling}{length}" + (f", after {prompt!r}" if prompt else "")
 
 
 def _sentences(model: Model, folder: Path, pooling: str, prompt: str) -> Sentences:
@@ -246,28 +238,13 @@ def _vectors(
     return torch.stack(vectors).sum(0) if summed else torch.cat(vectors, 1)
 
 
-def _npy(texts: Sequence[str], vectors: NDArray[np.float32], stream: BytesIO) -> None:
-    np.save(stream, vectors)
-
-
-def _parquet(texts: Sequence[str], vectors: NDArray[np.float32], stream: BytesIO) -> None:
-    import pyarrow as pa
-    from pyarrow.parquet import write_table
-
-    lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
-    write_table(pa.table({"text": pa.array(texts, pa.string()), "vector": lists}), stream)
-
-
-WRITERS = {".npy": _npy, ".parquet": _parquet}
-
-
 def refuse_other_files(to: Path) -> None:
     """Refuse to write vectors to a file of another kind, before they are made.
 
     Raises:
         UsageError: if its name ends neither in .npy nor in .parquet.
     """
-    if to.suffix not in WRITERS:
+    if to.suffix not in (".npy", ".parquet"):
         raise UsageError(f"{to}: vectors are written as .npy or .parquet", help="-o vectors.npy")
 
 
@@ -275,10 +252,15 @@ def write_vectors(texts: Sequence[str], embedded: Embedded, to: Path) -> None:
     """Write vectors to a ``.npy`` file, or with their texts to a ``.parquet`` file.
 
     Raises:
-        UsageError: of another file.
         CannotWriteError: if the file cannot be written.
     """
-    refuse_other_files(to)
-    stream = BytesIO()
-    WRITERS[to.suffix](texts, embedded.vectors, stream)
+    stream, vectors = BytesIO(), embedded.vectors
+    if to.suffix == ".npy":
+        np.save(stream, vectors)
+    else:
+        import pyarrow as pa
+        from pyarrow.parquet import write_table
+
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
+        write_table(pa.table({"text": pa.array(texts, pa.string()), "vector": lists}), stream)
     durable.replace(to, stream.getvalue())

@@ -3,6 +3,8 @@
 Axes: m masks, s sequence, h hidden, v vocabulary.
 """
 
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -11,18 +13,65 @@ from bertc.base.diagnostics import DataError, UsageError
 from bertc.base.storage.foreign import as_data_error
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.vocabulary import FAILS, Vocabulary
-from bertc.ir.learning.objective import PRETRAINING, Objective, Pretraining
+from bertc.ir.learning.objective import PRETRAINING, Objective
 from bertc.ir.terms.node import answered_by
 from bertc.learn.objectives import tensors_of, token_logits
 from bertc.model import EncoderInputs, Model
 from bertc.run.models.loading import load
-from bertc.use.filled import Candidate, Filled, Verdict
 
 MASK = "[MASK]"
 """Spelling of the mask in a text, accepted beside the vocabulary's own."""
+PREDICTING = ("masks", "end")
+"""Kinds of what an objective fills, of those that predict tokens."""
 ROWS, MOST_MASKS = 16, 256
 LONGEST_ROW = 2048
 """Maximum row length in tokens if the model sets none; memory grows with its square."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A token and its probability, between 0 and 1."""
+
+    token: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A token of the text as read, and a discriminator's probability that it was replaced."""
+
+    token: str
+    replaced: float
+
+
+@dataclass(frozen=True)
+class Filled:
+    """The likeliest tokens for each mask of a text, or after it, in the order of the text.
+
+    ``verdicts`` are a discriminator's, on the text with its masks filled. ``notes`` are remarks on
+    how the text was read.
+    """
+
+    text: str
+    masks: tuple[tuple[Candidate, ...], ...]
+    verdicts: tuple[Verdict, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def as_json(self) -> str:
+        """The answer as one JSON object."""
+        return json.dumps({"schema": 1, **asdict(self)}, indent=1, ensure_ascii=False)
+
+    def summary(self) -> str:
+        """Text: per mask a block of candidates, likeliest first; then verdicts."""
+        blocks = []
+        for index, candidates in enumerate(self.masks):
+            heading = [f"mask {index + 1}:"] if len(self.masks) > 1 else []
+            lines = [f"{c.probability:7.2%}  {c.token}" for c in candidates]
+            blocks.append("\n".join([*heading, *lines]))
+        if self.verdicts:
+            lines = [f"{v.replaced:7.2%}  {v.token}" for v in self.verdicts]
+            blocks.append("\n".join(["probability of being replaced:", *lines]))
+        return "\n".join([*blocks, *(f"note: {note}" for note in self.notes)])
 
 
 def fill(run: Path, text: str, top: int = 5, language: str = "") -> Filled:
@@ -55,7 +104,7 @@ def filled(
     if not isinstance(text, str):
         raise TypeError(f'text is a {type(text).__name__}: a str expected, fill("a [MASK]")')
     learned = _learned(model)
-    filler = next((objective for objective in learned if _predicts(objective)), None)
+    filler = next((objective for objective in learned if objective.fills in PREDICTING), None)
     judge = next((objective for objective in learned if objective.fills == "replaced"), None)
     reader = _Reader(model, vocabulary, _tongue(model, language))
     if filler and filler.fills == "end":
@@ -80,8 +129,12 @@ def filled(
                 reader.filled[place] = best
     verdicts = reader.verdicts(ids, judge) if judge else ()
     guessed = filler is not None and model.resolved.stages[-1].learner(filler).role == "sampled"
-    notes = _notes(model, bool(masks) and guessed, language)
-    return Filled(text, tuple(masks), verdicts, notes)
+    notes, known = [], model.resolved.encoder.languages
+    if masks and guessed:
+        notes.append("the generator predicts the masks; the encoder reads its guesses")
+    if known and not language:
+        notes.append(f"read without a language; set --language to one of {', '.join(known)}")
+    return Filled(text, tuple(masks), verdicts, tuple(notes))
 
 
 def _learned(model: Model) -> list[Objective]:
@@ -94,36 +147,19 @@ def _learned(model: Model) -> list[Objective]:
     # It may have read in another direction in earlier stages.
     terms = [term for term in model.resolved.terms() if answered_by(term.objective, body)]
     ranked = sorted(terms, key=lambda term: term.objective.states.rank)
-    if learned := [t.objective for t in ranked if t.name not in fresh and _answers(t.objective)]:
+    if learned := [t.objective for t in ranked if t.name not in fresh and t.objective.fills]:
         return learned
-    if untold := [t.name for t in ranked if t.name in fresh and _predicts(t.objective)]:
+    if untold := [t.name for t in ranked if t.name in fresh and t.objective.fills in PREDICTING]:
         raise DataError(
             f"the folder has no head for {untold[0]}: its guesses would be random",
             help=f'train the head: init="FOLDER" objective={untold[0]}',
         )
     kinds = sorted({term.objective.kind for term in terms})
-    *others, last = (name for name, kind in PRETRAINING.items() if _answers(kind))
+    *others, last = (name for name, kind in PRETRAINING.items() if kind.fills)
     raise DataError(
         f"this run was trained with {' + '.join(kinds)}, which predicts no tokens",
         help=f"fill needs a model trained with {', '.join(others)} or {last}",
     )
-
-
-def _predicts(objective: Objective) -> bool:
-    return objective.fills in ("masks", "end")
-
-
-def _answers(objective: Objective | type[Pretraining]) -> bool:
-    return bool(objective.fills)
-
-
-def _notes(model: Model, guessed: bool, language: str) -> tuple[str, ...]:
-    notes, known = [], model.resolved.encoder.languages
-    if guessed:
-        notes.append("the generator predicts the masks; the encoder reads its guesses")
-    if known and not language:
-        notes.append(f"read without a language; set --language to one of {', '.join(known)}")
-    return tuple(notes)
 
 
 def _tongue(model: Model, language: str) -> int:

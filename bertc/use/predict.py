@@ -29,7 +29,7 @@ from bertc.machine.display import choose
 from bertc.model import Model
 from bertc.run.evaluation.answers import Answers
 from bertc.run.evaluation.device import placed
-from bertc.run.evaluation.task_inference import ROWS_AT_ONCE, answer
+from bertc.run.evaluation.task_inference import answer
 from bertc.run.evaluation.task_lookup import columns_told, task_of
 from bertc.run.models.loading import load
 
@@ -84,20 +84,21 @@ class Predicted:
                 )
 
     def _said(self, number: int) -> dict[str, Any]:
-        prediction, kind = self.answers.given[number], self.task.answer
+        prediction, kind, likely = self.answers.given[number], self.task.answer, list[float]()
+        if self.answers.probabilities:
+            likely = [round(value, 6) for value in self.answers.probabilities[number]]
         match kind:
             case Labels():
-                parts = dict(zip(kind.names, self.answers.probabilities[number], strict=True))
-                return {"label": prediction, "probabilities": _rounded(parts)}
+                parts = dict(zip(kind.names, likely, strict=True))
+                return {"label": prediction, "probabilities": parts}
             case Score():
                 return {"score": prediction}
             case Choice():
                 example = self.examples[number]
                 assert isinstance(example, ChoiceExample), "examples of a task are of one kind"
-                likely = _list(self.answers, number)[: len(example.choices)]
-                return {"choice": prediction, "probabilities": likely}
+                return {"choice": prediction, "probabilities": likely[: len(example.choices)]}
             case Tags():
-                return {"tags": prediction, "probabilities": _list(self.answers, number)}
+                return {"tags": prediction, "probabilities": likely}
             case Span():
                 decoded = self.answers.spans[number]
                 best = [vars(candidate) for candidate in decoded.best]
@@ -108,19 +109,10 @@ class Predicted:
                 assert_never(kind)
 
 
-def _rounded(parts: dict[str, float]) -> dict[str, float]:
-    return {name: round(value, 6) for name, value in parts.items()}
-
-
-def _list(answers: Answers, number: int) -> list[float]:
-    return [round(value, 6) for value in answers.probabilities[number]]
-
-
 def predict(
     run: Path,
     file: Path,
     task: str = "",
-    at_once: int = ROWS_AT_ONCE,
     device: str = "auto",
     *,
     quiet: bool = False,
@@ -141,7 +133,7 @@ def predict(
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
     placed(model, device)
     with closing(choose(quiet)) as display:
-        return answered(model, stage, chosen, examples, vocabulary, at_once, display)
+        return answered(model, stage, chosen, examples, vocabulary, display)
 
 
 def answered(
@@ -150,7 +142,6 @@ def answered(
     task: AnyTask,
     examples: list[Example],
     vocabulary: Vocabulary,
-    at_once: int = ROWS_AT_ONCE,
     progress: Progress | None = None,
 ) -> Predicted:
     """Answer examples in memory, of a task that the stage has learned."""
@@ -161,9 +152,7 @@ def answered(
     progress.begin(
         f"answering {several(len(examples), 'row')} of {task.title}", len(rows.owners), "rows"
     )
-    answers = answer(
-        model, stage, task_set, examples, rows, pad, at_once=at_once, progress=progress
-    )
+    answers = answer(model, stage, task_set, examples, rows, pad, progress=progress)
     progress.end()
     notes = tuple(notes_on_cuts(task, rows, len(examples), "", stage.seq))
     return Predicted(task, examples, answers, notes, time.perf_counter() - started)

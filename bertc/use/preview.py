@@ -18,15 +18,14 @@ from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags, Vector
 from bertc.ir.learning.objective import PRETRAINING
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import TextStage
-from bertc.learn.objectives import corrupt, mask_key
+from bertc.ir.program.stage import Stage, TextStage
+from bertc.learn.objectives import MicroBatch, RowView, corrupt, mask_key, tensors_of
 from bertc.learn.step.feed import to_inputs
 from bertc.learn.step.vocabulary import vocab_tensors
 from bertc.machine.display import Watched, choose
 from bertc.machine.signals import AGAIN, Stop
 from bertc.run.evaluation.held_out import named
 from bertc.run.evaluation.word_networks import TrainedNetworks
-from bertc.use.preview_rows import WIDTH, row_text
 
 PREDICTING = listed(
     name
@@ -39,6 +38,8 @@ LEGEND = (
     f"{PREDICTING} predict the right one, {DETECTING} detects the left one"
 )
 
+WIDTH = 100
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 RELATED = ("text", "positive", "negative")
 """The rows of an example of a task that embeds."""
 
@@ -66,10 +67,15 @@ def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | Non
             continue
         batch = data.train(0, slice(0, examples))
         micro_batch = corrupt(stage, to_inputs(batch, device), vocab, mask_key(resolved.run.seed))
+        tongues = [named(resolved.languages, *pair) for pair in batch.languages.tolist()]
+        titles = [
+            escaped(f"row {number}" + (f" ({name})" if resolved.languages else ""))
+            for number, name in enumerate(tongues, 1)
+        ]
         parts.append(f"stage {stage.name}: {stage.format.kind}, rows of {stage.seq} tokens")
         parts += [
-            row_text(title, stage, corpus.vocabulary, micro_batch, batch, row, color)
-            for row, title in enumerate(_titles(resolved, batch))
+            _row_text(title, stage, corpus.vocabulary, micro_batch, batch, row, color)
+            for row, title in enumerate(titles)
         ]
     return "\n\n".join(parts)
 
@@ -132,8 +138,62 @@ def _tagged(vocabulary: Vocabulary, ids: list[int], tags: dict[int, str]) -> str
     return " ".join(shown)
 
 
-def _titles(resolved: Resolved, batch: RawBatch) -> list[str]:
-    """A title per row: its number, and its language if there are any."""
-    tongues = [named(resolved.languages, *pair) for pair in batch.languages.tolist()]
-    shown = [f" ({name})" if resolved.languages else "" for name in tongues]
-    return [escaped(f"row {number}{name}") for number, name in enumerate(shown, 1)]
+def _row_text(
+    title: str,
+    stage: Stage,
+    vocabulary: Vocabulary,
+    micro_batch: MicroBatch,
+    batch: RawBatch,
+    row: int,
+    color: bool,
+) -> str:
+    """A row as text: a paragraph per segment of each example, then the targets of each term."""
+    # Networks after a sampled one read its guesses, so the first inputs are shown.
+    first = micro_batch.masked or micro_batch.reading
+    view = RowView(
+        micro_batch, row, int(batch.lengths[row]), first.token_ids[row].tolist(),
+        micro_batch.originals[row].tolist(), vocabulary.mask, vocabulary.readable,
+    )  # fmt: skip
+    terms = [(tensors_of(t.objective), micro_batch.terms[t.name]) for t in stage.objective]
+    beside: dict[int, str] = {}
+    for tensors, targets in terms:
+        for at, turn in tensors.turns(targets, micro_batch, row).items():
+            beside[at] = f"«{turn}→{view.token(view.seen[at])}»"
+        for at in tensors.marks(targets, row):
+            beside[at] = f"«{view.token(view.seen[at])}→{view.token(view.original[at])}»"
+    if color:
+        beside = {at: f"{_BOLD}{word}{_PLAIN}" for at, word in beside.items()}
+    starts = [start for start in batch.starts[row].tolist() if start < stage.seq]
+    backward = ", read from its end to its beginning" if batch.backward[row] else ""
+    packed = f", {several(len(starts), 'example')}" if stage.pack else ""
+    lines = [f"{title}, {view.length} tokens{packed}{backward}"]
+    segments = batch.segment_ids[row].tolist()
+    for nth, (start, end) in enumerate(pairwise([*starts, view.length])):
+        lines += _paragraphs(view, segments, range(start, end), beside)
+        for tensors, targets in terms:
+            explained = tensors.explain_example(targets, row, nth)
+            lines += [_indented(f"  {name}: ", text) for name, text in explained]
+    for tensors, targets in terms:
+        lines += [_indented(f"  {name}: ", text) for name, text in tensors.explain(targets, view)]
+    return "\n".join(lines)
+
+
+def _paragraphs(
+    view: RowView, segments: list[int], places: range, beside: dict[int, str]
+) -> list[str]:
+    """The segments of one example, with the targets of its tokens."""
+    paragraphs: dict[int, list[str]] = {}
+    for at in places:
+        word = beside.get(at) or view.token(view.seen[at])
+        paragraphs.setdefault(segments[at], []).append(word)
+    names = [chr(ord("A") + segment) if len(paragraphs) > 1 else " " for segment in paragraphs]
+    return [
+        _indented(f"  {name} ", " ".join(words))
+        for name, words in zip(names, paragraphs.values(), strict=True)
+    ]
+
+
+def _indented(prefix: str, text: str) -> str:
+    wrapper = textwrap.TextWrapper(WIDTH, prefix, " " * len(prefix), break_on_hyphens=False)
+    wrapper.break_long_words = False
+    return wrapper.fill(text)

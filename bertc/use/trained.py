@@ -37,8 +37,7 @@ from bertc.run.evaluation.without import transformer_of
 from bertc.run.models.loading import load as load_model
 from bertc.use.attention import AttentionMaps, see_maps
 from bertc.use.embed import batch_of_rows, embed
-from bertc.use.fill_mask import filled
-from bertc.use.filled import Filled
+from bertc.use.fill_mask import Filled, filled
 from bertc.use.graph import Graph, graph_of
 from bertc.use.predict import answered, of_any_number
 

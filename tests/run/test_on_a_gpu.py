@@ -21,6 +21,7 @@ from bertc.learn.step.engines import gathered
 from bertc.learn.step.feed import to_inputs
 from bertc.model import Model
 from bertc.run.beginning.synthetic import RandomText, first_step
+from bertc.run.evaluation import task_inference
 from bertc.run.evaluation.task_inference import answer
 from tests.kinds import OBJECTIVES
 from tests.pretended import CUDA, META, Gpu
@@ -101,7 +102,10 @@ def test_a_checkpoint_waits_once() -> None:
     assert gpu.copies == {"to the host": len(whole)}
 
 
-def test_answers_to_a_task_wait_once_for_all_batches(tmp_path: Path) -> None:
+def test_answers_to_a_task_wait_once_for_all_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_inference, "ROWS_AT_ONCE", 8)
     (tmp_path / "train.tsv").write_text("text\tlabel\nhens\tx\n")
     spec = f"{TOY} task=classify('{tmp_path}/train.tsv', labels=[x, y])"
     stage = resolve(spec, ["steps=10"]).stages[0]
@@ -118,7 +122,7 @@ def test_answers_to_a_task_wait_once_for_all_batches(tmp_path: Path) -> None:
         with META:
             model = Model(resolve(spec))
         gpu.begin()
-        found = answer(model, stage, TaskSet(task, rows, {}), examples, rows, pad=0, at_once=8)
+        found = answer(model, stage, TaskSet(task, rows, {}), examples, rows, pad=0)
     assert found.given == ["x"] * many
     assert gpu.copies["to the host"] == 5
     assert gpu.waits == {"synchronize": 1, "tolist": 1}

@@ -56,7 +56,6 @@ def answer(
     rows: TaskRows,
     pad: int,
     stop: Stop | None = None,
-    at_once: int = ROWS_AT_ONCE,
     within: Within = lambda function: function,
     progress: Progress | None = None,
 ) -> Answers:
@@ -72,7 +71,7 @@ def answer(
     try:
         totals = exact(torch.zeros(3, device=device))
         score = within(partial(outputs, model, stage, task_set.task))
-        scored = _said(score, task_set, rows, pad, totals, stop, at_once, progress or Silent())
+        scored = _said(score, task_set, rows, pad, totals, stop, progress or Silent())
         answers = read_off(task_set.task, examples, rows, scored, stage.batch)
     finally:
         model.train(training)
@@ -89,7 +88,6 @@ def _said(
     pad: int,
     totals: Tensor,
     stop: Stop | None,
-    at_once: int,
     progress: Progress,
 ) -> Said:
     """Scores of all rows, batch by batch; adds losses, hits and counts to ``totals`` (3,).
@@ -98,7 +96,7 @@ def _said(
     """
     device = totals.device
     tokens, waiting, held = TOKENS_AT_ONCE[device.type], list[tuple[TaskBatch, Tensors]](), 0
-    for batch in in_order_of_length(task_set, rows, tokens, at_once, pad):
+    for batch in in_order_of_length(task_set, rows, tokens, ROWS_AT_ONCE, pad):
         if stop:
             stop.check()
         scores, term = score(to_micro_batch(batch, device))
