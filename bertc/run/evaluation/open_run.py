@@ -65,12 +65,12 @@ def open_run(
         index = resolved.stages.index(trained)
         if trained.tasks:
             manner.refuse_for_tasks()
-        stage, watched = trained, Watched(display, stop)
+        stage: Stage = trained
         if manner.objective:
             stage, heads = with_objective(trained, manner.objective, folder.path)
             for name, learned in heads.items():
                 model.heads.answer(name, learned)
-        stage = manner.read_by(model, stage)
+        stage, watched = manner.read_by(model, stage), Watched(display, stop)
         where, networks = cache or cache_folder(), TrainedNetworks(resolved.run.device)
         if not manner.data:
             if not lock:
