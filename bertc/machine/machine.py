@@ -118,11 +118,7 @@ def _read(path: str) -> str:
 
 
 def refuse_too_few_devices(wanted: str, processes: int) -> None:
-    """Refuse more processes on a machine than it has GPUs, unless the run is on the CPU.
-
-    Raises:
-        MachineError: if there are more.
-    """
+    """Refuse more processes on a machine than it has GPUs, unless the run is on the CPU."""
     if processes > 1 and wanted == "mps":
         raise MachineError(
             "several processes cannot train on Apple's GPU: torch has no collectives for it",
@@ -141,12 +137,7 @@ def refuse_too_few_devices(wanted: str, processes: int) -> None:
 def make_plan(
     resolved: Resolved, world: World = ALONE.world, machine: Machine | None = None
 ) -> Plan:
-    """Plan the program for this machine, which is detected unless it is given.
-
-    Raises:
-        MachineError: if the machine lacks the device or the memory.
-        UsageError: if there are more processes than examples in a batch.
-    """
+    """Plan the program for this machine, which is detected unless it is given."""
     machine = machine or detect(resolved.run.device, world.per_host)
     laid_out = layout_on(resolved, machine.memory_bytes, world)
     return plan(resolved, machine, largest_microbatches(resolved, machine, laid_out), laid_out)
@@ -172,9 +163,6 @@ def determinism(enabled: bool = True) -> Iterator[None]:
     Kernels are slower then. On a GPU the backward of attention works in one block a head, scattered
     values are sorted first, and the compiler neither pads nor tunes (torch, attention_backward.cu
     and _inductor).
-
-    Raises:
-        MachineError: if torch has no deterministic kernel for an operation.
     """
     # With an explicit number of threads MKL does not take fewer.
     torch.set_num_threads(_threads())

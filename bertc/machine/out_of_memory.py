@@ -30,11 +30,7 @@ Estimates are a few percent off at most (docs/estimates.md), and other processes
 
 
 def refuse_what_cannot_fit(resolved: Resolved, plan: Plan, machine: Machine, world: World) -> None:
-    """Refuse micro-batches that would not even fit in ``BEYOND`` times the memory.
-
-    Raises:
-        MachineError: naming the stage, and the micro-batch that fits.
-    """
+    """Refuse micro-batches that would not even fit in ``BEYOND`` times the memory."""
     laid_out, most = layout_on(resolved, machine.memory_bytes, world), machine.memory_bytes * BEYOND
     more = replace(machine, memory_bytes=int(most / USABLE[machine.device]))
     fits, beyond = (largest_microbatches(resolved, size, laid_out) for size in (machine, more))

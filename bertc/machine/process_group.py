@@ -177,10 +177,6 @@ def join_group(device: str, stop: Stop, resuming: Callable[[], str]) -> Iterator
     """Join the processes of the run, for the duration of this block.
 
     ``device`` is the setting; ``resuming`` says how a run that stopped is resumed.
-
-    Raises:
-        StoppedError: if another process ended.
-        MachineError: if there are more of them than GPUs.
     """
     rank, world = world_here()
     if world.size == 1:

@@ -24,9 +24,6 @@ def profiling(folder: Path | None, device: torch.device) -> Iterator[Callable[[]
     Leaves ``trace.json`` in Chrome's format (chrome://tracing, Perfetto), where the parts of a step
     have their names (``model/parts.py``), and ``ops.txt``, the operations by their own time on the
     device. Fewer than 8 steps leave nothing.
-
-    Raises:
-        CannotWriteError: if the folder cannot be made.
     """
     if folder is None:
         yield lambda: None

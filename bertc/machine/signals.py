@@ -69,20 +69,12 @@ class Stop:
         self._agreed = number
 
     def check(self) -> None:
-        """Raise if the run was asked to stop.
-
-        Raises:
-            StoppedError: with the exit code of the signal.
-        """
+        """Raise if the run was asked to stop."""
         if self._agreed:
             raise self.error("stopped")
 
     def check_alone(self) -> None:
-        """Raise if this process was asked to stop, without asking the others, which wait for it.
-
-        Raises:
-            StoppedError: with the exit code of the signal.
-        """
+        """Raise if this process was asked to stop, without asking the others, which wait for it."""
         self._agreed = self._agreed or self.received
         self.check()
 
@@ -96,9 +88,6 @@ class Stop:
         """Let a signal interrupt this block at once: for long calls that cannot check the flag.
 
         Only for code that loses nothing, such as compiling a model.
-
-        Raises:
-            StoppedError: with the exit code of the signal.
         """
         self.check()
         self._leaving_is_safe = True

@@ -29,9 +29,6 @@ def launch(arguments: Sequence[str], processes: int, folder: Path) -> int:
 
     ``folder`` is the run's. Signals are forwarded to all processes. If one fails, the others are
     stopped; if this launcher is killed, they end by themselves.
-
-    Raises:
-        StoppedError: if a process was killed.
     """
     cores = str(max(1, available_cores() // processes))
     os.environ.setdefault("OMP_NUM_THREADS", cores)

@@ -83,7 +83,7 @@ def test_weights_that_cannot_be_read_are_told_before_text_is_prepared(
     train(tiny(), tmp_path / "first", **options)
     for path in (tmp_path / "first" / "checkpoints").glob("*/weights.safetensors"):
         path.write_bytes(b"damaged")
-    monkeypatch.setattr(start, "_prepared", lambda *_: pytest.fail("text was prepared"))
+    monkeypatch.setattr(start, "prepare", lambda *_: pytest.fail("text was prepared"))
     with pytest.raises(DataError, match="undamaged"):
         train(follow(steps=20), tmp_path / "second", **options)
 

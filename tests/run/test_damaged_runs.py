@@ -15,13 +15,10 @@ from bertc.run.records import metrics
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.lock import Lock
 from bertc.run.records.state import admit
-from bertc.run.train.state import Progress
 
 PLAN = Plan("cpu", "fp32", (8,), (False,), False, ("fp32: asked for",))
 LOCK = Lock(resolved="r", data="d", init="", threads=2, plan=PLAN, machine={}, versions={})
 LINE = {"kind": "eval", "step": 4, "stage": "main", "loss": 2.0, "losses": {"mlm": 2.0}}
-SUMS = {"steps": 0, "loss": 0.0, "grad_norm": 0.0, "losses": {}, "counted": {}}
-PROGRESS = {"step": 4, "tokens": 9, "seconds": 0.5, "evaluated": 4, "metrics_bytes": 7}
 
 
 def test_a_lock_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -73,22 +70,6 @@ def test_a_damaged_line_of_metrics_is_named(tmp_path: Path, line: str) -> None:
     with pytest.raises(DataError, match=r"metrics\.jsonl:2 is damaged"):
         metrics.read(path)
     assert metrics.read(path, len(good)) == [LINE]  # what comes later is cut off by a resume
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"best": "x"}, {"evaluated": None}, {"metrics_bytes": "x"}, {"seconds": None},
-        {"step": -1}, {"tokens": 1.5}, {"sums": None}, {"sums": {**SUMS, "steps": -1}},
-        {"sums": {**SUMS, "losses": {"mlm": 1.0}}}, {"best": {"step": 1}}, {"strange": 1},
-    ],
-)  # fmt: skip
-def test_progress_of_wrong_types_is_damaged(change: dict[str, Any]) -> None:
-    assert Progress.of({**PROGRESS, "sums": SUMS, "best": None}).tokens == 9
-    if change == {"strange": 1}:
-        return
-    with pytest.raises(DataError, match="progress is damaged"):
-        Progress.of({**PROGRESS, "sums": SUMS, "best": None, **change})
 
 
 def test_only_folders_named_as_checkpoints_are_steps(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 from bertc.machine.display import Display
 from bertc.machine.machine import detect
 from bertc.run.records.folder import RunFolder
-from bertc.run.train import resumed_plan
+from bertc.run.train import start
 from bertc.run.train.loop import train
 
 
@@ -32,7 +32,7 @@ def test_kernels_that_come_or_go_are_told(tiny, tmp_path, monkeypatch, before, n
     train(resolved, tmp_path / "run", cache=cache, quiet=True)
     lock, noting = RunFolder(tmp_path / "run").read_lock(), Noting()
     lock.machine["without_kernels"] = before
-    monkeypatch.setattr(resumed_plan, "missing", lambda value: now)
-    resumed_plan.plan_of(resolved, detect("cpu"), lock, noting)
+    monkeypatch.setattr(start, "missing", lambda value: now)
+    start.plan_of(resolved, detect("cpu"), lock, noting)
     found = [note for note in noting.notes if "kernels for this processor" in note]
     assert [told in note for note in found] == ([True] if told else [])

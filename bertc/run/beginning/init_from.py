@@ -65,11 +65,6 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
 
     Tokens are compared with ``vocabulary``, the run's, if it is given. Without it a table is not
     begun from vectors of words.
-
-    Raises:
-        MissingInputError: if there is no model.
-        DataError: if it reads other tokens, or its weights do not fit; the first are named.
-        UnsafeError: if its weights are pickled.
     """
     match init := resolved.run.init:
         case Drawn():
@@ -104,11 +99,7 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
 
 
 def require_readable(init: Init, optimizer: Optimizer) -> None:
-    """Refuse weights that cannot be read, before text is prepared, which may take long.
-
-    Raises:
-        MissingInputError, DataError, UnsafeError: as ``source_of``.
-    """
+    """Refuse weights that cannot be read, before text is prepared, which may take long."""
     if isinstance(init, FromOther) and init.path != TEACHER:
         _read(init, Path(init.path), optimizer)
 

@@ -25,12 +25,7 @@ TableStart = tuple[dict[str, Tensor], WeightMap, tuple[str, ...]]
 
 
 def from_vectors(init: FromVectors, resolved: Resolved, vocabulary: Vocabulary) -> TableStart:
-    """The token table with the vectors of words that are tokens; the rest as it is drawn.
-
-    Raises:
-        MissingInputError: there is no such file.
-        DataError: a line is broken; vectors have another width; none is of a token.
-    """
+    """The token table with the vectors of words that are tokens; the rest as it is drawn."""
     weight = {weight.name: weight for weight in model_weights(resolved)}[TABLE]
     words = _words(vocabulary)
     wanted = {spelling for word in words.values() for spelling in (word, word.lower())}

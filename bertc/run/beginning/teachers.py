@@ -24,21 +24,13 @@ from bertc.run.models.loading import digest_of, read_model
 
 
 def digests(resolved: Resolved) -> dict[str, str]:
-    """sha256 of the weights of every teacher at work, by its folder.
-
-    Raises:
-        MissingInputError, DataError, UnsafeError: as ``read_model``.
-    """
+    """sha256 of the weights of every teacher at work, by its folder."""
     paths = dict.fromkeys(path for _, path in _folders_at_work(resolved))
     return {path: digest_of(read_model(Path(path))[1]) for path in paths}
 
 
 def require_same_tokens(resolved: Resolved, vocabulary: Vocabulary) -> None:
-    """Refuse teachers at work that read other tokens than the run.
-
-    Raises:
-        MissingInputError, DataError: as ``vocabulary_of``; naming the first token that differs.
-    """
+    """Refuse teachers at work that read other tokens than the run."""
     for network, path in _folders_at_work(resolved):
         theirs = vocabulary_of(Path(path), network.body.vocab_size)
         if differing := differing_token(theirs, vocabulary):
@@ -58,11 +50,7 @@ def _folders_at_work(resolved: Resolved) -> Iterator[tuple[Network, str]]:
 
 
 def require_weights(resolved: Resolved) -> None:
-    """Refuse a teacher of which the spec says the shape alone.
-
-    Raises:
-        UsageError: naming it.
-    """
+    """Refuse a teacher of which the spec says the shape alone."""
     for stage in resolved.stages:
         for _, teacher in _at_work(stage):
             if isinstance(teacher.source, FromSpec):
@@ -80,10 +68,6 @@ def frozen_networks(
 
     They compute in ``dtype`` unless they have a precision of their own. One that is a shape alone
     has initial values: they serve to try a step.
-
-    Raises:
-        MissingInputError, DataError, UnsafeError: as ``read_model``; if it is not as it was when
-            the program was made, or has no head that a term asks it for.
     """
     networks = []
     for network, teacher in _at_work(stage):

@@ -38,12 +38,7 @@ def tracked(
 
 
 def refuse_untracked(trackers: Sequence[Tracker], tracking: Tracking | None) -> None:
-    """Refuse trackers that cannot get the figures of a run, without loading any.
-
-    Raises:
-        MissingInputError: one is not installed; names the first, and how it is installed.
-        UsageError: there is no ``tracking``.
-    """
+    """Refuse trackers that cannot get the figures of a run, without loading any."""
     for tracker in trackers:
         if find_spec(tracker) is None:
             raise MissingInputError(

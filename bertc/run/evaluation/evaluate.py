@@ -21,7 +21,6 @@ from bertc.data.batches.arranged import TextData
 from bertc.data.batches.running import RunningData
 from bertc.data.examples.task_data import TaskData
 from bertc.data.vocab.vocabulary import characters_by_token
-from bertc.hub.folders import PROGRESS
 from bertc.ir.changing.pruning import units
 from bertc.learn.objectives import Losses, MicroBatch, NextTokenTargets
 from bertc.learn.step.objective import make_objective
@@ -77,7 +76,7 @@ def evaluate_run(
     checkpoint, _ = newest(folder.checkpoints, *folder.identities())
     done = Progress()  # of an imported model
     if checkpoint:
-        done = Progress.of(checkpoint.progress, str(checkpoint.folder / PROGRESS))
+        done = Progress.of(checkpoint.progress)
     trained = resolved.trained_at(done.step)
     reading = None
     with closing(choose(quiet)) as display:

@@ -23,7 +23,7 @@ from bertc.run.evaluation.other_text import evaluated_alone, with_objective
 from bertc.run.evaluation.word_networks import TrainedNetworks
 from bertc.run.models.loading import load
 from bertc.run.records.folder import RunFolder
-from bertc.run.train.resumed_plan import plan_of
+from bertc.run.train.start import plan_of
 
 
 class OpenRun(NamedTuple):

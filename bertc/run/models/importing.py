@@ -56,14 +56,7 @@ class Imported:
 
 
 def import_model(folder: Path, tokenizer: Path | None = None) -> Imported:
-    """Read the model of a folder; the vocabulary is at ``tokenizer``, or in the folder.
-
-    Raises:
-        MissingInputError: if a file does not exist.
-        DataError: if a file is damaged, if files do not belong together, or if bertc cannot compute
-        the network; names the setting or tensor.
-        UnsafeError: if the weights are pickled or the configuration names code.
-    """
+    """Read the model of a folder; the vocabulary is at ``tokenizer``, or in the folder."""
     if not is_folder(folder):
         help = or_hub("name a Hugging Face model folder", str(folder))
         raise MissingInputError(f"{folder} is no folder", help=help)

@@ -42,9 +42,6 @@ def load(folder: Path) -> Model:
     """Load a module in evaluation mode; heads missing in the folder have initial weights.
 
     The module's ``untrained`` names those heads.
-
-    Raises:
-        MissingInputError, DataError, UnsafeError: as ``read_model``.
     """
     resolved, tensors = read_model(folder)
     model = build(resolved)
@@ -59,10 +56,6 @@ def read_checkpoint(
     """Program, weights and folder of a run's checkpoint after ``step`` steps, 0: the newest.
 
     The weights are those that the run evaluated, an average where it has one, unless ``raw``.
-
-    Raises:
-        MissingInputError: if there is none; tells of those there are.
-        DataError: if it is damaged.
     """
     refuse_strangers(folder)
     number, checkpoint = checkpoint_of(folder, step)
@@ -78,11 +71,6 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
     """Read program and tensors of a run (newest valid checkpoint) or of a model folder.
 
     The program is cut to the stage that the run has reached, so it is as deep as its tensors.
-
-    Raises:
-        MissingInputError: if there is no model.
-        DataError: if a file is damaged, or files do not belong together.
-        UnsafeError: if the weights are pickled or the configuration names code.
     """
     if not is_folder(folder):
         help = or_hub("name a run or a model folder", str(folder))
@@ -156,11 +144,7 @@ def _newest_checkpoint(parent: Path) -> tuple[int, Path] | None:
 
 
 def newest_step(run: Path) -> int:
-    """The step of the newest undamaged checkpoint; 0 without checkpoints.
-
-    Raises:
-        DataError: if all are damaged.
-    """
+    """The step of the newest undamaged checkpoint; 0 without checkpoints."""
     newest = _newest_checkpoint(run / "checkpoints")
     return newest[0] if newest else 0
 

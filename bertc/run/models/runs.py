@@ -40,11 +40,7 @@ class ImportedRun:
 
 
 def _refuse_other_poolings(pooling: str) -> None:
-    """Refuse a pooling that sentence-transformers has no module for.
-
-    Raises:
-        UsageError: naming those that it has.
-    """
+    """Refuse a pooling that sentence-transformers has no module for."""
     if pooling not in MODES:
         raise UsageError(
             f"--pooling {pooling}: sentence-transformers has no such pooling of one layer",
@@ -57,11 +53,6 @@ def export_run(run: Path, folder: Path, pooling: str = "") -> Exported:
 
     With a ``pooling``, mean, cls or max, sentence-transformers loads the folder too; one that has
     learned to embed, or began from a folder of sentence-transformers, has its own.
-
-    Raises:
-        DataError: naming the setting that no layout supports, or a damaged file.
-        MissingInputError: if the run has no model.
-        UsageError, CannotWriteError: as ``export_model``, and of another pooling.
     """
     if pooling:
         _refuse_other_poolings(pooling)
@@ -88,13 +79,7 @@ def export_run(run: Path, folder: Path, pooling: str = "") -> Exported:
 
 
 def import_run(folder: Path, run: Path) -> ImportedRun:
-    """Make a run folder from a Hugging Face folder or the name of a model on the hub.
-
-    Raises:
-        MissingInputError, DataError, UnsafeError: as ``import_model``.
-        UsageError: if ``run`` holds something else already.
-        CannotWriteError: if the disk is full or the folder cannot be written.
-    """
+    """Make a run folder from a Hugging Face folder or the name of a model on the hub."""
     folder = Path(model_folder(str(folder)))
     imported = import_model(folder, run.absolute() / "tokenizer")
     tokenizer = vocabulary_of(folder, imported.resolved.encoder.vocab_size)

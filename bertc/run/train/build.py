@@ -1,7 +1,7 @@
 """``bertc build``: allocate the model, compile and run its training step, save the model."""
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -25,28 +25,11 @@ from bertc.run.beginning.synthetic import RandomText, Unlearned, first_step
 from bertc.run.train.state import begin
 
 
-@dataclass(frozen=True)
-class Trial:
-    """Times of two training steps of a stage, the first with compilation, and compiler counts."""
-
-    stage: str
-    first_seconds: float
-    second_seconds: float
-    loss: float
-    graphs: int
-    graph_breaks: int
-    recompiles: int
-
-
 def build(resolved: Resolved, out: Path | None) -> str:
     """Compile and run the first stage's training step, and write the initial model to ``out``.
 
     Returns a report of a few lines. The network is that of the first stage: later ones may be
     deeper. The step reads rows of random tokens, not the text.
-
-    Raises:
-        MachineError: if the machine lacks the memory or the device.
-        CannotWriteError: if the model folder cannot be written.
     """
     plan = make_plan(resolved)
     others = tuple(reason for reason in plan.reasons if not reason.startswith("compile="))
@@ -55,14 +38,16 @@ def build(resolved: Resolved, out: Path | None) -> str:
     model = begin(resolved, resolved.stages[0], source).model.to(plan.device)
     tensors = {name: weight.detach().cpu().clone() for name, weight in model.named_parameters()}
     model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
-    trial = _trial(resolved, resolved.stages[0], model.train(), plan)
+    lines = _trial(resolved, resolved.stages[0], model.train(), plan)
     folder = out or Path("builds") / resolved.name
     exported = export_model(resolved, tensors, Unlearned(resolved), folder)
-    return "\n".join([*_lines(resolved, plan, trial), exported.summary()])
+    return "\n".join([*lines, exported.summary()])
 
 
-def _trial(resolved: Resolved, stage: Stage, model: Model, plan: Plan) -> Trial:
+def _trial(resolved: Resolved, stage: Stage, model: Model, plan: Plan) -> list[str]:
+    """Lines on the network, its plan, and two training steps, the first with compilation."""
     rows = plan.microbatches[0]
+    tokens = rows * stage.seq
     text = RandomText(stage.model_copy(update={"batch": rows}), resolved.encoder.vocab_size)
     first, second = (to_inputs(text.train(k), preparing(torch.device(plan.device))) for k in (0, 1))
     step = first_step(resolved, model, plan)
@@ -71,35 +56,20 @@ def _trial(resolved: Resolved, stage: Stage, model: Model, plan: Plan) -> Trial:
     compiled = graphs_so_far()
     second_seconds, _ = _timed(step, second, stage)
     after = graphs_so_far()
-    return Trial(
-        stage=stage.name,
-        first_seconds=first_seconds,
-        second_seconds=second_seconds,
-        loss=loss,
-        graphs=compiled.since(before).compiled,
-        graph_breaks=after.since(before).breaks,
-        recompiles=after.since(compiled).compiled,
-    )
+    return [
+        f"{resolved.name}: {sum(w.numel for w in model_weights(resolved)):,} parameters, "
+        "built as counted",
+        f"plan: {plan.device}, {plan.precision}, micro-batches of {rows} x {stage.seq} tokens"
+        + "".join(f"; {reason}" for reason in plan.reasons),
+        f"step: {compiled.since(before).compiled} graphs, {after.since(before).breaks} graph "
+        f"breaks, {after.since(compiled).compiled} recompiles on the second batch",
+        f"time: first step {first_seconds:.1f} s with compilation, second "
+        f"{second_seconds:.3f} s, {tokens / second_seconds:,.0f} tokens/s",
+        f"memory: {bytes_text(peak_memory_bytes(plan.device))} at the peak; loss {loss:.3f}",
+    ]
 
 
 def _timed(step: TrainStep, inputs: Inputs, stage: Stage) -> tuple[float, float]:
     start = time.perf_counter()
     result = step(step.read(inputs), 0, stage.optimizer.lr)
     return time.perf_counter() - start, result.loss
-
-
-def _lines(resolved: Resolved, plan: Plan, trial: Trial) -> list[str]:
-    stage = resolved.stages[0]
-    tokens = plan.microbatches[0] * stage.seq
-    return [
-        f"{resolved.name}: {sum(w.numel for w in model_weights(resolved)):,} parameters, "
-        "built as counted",
-        f"plan: {plan.device}, {plan.precision}, micro-batches of "
-        f"{plan.microbatches[0]} x {stage.seq} tokens"
-        + "".join(f"; {reason}" for reason in plan.reasons),
-        f"step: {trial.graphs} graphs, {trial.graph_breaks} graph breaks, "
-        f"{trial.recompiles} recompiles on the second batch",
-        f"time: first step {trial.first_seconds:.1f} s with compilation, second "
-        f"{trial.second_seconds:.3f} s, {tokens / trial.second_seconds:,.0f} tokens/s",
-        f"memory: {bytes_text(peak_memory_bytes(plan.device))} at the peak; loss {trial.loss:.3f}",
-    ]

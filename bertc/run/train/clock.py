@@ -79,11 +79,7 @@ class Clock:
         return result
 
     def write_down(self) -> None:
-        """Note in the run folder what the steps since the last note took.
-
-        Raises:
-            CannotWriteError: if the disk has no room.
-        """
+        """Note in the run folder what the steps since the last note took."""
         session, step = self._session, self._session.progress.step
         if session.ranks.is_main and self._spent:
             memory = peak_memory_bytes(session.device.type)

@@ -19,11 +19,7 @@ from bertc.run.train.session import Session
 
 
 def finish(session: Session) -> Report:
-    """Write ``model/`` and the plot in the first process, and return the report.
-
-    Raises:
-        CannotWriteError: if the disk has no room.
-    """
+    """Write ``model/`` and the plot in the first process, and return the report."""
     folder, progress = session.folder, session.progress
     tensors = gathered(session.evaluated, session.ranks.is_main)
     lines: list[metrics.Line] = []

@@ -36,12 +36,6 @@ def train_grid(
 
     Yields a report for each point, or the error of a point that failed; the next one begins all the
     same.
-
-    Raises:
-        UsageError, ResumeRefusedError: before anything is trained, as ``train`` of any point, or
-            in one of several processes.
-        StoppedError: after SIGTERM or Ctrl-C, saved.
-        CannotWriteError: if the disk is full, because the next point would not fit either.
     """
     if world_here()[1].size > 1:
         raise UsageError(

@@ -17,7 +17,6 @@ from bertc.data.cache.progress import Silent
 from bertc.ir.changing.pruning import Units
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import Inputs
 from bertc.learn.optim.optimizers import zero_moments
 from bertc.learn.step.feed import Batch, Feed
@@ -37,7 +36,6 @@ from bertc.run.records.checkpoints import how_to_resume
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.metrics import Sums
 from bertc.run.records.state import admit
-from bertc.run.train.averaging import in_average, update_average
 from bertc.run.train.clock import Clock, Laps
 from bertc.run.train.finish import finish
 from bertc.run.train.opening import open_session, saying_nothing_began
@@ -46,10 +44,8 @@ from bertc.run.train.phase import Phase, open_phase, update_rule
 from bertc.run.train.pruning import prune
 from bertc.run.train.rehearsal import rehearsed, try_to_write
 from bertc.run.train.report import Report
-from bertc.run.train.session import Session
+from bertc.run.train.session import Session, in_average, update_average
 from bertc.run.train.start import RunPlace, machine_of, settle
-
-Act = Callable[[], None]
 
 
 def train(
@@ -71,14 +67,6 @@ def train(
     metrics (but for seconds) to the bit, on the same machine with the same versions; on a GPU to
     rounding, unless ``deterministic=yes``. With ``dry_run`` all is tried but training. Under
     torchrun each process calls this. ``profile`` gets profiles of each stage's first warm steps.
-
-    Raises:
-        UsageError: if the folder holds a run and ``resume`` is false, or without ``tracking``.
-        ResumeRefusedError: if the run in it is another. GivenUpError: if ``goes_on`` said no.
-        StoppedError: after a signal, with a checkpoint, or if another process of the run ended.
-        DataError: if a loss is not finite; the weights are those before that step.
-        MachineError: if the machine lacks the memory or the device.
-        CannotWriteError: if the disk is full; the last good checkpoint stays.
     """
     refuse_untracked(resolved.run.trackers, tracking)
     cache, folder, (rank, world) = cache or cache_folder(), RunFolder(out), world_here()
@@ -141,37 +129,29 @@ def _train_stage(
     ):
         evaluated = phase.evaluated_tokens(session.resolved.run.eval_examples)
         clock = Clock(session, evaluated)
-        before, after = _around_steps(session, phase)
         while True:
             _pause(session, phase, end, clock, goes_on)
             if progress.step == end:
                 return
             lap = Laps()
-            with _saved_when_stopped(session):
-                for act in before:
-                    act()
+            if isinstance(stage.prune, Units):
+                with _saved_when_stopped(session):
+                    prune(session, phase, stage.prune)
             batch = clock.timed("batches", feed.take)
             learning_rate = rate(stage, progress.step)
             result = clock.timed("steps", _step, session, phase, feed, batch, learning_rate)
             progress.step += 1
-            for act in after:
-                act()
+            if stage.average.kept:
+                update_average(session)
             progress.tokens += phase.tokens(session, batch)
             progress.sums.add(result.loss, result.losses, result.grad_norm)
             progress.seconds += lap()
             if progress.step % session.resolved.run.log_every == 0 or progress.step == end:
-                _log(session, stage, learning_rate)
+                session.write(stage, "train", {**progress.sums.means(), "lr": learning_rate})
+                progress.sums = Sums()
             clock.show(stage, result.loss)
             step_is_done()
             progress.seconds += lap()
-
-
-def _around_steps(session: Session, phase: Phase) -> tuple[list[Act], list[Act]]:
-    """Pruning before each step of a stage, and averaging after it, where it has them."""
-    stage = phase.stage
-    before: list[Act] = [partial(prune, session, phase)] if isinstance(stage.prune, Units) else []
-    after: list[Act] = [partial(update_average, session)] if stage.average.kept else []
-    return before, after
 
 
 def _pause(
@@ -235,12 +215,6 @@ def _evaluate(session: Session, phase: Phase) -> Evaluation:
         for line in plateau_lines(evaluation, session.resolved, stage):
             session.display.note(line)
     return evaluation
-
-
-def _log(session: Session, stage: Stage, learning_rate: float) -> None:
-    """Write a line of metrics: means over the steps since the last line, and the learning rate."""
-    session.write(stage, "train", {**session.progress.sums.means(), "lr": learning_rate})
-    session.progress.sums = Sums()
 
 
 def _step(

@@ -12,6 +12,9 @@ from torch import Tensor
 
 from bertc.base.diagnostics import StoppedError
 from bertc.base.storage import durable
+from bertc.data.contents import contents
+from bertc.hub.belonging import ORIGIN, write_digests
+from bertc.hub.sentences import vectors_of_init, write_sentences
 from bertc.ir.changing.growth import Drawn
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
@@ -19,12 +22,12 @@ from bertc.learn.step.memory import Remembered, shapes, taken_up
 from bertc.machine.display import SHORTEST_FORECAST_SECONDS
 from bertc.machine.process_group import ProcessGroup
 from bertc.run.beginning.tracking import Tracking, tracked
-from bertc.run.records import checkpoints
+from bertc.run.records import changes, checkpoints
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.lines import Attempt, append_line
+from bertc.run.records.lock import Lock, versions
 from bertc.run.records.metrics import Metrics
 from bertc.run.records.state import noting_failure
-from bertc.run.train.lock import write_or_check_lock
 from bertc.run.train.session import Session, laid_out
 from bertc.run.train.start import Outside, RunPlace, Start
 from bertc.run.train.state import Progress, State, begin, restore
@@ -34,11 +37,7 @@ from bertc.run.train.state import Progress, State, begin, restore
 def open_session(
     start: Start, place: RunPlace, spec_text: str, tracking: Tracking | None
 ) -> Iterator[Session]:
-    """Begin a run in its folder, or resume the one in it.
-
-    Raises:
-        ResumeRefusedError: if the data are not those that the run was started with.
-    """
+    """Begin a run in its folder, or resume the one in it."""
     resolved, plan, outside, ranks = start.resolved, start.plan, start.outside, place.ranks
     checkpoint = outside.checkpoint if outside else None
     origin = _begun(start, outside, place, spec_text) if outside else {}
@@ -46,7 +45,8 @@ def open_session(
     progress = Progress.of(ranks.share(asdict(restored.progress if restored else Progress())))
     stage = resolved.trained_at(progress.step)
     state = restored or begin(resolved, stage, outside.source if outside else None)
-    _share(state, resolved, progress.step, ranks)
+    if progress.step or not isinstance(resolved.run.init, Drawn):  # else all draw the same
+        ranks.share_tensors({**dict(state.model.named_parameters()), **state.moments})
     average = _average(state, stage, progress.step, ranks)
     model, engine, moments = laid_out(state.model, state.moments, plan, ranks.world)
     device = torch.device(plan.device)
@@ -87,26 +87,77 @@ def saying_nothing_began(folder: RunFolder, ranks: ProcessGroup) -> Iterator[Non
 
 
 def _begun(start: Start, outside: Outside, place: RunPlace, spec_text: str) -> dict[str, Any]:
-    """Ready the folder of the run; the digests of its lock."""
-    folder, display, time = place.folder, place.display, outside.cost.time
+    """Ready the folder of the run; the digests of its lock, which checkpoints repeat."""
+    resolved, source, time = start.resolved, outside.source, outside.cost.time
+    folder, note = place.folder, place.display.note
     checkpoints.remove_unfinished(folder.checkpoints)
-    origin = write_or_check_lock(start, outside, folder, spec_text, display)
+    if not folder.holds_a_run:
+        # Only now: a first try whose text cannot be read must not claim the folder.
+        folder.start(resolved, spec_text)
+    lock = outside.lock
+    if lock:
+        _refuse_others(lock, start, outside)
+        if (before := folder.read_resolved()).steps < resolved.steps:
+            note(f"made for {before.steps:,} steps, the run goes on to {resolved.steps:,}")
+            folder.go_on(before, resolved)
+    else:
+        with durable.writing(folder.tokenizer):
+            start.corpus.vocabulary.save(folder.tokenizer)
+            durable.sync_all(folder.tokenizer)
+        if sentences := vectors_of_init(resolved.run.init):
+            write_sentences(sentences, folder.sentences, resolved.encoder)
+        write_digests(folder.path)
+        lock = _lock(start, outside)
+        lock.write(folder.lock)
+    for text in source.lines() if source else ():
+        note(text)
     if outside.checkpoint:
-        display.note(f"resuming at step {outside.checkpoint.step:,} of {start.resolved.steps:,}")
+        note(f"resuming at step {outside.checkpoint.step:,} of {resolved.steps:,}")
     if time.seconds_total > SHORTEST_FORECAST_SECONDS:
-        steps = f"{start.resolved.steps:,} steps"
-        display.note(f"{steps} are estimated to take {time.total_text} on {time.device}")
-    return origin
+        note(f"{resolved.steps:,} steps are estimated to take {time.total_text} on {time.device}")
+    return {name: lock.content()[name] for name in ORIGIN}
+
+
+def _refuse_others(lock: Lock, start: Start, outside: Outside) -> None:
+    """Refuse text and weights that are not those of the run's start."""
+    pairs = {"the text: fingerprint": (lock.data, start.corpus.fingerprint)}
+    if outside.source:  # read again, since there is no checkpoint yet
+        pairs["the weights of init: sha256"] = (lock.init, outside.source.sha256)
+    for teacher, digest in outside.teachers.items():
+        there = lock.teachers.get(teacher, "none")
+        pairs[f"the weights of teacher {teacher}: sha256"] = (there, digest)
+    changes.refuse([f"{name} {old} -> {new}" for name, (old, new) in pairs.items() if old != new])
+
+
+def _lock(start: Start, outside: Outside) -> Lock:
+    """The lock of this run: everything beside the program that decides its result.
+
+    Where a checkpoint is there and the lock was removed, it repeats the checkpoint's digests.
+    """
+    lock = Lock(
+        resolved=start.resolved.fingerprint(),
+        data=start.corpus.fingerprint,
+        contents=contents(start.corpus),
+        init=outside.source.sha256 if outside.source else "",
+        teachers=outside.teachers,
+        threads=torch.get_num_threads(),
+        plan=start.plan,
+        machine=asdict(start.machine),
+        versions=versions(),
+    )
+    before = outside.checkpoint.facts.get("origin", {}) if outside.checkpoint else {}
+    # What a run that goes on reads anew; the rest its checkpoint has taken in.
+    now = {name: lock.content()[name] for name in ("data", "teachers")}
+    changed = {name: new for name, new in now.items() if before.get(name, new) != new}
+    changes.refuse([f"{ORIGIN[name]}: {before[name]} -> {new}" for name, new in changed.items()])
+    return lock.model_copy(update={name: before[name] for name in ORIGIN if name in before})
 
 
 @contextmanager
 def _metrics(
     start: Start, place: RunPlace, progress: Progress, tracking: Tracking | None
 ) -> Iterator[Metrics | None]:
-    """Open the metrics in the first process, noting there how the run is taken up and may fail.
-
-    Each line goes to the run's trackers too.
-    """
+    """Open metrics and trackers in the first process, noting how the run is taken up and fails."""
     folder, ranks, note = place.folder, place.ranks, place.display.note
     if not ranks.is_main:
         yield None
@@ -121,12 +172,6 @@ def _metrics(
         noting_failure(folder),
     ):
         yield lines
-
-
-def _share(state: State, resolved: Resolved, step: int, ranks: ProcessGroup) -> None:
-    """Give all processes the first one's weights and moments, unless all drew the same."""
-    if step or not isinstance(resolved.run.init, Drawn):
-        ranks.share_tensors({**dict(state.model.named_parameters()), **state.moments})
 
 
 def _average(state: State, stage: Stage, step: int, ranks: ProcessGroup) -> dict[str, Tensor]:

@@ -1,27 +1,11 @@
 """``patience``: early stopping of a fine-tuning stage, with its best weights."""
 
-from bertc.base.diagnostics import DataError
-from bertc.data.examples.task_data import TaskData
 from bertc.ir.program.stage import Stage
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.records.metrics import Ended
 from bertc.run.records.results import mean_score
 from bertc.run.train.session import Session
 from bertc.run.train.state import Best
-
-
-def require_dev_part(stage: Stage, data: TaskData) -> None:
-    """Refuse patience in a stage without scores to wait for.
-
-    Raises:
-        DataError: if no task of the stage has a dev part.
-    """
-    if stage.patience and not any(task_set.parts for task_set in data.sets):
-        raise DataError(
-            f"stage {stage.name} has patience = {stage.patience}, but none of its tasks has a dev "
-            "part to score",
-            help="name a dev file, or leave patience out",
-        )
 
 
 def update_patience(session: Session, stage: Stage, evaluation: Evaluation) -> None:

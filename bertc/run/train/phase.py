@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+from bertc.base.diagnostics import DataError
 from bertc.data.batches.arranged import TextData
 from bertc.data.cache.progress import Progress
 from bertc.data.examples.task_data import TaskData
@@ -22,7 +23,6 @@ from bertc.machine.exact import preparing
 from bertc.run.beginning.teachers import frozen_networks
 from bertc.run.evaluation.held_out import Evaluation, counted, evaluate, heldout_rows, unigram_nats
 from bertc.run.evaluation.tasks import evaluate_tasks
-from bertc.run.train.patience import require_dev_part
 from bertc.run.train.session import Session
 
 
@@ -152,7 +152,12 @@ class TaskPhase(Phase):
     """A stage of tasks in progress."""
 
     def __init__(self, session: Session, stage: Stage, data: TaskData, fitting: int) -> None:
-        require_dev_part(stage, data)
+        if stage.patience and not any(task_set.parts for task_set in data.sets):
+            raise DataError(
+                f"stage {stage.name} has patience = {stage.patience}, but none of its tasks has a "
+                "dev part to score",
+                help="name a dev file, or leave patience out",
+            )
         microbatch = examples_at_once(data, stage, fitting, session.device)
         super().__init__(session, stage, microbatch)
         self.data = data

@@ -19,36 +19,28 @@ from bertc.ir.weight_maps.prune import ByLayer, chosen_by_score, entries
 from bertc.learn.step.engines import local_shard
 from bertc.learn.step.gates import gate_gradients
 from bertc.run.records.results import mean_score
-from bertc.run.train.averaging import in_average
 from bertc.run.train.phase import Phase
-from bertc.run.train.session import Session
+from bertc.run.train.session import Session, in_average
 
 
-def prune(session: Session, phase: Phase) -> None:
+def prune(session: Session, phase: Phase, kind: Units) -> None:
     """Remove what is to be removed before the next step, if anything.
 
     A run that goes on from here does it again, to the same weights.
     """
-    stage, step = phase.stage, session.progress.step
-    if not isinstance(stage.prune, Units):
+    stage, ranks, encoder = phase.stage, session.ranks, phase.stage.encoder
+    share = kind.share_at(session.progress.step - stage.first_step, stage.steps)
+    if share is None:
         return
-    share = stage.prune.share_at(step - stage.first_step, stage.steps)
-    if share is not None:
-        encoder = stage.encoder
-        assert isinstance(encoder, Encoder), "the checks allow pruning of transformers alone"
-        _round(session, phase, stage.prune, encoder, share)
-
-
-def _round(session: Session, phase: Phase, kind: Units, encoder: Encoder, share: float) -> None:
-    counts, ranks = units(encoder, kind.part), session.ranks
+    assert isinstance(encoder, Encoder), "the checks allow pruning of transformers alone"
+    counts = units(encoder, kind.part)
     weights = session.weights()
     gone = removed_units(encoder, weights)[kind.part] if ranks.is_main else {}
     gone = _shared(session, gone)
-    none = {layer: [0.0] * number for layer, number in counts.items()}
-    target = chosen_by_score(kind, none, gone, share)
+    scores = {layer: [0.0] * number for layer, number in counts.items()}
+    target = chosen_by_score(kind, scores, gone, share)
     if _total(target) == _total(gone) or not _is_above_floor(session, phase, kind, gone):
         return
-    scores = none
     if kind.by == "gradient":
         scores = _gradients(session, phase, kind, counts)
     elif ranks.is_main:
@@ -75,11 +67,7 @@ def _shared(session: Session, by_layer: ByLayer) -> dict[int, list[int]]:
 
 
 def _is_above_floor(session: Session, phase: Phase, kind: Units, gone: ByLayer) -> bool:
-    """Evaluate the stage's tasks if there is a floor; false if no more is to be removed.
-
-    Raises:
-        DataError: if it is below the floor before anything is removed.
-    """
+    """Evaluate the stage's tasks if there is a floor; false if no more is to be removed."""
     if not kind.floor:
         return True
     with in_average(session):

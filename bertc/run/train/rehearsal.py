@@ -17,11 +17,7 @@ from bertc.run.train.start import Start
 
 
 def try_to_write(resolved: Resolved, out: Path) -> None:
-    """Build without memory, and try to write in the run folder.
-
-    Raises:
-        CannotWriteError: if the disk has no room for the run, or the folder cannot be made.
-    """
+    """Build without memory, and try to write in the run folder."""
     for stage in resolved.stages:
         build(resolved.as_in(stage), "meta")
     # One more is there before an old one is removed.

@@ -1,6 +1,7 @@
 """A run in progress: opening or resuming it, entering stages, saving checkpoints."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,11 +13,12 @@ from bertc.cost.planning.world import Layout, World
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.learn.optim.by_tensor import Moments
-from bertc.learn.step.engines import Engine, gathered, local_shard, make_engine
+from bertc.learn.step.engines import Engine, gathered, local_shard, local_shards, make_engine
 from bertc.learn.step.memory import Remembered
 from bertc.machine.display import Display
 from bertc.machine.process_group import ProcessGroup
 from bertc.model import Model
+from bertc.model.parts import profiled_as
 from bertc.run.beginning.growth import described, grown
 from bertc.run.records import checkpoints
 from bertc.run.records.folder import RunFolder, identity
@@ -66,7 +68,7 @@ class Session:
     @property
     def copies(self) -> int:
         """The number of processes with a copy of the same gradient."""
-        return _layout(self.plan, self.ranks.world).copies
+        return Layout(self.ranks.world, self.plan.strategy).copies
 
     def enter(self, stage: Stage) -> None:
         """Enter a stage; if its network differs, grow it from the current one.
@@ -121,11 +123,7 @@ class Session:
         self.best, self.saved = {}, -1
 
     def write(self, stage: Stage, kind: str, figures: Mapping[str, Any]) -> None:
-        """Write a line of metrics, in the first process.
-
-        Raises:
-            CannotWriteError: if the disk has no room.
-        """
+        """Write a line of metrics, in the first process."""
         if self.metrics:
             progress = self.progress
             where = {"kind": kind, "step": progress.step, "stage": stage.name}
@@ -133,63 +131,42 @@ class Session:
             self.metrics.write({**where, **so_far, **figures})
 
     def save(self) -> None:
-        """Write a checkpoint of the current step, unless there is one; all processes take part.
-
-        Raises:
-            CannotWriteError: if the disk has no room; the last good checkpoint stays.
-        """
-        if self.saved == self.progress.step:
+        """Write a checkpoint of the current step, unless there is one; all processes take part."""
+        step = self.progress.step
+        if self.saved == step:
             return
-        assert self.stage is self.resolved.trained_at(self.progress.step), "its stage has begun"
-        self._save()
-        self.saved = self.progress.step
-
-    def _save(self) -> None:
+        assert self.stage is self.resolved.trained_at(step), "its stage has begun"
         weights, moments = self.weights(), gathered(self.moments, self.ranks.is_main)
-        stage, memory = self.resolved.stage_at(self.progress.step), dict[str, Tensor]()
-        if stage.remembers(self.progress.step):
+        stage, memory = self.resolved.stage_at(step), dict[str, Tensor]()
+        if stage.remembers(step):
             memory = self.remembered.gathered(stage, self.ranks)
         average = gathered(self.average, self.ranks.is_main) if self.averages else {}
         if self.metrics:
-            self._write(self.metrics, weights, moments, memory, average)
+            self.folder.refuse_removed()  # before it would be made anew, without its program
+            facts = self._facts(self.metrics)
+            progress, keep = asdict(self.progress), self.resolved.run.keep
+            folder, best = self.folder.checkpoints, self.best
+            checkpoints.save(
+                folder, step, weights, moments, progress, facts, keep, memory, best, average
+            )
         # No process continues, or ends, before there is a checkpoint to resume from.
         self.ranks.wait()
+        self.saved = step
 
-    def _write(
-        self,
-        metrics: Metrics,
-        weights: dict[str, Tensor],
-        moments: dict[str, Tensor],
-        memory: dict[str, Tensor],
-        average: dict[str, Tensor],
-    ) -> None:
-        self.folder.refuse_removed()  # before it would be made anew, without its program
-        self.progress.metrics_bytes = metrics.synced_bytes()
-        facts = {
+    def _facts(self, metrics: Metrics) -> dict[str, Any]:
+        """What a checkpoint says of its run; the metrics up to it are on the disk."""
+        progress = self.progress
+        progress.metrics_bytes = metrics.synced_bytes()
+        lines = {"step": progress.step, "bytes": progress.metrics_bytes, "sha256": metrics.sha256}
+        return {
             "run": identity(self.resolved),
             "stage": self.stage.name,
             "data": self.start.corpus.fingerprint,
             "origin": self.origin,
-            "metrics": {
-                "step": self.progress.step,
-                "bytes": self.progress.metrics_bytes,
-                "sha256": metrics.sha256,
-            },
+            "metrics": lines,
             "threads": torch.get_num_threads(),
             "versions": versions(),
         }
-        checkpoints.save(
-            self.folder.checkpoints,
-            self.progress.step,
-            weights,
-            moments,
-            asdict(self.progress),
-            facts,
-            self.resolved.run.keep,
-            memory,
-            self.best,
-            average,
-        )
 
 
 def laid_out(
@@ -197,9 +174,40 @@ def laid_out(
 ) -> tuple[Model, Engine, Moments]:
     """Move a model and its moments to the devices of the processes, by the plan's strategy."""
     model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
-    engine = make_engine(model, _layout(plan, world), torch.device(plan.device))
+    engine = make_engine(model, Layout(world, plan.strategy), torch.device(plan.device))
     return model, engine, {n: engine.shard(m, n[2:]) for n, m in moments.items()}
 
 
-def _layout(plan: Plan, world: World) -> Layout:
-    return Layout(world, plan.strategy)
+@torch.no_grad()
+def update_average(session: Session) -> None:
+    """Move the average towards the weights after the last step, by the share that they have."""
+    share = session.stage.average.share_at(session.progress.step)
+    if share:
+        means = local_shards(session.average.values())
+        weights = local_shards(session.engine.parameters[name] for name in session.average)
+        with profiled_as("optimiser"):
+            torch._foreach_lerp_(means, weights, share)
+
+
+@contextmanager
+def in_average(session: Session) -> Iterator[None]:
+    """Exchange weights and their average within this block, if one has begun."""
+    if not session.averages:
+        yield
+        return
+    _exchange(session)
+    try:
+        yield
+    finally:
+        _exchange(session)
+
+
+@torch.no_grad()
+def _exchange(session: Session) -> None:
+    """Exchange all tensors in place, one at a time."""
+    for name, mean in session.average.items():
+        weight_shard, mean_shard = local_shards((session.engine.parameters[name], mean))
+        held = weight_shard.clone()
+        weight_shard.copy_(mean_shard)
+        mean_shard.copy_(held)
+    session.engine.forget_gathered()

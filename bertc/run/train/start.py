@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+
 from bertc.base.diagnostics import DataError, ResumeRefusedError, UsageError
 from bertc.base.storage import durable
 from bertc.base.storage.durable import ANOTHER_OUT
@@ -11,17 +13,18 @@ from bertc.base.storage.paths import is_taken
 from bertc.cost import Estimate
 from bertc.cost.planning.disk import next_bytes
 from bertc.cost.planning.plan import Machine, Plan
+from bertc.cost.planning.world import ALONE, World
 from bertc.data.corpus import PreparedCorpus, prepare
 from bertc.data.layouts.parts import dev_parts
 from bertc.data.sources.vectors import vectors_width
 from bertc.hub.belonging import refuse_strangers
-from bertc.hub.folders import PROGRESS
 from bertc.ir.changing.growth import FromVectors
 from bertc.ir.program.resolved import Resolved
 from bertc.machine.display import Display, Watched
-from bertc.machine.machine import cost_on, detect
+from bertc.machine.machine import cost_on, detect, make_plan
 from bertc.machine.out_of_memory import refuse_what_cannot_fit
 from bertc.machine.process_group import ProcessGroup
+from bertc.model.native import missing
 from bertc.run.beginning.init_from import Source, require_readable, source_of
 from bertc.run.beginning.teachers import digests, require_same_tokens, require_weights
 from bertc.run.evaluation.word_networks import TrainedNetworks
@@ -29,7 +32,6 @@ from bertc.run.records import checkpoints, metrics
 from bertc.run.records.checkpoints import Checkpoint
 from bertc.run.records.folder import RunFolder, identity
 from bertc.run.records.lock import Lock
-from bertc.run.train.resumed_plan import plan_of
 from bertc.run.train.state import Progress
 
 
@@ -59,16 +61,12 @@ class Outside:
 
 @dataclass(frozen=True)
 class Start:
-    """A program on this machine with its text; ``outside`` is None but in the first process.
-
-    ``cache`` is the folder of what is prepared.
-    """
+    """A program on this machine with its text; ``outside`` is None but in the first process."""
 
     resolved: Resolved
     machine: Machine
     plan: Plan
     corpus: PreparedCorpus
-    cache: Path
     outside: Outside | None
 
 
@@ -82,34 +80,47 @@ def settle(resolved: Resolved, machine: Machine, place: RunPlace, resume: bool) 
     """Plan, prepare the text, and look at what the run begins from; the run folder stays as it is.
 
     Without ``resume`` a run that is in the folder is not read.
-
-    Raises:
-        UsageError: if a teacher is a shape alone; if the folder holds an imported model.
-        DataError: if there are checkpoints and every one of them is damaged; if a file of word
-            vectors begins with none.
-        MissingInputError: if there is no such file.
-        CannotWriteError: if the disk has no room for the next checkpoint and the model.
     """
+    ranks, folder = place.ranks, place.folder
     require_weights(resolved)
     lock, checkpoint = _before(resolved, place) if resume else (None, None)
     plan = _planned(resolved, machine, place, lock, checkpoint)
-    corpus = _prepared(resolved, place.folder.tokenizer if resume else None, place)
+    progress, networks = Watched(place.display, ranks.stop), TrainedNetworks(resolved.run.device)
+    learned = folder.tokenizer if resume else None
+    corpus = ranks.in_turn(lambda: prepare(resolved, place.cache, progress, networks, learned))
     outside = None
-    if place.ranks.is_main:
+    if ranks.is_main:
         source = None if checkpoint else source_of(resolved, corpus.vocabulary)
         require_same_tokens(resolved, corpus.vocabulary)
-        cost = cost_on(machine, resolved, corpus, place.ranks.world)
+        cost = cost_on(machine, resolved, corpus, ranks.world)
         outside = Outside(lock, checkpoint, source, digests(resolved), cost)
-    return Start(resolved, machine, plan, corpus, place.cache, outside)
+    return Start(resolved, machine, plan, corpus, outside)
 
 
 def _before(resolved: Resolved, place: RunPlace) -> tuple[Lock | None, Checkpoint | None]:
     """The lock of the run in the folder, for all processes; its checkpoint, for the first alone."""
     lock, checkpoint, folder = None, None, place.folder
     if place.ranks.is_main:
-        lock = folder.read_lock() if folder.holds_a_run else None
-        checkpoint = _newest(folder, resolved, place.display)
-        _refuse_damage(folder, checkpoint)
+        known: tuple[str, ...] = ()
+        if folder.holds_a_run:
+            lock, known = folder.read_lock(), folder.identities()
+        checkpoint, damaged = checkpoints.newest(folder.checkpoints, identity(resolved), *known)
+        for damage in damaged:
+            place.display.note(f"passed over: {damage.reason}")
+        if checkpoint:  # damage of these would otherwise show only at the end of the run
+            progress = Progress.of(checkpoint.progress)
+            metrics.read(folder.metrics, progress.metrics_bytes)
+        elif damaged:
+            raise DataError(
+                f"every checkpoint in {folder.checkpoints} is damaged; the newest: "
+                f"{damaged[0].reason}",
+                help=f"restore a copy, or remove {folder.checkpoints} to begin again at step 0",
+            )
+        elif is_taken(folder.model):
+            raise UsageError(
+                f"{folder.path} holds an imported model, not a training run",
+                help="choose another --out",
+            )
         refuse_strangers(folder.path, ResumeRefusedError)
     content = place.ranks.share(lock and lock.content())
     return Lock.of(content, Path("lock.json")) if content else None, checkpoint
@@ -126,7 +137,10 @@ def _planned(
     ranks, init = place.ranks, resolved.run.init
     with ranks.raise_on_all():
         if ranks.is_main:
-            _require_room(place.folder, resolved, checkpoint)
+            step = checkpoint.step if checkpoint else 0
+            elsewhere = ANOTHER_OUT if checkpoint else "choose another --out"
+            with durable.writing(place.folder.path, next_bytes(resolved, step), elsewhere):
+                pass  # a disk without room for the next checkpoint and the model
         if ranks.is_main and checkpoint is None:
             for task in (task for stage in resolved.stages for task in stage.tasks):
                 dev_parts(task)
@@ -138,48 +152,54 @@ def _planned(
     return plan
 
 
-def _prepared(resolved: Resolved, learned: Path | None, place: RunPlace) -> PreparedCorpus:
-    """Prepare the data in the first process; the others open them from the cache."""
-    progress, networks = Watched(place.display, place.ranks.stop), TrainedNetworks
-    return place.ranks.in_turn(
-        lambda: prepare(resolved, place.cache, progress, networks(resolved.run.device), learned)
-    )
+def plan_of(
+    resolved: Resolved,
+    machine: Machine,
+    lock: Lock | None,
+    display: Display,
+    world: World = ALONE.world,
+) -> Plan:
+    """The plan for this machine; on resume that of the lock, for the same sums, if possible."""
+    plan = make_plan(resolved, world, machine)
+    if lock:
+        began = lock.plan
+        strategy = resolved.run.strategy
+        other_strategy = plan.processes > 1 and strategy not in ("auto", began.strategy)
+        if _where(began) == _where(plan) and not other_strategy:
+            settings = (stage.microbatch for stage in resolved.stages)
+            sizes = zip(settings, plan.microbatches, began.microbatches, strict=True)
+            chosen = tuple(new if a else old for a, new, old in sizes)
+            recompute = began.recompute if resolved.run.recompute == "auto" else plan.recompute
+            plan = replace(began, microbatches=chosen, recompute=recompute)
+        else:
+            if began.device == plan.device:
+                plan = replace(plan, precision=began.precision)
+            display.note(
+                f"warning: started on {_where(began)}, now on {_where(plan)}: "
+                "results differ in the last digits"
+            )
+        _keep_sums(lock, plan, display)
+    display.note("; ".join([f"on {plan.device}", *plan.reasons]))
+    return plan
 
 
-def _newest(folder: RunFolder, resolved: Resolved, display: Display) -> Checkpoint | None:
-    """The checkpoint to resume from; None at the start of a run."""
-    known = folder.identities() if folder.holds_a_run else ()
-    checkpoint, damaged = checkpoints.newest(folder.checkpoints, identity(resolved), *known)
-    for damage in damaged:
-        display.note(f"passed over: {damage.reason}")
-    if checkpoint is None and damaged:
-        raise DataError(
-            f"every checkpoint in {folder.checkpoints} is damaged; the newest: {damaged[0].reason}",
-            help=f"restore a copy, or remove {folder.checkpoints} to begin again at step 0",
+def _where(plan: Plan) -> str:
+    return plan.device if plan.processes == 1 else f"{plan.device} in {plan.processes} processes"
+
+
+def _keep_sums(lock: Lock, plan: Plan, display: Display) -> None:
+    """Set the run's first number of threads, since another sums otherwise; note other kernels."""
+    threads, began = torch.get_num_threads(), lock.threads
+    if lock.plan.processes == plan.processes and began != threads:
+        display.note(
+            f"warning: the run began with {began} threads, here it would have {threads}; "
+            f"continuing with {began}, for identical sums"
         )
-    if checkpoint is None and is_taken(folder.model):
-        raise UsageError(
-            f"{folder.path} holds an imported model, not a training run",
-            help="choose another --out",
+        torch.set_num_threads(began)
+    lacked = lock.machine.get("without_kernels", "")
+    lacking = missing(plan.precision) if plan.device == "cpu" else lacked
+    if bool(lacked) != bool(lacking):
+        display.note(
+            f"warning: started with{'out' * bool(lacked)} kernels for this processor, now with"
+            f"{'out' * bool(lacking)} them ({lacked or lacking}): dropout differs from here on"
         )
-    return checkpoint
-
-
-def _require_room(folder: RunFolder, resolved: Resolved, checkpoint: Checkpoint | None) -> None:
-    """Refuse a disk without room for the next checkpoint and the model, before any step is lost."""
-    step = checkpoint.step if checkpoint else 0
-    elsewhere = ANOTHER_OUT if checkpoint else "choose another --out"
-    with durable.writing(folder.path, next_bytes(resolved, step), elsewhere):
-        pass
-
-
-def _refuse_damage(folder: RunFolder, checkpoint: Checkpoint | None) -> None:
-    """Refuse damage that would otherwise show only at the end of the run.
-
-    Raises:
-        DataError: if the progress or the lines of metrics up to it are damaged.
-    """
-    if checkpoint:
-        place = str(checkpoint.folder / PROGRESS)
-        progress = Progress.of(checkpoint.progress, place)
-        metrics.read(folder.metrics, progress.metrics_bytes)
