@@ -76,9 +76,7 @@ def test_the_estimate_tells_the_teacher_beside_the_student(bert: Path) -> None:
     assert found.flops.train_per_example > without.flops.train_per_example
     assert found.memory.peak_bytes > without.memory.peak_bytes + 4 * teacher
     assert "frozen" in str(found)
-    own = found.flops.forward_per_example - found.flops.frozen_per_example
     assert 0 < found.flops.frozen_per_example < found.flops.forward_per_example
-    assert f"{own / found.flops.frozen_per_example:.0%}" in str(found)
     told = found.as_json(where=True)
     assert told["flops"]["frozen_per_example"] == found.flops.frozen_per_example  # type: ignore[index]
     assert "frozen_per_example" not in without.as_json()["flops"]  # type: ignore[operator]

@@ -154,7 +154,7 @@ class Session:
         self.saved = step
 
     def _facts(self, metrics: Metrics) -> dict[str, Any]:
-        """What a checkpoint says of its run; the metrics up to it are on the disk."""
+        """Facts of the run for a checkpoint; the metrics up to it are synced first."""
         progress = self.progress
         progress.metrics_bytes = metrics.synced_bytes()
         lines = {"step": progress.step, "bytes": progress.metrics_bytes, "sha256": metrics.sha256}
