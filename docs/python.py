@@ -18,7 +18,6 @@ BEGINNING = """\
 # Python
 
 `help(bertc.NAME)` has types, units and errors. The examples run in order, next to a `text.txt`.
-This page is written by `python docs/python.py`.
 """
 GROUPS = {
     "Specs": "findings remedies resolve points programs formatted show model_weights spec_text "
