@@ -53,10 +53,9 @@ if TYPE_CHECKING:
     from bertc.run.evaluation.evaluate import evaluate_heads, evaluate_run
     from bertc.run.evaluation.held_out import Evaluation
     from bertc.run.evaluation.manner import Manner
-    from bertc.run.records.changes import Change, changed
+    from bertc.run.records.changes import Change, changed, settings_texts
     from bertc.run.records.figures import LineFigures
     from bertc.run.records.folder import RunFolder
-    from bertc.run.records.groups import Group, Summary, grouped, settings_texts
     from bertc.run.records.results import Run, find_folders, read_run
     from bertc.run.stepper import Stepper
     from bertc.run.train.report import Report
@@ -93,10 +92,9 @@ _HOMES = {
     "run.evaluation.evaluate": "evaluate_heads evaluate_run",
     "run.evaluation.held_out": "Evaluation",
     "run.evaluation.manner": "Manner",
-    "run.records.changes": "Change changed",
+    "run.records.changes": "Change changed settings_texts",
     "run.records.figures": "LineFigures",
     "run.records.folder": "RunFolder",
-    "run.records.groups": "Group Summary grouped settings_texts",
     "run.records.results": "Run find_folders read_run",
     "run.stepper": "Stepper",
     "run.train.report": "Report",
@@ -108,15 +106,15 @@ PUBLIC = {name: f"bertc.{home}" for home, names in _HOMES.items() for name in na
 """The module of each public name."""
 __all__ = [
     "AllowedValues", "AttentionMaps", "BertcError", "CannotWriteError", "Change", "DataError",
-    "Diagnostic", "Estimate", "Evaluation", "GivenUpError", "Graph", "Group", "Interval",
-    "LineFigures", "MachineError", "Manner", "MissingInputError", "Model", "Program", "Report",
-    "Resolved", "ResumeRefusedError", "Run", "RunFolder", "Space", "SpecError", "Stepper",
-    "StoppedError", "Summary", "Survey", "Table", "Trained", "UsageError", "ValueKind",
-    "answer_cost", "available_cores", "build", "changed", "device_named", "escaped", "estimate",
-    "evaluate_heads", "evaluate_run", "find_folders", "findings", "formatted", "graph_of",
-    "grouped", "load", "model_weights", "most_steps", "points", "programs", "quoted", "read_run",
-    "remedies", "resolve", "schema", "settings_texts", "shipped_specs", "show", "shown_figures",
-    "space", "spec_text", "step_flops", "survey", "titled", "train", "units",
+    "Diagnostic", "Estimate", "Evaluation", "GivenUpError", "Graph", "Interval", "LineFigures",
+    "MachineError", "Manner", "MissingInputError", "Model", "Program", "Report", "Resolved",
+    "ResumeRefusedError", "Run", "RunFolder", "Space", "SpecError", "Stepper", "StoppedError",
+    "Survey", "Table", "Trained", "UsageError", "ValueKind", "answer_cost", "available_cores",
+    "build", "changed", "device_named", "escaped", "estimate", "evaluate_heads", "evaluate_run",
+    "find_folders", "findings", "formatted", "graph_of", "load", "model_weights", "most_steps",
+    "points", "programs", "quoted", "read_run", "remedies", "resolve", "schema", "settings_texts",
+    "shipped_specs", "show", "shown_figures", "space", "spec_text", "step_flops", "survey",
+    "titled", "train", "units",
 ]  # fmt: skip
 
 

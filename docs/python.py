@@ -24,7 +24,7 @@ GROUPS = {
     "shipped_specs schema quoted space",
     "Costs": "estimate answer_cost step_flops most_steps device_named available_cores units",
     "Training": "survey build train Stepper",
-    "Runs": "find_folders read_run grouped RunFolder shown_figures titled settings_texts changed",
+    "Runs": "find_folders read_run RunFolder shown_figures titled settings_texts changed",
     "Trained models": "load graph_of evaluate_run evaluate_heads",
     "Tables and errors": "Table escaped",
 }
@@ -33,7 +33,7 @@ TYPES = {
     "Specs": "Diagnostic Resolved Program AllowedValues ValueKind Space Interval",
     "Costs": "Estimate",
     "Training": "Survey Model Report",
-    "Runs": "Run Group Summary LineFigures Change",
+    "Runs": "Run LineFigures Change",
     "Trained models": "Trained AttentionMaps Graph Manner Evaluation",
     "Tables and errors": "BertcError SpecError UsageError DataError MissingInputError "
     "CannotWriteError MachineError StoppedError GivenUpError ResumeRefusedError",

@@ -38,8 +38,7 @@ with stepper.open() as step, stepper.turn():
 # %% Runs
 bertc.train(spec, "runs/second", ["seed=2"])
 first, second = (bertc.read_run(folder) for folder in bertc.find_folders(["runs"]))
-(group,) = bertc.grouped([first, second])  # only their seeds differ
-print({bertc.titled(score): summary.mean for (score,), summary in group.last.items()})
+print({bertc.titled(loss): value for (loss,), value in first.last_scores.items()})
 print(bertc.settings_texts(first.resolved), bertc.changed(first.resolved, second.resolved))
 folder = bertc.RunFolder(first.folder)
 for point in folder.figures(folder.read_metrics()):

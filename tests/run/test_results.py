@@ -15,6 +15,7 @@ from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam
 from bertc.ir.learning.task import Glue
 from bertc.lab.results.compare import results
+from bertc.lab.results.groups import glue_average
 
 TASKS = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")
 
@@ -180,6 +181,28 @@ def test_tasks_are_columns_and_glue_has_its_average(run, tmp_path):
     assert "GLUE" in results([tmp_path]).as_table()
     run("both", {12: 0.5}, objective=glue("rte", "mrpc"))
     assert [len(group["runs"]) for group in as_json(tmp_path)["groups"]] == [1, 16]
+
+
+BERT_LARGE = {
+    "cola": {"mcc": 0.605, "accuracy": 0.8},
+    "sst2": {"accuracy": 0.949},
+    "mrpc": {"f1": 0.893, "accuracy": 0.854},
+    "stsb": {"pearson": 0.876, "spearman": 0.865},
+    "qqp": {"f1": 0.721, "accuracy": 0.893},
+    "mnli": {"accuracy": (0.867 + 0.859) / 2},
+    "qnli": {"accuracy": 0.927},
+    "rte": {"accuracy": 0.701},
+    "wnli": {"accuracy": 0.651},
+    "ax": {"mcc": 0.396, "accuracy": 0.7},
+}
+"""Its row on the leaderboard, where its score is 80.5."""
+
+
+def test_the_average_is_the_leaderboards():
+    scores = {(task, "dev", m): v for task, of in BERT_LARGE.items() for m, v in of.items()}
+    assert round(100 * glue_average(scores), 1) == 80.5
+    eight = {score: value for score, value in scores.items() if score[0] != "wnli"}
+    assert glue_average(eight) == pytest.approx((9 * glue_average(scores) - 0.651) / 8)
 
 
 def test_tasks_with_other_seeds_have_rows_of_their_own(run, tmp_path):

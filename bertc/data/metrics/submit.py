@@ -1,8 +1,7 @@
-"""Submission files of GLUE and SQuAD, and the average that GLUE ranks by."""
+"""Submission files of GLUE and SQuAD."""
 
 import json
-from collections.abc import Mapping, Sequence
-from statistics import mean
+from collections.abc import Sequence
 
 from bertc.data.layouts.example import Example
 from bertc.data.metrics.gold import AnswerValue
@@ -21,19 +20,6 @@ GLUE_FILES: dict[GlueName, str] = {
     "wnli": "WNLI.tsv",
     "ax": "AX.tsv",
 }
-
-GLUE_METRICS: dict[GlueName, tuple[str, ...]] = {
-    "cola": ("mcc",),
-    "sst2": ("accuracy",),
-    "mrpc": ("accuracy", "f1"),
-    "stsb": ("pearson", "spearman"),
-    "qqp": ("accuracy", "f1"),
-    "mnli": ("accuracy",),
-    "qnli": ("accuracy",),
-    "rte": ("accuracy",),
-    "wnli": ("accuracy",),
-}
-"""The metrics that the leaderboard ranks by; AX is shown there and does not count."""
 
 
 def glue(task: GlueName, answers: Sequence[AnswerValue]) -> dict[str, str]:
@@ -61,19 +47,3 @@ def squad(
     if unanswerable:
         files["null_odds.json"] = {key: answer.odds for key, answer in by_key.items()}
     return {name: json.dumps(content, indent=4) + "\n" for name, content in files.items()}
-
-
-def glue_average(scores: Mapping[str, Mapping[str, float]]) -> float:
-    """GLUE's average: the mean over tasks of the mean over a task's metrics.
-
-    ``mnli-mm`` is the mismatched part of ``mnli``, with which it makes one task. With ``wnli`` it
-    is the leaderboard's figure of nine tasks, without it that of the eight which most papers have
-    (BERT's Table 1 counts both parts of MNLI, and one metric of each). Others, ``ax`` too, do not
-    count.
-    """
-    means = []
-    for task, metrics in GLUE_METRICS.items():
-        parts = [scores[part] for part in (task, f"{task}-mm") if part in scores]
-        if parts:
-            means.append(mean(part[metric] for part in parts for metric in metrics))
-    return mean(means)

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import bertc
-from bertc import Summary, UsageError, units
+from bertc import UsageError, units
 from bertc.lab.reproduce.results import TableResults
 from bertc.lab.reproduce.table import FIGURES, MASKED_LM, PAPERS, Measure, Scale, Table
+from bertc.lab.results.groups import Summary
 from bertc.lab.results.intervals import SPREAD, interval
 
 CLAIM_COLUMNS = ["claim", "measure", "better > worse", "difference", "published", "seen"]

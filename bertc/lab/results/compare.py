@@ -7,10 +7,10 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from bertc import Group, Run, Summary, Table, find_folders, grouped, read_run, titled
+from bertc import Run, Table, find_folders, read_run, titled
+from bertc.lab.results.groups import Group, Score, Summary, grouped
 from bertc.lab.results.intervals import SPREAD, mean_text
 
-Score = tuple[str, ...]
 READABLE = 100
 """Characters of a line up to which each group is a row; in a wider table it is a column."""
 SETTINGS_WIDE = 80

@@ -3,17 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertc import (
-    Manner,
-    Report,
-    Run,
-    RunFolder,
-    evaluate_run,
-    find_folders,
-    grouped,
-    read_run,
-)
+from bertc import Manner, Report, Run, RunFolder, evaluate_run, find_folders, read_run
 from bertc.lab.results.compare import Results
+from bertc.lab.results.groups import grouped
 
 
 def evaluate_runs(

@@ -2,7 +2,7 @@
 
 import math
 
-from bertc import Summary
+from bertc.lab.results.groups import Summary
 
 STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14)
 """Quantiles 0.975 of Student's distribution for 1, 2, ... degrees of freedom."""

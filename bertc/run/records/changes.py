@@ -14,6 +14,7 @@ from bertc.base.storage.plain_file import read_text
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.run import Run
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings
+from bertc.ir.program.written import Program
 from bertc.lang.files import overrides_in
 from bertc.lang.read.scan import LARGEST_TEXT
 from bertc.lang.read.shapes import setting_shape
@@ -26,6 +27,8 @@ ABOUT_MEMORY = ("microbatch", "recompute", "strategy")
 """Settings that may change on resume, as they must after memory ran out."""
 CHANGEABLE = (*ABOUT_MEMORY, "log")
 """Settings that may change on resume: those, and the trackers, which change nothing of the run."""
+REDUNDANT = (*ABOUT_MEMORY, *AS_STEPS, "grow")
+"""Stage settings that follow from others, or change nothing that is learned."""
 SHOWN = 12
 POINT = "# the point "
 """Prefix of the last line in the spec of a grid point's run; the point's name follows."""
@@ -234,3 +237,24 @@ def _leaves(value: Any, address: tuple[str, ...] = ()) -> Iterator[tuple[tuple[s
 
 def _shown(leaves: dict[tuple[str, ...], Any], address: tuple[str, ...]) -> str:
     return json.dumps(leaves[address]) if address in leaves else "none"
+
+
+def settings_texts(program: Resolved | Program) -> dict[str, str]:
+    """The text of every setting of a program, as ``stage.setting`` where its stages differ.
+
+    Of one that is not resolved, of the settings of all stages that are written.
+    """
+    if isinstance(program, Program):
+        return {name: written(name, setting.value) for name, setting in program.settings.items()}
+    run = program.run
+    of_run = of_the_run(program) | {name: getattr(run, name) for name in Run.model_fields}
+    texts = {name: written(name, of_run[name]) for name in Settings.model_fields if name in of_run}
+    for name in STAGE_SETTINGS:
+        if name not in REDUNDANT:
+            stages = program.stages
+            of_stages = {stage.name: written(name, getattr(stage, name)) for stage in stages}
+            if len({*of_stages.values()}) == 1:
+                texts[name] = of_stages[stages[0].name]
+            else:
+                texts |= {f"{stage}.{name}": text for stage, text in of_stages.items()}
+    return texts

@@ -14,10 +14,10 @@ from bertc.lab.report.markup import Html, element, in_picture, joined
 from bertc.lab.report.page import document, section
 from bertc.lab.report.pictures import Picture
 from bertc.lab.results.curves import Curves, MetricsPoint
+from bertc.lab.results.groups import Summary
 from bertc.lab.results.intervals import interval
 from bertc.run.records.figures import FollowedFiles
 from bertc.run.records.folder import RunFolder
-from bertc.run.records.groups import Summary
 from bertc.run.records.lines import Usage, append_line
 
 

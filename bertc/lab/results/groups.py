@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, stdev
 
-from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.settings import STAGE_SETTINGS, Settings
-from bertc.ir.program.stage import Stage
-from bertc.ir.program.written import Program
-from bertc.lang.read.numbers import show_number
-from bertc.run.records.changes import ABOUT_MEMORY, AS_STEPS, of_the_run, origin, written
-from bertc.run.records.folder import identity
-from bertc.run.records.results import Run, Score
+from bertc import Resolved, Run, schema, settings_texts
 
-UNTOLD = (*ABOUT_MEMORY, *AS_STEPS, "grow")
-"""Stage settings that never become table columns, being redundant with others."""
+Score = tuple[str, ...]
 ASIDE = ("seed", "log_every", "eval_every", "save_every", "keep", "log")
 """Run settings that may differ within a row."""
+OF_DEVICES = {"recompute": "auto", "strategy": "auto", "log": "none"}
+"""Run settings that fit it to devices, as all runs are compared."""
+GLUE: Mapping[str, tuple[str, ...]] = {
+    "cola": ("mcc",), "sst2": ("accuracy",), "mrpc": ("accuracy", "f1"),
+    "stsb": ("pearson", "spearman"), "qqp": ("accuracy", "f1"), "mnli": ("accuracy",),
+    "qnli": ("accuracy",), "rte": ("accuracy",), "wnli": ("accuracy",),
+}  # fmt: skip
+"""The metrics that GLUE's leaderboard ranks by; AX is shown there and does not count."""
 
 
 @dataclass(frozen=True)
@@ -87,15 +87,23 @@ class Group:
     @property
     def glue(self) -> float | None:
         """The GLUE average, if there are all tasks but perhaps WNLI."""
-        from bertc.data.metrics.submit import GLUE_METRICS, glue_average
+        average = glue_average({score: summary.mean for score, summary in self.last.items()})
+        there = {score[0] for score in self.last}
+        return average if {*GLUE} - {"wnli"} <= there else None
 
-        scores: dict[str, dict[str, float]] = {}
-        for score, summary in self.last.items():
-            if len(score) == 3:
-                task, part, metric = score
-                name = f"{task}-mm" if "mismatched" in part else task
-                scores.setdefault(name, {})[metric] = summary.mean
-        return glue_average(scores) if {*GLUE_METRICS} - {"wnli"} <= {*scores} else None
+
+def glue_average(scores: Mapping[Score, float]) -> float:
+    """GLUE's average: the mean over tasks of the mean over a task's metrics, and MNLI's parts.
+
+    With ``wnli`` it is the leaderboard's figure of nine tasks, without it that of the eight which
+    most papers have (BERT's Table 1 counts both parts of MNLI, and one metric of each).
+    """
+    means = list[float]()
+    for task, metrics in GLUE.items():
+        of = [v for score, v in scores.items() if score[0] == task and score[-1] in metrics]
+        if of:
+            means.append(fmean(of))
+    return fmean(means) if means else 0.0
 
 
 def _summaries(seen: Sequence[Mapping[Score, float]]) -> dict[Score, Summary]:
@@ -147,7 +155,7 @@ def _is_chosen(name: str, program: Resolved) -> bool:
 
     Steps may follow from epochs, which a program no longer has.
     """
-    return "." in name or name == "steps" or origin(name, program) != "derived"
+    return "." in name or name == "steps" or not program.origins.get(name, "").startswith("derived")
 
 
 def _tells_apart(
@@ -166,51 +174,32 @@ def _titles(program: Resolved) -> tuple[str, ...]:
 
 
 def _but_for_the_seed(program: Resolved) -> str:
-    run = program.run.model_copy(update=dict.fromkeys(ASIDE, 0))
-    return identity(program.model_copy(update={"run": run}))
+    """The fingerprint of what a run computes, but for its seed and its recipe."""
+    stages = tuple(stage.model_copy(update={"microbatch": 0}) for stage in program.stages)
+    run = program.run.without_recipe.model_copy(update=dict.fromkeys(ASIDE, 0) | OF_DEVICES)
+    return program.model_copy(update={"stages": stages, "run": run}).fingerprint()
 
 
 def _cells(programs: Sequence[Resolved]) -> dict[str, list[str]]:
     """The text of every compared setting in each program, stage by stage if stages differ."""
-    of_runs = [of_the_run(program) for program in programs]
-    # A body has settings that another lacks.
-    there = {name for entry in of_runs for name in entry} - {*ASIDE}
-    cells = {
-        name: [written(name, entry[name]) if name in entry else "" for entry in of_runs]
-        for name in Settings.model_fields
-        if name in there
-    }
-    plain = _alike_tasks(programs)
-    for name in STAGE_SETTINGS:
-        if name in UNTOLD:
+    of_programs = [settings_texts(program) for program in programs]
+    names = dict.fromkeys(name.rpartition(".")[2] for texts in of_programs for name in texts)
+    plain = _alike_tasks(programs, of_programs)
+    cells = dict[str, list[str]]()
+    for name in names:
+        if not schema()[name].in_stages:
+            # A body has settings that another lacks.
+            cells |= {} if name in ASIDE else {name: [texts.get(name, "") for texts in of_programs]}
             continue
-        texts = [
+        by_stage = [
             {
-                entry.name: _setting_text(name, entry, entry is program.stages[-1], plain)
-                for entry in program.stages
+                stage.name: _setting_text(program, number, name, texts, plain)
+                for number, stage in enumerate(program.stages)
             }
-            for program in programs
+            for program, texts in zip(programs, of_programs, strict=True)
         ]
-        cells |= _by_stage(name, texts)
+        cells |= _by_stage(name, by_stage)
     return cells
-
-
-def settings_texts(program: Resolved | Program) -> dict[str, str]:
-    """The text of every setting of a program, as ``stage.setting`` where its stages differ.
-
-    Of one that is not resolved, of the settings of all stages that are written.
-    """
-    if isinstance(program, Program):
-        return {name: written(name, setting.value) for name, setting in program.settings.items()}
-    of_run = of_the_run(program) | {name: getattr(program.run, name) for name in ASIDE}
-    texts = {name: written(name, of_run[name]) for name in Settings.model_fields if name in of_run}
-    for name in STAGE_SETTINGS:
-        if name not in UNTOLD:
-            of_stages = {
-                stage.name: written(name, getattr(stage, name)) for stage in program.stages
-            }
-            texts |= {n: text for n, (text,) in _by_stage(name, [of_stages]).items()}
-    return texts
 
 
 def _by_stage(name: str, texts: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
@@ -221,28 +210,42 @@ def _by_stage(name: str, texts: Sequence[Mapping[str, str]]) -> dict[str, list[s
     return {f"{stage}.{name}": [of.get(stage, "") for of in texts] for stage in stages}
 
 
-def _alike_tasks(programs: Sequence[Resolved]) -> set[tuple[str, ...]]:
+def _of_stage(program: Resolved, number: int, name: str, texts: Mapping[str, str]) -> str:
+    """The text of a stage's setting among those of its program."""
+    return texts.get(f"{program.stages[number].name}.{name}") or texts.get(name, "")
+
+
+def _alike_tasks(
+    programs: Sequence[Resolved], of_programs: Sequence[Mapping[str, str]]
+) -> set[tuple[str, ...]]:
     """The titles of last tasks of which no two runs have other arguments, such as ``head``."""
-    texts: dict[tuple[str, ...], set[str]] = {}
-    for program in programs:
-        objective = written("objective", program.stages[-1].objective)
-        texts.setdefault(_titles(program), set()).add(objective)
-    return {titles for titles, objectives in texts.items() if len(objectives) == 1}
+    objectives: dict[tuple[str, ...], set[str]] = {}
+    for program, texts in zip(programs, of_programs, strict=True):
+        objective = _of_stage(program, -1, "objective", texts)
+        objectives.setdefault(_titles(program), set()).add(objective)
+    return {titles for titles, of in objectives.items() if len(of) == 1}
 
 
-def _setting_text(name: str, stage: Stage, last: bool, plain: set[tuple[str, ...]]) -> str:
+def _setting_text(
+    program: Resolved,
+    number: int,
+    name: str,
+    texts: Mapping[str, str],
+    plain: set[tuple[str, ...]],
+) -> str:
     """The text of a stage's setting; "" for the objective of one task, which the scores name.
 
     ``plain`` are the tasks that are the same in all runs. A stage of tasks reads no text: no data.
     """
+    stage = program.stages[number]
     titles = tuple(task.title for task in stage.tasks)
     if name == "data" and titles:
         return ""
-    if name == "objective" and last and titles and titles in plain:
+    if name == "objective" and stage is program.stages[-1] and titles and titles in plain:
         return " + ".join(titles) if len(titles) > 1 else ""
-    text = written(name, getattr(stage, name))
+    text = _of_stage(program, number, name, texts)
     if name == "optimizer" and not re.search(r"\blr=", text):  # another run may have another rate
         kind, _, arguments = text.partition("(")
-        rate = f"lr={show_number(stage.optimizer.lr)}"
+        rate = f"lr={stage.optimizer.lr:g}".replace("e-0", "e-")
         return f"{kind}({rate}, {arguments}" if arguments else f"{kind}({rate})"
     return text
