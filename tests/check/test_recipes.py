@@ -15,6 +15,7 @@ from bertc.hub.families import FAMILIES, family_for
 from bertc.hub.families.family import Obstacle
 from bertc.ir.learning.answer import Conditioned, Plain
 from bertc.ir.learning.custom_task import Choose, Read
+from bertc.ir.learning.optimizer import ConstantRate, Polynomial
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.terms.node import System
@@ -56,42 +57,37 @@ def test_published_figures(family, task, figures):
     assert length.items() <= found.items()
 
 
-def test_electra_slows_the_lower_layers():
-    small, large = (recipe("electra", width, Glue(task="rte", data="-")) for width in (768, 1024))
-    assert (small["optimizer"].layer_decay, large["optimizer"].layer_decay) == (0.8, 0.9)
-    assert large["optimizer"].lr == 5e-5
+START, FIXED = {"schedule": Polynomial(decay_from="start")}, {"schedule": ConstantRate()}
+GLUE, SQUAD, RACE = Glue(task="rte", data="-"), Squad(data="-"), Race(data="-")
+PLAIN = {"decay": 0, "bias_correction": True, "layer_decay": 1}
+MANY = Xnli(data="-", examples=400_000)
 
 
-def test_albert_decays_from_the_first_step():
-    for task in (Glue(task="rte", data="-"), Squad(data="-"), Race(data="-"), Xnli(data="-")):
-        rule = recipe("albert", 768, task)["optimizer"]
-        assert (rule.schedule.decay_from, rule.bias_correction) == ("start", False)
-
-
-def test_roberta_decays_every_weight():
-    for task in (Glue(task="rte", data="-"), Squad(data="-"), Race(data="-")):
-        assert recipe("roberta", 768, task)["optimizer"].decay_exempt == "none"
-    assert recipe("roberta", 768, Glue(task="qqp", data="-"))["optimizer"].warmup == 0.25
-
-
-def test_xlnet_has_plain_adam_and_smaller_gradients_below():
-    for task in (Glue(task="stsb", data="-"), Squad(data="-"), Race(data="-")):
-        rule = recipe("xlnet", 768, task)["optimizer"]
-        assert (rule.decay, rule.bias_correction, rule.layer_decay) == (0, True, 1)
-        assert rule.gradient_decay == (0.75 if isinstance(task, Squad) else 1)
-
-
-def test_spanbert_reads_squad_in_four_passes_of_long_rows():
-    found = recipe("spanbert", 768, Squad(data="-", version=2))
-    assert (found["epochs"], found["seq"], found["batch"]) == (4, 512, 32)
-    assert (found["optimizer"].lr, found["optimizer"].bias_correction) == (2e-5, False)
-
-
-def test_xlm_counts_twenty_thousand_examples_as_a_pass():
-    found = recipe("xlm", 1024, Xnli(data="-", examples=400_000))
-    assert found["epochs"] == 250 * 20_000 / 400_000
-    rule = found["optimizer"]
-    assert (rule.schedule.kind, rule.decay, rule.clip) == ("constant", 0, 0)
+@pytest.mark.parametrize(
+    ("system", "width", "task", "rule", "settings"),
+    [
+        ("electra", 768, GLUE, {"layer_decay": 0.8}, {}),
+        ("electra", 1024, GLUE, {"layer_decay": 0.9, "lr": 5e-5}, {}),
+        *(("albert", 768, task, {**START, "bias_correction": False}, {})
+          for task in (GLUE, SQUAD, RACE, Xnli(data="-"))),
+        *(("roberta", 768, task, {"decay_exempt": "none"}, {}) for task in (GLUE, SQUAD, RACE)),
+        ("roberta", 768, Glue(task="qqp", data="-"), {"warmup": 0.25}, {}),
+        ("xlnet", 768, Glue(task="stsb", data="-"), {**PLAIN, "gradient_decay": 1}, {}),
+        ("xlnet", 768, SQUAD, {**PLAIN, "gradient_decay": 0.75}, {}),
+        ("xlnet", 768, RACE, {**PLAIN, "gradient_decay": 1}, {}),
+        ("spanbert", 768, Squad(data="-", version=2), {"lr": 2e-5, "bias_correction": False},
+         {"epochs": 4, "seq": 512, "batch": 32}),
+        ("xlm", 1024, MANY, {**FIXED, "decay": 0, "clip": 0}, {"epochs": 12.5}),
+        ("bert", 768, Xnli(data="-"), {}, {"epochs": 2}),
+        ("electra", 256, RACE, {}, {"seq": 512}),
+        ("electra", 256, Choose(), {}, {"seq": 512}),
+        ("electra", 256, Tagging(data="-"), {}, {"seq": 256}),
+    ],
+)  # fmt: skip
+def test_rules_and_rows_are_those_of_the_releases(system, width, task, rule, settings):
+    found = recipe(system, width, task)
+    assert settings.items() <= found.items()
+    assert {name: getattr(found["optimizer"], name) for name in rule} == rule
 
 
 def test_a_bilstm_has_a_rate_of_its_own():
@@ -120,15 +116,6 @@ def test_poolers_of_todays_encoders_are_those_of_their_classes():
     ):  # fmt: skip
         (found,) = points(f"recipe={system} task={task}")
         assert found.encoder.pooler == pooler
-
-
-def test_multilingual_bert_reads_xnli_twice():
-    assert recipe("bert", 768, Xnli(data="-"))["epochs"] == 2
-
-
-def test_electra_has_room_for_passages_and_for_tags():
-    lengths = {Race(data="-"): 512, Choose(): 512, Tagging(data="-"): 256}
-    assert {task: recipe("electra", 256, task)["seq"] for task in lengths} == lengths
 
 
 THEIRS = [  # what is left open, and how the authors had it

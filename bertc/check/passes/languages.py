@@ -1,7 +1,7 @@
 """Checks of languages, and of objectives that read translation pairs."""
 
 from bertc.base.diagnostics import Diagnostics, listed
-from bertc.check.passes.settings.fixes import fix, note, terms_written
+from bertc.check.passes.settings.fixes import fix, terms_written
 from bertc.check.passes.settings.rules import Checker, Rule
 from bertc.check.passes.settings.stages import has_tasks
 from bertc.ir.data import Parallel
@@ -74,26 +74,25 @@ _OF_SMOOTHING: tuple[Rule[StageSettings], ...] = (
 
 
 def _languages_known(program: Complete, diagnostics: Diagnostics) -> None:
-    known, embedded = program.languages, program.origins["language_embeddings"]
+    known, check = program.languages, Checker(program, diagnostics)
     for stage in program.stages:
         for name in sorted(_languages(stage)):
             if name and name not in known:
                 quoted = (f'"{language}"' for language in (*known, name))
-                every = f"languages=[{', '.join(quoted)}]"
-                diagnostics.error(
+                check.report(
                     "E243",
                     f"the data has text in {name}, which languages does not list",
                     stage.span("data"),
-                    notes=note(f"languages = {listed(known)}", program.span("languages")),
-                    help=every,
-                    fix=fix(program.origins["languages"], every),
+                    also=("languages", f"languages = {listed(known)}"),
+                    instead=f"languages=[{', '.join(quoted)}]",
                 )
                 return
     if program.language_embeddings and not known:
-        diagnostics.error(
+        named = 'languages=["en", "fr"]'
+        edit = fix(program.origins["language_embeddings"], f"language_embeddings=true {named}")
+        check.report(
             "E244",
             "language_embeddings = true, but no language is named",
-            embedded.span,
-            help='languages=["en", "fr"]',
-            fix=fix(embedded, 'language_embeddings=true languages=["en", "fr"]'),
+            "language_embeddings",
+            way={"help": named, "fix": edit},
         )

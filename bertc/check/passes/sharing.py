@@ -1,8 +1,9 @@
 """Checks of sharing: owner maps, and widths of the layers that share."""
 
-from bertc.base.diagnostics import Diagnostics, Note, Span, several
-from bertc.check.passes.settings.fixes import argument, note
+from bertc.base.diagnostics import Diagnostics, several
+from bertc.check.passes.settings.fixes import argument
 from bertc.check.passes.settings.layers import layer_values, owners
+from bertc.check.passes.settings.rules import Checker
 from bertc.ir.network.body_setting import Transformer
 from bertc.ir.network.sharing import SharedPart, ShareGroups, ShareMap
 from bertc.ir.program.complete import Complete, StageSettings
@@ -18,99 +19,84 @@ def sharing(program: Complete, diagnostics: Diagnostics) -> None:
         return
     views = sorted(program.stages, key=lambda view: view.whole)
     flattest, deepest = views[0], views[-1]
-    origin, layers, scheme = program.origins["share"], deepest.whole, program.share
+    origin, scheme = program.origins["share"], program.share
     before = len(diagnostics.found)
-    _lists_fit(program, deepest, diagnostics)
+    _lists_fit(Checker(deepest, diagnostics))
     match scheme:
         case ShareGroups() if scheme.groups > flattest.whole:
-            diagnostics.error(
+            Checker(flattest, diagnostics).report(
                 "E202",
                 f"{scheme.groups} groups for {several(flattest.whole, 'layer')}",
                 origin.parts.get(("groups",), origin.span),
                 label="more groups than layers",
-                notes=_layers_note(flattest),
+                also=("layers", f"layers = {flattest.whole}"),
                 help=f"share=groups({flattest.whole})",
             )
         case ShareMap():
-            _map_fits(scheme, layers, origin.span, deepest, diagnostics)
-    _first_norm_fits(program, deepest, diagnostics)
+            _map_fits(scheme, Checker(deepest, diagnostics))
     if len(diagnostics.found) == before:
+        if program.norm.skips_first:
+            _first_norm_fits(Checker(deepest, diagnostics))
         for depth in sorted({view.whole for view in views}):
-            _shared_layers_alike(program, depth, diagnostics)
+            _shared_layers_alike(Checker(program, diagnostics), depth)
 
 
-def _first_norm_fits(program: Complete, deepest: StageSettings, diagnostics: Diagnostics) -> None:
-    if not program.norm.skips_first:
-        return
-    depth = deepest.layers
-    scheme = program.share
+def _first_norm_fits(check: Checker[StageSettings]) -> None:
+    depth, scheme = check.settings.layers, check.settings.share
     borrower = next((n for n in range(1, depth) if not scheme.owner("attention", n, depth)), None)
     if borrower is not None:
-        diagnostics.error(
+        check.report(
             "E320",
             f"layer {borrower} has the attention of layer 0, whose norm first=false leaves out",
-            program.span("norm"),
-            notes=note("the sharing is set here", program.span("share")),
-            **argument("norm", program.origins["norm"], "first", "true"),
+            "norm",
+            also=("share", "the sharing is set here"),
+            way=argument("norm", check.settings.origins["norm"], "first", "true"),
         )
 
 
-def _layers_note(view: StageSettings) -> tuple[Note, ...]:
-    span = view.span("layers")
-    return (Note(f"layers = {view.whole}", span),) if span else ()
-
-
-def _lists_fit(program: Complete, deepest: StageSettings, diagnostics: Diagnostics) -> None:
-    layers = deepest.whole
-    for setting, value in (("heads", program.heads), ("ffn", program.ffn)):
+def _lists_fit(check: Checker[StageSettings]) -> None:
+    layers = check.settings.whole
+    for setting, value in (("heads", check.settings.heads), ("ffn", check.settings.ffn)):
         if isinstance(value, tuple) and len(value) != layers:
-            diagnostics.error(
+            check.report(
                 "E210",
                 f"{setting} has {several(len(value), 'number')} for {several(layers, 'layer')}",
-                program.span(setting),
+                setting,
                 label="one number per layer, or one for all",
-                notes=_layers_note(deepest),
+                also=("layers", f"layers = {layers}"),
                 help=f"{setting}={max(value)}",
             )
 
 
-def _map_fits(
-    scheme: ShareMap,
-    layers: int,
-    span: Span | None,
-    deepest: StageSettings,
-    diagnostics: Diagnostics,
-) -> None:
+def _map_fits(scheme: ShareMap, check: Checker[StageSettings]) -> None:
+    layers = check.settings.whole
     for part, owned in (("attention", scheme.attention), ("ffn", scheme.ffn or scheme.attention)):
-        problem = ""
-        if len(owned) != layers:
-            problem = f"the {part} map has {len(owned)} entries for {several(layers, 'layer')}"
-        else:
-            for layer, owner in enumerate(owned):
-                if owner > layer:
-                    problem = (
-                        f"layer {layer} of the {part} map uses layer {owner}, which comes after it"
-                    )
-                elif owned[owner] != owner:
-                    problem = (
-                        f"layer {layer} of the {part} map uses layer {owner}, "
-                        f"which uses layer {owned[owner]}"
-                    )
-                if problem:
-                    break
-        if problem:
-            diagnostics.error(
+        if problem := _misfit(owned, part, layers):
+            check.report(
                 "E202",
                 problem,
-                span,
+                "share",
                 label="an owner is the layer itself or an earlier one that owns its weights",
-                notes=_layers_note(deepest),
+                also=("layers", f"layers = {layers}"),
                 help="share=none",
             )
             return
 
 
-def _shared_layers_alike(program: Complete, layers: int, diagnostics: Diagnostics) -> None:
+def _misfit(owned: tuple[int, ...], part: str, layers: int) -> str:
+    if len(owned) != layers:
+        return f"the {part} map has {len(owned)} entries for {several(layers, 'layer')}"
+    for layer, owner in enumerate(owned):
+        uses = f"layer {layer} of the {part} map uses layer {owner}, which"
+        if owner > layer:
+            return f"{uses} comes after it"
+        if owned[owner] != owner:
+            return f"{uses} uses layer {owned[owner]}"
+    return ""
+
+
+def _shared_layers_alike(check: Checker[Complete], layers: int) -> None:
+    program = check.settings
     parts: tuple[tuple[SharedPart, str, int | tuple[int, ...]], ...] = (
         ("attention", "heads", program.heads),
         ("ffn", "ffn", program.ffn),
@@ -119,13 +105,12 @@ def _shared_layers_alike(program: Complete, layers: int, diagnostics: Diagnostic
         widths = layer_values(value, layers)
         for layer, owner in enumerate(owners(program.share, part, layers)):
             if widths[layer] != widths[owner]:
-                share_span = program.span("share")
-                diagnostics.error(
+                check.report(
                     "E202",
                     f"layers {owner} and {layer} share their {part} but differ in {setting}: "
                     f"{widths[owner]} and {widths[layer]}",
-                    program.span(setting),
-                    notes=(Note("the sharing is set here", share_span),) if share_span else (),
+                    setting,
+                    also=("share", "the sharing is set here"),
                     help=f"{setting}={max(widths)}",
                 )
                 break

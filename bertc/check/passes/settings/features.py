@@ -1,10 +1,10 @@
 """Checks of what heads of tasks read of a network, and of a network that is frozen as a whole."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from bertc.base.diagnostics import Diagnostics
-from bertc.check.passes.settings.fixes import Way, argument, fix, fix_settings, note
+from bertc.check.passes.settings.fixes import argument, fix, fix_settings, note
+from bertc.check.passes.settings.rules import Checker
 from bertc.ir.changing.pruning import NOTHING
 from bertc.ir.learning.answer import Span, Vector
 from bertc.ir.learning.task import Task
@@ -13,30 +13,25 @@ from bertc.ir.program.complete import StageSettings
 from bertc.ir.terms.features import LAST
 
 
-class _Obstacle(NamedTuple):
-    """Something that does not go with a setting: why, and another setting without that."""
-
-    setting: str
-    why: str
-    way: Way
-
-
 def features(stage: StageSettings, diagnostics: Diagnostics) -> None:
     """Report layers that no head can read, and a wholly frozen network that cannot be used so.
 
     ``layers=2 features=concat(last=4)`` is E279, ``objective=mlm freeze=all`` E278.
     """
-    tasks = stage.tasks
-    deepest = stage.features.least
-    if tasks and stage.features != LAST and deepest > stage.layers:
-        _too_deep(stage, diagnostics)
-    for obstacle in _obstacles(stage, tasks):
-        diagnostics.error(
+    tasks, check = stage.tasks, Checker(stage, diagnostics)
+    if tasks and stage.features != LAST and stage.features.least > stage.layers:
+        _too_deep(check)
+    for setting, why, instead in _obstacles(stage, tasks):
+        value, origin = getattr(stage, setting), stage.origins.get(instead.partition("=")[0])
+        edit = fix(origin, instead) if instead else None
+        if instead and not edit:
+            edit = fix_settings(stage, stage.origins[setting], instead)
+        check.report(
             "E278",
-            f"{obstacle.setting} {obstacle.why}",
-            stage.span(obstacle.setting.split(" ")[0]) or stage.span("objective"),
-            notes=note("the objective is set here", stage.span("objective")),
-            **obstacle.way,
+            f"{setting} = {value} {why}" if isinstance(value, str) else f"{setting} {why}",
+            (setting, "objective"),
+            also=("objective", "the objective is set here"),
+            way={"help": instead or "leave head out of the task", "fix": edit},
         )
         return
 
@@ -60,43 +55,41 @@ def one_head_a_task(stages: Sequence[StageSettings], diagnostics: Diagnostics) -
                 return
 
 
-def _too_deep(stage: StageSettings, diagnostics: Diagnostics) -> None:
-    origin = stage.origins["features"]
+def _too_deep(check: Checker[StageSettings]) -> None:
+    stage = check.settings
     several = stage.features.least > 2 or stage.features.joins != "one"
-    way: Way = {"help": "features=last", "fix": fix(origin, "features=last")}
-    if several:
-        way = argument("features", origin, "last", str(stage.layers))
-    diagnostics.error(
+    origin = stage.origins["features"]
+    check.report(
         "E279",
         f"features reads {stage.features.least} layers, and there are {stage.layers}",
-        origin.span,
-        notes=note(f"layers = {stage.layers}", stage.span("layers")),
-        **way,
+        "features",
+        also=("layers", f"layers = {stage.layers}"),
+        instead="features=last",
+        way=argument("features", origin, "last", str(stage.layers)) if several else None,
     )
 
 
-def _obstacles(stage: StageSettings, tasks: Sequence[Task]) -> Iterator[_Obstacle]:
+def _obstacles(stage: StageSettings, tasks: Sequence[Task]) -> Iterator[tuple[str, str, str]]:
+    """Settings that cannot be, each with the reason and what to write instead."""
     chosen, frozen = stage.features != LAST, stage.freeze == "all"
     recurrent = any(task.recurrent for task in tasks)
     if chosen and (why := _unread(stage, tasks)):
-        yield _instead(stage, "features", why, "features=last")
+        yield "features", why, "features=last"
     if frozen and (why := _unfrozen(stage, tasks)):
-        yield _instead(stage, "freeze", why, f"freeze={stage.layers}")
-    if (chosen or recurrent) and _pools(stage) and any(task.pooled for task in tasks):
-        setting = "features" if chosen else "objective"
+        yield "freeze", why, f"freeze={stage.layers}"
+    pools = stage.pooler and POOLINGS[stage.pooler].mean != "none"
+    if (chosen or recurrent) and pools and any(task.pooled for task in tasks):
         why = "reads states of tokens, and the pooler makes one state of all of them"
-        yield _instead(stage, setting, why, "pooler=false")
+        yield "features" if chosen else "objective", why, "pooler=false"
     taught = next((t.objective.title for t in stage.objective if t.objective.teaching), "")
     if recurrent and (taught or not stage.body.attends):
         why = "has a task with head=bilstm, which "
         why += f"{taught} compares with no teacher's" if taught else "is of layers that attend"
-        yield _Obstacle("objective", why, {"help": "leave head out of the task", "fix": None})
+        yield "objective", why, ""
     if stage.prune != NOTHING and (chosen or frozen):
+        reason = "nothing of the network changes" if frozen else "layers are named from the top"
         setting = "freeze" if frozen else "features"
-        why = "goes with no pruning: " + (
-            "nothing of the network changes" if frozen else "layers are named from the top"
-        )
-        yield _instead(stage, setting, why, "prune=none")
+        yield setting, f"goes with no pruning: {reason}", "prune=none"
 
 
 def _unread(stage: StageSettings, tasks: Sequence[Task]) -> str:
@@ -121,19 +114,3 @@ def _unfrozen(stage: StageSettings, tasks: Sequence[Task]) -> str:
     if any(term.objective.teaching for term in stage.objective):
         return "keeps states of examples, and kd compares those with what teachers say"
     return ""
-
-
-def _pools(stage: StageSettings) -> bool:
-    return bool(stage.pooler) and POOLINGS[stage.pooler].mean != "none"
-
-
-def _instead(stage: StageSettings, setting: str, why: str, instead: str) -> _Obstacle:
-    value = getattr(stage, setting)
-    title = f"{setting} = {value}" if isinstance(value, str) else setting
-    origin = stage.origins[instead.partition("=")[0]]
-    beside = stage.origins[setting]
-    return _Obstacle(
-        title,
-        why,
-        {"help": instead, "fix": fix(origin, instead) or fix_settings(stage, beside, instead)},
-    )

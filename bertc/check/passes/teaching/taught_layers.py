@@ -1,16 +1,15 @@
 """Layers of a network beside those of its teacher: which are compared, and whether they can be."""
 
 import math
-from typing import NamedTuple, TypeVar
+from typing import TypeAlias, TypeVar
 
 from bertc.base.diagnostics import Diagnostics, Fix
-from bertc.check.passes.settings.fixes import Way, argument, note, written
+from bertc.check.passes.settings.fixes import Way, argument, written
 from bertc.check.passes.settings.layers import layer_values
+from bertc.check.passes.settings.rules import Checker
 from bertc.cost.planning.plan import largest_divisor
 from bertc.ir.learning.answer import Tags
-from bertc.ir.learning.task import Task
 from bertc.ir.network.body import Body
-from bertc.ir.operation import Widths
 from bertc.ir.program.complete import StageSettings
 from bertc.ir.program.teacher import Shape
 from bertc.ir.terms.kd import OfLayers
@@ -38,10 +37,8 @@ def of_layers(term: TermT, stage: StageSettings, teacher: Body) -> TermT:
     return term.model_copy(update=known)
 
 
-class _Misfit(NamedTuple):
-    code: str
-    problem: str
-    way: Way
+_Misfit: TypeAlias = tuple[str, str, Way]
+"""Code, problem after the name of a term, and remedy."""
 
 
 def layers_fit(
@@ -55,31 +52,25 @@ def layers_fit(
     if misfit is None and isinstance(term, KdRelated):
         misfit = _unrelated(stage, shape.body, term)
     if misfit is not None:
-        diagnostics.error(
-            misfit.code,
-            misfit.problem,
-            stage.span("objective"),
-            notes=note("the teacher is named here", stage.span("teacher")),
-            **misfit.way,
+        code, problem, way = misfit
+        also = ("teacher", "the teacher is named here")
+        Checker(stage, diagnostics).report(
+            code, f"{term.title}{problem}", "objective", also=also, way=way
         )
 
 
 def _unmapped(stage: StageSettings, several: bool, teacher: Body, term: OfLayers) -> _Misfit | None:
     if several:
-        problem = f"{term.title} compares layers with one teacher's, and there are several"
         help = "name one teacher, or average their scores, as in objective=kd(logits)"
-        return _Misfit("E286", problem, {"help": help, "fix": None})
-    tags = any(
-        isinstance(other.objective, Task) and isinstance(other.objective.answer, Tags)
-        for other in stage.objective
-    )
-    if term.compares == "first" and tags:
-        problem = f"{term.title} compares the first token of examples, and tags are of words"
-        return _Misfit("E286", problem, _other_term(stage, term, "kd(hidden)"))
+        problem = " compares layers with one teacher's, and there are several"
+        return "E286", problem, {"help": help, "fix": None}
+    if term.compares == "first" and any(isinstance(task.answer, Tags) for task in stage.tasks):
+        problem = " compares the first token of examples, and tags are of words"
+        return "E286", problem, _other_term(stage, term, "kd(hidden)")
     pairs = term.pairs_between(stage.layers, teacher.depth)
     if isinstance(pairs, Unfit):
-        problem = f"{term.title}: {pairs.problem}"
-        return _Misfit("E286", problem, _other_argument(stage, term, "layers", pairs.instead))
+        way = _other_argument(stage, term, "layers", pairs.instead)
+        return "E286", f": {pairs.problem}", way
     return None
 
 
@@ -102,9 +93,7 @@ def _unlike(stage: StageSettings, teacher: Body, term: OfLayers) -> _Misfit | No
     else:
         return None
     instead = "kd(hidden, layers=last)" if first and not term.attends else "kd(logits)"
-    return _Misfit(
-        "E287", f"{term.title} {why}, and {who} has none", _other_term(stage, term, instead)
-    )
+    return "E287", f" {why}, and {who} has none", _other_term(stage, term, instead)
 
 
 def _unrelated(stage: StageSettings, teacher: Body, term: KdRelated) -> _Misfit | None:
@@ -112,44 +101,33 @@ def _unrelated(stage: StageSettings, teacher: Body, term: KdRelated) -> _Misfit 
     pairs = term.pairs_between(stage.layers, teacher.depth)
     assert not isinstance(pairs, Unfit), "it is refused before"
     for here, there in pairs:
-        mine, taught = _own_widths(stage, here), teacher.attended(there)
-        kind_here = f"attention = {stage.attention.at(here - 1).kind}"
+        attention, taught = stage.attention.at(here - 1), teacher.attended(there)
+        kind_here = f"attention = {attention.kind}"
         kind_there = "the teacher's attention"
-        alone = stage.attention.at(here - 1).content_alone and not stage.positions.biases_scores
-        if mine is None or taught is None:
-            who = kind_there if mine else kind_here
-            problem = f"compares queries, keys and values, and {who} has none"
-            return _Misfit(
-                "E287", f"{term.title} {problem}", _other_term(stage, term, "kd(hidden)")
-            )
-        theirs = taught.widths
+        alone = attention.content_alone and not stage.positions.biases_scores
+        if not attention.projects or taught is None:
+            who = kind_there if attention.projects else kind_here
+            problem = f" compares queries, keys and values, and {who} has none"
+            return "E287", problem, _other_term(stage, term, "kd(hidden)")
         if "attention" in term.related and not (alone and taught.content_alone):
-            problem = "compares products of queries and keys, and the scores of "
+            problem = " compares products of queries and keys, and the scores of "
             problem += f"{kind_there if alone else kind_here} are of more than these"
-            return _Misfit("E287", f"{term.title} {problem}", _other_term(stage, term, RELATIONS))
+            return "E287", problem, _other_term(stage, term, RELATIONS)
+        mine, theirs = layer_values(stage.heads, stage.layers)[here - 1], taught.widths
         match term:
-            case KdAttention() if mine.heads != theirs.heads:
-                problem = f"compares head with head: layer {here} has {mine.heads}, and the "
+            case KdAttention() if mine != theirs.heads:
+                problem = f" compares head with head: layer {here} has {mine}, and the "
                 problem += f"teacher's layer {there} has {theirs.heads}"
-                return _Misfit(
-                    "E287", f"{term.title} {problem}", _other_term(stage, term, RELATIONS)
-                )
+                return "E287", problem, _other_term(stage, term, RELATIONS)
             case KdRelations():
-                heads = _relation_heads(term, teacher, pairs[0][1])
-                common = math.gcd(mine.inner, theirs.inner)
+                heads, inner = _relation_heads(term, teacher, pairs[0][1]), mine * stage.head_dim
+                common = math.gcd(inner, theirs.inner)
                 if common % heads:
-                    problem = f"cuts {mine.inner} and {theirs.inner} numbers into {heads} heads, "
+                    problem = f" cuts {inner} and {theirs.inner} numbers into {heads} heads, "
                     problem += "which do not divide both"
                     way = _other_argument(stage, term, "heads", str(largest_divisor(common, heads)))
-                    return _Misfit("E287", f"{term.title} {problem}", way)
+                    return "E287", problem, way
     return None
-
-
-def _own_widths(stage: StageSettings, layer: int) -> Widths | None:
-    if not stage.attention.at(layer - 1).projects:
-        return None
-    heads = layer_values(stage.heads, stage.layers)[layer - 1]
-    return Widths(stage.hidden, heads, stage.head_dim, 0)
 
 
 def _relation_heads(term: KdRelations, teacher: Body, layer: int) -> int:

@@ -35,16 +35,18 @@ def _filled(term: Objective, stage: StageSettings) -> tuple[Objective, ...]:
         tasks = stage.tasks
         if tasks:
             return tuple(_of_task(term, task, len(tasks) > 1) for task in tasks)
-        others = (other.objective for other in stage.objective if not other.objective.teaching)
-        head = next(
-            (objective.head_name for objective in others if over_tokens(objective.head_node)),
-            term.head,
-        )
-        return (term.model_copy(update={"head": head}),)
+        return (term.model_copy(update={"head": _token_head(stage, term)}),)
     first = next((teacher.shape for teacher in stage.teacher if teacher.shape), None)
     if first is None or not isinstance(term, OfLayers):
         return (term,)
     return (of_layers(term, stage, first.body),)
+
+
+def _token_head(stage: StageSettings, term: KdLogits) -> str:
+    """The head over tokens that another term of the stage has."""
+    others = (other.objective for other in stage.objective if not other.objective.teaching)
+    names = (other.head_name for other in others if over_tokens(other.head_node))
+    return next(names, term.head)
 
 
 def _of_task(term: KdLogits, task: Task, several: bool) -> KdLogits:
@@ -94,7 +96,7 @@ def _known(teachers: tuple[Teacher, ...]) -> list[Teacher]:
 
 
 def _stage_fits(stage: StageSettings, terms: list[Distillation], diagnostics: Diagnostics) -> None:
-    span, known = stage.span("teacher"), _known(stage.teacher)
+    known = _known(stage.teacher)
     if not known:
         diagnostics.error(
             "E280",
@@ -104,12 +106,12 @@ def _stage_fits(stage: StageSettings, terms: list[Distillation], diagnostics: Di
         )
     for teacher in known:
         if teacher.shape is not None:
-            _teacher_fits(stage, teacher, teacher.shape, terms, diagnostics)
+            _teacher_fits(Checker(stage, diagnostics), teacher.shape, terms, len(known) > 1)
         elif isinstance(teacher.source, FromFolder) and not _unreadable(diagnostics):
             diagnostics.error(
                 "E282",
                 f"there is no model in {teacher.source.path} to learn from",
-                span,
+                stage.span("teacher"),
                 help='name a run or a model folder, as in teacher="runs/bert"',
             )
 
@@ -120,13 +122,9 @@ def _unreadable(diagnostics: Diagnostics) -> bool:
 
 
 def _teacher_fits(
-    stage: StageSettings,
-    teacher: Teacher,
-    shape: Shape,
-    terms: list[Distillation],
-    diagnostics: Diagnostics,
+    check: Checker[StageSettings], shape: Shape, terms: list[Distillation], several: bool
 ) -> None:
-    check = Checker(stage, diagnostics)
+    stage, room = check.settings, shape.body.room
     if shape.body.vocab_size != table_rows(stage.vocab):
         check.report(
             "E283",
@@ -137,25 +135,20 @@ def _teacher_fits(
             also=("vocab", "the vocabulary is set here"),
             help="leave vocab out, and the network reads with the vocabulary of its teacher",
         )
-    else:
-        _has_room(check, shape.body.room)
+    elif room is not None and stage.seq > room:
+        check.report(
+            "E284",
+            f"rows have {stage.seq} tokens, and the teacher {room} positions",
+            ("seq", "teacher"),
+            also=("teacher", "the teacher is named here"),
+            instead=f"seq={room}",
+        )
     for term in terms:
         _masks(check, term)
         if isinstance(term, KdLogits):
             _has_head(check, shape, term)
         else:
-            layers_fit(stage, len(_known(stage.teacher)) > 1, shape, term, diagnostics)
-
-
-def _has_room(check: Checker[StageSettings], room: int | None) -> None:
-    if room is not None and check.settings.seq > room:
-        check.report(
-            "E284",
-            f"rows have {check.settings.seq} tokens, and the teacher {room} positions",
-            ("seq", "teacher"),
-            also=("teacher", "the teacher is named here"),
-            instead=f"seq={room}",
-        )
+            layers_fit(stage, several, shape, term, check.diagnostics)
 
 
 def _masks(check: Checker[StageSettings], term: Distillation) -> None:
@@ -228,10 +221,7 @@ def _task_lacks(shape: Shape, term: KdLogits, task: Task) -> tuple[str, str] | N
 
 def _lacks(stage: StageSettings, shape: Shape, term: KdLogits) -> tuple[str, str] | None:
     heads = [theirs.objective.head_name for theirs in shape.terms]
-    others = (other.objective for other in stage.objective if not other.objective.teaching)
-    head = next(
-        (objective.head_name for objective in others if over_tokens(objective.head_node)), term.head
-    )
+    head = _token_head(stage, term)
     if heads and head not in heads:
         learned = " and ".join(theirs.name for theirs in shape.terms)
         problem = f"the scores of {head}, and the teacher learned {learned}"
