@@ -1,4 +1,4 @@
-"""DeBERTa's and MPNet's classes: the gradient of every weight, on real and on padded rows."""
+"""The gradient of every weight of classes of transformers, on real and on padded rows."""
 
 from pathlib import Path
 
@@ -7,10 +7,10 @@ import torch
 
 from bertc.hub.config import read_config
 from bertc.hub.families import family_named
-from bertc.hub.keys import keys, plain, prefixes
+from bertc.hub.keys import by_key, keys, plain, prefixes
 from bertc.hub.task_config import LeftHead, read_task
 from bertc.run.models.loading import load
-from tests.hub.hf_models import DEBERTA, MPNET, Case, case
+from tests.hub.hf_models import DEBERTA, MODERN, MPNET, case
 from tests.hub.test_round_trip import encoded, inputs, mlm_logits
 from tests.hub.test_tasks import said, task_of, theirs_says
 
@@ -22,40 +22,52 @@ CLASSES = [
     case("DebertaV2ForQuestionAnswering", DEBERTA),
     case("MPNetForMaskedLM", MPNET),
     case("MPNetForSequenceClassification", MPNET),
-]
+    case("ModernBertForSequenceClassification", MODERN, classifier_pooling="mean",
+         classifier_bias=True, norm_bias=True),
+    case("ModernBertForMultipleChoice", MODERN),
+    case("ModernBertForTokenClassification", MODERN, classifier_pooling="mean"),
+    case("ModernBertForQuestionAnswering", MODERN),
+    case("EuroBertForTokenClassification", MODERN, num_attention_heads=6),
+    *(
+        case("EuroBertForSequenceClassification", MODERN, classifier_pooling=pooling)
+        for pooling in ("late", "mean", "bos")
+    ),
+]  # fmt: skip
+KERNELS = ("eager", "sdpa")
 
 
-@pytest.mark.parametrize("chosen", CLASSES, ids=lambda chosen: chosen.cls)
-def test_every_gradient_agrees(chosen: Case, tmp_path: Path) -> None:
-    theirs = chosen.save(tmp_path)
+@pytest.mark.parametrize("number", range(len(CLASSES)))
+def test_every_gradient_agrees(number: int, tmp_path: Path) -> None:
+    torch.manual_seed(number)
+    theirs = CLASSES[number].save(tmp_path)
+    if theirs.config.model_type in ("modernbert", "eurobert"):
+        theirs.set_attn_implementation(KERNELS[number % 2])
     ours, batch = load(tmp_path), inputs(theirs, 24)
-    real_bs, family, path = (
-        batch["attention_mask"].bool(),
-        family_named(theirs.config.model_type),
-        tmp_path,
-    )
+    real_bs, family = batch["attention_mask"].bool(), family_named(theirs.config.model_type)
+    path = tmp_path / "config.json"
     by_name = dict(theirs.named_parameters())
     there = {plain(prefixes(family, by_name), name): each for name, each in by_name.items()}
     modules = {name.rpartition(".")[0] for name in there}
-    told = read_task(path / "config.json", family, read_config(path / "config.json"), modules)
+    told = read_task(path, family, read_config(path), modules)
     assert not isinstance(told, LeftHead)
     if told is None:
         found: tuple[torch.Tensor, ...] = (mlm_logits(ours, encoded(ours, batch)),)
     else:
         found = said(ours, task_of(ours), batch)
-    wanted = theirs_says(theirs, batch)
-    for logits in found, wanted:
+    for logits in found, theirs_says(theirs, batch):
         real = [each[real_bs] if each.shape[:2] == real_bs.shape else each for each in logits]
         torch.cat([each.sin().flatten() for each in real]).sum().backward()
     own = dict(ours.named_parameters())
     names = keys(family, ours.resolved.encoder, own, told.held.named if told else {})
-    assert {*names.values()} == {*there}
-    for name, key in names.items():
+    weights = by_key(family, {n: k for n, k in names.items() if own[n].grad is not None})
+    assert {*weights} == {key for key, each in there.items() if each.grad is not None}
+    for key, at_key in weights.items():
         # transformers leaves the row of the padding token out of the gradient.
         after = theirs.config.pad_token_id + 1
-        rows = slice(after, None) if key.startswith("embeddings.word") else slice(None)
-        pair = own[name].grad[rows], there[key].grad[rows]
-        assert name.endswith(".key.bias") or pair[1].abs().max() > 1e-3, name
+        rows = slice(after if "encoder.embeddings.token.weight" in at_key else 0, None)
+        mine = torch.cat([own[name].grad for name in at_key])
+        pair = mine[rows], there[key].grad[rows]
+        assert at_key[0].endswith(".key.bias") or pair[1].abs().max() > 1e-3, key
         torch.testing.assert_close(
-            *pair, atol=1e-4, rtol=1e-4, msg=lambda why, n=name: f"{n}: {why}"
+            *pair, atol=1e-4, rtol=1e-4, msg=lambda why, n=key: f"{n}: {why}"
         )

@@ -27,7 +27,7 @@ from bertc.hub.config import IGNORED, ONLY
 from bertc.ir.learning.custom_task import Classify
 from bertc.run.models.importing import import_model
 from bertc.run.models.loading import load
-from tests.hub.hf_models import SMALL, XLM, Case, case
+from tests.hub.hf_models import MODERN, SMALL, XLM, XLNET, Case, case
 
 in_process = reading.in_process
 """What commands use; other tests read in this process."""
@@ -118,6 +118,23 @@ OTHER_CONFIGS = {
         ({"embedding_size": 24}, "embedding_size = hidden_size = 24"),
     ],
     case("RobertaForMaskedLM", SMALL): [({"hidden_act": "relu"}, "hidden_act = relu")],
+    case("XLNetModel", XLNET): [
+        ({"attn_type": "uni"}, "attn_type"),
+        ({"bi_data": True}, "bi_data"),
+        ({"same_length": True}, "same_length"),
+        ({"d_head": 5}, "d_head"),
+        ({"ff_activation": "mish"}, "ff_activation"),
+    ],
+    case("ModernBertModel", MODERN): [
+        ({"attention_dropout": 0.1}, "attention_dropout"),
+        (
+            {"rope_parameters": {"full_attention": {"rope_type": "yarn", "rope_theta": 1e4}}},
+            "rope_parameters",
+        ),
+        ({"layer_types": ["full_attention"]}, "layer_types"),
+        ({"classifier_activation": "silu"}, "classifier_activation"),
+        ({"decoder_bias": False}, "decoder_bias"),
+    ],
 }
 
 

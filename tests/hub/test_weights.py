@@ -93,15 +93,23 @@ def assert_same(found: Imported, wanted: Imported) -> None:
         assert tensor.is_contiguous()
 
 
-def test_half_precision_becomes_whole(sound: tuple[Path, Imported], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "dtype"), [("F16", torch.half), ("BF16", torch.bfloat16)])
+@pytest.mark.parametrize("save", [pickled, safe])
+def test_half_precision_becomes_whole(
+    kind: str,
+    dtype: torch.dtype,
+    save: Callable[..., None],
+    sound: tuple[Path, Imported],
+    tmp_path: Path,
+) -> None:
     folder, imported = sound
     tensors = load_file(folder / "model.safetensors")
     (tmp_path / "config.json").write_text((folder / "config.json").read_text())
-    pickled({name: tensor.half() for name, tensor in tensors.items()}, tmp_path)
+    save({name: tensor.to(dtype) for name, tensor in tensors.items()}, tmp_path)
     half = import_model(tmp_path)
-    assert half.notes == ("F16 weights became F32",)
+    assert half.notes == (f"{kind} weights became F32",)
     for key, tensor in half.tensors.items():
-        assert torch.equal(tensor, imported.tensors[key].half().float()), key
+        assert torch.equal(tensor, imported.tensors[key].to(dtype).float()), key
 
 
 CASES = [
