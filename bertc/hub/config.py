@@ -84,7 +84,13 @@ def read_config(path: Path) -> HfConfig:
     """Read a ``config.json``; refuse what bertc cannot compute, all settings at once."""
     raw = read_json(path, MAX_BYTES)
     family = family_of(path, raw)
-    _check_code(path, family, raw)
+    classes = raw.get("architectures") or []
+    if raw.get("auto_map") and not _has_classes(family, classes):
+        raise UnsafeError(
+            f"{path}: auto_map names code of another network than {family.title}, "
+            f"architectures = {shown(classes)}",
+            help="bertc runs no code of a folder; remove auto_map if the weights need none",
+        )
     settings, spelled = _settings(path, family, raw)
     known, only = {*IGNORED, *family.config.ignored}, {**ONLY, **family.config.only}
     reads = family.config.reads()
@@ -130,16 +136,6 @@ def _has_classes(family: Family[Any], names: Any) -> bool:
     """True if these are classes of the family, by the beginning of their names."""
     beginning = family.classes[-1].name.removesuffix("Model")
     return isinstance(names, list) and all(str(name).startswith(beginning) for name in names)
-
-
-def _check_code(path: Path, family: Family[Any], raw: Mapping[str, Any]) -> None:
-    classes = raw.get("architectures") or []
-    if raw.get("auto_map") and not _has_classes(family, classes):
-        raise UnsafeError(
-            f"{path}: auto_map names code of another network than {family.title}, "
-            f"architectures = {shown(classes)}",
-            help="bertc runs no code of a folder; remove auto_map if the weights need none",
-        )
 
 
 def _settings(

@@ -85,8 +85,10 @@ def _cache() -> Path:
 def _snapshot(name: str, revision: str, cache_folder: Path) -> Path | str:
     """Settings and tokenizer of a model in the cache, or the reason why they are not there."""
     known = _download(name, revision, cache_folder, SMALL, cached=True)
-    if isinstance(known, Path) and _is_complete(known):
-        return known
+    if isinstance(known, Path) and is_taken(network_folder(known) / "config.json"):
+        words = tokenizer_folder(known)  # there or not, as other programs may have fetched them
+        if any(is_taken(words / name) for name in FILE_NAMES):
+            return known
     return _download(name, revision, cache_folder, SMALL)
 
 
@@ -114,11 +116,3 @@ def _download(
 
 def _has_weights(folder: Path) -> bool:
     return any(True for pattern in (SAFE[0], PICKLED[0]) for _ in folder.rglob(pattern))
-
-
-def _is_complete(folder: Path) -> bool:
-    """True if settings and a tokenizer are there, as other programs may have fetched them."""
-    words = tokenizer_folder(folder)
-    return is_taken(network_folder(folder) / "config.json") and any(
-        is_taken(words / name) for name in FILE_NAMES
-    )

@@ -26,7 +26,10 @@ def target_of(
     """
     learned = {term.objective.head_name for term in program.terms()} | {"pooler"}
     names = [*names]
-    parts = parts_of(names) & learned - _decoding(program)
+    if program.encoder.head.decoder:  # which no class of transformers has
+        terms = (term.objective for term in program.terms())
+        learned -= {one.head_name for one in terms if one.states.decoded}
+    parts = parts_of(names) & learned
     family = family_for(_holding(program, parts), pad, prefer)
     if isinstance(family, Obstacle):
         return family
@@ -41,12 +44,6 @@ def target_of(
     chosen = family.class_for(parts - without) or family.class_for(frozenset({"pooler"}))
     assert chosen is not None, f"{family.title} has a class of the encoder alone"
     return family, chosen
-
-
-def _decoding(program: Resolved) -> set[str]:
-    """The heads that read a mask decoder, which no class of transformers has."""
-    terms = (term.objective for term in program.terms() if program.encoder.head.decoder)
-    return {one.head_name for one in terms if one.states.decoded}
 
 
 def _holding(program: Resolved, parts: frozenset[str]) -> Resolved:

@@ -30,16 +30,19 @@ NAMED = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 
 
 @dataclass(frozen=True)
-class Weights:
+class Stored:
     """The tensors of a folder: what they are, and the file of each; ``path`` stands for all.
 
-    Those of pickles are ``loaded``, their numbers are read where they are used.
+    Those of pickles are ``loaded``, their numbers are read where they are used. ``stored`` maps
+    current keys to the files' own, with ``prefixes``.
     """
 
     path: Path
     header: Mapping[str, Entry]
     files: Mapping[str, Path]
     loaded: Mapping[str, Tensor]
+    stored: dict[str, str]
+    prefixes: tuple[str, str, str]
 
     def read(self, wanted: Mapping[str, str]) -> dict[str, Tensor]:
         """Read tensors as fp32 under new names; ``wanted`` maps the file's keys to them."""
@@ -51,23 +54,9 @@ class Weights:
             tensors |= read_tensors(file, {key: wanted[key] for key in keys}) if keys else {}
         return tensors
 
-
-@dataclass(frozen=True)
-class Stored:
-    """Weights of a folder; ``stored`` maps current keys to the file's own, with ``prefixes``."""
-
-    weights: Weights
-    stored: dict[str, str]
-    prefixes: tuple[str, str, str]
-
-    @property
-    def path(self) -> Path:
-        """The file that messages name."""
-        return self.weights.path
-
     def entry(self, key: str) -> Entry:
         """Dtype and shape of a tensor."""
-        return self.weights.header[self.stored[key]]
+        return self.header[self.stored[key]]
 
     def modules(self) -> set[str]:
         """Names of modules that have a tensor."""
@@ -83,43 +72,43 @@ class Stored:
         ]
 
 
-def open_weights(folder: Path) -> Weights:
-    """The weights of a folder, safetensors where there are both."""
-    for name in (SAFE, PICKLED):
-        index = folder / f"{name}.index.json"
-        if is_file(folder / name):
-            return _together(folder / name, [folder / name])
-        if is_file(index):
-            return _together(index, _parts(index))
-    raise MissingInputError(
-        f"{folder} has no {SAFE} and no {PICKLED}", help="name a folder that has one"
-    )
-
-
 def open_layout(folder: Path, family: Family[Any]) -> Stored:
-    """The weights of a folder, if their names are of this layout."""
-    weights = open_weights(folder)
-    first, stored = prefixes(family, weights.header), dict[str, str]()
+    """The weights of a folder, safetensors where there are both, by the names of this layout."""
+    path, parts = _files(folder)
+    header, files, loaded = _together(parts)
+    first, stored = prefixes(family, header), dict[str, str]()
     others = {f"{layout.prefix}." for layout in families.FAMILIES}
     others -= {"bert.", "model.", "transformer.", first[2]}
     if any(first[0].endswith(other) for other in others):
         raise DataError(
-            f"{weights.path}: {first[0]}{family.names['encoder.embeddings.token']}.weight is no "
+            f"{path}: {first[0]}{family.names['encoder.embeddings.token']}.weight is no "
             f"name of the {family.title} layout",
             help="name the model_type of these weights in config.json",
         )
-    for key in weights.header:
+    for key in header:
         today = plain(first, key)
         if today in BUFFERS or today.endswith(ANGLES):
             continue
         if today in stored:
             raise DataError(
-                f"{weights.path}: {shown_name(stored[today])} and {shown_name(key)} name the same "
-                "tensor",
+                f"{path}: {shown_name(stored[today])} and {shown_name(key)} name the same tensor",
                 help="save the model again with one of them",
             )
         stored[today] = key
-    return Stored(weights, stored, first)
+    return Stored(path, header, files, loaded, stored, first)
+
+
+def _files(folder: Path) -> tuple[Path, list[Path]]:
+    """The file or the index of the weights, and all files of them."""
+    for name in (SAFE, PICKLED):
+        index = folder / f"{name}.index.json"
+        if is_file(folder / name):
+            return folder / name, [folder / name]
+        if is_file(index):
+            return index, _parts(index)
+    raise MissingInputError(
+        f"{folder} has no {SAFE} and no {PICKLED}", help="name a folder that has one"
+    )
 
 
 def _parts(index: Path) -> list[Path]:
@@ -139,7 +128,10 @@ def _parts(index: Path) -> list[Path]:
     return [index.parent / name for name in names]
 
 
-def _together(path: Path, parts: list[Path]) -> Weights:
+def _together(
+    parts: list[Path],
+) -> tuple[dict[str, Entry], dict[str, Path], dict[str, Tensor]]:
+    """Dtypes and shapes of all tensors, the files of some, and the others as they are loaded."""
     header, files, loaded = dict[str, Entry](), dict[str, Path](), dict[str, Tensor]()
     for part in parts:
         if part.suffix == ".safetensors":
@@ -153,7 +145,7 @@ def _together(path: Path, parts: list[Path]) -> Weights:
                 for name, tensor in tensors.items()
             }
         header |= entries
-    return Weights(path, header, files, loaded)
+    return header, files, loaded
 
 
 def _unpickled(path: Path) -> dict[str, Tensor]:

@@ -262,10 +262,3 @@ class BiLstm(BodyModule):
     def shard_units(self) -> Iterable[nn.Module]:
         """Every layer."""
         return self.recurrence
-
-    def borrow(self, lender: BodyModule, names: Iterable[str], *, added: bool) -> None:
-        """Nothing is tied to it: only a transformer's generator shares tables."""
-        raise ValueError(f"a {self.node.body_kind} shares no weights with another network")
-
-    def compile_regions(self, *, any_shape: bool = False) -> None:
-        """Nothing: the plan compiles none of them."""

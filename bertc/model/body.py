@@ -75,14 +75,13 @@ class BodyModule(nn.Module, ABC):
         """States (..., h) of tokens after a pooler that they go through too."""
         raise ValueError("the pooler is of rows alone")
 
-    @abstractmethod
     def borrow(self, lender: "BodyModule", names: Iterable[str], *, added: bool) -> None:
         """Use weights of ``lender`` by these names without registering them; ``added``: in sums."""
+        raise ValueError(f"a {self.node.body_kind} shares no weights with another network")
 
     @abstractmethod
     def shard_units(self) -> Iterable[nn.Module]:
         """The modules that FSDP gathers when they are called; what several share stays gathered."""
 
-    @abstractmethod
-    def compile_regions(self, *, any_shape: bool = False) -> None:
-        """Compile its functions; with ``any_shape`` for any number of rows and tokens."""
+    def compile_regions(self, *, any_shape: bool = False) -> None:  # noqa: B027
+        """Compile its functions, if any; ``any_shape``: for any number of rows and tokens."""

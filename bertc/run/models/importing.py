@@ -140,7 +140,7 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     for name, entry in beside.items():
         check_entry(folder / BESIDE, name, entry, table[name])
 
-    stacked = main.weights.read({main.stored[key]: key for key in at_key})
+    stacked = main.read({main.stored[key]: key for key in at_key})
     stacked = {key: family.reshape.joined(encoder, key, tensor) for key, tensor in stacked.items()}
     read = _split(stacked, at_key, shapes)
     tensors = {name: family.reshape.back(name, t, table[name]) for name, t in read.items()}
@@ -208,7 +208,7 @@ def _check_copies(file: Stored, copies: Mapping[str, str], tensors: Mapping[str,
     for copy, original in copies.items():
         name = file.stored[copy]
         check_entry(file.path, name, file.entry(copy), tuple(tensors[original].shape))
-        if not torch.equal(file.weights.read({name: name})[name], tensors[original]):
+        if not torch.equal(file.read({name: name})[name], tensors[original]):
             raise DataError(
                 f"{file.path}: {name} differs from {file.stored[original]}",
                 help="bertc ties the two; a model with a separate output table cannot be imported",
