@@ -1,6 +1,5 @@
 """Contents of the text and the files that a run reads, for its lock."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from bertc.base.storage import durable
@@ -11,8 +10,6 @@ from bertc.data.corpus import PreparedCorpus
 from bertc.data.layouts.parts import dev_parts, part_source
 from bertc.data.sources.files import file_identity
 from bertc.data.sources.opening import open_source
-from bertc.ir.learning.custom_task import AnyTask
-from bertc.ir.program.resolved import Resolved
 
 
 def contents(corpus: PreparedCorpus) -> dict[str, tuple[str, str]]:
@@ -24,19 +21,12 @@ def contents(corpus: PreparedCorpus) -> dict[str, tuple[str, str]]:
         source.name: (fingerprint(source.identity), known.facts["content"])
         for source, known in sources
     }
-    paths = (path for task in _tasks(corpus.resolved) for path in _paths(task))
-    return read | {str(path): _files_content(path) for path in dict.fromkeys(paths)}
-
-
-def _tasks(resolved: Resolved) -> list[AnyTask]:
-    return [*dict.fromkeys(task for stage in resolved.stages for task in stage.tasks)]
-
-
-def _paths(task: AnyTask) -> Iterator[Path]:
-    """Files and folders of a task's parts; not data sets of a hub, which have versions there."""
-    for part in ("train", *dev_parts(task)):
-        if isinstance(path := part_source(task, part), Path):
-            yield path
+    for task in dict.fromkeys(task for stage in stages for task in stage.tasks):
+        for part in ("train", *dev_parts(task)):
+            path = part_source(task, part)
+            if isinstance(path, Path):  # data sets of a hub have versions there
+                read[str(path)] = _files_content(path)
+    return read
 
 
 def _files_content(path: Path) -> tuple[str, str]:

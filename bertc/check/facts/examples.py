@@ -37,10 +37,10 @@ def _read(term: Term) -> Term:
         return term
     from bertc.data.examples.task_sets import training_facts
 
-    facts = training_facts(task)
-    update: dict[str, Any] = {"examples": facts.examples}
+    examples, labels = training_facts(task)
+    update: dict[str, Any] = {"examples": examples}
     if asks:
-        update["labels"] = facts.labels
+        update["labels"] = labels
     return term.model_copy(update={"objective": task.model_copy(update=update)})
 
 

@@ -20,13 +20,8 @@ SPECIAL_TOKENS = 3
 """Special tokens of a row: a separator after each segment, and [CLS]."""
 
 
-class Segments(NamedTuple):
-    """The two segments (b,) of each row; A continues the running text."""
-
-    a_length: NDArray[np.int64]
-    b_place: NDArray[np.int64]
-    b_length: NDArray[np.int64]
-    elsewhere: NDArray[np.bool_]  # True if B is random text, False if it follows A
+Segments = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]
+"""Length of A, which continues the running text, place and length of B, and if B is random text."""
 
 
 class Lanes(NamedTuple):
@@ -151,7 +146,7 @@ def cut_segments(text: Endless, lanes: Lanes, room: int, bits_bn: NDArray[np.uin
     from_b_b = np.clip(b_b - a_b, 0, over_b)
     equal_b = over_b - from_a_b - from_b_b
     a_b, b_b = a_b - from_a_b - equal_b // 2, b_b - from_b_b - (equal_b + 1) // 2
-    return Segments(a_b, place_b, b_b, elsewhere_b)
+    return a_b, place_b, b_b, elsewhere_b
 
 
 def _anywhere(

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -167,24 +166,14 @@ def task_digest(data: TaskData) -> str:
     total = hashlib.sha256()
     for task_set in data.sets:
         for rows in (task_set.train, *(rows for _, rows in task_set.parts.values())):
-            total.update(_content(rows))
+            texts = (rows.token_ids, rows.segment_ids, rows.begins)
+            for array in (*texts, rows.targets, rows.words, rows.tags):
+                total.update(hashlib.sha256(array.tobytes()).digest())
     return total.hexdigest()
 
 
-def _content(rows: TaskRows) -> bytes:
-    arrays = (rows.token_ids, rows.segment_ids, rows.begins, rows.targets, rows.words, rows.tags)
-    return b"".join(hashlib.sha256(array.tobytes()).digest() for array in arrays)
-
-
-class TrainingFacts(NamedTuple):
-    """Training examples of a task: how many, and their labels unless it names them."""
-
-    examples: int
-    labels: tuple[str, ...]
-
-
-def training_facts(task: AnyTask) -> TrainingFacts:
-    """Count the training examples of a task."""
+def training_facts(task: AnyTask) -> tuple[int, tuple[str, ...]]:
+    """The number of training examples of a task, and their labels unless it names them."""
     source = part_source(task, "train")
     if isinstance(source, Path) and is_file(source):
         return _read(task, file_identity(source))
@@ -192,7 +181,7 @@ def training_facts(task: AnyTask) -> TrainingFacts:
 
 
 @lru_cache(maxsize=64)
-def _read(task: AnyTask, identity: object) -> TrainingFacts:
+def _read(task: AnyTask, identity: object) -> tuple[int, tuple[str, ...]]:
     examples = training_examples(task)
     labels = () if getattr(task, "labels", ()) else found_labels(task, examples)
-    return TrainingFacts(len(learned_examples(task, examples)), labels)
+    return len(learned_examples(task, examples)), labels

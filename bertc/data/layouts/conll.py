@@ -151,10 +151,8 @@ def _checked(fields: list[str], place: str, column: str, labelled: bool) -> int:
     if len(fields) == 1 and not labelled:
         return 1
     if len(fields) == CONLL_U_COLUMNS and fields[0][0].isdecimal():
-        raise DataError(
-            f"{place}: columns of CoNLL-U, {column!r} is one of CoNLL-2003",
-            f"one of {', '.join(CONLL_U)}",
-        )
+        message = f"{place}: columns of CoNLL-U, {column!r} is one of CoNLL-2003"
+        raise DataError(message, f"one of {', '.join(CONLL_U)}")
     if len(fields) < needed:
         raise DataError(
             f"{place}: {len(fields)} columns, {column!r} needs at least {needed}",

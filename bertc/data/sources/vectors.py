@@ -1,9 +1,8 @@
 """Vectors of words in the text formats of GloVe and word2vec."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,17 +32,30 @@ def read_vectors(
     wanted: Collection[str] | None = None,
     most: int | None = None,
 ) -> WordVectors:
-    """The vectors of the ``wanted`` words, of all without; of the first ``most`` lines."""
+    """The vectors of the ``wanted`` words, of all without; of the first ``most`` lines.
+
+    A word may have spaces. Of one that is there twice the first vector counts.
+    """
     path, width = user_path(name), 0
     vectors: dict[str, NDArray[np.float32]] = {}
     with opened_stream(path) as file:
         progress.begin(f"reading {path.name}", 0, "rows")
-        for number, line in islice(_rows(lines(file)), most):
-            word, numbers = _split(line, width, path, number)
-            width = width or len(numbers)
+        filled = ((n, line.rstrip().split(" ")) for n, line in lines(file) if line.strip())
+        for number, fields in islice(filled, most):
+            if number == 1 and len(fields) == 2 and all(map(str.isdecimal, fields)):
+                continue  # the header of word2vec
+            end = len(fields) - width if width else 1
+            if len(fields) < 2 or end < 1 or end > 1 and None not in map(finite, fields[1:end]):
+                expected = f", not {width} as before" if width else ""
+                raise DataError(f"{path}:{number}: {len(fields) - 1} numbers{expected}", FORMAT)
+            width = len(fields) - end
             progress.advance(1)
+            word = " ".join(fields[:end])
             if word not in vectors and (wanted is None or word in wanted):
-                vectors[word] = _floats(numbers, path, number)
+                if None in map(finite, fields[end:]):
+                    message = f"{path}:{number}: not all of it after the word are numbers"
+                    raise DataError(message, FORMAT)
+                vectors[word] = np.array(fields[end:], dtype=np.float32)
         progress.end()
     if not width:
         raise DataError(f"{path}:1: no vectors in it", FORMAT)
@@ -53,35 +65,7 @@ def read_vectors(
 
 def vectors_width(name: str) -> int:
     """The number of numbers of the first word."""
-    return int(read_vectors(name, Silent(), wanted=(), most=1).vectors.shape[1])
-
-
-def _rows(numbered: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """Lines with vectors: neither empty ones, nor the header of word2vec."""
-    for number, line in numbered:
-        header = number == 1 and len(line.split()) == 2 and all(map(str.isdecimal, line.split()))
-        if line.strip() and not header:
-            yield number, line
-
-
-def _split(line: str, width: int, path: Path, number: int) -> tuple[str, list[str]]:
-    """Word and numbers of a line; where their number is known, a word may have spaces in it."""
-    fields = line.rstrip().split(" ")
-    end = len(fields) - width if width else 1
-    if len(fields) < 2 or end < 1 or end > 1 and None not in map(finite, fields[1:end]):
-        expected = f", not {width} as before" if width else ""
-        raise DataError(f"{path}:{number}: {len(fields) - 1} numbers{expected}", FORMAT)
-    return " ".join(fields[:end]), fields[end:]
-
-
-def _floats(numbers: list[str], path: Path, number: int) -> NDArray[np.float32]:
-    try:
-        vector = np.array(numbers, dtype=np.float32)
-    except ValueError:
-        vector = np.full(1, np.nan, dtype=np.float32)
-    if not np.isfinite(vector).all():
-        raise DataError(f"{path}:{number}: not all of it after the word are numbers", FORMAT)
-    return vector
+    return int(read_vectors(name, Silent(), wanted=(), most=2).vectors.shape[1])
 
 
 def nearest_words(

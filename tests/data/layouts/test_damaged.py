@@ -109,7 +109,7 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
         squad, "a.json", answer("duck", 2), "qas[0].answers[0]", "it is nowhere",
     ),
     "squad: outside": (
-        squad, "a.json", answer("hen", 90), "qas[0].answers[0]", "outside the passage",
+        squad, "a.json", answer("hen", 90), "qas[0].answers[0]", "it is at 2",
     ),
     "squad: beginning in letters": (
         squad, "a.json", answer("hen", "2"), "qas[0].answers[0]", "a whole number expected",
