@@ -165,14 +165,6 @@ def test_a_column_without_text(tmp_path: Path) -> None:
         documents(tmp_path / "a.parquet")
 
 
-def test_a_line_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "PIECE_BYTES", 100)
-    monkeypatch.setattr(streams, "LONGEST_LINE_BYTES", 500)
-    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n{"text": "' + "a" * 900, encoding="utf-8")
-    with pytest.raises(DataError, match=":2: line longer than 500 bytes"):
-        documents(tmp_path / "a.jsonl")
-
-
 def test_text_that_is_not_utf8_is_told_before_any_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,10 +96,7 @@ def _size(texts: Texts) -> int:
 
 @dataclass(eq=False)
 class RunningData(RunningRows):
-    """Rows of running text alone.
-
-    Every token of a language's held-out text but its first is predicted exactly once.
-    """
+    """Rows of running text alone; held-out tokens but the first are predicted exactly once."""
 
     @property
     def advance(self) -> int:

@@ -41,10 +41,7 @@ def orders_of(stage: Stage) -> list[tuple[float, CorpusText, bool]]:
 def proportioned(
     weights: Sequence[float], rows: Sequence[int], paired: Sequence[bool], part: float
 ) -> tuple[float, ...]:
-    """Weights for which a fraction ``part`` of rows are translations; unchanged for 0.
-
-    They are unchanged too if all of the text is parallel, or none.
-    """
+    """Weights for a fraction ``part`` of translations; unchanged for 0, or text of one sort."""
     drawn = {False: 0.0, True: 0.0}
     for weight, count, both in zip(weights, rows, paired, strict=True):
         drawn[both] += weight * count

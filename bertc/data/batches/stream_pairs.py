@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bertc.data.batches.batch import RawBatch, empty_batch
 from bertc.data.batches.endless import Endless, endless
 from bertc.data.batches.running import RunningRows, Texts
+from bertc.data.rows.pairs import overhangs
 from bertc.ir.address import key
 
 SPECIAL_TOKENS = 3
@@ -41,10 +42,7 @@ class Lanes(NamedTuple):
 
 @dataclass(eq=False, kw_only=True)
 class StreamPairs(RunningRows):
-    """Rows of a text of ``reuse`` tokens, by which they advance, and two segments.
-
-    With ``both_ways``, odd rows read the text in reverse.
-    """
+    """Rows of ``reuse`` tokens and two segments; odd ones read in reverse if ``both_ways``."""
 
     seed: int
     reuse: int
@@ -140,13 +138,8 @@ def cut_segments(text: Endless, lanes: Lanes, room: int, bits_bn: NDArray[np.uin
     place_b, b_b = _anywhere(text, lanes, room, min_b, bits_bn[:, 2])
     place_b = np.where(elsewhere_b, place_b, lanes.places + a_b)
     b_b = np.where(elsewhere_b, b_b, end_b - a_b)
-    # The longer one is cut; on ties the second.
-    over_b = a_b + b_b - room
-    from_a_b = np.clip(a_b - b_b, 0, over_b)
-    from_b_b = np.clip(b_b - a_b, 0, over_b)
-    equal_b = over_b - from_a_b - from_b_b
-    a_b, b_b = a_b - from_a_b - equal_b // 2, b_b - from_b_b - (equal_b + 1) // 2
-    return a_b, place_b, b_b, elsewhere_b
+    from_a_b, from_b_b = overhangs(a_b, b_b, room)
+    return a_b - from_a_b, place_b, b_b - from_b_b, elsewhere_b
 
 
 def _anywhere(

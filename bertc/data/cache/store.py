@@ -42,27 +42,23 @@ def obtain(
         return facts
     with durable.writing(folder, expected_bytes, OTHER_CACHE_HELP):
         durable.make_folder(folder.parent)
-        return _made_under_lock(folder, make, progress)
-
-
-def _made_under_lock(folder: Path, make: Callable[[Path], Facts], progress: Progress) -> Facts:
-    with _lock(folder, progress):
-        if (facts := _intact(folder)) is not None:
-            return facts
-        if is_taken(folder):
-            progress.note(f"{folder} is damaged and made again")
-            durable.remove(folder)
-        for leftover in folder.parent.glob(f"{folder.name}.tmp-*"):
-            durable.remove(leftover)
-        temporary = folder.parent / f"{folder.name}.tmp-{os.getpid()}"
-        temporary.mkdir()
-        try:
-            facts = make(temporary)
-            _seal(temporary, facts)
-            durable.rename(temporary, folder)
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
+        with _lock(folder, progress):
+            if (facts := _intact(folder)) is not None:
+                return facts
+            if is_taken(folder):
+                progress.note(f"{folder} is damaged and made again")
+                durable.remove(folder)
+            for leftover in folder.parent.glob(f"{folder.name}.tmp-*"):
+                durable.remove(leftover)
+            temporary = folder.parent / f"{folder.name}.tmp-{os.getpid()}"
+            temporary.mkdir()
+            try:
+                facts = make(temporary)
+                _seal(temporary, facts)
+                durable.rename(temporary, folder)
+            except BaseException:
+                shutil.rmtree(temporary, ignore_errors=True)
+                raise
     return facts
 
 

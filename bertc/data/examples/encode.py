@@ -16,6 +16,7 @@ from bertc.data.layouts.example import (
     ScoredExample,
     TaggedExample,
 )
+from bertc.data.rows.pairs import overhang
 from bertc.data.vocab.template import fill_template
 from bertc.data.vocab.vocabulary import FAILS, Vocabulary
 from bertc.ir.learning.answer import Choice, Labels, Tags
@@ -212,15 +213,9 @@ def _fit(
     """Truncate a text, or a pair token by token from the longer text (BERT), to fit in a row."""
     if second is None:
         return _cut(first, rows.max_tokens(1), rows), None
-    over = len(first) + len(second) - rows.max_tokens(2)
-    if over <= 0:
-        return first, second
-    # First down to the length of the other, then in turns, the second text before the first.
     a, b = len(first), len(second)
-    take_a, take_b = min(over, max(0, a - b)), min(over, max(0, b - a))
-    rest = over - take_a - take_b
-    take_b, take_a = take_b + -(-rest // 2), take_a + rest // 2
-    return _cut(first, a - take_a, rows), _cut(second, b - take_b, rows)
+    from_a, from_b = overhang(a, b, rows.max_tokens(2))
+    return _cut(first, a - from_a, rows), _cut(second, b - from_b, rows)
 
 
 def _cut(ids: list[int], count: int, rows: RowBuilder) -> list[int]:

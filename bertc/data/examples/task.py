@@ -73,10 +73,7 @@ class TaskBatch:
 
 @dataclass(frozen=True, eq=False)
 class TaskSet:
-    """A task with its training rows, and the parts to score on by name.
-
-    ``one_per_row``: every example has its own row.
-    """
+    """A task with its training rows, and the parts to score on by name."""
 
     task: AnyTask
     train: TaskRows

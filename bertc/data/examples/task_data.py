@@ -14,10 +14,7 @@ from bertc.data.vocab.vocabulary import Vocabulary
 
 @dataclass(eq=False)
 class TaskData:
-    """Batches of ``batch`` examples, each batch of one task.
-
-    Tasks are drawn in proportion to (their share of the examples)^smoothing, batch by batch.
-    """
+    """Batches of one task each, drawn by (its share of the examples)^smoothing."""
 
     vocabulary: Vocabulary
     seed: int

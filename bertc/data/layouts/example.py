@@ -27,10 +27,7 @@ class ScoredExample:
 
 @dataclass(frozen=True)
 class ChoiceExample:
-    """A question with choices; ``answer`` is the index of the answer, None if unknown.
-
-    ``passage`` is empty if there is none.
-    """
+    """A question and perhaps a passage, choices, and the index of the answer if known."""
 
     key: str
     passage: str
@@ -50,10 +47,7 @@ class TaggedExample:
 
 @dataclass(frozen=True)
 class QuestionExample:
-    """A question about a passage, with all gold answers: (text, first character).
-
-    ``has_answer``: whether the passage has an answer, None if unknown.
-    """
+    """A question about a passage, gold answers (text, first character), whether there is one."""
 
     key: str
     passage: str

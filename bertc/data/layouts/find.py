@@ -12,10 +12,7 @@ from bertc.data.layouts.table import ExampleSource
 
 
 class DataPart(NamedTuple):
-    """The source of a part; ``language`` selects rows of a file with several.
-
-    ``sts``: it has the columns of GLUE's STS-B, not the task's.
-    """
+    """A part: a source, the language of its rows, and ``sts`` for the columns of STS-B."""
 
     source: ExampleSource
     language: str = ""

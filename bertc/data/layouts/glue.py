@@ -130,10 +130,7 @@ def read_xnli(path: Path, language: str, labelled: bool) -> list[LabelledExample
 def _labelled(
     rows: Iterable[TableRow], columns: ColumnNames, labels: ColumnNames, labelled: bool
 ) -> list[LabelledExample]:
-    """The examples of rows of ``columns``, the label last.
-
-    With ``labelled`` rows of MNLI, SNLI and XNLI without an agreed label, ``-``, are skipped.
-    """
+    """The examples of rows of ``columns``, the label last; to learn from without ``-``."""
     examples = []
     disputed = labelled and labels == GLUE_LABELS["mnli"]
     for i, (place, (*cells, cell)) in enumerate(rows):

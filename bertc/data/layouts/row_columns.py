@@ -13,8 +13,8 @@ from bertc.data.layouts.example import (
     ScoredExample,
     TaggedExample,
 )
-from bertc.data.layouts.table import is_table, named_rows
-from bertc.data.sources.cells import label
+from bertc.data.layouts.table import is_table, opened_file, table
+from bertc.data.sources.tables import ColumnSelection, column_names
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Embed, Read, Regress, Tag
 
 NAMING = (
@@ -32,10 +32,14 @@ def columns_of(task: AnyTask, path: Path, examples: Sequence[Example]) -> Iterat
         return
     values = [getattr(task, name, "") for name in NAMING]
     columns = [name for value in values for name in ([value] if isinstance(value, str) else value)]
-    rows = enumerate(named_rows(path, numbered=all(map(str.isdecimal, filter(None, columns)))))
-    for example in examples:  # in their order; some rows hold none
-        cells = next(c for i, c in rows if example.key == (label(c.get("id"), "", "id") or str(i)))
-        yield {name: _plain(cell) for name, cell in cells.items()}
+    with opened_file(path) as file:
+        names = column_names(file)
+    if all(map(str.isdecimal, filter(None, columns))):
+        names = [str(number) for number in range(len(names))]
+    names = list(dict.fromkeys(names))
+    for _, cells in table(path, ColumnSelection((), tuple(names))):  # a row for each example
+        row = dict(zip(names, cells, strict=True))
+        yield {name: _plain(cell) for name, cell in row.items()}
 
 
 def _plain(cell: Any) -> Any:

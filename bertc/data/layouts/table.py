@@ -18,7 +18,6 @@ from bertc.data.sources.tables import (
     ColumnSelection,
     TableRow,
     column_indices,
-    column_names,
     records,
 )
 from bertc.ir.data import Hf
@@ -71,15 +70,6 @@ def is_table(path: Path) -> bool:
         begun, _, _ = file.stream.read(SAMPLE_BYTES).rpartition(b"\n")
     tabs = {line.count(b"\t") for line in begun.split(b"\n") if line.strip()}
     return len(tabs) == 1 and tabs != {0}
-
-
-def named_rows(path: Path, *, numbered: bool) -> Iterator[dict[str, Any]]:
-    """The rows of a table with all their columns by name, or by number from 0."""
-    with opened_file(path) as file:
-        names = column_names(file)
-    names = [str(number) for number in range(len(names))] if numbered else names
-    for row in table(path, ColumnSelection((), tuple(dict.fromkeys(names)))):
-        yield dict(zip(dict.fromkeys(names), row.cells, strict=True))
 
 
 def source_name(source: ExampleSource) -> str:

@@ -21,16 +21,10 @@ NOWHERE = 1e6
 
 @dataclass(frozen=True)
 class Window:
-    """The position of one row in its question and passage.
+    """The position of one row in its passage."""
 
-    ``question`` is the index of the example, ``first_token`` the index in the passage of the row's
-    first passage token, ``offsets`` (s, 2) begin and end of each token in the passage, in
-    characters; -1 for tokens outside it.
-    """
-
-    question: int
-    first_token: int
-    offsets: Ints
+    first_token: int  # index in the passage of the row's first passage token
+    offsets: Ints  # (s, 2) begin and end of tokens, in characters; -1 outside of the passage
 
 
 @dataclass(frozen=True)
@@ -154,10 +148,7 @@ def _rows(scores: Sequence[Floats], offsets_ws2: Ints) -> NDArray[np.float64]:
 
 
 def _most_context(windows: Sequence[Window], offsets_ws2: Ints) -> NDArray[np.bool_]:
-    """True (w, s) in the window with a token's maximal context, as in run_squad.py.
-
-    Context is the smaller of both sides, plus 0.01 a token of the window; ties go to the earlier.
-    """
+    """True (w, s) in the window with the most context: the smaller side, plus 0.01 a token."""
     text_ws = offsets_ws2[..., 0] >= 0
     if len(windows) == 1:
         return text_ws
@@ -175,10 +166,7 @@ def _most_context(windows: Sequence[Window], offsets_ws2: Ints) -> NDArray[np.bo
 
 
 def _descending(scores: NDArray[np.float64], at_once: int) -> Iterator[tuple[float, ArrayIndex]]:
-    """Finite scores with their indices, in descending order; ties in order of index.
-
-    The highest ``at_once`` are sorted first, the rest only when the caller needs more.
-    """
+    """Finite scores with their indices, in descending order; the first ``at_once`` at once."""
     flat = scores.ravel()
     if at_once < len(flat):
         least = np.partition(flat, len(flat) - at_once)[len(flat) - at_once]

@@ -32,11 +32,7 @@ def glue(task: GlueName, answers: Sequence[AnswerValue]) -> dict[str, str]:
 def squad(
     examples: Sequence[Example], decoded: Sequence[Decoded], unanswerable: bool
 ) -> dict[str, str]:
-    """The files for SQuAD, name to text: answers, n-best answers and, for 2.0, null odds.
-
-    The official script reads ``predictions.json``. With ``--na-prob-file`` it expects answers that
-    are never withheld: decode with an infinite ``threshold`` for that.
-    """
+    """The files for SQuAD, name to text: answers, n-best answers and, for 2.0, null odds."""
     by_key = dict(zip((example.key for example in examples), decoded, strict=True))
     files: dict[str, object] = {
         "predictions.json": {key: answer.text for key, answer in by_key.items()},

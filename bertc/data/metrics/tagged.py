@@ -19,11 +19,7 @@ def span_f1(right: Sequence[tuple[str, ...]], answers: Sequence[tuple[str, ...]]
 
 
 def spans(tags: Sequence[str]) -> Spans:
-    """The spans in the tags of one sentence.
-
-    As lenient as conlleval: ``I-PER`` after a word that is not ``PER`` begins a span. ``E-`` ends
-    one and ``S-`` is one; any other tag is outside.
-    """
+    """The spans in the tags of a sentence, IOB, BIO or BIOES, as lenient as conlleval."""
     complete: Spans = set()
     part = kind = ""
     first = 0

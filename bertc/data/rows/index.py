@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.data.rows.pairs import Fitting, Pair, segment_pairs, sentence_pairs
+from bertc.data.rows.pairs import Fitting, Pair, overhangs, segment_pairs, sentence_pairs
 from bertc.data.rows.tokens import Offsets, Tokens, mapped
 from bertc.ir.address import key
 from bertc.ir.data import (
@@ -45,10 +45,7 @@ ROWS_FILE = "rows"
 
 @dataclass(frozen=True)
 class Arrangement:
-    """The settings that decide the rows of one copy of the data.
-
-    ``paired``: each document is a row, a sentence and its translation, exchanged if ``swapped``.
-    """
+    """The settings of one copy of the data; ``paired`` rows are documents of two sentences."""
 
     format: Format
     pairs: Pairs
@@ -110,10 +107,7 @@ def _blocks(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[NDAr
 
 
 def _translations(tokens: Tokens, room: int, fitting: Fitting) -> Iterator[NDArray[Any]]:
-    """Rows of sentence and translation; of a pair too long the longer side is cut at its end.
-
-    Documents with another number of sentences are skipped: one of theirs had no tokens.
-    """
+    """Rows of documents of a sentence and its translation, the longer one cut at its end."""
     for begin in range(0, len(tokens.documents) - 1, BLOCK_ROWS):
         firsts = np.array(tokens.documents[begin : begin + BLOCK_ROWS + 1])
         first = firsts[:-1][np.diff(firsts) == 2]
@@ -121,14 +115,10 @@ def _translations(tokens: Tokens, room: int, fitting: Fitting) -> Iterator[NDArr
         block["a"], block["b"] = tokens.sentences[first], tokens.sentences[first + 1]
         a_length = block["b"] - block["a"]
         b_length = tokens.sentences[first + 2] - 1 - block["b"]  # the separator
-        over = np.maximum(a_length + b_length - room, 0)
-        from_a = np.clip(a_length - b_length, 0, over)
-        from_b = np.clip(b_length - a_length, 0, over)
-        equal = over - from_a - from_b
-        block["a_length"] = a_length - from_a - equal // 2
-        block["b_length"] = b_length - from_b - (equal + 1) // 2
+        from_a, from_b = overhangs(a_length, b_length, room)
+        block["a_length"], block["b_length"] = a_length - from_a, b_length - from_b
         block["label"] = TRANSLATION
-        fitting.lost += int(over.sum())
+        fitting.lost += int((from_a + from_b).sum())
         yield block
 
 
@@ -173,10 +163,7 @@ def _running(starts: Offsets, ends: Offsets) -> NDArray[Any]:
 
 
 def _even(tokens: Tokens, room: int) -> Iterator[NDArray[Any]]:
-    """Rows of exactly ``room`` tokens, running across documents.
-
-    The last row overlaps the one before. A part shorter than a row is repeated.
-    """
+    """Rows of ``room`` tokens across documents; the last overlaps, a short part is repeated."""
     total = len(tokens.ids) - 1  # a row ends with its own separator
     for start in range(0, max(total, 1), room * BLOCK_ROWS):
         starts = np.arange(start, min(total, start + room * BLOCK_ROWS), room)

@@ -5,6 +5,9 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bertc.data.rows.tokens import Tokens
 from bertc.ir.data import SegmentPair
 from bertc.ir.terms.node import Pairs
@@ -31,13 +34,9 @@ class Fitting:
 
     def pair(self, a: tuple[int, int], b: tuple[int, int], label: int) -> Pair:
         """A pair cut to fit, token by token from the longer text; on ties from the second."""
-        over = a[1] + b[1] - self.room
-        if over > 0:
-            from_a = min(max(a[1] - b[1], 0), over)
-            from_b = min(max(b[1] - a[1], 0), over)
-            equal = over - from_a - from_b
-            a = self._shorter(*a, from_a + equal // 2)
-            b = self._shorter(*b, from_b + (equal + 1) // 2)
+        if a[1] + b[1] > self.room:
+            from_a, from_b = overhang(a[1], b[1], self.room)
+            a, b = self._shorter(*a, from_a), self._shorter(*b, from_b)
         return a[0], b[0], a[1], b[1], label
 
     def _shorter(self, start: int, length: int, by: int) -> tuple[int, int]:
@@ -45,13 +44,28 @@ class Fitting:
         return start + (self.rng.getrandbits(by).bit_count() if by else 0), length - by
 
 
+def overhang(a: int, b: int, room: int) -> tuple[int, int]:
+    """Tokens to cut from texts of ``a`` and ``b``, one by one from the longer; ties from b."""
+    over = max(a + b - room, 0)
+    from_a, from_b = min(max(a - b, 0), over), min(max(b - a, 0), over)
+    equal = over - from_a - from_b
+    return from_a + equal // 2, from_b + (equal + 1) // 2
+
+
+def overhangs(
+    a_n: NDArray[np.int64], b_n: NDArray[np.int64], room: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The same of many pairs of texts."""
+    over_n = np.maximum(a_n + b_n - room, 0)
+    from_a_n, from_b_n = np.clip(a_n - b_n, 0, over_n), np.clip(b_n - a_n, 0, over_n)
+    equal_n = over_n - from_a_n - from_b_n
+    return from_a_n + equal_n // 2, from_b_n + (equal_n + 1) // 2
+
+
 def segment_pairs(
     tokens: Tokens, pairs: Pairs, form: SegmentPair, fitting: Fitting
 ) -> Iterator[Pair]:
-    """Runs of sentences up to a target length, split in two at a random sentence.
-
-    If the second text comes from another document, the next row starts with those it replaced.
-    """
+    """Runs of sentences up to a target length, split in two at a random sentence."""
     rng, room = fitting.rng, fitting.room
     for document, bounds in tokens.bounds(room):
         target = rng.randint(2, room) if rng.random() < form.short else room

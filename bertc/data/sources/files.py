@@ -14,7 +14,6 @@ from bertc.base.storage.paths import files_matching
 from bertc.data.sources.cells import text
 from bertc.data.sources.source import Piece, TextSource, pieces_of_text
 from bertc.data.sources.streams import (
-    LONGEST_LINE_BYTES,
     OpenFile,
     chunks,
     decode,
@@ -122,8 +121,6 @@ def _text(file: OpenFile) -> Iterator[Piece]:
         rest += chunk
         blank = max((m.end() for m in _BLANK_LINE.finditer(rest)), default=0)
         cut = blank or rest.rfind(b"\n") + 1 or rest.rfind(b" ") + 1
-        if not cut and len(rest) > LONGEST_LINE_BYTES:
-            raise DataError(f"{file.path}:{line}: {len(rest):,} bytes without a space")
         if cut:
             yield Piece(decode(rest[:cut], file.path, line), first, file.amount())
             first, line, rest = False, line + rest.count(b"\n", 0, cut), rest[cut:]

@@ -13,9 +13,6 @@ from bertc.base.storage import plain_file
 from bertc.base.storage.encodings import not_utf8
 from bertc.data.sources.source import PIECE_BYTES
 
-LONGEST_LINE_BYTES = 64 << 20
-"""Longest line that is read: it has to fit in memory several times."""
-
 
 class OpenFile:
     """An open file: ``stream`` has its decompressed bytes, ``amount`` counts those read on disk."""
@@ -72,11 +69,6 @@ def lines(file: OpenFile) -> Iterator[tuple[int, str]]:
             for line in decode(ended_lines, file.path, number + 1).split("\n"):
                 number += 1
                 yield number, line.removesuffix("\r")
-        if len(rest) > LONGEST_LINE_BYTES:
-            raise DataError(
-                f"{file.path}:{number + 1}: line longer than {LONGEST_LINE_BYTES:,} bytes",
-                "put each document in its own row",
-            )
     if rest:
         yield number + 1, decode(rest, file.path, number + 1).removesuffix("\r")
 

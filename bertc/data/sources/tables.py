@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 from bertc.base.diagnostics import DataError, MissingColumnError, listed, nearest
 from bertc.base.storage.endings import PACKED, suffix
 from bertc.base.storage.foreign import as_data_error
-from bertc.data.sources.streams import LONGEST_LINE_BYTES, OpenFile, lines
+from bertc.data.sources.streams import OpenFile, lines
 
 ColumnNames = tuple[str, ...]
 Record = tuple[int, list[str]]
@@ -81,7 +82,7 @@ def _tabs(file: OpenFile) -> Iterator[Record]:
 
 
 def _commas(file: OpenFile) -> Iterator[Record]:
-    csv.field_size_limit(LONGEST_LINE_BYTES)
+    csv.field_size_limit(sys.maxsize)
     reader = csv.reader((line + "\n" for _, line in lines(file)), strict=True)
     begins = 1
     try:

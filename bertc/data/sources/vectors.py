@@ -32,10 +32,7 @@ def read_vectors(
     wanted: Collection[str] | None = None,
     most: int | None = None,
 ) -> WordVectors:
-    """The vectors of the ``wanted`` words, of all without; of the first ``most`` lines.
-
-    A word may have spaces. Of one that is there twice the first vector counts.
-    """
+    """The vectors of the ``wanted`` words, of all without; of the first ``most`` lines."""
     path, width = user_path(name), 0
     vectors: dict[str, NDArray[np.float32]] = {}
     with opened_stream(path) as file:

@@ -46,11 +46,7 @@ SEEN_OF_CONFIG = ("model_type", "tokenizer_class", "transformers_version")
 
 @dataclass(frozen=True)
 class ReadTokenizer:
-    """A tokenizer from ``file`` as the text of a tokenizer.json, ``written``.
-
-    ``named`` has special tokens by role, ``passed_on`` settings for other readers. ``lower`` is
-    true if the files say so, or nothing.
-    """
+    """A tokenizer.json, ``written``, special tokens by role, and settings for other readers."""
 
     file: Path
     written: str

@@ -123,10 +123,7 @@ def bert_tokenizer(tokens: Sequence[str], lower: bool) -> Tokenizer:
 
 
 def _mark_ends(tokenizer: Tokenizer, ids: dict[str, int]) -> None:
-    """Set the template [CLS] A [SEP] and [CLS] A [SEP] B [SEP], if both tokens exist.
-
-    With RoBERTa's special tokens it is that of XLM-R, <s> A </s> </s> B </s>.
-    """
+    """Set the template of [CLS] and [SEP], or for RoBERTa's special tokens that of XLM-R."""
     if "[CLS]" in ids and "[SEP]" in ids:
         tokenizer.post_processor = processors.TemplateProcessing(
             single="[CLS]:0 $A:0 [SEP]:0",

@@ -12,10 +12,7 @@ Ends = tuple[tuple[int, ...], tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Template:
-    """A template ``before`` A ``after``, or ``before`` A ``between`` B ``behind``.
-
-    Tokens of B have the segment id ``second``.
-    """
+    """A template ``before`` A ``after``, or ``before`` A ``between`` B ``behind``."""
 
     before: Ends
     after: Ends

@@ -147,11 +147,7 @@ def _decoded(
 ) -> Decoded:
     assert isinstance(example, QuestionExample), "spans need a question"
     places = [
-        Window(
-            int(rows.owners[row]),
-            int(rows.firsts[row]),
-            rows.offsets[rows.begins[row] : rows.begins[row + 1]],
-        )
+        Window(int(rows.firsts[row]), rows.offsets[rows.begins[row] : rows.begins[row + 1]])
         for row, _ in windows
     ]
     if span.head.kind == "plain":

@@ -30,7 +30,7 @@ def windows_of(words: list[tuple[int, int]], size: int, stride: int, before: int
     for number, first in enumerate(range(0, len(words), stride)):
         part = words[first : first + size]
         ends = [(-1, -1)] * (1 + number % 3)
-        rows.append(Window(7, first, np.array([(-1, -1)] * before + part + ends)))
+        rows.append(Window(first, np.array([(-1, -1)] * before + part + ends)))
         if first + size >= len(words):
             break
     return rows
@@ -172,7 +172,7 @@ def plain(
     unanswerable: bool = False,
 ) -> Decoded:
     return decode_plain(
-        passage, [Window(0, 0, np.array(offsets))], [np.array(starts)], [np.array(ends)],
+        passage, [Window(0, np.array(offsets))], [np.array(starts)], [np.array(ends)],
         best=3, longest=30, unanswerable=unanswerable, threshold=0.0,
     )  # fmt: skip
 
