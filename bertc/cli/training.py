@@ -43,7 +43,7 @@ def train(
     """Train a spec into a run folder, or each point of a grid into one; torchrun may start it."""
     from bertc.api import points
     from bertc.lang.files import spec_text
-    from bertc.machine.parent_watch import end_with_launcher
+    from bertc.machine.signals import end_with_launcher
 
     end_with_launcher()
     set = [*(set or ()), *_as_override(log or ())]

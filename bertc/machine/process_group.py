@@ -19,8 +19,7 @@ from torch import Tensor
 from bertc.base.diagnostics import BertcError, StoppedError
 from bertc.cost.planning.world import World
 from bertc.machine.machine import refuse_too_few_devices
-from bertc.machine.parent_watch import launched
-from bertc.machine.signals import Stop
+from bertc.machine.signals import Stop, launched
 
 STEP_TIMEOUT = timedelta(minutes=30)
 PREPARATION_TIMEOUT = timedelta(days=7)
@@ -28,6 +27,8 @@ PREPARATION_TIMEOUT = timedelta(days=7)
 GRACE_SECONDS = 5.0
 """Grace period in seconds after a peer dies; the launcher reports the original failure."""
 MESSAGE_BYTES = 2048
+LOST = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer")
+"""Words of errors that mean that another process is gone."""
 CachedT = TypeVar("CachedT")
 
 
@@ -185,7 +186,8 @@ def join_group(device: str, stop: Stop, resuming: Callable[[], str]) -> Iterator
     try:
         yield _meet(rank, world, device, stop)
     except RuntimeError as error:
-        if not _is_lost(error):
+        # Gloo raises plain RuntimeErrors, whose text names gloo or the connection.
+        if not isinstance(error, dist.DistError) and not any(w in str(error) for w in LOST):
             raise
         lost = True
     else:
@@ -210,13 +212,6 @@ def _meet(rank: int, world: World, device: str, stop: Stop) -> ProcessGroup:
     return ProcessGroup(
         rank, world, stop, dist.new_group(backend="gloo", timeout=PREPARATION_TIMEOUT)
     )
-
-
-def _is_lost(error: RuntimeError) -> bool:
-    """True if an error means that another process is gone."""
-    # Gloo raises plain RuntimeErrors, whose text names gloo or the connection.
-    words = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer")
-    return isinstance(error, dist.DistError) or any(word in str(error) for word in words)
 
 
 def _peer_lost(rank: int, stop: Stop, help: str) -> BaseException:

@@ -1,8 +1,9 @@
-"""SIGTERM, Ctrl-C and hang-ups, as a flag that the run checks between steps."""
+"""Ends from outside: signals, as a flag that the run checks between steps; a launcher's death."""
 
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -12,6 +13,11 @@ from bertc.base.diagnostics import StoppedError
 
 RESUME = "the same command with --resume goes on from here"
 AGAIN = "the same command begins again"
+
+
+LAUNCHER = "BERTC_LAUNCHER"
+"""Environment variable with the process id of the launcher."""
+GLANCE_SECONDS = 0.5
 
 
 class InterruptedRunError(StoppedError):
@@ -113,3 +119,22 @@ class Stop:
             self._agreed = number
         if self._leaving_is_safe:
             raise _LeaveNow
+
+
+def launched() -> bool:
+    """True if ``--nproc`` started this process; its launcher then reports how the run ended."""
+    return LAUNCHER in os.environ
+
+
+def end_with_launcher() -> None:
+    """End this process at once, without saving, when the launcher that started it is gone."""
+    if launched():
+        threading.Thread(target=_watch, args=(int(os.environ[LAUNCHER]),), daemon=True).start()
+
+
+def _watch(launcher: int) -> None:
+    # On every Unix a process whose parent has ended gets another parent. A later process with the
+    # launcher's id is no danger: this process would have to be its child.
+    while os.getppid() == launcher:
+        time.sleep(GLANCE_SECONDS)
+    os._exit(StoppedError.exit_code)

@@ -13,7 +13,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from bertc.base.cores import available_cores
 from bertc.base.diagnostics import StoppedError
-from bertc.machine.parent_watch import LAUNCHER
+from bertc.machine.signals import LAUNCHER
 from bertc.run.records.checkpoints import how_to_resume
 from bertc.run.records.folder import RunFolder
 

@@ -10,7 +10,7 @@ from bertc.base.diagnostics import DataError, MissingInputError, SpecError
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.ir.program.model import model_weights
 from bertc.model.weights import initial_values
-from bertc.run.beginning.init_tables import TABLE
+from bertc.run.beginning.init_from import TABLE
 from bertc.run.models.loading import load
 from bertc.run.train import finish
 from bertc.run.train.loop import train

@@ -34,8 +34,8 @@ from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.learn.step.step import TrainStep
-from bertc.machine import parent_watch
 from bertc.machine import process_group as ranks
+from bertc.machine import signals
 from bertc.machine.display import Watched
 from bertc.machine.machine import make_plan
 from bertc.run.train import finish, phase
@@ -443,8 +443,8 @@ def test_a_killed_process_is_told_and_the_others_are_stopped(processes, tiny, tm
 def begin_and_be_killed(members):
     """A launcher that ends without a word to the process that it started."""
     if (member := os.fork()) == 0:
-        os.environ[parent_watch.LAUNCHER] = str(os.getppid())
-        parent_watch.end_with_launcher()
+        os.environ[signals.LAUNCHER] = str(os.getppid())
+        signals.end_with_launcher()
         time.sleep(SECONDS)
         os._exit(0)
     members.put(member)

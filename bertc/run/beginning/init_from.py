@@ -5,11 +5,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import assert_never
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from bertc.base.diagnostics import DataError
+from bertc.data.cache.progress import Silent
+from bertc.data.sources.vectors import read_vectors
 from bertc.data.vocab.existing import differing_token, vocabulary_of
-from bertc.data.vocab.vocabulary import Vocabulary
+from bertc.data.vocab.vocabulary import BEGINS, BLANK, Vocabulary
 from bertc.hub.networks import summed
 from bertc.ir.changing.growth import (
     TEACHER,
@@ -24,16 +28,18 @@ from bertc.ir.changing.growth import (
 from bertc.ir.learning.answer import Answer, Labels, Tags
 from bertc.ir.learning.optimizer import Optimizer, moments_of
 from bertc.ir.program.model import model_weights
+from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.weight_maps import WeightMap, begins_as, changed_answers, fit, refusal
 from bertc.lang.read.shapes import setting_shape
 from bertc.lang.write.show import show_value
+from bertc.model.weights import initial_values
 from bertc.run.beginning.growth import described
-from bertc.run.beginning.init_tables import TableStart, from_vectors
 from bertc.run.models.loading import digest_of, read_checkpoint, read_model
 from bertc.run.records import checkpoints
 
 SHOWN_LABELS = 8
+TABLE = f"{MAIN}.embeddings.token.weight"
 
 UNSHAPED = ("activation", "norm", "positions", "attention", "heads")
 """Settings that change what a network computes, and no weight's shape."""
@@ -72,7 +78,7 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
         case FromVectors():
             if vocabulary is None:  # a trial without text knows no words
                 return None
-            return _of_tables(init.path, from_vectors(init, resolved, vocabulary))
+            return _from_vectors(init, resolved, vocabulary)
         case FromOther(path=path) if path == TEACHER:
             return None  # a teacher that is a shape alone has no weights
         case FromOther(path=path):
@@ -125,9 +131,39 @@ def _read(
     return old, tensors, checkpoints.load(file, {n: of.shape for n, of in moments.items()})
 
 
-def _of_tables(path: str, tables: TableStart) -> Source:
-    tensors, places, notes = tables
-    return Source(Path(path), tensors, places, digest_of(tensors), notes)
+def _from_vectors(init: FromVectors, resolved: Resolved, vocabulary: Vocabulary) -> Source:
+    """The token table with the vectors of words that are tokens; the rest as it is drawn."""
+    weight = {weight.name: weight for weight in model_weights(resolved)}[TABLE]
+    spelled = (
+        (token, vocabulary.token(token).lstrip(BEGINS + BLANK))
+        for token in np.flatnonzero(vocabulary.word_start & ~vocabulary.special).tolist()
+    )
+    words = {token: word for token, word in spelled if word}
+    wanted = {spelling for word in words.values() for spelling in (word, word.lower())}
+    known = read_vectors(init.path, Silent(), wanted=wanted)
+    width = known.vectors.shape[1]
+    if width != weight.shape[1]:
+        raise DataError(
+            f"{init.path} has {width} numbers for a word, and the token table {weight.shape[1]}",
+            help=f"embedding={width}",
+        )
+    rows = {word: row for row, word in enumerate(known.words)}
+    rows_by_token = {
+        token: row
+        for token, word in words.items()
+        if (row := rows.get(word, rows.get(word.lower(), -1))) >= 0
+    }
+    if not rows_by_token:
+        raise DataError(
+            f"no word of {init.path} is a token of the vocabulary",
+            help="vectors are of whole words, as in vocab=words(20k)",
+        )
+    table_ve = initial_values(weight, resolved.run.seed)
+    table_ve[[*rows_by_token]] = torch.from_numpy(known.vectors[[*rows_by_token.values()]])
+    count, size = len(rows_by_token), vocabulary.size
+    note = f"vectors of {count:,} of {size:,} tokens ({count / size:.1%}), the others are random"
+    tensors, places = {TABLE: table_ve}, WeightMap({TABLE: TABLE})
+    return Source(Path(init.path), tensors, places, digest_of(tensors), (note,))
 
 
 def _refuse_other_tokens(folder: Path, vocabulary: Vocabulary, rows: int) -> None:

@@ -4,7 +4,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Literal, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from bertc.cost.flops import executed_flops
 from bertc.ir.program.resolved import Resolved
@@ -16,8 +16,6 @@ from bertc.run.train.session import Session
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Went = Literal["steps", "batches", "evaluations", "checkpoints"]
-"""Names of what time goes to; ``batches``: waiting for them."""
 FORWARD = 1 / 3
 """Assumed time of evaluating tokens, as a fraction of training on them."""
 
@@ -71,8 +69,8 @@ class Clock:
         progress = self._session.progress
         self._steps, self._tokens, self._seconds = progress.step, progress.tokens, progress.seconds
 
-    def timed(self, what: Went, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Call, and count its seconds among those of the stage."""
+    def timed(self, what: str, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Call, and count its seconds among those of the stage, as ``what`` time goes to."""
         begun = time.monotonic()
         result = call(*arguments, **named)
         self._spent[what] += time.monotonic() - begun

@@ -28,6 +28,8 @@ def finish(session: Session) -> Report:
         notes = _write(session, tensors)
         lines = metrics.read(folder.metrics)
     ends = [line for line in lines if "best" in line]
+    last = next((line for line in reversed(lines) if line["kind"] == "eval"), None)
+    known = {field.name for field in fields(Evaluation)}
     notes = (*notes, *(f"stage {line['stage']} {describe(line['best'])}" for line in ends))
     left_out = sum(line["best"]["end"] - line["best"]["ended"] for line in ends)
     return Report(
@@ -36,7 +38,7 @@ def finish(session: Session) -> Report:
         steps=session.resolved.steps,
         tokens=progress.tokens,
         seconds=progress.seconds,
-        evaluation=_last_evaluation(lines),
+        evaluation=last and Evaluation(**{n: value for n, value in last.items() if n in known}),
         notes=notes,
     )
 
@@ -60,12 +62,3 @@ def _write(session: Session, tensors: dict[str, Tensor]) -> tuple[str, ...]:
     write_digests(folder.path, model=session.progress.step)
     plot(metrics.read(folder.metrics), folder.plot)
     return (*removal, *exported.notes)
-
-
-def _last_evaluation(lines: list[metrics.Line]) -> Evaluation | None:
-    """The last evaluation in the metrics."""
-    for line in reversed(lines):
-        if line["kind"] == "eval":
-            known = {field.name for field in fields(Evaluation)}
-            return Evaluation(**{name: value for name, value in line.items() if name in known})
-    return None
