@@ -32,11 +32,7 @@ _PIPELINES = {
 
 
 def export_with_card(run: Path, to: Path, pooling: str = "") -> Exported:
-    """Export a run, with a card of at most 60 lines; a model folder has none.
-
-    Raises:
-        MissingInputError, DataError, UsageError, CannotWriteError: as ``export_run``.
-    """
+    """Export a run, with a card of at most 60 lines; a model folder has none."""
     exported, folder = export_run(run, to, pooling), RunFolder(run)
     if not is_taken(folder.resolved):
         return exported

@@ -90,12 +90,7 @@ def embed_file(
     precision: RunPrecision = "fp32",
     quiet: bool = False,
 ) -> tuple[list[str], Embedded]:
-    """Texts of a file, the lines, with their vectors.
-
-    Raises:
-        UsageError: as ``embed``.
-        MissingInputError, DataError: if there is no model or file, or it has no lines.
-    """
+    """Texts of a file, the lines, with their vectors."""
     with opened(file) as stream:
         texts = stream.read().decode("utf-8", errors="replace").splitlines()
     if not texts:
@@ -124,10 +119,6 @@ def embed(
     ``last4`` are the means of the last four layers side by side, ``last4-sum`` their sum. What is
     empty or None is as the model has learned to embed, else as its folder of sentence-transformers
     says, else the mean. ``prompt`` names one of the folder's. Special tokens count, as there.
-
-    Raises:
-        UsageError: of another pooling, one that the network has too few layers for, or a prompt.
-        DataError: if the folder's own vectors are such that bertc cannot compute.
     """
     sentences = _sentences(model, folder, pooling, prompt)
     pooling = pooling or sentences.pooling
@@ -162,12 +153,7 @@ def embed(
 
 
 def _sentences(model: Model, folder: Path, pooling: str, prompt: str) -> Sentences:
-    """The way a model makes vectors, with the prompt of that name.
-
-    Raises:
-        UsageError: if it has no such prompt.
-        DataError: if bertc cannot compute them, and ``pooling`` is empty.
-    """
+    """The way a model makes vectors, with the prompt of that name."""
     sentences = vectors_of(folder, model.resolved) or Sentences()
     if pooling and sentences.obstacle:
         sentences = Sentences()
@@ -197,11 +183,7 @@ def batch_of_rows(
 
 
 def _pooling_of(model: Model, pooling: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """The function of ids, segments and lengths that makes vectors.
-
-    Raises:
-        UsageError: if there is no such pooling, or no layers for it.
-    """
+    """The function of ids, segments and lengths that makes vectors."""
     if pooling not in VECTORS_BY:
         raise UsageError(
             f"--pooling {pooling}: there is none", help=f"one of {', '.join(VECTORS_BY)}"
@@ -239,21 +221,13 @@ def _vectors(
 
 
 def refuse_other_files(to: Path) -> None:
-    """Refuse to write vectors to a file of another kind, before they are made.
-
-    Raises:
-        UsageError: if its name ends neither in .npy nor in .parquet.
-    """
+    """Refuse to write vectors to a file of another kind, before they are made."""
     if to.suffix not in (".npy", ".parquet"):
         raise UsageError(f"{to}: vectors are written as .npy or .parquet", help="-o vectors.npy")
 
 
 def write_vectors(texts: Sequence[str], embedded: Embedded, to: Path) -> None:
-    """Write vectors to a ``.npy`` file, or with their texts to a ``.parquet`` file.
-
-    Raises:
-        CannotWriteError: if the file cannot be written.
-    """
+    """Write vectors to a ``.npy`` file, or with their texts to a ``.parquet`` file."""
     stream, vectors = BytesIO(), embedded.vectors
     if to.suffix == ".npy":
         np.save(stream, vectors)

@@ -80,12 +80,6 @@ def fill(run: Path, text: str, top: int = 5, language: str = "") -> Filled:
     If the text is longer than the model can read, each mask is predicted from a window around it. A
     clm model predicts the token after the text. A discriminator gives every token's probability of
     being replaced, and then needs no mask. ``language`` is for models with language embeddings.
-
-    Raises:
-        UsageError: if the text has no mask, or one that the model cannot predict, or if the
-        language is unknown to the model.
-        DataError: if no objective of the model predicts tokens, or its head is missing.
-        MissingInputError: if there is no model yet.
     """
     model = load(run)
     vocabulary = vocabulary_of(run, model.resolved.encoder.vocab_size)
@@ -95,12 +89,7 @@ def fill(run: Path, text: str, top: int = 5, language: str = "") -> Filled:
 def filled(
     model: Model, vocabulary: Vocabulary, text: str, top: int = 5, language: str = ""
 ) -> Filled:
-    """Predict masks with a loaded model; otherwise as ``fill``.
-
-    Raises:
-        TypeError: if ``text`` is no str.
-        UsageError, DataError: as ``fill``.
-    """
+    """Predict masks with a loaded model; otherwise as ``fill``."""
     if not isinstance(text, str):
         raise TypeError(f'text is a {type(text).__name__}: a str expected, fill("a [MASK]")')
     learned = _learned(model)
@@ -138,11 +127,7 @@ def filled(
 
 
 def _learned(model: Model) -> list[Objective]:
-    """Objectives with trained heads that ``fill`` can use, those that predict tokens first.
-
-    Raises:
-        DataError: if there are none.
-    """
+    """Objectives with trained heads that ``fill`` can use, those that predict tokens first."""
     body, fresh = model.resolved.encoder, set(model.lacking())
     # It may have read in another direction in earlier stages.
     terms = [term for term in model.resolved.terms() if answered_by(term.objective, body)]
@@ -163,11 +148,7 @@ def _learned(model: Model) -> list[Objective]:
 
 
 def _tongue(model: Model, language: str) -> int:
-    """The index of a language; without one, the index after the last.
-
-    Raises:
-        UsageError: if the model does not know the language.
-    """
+    """The index of a language; without one, the index after the last."""
     known = model.resolved.encoder.languages
     if language and language not in known:
         raise UsageError(

@@ -67,11 +67,7 @@ class Predicted:
         return "\n".join([said, *self.notes])
 
     def files(self) -> dict[str, str]:
-        """Texts of the answer files for GLUE or SQuAD, by file name.
-
-        Raises:
-            UsageError: if the task belongs to neither.
-        """
+        """Texts of the answer files for GLUE or SQuAD, by file name."""
         match self.task:
             case Glue() as task:
                 return glue(task.task, self.answers.given)
@@ -117,13 +113,7 @@ def predict(
     *,
     quiet: bool = False,
 ) -> Predicted:
-    """Answer the rows of a file in the layout of a task, labelled or not.
-
-    Raises:
-        UsageError, SpecError: as ``task_of``.
-        MissingInputError: if there is no model or no file.
-        DataError: if the file is not in the layout of the task.
-    """
+    """Answer the rows of a file in the layout of a task, labelled or not."""
     model = load(run)
     stage, chosen = task_of(model.resolved, task)
     with columns_told(chosen):
@@ -170,11 +160,7 @@ def of_any_number(task: AnyTask, examples: Sequence[Example] = ()) -> AnyTask:
 
 
 def write_files(files: dict[str, str], folder: Path) -> None:
-    """Write each text to the file of its name.
-
-    Raises:
-        CannotWriteError: if the folder cannot be made or written.
-    """
+    """Write each text to the file of its name."""
     with durable.writing(folder, elsewhere="name another folder"):
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():

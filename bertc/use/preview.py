@@ -45,11 +45,7 @@ RELATED = ("text", "positive", "negative")
 
 
 def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | None = None) -> str:
-    """The first examples of every stage, with masks, segments and labels.
-
-    Raises:
-        DataError, MissingInputError: if the text cannot be read.
-    """
+    """The first examples of every stage, with masks, segments and labels."""
     display = choose(quiet=False)
     with Stop(way_on=AGAIN) as stop:
         networks = TrainedNetworks(resolved.run.device)

@@ -63,9 +63,6 @@ class Tokenizer:
         ``token_ids`` and ``segment_ids`` are (b, s) int64, ``attention_mask`` is (b, s) bool and
         true at tokens: ``model.encode(**tokenizer(texts))``. Longer texts are cut at the end,
         or where the tokenizer says so at the beginning.
-
-        Raises:
-            TypeError: if the argument is neither texts nor pairs of texts.
         """
         single = isinstance(texts, str | tuple)
         pairs = [_pair(text) for text in ([texts] if single else texts)]
@@ -218,11 +215,7 @@ def _pair(text: Any) -> tuple[str, ...]:
 
 
 def _example(task: AnyTask, number: int, row: Any) -> Example:
-    """A row as an unlabelled example.
-
-    Raises:
-        TypeError: if it lacks an input of the task.
-    """
+    """A row as an unlabelled example."""
     key, answer = str(number), task.answer
     if isinstance(row, dict):
         row = _inputs(task, number, row)
@@ -259,11 +252,7 @@ def _example(task: AnyTask, number: int, row: Any) -> Example:
 
 
 def _inputs(task: AnyTask, number: int, row: dict[str, Any]) -> Any:
-    """The inputs of a task from a row by the names of its columns.
-
-    Raises:
-        TypeError: if a column is not there.
-    """
+    """The inputs of a task from a row by the names of its columns."""
     inputs = []
     try:
         for argument in task.reads:

@@ -63,12 +63,7 @@ class AttentionReport:
 
 
 def attention_of_heads(run: Path, texts: Sequence[tuple[str, str]]) -> AttentionReport:
-    """Read texts, or pairs (the second of them may be ""), and say what each head looks at.
-
-    Raises:
-        MissingInputError, DataError: if there is no model, or it has no heads.
-        UsageError: if a text has no tokens.
-    """
+    """Read texts, or pairs (the second of them may be ""), and say what each head looks at."""
     model, sums = load(run), dict[str, list[tuple[float, ...]]]()
     for text, pair in texts:
         for name, figures in head_figures(model.attention(text, pair)):

@@ -32,11 +32,7 @@ class Worth:
 
 
 def worth(run: Path, *, task: str = "", examples: int = 0, quiet: bool = False) -> Worth:
-    """Score a run, and without each of its heads.
-
-    Raises:
-        MissingInputError, DataError, UsageError: as ``evaluate_heads``.
-    """
+    """Score a run, and without each of its heads."""
     complete, lesser = evaluate_heads(run, task=task, examples=examples, quiet=quiet)
     figure, score = _figure(complete)
     return Worth(run, figure, score, {name: _figure(less)[1] for name, less in lesser.items()})

@@ -45,12 +45,6 @@ def export_onnx(run: Path, to: Path, *, int8: bool = False, quiet: bool = False)
     """Write a run's model as an ONNX graph into a folder, with its tokenizer.
 
     With ``int8`` the quantised graph is there too.
-
-    Raises:
-        MissingInputError: if a package is not installed, or there is no model.
-        DataError: if ONNX cannot say the model, naming the setting; if onnxruntime disagrees.
-        UsageError: if the folder holds something else already, or is named like a graph.
-        CannotWriteError: if the disk is full or the folder cannot be written.
     """
     if to.suffix == ".onnx":
         raise UsageError(

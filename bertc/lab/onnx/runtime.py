@@ -17,11 +17,7 @@ ERRORS_ONLY = 3
 
 
 def package(name: str) -> Any:
-    """Import one of the optional packages.
-
-    Raises:
-        MissingInputError: if it is not installed.
-    """
+    """Import one of the optional packages."""
     try:
         return import_module(name)
     except ImportError:

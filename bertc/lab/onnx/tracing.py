@@ -58,12 +58,7 @@ def random_inputs(graph: Graph, rows: int, tokens: int, seed: int = 0) -> dict[s
 
 
 def to_onnx(graph: Graph) -> bytes:
-    """The graph as an ONNX file, for any number of rows and tokens.
-
-    Raises:
-        MissingInputError: if a package is not installed.
-        DataError: if the weights are more than a file can hold.
-    """
+    """The graph as an ONNX file, for any number of rows and tokens."""
     for name in NEEDED:
         package(name)
     size = sum(weight.numel() * weight.element_size() for weight in graph.parameters())
@@ -98,11 +93,7 @@ def to_onnx(graph: Graph) -> bytes:
 
 
 def compared(graph: Graph, content: bytes) -> Check:
-    """Compare an ONNX file in onnxruntime with the module, at several shapes.
-
-    Raises:
-        DataError: if it does not run, or an output differs by more than ``TOLERANCE``.
-    """
+    """Compare an ONNX file in onnxruntime with the module, at several shapes."""
     session, largest = GraphSession(content), 0.0
     room = min(graph.model.encoder.node.room or LONGEST_CHECKED, LONGEST_CHECKED)
     shapes = [(rows, tokens) for rows, tokens in CHECKED if tokens < room]

@@ -14,9 +14,6 @@ def save(figure: Any, path: Path, described: str = "") -> None:
     """Write a matplotlib figure: ``.svg``, and any other file as a PNG.
 
     ``described`` is kept in the file. The same figure gives the same file.
-
-    Raises:
-        CannotWriteError: if the file cannot be written.
     """
     from matplotlib import rc_context
 

@@ -19,10 +19,6 @@ def evaluate_runs(
     """Evaluate a run, or several and those below folders, with means over their seeds.
 
     Notes that not all of several runs have begin with the run's folder.
-
-    Raises:
-        MissingInputError: if there is no run in a folder.
-        BertcError: as ``evaluate_run``.
     """
     runs = [
         run

@@ -188,9 +188,6 @@ def _slide(
     """Predict the first ``tokens`` that have a full window before them, each from its window.
 
     ``costs`` (v,) of each token are its nats by frequency, and its characters if they are known.
-
-    Raises:
-        UsageError: if the text is shorter than a window.
     """
     model, stage, window, stride = run.model, run.stage, manner.sliding, manner.stride
     name = next(term.name for term in stage.objective if term.objective.order == "forward")

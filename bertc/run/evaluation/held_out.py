@@ -129,9 +129,6 @@ def evaluate(
     Masks are keyed by example, so every evaluation uses the same ones. A term without held-out
     examples has no loss. The memory of a stage is emptied before the first batch of a language and
     passed on from batch to batch. ``costs`` (v,) of tokens: nats by frequency, perhaps characters.
-
-    Raises:
-        StoppedError: if a stop was requested meanwhile.
     """
     stage = stage.held_out
     # Per language (5 or 6, c): loss sums, correct, positives, counts, unigram losses, characters;

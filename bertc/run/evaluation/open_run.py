@@ -47,12 +47,7 @@ def open_run(
     cache: Path | None,
     display: Display,
 ) -> Iterator[OpenRun]:
-    """Load the model that a run has after ``step`` steps, and open the data of that stage.
-
-    Raises:
-        MissingInputError, DataError: as ``interop.loading.load``; the run's text has changed.
-        UsageError: if the text cannot be read as ``manner`` says.
-    """
+    """Load the model that a run has after ``step`` steps, and open the data of that stage."""
     machine = detect(resolved.run.device)
     with Stop(way_on=AGAIN) as stop, determinism(is_deterministic(resolved.run, machine.device)):
         lock = folder.read_lock()

@@ -23,10 +23,6 @@ def evaluated_alone(resolved: Resolved, stage: Stage, run: Path, data: str) -> R
 
     ``data`` is a path, or a value of the setting ``data``, laid out as the run's own; all of it is
     evaluated on. Empty: the run's own text, of which the same is held out.
-
-    Raises:
-        UsageError: if the text has a language that the run does not know, or is of another form.
-        SpecError: if it cannot be parsed.
     """
     settings: dict[str, Any] = {}
     if data:
@@ -48,10 +44,6 @@ def with_objective(stage: Stage, objective: str, run: Path) -> tuple[Stage, dict
     """The stage with another objective, and the heads that answer it: learned one by asked one.
 
     A question about pairs is answered by the head of another one (Lan et al. 2020, table 5).
-
-    Raises:
-        UsageError: if the run has no head for it, or reads in another direction.
-        SpecError: if it cannot be parsed.
     """
     terms: tuple[Term, ...] = _written("objective", objective)
     if any(isinstance(term.objective, Task) or term.objective.teaching for term in terms):

@@ -62,9 +62,6 @@ def answer(
     """Answer all examples, batched with others of similar length.
 
     ``within`` decorates ``outputs``; ``progress`` counts rows.
-
-    Raises:
-        StoppedError: if a stop was requested meanwhile.
     """
     training, device = model.training, next(model.parameters()).device
     model.eval()

@@ -46,11 +46,6 @@ def task_of(resolved: Resolved, request: str) -> tuple[Stage, AnyTask]:
     naming one drops the learned ones.
 
     Of texts to embed it may have learned none.
-
-    Raises:
-        UsageError: if no task matches, if several do and ``request`` is empty, or if the task has
-        other answers or inputs.
-        SpecError: if the task cannot be parsed.
     """
     learned: Learned = {
         task.title: (stage, task) for stage in resolved.stages for task in stage.tasks
@@ -76,21 +71,13 @@ def task_of(resolved: Resolved, request: str) -> tuple[Stage, AnyTask]:
 
 
 def names_files(request: str) -> bool:
-    """True if the task in ``request`` names files of its own.
-
-    Raises:
-        SpecError: if the task cannot be parsed.
-    """
+    """True if the task in ``request`` names files of its own."""
     return "(" in request and not {"data", *FILES}.isdisjoint(_written(request).model_fields_set)
 
 
 @contextmanager
 def columns_told(task: AnyTask, with_labels: bool = False) -> Iterator[None]:
-    """Inside this block, extend the error for a missing column by how to name all columns.
-
-    Raises:
-        DataError: if a column is missing.
-    """
+    """Inside this block, extend the error for a missing column by how to name all columns."""
     try:
         yield
     except MissingColumnError as error:

@@ -39,9 +39,6 @@ def evaluate_tasks(
     """Evaluate on every scored part of every task; with several processes each does all of it.
 
     ``progress`` counts rows.
-
-    Raises:
-        StoppedError: if a stop was requested meanwhile.
     """
     losses, accuracy, scores, always, total = {}, {}, {}, dict[str, dict[str, str]](), 0
     classes: dict[str, dict[str, ByClass]] = {}
@@ -99,11 +96,6 @@ def evaluate_files(
     """Evaluate a model on the scored parts of a task; also returns notes on the files read.
 
     ``most`` limits the examples per part; 0 means all. ``without`` are heads to leave out.
-
-    Raises:
-        UsageError, SpecError: as ``task_of``.
-        MissingInputError: if there is no model, or no part with labels.
-        DataError: if a file is not in the layout of the task, or lacks answers.
     """
     model = load(run)
     stage, task = task_of(model.resolved, request)

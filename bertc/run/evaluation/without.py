@@ -13,11 +13,7 @@ from bertc.model import Model
 
 
 def transformer_of(model: Model) -> Encoder:
-    """The node of a model's encoder.
-
-    Raises:
-        DataError: if it is another kind of network.
-    """
+    """The node of a model's encoder."""
     node = model.encoder.node
     if not isinstance(node, Encoder):
         raise DataError(

@@ -65,9 +65,6 @@ class TrainedNetworks:
 
         The text follows its masked copy as a second one, so that the masked word is known to the
         network (TinyBERT, data_augmentation.py); words that no longer fit in a row have none.
-
-        Raises:
-            DataError: if the network predicts no masked tokens.
         """
         model, vocabulary = self._loaded(folder)
         reader = _MaskedWords(model, vocabulary, _predicting(model, folder), number)

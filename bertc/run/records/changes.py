@@ -77,9 +77,6 @@ def refuse_another_program(old: Resolved, new: Resolved, run: Path | None = None
     Derived values, such as a ``save_every`` that follows from the number of steps, are not listed.
     More steps are allowed if the steps that were done would have been the same. ``run`` is the run
     folder, for the help.
-
-    Raises:
-        ResumeRefusedError: listing old and new values, and the options for the old ones.
     """
     every = changed(old, new)
     changes = [change for change in every if not change.follows(old, new)]
@@ -128,11 +125,7 @@ def values_of(point: str) -> list[str]:
 
 
 def refuse(changes: Sequence[str], undo: Sequence[str] = ()) -> None:
-    """Refuse to resume if there are changes; ``undo`` are options that undo them.
-
-    Raises:
-        ResumeRefusedError: listing the changes.
-    """
+    """Refuse to resume if there are changes; ``undo`` are options that undo them."""
     if changes:
         more = len(changes) - SHOWN
         raise ResumeRefusedError(

@@ -76,11 +76,7 @@ def save(
     best: Mapping[str, Tensor] | None = None,
     average: Mapping[str, Tensor] | None = None,
 ) -> Path:
-    """Write one checkpoint, verify it, then remove all but the newest ``keep``.
-
-    Raises:
-        CannotWriteError: if the disk has no room; checkpoints that were there stay.
-    """
+    """Write one checkpoint, verify it, then remove all but the newest ``keep``."""
     final, temporary = parent / checkpoint_name(step), parent / f"{_TEMPORARY}{step:08d}"
     parts = {WEIGHTS: weights, OPTIMIZER: moments, MEMORY: memory, BEST: best, AVERAGE: average}
     content = {name: tensors for name, tensors in parts.items() if tensors}
@@ -194,11 +190,7 @@ def newest(parent: Path, *runs: str) -> tuple[Checkpoint | None, tuple[Damage, .
 
 
 def verify(folder: Path) -> Checkpoint:
-    """Read a checkpoint back and compare every byte with the manifest.
-
-    Raises:
-        DataError: naming the file and what is wrong with it.
-    """
+    """Read a checkpoint back and compare every byte with the manifest."""
     if fault := next(_faults(folder), ""):
         raise DataError(f"damaged checkpoint {folder}: {fault}")
     content = _read_manifest(folder)

@@ -230,11 +230,7 @@ class RunFolder(FollowedFiles):
 
 
 def _lock(descriptor: int) -> None:
-    """Lock a file for this process alone; who just looks whether it is in use has it for a moment.
-
-    Raises:
-        BlockingIOError: if another process keeps it.
-    """
+    """Lock a file for this process; who looks whether it is in use has it for a moment."""
     for seconds in GLANCES_SECONDS:
         with suppress(BlockingIOError):
             return lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

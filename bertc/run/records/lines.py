@@ -70,12 +70,7 @@ def by_stage(lines: Sequence[Usage]) -> dict[str, Usage]:
 
 
 def read_lines(path: Path, kind: TypeAdapter[LineT], limit_bytes: int | None = None) -> list[LineT]:
-    """Read the whole lines of a file, or of its first bytes; [] without a file.
-
-    Raises:
-        MissingInputError: if it cannot be read.
-        DataError: if a line is not what a run writes; names it.
-    """
+    """Read the whole lines of a file, or of its first bytes; [] without a file."""
     if not is_taken(path):
         return []
     raw = read_bytes(path, LARGEST_BYTES)[:limit_bytes]
@@ -84,11 +79,7 @@ def read_lines(path: Path, kind: TypeAdapter[LineT], limit_bytes: int | None = N
 
 
 def line_of(raw: bytes, kind: TypeAdapter[LineT], place: str) -> LineT:
-    """A line as its type; ``place`` is where it stands, for the error.
-
-    Raises:
-        DataError: if it is not what a run writes.
-    """
+    """A line as its type; ``place`` is where it stands, for the error."""
     try:
         return kind.validate_json(raw)
     except ValidationError as error:
@@ -101,11 +92,7 @@ def line_of(raw: bytes, kind: TypeAdapter[LineT], place: str) -> LineT:
 
 
 def append_line(path: Path, line: dict[str, Any]) -> None:
-    """Append a line, in place of half a one that a kill or a full disk left.
-
-    Raises:
-        CannotWriteError: if the disk has no room.
-    """
+    """Append a line, in place of half a one that a kill or a full disk left."""
     text = json.dumps(line, allow_nan=False).encode() + b"\n"
     with durable.writing(path, len(text)), open(path, "ab+") as file:
         file.truncate(whole_lines(path))

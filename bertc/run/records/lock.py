@@ -41,21 +41,12 @@ class Lock(BaseModel):
 
     @staticmethod
     def read(path: Path) -> "Lock":
-        """Read the lock of a run.
-
-        Raises:
-            MissingInputError: if it cannot be read.
-            DataError: if it is damaged.
-        """
+        """Read the lock of a run."""
         return Lock.of(read_json(path, LARGEST_BYTES), path)
 
     @staticmethod
     def of(content: dict[str, Any], path: Path) -> "Lock":
-        """Validate the JSON of a lock.
-
-        Raises:
-            DataError: if anything is missing or of another type; names the first.
-        """
+        """Validate the JSON of a lock."""
         try:
             return Lock.model_validate_json(json.dumps(content))
         except ValidationError as error:

@@ -17,13 +17,7 @@ Schedules that differ do so at many steps.
 
 
 def with_settings(resolved: Resolved, overrides: Sequence[str]) -> Resolved:
-    """The program of a run with settings changed for resuming it.
-
-    Raises:
-        SpecError: if an override is no setting.
-        UsageError: if an override lists several values.
-        ResumeRefusedError: if the setting must not change.
-    """
+    """The program of a run with settings changed for resuming it."""
     diagnostics = Diagnostics()
     programs = load("", overrides, diagnostics)
     diagnostics.raise_if_any()

@@ -109,11 +109,7 @@ class Metrics:
         self._file.close()
 
     def write(self, line: dict[str, Any]) -> None:
-        """Append a line.
-
-        Raises:
-            CannotWriteError: if the disk has no room.
-        """
+        """Append a line."""
         text = json.dumps(line, allow_nan=False).encode() + b"\n"
         with durable.writing(self._path, len(text)):
             self._file.write(text)
@@ -135,10 +131,5 @@ class Metrics:
 
 
 def read(path: Path, limit_bytes: int | None = None) -> list[Line]:
-    """Read the whole lines of a metrics file, or of its first bytes; [] without a file.
-
-    Raises:
-        MissingInputError: if it cannot be read.
-        DataError: if a line is not what a run writes; names it.
-    """
+    """Read the whole lines of a metrics file, or of its first bytes; [] without a file."""
     return read_lines(path, _LINE, limit_bytes)

@@ -11,11 +11,7 @@ from bertc.run.records.metrics import Line
 
 
 def plot(lines: list[Line], path: Path) -> None:
-    """Plot training and held-out losses of each objective from lines of metrics, as a PNG.
-
-    Raises:
-        CannotWriteError: if the disk has no room.
-    """
+    """Plot training and held-out losses of each objective from lines of metrics, as a PNG."""
     # Here and not above: most uses of this package draw nothing, and loading takes time.
     from matplotlib.figure import Figure
 

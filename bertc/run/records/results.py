@@ -104,12 +104,7 @@ def mean_score(stage: Stage, scores: Scores) -> float:
 
 
 def find_runs(folders: Sequence[Path]) -> list[Run]:
-    """Every run in these folders and below them.
-
-    Raises:
-        MissingInputError: if a folder does not exist, or there is no run in any.
-        DataError: if the files of a run are damaged.
-    """
+    """Every run in these folders and below them."""
     return [read_run(path) for path in find_folders(folders)]
 
 
@@ -182,11 +177,7 @@ def values_of(scores: Scores, losses: Mapping[str, float]) -> dict[Score, float]
 
 
 def _seen(line: metrics.Line, resolved: Resolved, place: Path) -> Seen:
-    """The evaluation in a line, with its order among those of its stage, more is better.
-
-    Raises:
-        DataError: if it is not of this program.
-    """
+    """The evaluation in a line, with its order among those of its stage, more is better."""
     scores: Scores = line.get("scores", {})
     stage = next((stage for stage in resolved.stages if stage.name == line["stage"]), None)
     if stage is None or (scores and not _judges(stage, scores)):

@@ -13,11 +13,7 @@ from bertc.run.records.folder import RunFolder
 
 @contextmanager
 def noting_failure(folder: RunFolder) -> Iterator[None]:
-    """Leave the reason in the folder if an error ends the run.
-
-    Raises:
-        CannotWriteError: instead of an error after the folder was removed.
-    """
+    """Leave the reason in the folder if an error ends the run."""
     try:
         yield
     except StoppedError:
@@ -33,10 +29,6 @@ def admit(folder: RunFolder, resolved: Resolved, resume: bool) -> None:
     """Refuse a folder that this run must not use.
 
     With ``resume`` and no run in it, the run is started: one command line does for both.
-
-    Raises:
-        UsageError: if it holds a run and ``resume`` is false, or files that no run writes.
-        ResumeRefusedError: if the run in it is of another program.
     """
     if not is_folder(folder.path):
         return
