@@ -102,7 +102,7 @@ def given(values: dict[str, object]) -> dict[str, Given]:
     return {name: Given(value, Origin("written")) for name, value in values.items()}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tiny(corpus_file: Path) -> Callable[..., Resolved]:
     """Two layers of width 32 on the tiny corpus, with settings of one's own."""
 

@@ -12,6 +12,7 @@ from bertc.ir.program.model import model_weights
 from bertc.lab.results.listing import list_runs
 from bertc.run.records import folder as module
 from bertc.run.records.folder import RunFolder
+from bertc.run.records.lines import Attempt
 from bertc.run.records.state import noting_failure
 
 
@@ -32,14 +33,8 @@ def run(tiny, tmp_path):
         (folder / "lock.json").write_text("{}")
         lines = (json.dumps(line(step, loss)) + "\n" for step, loss in losses.items())
         (folder / "metrics.jsonl").write_text("".join(lines))
-        attempt = {
-            "step": 0,
-            "time": 0.0,
-            "host": host or platform.node(),
-            "device": "cpu",
-            "processes": 1,
-        }
-        (folder / "attempts.jsonl").write_text(json.dumps(attempt) + "\n")
+        attempt = Attempt(0, 0.0, host or platform.node(), "cpu", 1)
+        (folder / "attempts.jsonl").write_text(json.dumps(vars(attempt)) + "\n")
         if finished:
             (folder / "losses.png").touch()
         return folder

@@ -15,8 +15,8 @@ from bertc.run.evaluation.manner import Manner
 from bertc.run.train.loop import train
 
 
-@pytest.fixture
-def read(tiny, tmp_path, corpus_file, cache):
+@pytest.fixture(scope="module")
+def read(tiny, tmp_path_factory, corpus_file, cache):
     """Train a small run with a memory, and evaluate it in some manner."""
     whole = Share(corpus=Files(path=str(corpus_file), sentences="whole"))
     resolved = tiny(
@@ -24,25 +24,27 @@ def read(tiny, tmp_path, corpus_file, cache):
         vocab=Bytes(), data=(whole,), steps=30, eval_every=30, optimizer=Adam(lr=3e-3),
         holdout=0.1, batch=4, eval_examples=1000,
     )  # fmt: skip
-    first = train(resolved, tmp_path / "run", cache=cache, quiet=True)
+    run = tmp_path_factory.mktemp("read") / "run"
+    first = train(resolved, run, cache=cache, quiet=True)
 
     def evaluate(**manner):
-        return evaluate_run(tmp_path / "run", Manner(**manner), cache=cache, quiet=True)
+        return evaluate_run(run, Manner(**manner), cache=cache, quiet=True)
 
-    evaluate.first, evaluate.run = first, tmp_path / "run"
+    evaluate.first = first
     return evaluate
 
 
 def test_manners(read):
-    assert read().evaluation.losses == read.first.evaluation.losses
-    assert f"perplexity {math.exp(read().evaluation.loss):,.2f}" in read().summary()
+    report, without = read(), read(seq=50, memory=0)
+    assert report.evaluation.losses == read.first.evaluation.losses
+    assert f"perplexity {math.exp(report.evaluation.loss):,.2f}" in report.summary()
+    assert report.notes == ("read as a stream in rows of 24 tokens, with a memory of 24 tokens",)
     # Everything remembered: the length of pieces makes no difference.
     one, other = (read(seq=seq, memory=1000).evaluation for seq in (16, 50))
     assert one.loss == pytest.approx(other.loss, abs=1e-5)
     assert read(seq=8, memory=40, same_length=True, clamp=20).evaluation.loss > 0
-    assert read(memory=0).evaluation.loss != read().evaluation.loss
-    assert read().notes == ("read as a stream in rows of 24 tokens, with a memory of 24 tokens",)
-    assert "rows of 50 tokens, without memory" in read(seq=50, memory=0).summary()
+    assert without.evaluation.loss != report.evaluation.loss
+    assert "rows of 50 tokens, without memory" in without.summary()
     with pytest.raises(UsageError, match="needs a memory"):
         read(same_length=True, memory=0)
 

@@ -14,13 +14,14 @@ from bertc.use import fill_mask as filling
 from bertc.use.fill_mask import fill
 
 
-@pytest.fixture
-def run(tiny, tmp_path, cache):
-    train(tiny(), tmp_path / "run", cache=cache, quiet=True)
-    return tmp_path / "run"
+@pytest.fixture(scope="module")
+def run(tiny, tmp_path_factory, cache):
+    folder = tmp_path_factory.mktemp("used") / "run"
+    train(tiny(), folder, cache=cache, quiet=True)
+    return folder
 
 
-def test_eval_repeats_the_last_evaluation_of_the_run(run, tmp_path, cache):
+def test_eval_repeats_the_last_evaluation_of_the_run(run, cache):
     report = evaluate_run(run, cache=cache, quiet=True)
     last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
     assert last["kind"] == "eval"
@@ -41,7 +42,7 @@ def test_a_stopped_evaluation_begins_again(run, cache, monkeypatch):
     assert stopped.value.help == "the same command begins again"
 
 
-def test_eval_refuses_other_text(run, tmp_path, corpus_file, cache):
+def test_eval_refuses_other_text(run, corpus_file, cache):
     before = corpus_file.read_text()
     corpus_file.write_text(before + "\nOne more.\n")
     try:
@@ -66,9 +67,6 @@ def test_fill_gives_the_likeliest_tokens_of_each_mask(run):
         assert 0 < sum(probabilities) <= 1
     assert found.summary().startswith("mask 1:\n")
     assert json.loads(found.as_json())["masks"][0][0].keys() == {"token", "probability"}
-
-
-def test_fill_needs_a_mask(run):
     with pytest.raises(UsageError, match="no \\[MASK\\]"):
         fill(run, "Hens cackle.")
 
