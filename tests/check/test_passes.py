@@ -117,6 +117,7 @@ def test_groups_are_exact_for_every_count(depth: int) -> None:
     [
         ("hidden=512 heads=10", "E201"),
         ("layers=4 share=map([0, 1])", "E202"),
+        ("layers=4 share=map([0, 1]) norm=pre(first=false)", "E202"),
         ("layers=4 share=map([0, 3, 2, 3])", "E202"),
         ("layers=3 share=map([0, 0, 1])", "E202"),
         ("layers=4 share=groups(5)", "E202"),

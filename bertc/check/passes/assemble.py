@@ -1,6 +1,7 @@
 """From a complete, checked program to a ``Resolved``."""
 
 from dataclasses import dataclass
+from typing import Self
 
 from bertc.check.passes.settings.layers import layer_values, owners
 from bertc.check.passes.settings.stages import has_tasks, reads_on
@@ -41,28 +42,6 @@ def assemble(program: Complete) -> Resolved:
     )
 
 
-def _permutes(program: Complete) -> bool:
-    terms = (term for stage in program.stages for term in stage.objective)
-    return any(term.objective.order == "permuted" for term in terms)
-
-
-def _decodes(program: Complete) -> bool:
-    return any(
-        term.objective.states.decoded
-        and not (predicts_masked(term.objective) and isinstance(stage.generator, GeneratorNetwork))
-        for stage in program.stages
-        for term in stage.objective
-    )
-
-
-def _without_decoder(stage: StageSettings) -> StageSettings:
-    """The same settings without a mask decoder, for a network that predicts no masked tokens."""
-    head = stage.head
-    if isinstance(head, TransformHead):
-        head = head.model_copy(update={"decoder": 0})
-    return stage.model_copy(update={"head": head})
-
-
 def _encoder(stage: StageSettings, causal: bool, two_streams: bool) -> Encoder:
     layers = stage.layers
     heads, widths = layer_values(stage.heads, layers), layer_values(stage.ffn, layers)
@@ -92,22 +71,6 @@ def _encoder(stage: StageSettings, causal: bool, two_streams: bool) -> Encoder:
     )
 
 
-def _texts(program: Complete) -> int:
-    """Texts of a row that a pooled state compares: two where any stage asks about pairs."""
-    terms = [term.objective for stage in program.stages for term in stage.objective]
-    pairs = any(term.pairs != "none" for term in terms)
-    tasks = [set(term.reads) for term in terms if isinstance(term, Task) and term.pooled]
-    return 2 if pairs or any(reads & {"pair", "choices"} for reads in tasks) else 1
-
-
-def _body(stage: StageSettings, causal: bool, two_streams: bool, texts: int) -> Body:
-    if isinstance(stage.body, Transformer):
-        return _encoder(stage, causal, two_streams)
-    same = ("embedding", "table", "pooler", "head", "dropout", "initializer")
-    shared = {"vocab_size": table_rows(stage.vocab), "causal": causal}
-    return stage.body.network(texts, shared | {name: getattr(stage, name) for name in same})
-
-
 def _generator(stage: StageSettings) -> Encoder | None:
     """Like the encoder except for widths, and for depth if one is written."""
     node = stage.generator
@@ -124,23 +87,50 @@ def _generator(stage: StageSettings) -> Encoder | None:
 
 @dataclass(frozen=True)
 class _Networks:
-    """The networks of all stages, but for what a stage sets itself."""
+    """The facts that the networks of all stages have in common.
+
+    ``texts`` of a row are compared by a pooled state; ``decodes``: the main one predicts masked
+    tokens in some stage.
+    """
 
     two_streams: bool
     texts: int
     decodes: bool
 
+    @classmethod
+    def of(cls, program: Complete) -> Self:
+        by_generator = isinstance(program.generator, GeneratorNetwork)
+        terms = [term.objective for stage in program.stages for term in stage.objective]
+        tasks = [task for stage in program.stages for task in stage.tasks if task.pooled]
+        pairs = any(stage.pairing for stage in program.stages)
+        pairs |= any({"pair", "choices"} & {*task.reads} for task in tasks)
+        return cls(
+            two_streams=any(term.order == "permuted" for term in terms),
+            texts=2 if pairs else 1,
+            decodes=any(
+                term.states.decoded and not (by_generator and predicts_masked(term))
+                for term in terms
+            ),
+        )
+
     def body(self, stage: StageSettings, *, causal: bool) -> Body:
         """The main network of a stage that reads in this direction."""
-        main = stage if self.decodes else _without_decoder(stage)
-        return _body(main, causal, self.two_streams, self.texts)
+        head = stage.head
+        if isinstance(head, TransformHead) and not self.decodes:
+            stage = stage.model_copy(update={"head": head.model_copy(update={"decoder": 0})})
+        if isinstance(stage.body, Transformer):
+            return _encoder(stage, causal, self.two_streams)
+        same = ("embedding", "table", "pooler", "head", "dropout", "initializer")
+        shared = {"vocab_size": table_rows(stage.vocab), "causal": causal}
+        fields = shared | {name: getattr(stage, name) for name in same}
+        return stage.body.network(self.texts, fields)
 
 
 def _stages(program: Complete) -> tuple[AnyStage, ...]:
     """Stage by stage: its networks, how they come from those before, its counting, its pieces."""
     init = program.init
     carried = init if isinstance(init, FromRun) and init.moments == "carry" else None
-    of_all = _Networks(_permutes(program), _texts(program), _decodes(program))
+    of_all = _Networks.of(program)
     counted_from, first = -carried.updates if carried else 0, 0
     stages = list[AnyStage]()
     for stage in program.stages:
@@ -149,7 +139,13 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
         begins = _begins_anew(stage, before, of_all, networks[1])
         if begins and (before or carried is None):
             counted_from = first
-        change = _change(stage) if begins else _turn(before, networks[0])
+        change: NetworkChange | None = None
+        if begins and isinstance(stage.prune, Layers):
+            change = Kept(layers=stage.prune.kept)
+        elif begins:
+            change = stage.grow
+        elif before and before.encoder.causal != networks[0].causal:
+            change = Turned()
         settled = _stage(stage, networks, change, first, program.total_steps, counted_from)
         rows_read = carried.rows if carried and not before else stage.since * stage.batch
         stages += in_pieces(stage.batch_warmup, settled, rows_read)
@@ -195,10 +191,6 @@ def _begins_anew(
     changed = (before.encoder, before.generator) != (facing, generator)
     new_rule = before.optimizer.keeps != stage.optimizer.keeps
     return changed or stage.begins_told or has_tasks(stage.objective) or new_rule
-
-
-def _turn(before: AnyStage | None, body: Body) -> Turned | None:
-    return Turned() if before and before.encoder.causal != body.causal else None
 
 
 def _stage(
@@ -256,12 +248,6 @@ def _reading(terms: tuple[Term, ...], stage: StageSettings) -> tuple[Term, ...]:
         else term
         for term in terms
     )
-
-
-def _change(stage: StageSettings) -> NetworkChange:
-    if isinstance(stage.prune, Layers):
-        return Kept(layers=stage.prune.kept)
-    return stage.grow
 
 
 def _pairs(stage: StageSettings) -> Pairs:

@@ -37,7 +37,11 @@ def extends(program: Program, diagnostics: Diagnostics) -> Program:
     base = extends(program.base, diagnostics) if program.base else None
     if base is not None and _learns_task(program.settings) and _learns_text(base):
         base = _network_of(base)
-    inherited = {} if base is None else _from(base)
+    inherited = dict[str, Given]()
+    if base is not None:
+        for name, setting in base.settings.items():
+            origin = replace(setting.origin, kind="extends", source=base.name)
+            inherited[name] = Given(setting.value, origin)
     if _have_steps(program.stages):
         inherited.pop("steps", None)  # it was the length of other stages
     written = {
@@ -45,7 +49,11 @@ def extends(program: Program, diagnostics: Diagnostics) -> Program:
         for name, setting in program.settings.items()
     }
     settings = {**inherited, **written}
-    length = {"steps": program.settings["steps"]} if _lasts(program) else {}
+    length = (
+        {"steps": program.settings["steps"]}
+        if "steps" in program.settings and _have_steps(program.stages)
+        else {}
+    )
     stages = _overruled(program.stages, settings, {**length, **from_command_line})
     if base is None:
         return replace(program, stages=stages)
@@ -102,13 +110,6 @@ def _network_of(base: Program) -> Program:
     return Program(name=base.name, settings=of_network)
 
 
-def _from(base: Program) -> dict[str, Given]:
-    return {
-        name: Given(setting.value, replace(setting.origin, kind="extends", source=base.name))
-        for name, setting in base.settings.items()
-    }
-
-
 def _overruled(
     stages: tuple[StageGiven, ...], run: Mapping[str, Given], settings: Mapping[str, Given]
 ) -> tuple[StageGiven, ...]:
@@ -124,11 +125,6 @@ def _overruled(
         replace(stage, settings={n: g for n, g in stage.settings.items() if n not in overruled})
         for stage in stages
     )
-
-
-def _lasts(program: Program) -> bool:
-    """True if the program says how long it lasts in all, and its stages how much each of that."""
-    return "steps" in program.settings and _have_steps(program.stages)
 
 
 def _have_steps(stages: Sequence[StageGiven]) -> bool:

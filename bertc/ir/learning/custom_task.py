@@ -16,9 +16,7 @@ from bertc.ir.learning.answer import (
     Pooling,
     Score,
     Span,
-    Tags,
     Vector,
-    names_spans,
 )
 from bertc.ir.learning.task import (
     UNKNOWN,
@@ -28,6 +26,7 @@ from bertc.ir.learning.task import (
     Metric,
     Name,
     Names,
+    OfWords,
     Race,
     Reading,
     Squad,
@@ -58,20 +57,23 @@ class _Own(Task):
         return self.name
 
 
-def _texts(pair: str) -> tuple[str, ...]:
-    return ("text", "pair") if pair else ("text",)
+class _OfTexts(_Own, Headed):
+    text: str = "text"
+    pair: str = ""
+    label: str = "label"
+    positional = ("train", "dev", "test")
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return ("text", "pair") if self.pair else ("text",)
 
 
-class Classify(_Own, Headed):
+class Classify(_OfTexts):
     """One of several labels for a text, or for two texts."""
 
     kind: Literal["classify"] = "classify"
     name: Name = "classify"
-    text: str = "text"
-    pair: str = ""
-    label: str = "label"
     labels: Names = ()
-    positional = ("train", "dev", "test")
 
     @property
     def answer(self) -> Answer:
@@ -79,35 +81,21 @@ class Classify(_Own, Headed):
         return Labels(names=self.labels or UNKNOWN)
 
     @property
-    def reads(self) -> tuple[str, ...]:
-        """One text, or two."""
-        return _texts(self.pair)
-
-    @property
     def metrics(self) -> tuple[Metric, ...]:
         """Metrics by number of labels; F1 is of the second of two labels."""
         return ("accuracy", "f1") if len(self.labels) == 2 else ("accuracy",)
 
 
-class Regress(_Own, Headed):
+class Regress(_OfTexts):
     """A number for a text, or for two texts."""
 
     kind: Literal["regress"] = "regress"
     name: Name = "regress"
-    text: str = "text"
-    pair: str = ""
-    label: str = "label"
-    positional = ("train", "dev", "test")
 
     @property
     def answer(self) -> Answer:
         """A score."""
         return Score()
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """One text, or two."""
-        return _texts(self.pair)
 
 
 class Choose(_Own, Choosing):
@@ -137,7 +125,7 @@ class Choose(_Own, Choosing):
         return (*(("passage",) if self.passage else ()), "text", "choices")
 
 
-class Tag(_Own, Headed):
+class Tag(_Own, OfWords):
     """A tag per word, from columns with lists, or with text separated by white space.
 
     Files of a word a line are read too, CoNLL-2003's and CoNLL-U; ``tags`` may name a column.
@@ -147,18 +135,7 @@ class Tag(_Own, Headed):
     name: Name = "tag"
     words: str = "words"
     tags: str = "tags"
-    labels: Names = ()
     positional = ("train", "dev", "test")
-
-    @property
-    def answer(self) -> Answer:
-        """One tag per word."""
-        return Tags(names=self.labels or UNKNOWN)
-
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        """F1 of spans if tags mark spans."""
-        return ("span_f1", "accuracy") if names_spans(self.labels) else ("accuracy",)
 
 
 class Read(_Own, Reading):

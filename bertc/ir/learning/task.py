@@ -210,6 +210,22 @@ class Choosing(Headed):
     keeps: Literal["end", "beginning"] = "end"
 
 
+class OfWords(Headed):
+    """Tags of words; F1 of spans comes first if tags mark spans."""
+
+    labels: Names = ()
+
+    @property
+    def answer(self) -> Answer:
+        """One tag per word."""
+        return Tags(names=self.labels or UNKNOWN)
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """F1 of spans if tags mark spans."""
+        return ("span_f1", "accuracy") if names_spans(self.labels) else ("accuracy",)
+
+
 class Squad(Reading):
     """Questions about passages in SQuAD's files, ``squad("squad/", version=2)``.
 
@@ -259,7 +275,7 @@ TagColumn = Literal["ner", "pos", "chunk", "upos", "xpos", "deprel"]
 """Columns of tags, of CoNLL-2003 and of CoNLL-U."""
 
 
-class Tagging(Headed):
+class Tagging(OfWords):
     """Tags of words in CoNLL-2003's columns or in CoNLL-U, ``tagging("conll2003/", "ner")``.
 
     ``data`` is a folder whose file names contain ``train``, ``dev`` or ``testa``, and ``test`` or
@@ -270,20 +286,9 @@ class Tagging(Headed):
     kind: Literal["tagging"] = "tagging"
     data: Path
     column: TagColumn = "ner"
-    labels: Names = ()
     positional = ("data", "column")
 
     @property
     def title(self) -> str:
         """``ner``."""
         return self.column
-
-    @property
-    def answer(self) -> Answer:
-        """One tag per word."""
-        return Tags(names=self.labels or UNKNOWN)
-
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        """F1 of spans if tags mark spans."""
-        return ("span_f1", "accuracy") if names_spans(self.labels) else ("accuracy",)

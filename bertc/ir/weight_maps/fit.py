@@ -75,7 +75,10 @@ def fit(
         *_missing(here.keys() - copies.keys(), full_map, old_shapes),
     )
     if not isinstance(growth, PARTIAL):
-        mismatches += tuple(_unused(old_shapes.keys() - set(copies.values())))
+        unused = sorted(old_shapes.keys() - set(copies.values()) - {QUERY_STREAM})
+        mismatches += tuple(
+            f"its {name} has no place here" for name in unused if not _optional(name)
+        )
     return WeightMap(copies, full_map.zeros), mismatches
 
 
@@ -227,11 +230,6 @@ def _missing(names: Collection[str], full_map: WeightMap, old_shapes: ShapesByNa
         for name in sorted(names)
         if not full_map.is_new(name) and (_part(name) in parts or not _optional(name))
     ]
-
-
-def _unused(names: Collection[str]) -> list[str]:
-    unused = [name for name in sorted(names) if not _optional(name) and name != QUERY_STREAM]
-    return [f"its {name} has no place here" for name in unused]
 
 
 def _part(name: str) -> str:
