@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import copytree
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import pytest
@@ -18,7 +18,9 @@ from bertc.data.examples.task import TaskBatch
 from bertc.hub.exporting import export_model
 from bertc.hub.families.obstacle import Obstacle
 from bertc.hub.target import target_of
+from bertc.ir.base import Node
 from bertc.ir.learning.answer import Span, Tags
+from bertc.ir.network import sharing
 from bertc.ir.network.body_setting import OF_TRANSFORMERS
 from bertc.ir.network.positions import BucketedPositions
 from bertc.ir.program.model import model_weights
@@ -148,3 +150,22 @@ def test_a_sharing_keeps_its_name(kind: str) -> None:
     names = {"groups": "all", "map": "none"}
     said = resolve(spec(NETWORKS["share"][kind])).encoder.settings()["share"]
     assert said.kind == names.get(kind, kind)
+
+
+class Mirror(Node):
+    """A kind of sharing by its class alone: the second half of the layers mirrors the first."""
+
+    kind: Literal["mirror"] = "mirror"
+
+    def owner(self, part: str, layer: int, depth: int) -> int:
+        return min(layer, depth - 1 - layer)
+
+
+def test_a_new_sharing_is_called_by_its_name_where_it_is_in_the_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sharing, "Sharing", Annotated[Mirror | sharing.ShareAll, "as a union is"])
+    resolved = resolve(spec("layers=4 share=map([0, 1, 1, 0])"))
+    refused = target_of(resolved, [weight.name for weight in model_weights(resolved)], pad=0)
+    assert isinstance(refused, Obstacle)
+    assert refused.setting == "share=mirror"

@@ -12,7 +12,7 @@ from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import feed_forward
 from bertc.ir.network.head import POOLINGS
 from bertc.ir.network.positions import TablePositions
-from bertc.ir.network.sharing import OUTPUTS, ShareMap, ShareNone, scheme_of
+from bertc.ir.network.sharing import ShareNone, owners_of, scheme_of
 from bertc.ir.network.table import WholeTable
 from bertc.lang.read.shapes import setting_shape
 from bertc.lang.write.show import show_value
@@ -61,12 +61,7 @@ def _comparable(candidate: Candidate, settings: Mapping[str, Any]) -> dict[str, 
     """All settings of a network but initial values, and the head where none is read."""
     heads, depth = settings["heads"], settings["layers"]
     width = settings["hidden"] // (heads[0] if isinstance(heads, tuple) else heads)
-    attention, ffn = (
-        tuple(settings["share"].owner(part, n, depth) for n in range(depth)) for part in OUTPUTS
-    )
-    share = scheme_of(attention, ffn)
-    if isinstance(share, ShareMap) and attention == ffn:
-        share = ShareMap(attention=attention)
+    share = scheme_of(*owners_of(settings["share"], depth))
     known = {"head_dim": width, "table": WholeTable(), **settings, "share": share}
     positions = known["positions"]
     if isinstance(positions, TablePositions) and positions.padding == candidate.pad:

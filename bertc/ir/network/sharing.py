@@ -112,6 +112,12 @@ def owners_left(owners: tuple[int, ...], layers: tuple[int, ...]) -> tuple[int, 
     return tuple(before.index(owner) for owner in before)
 
 
+def owners_of(scheme: Sharing, depth: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The owners of the attention and of the FFN of each layer."""
+    attention, ffn = ([scheme.owner(part, n, depth) for n in range(depth)] for part in OUTPUTS)
+    return tuple(attention), tuple(ffn)
+
+
 def scheme_of(attention: tuple[int, ...], ffn: tuple[int, ...]) -> Sharing:
     """The scheme with these owners: one with a name, or else their map."""
     depth = len(attention)
@@ -122,9 +128,6 @@ def scheme_of(attention: tuple[int, ...], ffn: tuple[int, ...]) -> Sharing:
         (kind() for kind in kinds), [ShareGroups(groups=len({*attention}))]
     )
     for scheme in schemes:
-        owners = [
-            tuple(scheme.owner(part, layer, depth) for layer in range(depth)) for part in OUTPUTS
-        ]
-        if owners == [attention, ffn]:
+        if owners_of(scheme, depth) == (attention, ffn):
             return scheme
-    return ShareMap(attention=attention, ffn=ffn)
+    return ShareMap(attention=attention, ffn=() if ffn == attention else ffn)
