@@ -126,7 +126,7 @@ def forms(setting: Setting) -> Iterator[tuple[str, Callable[[], Tensor]]]:
         "packed rows, dropout": (packed, RATE),
         "packed rows": (laid_out, 0.0),
         "causal, dropout": (Mask(is_causal=True), RATE),
-        "scores of distances, dropout": (scores.requires_grad_(), RATE),
+        "scores of distances, dropout": (Mask(scores.requires_grad_()), RATE),
     }
     for name, (mask, rate) in asked.items():
         yield name, lambda m=mask, r=rate: attend(query, key, value, m, r)  # type: ignore[misc]

@@ -87,11 +87,12 @@ def test_what_a_base_has_is_shown_at_extends_and_mended_here(tmp_path: Path) -> 
     assert told(read_checked(tmp_path / "mine.bertc", text)) == []
 
 
-def test_a_file_that_is_missing_is_told_on_the_first_line() -> None:
-    text = "task = classify('nowhere.tsv')\nlayers = 2\n"
-    (shown,) = diagnostics(read_checked(Path("mine.bertc"), text), lines(text))
+def test_a_file_that_cannot_be_used_is_shown_on_the_first_line(tmp_path: Path) -> None:
+    (tmp_path / "bad.txt").write_bytes(b"\xff\xfe\x00")
+    text = f"data = files('{tmp_path}/bad.txt')\nlayers = 2\n"
+    (shown,) = diagnostics(read_checked(tmp_path / "mine.bertc", text), lines(text))
     assert shown.range == types.Range(types.Position(0, 0), types.Position(1, 0))
-    assert "nowhere.tsv" in shown.message
+    assert "bad.txt:1: " in shown.message
 
 
 def test_hostile_text_is_shown_as_text() -> None:
