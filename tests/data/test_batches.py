@@ -75,11 +75,6 @@ def test_a_pass_reads_every_row_once(made: Make) -> None:
     assert (np.diff(copies) >= 0).all()
 
 
-def test_seed_changes_the_order(made: Make) -> None:
-    one, other = (made(SETTINGS, f"objective=mlm seed={seed}").stage(0) for seed in (0, 1))
-    assert not same(one.train(0), other.train(0))
-
-
 def test_static_masking_numbers_its_copies(made: Make) -> None:
     stage = made(SETTINGS, "format=doc-sentences objective=mlm(masking=static(2))").stage(0)
     per_pass = stage.examples // 8 + 1

@@ -8,8 +8,6 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 import bertc
-from bertc.api import check
-from bertc.base.diagnostics import Diagnostics
 from bertc.data.cache.progress import Silent
 from bertc.data.examples.copies import Copier
 from bertc.data.examples.encode import encode
@@ -340,13 +338,3 @@ def test_words_that_are_not_read_say_why(bert):
         "1 of 1 dev examples are cut to 6 tokens",
         "4 words of 1 dev examples have no token in a row of 6, and are answered unread",
     ]
-
-
-@pytest.mark.parametrize(("label", "remarked"), [("{n}.5", True), ("{n}", False), ("c{n}", False)])
-def test_labels_that_are_scores_are_remarked_on_by_check(tmp_path, label, remarked):
-    rows = "".join(f"w{n}\t{label.format(n=n)}\n" for n in range(11))
-    (tmp_path / "train.tsv").write_text(f"text\tlabel\n{rows}")
-    spec = f"layers=1 hidden=8 heads=2 vocab=wordpiece(99) task=classify('{tmp_path}/train.tsv')"
-    diagnostics = Diagnostics()
-    check(spec, diagnostics=diagnostics)
-    assert ("R119" in [remark.code for remark in diagnostics.remarks]) == remarked

@@ -44,11 +44,7 @@ def found_labels(task: AnyTask, examples: Sequence[Example]) -> tuple[str, ...]:
         raise DataError(f"{where}: {have} in all {len(examples):,} examples", "two or more labels")
     if names_spans(tuple(names)):
         names |= {"I-" + name[2:] for name in names if name.startswith("B-")}
-        return tuple(sorted(names, key=_by_span))
+        return tuple(sorted(names, key=lambda tag: (tag != "O", tag[2:], tag)))
     if None not in map(finite, names):
         return tuple(sorted(names, key=lambda name: (finite(name) or 0.0, name)))
     return tuple(sorted(names))
-
-
-def _by_span(tag: str) -> tuple[bool, str, str]:
-    return tag != "O", tag[2:], tag

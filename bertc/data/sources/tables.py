@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,18 +104,15 @@ def _fields(
     first = next(records, None)
     if first is None:
         raise DataError(f"{path}:1: the file is empty", "a table with a row for each example")
-    begins, fields = first
-    where = str(path)
-    names = _names(fields, f"{path}:{begins}", selection)
-    at = column_indices(names, f"{path}:{begins}", selection)
-    if names is not fields:
-        yield TableRow(f"{path}:{begins}", tuple(fields[i] if i >= 0 else None for i in at))
-    for number, fields in records:
+    (begins, header), where = first, str(path)
+    names = _names(header, f"{where}:{begins}", selection)
+    at = column_indices(names, f"{where}:{begins}", selection)
+    for number, fields in records if names is header else chain([first], records):
         if len(fields) != len(names):
             if selection.short and len(fields) < len(names):
                 continue
             raise DataError(
-                f"{path}:{number}: {len(fields)} columns, line {begins} has {len(names)}",
+                f"{where}:{number}: {len(fields)} columns, line {begins} has {len(names)}",
                 "each row needs a field for every column",
             )
         yield TableRow(f"{where}:{number}", tuple([fields[i] if i >= 0 else None for i in at]))
@@ -123,18 +121,16 @@ def _fields(
 def _names(fields: list[str], place: str, selection: ColumnSelection) -> Sequence[str]:
     if selection.numbered:
         return [str(number) for number in range(len(fields))]
-    official = {*selection.required, *selection.optional, *selection.spellings}.union(
-        *selection.unnamed
-    )
-    if not selection.unnamed or official & set(fields):
+    named = (selection.required, selection.optional, selection.spellings, *selection.unnamed)
+    if not selection.unnamed or set().union(*named) & set(fields):
         return fields
     for names in selection.unnamed:
         if len(names) == len(fields):
             return names
-    named = selection.unnamed[0]
+    names = selection.unnamed[0]
     raise DataError(
-        f"{place}: {len(fields)} columns without names, {len(named)} expected",
-        f"the columns are {listed(named)}",
+        f"{place}: {len(fields)} columns without names, {len(names)} expected",
+        f"the columns are {listed(names)}",
     )
 
 
