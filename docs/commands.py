@@ -18,8 +18,7 @@ BEGINNING = """\
 
 `bertc COMMAND --help` has the arguments. A SPEC is a file, the name of a shipped spec, the text
 itself, or `-` for standard input; `--set key=value` overrides a setting. Results go to stdout, all
-else to stderr. This page is
-written by `python docs/commands.py`.
+else to stderr. This page is written by `python docs/commands.py`.
 """
 END = """\
 ## Exit codes
@@ -27,7 +26,7 @@ END = """\
 | code | meaning |
 |---|---|
 | 0 | done |
-| 1 | done, with findings: a difference, no candidate within the budget, a file that would change |
+| 1 | done, with findings: mistakes for `check`, a difference, nothing in the budget, another form |
 | 2 | wrong usage |
 | 65 | a mistake in a spec or in data |
 | 66 | an input is missing |

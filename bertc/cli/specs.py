@@ -60,8 +60,10 @@ def check(specs: SpecsArgument, set: SetOption = None) -> None:
 
 
 @app.command()
-def explain(code: Annotated[str, typer.Argument(help="the code of a diagnostic: E201")]) -> None:
-    """Explain a diagnostic: its meaning, a wrong and a right example."""
+def explain(
+    code: Annotated[str, typer.Argument(help="a code, E201, or how codes begin: E2")] = "",
+) -> None:
+    """Explain a diagnostic: its meaning, a wrong and a right example; or list the codes."""
     from bertc.base.diagnostics.codes import explain as text
 
     say(text(code))

@@ -150,14 +150,17 @@ def _run_to_resume(spec: str, out: Path | None, resume: bool) -> Path | None:
 
 
 def _refuse_nothing_there(spec: str) -> None:
+    from bertc.base.storage.paths import check_path, is_folder
     from bertc.lang.files import find_spec
 
     try:
         find_spec(spec)
-    except MissingInputError as missing:
-        raise MissingInputError(
-            f"there is neither a run nor a spec {spec[:60]}", missing.help
-        ) from None
+    except MissingInputError:
+        there, near = Path("runs") / spec, check_path(spec)
+        if is_folder(there):
+            near = f"did you mean {there}?"
+        help = near if near.endswith("?") else "bertc runs FOLDER lists the runs in a folder"
+        raise MissingInputError(f"there is neither a run nor a spec {spec[:60]}", help) from None
 
 
 def _program_of(run: Path, overrides: Sequence[str]) -> "tuple[Resolved, ...]":

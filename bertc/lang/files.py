@@ -72,11 +72,13 @@ def find_spec(spec: str) -> SpecLocation:
     short_spec, path_like = spec[:60], short and spec.endswith(SUFFIX) and "=" not in spec
     if not path_like and (not spec or _SPEC_TEXT.search(spec)):
         return SpecLocation("<spec>", "spec", None, here, here, spec)
-    near = "" if path_like or "/" in spec else nearest(spec, shipped)
-    if near:
+    like_file = check_path(spec) if path_like or "/" in spec or "." in spec else ""
+    near = "" if "/" in spec else nearest(spec.removesuffix(SUFFIX), shipped)
+    if near and not like_file.endswith("?"):
         help = f"did you mean {near}?"
-    elif path_like or "/" in spec or "." in spec:
-        raise MissingInputError(f"there is no spec {short_spec}", check_path(spec))
+    elif like_file:
+        help = like_file if like_file.endswith("?") else f"{like_file}; or a name of `bertc specs`"
+        raise MissingInputError(f"there is no spec {short_spec}", help)
     else:
         help = f"shipped specs: {listed(shipped, limit=400)}" if shipped else ""
     raise MissingInputError(f"there is no file or shipped spec called `{short_spec}`", help)

@@ -274,6 +274,11 @@ def test_a_remark_that_several_stages_have_is_one(
         (["check", "comments.bertc"], "the spec comments.bertc is empty"),
         (["check", "mine.bretc"], "did you mean mine.bertc?"),
         (["check", "sub/yuors.bertc"], "did you mean sub/yours.bertc?"),
+        (["check", "albert-xxlarg.bertc"], "help: did you mean albert-xxlarge?"),
+        (["check", "q"*9 + ".bertc"], "help: check the path; or a name of `bertc specs`"),
+        (["check", "task=classify('min.bertc')"], "help: did you mean mine.bertc?"),
+        (["train", "--resume", "a-run"], "help: did you mean runs/a-run?"),
+        (["train", "--resume", "nope"], "help: bertc runs FOLDER lists the runs in a folder"),
         (["check", "--set", "vocab=minilm", "layers=2"], "help: vocab = ./minilm"),
         (["check", "vocab=minilm"], 'help: vocab = "minilm"'),
         (["check", "data=files('text/*')"], "error[E308]"),
@@ -288,8 +293,8 @@ def test_what_a_shell_or_a_slip_makes_of_a_spec(
     said: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for folder in ("minilm", "text", "sub"):
-        (tmp_path / folder).mkdir()
+    for folder in ("minilm", "text", "sub", "runs/a-run"):
+        (tmp_path / folder).mkdir(parents=True)
     for name in ("mine.bertc", "sub/yours.bertc", "text/a.json.gz"):
         (tmp_path / name).write_text("layers=2")
     (tmp_path / "empty.bertc").touch()

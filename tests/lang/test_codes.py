@@ -7,6 +7,7 @@ import pytest
 
 from bertc import lang
 from bertc.base.diagnostics import Diagnostics, UsageError, codes, explain
+from bertc.base.diagnostics.codes import GROUPS
 from bertc.check import passes
 from bertc.check.equal import equalled
 from bertc.check.facts import facts as filled_in
@@ -81,7 +82,12 @@ def test_explain_shows_both_examples() -> None:
     assert "    hidden = 512  heads = 8" in text
 
 
-def test_explain_of_an_unknown_code_names_a_near_one() -> None:
+def test_explain_lists_codes_by_group_or_names_a_near_one() -> None:
+    pages = codes()
+    listed = explain().splitlines()
+    assert [line.split()[0] for line in listed if line.startswith(" ")] == sorted(pages)
+    assert [line[:4] for line in listed if line[0] != " "] == [f"{g}xx" for g in GROUPS]
+    assert explain("e20").startswith(f"E2xx: {GROUPS['E2']}\n  E201  {pages['E201'].title}\n  E202")
     with pytest.raises(UsageError) as error:
-        explain("E20")
-    assert error.value.help.startswith("bertc explain E")
+        explain("E2O1")
+    assert error.value.help.startswith("bertc explain E2")

@@ -1,19 +1,29 @@
 """The closed list of diagnostic codes, with the page that ``bertc explain`` shows for each.
 
-The pages are data, in ``codes.toml``. E0xx: the text cannot be read; E1xx: a name or value is
-wrong; E2xx: settings disagree; E3xx: ``extends`` and files. R1xx: remarks, on what is no mistake.
+The pages are data, in ``codes.toml``.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 from bertc.base.diagnostics.errors import UsageError
-from bertc.base.diagnostics.near import listed, nearest
+from bertc.base.diagnostics.near import nearest
+
+GROUPS = {
+    "E0": "The text cannot be read",
+    "E1": "A name or a value is wrong",
+    "E2": "Settings disagree",
+    "E3": "Bases, and files that decide settings",
+    "E4": "Word vectors",
+    "R1": "Remarks, on what is no mistake",
+}
+"""What codes that begin so are about."""
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(NamedTuple):
     """The explanation of a code: its meaning, a wrong spec and a right one.
 
     ``beside`` has the other files that the examples need, by name.
@@ -23,7 +33,7 @@ class Page:
     text: str
     bad: str
     good: str
-    beside: dict[str, str] = field(default_factory=dict)
+    beside: Mapping[str, str] = MappingProxyType({})
 
 
 @cache
@@ -36,8 +46,8 @@ def codes() -> dict[str, Page]:
     return {code: Page(**fields) for code, fields in pages.items()}
 
 
-def explain(code: str) -> str:
-    """The page of a code, as plain text.
+def explain(code: str = "") -> str:
+    """The page of a code, or the titles of all codes that begin so, as plain text.
 
     Raises:
         UsageError: if there is no such code.
@@ -45,12 +55,22 @@ def explain(code: str) -> str:
     wanted = code.strip().upper()
     page = codes().get(wanted)
     if page is None:
+        begun = {name: page.title for name, page in codes().items() if name.startswith(wanted)}
+        if begun:
+            return "\n".join(_titles(dict(sorted(begun.items()))))
         near = nearest(wanted, codes())
-        help = f"bertc explain {near}" if near else "codes: " + listed(codes(), limit=400)
+        help = f"bertc explain {near}" if near else "bertc explain lists all codes"
         raise UsageError(f"there is no code `{code[:20]}`", help)
     parts = [f"{wanted}: {page.title}", page.text.strip()]
     parts += [f"Wrong:\n\n{_indented(page.bad)}", f"Right:\n\n{_indented(page.good)}"]
     return "\n\n".join(parts)
+
+
+def _titles(titles: Mapping[str, str]) -> Iterator[str]:
+    """Lines of codes with their titles, under a heading for each group."""
+    for group, meaning in GROUPS.items():
+        lines = [f"  {name}  {title}" for name, title in titles.items() if name.startswith(group)]
+        yield from [f"{group}xx: {meaning}", *lines] if lines else []
 
 
 def _indented(text: str) -> str:

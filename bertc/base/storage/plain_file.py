@@ -122,8 +122,9 @@ def _unreadable(path: StrPath, why: str) -> MissingInputError:
     message, help = f"cannot read {Path(path)}: {why}", "check the path"
     if why == _REASONS[errno.ENOENT]:
         message, help = f"{Path(path)} is not there", check_path(path)
-    begin = "" if os.path.isabs(path) else f"; names of files begin in {working_folder()}"
-    return MissingInputError(message, help=help + begin)
+    if not os.path.isabs(path) and not help.endswith("?"):
+        help += f"; names of files begin in {working_folder()}"
+    return MissingInputError(message, help)
 
 
 def _amount(max_bytes: int) -> str:

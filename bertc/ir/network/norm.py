@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from bertc.ir.base import BY_KIND, ONES, ZEROS, Axis, Node, Off, On, Part, Weight
+from bertc.ir.once import once
 
 Epsilon = Annotated[float, Field(gt=0, le=1)]
 
@@ -64,11 +65,11 @@ class _Placement(Node):
 
     @property
     def of_layers(self) -> NormFunction:
-        return self._norm(affine=True)
+        return self._norm(True)
 
     @property
     def of_heads(self) -> NormFunction:
-        return self._norm(affine=True)
+        return self._norm(True)
 
     @property
     def of_outputs(self) -> NormFunction | None:
@@ -79,6 +80,7 @@ class _Placement(Node):
     def skips_first(self) -> bool:
         return False
 
+    @once
     def _norm(self, affine: bool) -> NormFunction:
         if self.function == "rms":
             return RmsNorm(eps=self.eps, affine=affine)
