@@ -48,7 +48,7 @@ def test_a_spec_that_is_a_link_to_itself(tmp_path: Path, monkeypatch: pytest.Mon
         api.check("extends 'loop.bertc'")
     os.symlink("/dev/zero", tmp_path / "config.json")
     with pytest.raises(BertcError, match="it is a device"):
-        api.check("init='.' task=classify('train.tsv', 'dev.tsv')")
+        api.check("init='.' steps=2")
 
 
 def test_more_choices_than_a_head_has_are_a_mistake() -> None:

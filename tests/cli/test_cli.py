@@ -275,7 +275,7 @@ def test_a_remark_that_several_stages_have_is_one(
         (["check", "mine.bretc"], "did you mean mine.bertc?"),
         (["check", "sub/yuors.bertc"], "did you mean sub/yours.bertc?"),
         (["check", "albert-xxlarg.bertc"], "help: did you mean albert-xxlarge?"),
-        (["check", "q"*9 + ".bertc"], "help: check the path; or a name of `bertc specs`"),
+        (["check", "q" * 9 + ".bertc"], "help: check the path; or a name of `bertc specs`"),
         (["check", "task=classify('min.bertc')"], "help: did you mean mine.bertc?"),
         (["train", "--resume", "a-run"], "help: did you mean runs/a-run?"),
         (["train", "--resume", "nope"], "help: bertc runs FOLDER lists the runs in a folder"),

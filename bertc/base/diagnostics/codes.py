@@ -20,7 +20,7 @@ GROUPS = {
     "E4": "Word vectors",
     "R1": "Remarks, on what is no mistake",
 }
-"""What codes that begin so are about."""
+"""The subject of codes, by how they begin."""
 
 
 class Page(NamedTuple):
