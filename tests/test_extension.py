@@ -31,7 +31,7 @@ class HfToy(HfConfig):
     """A configuration with a name of its own, a setting without effect and one with one value."""
 
     spelling = {"width": "hidden_size"}
-    ignored = {"colour": "seen by nobody"}
+    ignored = frozenset({"colour"})
     only = {"sideways": Single(False, "words stand on their heads")}
 
     model_type: Literal["toy"] = "toy"

@@ -34,32 +34,22 @@ OF_TASKS = (
 OF_SPANS = ("start_n_top", "end_n_top")
 OF_SCORES = ("sentence_transformers", "sbert_ce_default_activation_function")
 """Settings by which CrossEncoder turns the scores of a head into its answers."""
-IGNORED = {
-    **dict.fromkeys(
-        ("transformers_version", "_name_or_path", "_commit_hash"), "says where it comes from"
-    ),
-    **dict.fromkeys(
-        ("dtype", "torch_dtype"), "the tensors say their own; bertc keeps weights in fp32"
-    ),
-    "architectures": "the tensors say which heads there are, but for those of tasks",
-    **dict.fromkeys((*TOKENS, "tokenizer_class"), "the tokenizer's own file says it"),
-    **dict.fromkeys(
-        OF_TASKS, "belongs to the head of a task, and is read where there is one (task_config.py)"
-    ),
-    **dict.fromkeys(
-        ("use_cache", "return_dict", "output_hidden_states", "output_attentions",
-         "chunk_size_feed_forward"),
-        "changes how a result is computed or returned, not the result",
-    ),
-    **dict.fromkeys(OF_SPANS, "belongs to conditioned spans"),
-    **dict.fromkeys(OF_SCORES, "about answers made of scores; an export of the head copies it"),
+KEPT = frozenset({
+    "architectures",  # the tensors say which heads there are, but for those of tasks
+    *TOKENS,  # the tokenizer's own file says them
+    *OF_TASKS,  # read where there is such a head (task_config.py)
+    *OF_SPANS,  # about conditioned spans
+    *OF_SCORES,  # about answers made of scores
+    "use_cache",
+})  # fmt: skip
+"""Settings without effect on an import that an export copies."""
+IGNORED = KEPT | {
+    "transformers_version", "_name_or_path", "_commit_hash",  # where it comes from
+    "dtype", "torch_dtype",  # the tensors say their own; weights become fp32
+    "tokenizer_class",
+    "return_dict", "output_hidden_states", "output_attentions", "chunk_size_feed_forward",
 }  # fmt: skip
-"""Settings that classes of all families may read, without effect on an import, and why."""
-
-KEPT = frozenset(
-    {"architectures", *TOKENS, *OF_TASKS, *OF_SPANS, *OF_SCORES, "hidden_act", "use_cache"}
-)
-"""Ignored settings that an export copies: all but those on origin and return format."""
+"""Settings that classes of all families may read, without effect on an import."""
 
 ONLY: Mapping[str, Single] = {
     "is_decoder": Single(False, "tokens see earlier ones alone"),
@@ -194,7 +184,7 @@ def hf_config(
 
 def kept_settings(path: Path) -> dict[str, Any]:
     """Settings of a ``config.json`` that an export of its model copies."""
-    copied = KEPT.union(*(family.config.copied for family in families.FAMILIES))
+    copied = KEPT.union({"hidden_act"}, *(one.config.copied for one in families.FAMILIES))
     return {name: value for name, value in read_json(path, MAX_BYTES).items() if name in copied}
 
 

@@ -200,7 +200,7 @@ def test_a_model_without_pooler_says_so() -> None:
         ("share=all layers=4 E=16", 2),
         ("share=attention layers=3", 2),
         ("layers=4 norm=pre", 3),
-        ("layers=3 ffn=[64, 32, 16]", 4),
+        ("layers=2 ffn=[64, 32]", 3),
     ],
 )
 def test_layers_alike_are_compiled_once(

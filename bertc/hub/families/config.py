@@ -74,9 +74,9 @@ class HfConfig(BaseModel):
 
     ``spelling`` maps a family's own names to fields, ``missing`` has the fields that no setting
     names as they are called here; ``older`` names are read where today's are not there. ``ignored``
-    maps settings that transformers' class reads, yet without effect on an import, to the reason;
-    ``copied`` has those that an export copies. ``only`` has the settings of which bertc computes a
-    single value. The class reads no others: a file may have any, ``unread``.
+    are settings that transformers' class reads, yet without effect on an import; ``copied`` are
+    those that an export copies. ``only`` has the settings of which bertc computes a single value.
+    The class reads no others: a file may have any, ``unread``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -84,7 +84,7 @@ class HfConfig(BaseModel):
     spelling: ClassVar[Mapping[str, str]] = {}
     missing: ClassVar[frozenset[str]] = frozenset()
     older: ClassVar[frozenset[str]] = frozenset()
-    ignored: ClassVar[Mapping[str, str]] = {}
+    ignored: ClassVar[frozenset[str]] = frozenset()
     copied: ClassVar[frozenset[str]] = frozenset()
     only: ClassVar[Mapping[str, Single]] = {}
 

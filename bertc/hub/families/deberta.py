@@ -25,13 +25,13 @@ ATTENTION = {
 class HfDeberta(HfConfig):
     """DebertaV2Config with the settings of the third version's releases."""
 
-    ignored = {
-        "legacy": "names the weights of the masked-LM head, not what they compute",
-        **dict.fromkeys(("cls_dropout", "pooler_dropout"), "belongs to classes of tasks"),
-        "pooler_hidden_size": "the weights of the pooler say it",
-        **dict.fromkeys(("conv_act", "conv_groups"), "belongs to the convolution"),
+    copied = frozenset({"cls_dropout", "pooler_dropout"})  # of classes of tasks
+    ignored = copied | {
+        "legacy",  # names the weights of the masked-LM head, not what they compute
+        "pooler_hidden_size",  # the weights of the pooler say it
+        "conv_act",
+        "conv_groups",
     }
-    copied = frozenset({"cls_dropout", "pooler_dropout"})
     only = {
         "conv_kernel_size": Single(0, "the first layer has a convolution"),
         "attention_head_size": Single(None, "heads do not fill the hidden width"),

@@ -28,11 +28,8 @@ class HfDistilBert(HfConfig):
         {"type_vocab_size", "layer_norm_eps", "intermediate_size", "hidden_act",
          "hidden_dropout_prob", "attention_probs_dropout_prob"}
     )  # fmt: skip
-    copied = frozenset({"qa_dropout", "seq_classif_dropout"})
-    ignored = {
-        **dict.fromkeys(copied, "belongs to the head of a task, and is read there"),
-        "sinusoidal_pos_embds": "a table of sinusoids is stored like any other",
-    }
+    copied = frozenset({"qa_dropout", "seq_classif_dropout"})  # of heads of tasks, read there
+    ignored = copied | {"sinusoidal_pos_embds"}  # a table of sinusoids is stored like any other
 
     model_type: Literal["distilbert"] = "distilbert"
     num_hidden_layers: Layers = 6

@@ -27,7 +27,7 @@ class HfEuroBert(HfTurned):
         "attention_dropout": "attention_probs_dropout_prob",
     }
     missing = frozenset({"type_vocab_size", "hidden_dropout_prob", *spelling.values()})
-    ignored = {"pretraining_tp": "about processes in training"}
+    ignored = frozenset({"pretraining_tp"})
     only = ROPE
 
     model_type: Literal["eurobert"] = "eurobert"

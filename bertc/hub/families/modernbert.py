@@ -33,9 +33,9 @@ class HfModernBert(HfGated):
         "embedding_dropout": "hidden_dropout_prob",
     }
     missing = frozenset({"type_vocab_size", *spelling.values()})
-    ignored = dict.fromkeys(
-        ("deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index"),
-        "changes how a result is computed or returned, not the result",
+    # They change how a result is computed or returned, not the result.
+    ignored = frozenset(
+        {"deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index"}
     )
     only = {
         "decoder_bias": Single(True, "scores have no bias"),

@@ -33,9 +33,8 @@ class HfNeoBert(HfConfig):
         {"type_vocab_size", "hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob",
          *spelling.values()}
     )  # fmt: skip
-    ignored = dict.fromkeys(
-        ("embedding_init_range", "classifier_init_range"), "about weights before training"
-    )
+    # About weights before training.
+    ignored = frozenset({"embedding_init_range", "classifier_init_range"})
 
     model_type: Literal["neobert"] = "neobert"
     num_hidden_layers: Layers = 28

@@ -33,15 +33,12 @@ class HfXlm(HfConfig):
         {"hidden_act", "intermediate_size", "type_vocab_size", "hidden_dropout_prob",
          "attention_probs_dropout_prob", "initializer_range"}
     )  # fmt: skip
-    ignored = {
-        "lang_id": "belongs to XLM's generation of text",
-        **dict.fromkeys(
-            ("embed_init_std", "id2lang", "bos_index", "eos_index", "unk_index", "mask_index",
-             "asm_cutoffs", "asm_div_value"),
-            "about XLM's training, or redundant with another setting",
-        ),
-    }  # fmt: skip
-    copied = frozenset({*ignored, "pad_index"} - {"id2lang"})
+    copied = frozenset(
+        {"lang_id", "embed_init_std", "bos_index", "eos_index", "unk_index", "mask_index",
+         "asm_cutoffs", "asm_div_value", "pad_index"}
+    )  # fmt: skip
+    # About generation and training, or redundant with another setting.
+    ignored = copied - {"pad_index"} | {"id2lang"}
     only = {
         "sinusoidal_embeddings": Single(False, "positions are sinusoids"),
         "causal": Single(False, "tokens see earlier ones alone"),

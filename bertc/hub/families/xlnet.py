@@ -56,11 +56,9 @@ class HfXlnet(HfConfig):
         {"type_vocab_size", "max_position_embeddings", "attention_probs_dropout_prob",
          "intermediate_size", "hidden_act", "hidden_dropout_prob"}
     )  # fmt: skip
-    ignored = dict.fromkeys(
-        ("mem_len", "reuse_len", "use_mems_eval", "use_mems_train"),
-        "the memory length, which is chosen when reading",
-    )
-    copied = frozenset({*ignored, "ff_activation"})
+    # The memory length, which is chosen when reading.
+    ignored = frozenset({"mem_len", "reuse_len", "use_mems_eval", "use_mems_train"})
+    copied = ignored | {"ff_activation"}
     only = {
         "attn_type": Single("bi", "tokens see earlier ones alone"),
         "bi_data": Single(False, "half of a batch is read backwards"),
