@@ -115,8 +115,10 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
     """The rows of a table, in the order of their first runs."""
     cells = _cells([run.resolved for run in runs])
     differ = [name for name in cells if len(set(cells[name])) > 1]
-    if {"layers", "share"} <= {*differ} and _follows("share", "layers", cells):
-        differ.remove("share")
+    if {"layers", "share"} <= {*differ}:
+        pairs = {*zip(cells["share"], cells["layers"], strict=True)}
+        if len(pairs) == len({*cells["layers"]}):  # the depth says what is shared
+            differ.remove("share")
     chosen = [n for n in differ if any(_is_chosen(n, run.resolved) for run in runs)]
     names = chosen if _tells_apart(chosen, cells, runs) else differ
     distinct = _tells_apart(names, cells, runs)
@@ -143,11 +145,6 @@ def _in_line(indices: list[int], runs: Sequence[Run]) -> list[list[int]]:
     ]
     most = max(seeds, key=len)
     return [indices] if all(entry <= most for entry in seeds) else list(tasks.values())
-
-
-def _follows(name: str, leader: str, cells: Mapping[str, Sequence[str]]) -> bool:
-    """True if one setting's value determines another one's in all runs."""
-    return len({*zip(cells[name], cells[leader], strict=True)}) == len({*cells[leader]})
 
 
 def _is_chosen(name: str, program: Resolved) -> bool:

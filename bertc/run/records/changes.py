@@ -91,23 +91,18 @@ def refuse_another_program(old: Resolved, new: Resolved, run: Path | None = None
 
 def _refuse_more_steps(old: Resolved, new: Resolved, run: Path | None) -> None:
     if reason := why_not_longer(old, new):
-        from_weights = f"train on from its weights: {_training_on(run, new.steps - old.steps)}"
+        folder = run or Path("RUN")
+        spec = folder / "spec.bertc"
+        settings = [*overrides_of(spec), f'init="{folder}"', f"steps={new.steps - old.steps}"]
+        words = (word for setting in settings for word in ("--set", setting))
+        command = shlex.join(["bertc", "train", str(spec), *words, "--out", f"{folder}-on"])
         raise ResumeRefusedError(
             f"the run was started with other settings: steps: {old.steps} -> {new.steps}; the "
             f"first of those would not be the ones that were made: {reason}",
-            help=f"resume with --set steps={old.steps}, or {from_weights}",
+            help=f"resume with --set steps={old.steps}, or train on from its weights: {command}",
         )
     aside = tuple(f"run.{name}:" for name in ("save_every", "eval_every", "log_every"))
     refuse([d for d in differences(longer(old, new.steps), new) if not d.startswith(aside)])
-
-
-def _training_on(run: Path | None, steps: int) -> str:
-    """The command for a new run of the same spec that begins with this run's weights."""
-    folder = run or Path("RUN")
-    spec = folder / "spec.bertc"
-    overrides = [*overrides_of(spec), f'init="{folder}"', f"steps={steps}"]
-    words = ["bertc", "train", str(spec), *(word for item in overrides for word in ("--set", item))]
-    return shlex.join([*words, "--out", f"{folder}-on"])
 
 
 def overrides_of(spec: Path) -> list[str]:
@@ -205,16 +200,18 @@ def written(setting: str, value: Any) -> str:
 
 def differences(old: Resolved, new: Resolved) -> list[str]:
     """Every value in which two programs differ, as "stages.0.padded: true -> false"."""
-    former, latter = (dict(_leaves(program.model_dump(mode="json"))) for program in (old, new))
+    was, now = (dict(_leaves(program.model_dump(mode="json"))) for program in (old, new))
+
+    def shown(leaves: dict[tuple[str, ...], Any], address: tuple[str, ...]) -> str:
+        return json.dumps(leaves[address]) if address in leaves else "none"
+
     return [
-        f"{'.'.join(address)}: {_shown(former, address)} -> {_shown(latter, address)}"
-        for address in {**former, **latter}
-        if _matters(address) and former.get(address) != latter.get(address)
+        f"{'.'.join(address)}: {shown(was, address)} -> {shown(now, address)}"
+        for address in {**was, **now}
+        if was.get(address) != now.get(address)
+        and address[0] not in ("name", "origins")
+        and not {*address} & {*CHANGEABLE}
     ]
-
-
-def _matters(address: tuple[str, ...]) -> bool:
-    return address[0] not in ("name", "origins") and not {*address} & {*CHANGEABLE}
 
 
 def _leaves(value: Any, address: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -226,10 +223,6 @@ def _leaves(value: Any, address: tuple[str, ...] = ()) -> Iterator[tuple[tuple[s
             yield from _leaves(part, (*address, str(index)))
     else:
         yield address, value
-
-
-def _shown(leaves: dict[tuple[str, ...], Any], address: tuple[str, ...]) -> str:
-    return json.dumps(leaves[address]) if address in leaves else "none"
 
 
 def settings_texts(program: Resolved | Program) -> dict[str, str]:

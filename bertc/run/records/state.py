@@ -34,8 +34,8 @@ def admit(folder: RunFolder, resolved: Resolved, resume: bool) -> None:
         return
     if not folder.holds_a_run:
         # A run killed at its very beginning leaves a lock and perhaps its spec.
-        others = sorted(p.name for p in folder.path.iterdir() if not _leftover(p.name))
-        if others:
+        names = {path.name for path in folder.path.iterdir()} - {".lock", "spec.bertc"}
+        if others := sorted(name for name in names if not name.startswith(".tmp-")):
             raise UsageError(
                 f"{folder.path} is not empty and holds no run ({', '.join(others[:3])})",
                 help="choose another --out",
@@ -48,7 +48,3 @@ def admit(folder: RunFolder, resolved: Resolved, resume: bool) -> None:
         )
     folder.refuse_unwritable()
     refuse_another_program(folder.read_resolved(), resolved, folder.path)
-
-
-def _leftover(name: str) -> bool:
-    return name in (".lock", "spec.bertc") or name.startswith(".tmp-")
