@@ -37,7 +37,6 @@ IN_TURN = {
 }
 RUNS = {
     "electra": HALF,
-    "in turn": IN_TURN,
     "one after the other": {
         "generator": GeneratorNetwork(size=1, heads=2),
         "stages": {
@@ -45,7 +44,6 @@ RUNS = {
             "find": {"steps": 3, "objective": (Term(objective=Rtd()),), "grow": FromGenerator()},
         },
     },
-    "packed": {**HALF, "pack": True, "seq": 64, "microbatch": 4},
     "shared and factorised": {
         **HALF, "share": ShareAll(), "embedding": 16, "norm": PreNorm(), "microbatch": 2,
     },
@@ -55,8 +53,9 @@ RUNS = {
             Term(objective=o) for o in (Rtd(over="masked"), Mlm(unit=SpanUnit()), Sbo(), Sop())
         ),
     },
-    "gdes": {
-        "generator": GeneratorNetwork(size=0.5, tie="gdes"), "microbatch": 4,
+    "gdes, packed": {
+        "generator": GeneratorNetwork(size=0.5, tie="gdes"), "microbatch": 4, "pack": True,
+        "seq": 64,
         "objective": (Term(weight=10, objective=Rtd(add_cls=True)), Term(objective=MASKS)),
     },
     "unigram": {"generator": UnigramGenerator(), "objective": (Term(objective=Rtd()),)},

@@ -1,24 +1,16 @@
-"""The graphs that a step is compiled to: none is compiled anew in a run.
-
-Nothing is compiled here: graphs are traced, and looked at or run as they are.
-"""
+"""A step computes the same where it runs as on other machines."""
 
 from collections.abc import Iterator
-from functools import partial
 from unittest.mock import patch
 
 import pytest
 import torch
-from torch._dynamo.utils import counters
 
 from bertc.api import resolve
-from bertc.ir.learning.objective import Mlm, Sop, Term
 from bertc.learn.objectives import MicroBatch
 from bertc.learn.step.feed import to_inputs
 from bertc.learn.step.step import TrainStep
-from bertc.machine.graphs import graphs_so_far
 from bertc.run.beginning.synthetic import RandomText
-from bertc.run.train.loop import train
 from tests.bench.rig import make_step
 from tests.kinds import OBJECTIVES
 
@@ -40,31 +32,6 @@ def step_and_micro_batches(extra: str) -> tuple[TrainStep, list[MicroBatch]]:
     step = make_step(resolved, 4)
     stage = resolved.stages[0]
     return step, step.read(to_inputs(RandomText(stage, 500).train(0), CPU)).micro_batches
-
-
-def test_a_run_compiles_in_the_first_step_of_a_stage_alone(tiny, tmp_path, monkeypatch, cache):
-    """The text, the rate and the stage change; the graphs of a stage stay, and none is broken."""
-    seen: list[int] = []
-    real = TrainStep.__call__
-
-    def call(self, *arguments):
-        result = real(self, *arguments)
-        seen.append(graphs_so_far().compiled)
-        return result
-
-    monkeypatch.setattr(TrainStep, "__call__", call)
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
-    counters.clear()
-    both = (Term(objective=Mlm()), Term(objective=Sop()))
-    stages = {"short": {"steps": 6, "seq": 16}, "long": {"steps": 6, "objective": both}}
-    resolved = tiny(stages=stages, compile="on", microbatch=4, eval_every=4, save_every=12)
-    train(resolved, tmp_path / "run", cache=cache, quiet=True)
-    assert len(seen) == 12
-    assert len(set(seen[:6])) == len(set(seen[6:])) == 1
-    assert seen[0] < seen[-1]
-    assert not counters["graph_break"]
-    # Embeddings, layer, last layer and loss of two stages, for training and for evaluation.
-    assert counters["stats"]["unique_graphs"] <= 4 * 2 * 2
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
