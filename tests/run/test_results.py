@@ -75,7 +75,7 @@ def test_seeds_are_a_row(run, tmp_path):
     assert (score["best"], score["runs"], found["seeds"]) == (0.7, 3, [0, 1, 2])
     assert found["best"] == []
     assert "0.6000 ± 0.2483, 0.7000" in results([tmp_path]).as_table()
-    run("again", {12: 0.6}, objective=glue("rte"), seed=1)
+    run("again", {12: 0.6}, objective=glue("rte"), seed=1, recompute="on")
     assert "3 in 4 runs" in results([tmp_path]).as_table()
 
 

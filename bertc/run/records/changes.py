@@ -232,8 +232,7 @@ def settings_texts(program: Resolved | Program) -> dict[str, str]:
     """
     if isinstance(program, Program):
         return {name: written(name, setting.value) for name, setting in program.settings.items()}
-    run = program.run
-    of_run = of_the_run(program) | {name: getattr(run, name) for name in Run.model_fields}
+    of_run = of_the_run(program) | {"log": program.run.log}
     texts = {name: written(name, of_run[name]) for name in Settings.model_fields if name in of_run}
     for name in STAGE_SETTINGS:
         if name not in REDUNDANT:
