@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bertc.cost.duration import run_time, step_time, time_on
 from bertc.cost.execution import DeviceBudget, Execution, bf16_products
 from bertc.cost.figures import Convention, Pruned, Spread, StageEstimate
 from bertc.cost.flops import executed_flops, run_flops, stage_flops
@@ -15,7 +14,7 @@ from bertc.cost.parameters import count
 from bertc.cost.planning.plan import Fit, Machine, compiles, largest_divisor
 from bertc.cost.planning.world import ALONE, Layout, World
 from bertc.cost.sharing import layout_on, process_fit, process_memory, step_communication
-from bertc.cost.spent import microbatch_spent, step_spent
+from bertc.cost.spent import microbatch_spent, run_time, step_spent, step_time, time_on
 from bertc.cost.table import Estimate
 from bertc.cost.where import part_costs
 from bertc.ir.learning.objective import Term

@@ -3,11 +3,10 @@
 from collections import Counter
 
 from bertc.cost.blocks import kept_by
-from bertc.cost.duration import StepTime
 from bertc.cost.execution import FP32
 from bertc.cost.figures import PartCost
 from bertc.cost.memory_points import Step
-from bertc.cost.spent import Spent
+from bertc.cost.spent import Spent, StepTime
 from bertc.cost.update import state_bytes
 
 

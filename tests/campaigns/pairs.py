@@ -11,11 +11,10 @@ refused; or
   counts on the meta device. Windows are counted as if they saw the whole row: what they see is held
   by ``tests/model/test_positions.py``;
 * it trains the steps of all its stages, with finite losses, and a gradient for those weights that
-  the weight table says, and no others;
-* the memory of the estimate is within a quarter of what torch's allocator gave out (``--memory``).
+  the weight table says, and no others.
 
-Outcomes go to a file, a line each; pairs that stand there are not tried again. It ends with a table
-by axis, and exits 1 if anything was wrong.
+Outcomes go to a file, a line each; pairs that are there are not tried again. Exits 1 if anything
+was wrong.
 """
 
 import argparse
@@ -52,7 +51,6 @@ from bertc.learn.step.step import TrainStep
 from bertc.model import build
 from bertc.run.train import finish
 from bertc.run.train.loop import train
-from tests.bench.memory import allocated_bytes
 from tests.campaigns.ideas import AXES, written
 from tests.lang.test_helps import Written, alternatives
 from tests.net.programs import FARM
@@ -87,14 +85,14 @@ def pairs() -> Iterator[Pair]:
         yield from itertools.product(AXES[one], AXES[other])
 
 
-def outcome(pair: Pair, folder: Path, cache: Path, memory: bool = False) -> Outcome:
+def outcome(pair: Pair, folder: Path, cache: Path) -> Outcome:
     """Try a pair; ``folder`` is for its run."""
     start, spec = time.perf_counter(), written(*pair)
     refused, wrong = refusal(spec)
     if not refused:
         (resolved,) = points(spec)
         looks = [wrong_parameters, partial(wrong_run, folder=folder, cache=cache)]
-        for look in [*looks, wrong_memory] if memory else looks:
+        for look in looks:
             try:
                 wrong += look(resolved)
             except BertcError as error:  # what only a file says, when it is read
@@ -237,29 +235,6 @@ def undrawn(lines: object, path: Path) -> None:
     path.touch()
 
 
-def wrong_memory(resolved: Resolved) -> list[str]:
-    """Whether the estimate of the first stage is within a quarter of what is measured."""
-    stage = resolved.stages[0]
-    if not isinstance(stage, TextStage):
-        return []
-    told = estimate(resolved, "cpu").stages[0].memory.peak_bytes
-    measured = allocated_bytes(resolved.as_in(stage))
-    near = abs(told - measured) <= 0.25 * measured
-    return [] if near else [f"{told:,} bytes estimated, {measured:,} measured"]
-
-
-def table(outcomes: Sequence[Outcome]) -> str:
-    """A row for each axis."""
-    lines = [f"{'axis':<14}{'pairs':>8}{'trained':>9}{'refused':>9}{'wrong':>7}"]
-    for axis in [*AXES, "all"]:
-        values = set(AXES.get(axis, ()))
-        own = [each for each in outcomes if values & set(each.pair) or axis == "all"]
-        refused = sum(bool(each.refused) for each in own)
-        wrong = sum(bool(each.wrong) for each in own)
-        lines.append(f"{axis:<14}{len(own):>8}{len(own) - refused:>9}{refused:>9}{wrong:>7}")
-    return "\n".join(lines)
-
-
 def material(place: Path) -> None:
     """The farm's files, vectors, and a run of the base to begin with and learn from."""
     copytree(FARM, place, dirs_exist_ok=True)
@@ -288,7 +263,7 @@ def tried(pairs: Sequence[Pair], log: Path, options: argparse.Namespace) -> Iter
             again = began.exists() and json.loads(began.read_text()) == list(pair)
             began.write_text(json.dumps(pair))
             died = Outcome(pair, (), ("its process ended",))
-            found = died if again else outcome(pair, place / "run", place / "cache", options.memory)
+            found = died if again else outcome(pair, place / "run", place / "cache")
             rmtree(place / "run", ignore_errors=True)
             print(json.dumps(asdict(found)), file=file, flush=True)
             began.unlink(missing_ok=True)
@@ -302,7 +277,6 @@ def main() -> int:
     parser.add_argument("--part", default="1/1", help="of several processes, this one: 1/2")
     parser.add_argument("--only", default="", help="pairs whose spec has this text")
     parser.add_argument("--log", default="pairs.jsonl", help="a file for the outcomes")
-    parser.add_argument("--memory", action="store_true", help="measure memory as well")
     parser.add_argument("--seconds", type=float, default=math.inf, help="end after so many")
     options = parser.parse_args()
     log = Path(options.log).absolute()
@@ -317,9 +291,7 @@ def main() -> int:
         known[found.pair] = found
         for line in found.wrong:
             print(f"{' + '.join(found.pair)}: {line}", flush=True)
-    outcomes = [known[pair] for pair in chosen if pair in known]
-    print(table(outcomes))
-    return int(any(each.wrong for each in outcomes))
+    return int(any(known[pair].wrong for pair in chosen if pair in known))
 
 
 if __name__ == "__main__":

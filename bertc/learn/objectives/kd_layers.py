@@ -4,7 +4,7 @@ Axes: b rows, s positions of a row, k tokens of a row that are compared, h hidde
 """
 
 from abc import abstractmethod
-from typing import Any, Literal, NamedTuple, TypeVar, assert_never
+from typing import Any, Literal, TypeVar, assert_never
 
 import torch
 import torch.nn.functional as F
@@ -25,19 +25,13 @@ from bertc.learn.objectives.term import (
     TextRows,
 )
 from bertc.model import EncoderInputs, gather_positions
-from bertc.model.body import BodyModule, Outputs, Projected
+from bertc.model.body import Outputs, Projected
 from bertc.model.heads import WidthMaps
 from bertc.model.masks import mask_of, select_rows
 
 NodeT = TypeVar("NodeT", bound=OfLayers)
-
-
-class LayerOutputs(NamedTuple):
-    """Outputs of some layers of a network and of its teacher, and the compared tokens."""
-
-    mine: tuple[torch.Tensor, ...]
-    theirs: tuple[torch.Tensor, ...]
-    tokens: Compared
+Layers = tuple[torch.Tensor, ...]
+"""Outputs of some layers of a network, or of its teacher."""
 
 
 class OfLayersTensors(TermTensors[NodeT, Any, WidthMaps]):
@@ -57,15 +51,15 @@ class OfLayersTensors(TermTensors[NodeT, Any, WidthMaps]):
     def score(self, targets: Any, read: HeadInput[WidthMaps]) -> Predicted:
         """The losses of all layers together."""
         (output,) = (read.batch.taught or {})[self.node.title]
-        both = LayerOutputs(read.states[1:], output.tensors, tokens_of(targets, self.node.compares))
-        losses = self.compared(both, read.batch, read.head, read.network)
+        tokens = tokens_of(targets, self.node.compares)
+        losses = self.compared(read.states[1:], output.tensors, tokens, read)
         if self.node.across == "mean":
             losses = losses / len(self.node.matched)
         return Predicted(losses.flatten(), torch.zeros_like(losses).flatten())
 
     @abstractmethod
     def compared(
-        self, both: LayerOutputs, batch: MicroBatch, head: WidthMaps, network: BodyModule
+        self, mine: Layers, theirs: Layers, tokens: Compared, read: HeadInput[WidthMaps]
     ) -> torch.Tensor:
         """The summed losses of all pairs of layers, of each token (b, k) or of all (0-d)."""
 
@@ -83,16 +77,18 @@ class KdStatesTensors(OfLayersTensors[KdStates]):
         return tuple(_at(states, tokens.positions) for states in read.states[1:])
 
     def compared(
-        self, both: LayerOutputs, batch: MicroBatch, head: WidthMaps, network: BodyModule
+        self, mine: Layers, theirs: Layers, tokens: Compared, read: HeadInput[WidthMaps]
     ) -> Float[torch.Tensor, "b k"]:
         """The distances of the vectors of each token."""
-        node, positions_bk = self.node, both.tokens.positions
-        here_by_layer = dict(zip(node.wanted(learned=True).states, both.mine, strict=True))
-        there_by_layer = dict(zip(node.wanted(learned=False).states, both.theirs, strict=True))
-        losses_bk = torch.zeros_like(both.tokens.weights)
+        node, positions_bk = self.node, tokens.positions
+        here_by_layer = dict(zip(node.wanted(learned=True).states, mine, strict=True))
+        there_by_layer = dict(zip(node.wanted(learned=False).states, theirs, strict=True))
+        losses_bk = torch.zeros_like(tokens.weights)
         for number, (here, there) in enumerate(node.matched):
             here_bkh = _at(here_by_layer[here], positions_bk)
-            losses_bk = losses_bk + self._distance(head.of(number, here_bkh), there_by_layer[there])
+            losses_bk = losses_bk + self._distance(
+                read.head.of(number, here_bkh), there_by_layer[there]
+            )
         return losses_bk
 
     def _distance(
@@ -127,26 +123,26 @@ class KdRelatedTensors(OfLayersTensors[KdRelated]):
         return tuple(projected for layer in layers for projected in of[layer])
 
     def compared(
-        self, both: LayerOutputs, batch: MicroBatch, head: WidthMaps, network: BodyModule
+        self, mine: Layers, theirs: Layers, tokens: Compared, read: HeadInput[WidthMaps]
     ) -> Float[torch.Tensor, ""]:
         """The losses of all tokens that count, of all relations together."""
-        node, positions_bk = self.node, both.tokens.positions
-        allowed = mask_of(batch.reading, causal=False).allowed
+        node, positions_bk = self.node, tokens.positions
+        allowed = mask_of(read.batch.reading, causal=False).allowed
         if allowed is None:
-            allowed = torch.ones_like(batch.originals[:1, None, None], dtype=torch.bool)
+            allowed = torch.ones_like(read.batch.originals[:1, None, None], dtype=torch.bool)
         if positions_bk is not None:
             allowed = select_rows(allowed, positions_bk)
-        here_by_layer = _by_layer(both.mine, node.layers_of(learned=True))
-        there_by_layer = _by_layer(both.theirs, node.layers_of(learned=False))
-        summed = both.tokens.weights.new_zeros((), dtype=torch.float32)
+        here_by_layer = _by_layer(mine, node.layers_of(learned=True))
+        there_by_layer = _by_layer(theirs, node.layers_of(learned=False))
+        summed = tokens.weights.new_zeros((), dtype=torch.float32)
         for here, there in node.matched:
-            how = relation_of(node, node.split(network.node, here))
+            how = relation_of(node, node.split(read.network.node, here))
             for which in node.related:
                 summed = summed + relation_loss(
                     _factors(which, here_by_layer[here], positions_bk),
                     _factors(which, there_by_layer[there], positions_bk),
                     allowed,
-                    both.tokens.weights,
+                    tokens.weights,
                     how,
                 )
         return summed
