@@ -17,7 +17,15 @@ Language = Annotated[str, Field(max_length=40)]
 """The user's name for the language of a text, such as ``en``; empty for none."""
 
 
-class Docstrings(Node):
+class _OneLanguage(Node):
+    language: Language = ""
+
+    @property
+    def languages(self) -> tuple[Language, ...]:
+        return (self.language,)
+
+
+class Docstrings(_OneLanguage):
     """The documentation strings of the standard library and the installed packages.
 
     ``packages`` limits them to the named top-level modules; empty means all.
@@ -25,16 +33,10 @@ class Docstrings(Node):
 
     kind: Literal["docstrings"] = "docstrings"
     packages: tuple[str, ...] = ()
-    language: Language = ""
     positional = ("packages",)
 
-    @property
-    def languages(self) -> tuple[Language, ...]:
-        """The language of the text."""
-        return (self.language,)
 
-
-class Files(Node):
+class Files(_OneLanguage):
     """Files that match a glob: text, and .jsonl, .csv, .tsv, .parquet, each also .gz or .zst.
 
     In those four formats each row is a document, its text in ``column``. Any other file is plain
@@ -45,17 +47,11 @@ class Files(Node):
     path: Annotated[str, Field(min_length=1)]
     column: str = "text"
     sentences: Sentences = "split"
-    language: Language = ""
     positional = ("path", "column")
     bare_string = ("path",)
 
-    @property
-    def languages(self) -> tuple[Language, ...]:
-        """The language of the text."""
-        return (self.language,)
 
-
-class Hf(Node):
+class Hf(_OneLanguage):
     """A data set read through the ``datasets`` library, by hub name or local path."""
 
     kind: Literal["hf"] = "hf"
@@ -64,13 +60,7 @@ class Hf(Node):
     split: str = "train"
     column: str = "text"
     sentences: Sentences = "split"
-    language: Language = ""
     positional = ("name", "config")
-
-    @property
-    def languages(self) -> tuple[Language, ...]:
-        """The language of the text."""
-        return (self.language,)
 
 
 _TWO = 'name a file for each of two, as in data=pairs(en="a.en", fr="a.fr")'

@@ -52,7 +52,7 @@ def test_vectors_of_a_file_are_rows_of_a_table(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("lines", "message"),
-    [("hens 1 2 3 4\nducks 1 2\n", "v.txt:2: 2 numbers, not 4 as before"),
+    [("hens 1 2 3 4\nbees 1 2 3 4\nducks 1 2\n", "v.txt:3: 2 numbers, not 4 as before"),
      ("xyzzy 1 2 3 4\n", "is a token of the vocabulary")],
 )  # fmt: skip
 def test_vectors_that_do_not_fit_are_refused(lines: str, message: str, tmp_path: Path) -> None:
