@@ -173,7 +173,7 @@ def test_estimating_reads_no_hugging_face_layouts() -> None:
 def test_looking_at_model_folders_and_files_of_tasks_never_loads_torch() -> None:
     code = (
         "import sys, bertc.lab.results.diff, bertc.check, bertc.hub.config;"
-        "import bertc.hub.program;"
+        "import bertc.hub.program, bertc.lab.results.compare, bertc.lab.results.listing;"
         "import bertc.data.layouts, bertc.data.examples.task_sets;"
         "assert 'torch' not in sys.modules;"
         "import bertc.use.predict, bertc.run.train.loop, bertc.model;"

@@ -5,10 +5,10 @@ import pytest
 import bertc
 from bertc.base.diagnostics import DataError, MissingInputError, UsageError
 from bertc.data.layouts.parts import scored_parts
-from bertc.ir.learning.custom_task import Classify, Read
+from bertc.ir.learning.custom_task import Classify
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.evaluation.manner import Manner
-from bertc.run.evaluation.task_lookup import own_form, task_of
+from bertc.run.evaluation.task_lookup import task_of
 from bertc.run.train.loop import train
 from bertc.use.predict import predict
 
@@ -81,15 +81,6 @@ def test_what_learned_pairs_is_asked_with_pairs(files):
         task_of(rte, "classify(name=rte, text=one)")
     assert told.value.help == '--task "classify(name=rte, text=COLUMN, pair=COLUMN)"'
     assert task_of(rte, "classify(name=rte, text=one, pair=two)")[1].pair == "two"
-
-
-def test_the_form_for_files_of_ones_own_names_every_column():
-    assert own_form(Classify(pair="b"), with_labels=True) == (
-        "classify(text=COLUMN, pair=COLUMN, label=COLUMN)"
-    )
-    assert (
-        own_form(Read(name="qa"), with_labels=False) == "read(name=qa, passage=COLUMN, text=COLUMN)"
-    )
 
 
 def test_a_second_text_is_never_dropped(pairs, files):

@@ -1,4 +1,3 @@
-import json
 import os
 import random
 import resource
@@ -58,16 +57,11 @@ def test_what_was_saved_is_read_back_to_the_bit(tmp_path):
     assert all(torch.equal(loaded[name], moments[name]) for name in moments)
 
 
-def test_only_the_newest_are_kept(tmp_path):
-    for step in range(1, 6):
-        save(tmp_path, step, keep=2)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000004", "step-00000005"]
-
-
 def test_a_run_that_was_killed_is_told_from_where_it_goes_on(tmp_path):
     assert checkpoints.how_to_resume(tmp_path / "none").startswith("nothing was saved yet")
-    save(tmp_path, 800)
-    save(tmp_path, 1200)
+    for step in (400, 800, 1200):
+        save(tmp_path, step, keep=2)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000800", "step-00001200"]
     said = checkpoints.how_to_resume(tmp_path)
     assert said == "--resume goes on from step 1,200, the last checkpoint"
 
@@ -271,14 +265,6 @@ def test_a_full_disk_is_noticed_before_anything_is_written(tmp_path, monkeypatch
     with pytest.raises(CannotWriteError, match=r"disk is full .*needed, 1,000 free"):
         save(tmp_path, 2)
     assert newest_step(tmp_path) == 1
-
-
-def test_manifests_state_the_size_and_checksum_of_every_file(tmp_path):
-    folder = save(tmp_path, 1)
-    content = json.loads((folder / "manifest.json").read_text())["content"]
-    assert set(content["files"]) == {p.name for p in folder.iterdir()} - {"manifest.json"}
-    for name, stated in content["files"].items():
-        assert stated["sha256"] == durable.digest(folder / name)
 
 
 def test_what_is_no_checkpoint_makes_room_for_one(tmp_path):

@@ -52,14 +52,12 @@ def test_a_lock_that_is_no_object_is_refused(tmp_path: Path, content: str) -> No
 @pytest.mark.parametrize(
     "line",
     [
-        "{", "[1]", '"x"', "3", "null", "NaN", "{}", "9" * 5000, "[" * 100_000, "\0", "\udce9",
+        "{", "[1]", "NaN", "{}", "9" * 5000, "[" * 100_000, "\udce9",
         *(
             json.dumps({**LINE, **change})
             for change in (
-                {"step": None}, {"step": "4"}, {"step": -1}, {"stage": 3}, {"loss": None},
-                {"loss": float("nan")}, {"losses": []}, {"losses": {"mlm": None}},
-                {"losses": {"mlm": 10**400}}, {"scores": {"a": {"dev": {"f1": "x"}}}},
-                {"best": {"step": 1}}, {"kind": "x"},
+                {"step": "4"}, {"step": -1}, {"loss": float("nan")}, {"losses": {"mlm": 10**400}},
+                {"scores": {"a": {"dev": {"f1": "x"}}}}, {"best": {"step": 1}}, {"kind": "x"},
             )
         ),
     ],

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -266,18 +264,3 @@ def test_models_are_no_runs(run, tmp_path):
         results([tmp_path / "imported"])
     with pytest.raises(MissingInputError, match="there is no folder"):
         results([tmp_path / "none"])
-
-
-def test_the_command_loads_no_torch(run, tmp_path):
-    run("1", {12: 0.5}, objective=glue("rte"))
-    code = (
-        "import sys; sys.argv = ['bertc', 'runs', '--results', sys.argv[1], '--json']\n"
-        "import bertc.cli\n"
-        "try: bertc.cli.main()\n"
-        "except SystemExit as end: assert not end.code\n"
-        "assert 'torch' not in sys.modules"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, text=True
-    )
-    assert json.loads(done.stdout)["schema"] == 1
