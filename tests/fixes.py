@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from bertc.base.diagnostics import Diagnostic, Fix, Source
-from bertc.lang.fixes import with_edits
+from bertc.lang.helps import with_edits
 
 
 def apply_fixes(source: Source, diagnostics: Iterable[Diagnostic]) -> str:

@@ -38,12 +38,7 @@ class Worker:
         self._send(work)
 
     def run(self, argument: Any) -> Any:
-        """The result of one job.
-
-        Raises:
-            MachineError: the process was killed, as systems short of memory do.
-            BertcError: the job raised it.
-        """
+        """The result of one job."""
         self._send(argument)
         try:
             result = pickle.load(self._results)

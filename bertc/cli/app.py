@@ -1,31 +1,11 @@
 """The app with all its commands: for the help, and for a word that is none of them."""
 
-from bertc.cli import (
-    benching,
-    following,
-    inspecting,
-    machine,
-    pages,
-    reproducing,
-    searching,
-    specs,
-    starting,
-    training,
-    using,
-)
-from bertc.cli.options import app
+from importlib import import_module
 
-__all__ = [
-    "app",
-    "benching",
-    "following",
-    "inspecting",
-    "machine",
-    "pages",
-    "reproducing",
-    "searching",
-    "specs",
-    "starting",
-    "training",
-    "using",
-]
+from bertc.cli.options import HELP_GROUPS, app
+
+__all__ = ["app"]
+
+for _commands in HELP_GROUPS.values():
+    for _module in _commands.values():
+        import_module(f"bertc.cli.{_module}")

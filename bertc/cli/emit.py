@@ -8,12 +8,7 @@ from bertc.ir.program.model import model_weights
 
 
 def emit(spec: str, overrides: Sequence[str], stage: str) -> str:
-    """Print the spec at one stage: ``tree``, ``program``, ``resolved``, ``weights`` or ``module``.
-
-    Raises:
-        SpecError: if the spec does not get as far as the stage.
-        UsageError: for another stage.
-    """
+    """Print the value of a spec at one stage of the compiler."""
     printers: dict[str, Callable[[str, Sequence[str]], str]] = {
         "tree": _tree,
         "program": _program,

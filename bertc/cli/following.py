@@ -1,4 +1,4 @@
-"""Commands on runs as they go: listing them, and watching one."""
+"""Commands on runs and their results: listing, watching and reporting them."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bertc.cli.options import JsonOption, app, refuse_others, say
+from bertc.cli.options import JsonOption, app, file_to_write, refuse_others, say
 
 LISTED, RESULTS = ("where", "sort", "json"), ("results", "json")
 
@@ -65,3 +65,22 @@ def watch_(
     os.nice(10)  # what is watched needs the cores more
     wait_for(run, console)
     watch(run, console)
+
+
+@app.command("report")
+def report_(
+    runs: Annotated[list[Path], typer.Argument(help="run folders, or folders of them")],
+    out: Annotated[Path, file_to_write("the HTML file to write", "-o", "--out")] = Path(
+        "report.html"
+    ),
+) -> None:
+    """Write runs as one HTML page: curves, cost, scores; of several, next to each other."""
+    from bertc.base.storage import durable
+    from bertc.base.storage.paths import is_file
+    from bertc.lab.report.report import report_page
+
+    page, again = report_page(runs), is_file(out)
+    durable.replace(out, page.encode(), elsewhere="name another file with -o")
+    say(out)
+    if again:
+        say("written again, over the one that was there; -o names another", err=True)

@@ -43,10 +43,10 @@ HELP_GROUPS = {
     "Lab": {
         "reproduce": "reproducing",
         "sweep": "searching",
-        "report": "pages",
+        "report": "following",
         "inspect": "inspecting",
         "bench": "benching",
-        "calibrate": "machine",
+        "calibrate": "benching",
     },
 }
 """The commands of each group of ``--help``, as people need them, and the module of each."""
@@ -182,11 +182,7 @@ RunArgument = Annotated[Path, typer.Argument(help="a run folder")]
 
 
 def refuse_others(context: typer.Context, what: str, names: Collection[str]) -> None:
-    """Refuse options of a command that have no effect on what it does now.
-
-    Raises:
-        UsageError: naming the first, and the options that have one.
-    """
+    """Refuse options of a command that have no effect on what it does now."""
     for option in context.command.params:
         source = context.get_parameter_source(option.name or "")
         is_given = source is not None and source.name == "COMMANDLINE"

@@ -118,12 +118,7 @@ def _remark(findings: Diagnostics, nproc: int) -> None:
 
 
 def _run_to_resume(spec: str, out: Path | None, resume: bool) -> Path | None:
-    """The run folder that ``spec`` names, if it names one to resume.
-
-    Raises:
-        UsageError: if nothing is to be resumed, or in another folder.
-        MissingInputError: if there is neither a run nor a spec of that name.
-    """
+    """The run folder that ``spec`` names, if it names one to resume."""
     if not spec:
         raise UsageError("no spec given", help="bertc train SPEC, or bertc train --resume RUN")
     from bertc.base.resources import shipped_specs

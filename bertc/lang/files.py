@@ -39,12 +39,7 @@ class SpecLocation(NamedTuple):
     span: Span | None = None
 
     def read(self) -> str:
-        """The text of the spec.
-
-        Raises:
-            MissingInputError: if its file cannot be read.
-            DataError: if it is not UTF-8, or too large.
-        """
+        """The text of the spec."""
         if self.path is None or self.text:
             return self.text
         if is_file(spec_of_run := self.path / "spec.bertc"):
@@ -54,12 +49,7 @@ class SpecLocation(NamedTuple):
 
 
 def find_spec(spec: str) -> SpecLocation:
-    """Resolve a SPEC argument: standard input, a shipped name, a file, or the text itself.
-
-    Raises:
-        MissingInputError: if it looks like a name or a path and does not exist, or if standard
-            input is not text.
-    """
+    """Resolve a SPEC argument: standard input, a shipped name, a file, or the text itself."""
     shipped, here = shipped_specs(), working_folder()
     if spec == STANDARD_INPUT:
         return SpecLocation("<stdin>", "spec", None, here, here, _standard_input(sys.stdin))
@@ -119,11 +109,6 @@ def format_file(file: Path, write: bool) -> bool:
     """Compare a file with its canonical text; True if they differ. ``write`` replaces it.
 
     ``-`` is the standard input, and its canonical text goes to the standard output.
-
-    Raises:
-        MissingInputError: if the file cannot be read.
-        CannotWriteError: if it cannot be written.
-        SpecError: if its text has mistakes.
     """
     standard = str(file) == STANDARD_INPUT
     place = SpecLocation(str(file), file.stem, None if standard else file, file.parent, file.parent)

@@ -1,15 +1,21 @@
 """Edits of a text that the help of a diagnostic stands for: its fix, or settings to write."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from bertc.base.diagnostics import Diagnostic, Diagnostics, Fix, Source, Span, SpecError
 from bertc.ir.program.settings import Settings, aliases
-from bertc.lang.fixes import with_edits
 from bertc.lang.read.parse import parse
 from bertc.lang.read.tree import Block, Name, Setting, Tree
+
+
+def with_edits(text: str, edits: Iterable[Fix]) -> str:
+    """A text after edits of it that do not overlap."""
+    for edit in reversed(sorted(edits, key=lambda edit: (edit.span.start, edit.span.end))):
+        text = text[: edit.span.start] + edit.replacement + text[edit.span.end :]
+    return text
 
 
 class Remedy(NamedTuple):

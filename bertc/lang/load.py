@@ -56,11 +56,6 @@ def load(
     ``diagnostics``; the programs have the rest. ``searched``: a spec may have ranges, and the
     programs are samples of its values. ``option`` is what the one override was given as, if it was
     not ``--set``.
-
-    Raises:
-        MissingInputError: if there is no such file or shipped spec.
-        UsageError: if the file has nothing but comments.
-        SpecError: if there are mistakes and no ``diagnostics`` to take them.
     """
     report = Diagnostics() if diagnostics is None else diagnostics
     it = spec if isinstance(spec, Written) else read_spec(spec, overrides, report, option)
@@ -76,12 +71,7 @@ def load(
 def read_spec(
     spec: str | SpecLocation, overrides: Sequence[str], report: Diagnostics, option: str = ""
 ) -> Written:
-    """Read a spec, its overrides and the specs that it extends; mistakes go to ``report``.
-
-    Raises:
-        MissingInputError: if there is no such file or shipped spec.
-        UsageError: if the file has nothing but comments.
-    """
+    """Read a spec, its overrides and the specs that it extends; mistakes go to ``report``."""
     place = spec if isinstance(spec, SpecLocation) else find_spec(spec)
     text = place.read()
     if place.name != "<spec>" and not re.sub("#.*", "", text).strip():
@@ -96,11 +86,7 @@ def read_spec(
 
 
 def lower(tree: Tree, diagnostics: Diagnostics | None = None) -> list[Program]:
-    """Lower a tree to programs; paths of bases are relative to the working folder.
-
-    Raises:
-        SpecError: if there are mistakes and no ``diagnostics`` to take them.
-    """
+    """Lower a tree to programs; paths of bases are relative to the working folder."""
     report = Diagnostics() if diagnostics is None else diagnostics
     here = working_folder()
     place = SpecLocation(tree.source.name, "spec", None, here, here)

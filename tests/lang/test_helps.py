@@ -29,8 +29,14 @@ from bertc.check.facts import facts as filled_in
 from bertc.ir.base import Node, call_text
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Program
-from bertc.lang.fixes import with_edits
-from bertc.lang.helps import alternatives, own_name, settings_written, written_in, written_settings
+from bertc.lang.helps import (
+    alternatives,
+    own_name,
+    settings_written,
+    with_edits,
+    written_in,
+    written_settings,
+)
 from bertc.lang.read.shapes import (
     EitherShape,
     KindShape,

@@ -15,9 +15,8 @@ from bertc.base.diagnostics.errors import (
     UnsafeError,
     UsageError,
 )
-from bertc.base.diagnostics.html import html_text, plain_text
 from bertc.base.diagnostics.near import listed, nearest, several
-from bertc.base.diagnostics.render import escaped, for_terminal, render
+from bertc.base.diagnostics.render import escaped, for_terminal, html_text, plain_text, render
 from bertc.base.diagnostics.span import Source, Span
 from bertc.base.diagnostics.table import InNotebooks, Table
 

@@ -47,11 +47,7 @@ def codes() -> dict[str, Page]:
 
 
 def explain(code: str = "") -> str:
-    """The page of a code, or the titles of all codes that begin so, as plain text.
-
-    Raises:
-        UsageError: if there is no such code.
-    """
+    """The page of a code, or the titles of all codes that begin so, as plain text."""
     wanted = code.strip().upper()
     page = codes().get(wanted)
     if page is None:

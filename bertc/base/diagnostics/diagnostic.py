@@ -131,10 +131,6 @@ class Diagnostics:
         self.remarks.append(remark)
 
     def raise_if_any(self) -> None:
-        """Raise if there is any mistake.
-
-        Raises:
-            SpecError: with all mistakes found so far.
-        """
+        """Raise if there is any mistake."""
         if self.found:
             raise SpecError(tuple(self.found))

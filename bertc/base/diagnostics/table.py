@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from bertc.base.diagnostics.html import html_text
-from bertc.base.diagnostics.render import escaped
+from bertc.base.diagnostics.render import escaped, html_text
 
 _FIGURE = re.compile(r"[+x-]?(\d|inf|nan)|=$")
 

@@ -15,11 +15,7 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 def lock(descriptor: int, how: int = fcntl.LOCK_EX) -> None:
-    """Lock an open file until it is closed, as far as its file system has locks.
-
-    Raises:
-        BlockingIOError: with LOCK_NB, if another process has it.
-    """
+    """Lock an open file until it is closed, as far as its file system has locks."""
     try:
         fcntl.flock(descriptor, how)
     except OSError as error:
@@ -31,9 +27,6 @@ def claim(path: Path) -> int | None:
     """Lock a file for this process until the descriptor is closed; None if another has it.
 
     A process that is killed leaves none locked.
-
-    Raises:
-        CannotWriteError: if the folder cannot be written.
     """
     durable.make_folder(path.parent)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)

@@ -71,11 +71,7 @@ def remove(path: Path) -> None:
 
 
 def replace(path: Path, content: bytes, elsewhere: str = ANOTHER_OUT) -> None:
-    """Write a file so that a reader finds the old content or the new, never a part.
-
-    Raises:
-        CannotWriteError: naming the file, the reason, and ``elsewhere`` as the remedy.
-    """
+    """Write a file so that a reader finds the old content or the new, never a part."""
     aside = path.with_name(f".tmp-{path.name}")
     with writing(path, len(content), elsewhere):
         remove(aside)
@@ -89,22 +85,14 @@ def replace(path: Path, content: bytes, elsewhere: str = ANOTHER_OUT) -> None:
 
 
 def digest(path: Path) -> str:
-    """sha256 of a plain file.
-
-    Raises:
-        MissingInputError: if it is not there, no plain file, or may not be read.
-    """
+    """sha256 of a plain file."""
     with opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
 def writing(path: Path, needed_bytes: int = 0, elsewhere: str = ANOTHER_OUT) -> Iterator[None]:
-    """Let the block write ``needed_bytes`` at ``path``; a failure says why and what is free.
-
-    Raises:
-        CannotWriteError: before anything is written if the disk has less room, or when it fails.
-    """
+    """Let the block write ``needed_bytes`` at ``path``; a failure says why and what is free."""
     try:
         if needed_bytes > free_bytes(path):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

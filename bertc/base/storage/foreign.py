@@ -12,9 +12,6 @@ def as_data_error(message: str, help: str) -> Iterator[None]:
 
     A damaged file makes libraries raise anything: KeyError, UnicodeDecodeError, bare Exception, or
     a panic of Rust, which is no Exception. Keep nothing but those calls in the block.
-
-    Raises:
-        DataError: with ``message`` and ``help``.
     """
     try:
         yield

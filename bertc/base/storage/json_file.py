@@ -12,12 +12,7 @@ MAX_INTEGER_DIGITS = 40  # transformers writes int(1e30), of 31 digits, for no l
 
 
 def read_json(path: Path, max_bytes: int) -> dict[str, Any]:
-    """The object in a JSON file of at most ``max_bytes``.
-
-    Raises:
-        MissingInputError: if it is not there, no plain file, or may not be read.
-        DataError: if it is no JSON object, or too large.
-    """
+    """The object in a JSON file of at most ``max_bytes``."""
     content = read_bytes(path, max_bytes)
     try:
         return parse_json(content, max_bytes)
@@ -26,11 +21,7 @@ def read_json(path: Path, max_bytes: int) -> dict[str, Any]:
 
 
 def parse_json(content: bytes, max_bytes: int) -> dict[str, Any]:
-    """The JSON object in ``content``; each key once.
-
-    Raises:
-        ValueError: saying what is wrong, to follow the name of the file.
-    """
+    """The JSON object in ``content``; each key once."""
     if len(content) > max_bytes:
         raise ValueError(f"is larger than {max_bytes} bytes")
     try:

@@ -43,11 +43,7 @@ def real_path(path: StrPath) -> Path:
 
 
 def working_folder() -> Path:
-    """The current working folder.
-
-    Raises:
-        MissingInputError: it was removed.
-    """
+    """The current working folder."""
     try:
         return Path.cwd()
     except OSError:

@@ -46,11 +46,7 @@ def kind_there(path: StrPath) -> str | None:
 
 @contextmanager
 def opened(path: StrPath) -> Iterator[BufferedReader]:
-    """Open a regular file for reading; a failure to read it inside the block is reported too.
-
-    Raises:
-        MissingInputError: it is not there, no plain file, or may not be read.
-    """
+    """Open a regular file for reading; a failure to read it inside the block is reported too."""
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
@@ -68,12 +64,7 @@ def opened(path: StrPath) -> Iterator[BufferedReader]:
 
 
 def read_bytes(path: StrPath, max_bytes: int) -> bytes:
-    """The content of a plain file.
-
-    Raises:
-        MissingInputError: it is not there, no plain file, or may not be read.
-        DataError: it is larger than ``max_bytes``.
-    """
+    """The content of a plain file."""
     with opened(path) as file:
         # The size is checked first, so a file that is far too large is not read at all.
         if os.fstat(file.fileno()).st_size <= max_bytes:
@@ -84,12 +75,7 @@ def read_bytes(path: StrPath, max_bytes: int) -> bytes:
 
 
 def read_text(path: StrPath, max_bytes: int) -> str:
-    """The text of a UTF-8 file; line ends stay as they are.
-
-    Raises:
-        MissingInputError: it is not there, no plain file, or may not be read.
-        DataError: it is larger than ``max_bytes``, or not UTF-8.
-    """
+    """The text of a UTF-8 file; line ends stay as they are."""
     content = read_bytes(path, max_bytes)
     try:
         return content.decode("utf-8")
@@ -98,11 +84,7 @@ def read_text(path: StrPath, max_bytes: int) -> str:
 
 
 def size_bytes(path: StrPath) -> int:
-    """The size of a plain file.
-
-    Raises:
-        MissingInputError: it is not there, no plain file, or may not be read.
-    """
+    """The size of a plain file."""
     with opened(path) as file:
         return os.fstat(file.fileno()).st_size
 

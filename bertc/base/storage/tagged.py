@@ -20,9 +20,6 @@ def has_tagged_words(path: Path) -> bool:
 
     Columns are parted by tabs, in CoNLL-U with comments between; or by spaces, if the last one has
     tags of spans. Compressed files and tables with another ending are not looked at.
-
-    Raises:
-        MissingInputError: it cannot be read.
     """
     if path.suffix in PACKED or suffix(path) in FORMATS:
         return False
@@ -50,11 +47,7 @@ def are_tagged_words(sample: bytes) -> bool:
 
 
 def is_tagged_file(path: Path) -> bool:
-    """True by the ending of its name, or by what it holds.
-
-    Raises:
-        MissingInputError: it cannot be read.
-    """
+    """True by the ending of its name, or by what it holds."""
     return suffix(path) in (".conll", ".conllu", ".iob", ".iob2", ".bio") or has_tagged_words(path)
 
 

@@ -43,11 +43,7 @@ class NotANumberError(ValueError):
 
 @lru_cache(KEPT_NUMBERS)
 def read_number(text: str) -> int | float:
-    """The value of a literal: an int if it is whole, else a correctly rounded float.
-
-    Raises:
-        NotANumberError: with what is wrong, and a correction where one is obvious.
-    """
+    """The value of a literal: an int if it is whole, else a correctly rounded float."""
     word = counted_in(text)
     text = text.removesuffix(word).rstrip()
     if len(text) > MAX_NUMBER_CHARACTERS:

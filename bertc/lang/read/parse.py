@@ -18,9 +18,6 @@ def parse(text: str, name: str = "<spec>", diagnostics: Diagnostics | None = Non
     """Parse a spec to a tree; ``name`` is that of the text in messages.
 
     Mistakes go to ``diagnostics``; the tree has the rest.
-
-    Raises:
-        SpecError: if there are mistakes and no ``diagnostics`` to take them.
     """
     report = Diagnostics() if diagnostics is None else diagnostics
     source = Source(name, text)

@@ -34,9 +34,6 @@ def format_text(text: str, name: str = "<spec>") -> str:
     """The canonical text of a spec; formatting it again changes nothing.
 
     A comment behind a setting stays there; one inside a value moves to the line before it.
-
-    Raises:
-        SpecError: if the text has mistakes.
     """
     tree = parse(text, name)
     lines = _Layout(text).lines(tree.items, tree.comments, "")
