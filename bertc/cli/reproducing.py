@@ -30,7 +30,7 @@ def reproduce(
         Path | None, typer.Option(help="folder of the runs [default: runs/tables/TABLE]")
     ] = None,
     estimate: Annotated[
-        bool, typer.Option("--estimate", help="tell what each row costs; trains nothing")
+        bool, typer.Option("--estimate", help="show what each row costs; trains nothing")
     ] = False,
     show: Annotated[
         bool, typer.Option("--show", help="show what came out so far; trains nothing")
@@ -39,7 +39,7 @@ def reproduce(
     plot: Annotated[Path | None, picture_to_write("the scores")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Train the rows of a published table, and show them beside the paper's figures.
+    """Train the rows of a published table, and show them next to the paper's figures.
 
     The same command goes on where it was killed, and shares the rows with other processes that run
     it on the same folder.
@@ -72,7 +72,7 @@ def _refuse_both(table: str, show: bool, estimate: bool) -> None:
     from bertc.base.diagnostics import UsageError
 
     if show and estimate:
-        raise UsageError("--show tells what came out, --estimate what it costs", help="one of them")
+        raise UsageError("--show is of what came out, --estimate of what it costs", help="one of them")
     if show and not table:
         raise UsageError("--show needs a table", help="bertc reproduce TABLE --show")
 
