@@ -72,7 +72,7 @@ def _refuse_both(table: str, show: bool, estimate: bool) -> None:
     from bertc.base.diagnostics import UsageError
 
     if show and estimate:
-        raise UsageError("--show is of what came out, --estimate of what it costs", help="one of them")
+        raise UsageError("--show has results, --estimate what they cost", help="one of them")
     if show and not table:
         raise UsageError("--show needs a table", help="bertc reproduce TABLE --show")
 

@@ -281,7 +281,7 @@ def test_what_is_no_table_says_where(call, tmp_path, old, new, said):
         (("depth.toml", "--scale", "tiny", "--data", "x=y"), 2, "it needs text, said"),
         (("depth.toml", "--scale", "tiny", "--data", "no/where"), 66, "there is no no/where"),
         (("depth.toml", "--show"), 66, "has no runs in runs/tables/depth/tiny"),
-        (("depth.toml", "--show", "--estimate"), 2, "--show is of what came out, --estimate of what"),
+        (("depth.toml", "--show", "--estimate"), 2, "--show has results, --estimate"),
         (("depth.toml", "--show", "--plot", "m.pdf"), 2, "pictures are drawn as .png or .svg"),
         (("--show",), 2, "--show needs a table"),
         (("depth.toml", "--estimate", "--device", "foo"), 2, "unknown device foo"),
