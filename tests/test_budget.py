@@ -22,7 +22,7 @@ GOALS = {
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
     "core": 63_110,
-    "lab": 9_120,
+    "lab": 8_760,
     "tests": 41_150,
     "words of docs": 28_200,
     "lines of README": 120,
