@@ -42,13 +42,16 @@ def measured(machine: Machine) -> Device:
     device = torch.device(machine.device)
     fp32 = matmul_flops_per_second(device, torch.float32)
     bf16 = matmul_flops_per_second(device, torch.bfloat16) if machine.fast_bf16 else 0.0
+    source = torch.zeros(COPIED_NUMBERS, device=device)
+    target = torch.empty_like(source)
+    copy_seconds = _least_seconds(device, lambda: target.copy_(source))
     return Device(
         name=machine.name,
         kind=machine.device,
         memory_bytes=machine.memory_bytes,
         bf16_flops=bf16,
         fp32_flops=fp32,
-        bandwidth_bytes=copied_bytes_per_second(device),
+        bandwidth_bytes=2 * source.nbytes / copy_seconds,  # read and written
         product_share=SHARE_OF_MEASURED,
         launch_seconds=LAUNCH_SECONDS,
         source="of large products and copies that were measured here; shares as on an A100",
@@ -75,13 +78,6 @@ def matmul_flops_per_second(device: torch.device, dtype: torch.dtype) -> float:
             torch.mm(first, second, out=result)
 
     return products * 2 * n**3 / _least_seconds(device, multiply)
-
-
-def copied_bytes_per_second(device: torch.device) -> float:
-    """The best rate of a copy in bytes per second, read and written bytes both counted."""
-    source = torch.zeros(COPIED_NUMBERS, device=device)
-    target = torch.empty_like(source).copy_(source)
-    return 2 * source.nbytes / _least_seconds(device, lambda: target.copy_(source))
 
 
 def _least_seconds(device: torch.device, work: Callable[[], object]) -> float:

@@ -3,7 +3,7 @@
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -55,21 +55,16 @@ def launch(arguments: Sequence[str], processes: int, folder: Path) -> int:
         try:
             elastic_launch(config, sys.executable)("-m", "bertc.cli", *arguments)
         except ChildFailedError as error:
-            return _code(
-                {rank: failure.exitcode for rank, failure in error.failures.items()}, folder
-            )
+            codes = {rank: failure.exitcode for rank, failure in error.failures.items()}
+            for rank, code in codes.items():
+                if code < 0:
+                    raise StoppedError(
+                        f"process {rank} was killed by signal {-code}, and the others were stopped",
+                        help=how_to_resume(RunFolder(folder).checkpoints),
+                    ) from None
+            # Of the process that failed first, not of those that only lost their peer.
+            lost = StoppedError.exit_code
+            return next((code for code in codes.values() if code != lost), lost)
         except SignalException as error:
             return 128 + int(error.sigval)
     return 0
-
-
-def _code(codes: Mapping[int, int], folder: Path) -> int:
-    """The exit code of the process that failed first, not of those that only lost their peer."""
-    lost = StoppedError.exit_code
-    for rank, code in codes.items():
-        if code < 0:
-            raise StoppedError(
-                f"process {rank} was killed by signal {-code}, and the others were stopped",
-                help=how_to_resume(RunFolder(folder).checkpoints),
-            )
-    return next((code for code in codes.values() if code != lost), lost)

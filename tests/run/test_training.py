@@ -20,8 +20,7 @@ from bertc.ir.terms.positions import of_all_positions
 from bertc.learn.step.step import TrainStep
 from bertc.machine.graphs import graphs_so_far
 from bertc.run.evaluation.evaluate import evaluate_run
-from bertc.run.records.checkpoints import newest
-from bertc.run.records.folder import RunFolder, identity
+from bertc.run.records.folder import RunFolder
 from bertc.run.records.plot import plot
 from bertc.run.train import finish
 from bertc.run.train.loop import train
@@ -221,16 +220,6 @@ def stop_after(monkeypatch, step, run):
         run()
 
 
-def test_a_stop_exits_with_the_code_of_the_signal_and_a_checkpoint(go, tiny, tmp_path, monkeypatch):
-    with pytest.raises(StoppedError) as caught:
-        stop_after(monkeypatch, 5, lambda: go(tiny()))
-    assert caught.value.exit_code == 143
-    assert "stopped after step 5" in caught.value.message
-    found, _ = newest(tmp_path / "run" / "checkpoints", identity(tiny()))
-    assert found is not None
-    assert found.step == 5
-
-
 def test_a_stop_in_an_evaluation_leaves_it_due(
     begun, go, tiny, tmp_path, monkeypatch, straight_and_broken_agree
 ):
@@ -340,13 +329,13 @@ def test_other_text_is_refused(begun, go, tiny, corpus_file, tmp_path):
 def test_micro_batches_add_up_to_the_batch(go, tiny, tmp_path, final_tensors):
     from bertc.ir.network.layer import Dropout
 
-    for rows in (8, 4, 2, 1):
+    for rows in (8, 4, 1):
         go(
             tiny(objective=PAIRS, microbatch=rows, dropout=Dropout(hidden=0, attention=0), steps=6),
             str(rows),
         )
     whole, held_out = final_tensors(tmp_path / "8"), lines(tmp_path / "8")
-    for rows in ("4", "2", "1"):
+    for rows in ("4", "1"):
         parts = final_tensors(tmp_path / rows)
         assert all(torch.allclose(whole[n], parts[n], atol=2e-5) for n in whole if n[:2] != "v.")
         for one, other in zip(held_out, lines(tmp_path / rows), strict=True):

@@ -27,7 +27,12 @@ from bertc.run.train.session import Session
 
 
 class Phase(ABC):
-    """A stage in progress: its data, objective and training step."""
+    """A stage in progress: its data, objective and training step.
+
+    ``has_heldout``: there is something to evaluate on, of text always.
+    """
+
+    has_heldout = True
 
     def __init__(self, session: Session, stage: Stage, microbatch: int) -> None:
         resolved, plan = session.resolved, session.plan
@@ -57,11 +62,6 @@ class Phase(ABC):
             session.copies,
             session.remembered,
         )
-
-    @property
-    @abstractmethod
-    def has_heldout(self) -> bool:
-        """True if there is anything to evaluate on."""
 
     @abstractmethod
     def feed(self, session: Session, first: int, end: int) -> Feed | TaskFeed:
@@ -102,11 +102,6 @@ class TextPhase(Phase):
         super().__init__(session, stage, microbatch)
         self.data = data
         self.nats = unigram_nats(session.start.corpus.vocabulary, data.tokens, session.device)
-
-    @property
-    def has_heldout(self) -> bool:
-        """True: some text is always held out."""
-        return True
 
     def feed(self, session: Session, first: int, end: int) -> Feed:
         """Batches that are corrupted several at once."""
@@ -152,7 +147,8 @@ class TaskPhase(Phase):
     """A stage of tasks in progress."""
 
     def __init__(self, session: Session, stage: Stage, data: TaskData, fitting: int) -> None:
-        if stage.patience and not any(task_set.parts for task_set in data.sets):
+        self.has_heldout = any(task_set.parts for task_set in data.sets)
+        if stage.patience and not self.has_heldout:
             raise DataError(
                 f"stage {stage.name} has patience = {stage.patience}, but none of its tasks has a "
                 "dev part to score",
@@ -161,11 +157,6 @@ class TaskPhase(Phase):
         microbatch = examples_at_once(data, stage, fitting, session.device)
         super().__init__(session, stage, microbatch)
         self.data = data
-
-    @property
-    def has_heldout(self) -> bool:
-        """False if all tasks have training examples only."""
-        return any(task_set.parts for task_set in self.data.sets)
 
     def feed(self, session: Session, first: int, end: int) -> TaskFeed:
         """Batches in parts of rows of like length."""
