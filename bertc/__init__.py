@@ -10,6 +10,7 @@ if TYPE_CHECKING:
         findings,
         formatted,
         load,
+        parse,
         points,
         programs,
         resolve,
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "api": "build estimate findings formatted load points programs resolve show train",
+    "api": "build estimate findings formatted load parse points programs resolve show train",
     "base.cores": "available_cores",
     "base.diagnostics": "BertcError CannotWriteError DataError Diagnostic GivenUpError "
     "MachineError MissingInputError ResumeRefusedError SpecError StoppedError "
@@ -112,9 +113,9 @@ __all__ = [
     "Survey", "Table", "Trained", "UsageError", "ValueKind", "answer_cost", "available_cores",
     "build", "changed", "device_named", "escaped", "estimate", "evaluate_heads", "evaluate_run",
     "find_folders", "findings", "formatted", "graph_of", "load", "model_weights", "most_steps",
-    "points", "programs", "quoted", "read_run", "remedies", "resolve", "schema", "settings_texts",
-    "shipped_specs", "show", "shown_figures", "space", "spec_text", "step_flops", "survey",
-    "titled", "train", "units",
+    "parse", "points", "programs", "quoted", "read_run", "remedies", "resolve", "schema",
+    "settings_texts", "shipped_specs", "show", "shown_figures", "space", "spec_text",
+    "step_flops", "survey", "titled", "train", "units",
 ]  # fmt: skip
 
 

@@ -20,8 +20,8 @@ BEGINNING = """\
 `help(bertc.NAME)` has types, units and errors. The examples run in order, next to a `text.txt`.
 """
 GROUPS = {
-    "Specs": "findings remedies resolve points programs formatted show model_weights spec_text "
-    "shipped_specs schema quoted space",
+    "Specs": "parse findings remedies resolve points programs formatted show model_weights "
+    "spec_text shipped_specs schema quoted space",
     "Costs": "estimate answer_cost step_flops most_steps device_named available_cores units",
     "Training": "survey build train Stepper",
     "Runs": "find_folders read_run RunFolder shown_figures titled settings_texts changed",

@@ -9,6 +9,7 @@ program = bertc.resolve(spec)  # raises SpecError
 print(bertc.show(spec), {weight.name: weight.shape for weight in bertc.model_weights(program)})
 (mistake,) = bertc.findings("hidden=64 heads=5").found  # raises nothing
 print([remedy.title for remedy in bertc.remedies(mistake, "hidden=64 heads=5")])
+print([setting.name for setting in bertc.parse("hidden=64 heads=4").settings()])
 print([point.encoder.hidden for point in bertc.points("hidden={64, 128}")])
 written, _ = bertc.programs("hidden={64, 128}")  # what is written, nothing derived
 print(bertc.formatted(written.with_values(layers=3)))

@@ -26,10 +26,11 @@ def refused() -> str:
     import torch
 
     from bertc.model.attend import attend
+    from bertc.model.masks import Mask
 
     query, mask = torch.zeros(2, 3, 4, 5), torch.zeros(2, 1, 4, 3)
     try:
-        attend(query, query, query, mask, 0.0)
+        attend(query, query, query, Mask(mask), 0.0)
     except TypeCheckError as error:
         return str(error)
     return ""

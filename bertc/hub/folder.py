@@ -65,7 +65,9 @@ def _refuse_to_lose(folder: Path, fresh: Path) -> None:
     strangers = sorted(path.name for path in folder.iterdir() if path.name not in new)
     if strangers:
         names = ", ".join(strangers[:3])
-        raise UsageError(f"{folder} exists and holds {names}", help="name a new folder")
+        raise UsageError(
+            f"{folder} exists and holds {names}", help="move that away, or name a new folder"
+        )
     # A tokenizer's folder has only names that an export has, and yet it is none.
     if any(folder.iterdir()) and not any(is_taken(folder / name) for name in SIGNS):
         raise UsageError(f"{folder} exists and holds no exported model", help="name a new folder")

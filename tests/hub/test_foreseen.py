@@ -102,8 +102,14 @@ def test_what_stands_in_the_way_is_said_with_values_that_lead_to_a_layout(
 
 
 @pytest.mark.parametrize(
-    "spec", ["", "share=all E=32", "objective=mlm+sop", f"{XLNET} segments=0 head=linear"]
-)
+    "spec",
+    [
+        "", "share=all E=32", "objective=mlm+sop", f"{XLNET} segments=0 head=linear",
+        # a number beyond its layers
+        "positions=rotary norm=pre(embeddings=true, first=false) segments=0 dropout=0 "
+        "activation=geglu attention=local(8, global_every=9)",
+    ],
+)  # fmt: skip
 def test_nothing_is_said_of_what_a_layout_holds(spec: str) -> None:
     norm = ["norm=post(embeddings=false)", "dropout=0"] * ("plm" in spec)
     assert remarked(*spec.replace(", ", ",").split(), *norm) == []

@@ -21,7 +21,7 @@ def sharing(program: Complete, diagnostics: Diagnostics) -> None:
     flattest, deepest = views[0], views[-1]
     origin, scheme = program.origins["share"], program.share
     before = len(diagnostics.found)
-    _lists_fit(Checker(deepest, diagnostics))
+    _lists_fit(program, Checker(deepest, diagnostics))
     match scheme:
         case ShareGroups() if scheme.groups > flattest.whole:
             Checker(flattest, diagnostics).report(
@@ -54,9 +54,9 @@ def _first_norm_fits(check: Checker[StageSettings]) -> None:
         )
 
 
-def _lists_fit(check: Checker[StageSettings]) -> None:
+def _lists_fit(program: Complete, check: Checker[StageSettings]) -> None:
     layers = check.settings.whole
-    for setting, value in (("heads", check.settings.heads), ("ffn", check.settings.ffn)):
+    for setting, value in (("heads", program.heads), ("ffn", program.ffn)):
         if isinstance(value, tuple) and len(value) != layers:
             check.report(
                 "E210",
