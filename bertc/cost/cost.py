@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bertc.cost.execution import DeviceBudget, Execution, bf16_products
-from bertc.cost.figures import Convention, Pruned, Spread, StageEstimate
+from bertc.cost.figures import Convention, Parameters, Pruned, Spread, StageEstimate
 from bertc.cost.flops import executed_flops, run_flops, stage_flops
 from bertc.cost.machines.device import Device
 from bertc.cost.machines.devices import device_named
@@ -17,7 +17,6 @@ from bertc.cost.sharing import layout_on, process_fit, process_memory, step_comm
 from bertc.cost.spent import microbatch_spent, run_time, step_spent, step_time, time_on
 from bertc.cost.table import Estimate
 from bertc.cost.where import part_costs
-from bertc.ir.learning.objective import Term
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.ir.weight_maps.prune import expected
@@ -57,9 +56,10 @@ def estimate(
         bf16=bf16_products(target.bf16_flops > 0, target.loops_bf16),
     )
     lengths = lengths or [stage.seq for stage in resolved.stages]
+    counts = [count(stage, resolved.terms()) for stage in resolved.stages]
     stages = tuple(
-        _stage(stage, resolved.terms(), target, budget, layout, convention, length)
-        for stage, length in zip(resolved.stages, lengths, strict=True)
+        _stage(stage, counted, target, budget, layout, convention, length)
+        for stage, counted, length in zip(resolved.stages, counts, lengths, strict=True)
     )
     flops = run_flops(resolved.stages, [stage.flops for stage in stages])
     pruned = expected(resolved)
@@ -67,7 +67,7 @@ def estimate(
     return Estimate(
         name=resolved.name,
         fingerprint=resolved.fingerprint(),
-        parameters=count(resolved.stages[-1], resolved.terms()),
+        parameters=counts[-1],
         flops=flops,
         memory=max((stage.memory for stage in stages), key=lambda memory: memory.peak_bytes),
         time=run_time(resolved.stages, [stage.time for stage in stages], target),
@@ -131,7 +131,7 @@ def largest_microbatches(
 
 def _stage(
     stage: Stage,
-    terms: Sequence[Term],
+    counts: Parameters,
     target: Device,
     budget: DeviceBudget,
     layout: Layout,
@@ -140,7 +140,6 @@ def _stage(
 ) -> StageEstimate:
     trained = count(stage, stage.objective, trained=True)
     full = stage
-    counts = count(full, terms)
     memory = process_memory(full, counts, budget, layout)
     stage = stage if length == stage.seq else stage.model_copy(update={"seq": length})
     executed = executed_flops(stage, memory.microbatch)

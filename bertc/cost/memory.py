@@ -27,14 +27,16 @@ def stage_memory(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> 
     fit = _fit(undivided)
     microbatch = stage.microbatch or largest_divisor(stage.batch, fit.examples)
     accumulating = undivided.accumulating or microbatch < stage.batch
-    step = replace(undivided, accumulating=accumulating, recompute=fit.recompute)
+    step = undivided
+    if (accumulating, fit.recompute) != (step.accumulating, step.recompute):
+        step = replace(step, accumulating=accumulating, recompute=fit.recompute)
     return Memory(
         weights_bytes=parameters.total * FP32,
         gradients_bytes=parameters.total * FP32,
         optimizer_bytes=state_bytes(stage, parameters.total),
         average_bytes=average_bytes(stage, parameters.total),
         activations_bytes=microbatch * step.kept,
-        peak_bytes=max(point.at(microbatch) for point in step.points()),
+        peak_bytes=max(point.at(microbatch) for point in step.points),
         microbatch=microbatch,
         largest_microbatch=fit.examples,
         recompute=fit.recompute,
@@ -55,8 +57,11 @@ def whole_step(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> St
 
 
 def _fit(step: Step) -> Fit:
-    without, recomputed = _most(step), _most(replace(step, recompute=True))
-    return choose_fit(step.stage, step.budget.recompute, step.budget.device, without, recomputed)
+    def recomputed() -> int:
+        return _most(replace(step, recompute=True))
+
+    setting, device = step.budget.recompute, step.budget.device
+    return choose_fit(step.stage, setting, device, _most(step), recomputed)
 
 
 def _most(step: Step) -> int:
@@ -67,10 +72,10 @@ def _most(step: Step) -> int:
         available -= CONTEXT_BYTES * (not budget.begun)
         available -= NCCL_BYTES * (budget.strategy != "single")
     usable = int(available * USABLE[budget.device])
-    largest = _below(step.points(), usable)
+    largest = _below(step.points, usable)
     if (step.stage.microbatch or largest) >= step.stage.batch:
         return largest
-    return _below(replace(step, accumulating=True).points(), usable)
+    return _below(replace(step, accumulating=True).points, usable)
 
 
 def _below(points: tuple[MemoryPoint, ...], usable: int) -> int:

@@ -93,6 +93,7 @@ class Step:
         """Bytes that forward saves for backward, per example, over all networks."""
         return sum(one.kept for one in self.passes)
 
+    @cached_property
     def points(self) -> tuple[MemoryPoint, ...]:
         """All memory points in time order; backward visits the networks last to first."""
         points = []

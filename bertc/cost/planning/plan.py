@@ -1,7 +1,7 @@
 """The plan of a resolved program on a machine: device, precision, micro-batches, compilation."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -225,14 +225,14 @@ def choose_fit(
     setting: Literal["auto", "on", "off"],
     device: DeviceKind,
     with_activations: int,
-    recomputed: int,
+    recomputed: Callable[[], int],
 ) -> Fit:
     """Choose between the most examples that fit ``with_activations`` and with these recomputed."""
     enough = stage.microbatch or min(stage.batch, -(-EFFICIENT_TOKENS[device] // stage.seq))
-    if setting == "on" or (
-        setting == "auto" and with_activations < enough and recomputed > with_activations
-    ):
-        return Fit(recomputed, with_activations, recompute=True)
+    if setting == "on" or (setting == "auto" and with_activations < enough):
+        most = recomputed()
+        if setting == "on" or most > with_activations:
+            return Fit(most, with_activations, recompute=True)
     return Fit(with_activations, with_activations, recompute=False)
 
 
