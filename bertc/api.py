@@ -105,9 +105,9 @@ def check(
 def findings(
     spec: str, overrides: Sequence[str] = (), path: str | Path | None = None
 ) -> Diagnostics:
-    """The mistakes (``found``) and ``remarks`` that ``bertc check`` prints of a spec; none raises.
+    """The mistakes (``found``) and ``remarks`` that ``bertc check`` prints of a spec.
 
-    With ``path`` the spec is the text of that file, as an editor has it.
+    They do not raise. With ``path`` the spec is the text of that file, as an editor has it.
 
     Raises:
         UsageError: if the text is empty.

@@ -21,13 +21,13 @@ GOALS = {
 }
 """What the house is to come to; lines of Python but for docs and README."""
 BUDGETS = {
-    "core": 63_110,
-    "lab": 8_760,
-    "tests": 41_150,
-    "words of docs": 28_200,
+    "core": 57_840,
+    "lab": 8_610,
+    "tests": 39_650,
+    "words of docs": 28_000,
     "lines of README": 120,
-    "lines a kind": 480,
-    "floors": 14,
+    "lines a kind": 440,
+    "floors": 9,
     "vague names": 25,
 }
 """What the house may have today."""

@@ -92,6 +92,8 @@ def filled(
     """Predict masks with a loaded model; otherwise as ``fill``."""
     if not isinstance(text, str):
         raise TypeError(f'text is a {type(text).__name__}: a str expected, fill("a [MASK]")')
+    if top < 1:
+        raise UsageError(f"top is {top}", help="1 or more candidates for each mask")
     learned = _learned(model)
     filler = next((objective for objective in learned if objective.fills in PREDICTING), None)
     judge = next((objective for objective in learned if objective.fills == "replaced"), None)

@@ -167,8 +167,7 @@ class Trained(Model):
             TypeError: if ``texts`` is a str.
             UsageError, DataError: as ``inference.embed.embed``.
         """
-        if isinstance(texts, str):
-            raise TypeError("texts is a str: a list of texts expected, embed([text])")
+        _refuse_one(texts, "texts", "embed([text])")
         return embed(self, self.folder, texts, pooling, normalise=normalise, prompt=prompt).vectors
 
     def predict(self, rows: Sequence[Any], task: str = "") -> list[dict[str, Any]]:
@@ -184,8 +183,7 @@ class Trained(Model):
             UsageError: if the model has learned no task, or several and ``task`` is empty.
         """
         stage, chosen = task_of(self.resolved, task)
-        if isinstance(rows, str):
-            raise TypeError("rows is a str: a list of rows expected, predict([row])")
+        _refuse_one(rows, "rows", "predict([row])")
         task_read = of_any_number(chosen)
         examples = [_example(task_read, number, row) for number, row in enumerate(rows)]
         if not examples:
@@ -205,6 +203,12 @@ def load(folder: Path) -> Trained:
     model.load_state_dict(loaded.state_dict(), assign=True)
     model.untrained = loaded.untrained
     return model.eval()
+
+
+def _refuse_one(rows: object, name: str, instead: str) -> None:
+    """Refuse a text or a row of columns, whose letters and keys would be taken for rows."""
+    if isinstance(rows, str | dict):
+        raise TypeError(f"{name} is a {type(rows).__name__}: a list expected, {instead}")
 
 
 def _pair(text: Any) -> tuple[str, ...]:

@@ -193,7 +193,7 @@ def test_layers_are_recomputed_where_too_little_fits(
     extra: str, kept: int, recomputed: int, expected: Fit
 ) -> None:
     resolved = resolve(f"batch=48 seq=512 steps=100 {extra}")
-    fit = choose_fit(resolved.stages[0], resolved.run.recompute, "cpu", kept, recomputed)
+    fit = choose_fit(resolved.stages[0], resolved.run.recompute, "cpu", kept, lambda: recomputed)
     assert fit == expected
     if fit.examples:
         reasons = plan(resolved, CPU, (fit,)).reasons

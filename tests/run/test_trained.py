@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import bertc
+from bertc.base.diagnostics import UsageError
 from bertc.run.train.loop import train
 from bertc.use.fill_mask import fill
 from bertc.use.predict import predict
@@ -90,6 +91,14 @@ def test_a_row_of_another_shape_says_what_is_expected(runs, kind, row):
         bertc.load(runs / "runs" / kind).predict([row])
 
 
+@pytest.mark.parametrize("row", ["a hen", {"text": "a hen"}])
+def test_one_row_is_not_taken_for_several(runs, row):
+    model = bertc.load(runs / "runs" / "classify")
+    for answer in (model.predict, model.embed):
+        with pytest.raises(TypeError, match="a list expected"):
+            answer(row)
+
+
 def test_texts_become_what_encode_takes(runs):
     model = bertc.load(runs / "runs" / "quickstart")
     batch = model.tokenizer(["a hen", ("a duck", "a pond and a bird")])
@@ -113,6 +122,8 @@ def test_texts_become_what_encode_takes(runs):
 def test_what_is_no_text_is_not_filled(runs, given):
     with pytest.raises(TypeError, match="text is a .*: a str expected"):
         bertc.load(runs / "runs" / "quickstart").fill(given)
+    with pytest.raises(UsageError, match="top is 0"):
+        bertc.load(runs / "runs" / "quickstart").fill("a [MASK]", top=0)
 
 
 @pytest.mark.parametrize("given", ["hello", [[1, 2]], torch.ones(3).long(), torch.ones(1, 3)])
