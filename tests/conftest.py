@@ -5,6 +5,7 @@ import gc
 import multiprocessing
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from multiprocessing import forkserver
@@ -26,6 +27,8 @@ os.environ.setdefault("MKL_CBWR", "AUTO")
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 # Names of models on a hub are looked up in its cache alone.
 os.environ["HF_HUB_OFFLINE"] = "1"
+# A suite that is started by nohup ignores this signal, which some tests send themselves.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # No power fails while tests run: waiting for the disk many thousand times would show nothing.
 os.fsync = os.fstat
 # What is imported for tests stays: walking it again and again takes a quarter of collecting them.

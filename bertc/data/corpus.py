@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from bertc.base.storage.paths import is_file
+from bertc.base.storage.paths import is_file, is_taken, user_path
 from bertc.data.batches.arranged import VERSION, TextData, Tokenised, arrange
 from bertc.data.batches.smoothing import orders_of, texts_of
 from bertc.data.cache.progress import Progress
@@ -158,13 +158,15 @@ def _vocabulary(
     progress: Progress,
     learned: Path | None,
 ) -> Vocabulary:
-    node = resolved.vocabulary
+    node, by_sentencepiece = resolved.vocabulary, isinstance(resolved.vocabulary, Unigram)
+    if learned and is_file(learned / "tokenizer.json"):
+        # Of a run whose tokenizer was read from a folder that is gone, or made before pieces were
+        # learned by sentencepiece.
+        gone = isinstance(node, TokenizerFile) and not is_taken(user_path(node.path))
+        if gone or by_sentencepiece:
+            node = TokenizerFile(path=str(learned))
     if isinstance(node, TokenizerFile):
         return load_vocabulary(node, rows=resolved.encoder.vocab_size)
-    by_sentencepiece = isinstance(node, Unigram)
-    # Runs made before pieces were learned by sentencepiece go on with the pieces that they have.
-    if by_sentencepiece and learned and is_file(learned / "tokenizer.json"):
-        return load_vocabulary(TokenizerFile(path=str(learned)))
 
     if not sources:  # all stages learn tasks
         texts = [CorpusText(share.corpus) for stage in resolved.stages for share in stage.data]

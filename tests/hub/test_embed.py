@@ -86,7 +86,7 @@ def test_what_cannot_be_embedded_is_refused(run: Path, model: Trained, tmp_path:
         model.embed(TEXTS, "median")
     assert "last4-sum" in error.value.help
     assert model.embed([], "last4").shape == (0, 4 * 24)
-    with pytest.raises(TypeError, match="list of texts"):
+    with pytest.raises(TypeError, match="a list expected"):
         model.embed(TEXTS[0])
     with pytest.raises(UsageError, match=r"\.npy or \.parquet"):
         module.refuse_other_files(tmp_path / "vectors.csv")

@@ -133,6 +133,17 @@ def test_a_head_is_kept_where_it_tells_the_same(tuned, rows, tmp_path):
         assert fresh.lines()[-1].endswith("no birds head: it starts from random values")
 
 
+def test_a_run_outlives_the_folder_that_it_began_from(tuned, rows, tmp_path, cache):
+    tuned(spelled("classify", rows))
+    export_run(tmp_path / "run", tmp_path / "hf")
+    resolved, second = tuned(spelled("classify", rows), init=tmp_path / "hf"), tmp_path / "second"
+    train(resolved, second, cache=cache, quiet=True)
+    before = evaluate_run(second, cache=cache, quiet=True)
+    (tmp_path / "hf").rename(tmp_path / "elsewhere")
+    assert evaluate_run(second, cache=cache, quiet=True).evaluation == before.evaluation
+    train(resolved, second, cache=cache, quiet=True, resume=True)
+
+
 def test_an_imported_head_has_no_files_of_its_own(tuned, rows, tmp_path, cache):
     tuned(spelled("tag", rows))
     export_run(tmp_path / "run", tmp_path / "hf")
