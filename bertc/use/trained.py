@@ -220,28 +220,28 @@ def _pair(text: Any) -> tuple[str, ...]:
 
 def _example(task: AnyTask, number: int, row: Any) -> Example:
     """A row as an unlabelled example."""
-    key, answer = str(number), task.answer
+    key, answer, written = str(number), task.answer, row
     if isinstance(row, dict):
         row = _inputs(task, number, row)
     if isinstance(answer, Tags):
         words = row.split() if isinstance(row, str) else row
         if not isinstance(words, list | tuple) or not _are_texts(words):
-            raise _unlike(task, number, row)
+            raise _unlike(task, number, written)
         return TaggedExample(key, tuple(words), ())
     parts = (row,) if isinstance(row, str) else row
     if not isinstance(parts, tuple):
-        raise _unlike(task, number, row)
+        raise _unlike(task, number, written)
     if isinstance(answer, Choice):
         *texts, choices = parts
         listed = isinstance(choices, list | tuple) and 2 <= len(choices) <= answer.most
         if len(parts) != len(task.reads) or not listed or not _are_texts([*texts, *choices]):
-            raise _unlike(task, number, row)
+            raise _unlike(task, number, written)
         return ChoiceExample(
             key, texts[0] if len(texts) > 1 else "", texts[-1], tuple(choices), None
         )
     either = imported(task) and len(parts) in (1, 2) and not isinstance(answer, Span)
     if not _are_texts(parts) or not (either or len(parts) == len(task.reads)):
-        raise _unlike(task, number, row)
+        raise _unlike(task, number, written)
     match answer:
         case Labels():
             return LabelledExample(key, parts, None)

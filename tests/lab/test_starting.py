@@ -131,6 +131,7 @@ def test_columns_of_texts_alike_are_found(data: Path, head: str, row: str, colum
         ("ner/eng.train", "ner/eng.testa", "tag"),
         ("pairs/train.tsv.gz", "pairs/dev.tsv", "classify"),
         ("pairs/my.Train.csv", "pairs/my.valid.csv.gz", "classify"),
+        ("pairs/train.csv", "pairs/dev.tsv", "classify"),
     ],
 )
 def test_the_file_next_to_a_training_file_judges(
@@ -316,7 +317,7 @@ def test_a_budget_that_is_not_used_up_is_explained(
     data: Path, limit: Budget, purpose: Any, why: str
 ) -> None:
     spec = start(survey("train.csv"), Answers(budget=limit, purpose=purpose))
-    said = [line for line in spec.splitlines() if "of the budget: " in line]
+    said = [line for line in spec.splitlines() if "% of --budget " in line]
     assert [why in line for line in said] == [True] * bool(why)
     assert "bertc calibrate measures this processor" in spec
 

@@ -7,9 +7,9 @@ import glob
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Literal
 
@@ -78,7 +78,8 @@ def survey(name: str) -> Survey:
     files = (path,) if one_table else tuple(matching_files(name))
     begin_as_text(files)
     if has_columns(files[0]):
-        return Survey("table", name, files, _columns(files[0]), _dev_of(name))
+        columns = _columns(files[0])
+        return Survey("table", name, files, columns, _dev_of(name, columns))
     return Survey("text", name, files)
 
 
@@ -129,15 +130,21 @@ def _is_name(cell: str) -> bool:
     return plain and len(cell) <= LONGEST_COLUMN_NAME and 0 < len(cell.split()) <= MOST_NAME_WORDS
 
 
-def _dev_of(name: str) -> str:
-    """The name of the file next to a training file that judges, packed or not; "" for none."""
+def _dev_of(name: str, columns: Collection[str] = ()) -> str:
+    """The name of the file next to a training file that judges; "" for none.
+
+    It may be packed, or a table of another format with the same columns.
+    """
     path = Path(name)
-    bare = path.name.removesuffix(path.suffix) if path.suffix in PACKED else path.name
-    for part in DEV_PARTS:
-        for packing in ("", *PACKED):
-            dev = path.with_name(_TRAIN.sub(part, bare) + packing)
-            if _TRAIN.search(bare) and is_file(user_path(str(dev))):
-                return str(dev)
+    bare = path.with_suffix("") if path.suffix in PACKED else path
+    formats = FORMATS if columns else ()
+    for part in DEV_PARTS if _TRAIN.search(bare.name) else ():
+        dev = bare.with_name(_TRAIN.sub(part, bare.name))
+        for ending, packing in product((dev.suffix, *formats), ("", *PACKED)):
+            judge = dev.with_suffix(ending + packing)
+            file = user_path(str(judge))
+            if is_file(file) and (ending == dev.suffix or {*_columns(file)} == {*columns}):
+                return str(judge)
     return ""
 
 

@@ -171,7 +171,8 @@ def sized(tried: Sequence[Parts], limit: Budget, machine: Machine, text_bytes: i
         return chosen
     passes = f"more steps would read the text more than {MOST_PASSES} times"
     share = f"{used:.0%}" if used >= LEAST_SHARE else "Less than 1%"
-    return replace(chosen, why=f"{share} of the budget: {passes if steps_free else larger}.")
+    why = f"{share} of --budget {limit.text(limit.most)}: {passes if steps_free else larger}."
+    return replace(chosen, why=why)
 
 
 def _programs(tried: Sequence[Parts]) -> Iterator[Program]:

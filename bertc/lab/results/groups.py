@@ -6,6 +6,7 @@ so do those of different tasks with seeds in common: a model's line in a table o
 
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -122,12 +123,14 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
     chosen = [n for n in differ if any(_is_chosen(n, run.resolved) for run in runs)]
     names = chosen if _tells_apart(chosen, cells, runs) else differ
     distinct = _tells_apart(names, cells, runs)
-    rows: dict[tuple[str, ...], list[int]] = {}
+    rows, repeats = dict[tuple[str, ...], list[int]](), Counter[tuple[str, ...]]()
     for index, run in enumerate(runs):
         alone = () if run.finished else (str(run.folder),)
         but_for_the_seed = () if distinct else (_but_for_the_seed(run.resolved),)
         key = (*(cells[name][index] for name in names), *alone, *but_for_the_seed)
-        rows.setdefault(key, []).append(index)
+        same = (*key, str(run.resolved.run.seed), *_titles(run.resolved))
+        rows.setdefault((*key, str(repeats[same])), []).append(index)
+        repeats[same] += 1  # a run that was repeated says nothing of other seeds
     return [
         Group({n: cells[n][row[0]] for n in names}, tuple(runs[index] for index in row))
         for together in rows.values()

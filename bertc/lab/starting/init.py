@@ -43,7 +43,7 @@ NEEDS: dict[Purpose, str] = {
 }
 HOUR = budget("time", "1h")
 NO_DEV = "nothing judges it: see the line below the task"
-OF_A_RECIPE = "A published recipe decides how long it is trained: the budget changes nothing here."
+OF_A_RECIPE = "A published recipe decides how long it is trained: --budget changes nothing here."
 VOCABULARIES = ((3e5, "1k"), (3e6, "4k"), (3e7, "8k"), (3e8, "16k"), (float("inf"), "32k"))
 """Sizes of the vocabulary by bytes of text, so that most entries are met often."""
 

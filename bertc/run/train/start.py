@@ -179,7 +179,10 @@ def plan_of(
                 "results differ in the last digits"
             )
         _keep_sums(lock, plan, display)
-    display.note("; ".join([f"on {plan.device}", *plan.reasons]))
+    stated = [f"on {plan.device}", *plan.reasons]
+    if resolved.origins.get("data", "").startswith("default") and not resolved.stages[0].tasks:
+        stated.append(f"no data is named: {resolved.steps:,} steps on docstrings of packages")
+    display.note("; ".join(stated))
     return plan
 
 
