@@ -49,25 +49,26 @@ def read_files(objectives: Iterable[Given], diagnostics: Diagnostics) -> None:
 
     ``task = classify("train.tsv", text=said)`` is E309 if the file has no such column.
     """
-    from bertc.data.layouts.parts import dev_parts, named_parts, part_examples
+    from bertc.data.layouts.find import DataParts
+    from bertc.data.layouts.parts import check_there, named_parts, part_examples
 
     for given in objectives:
         for index, term in enumerate(given.value):
             if not isinstance(term.objective, Task):
                 continue
             reported = partial(_reported, diagnostics, given.origin, index)
-            names: list[str] = []
+            parts: DataParts = {}
             with reported("train"):
                 term = _read(term)
             task: Any = term.objective
             with reported("data"):
-                names = [name for name in named_parts(task) if name.startswith("dev")]
-            for name in names:
+                parts = named_parts(task)
+            for name, part in parts.items():
                 with reported(name.removeprefix("dev-")):
-                    part_examples(task, name)
-            if not diagnostics.found:
-                with reported("test"):
-                    dev_parts(task)
+                    if name.startswith("dev"):
+                        part_examples(task, name)
+                    elif name != "train":
+                        check_there(task, name, part.source)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from bertc.base.diagnostics import DataError
 from bertc.data.layouts.example import Example, LabelledExample, TaggedExample
-from bertc.data.sources.cells import finite
+from bertc.data.sources.cells import finite, swapped
 from bertc.ir.data import Hf
 from bertc.ir.learning.answer import names_spans
 from bertc.ir.learning.custom_task import AnyTask, Classify, Tag
@@ -34,10 +34,14 @@ def found_labels(task: AnyTask, examples: Sequence[Example]) -> tuple[str, ...]:
     source = task.data if isinstance(task, Tagging) else task.train
     where = f"hf({source.name!r})" if isinstance(source, Hf) else source
     if len(names) > MAX_LABELS:
+        texts = {example.texts for example in examples if isinstance(example, LabelledExample)}
+        help = "name another column; regress learns numbers"
+        if isinstance(task, Classify) and len(texts) < len(names):
+            help = swapped(task.text, task.label)
         raise DataError(
             f"{where}: {len(names):,} labels in {len(examples):,} examples, at most "
             f"{MAX_LABELS:,} are supported",
-            "name another column; regress learns numbers",
+            help,
         )
     if len(names) < 2:
         have = f"only the label {next(iter(names))!r}" if names else "no labels"

@@ -82,7 +82,8 @@ def _texts(
         if isinstance(task, Regress):
             yield ScoredExample(key, read, score_in(cell, place, task.label, hidden))
         else:
-            yield LabelledExample(key, read, label_in(cell, place, task.label, task.labels, hidden))
+            name = label_in(cell, place, task.label, task.labels, hidden, task.text)
+            yield LabelledExample(key, read, name)
 
 
 def _read(cells: Sequence[Any], columns: Sequence[str], place: str) -> tuple[str, ...]:

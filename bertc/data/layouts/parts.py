@@ -41,10 +41,16 @@ def part_source(task: AnyTask, part: str) -> ExampleSource:
 def dev_parts(task: AnyTask) -> tuple[str, ...]:
     """The dev parts of a task; refuse missing files of any part but the training one."""
     parts = named_parts(task)
-    for name, (source, *_) in parts.items():
-        if name != "train" and isinstance(source, Path) and not is_taken(source):
-            raise MissingInputError(f"{task.title}: no {name} file {source}", check_path(source))
+    for name, part in parts.items():
+        if name != "train":
+            check_there(task, name, part.source)
     return tuple(name for name in parts if name.startswith("dev"))
+
+
+def check_there(task: AnyTask, part: str, source: ExampleSource) -> None:
+    """Refuse a part whose file is missing."""
+    if isinstance(source, Path) and not is_taken(source):
+        raise MissingInputError(f"{task.title}: no {part} file {source}", check_path(source))
 
 
 def scored_parts(task: AnyTask, part: str = "", any_file: bool = False) -> DataParts:

@@ -9,6 +9,8 @@ from typing import Any
 
 from bertc.base.diagnostics import DataError, listed, nearest
 
+LONGEST_LABEL = 40
+"""Characters of a label; a longer one is rather a text."""
 NO_ANSWER = (None, "")
 """Cells without a label or score, in files that need none."""
 
@@ -62,13 +64,26 @@ def known_label(
 
 
 def label_in(
-    cell: Any, place: str, column: str, labels: Sequence[str], hidden: Sequence[object]
+    cell: Any,
+    place: str,
+    column: str,
+    labels: Sequence[str],
+    hidden: Sequence[object],
+    text_column: str = "",
 ) -> str | None:
     """The label in a cell, one of ``labels`` if there are any; None for values in ``hidden``."""
     name = label(cell, place, column)
     if name in hidden:
         return None
-    return name if name and not labels else known_label(name, labels, place)
+    if name in labels or (name and not labels):
+        return name
+    long = text_column and max(map(len, (name, *labels))) > LONGEST_LABEL
+    return known_label(name, labels, place, layout=swapped(text_column, column) if long else "")
+
+
+def swapped(text: str, label: str) -> str:
+    """The help where labels are texts."""
+    return f"if the columns are swapped: text={label}, label={text}"
 
 
 def score_in(

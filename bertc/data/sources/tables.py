@@ -18,6 +18,14 @@ from bertc.data.sources.streams import OpenFile, lines
 
 ColumnNames = tuple[str, ...]
 Record = tuple[int, list[str]]
+SEPARATORS = {
+    ",": ("commas", "a copy or a link that ends in .csv"),
+    "\t": ("tabs", "a copy or a link that ends in .tsv"),
+    ";": ("semicolons", "write it again with commas, as a .csv file"),
+}
+"""Signs between cells, with the remedy where the ending of a file says another."""
+NAME_WORDS = 2
+"""Words of a column's name; a first line with longer cells is text."""
 
 
 class TableRow(NamedTuple):
@@ -105,8 +113,11 @@ def _fields(
     if first is None:
         raise DataError(f"{path}:1: the file is empty", "a table with a row for each example")
     (begins, header), where = first, str(path)
-    names = _names(header, f"{where}:{begins}", selection)
-    at = column_indices(names, f"{where}:{begins}", selection)
+    try:
+        names = _names(header, f"{where}:{begins}", selection)
+        at = column_indices(names, f"{where}:{begins}", selection)
+    except DataError as error:
+        raise _other_separator(header, path, begins, selection.numbered) or error from None
     for number, fields in records if names is header else chain([first], records):
         if len(fields) != len(names):
             if selection.short and len(fields) < len(names):
@@ -134,18 +145,26 @@ def _names(fields: list[str], place: str, selection: ColumnSelection) -> Sequenc
     )
 
 
+def _other_separator(header: list[str], path: Path, line: int, numbered: bool) -> DataError | None:
+    """The error of a file whose cells are separated otherwise than its ending says."""
+    expected = "commas" if suffix(path) == ".csv" else "tabs"
+    for sign, (used, remedy) in SEPARATORS.items():
+        cells = header[0].split(sign)
+        named = numbered or all(len(cell.split()) <= NAME_WORDS for cell in cells)
+        if len(header) == 1 < len(cells) and named:
+            return DataError(f"{path}:{line}: {used} separate its cells, not {expected}", remedy)
+    return None
+
+
 def column_indices(names: Sequence[str], place: str, selection: ColumnSelection) -> list[int]:
     """The indices of the wanted columns, -1 for an optional one that is absent."""
     spelled = [selection.spellings.get(name, name) for name in names]
     missing = [name for name in selection.required if name and name not in spelled]
     if missing:
         near = ", ".join(filter(None, (nearest(name, spelled) for name in missing)))
-        help = f"the nearest: {near}" if near else "name one of those"
-        if len(names) == 1 and "\t" in names[0]:
-            help = "tabs part its columns, not commas: a copy or a link that ends in .tsv"
         raise MissingColumnError(
             f"{place}: no column {listed(map(repr, missing))}; there are {listed(names) or 'none'}",
-            help,
+            f"the nearest: {near}" if near else "name one of those",
         )
     columns = (*selection.required, *selection.optional)
     return [spelled.index(name) if name and name in spelled else -1 for name in columns]

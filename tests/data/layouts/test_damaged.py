@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bertc.base.diagnostics import DataError, MissingInputError
+from bertc.data.layouts import labels
 from bertc.data.layouts.find import DataPart
-from bertc.data.layouts.labels import found_labels
 from bertc.data.layouts.parts import dev_parts, part_examples, read_examples, training_examples
 from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
@@ -153,6 +153,24 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
         own(Classify), "a.csv", "Text,label\na,b\n", "a.csv:1",
         "no column 'text'; there are Text, label",
     ),
+    "own: commas": (
+        own(Classify), "a.tsv", "review,mood\nA hen,yes\n", "a.tsv:1",
+        "commas separate its cells, not tabs; a copy or a link that ends in .csv",
+    ),
+    "own: tabs": (
+        own(Classify, text="0", label="1"), "a.csv", "A hen sleeps.\tyes\n", "a.csv:1",
+        "tabs separate its cells, not commas; a copy or a link that ends in .tsv",
+    ),
+    "own: semicolons": (
+        own(Classify), "a.csv", "text;label\nA hen;yes\n", "a.csv:1", "semicolons separate",
+    ),
+    "own: a text with commas": (
+        own(Classify), "a.tsv", "A hen, sadly, does not fly\n", "a.tsv:1", "no column 'text', 'la",
+    ),
+    "own: swapped columns": (
+        own(Classify, labels=("A hen sleeps. " * 3, "No.")), "a.csv", "text,label\nA hen,yes\n",
+        "a.csv:2", "if the columns are swapped: text=label, label=text",
+    ),
     "own: list for a label": (
         own(Classify), "a.jsonl", row(text="a", label=[1]), "a.jsonl:1", "a list, a label expected",
     ),
@@ -210,11 +228,11 @@ def test_damage_is_told_with_its_place(tmp_path: Path, case: str) -> None:
     assert expected in f"{error.message}; {error.help}"
 
 
-@pytest.mark.parametrize(("labels", "part"), [(("a", "b"), "dev"), (("a", "b"), "test")])
-def test_labels_that_training_lacks(tmp_path: Path, labels: tuple[str, ...], part: str) -> None:
+@pytest.mark.parametrize("part", ["dev", "test"])
+def test_labels_that_training_lacks(tmp_path: Path, part: str) -> None:
     path = tmp_path / "dev.csv"
     path.write_text("text,label\nx,a\ny,c\n")
-    task = Classify(train=str(path), dev=str(path), test=str(path), labels=labels)
+    task = Classify(train=str(path), dev=str(path), test=str(path), labels=("a", "b"))
     for read in (
         lambda: part_examples(task, part),
         lambda: read_examples(task, DataPart(path), labelled=False),
@@ -223,12 +241,24 @@ def test_labels_that_training_lacks(tmp_path: Path, labels: tuple[str, ...], par
             read()
 
 
-def test_one_label_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ("x,a\ny,a\n", "only the label 'a' in all 2 examples; two or more labels"),
+        ("x,a\ny,b\nz,c\n", "3 labels in 3 examples, at most 2 are supported; name another column"),
+        ("x,a\nx,b\nx,c\n", "are supported; if the columns are swapped: text=label, label=text"),
+    ],
+)
+def test_labels_that_are_none(
+    tmp_path: Path, rows: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(labels, "MAX_LABELS", 2)
     path = tmp_path / "a.csv"
-    path.write_text("text,label\nx,a\ny,a\n")
+    path.write_text(f"text,label\n{rows}")
     task = Classify(train=str(path))
-    with pytest.raises(DataError, match=r"a.csv: only the label 'a' in all 2 examples"):
-        found_labels(task, training_examples(task))
+    with pytest.raises(DataError, match=r"a.csv: ") as caught:
+        labels.found_labels(task, training_examples(task))
+    assert told in f"{caught.value.message}; {caught.value.help}"
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:
