@@ -37,18 +37,14 @@ def join_heads(x: Shaped[torch.Tensor, "*b n s d"]) -> Shaped[torch.Tensor, "*b 
     return x.transpose(-3, -2).flatten(-2)
 
 
+@cache
 def can_varlen(device: torch.device, dtype: torch.dtype, windowed: bool = False) -> bool:
     """True if there is a kernel for packed sequences of any length, or one with windows too."""
     if device.type != "cuda" or dtype != torch.bfloat16:
         return False
-    return not windowed or _varlen_has_windows()
-
-
-@cache
-def _varlen_has_windows() -> bool:
     from torch.nn.attention.varlen import varlen_attn  # it loads the compiler
 
-    return "window_size" in signature(varlen_attn).parameters
+    return not windowed or "window_size" in signature(varlen_attn).parameters
 
 
 def attend(
@@ -84,9 +80,13 @@ def _attend(
     """Attention under a boolean mask, an additive one, or a causal one."""
     # With an additive mask, a CPU's kernel would compute in fp32.
     scored = mask is not None and mask.dtype != torch.bool
-    keys, on_cpu = key_bnkd.shape[2], eager_cpu(query_bnqd)
-    by_parts = query_bnqd.device.type == "mps" or (on_cpu and (rate > 0 or scored))
-    if not (by_parts or _is_short(query_bnqd, keys)):
+    keys, by_parts = key_bnkd.shape[2], query_bnqd.device.type == "mps"
+    if eager_cpu(query_bnqd):
+        # Backward of torch's kernel is slow for few keys in bf16.
+        short = keys <= SHORT_KEYS and query_bnqd.dtype == torch.bfloat16
+        trained = query_bnqd.requires_grad and torch.is_grad_enabled()
+        by_parts = rate > 0 or scored or (short and trained)
+    if not by_parts:
         return F.scaled_dot_product_attention(
             query_bnqd, key_bnkd, value_bnkd, mask, rate, is_causal
         )
@@ -104,12 +104,6 @@ def _attend(
         for rows, query, key, value in zip(parts, *split, strict=True)
     ]
     return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
-
-
-def _is_short(query: torch.Tensor, keys: int) -> bool:
-    """True for a few keys in bf16 with gradients: backward of torch's kernel is slow there."""
-    trained = query.requires_grad and torch.is_grad_enabled()
-    return trained and eager_cpu(query) and query.dtype == torch.bfloat16 and keys <= SHORT_KEYS
 
 
 def eager_cpu(x: torch.Tensor) -> bool:

@@ -128,16 +128,16 @@ class DisentangledContext(NamedTuple):
 
     def of_rows(self, rows: slice) -> "DisentangledContext":
         """The context of some rows of the batch."""
-        mask, has_keys = of_rows(self.mask, rows), of_rows(self.has_keys, rows)
-        row = self.row if self.row.shape[0] == 1 else self.row[rows]
-        return self._replace(mask=mask, has_keys=has_keys, row=row)
+        names = ("mask", "has_keys", "row")
+        parts: dict[str, Any] = {name: of_rows(getattr(self, name), rows) for name in names}
+        return self._replace(**parts)
 
     def select_queries(self, inputs: EncoderInputs) -> "DisentangledContext":
         """The context of the output positions."""
-        at = inputs.output_positions
-        assert at is not None, "called only with output positions"
+        assert inputs.output_positions is not None, "called only with output positions"
         mask, has_keys = Mask(self.mask, self.has_keys).select_queries(inputs)[:2]
-        return DisentangledContext(mask, has_keys, self.table, select_rows(self.row, at))
+        row = select_rows(self.row, inputs.output_positions)
+        return self._replace(mask=mask, has_keys=has_keys, row=row)
 
 
 class DisentangledAttention(ProjectedAttention[DisentangledNode, DisentangledContext]):

@@ -6,7 +6,7 @@ Axes: b batch, s sequence, q queries, k keys, o output positions, u query-stream
 from collections.abc import Callable, Iterable
 from functools import partial
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -26,7 +26,6 @@ from bertc.model.inputs import EncoderInputs, gather_positions
 from bertc.model.layer import (
     AttentionPart,
     Compute,
-    Computed,
     Context,
     Layer,
     Projects,
@@ -38,21 +37,14 @@ from bertc.model.parts import profiled_as
 from bertc.model.positions import build_positions
 from bertc.model.weights import add_parameters
 
-
-class Regions(NamedTuple):
-    """Functions of a forward pass that can be compiled one by one; all layers share one."""
-
-    embed: Callable[[EncoderInputs, torch.dtype], torch.Tensor]
-    layer: Compute
-    last_norm: Callable[[torch.Tensor], torch.Tensor]
+Regions = tuple[Callable[..., torch.Tensor], Compute, Callable[[torch.Tensor], torch.Tensor]]
+"""The embeddings, a layer and the last norm."""
 
 
 class Encoder(BodyModule):
     """Token ids (b, s) to hidden states (b, s, h).
 
-    A part exists once per layer that owns weights; other layers apply their owner's. With
-    ``recompute`` only the input of each layer is saved, and backward recomputes the rest, with the
-    same dropout.
+    A part exists once per layer that owns weights; other layers apply their owner's.
     """
 
     node: EncoderNode
@@ -97,14 +89,10 @@ class Encoder(BodyModule):
     def forward(
         self, inputs: EncoderInputs, dtype: torch.dtype, wanted: Wanted = LAST_STATES
     ) -> Outputs:
-        """States of the last layer (b, s, h), or at output positions (b, o, h), and the memory.
-
-        With a permutation the query stream's states follow: (b, s + u, h). The last layer's states
-        are those after the last norm, also by layer.
-        """
+        """States after the last layer and norm (b, s + u, h), or at output positions (b, o, h)."""
         embed, compute, last_norm = self._regions
         if self.recompute and torch.is_grad_enabled():
-            compute = self._recomputed
+            compute = partial(checkpoint, compute, use_reentrant=False)
         with profiled_as("embeddings"):
             x = embed(inputs.asked(None, None)._replace(starts=None), dtype)
         with profiled_as("attention"):
@@ -198,21 +186,17 @@ class Encoder(BodyModule):
         torch._dynamo.config.recompile_limit += graphs
         torch._dynamo.config.accumulated_recompile_limit += graphs
         compiled = partial(torch.compile, fullgraph=True, dynamic=any_shape)
-        embed, plain, last_norm = self._plain()
-        layer: Compute = compiled(plain)
+        embed, layer, last_norm = map(compiled, self._plain())
 
-        def profiled_layer(*states: Any) -> Computed:
+        def profiled_layer(*states: Any) -> Any:
             with profiled_as("layers"):
                 return layer(*states)
 
-        self._regions = Regions(compiled(embed), profiled_layer, compiled(last_norm))
+        self._regions = embed, profiled_layer, last_norm
 
     def _plain(self) -> Regions:
-        return Regions(self._embed, compute_layer, self._last_norm)
-
-    def _embed(self, inputs: EncoderInputs, dtype: torch.dtype) -> torch.Tensor:
-        x_bsh: torch.Tensor = self.embeddings(inputs, dtype)
-        return x_bsh
+        """Functions of a forward pass that can be compiled one by one; all layers share one."""
+        return self.embeddings, compute_layer, self._last_norm
 
     def _last_norm(self, x_bsh: Float[torch.Tensor, "b s h"]) -> torch.Tensor:
         return x_bsh if self.norm is None else self.norm(x_bsh)
@@ -230,17 +214,3 @@ class Encoder(BodyModule):
         assert self.pooler is not None, "only a pooler is of tokens too"
         pooled: torch.Tensor = self.pooler(states)
         return pooled
-
-    def _recomputed(
-        self,
-        attention: nn.Module,
-        ffn: nn.Module,
-        x: torch.Tensor,
-        keys: torch.Tensor | None,
-        context: Context,
-        projects: Projects,
-    ) -> Computed:
-        states: Computed = checkpoint(
-            self._regions.layer, attention, ffn, x, keys, context, projects, use_reentrant=False
-        )
-        return states

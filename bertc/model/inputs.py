@@ -11,17 +11,13 @@ from jaxtyping import Bool, Float, Int
 
 
 class Memory(NamedTuple):
-    """The inputs of every layer for the tokens before these rows, without gradient.
-
-    Only the last ``filled`` of the m positions are valid, since text has a beginning. The memory
-    advances by the first ``advance`` tokens of each row, None: by all. With ``same_length`` each
-    token of a causal encoder attends to exactly m positions (Transformer-XL, same_length).
-    """
+    """The inputs of every layer for the tokens before these rows, without gradient."""
 
     states: Float[torch.Tensor, "n b m h"]
-    filled: Int[torch.Tensor, ""]
-    advance: int | None = None
-    same_length: bool = False
+    filled: Int[torch.Tensor, ""]  # how many of the last positions are valid: text has a beginning
+    advance: int | None = None  # how many first tokens of a row it takes up; None: all
+    same_length: bool = False  # each token of a causal encoder attends to m positions, as in
+    # Transformer-XL (same_length)
 
     @property
     def length(self) -> int:
@@ -51,20 +47,6 @@ class Memory(NamedTuple):
         return self._replace(states=torch.stack(states_bmh), filled=filled)
 
 
-def nothing(
-    layers: int,
-    batch: int,
-    length: int,
-    hidden: int,
-    dtype: torch.dtype,
-    device: torch.device,
-    advance: int | None = None,
-) -> Memory:
-    """An empty memory, for the beginning of a text."""
-    states = torch.zeros(layers, batch, length, hidden, dtype=dtype, device=device)
-    return Memory(states, torch.zeros((), dtype=torch.long, device=device), advance)
-
-
 class PermutationMask(NamedTuple):
     """The mask of permutation language modelling (XLNet 2.3).
 
@@ -79,31 +61,20 @@ class PermutationMask(NamedTuple):
 
 
 class EncoderInputs(NamedTuple):
-    """Rows of token ids, and everything else that an encoder reads.
-
-    ``attention_mask`` is true at real tokens; padding is at the end of a row. In packed rows
-    ``sequence_ids`` number the examples, padding too, in contiguous runs that begin at ``starts``;
-    an unused entry repeats the next start. Without ``starts`` a kernel that needs them synchronises
-    with the device. The last layer computes only ``output_positions``, a mask decoder
-    ``decoded_positions``; with a ``permutation``
-    position s + i is the query stream's state i. ``language_ids`` are rows of the encoder's
-    language table; one past the last means no language. ``position_ids`` are the positions of
-    tokens, if not in order. ``memory`` precedes the rows. In ``backward`` rows earlier tokens count
-    as later ones.
-    """
+    """Rows of token ids, padded at the end, and everything else that an encoder reads."""
 
     token_ids: Int[torch.Tensor, "b s"]
-    segment_ids: Int[torch.Tensor, "b s"] | None = None
-    attention_mask: Bool[torch.Tensor, "b s"] | None = None
-    sequence_ids: Int[torch.Tensor, "b s"] | None = None
-    starts: Int[torch.Tensor, "b m"] | None = None  # ascending, the first 0
-    language_ids: Int[torch.Tensor, "b s"] | None = None
-    position_ids: Int[torch.Tensor, "b s"] | None = None  # from 0
-    memory: Memory | None = None
-    backward: Int[torch.Tensor, "b"] | None = None  # 1 for reversed rows; None: none
+    segment_ids: Int[torch.Tensor, "b s"] | None = None  # None: all 0
+    attention_mask: Bool[torch.Tensor, "b s"] | None = None  # True at real tokens
+    sequence_ids: Int[torch.Tensor, "b s"] | None = None  # number of the example, padding too
+    starts: Int[torch.Tensor, "b m"] | None = None  # of these runs; unused ones repeat the next
+    language_ids: Int[torch.Tensor, "b s"] | None = None  # one past the last: no language
+    position_ids: Int[torch.Tensor, "b s"] | None = None  # from 0; None: in order
+    memory: Memory | None = None  # before the rows
+    backward: Int[torch.Tensor, "b"] | None = None  # 1 for rows in which earlier tokens are later
     permutation: PermutationMask | None = None  # None: every token attends to all
-    output_positions: Int[torch.Tensor, "b o"] | None = None  # None: every position
-    decoded_positions: Int[torch.Tensor, "b o"] | None = None  # None: every position
+    output_positions: Int[torch.Tensor, "b o"] | None = None  # of the last layer; None: all
+    decoded_positions: Int[torch.Tensor, "b o"] | None = None  # of a mask decoder; None: all
 
     @property
     def remembered(self) -> int:

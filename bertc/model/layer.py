@@ -38,12 +38,9 @@ ContextOfKind = TypeVar("ContextOfKind", bound=Context)
 
 
 class Residual(NamedTuple):
-    """The way of a part's output to the residual stream: its dropout, and the place of norms.
+    """The way of a part's output to the residual stream: the place of norms, and its dropout."""
 
-    ``free``: none stands on the stream, but one before each part.
-    """
-
-    free: bool
+    free: bool  # no norm is on the stream, but one before each part
     dropout: float
 
     def joined(
@@ -53,10 +50,7 @@ class Residual(NamedTuple):
         y: torch.Tensor,
         following: Norm | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The stream ``x`` with the output of a part, and what the part after it reads.
-
-        ``following`` is the norm before that part, where the stream is free.
-        """
+        """The stream ``x`` with a part's output, and its norm for the part that follows."""
         if not self.free:
             assert part.norm is not None, "post-norm has one in every layer"
             _, normed = sum_and_norm(part.norm, x, y, self.dropout, part.training)
@@ -97,7 +91,7 @@ class AttentionPart(nn.Module, ABC, Generic[Kind, ContextOfKind]):
         keys_bkh: Float[torch.Tensor, "b k h"] | None,
         context: ContextOfKind,
     ) -> Float[torch.Tensor, "b q h"]:
-        """New states (b, q, h) of the queries ``x``; keys are ``keys``, None: ``x``."""
+        """New states of the queries ``x``; keys are ``keys``, None: ``x``."""
 
 
 class ProjectedAttention(AttentionPart[Kind, ContextOfKind]):

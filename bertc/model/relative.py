@@ -41,13 +41,9 @@ class RelativeContext(NamedTuple):
 
     def of_rows(self, rows: slice) -> "RelativeContext":
         """The context of some rows of the batch."""
-        return self._replace(
-            mask=of_rows(self.mask, rows),
-            reversed_rows=of_rows(self.reversed_rows, rows),
-            gathered=of_rows(self.gathered, rows),
-            same_segment=of_rows(self.same_segment, rows),
-            has_keys=of_rows(self.has_keys, rows),
-        )
+        names = ("mask", "reversed_rows", "gathered", "same_segment", "has_keys")
+        parts: dict[str, Any] = {name: of_rows(getattr(self, name), rows) for name in names}
+        return self._replace(**parts)
 
     def select_queries(self, inputs: EncoderInputs) -> "RelativeContext":
         """The context of the output positions."""
@@ -58,14 +54,9 @@ class RelativeContext(NamedTuple):
             for name in ("mask", "same_segment", "has_keys")
             if (full := getattr(self, name)) is not None
         }
-        (b, seq), before = inputs.token_ids.shape, inputs.remembered
-        if self.gathered is None:
-            gathered = positions_bq + before
-        else:
-            lane_s = torch.arange(before, before + seq, device=positions_bq.device)
-            full = torch.cat([lane_s.expand(b, seq), self.gathered], dim=1)
-            gathered = full.gather(1, positions_bq)
-        return self._replace(gathered=gathered, **selected)
+        lane_s = torch.arange(inputs.token_ids.shape[1], device=positions_bq.device)
+        at_bq = inputs.in_queries(lane_s[None]).expand(positions_bq.shape[0], -1)
+        return self._replace(gathered=at_bq.gather(1, positions_bq) + inputs.remembered, **selected)
 
 
 class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
@@ -161,7 +152,7 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
         context: RelativeContext,
         keys: int,
     ) -> Float[torch.Tensor, "b n q {keys}"]:
-        """Scores (b, n, q, k) of the distance from each query to each key."""
+        """Scores of the distance from each query to each key."""
         biased_bnqd = self._biased(query_bqw, self.distance_bias, context.distance_bias)
         biased_bnqd = biased_bnqd * biased_bnqd.shape[3] ** -0.5
         if context.reversed_rows is not None:
@@ -192,7 +183,7 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
     def _segment_scores(
         self, query_bqw: Float[torch.Tensor, "b q w"]
     ) -> Float[torch.Tensor, "b n q 1"]:
-        """Scores (b, n, q, 1): the bonus of keys in the query's own segment."""
+        """The bonus of keys in the query's own segment."""
         assert self.segment is not None, "called only where there are segments"
         table_2w = self.segment.to(query_bqw.dtype)
         table_nd1 = (table_2w[0] - table_2w[1]).view(self.heads, -1, 1)
@@ -202,15 +193,12 @@ class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
 
 
 def _same_segment(inputs: EncoderInputs, dtype: torch.dtype) -> Float[torch.Tensor, "b 1 q k"]:
-    """1 where query and key are in one segment, else 0; (b, 1, q, k)."""
+    """1 where query and key are in one segment, else 0."""
     ids = inputs.segment_ids
     ids_bs = torch.zeros_like(inputs.token_ids[:1]) if ids is None else ids
-    queries_bq, order = ids_bs, inputs.permutation
-    if order is not None:
-        queries_bq = torch.cat([ids_bs, ids_bs.gather(1, order.target_positions)], dim=1)
     # Cached positions count as segment 0 (XLNet, modeling.py).
     keys_bk = F.pad(ids_bs, (inputs.remembered, 0))
-    return (queries_bq[:, :, None] == keys_bk[:, None, :])[:, None].to(dtype)
+    return (inputs.in_queries(ids_bs)[:, :, None] == keys_bk[:, None, :])[:, None].to(dtype)
 
 
 def relative_shift(

@@ -15,7 +15,6 @@ from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
 from bertc.learn.objectives import TaskTargets
 from bertc.learn.objectives.answers import (
     TaskTensors,
-    answer_count,
     answer_losses,
     answer_scores,
     span_scores,
@@ -83,7 +82,7 @@ def test_a_choice_that_is_not_there_is_never_right(encoder):
     logits = (states[:, 0] @ weights["t.weight"].T)[:, 0]
     wanted = -logits[:2].log_softmax(0)[1] - logits[3:].log_softmax(0)[0]
     torch.testing.assert_close(found.sum, wanted)
-    assert answer_count(task.answer, given) == pytest.approx(5 / 3)
+    assert TaskTensors(task).count(given) == pytest.approx(5 / 3)
     assert found.count == 2
 
 
@@ -96,7 +95,7 @@ def test_tags_count_the_words_that_are_asked(encoder):
     logs = (states @ weights["t.weight"].T + weights["t.bias"]).log_softmax(2)
     wanted = -(logs[0, 0, 0] + logs[0, 1, 1] + logs[0, 2, 2] + logs[1, 0, 2])
     torch.testing.assert_close(found.sum, wanted)
-    assert found.count == answer_count(task.answer, given) == 4
+    assert found.count == TaskTensors(task).count(given) == 4
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import torch
 
 from bertc.api import points
 from bertc.model import EncoderInputs, Memory, Model, build
-from bertc.model.inputs import nothing
 from bertc.model.masks import mask_of
 
 SIZE = "layers=2 hidden=16 heads=2 ffn=32 vocab=100 seq=12 segments=0 "
@@ -63,9 +62,8 @@ RELATIVE = "attention=relative norm=post(1e-5, embeddings=false) "
 def carried(model: Model, token_ids: torch.Tensor, seq: int, length: int) -> torch.Tensor:
     """States of a text read in pieces of ``seq``, so many positions remembered between them."""
     node = model.resolved.encoder
-    memory: Memory | None = nothing(
-        len(node.layers), len(token_ids), length, node.hidden, torch.float32, torch.device("cpu")
-    )
+    empty = torch.zeros(len(node.layers), len(token_ids), length, node.hidden)
+    memory: Memory | None = Memory(empty, torch.tensor(0))
     states = []
     for piece in token_ids.split(seq, dim=1):
         found = model.read_on(EncoderInputs(piece, memory=memory))
@@ -95,7 +93,7 @@ def test_a_short_memory_forgets() -> None:
 
 def test_no_gradient_goes_into_a_memory() -> None:
     model = model_of(RELATIVE)
-    memory = nothing(2, 2, 8, 16, torch.float32, torch.device("cpu"))
+    memory = Memory(torch.zeros(2, 2, 8, 16), torch.tensor(0))
     memory = model.read_on(EncoderInputs(ids(), memory=memory)).memory
     assert memory is not None
     assert not memory.states.requires_grad
@@ -104,7 +102,7 @@ def test_no_gradient_goes_into_a_memory() -> None:
 
 def test_states_asked_for_have_the_same_memory() -> None:
     model = model_of(RELATIVE)
-    memory = nothing(2, 2, 9, 16, torch.float32, torch.device("cpu"))
+    memory = Memory(torch.zeros(2, 2, 9, 16), torch.tensor(0))
     memory = model.read_on(EncoderInputs(ids()[:, :5], memory=memory)).memory
     rest, asked = EncoderInputs(ids()[:, 5:], memory=memory), torch.tensor([[3, 6], [0, 4]])
     states, whole = model.read(rest._replace(output_positions=asked)), model.read(rest)
@@ -175,7 +173,7 @@ def test_the_model_is_its_formulas(seq: int, length: int) -> None:
 
 def test_every_token_may_see_as_many() -> None:
     model = model_of(RELATIVE)
-    memory = nothing(2, 2, 4, 16, torch.float32, torch.device("cpu"))
+    memory = Memory(torch.zeros(2, 2, 4, 16), torch.tensor(0))
     memory = model.read_on(EncoderInputs(ids()[:, :8], memory=memory)).memory
     assert memory is not None
     memory = memory._replace(same_length=True)

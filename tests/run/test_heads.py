@@ -27,7 +27,7 @@ from bertc.ir.network.sharing import ShareAll
 from bertc.ir.terms.plm import Plm
 from bertc.lab.inspect.attention import Head, head_figures
 from bertc.model import EncoderInputs, Model, build
-from bertc.model.inputs import PermutationMask, nothing
+from bertc.model.inputs import Memory, PermutationMask
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.evaluation.without import without_heads
 from bertc.run.train.loop import train
@@ -62,7 +62,7 @@ def test_maps_of_two_streams_and_of_a_memory(tiny: Any) -> None:
     order = torch.stack([torch.randperm(12) for _ in range(2)])
     permutation = PermutationMask(order, order, torch.tensor([[3, 5], [0, 11]]))
     ids = torch.randint(5, 100, (2, 12))
-    memory = nothing(2, 2, 6, 32, torch.float32, torch.device("cpu"))
+    memory = Memory(torch.zeros(2, 2, 6, 32), torch.tensor(0))
     first = model.read_on(EncoderInputs(ids, memory=memory)).memory
     found = assert_maps_weigh_values(model, EncoderInputs(ids, None, memory=first))
     assert found[0].shape == (2, 4, 12, 18)

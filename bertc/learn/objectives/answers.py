@@ -28,17 +28,12 @@ ANSWERED_WEIGHT = 0.5
 
 
 class SpanScores(NamedTuple):
-    """Unnormalised scores of answer positions.
-
-    ``starts`` and ``ends`` are over all tokens, minus infinity outside the passage. A conditioned
-    head adds ``likeliest``, the best starts, and has ``ends`` for each of them. ``answered`` is the
-    score of the question being answerable.
-    """
+    """Unnormalised scores of answer positions, minus infinity outside the passage."""
 
     starts: Float[torch.Tensor, "b s"]
-    ends: Float[torch.Tensor, "b *p s"]
+    ends: Float[torch.Tensor, "b *p s"]  # of a conditioned head for each of the likeliest starts
     likeliest: Int[torch.Tensor, "b p"] | None = None
-    answered: Float[torch.Tensor, "b"] | None = None
+    answered: Float[torch.Tensor, "b"] | None = None  # above 0 if the question has an answer
 
 
 class TaskTensors(ExampleTensors[Task, TaskTargets, nn.Module]):
@@ -70,9 +65,9 @@ class TaskTensors(ExampleTensors[Task, TaskTargets, nn.Module]):
         if not self.node.reads_all:
             below = [gather_positions(states_read, targets.positions) for states_read in below]
         states_read = (*below, last) if self.node.features.reads_last else tuple(below)
-        return (
-            (torch.stack(states_read).sum(0),) if self.node.features.joins == "sum" else states_read
-        )
+        if self.node.features.joins == "sum":
+            return (torch.stack(states_read).sum(0),)
+        return states_read
 
     def read(
         self, targets: TaskTargets, read: HeadInput[nn.Module]
@@ -98,7 +93,10 @@ class TaskTensors(ExampleTensors[Task, TaskTargets, nn.Module]):
 
     def count(self, targets: TaskTargets) -> torch.Tensor:
         """Number of labelled examples, words or windows (0-d)."""
-        return answer_count(self.node.answer, targets)
+        labelled = targets.weights.sum()
+        return (
+            labelled / self.node.answer.most if isinstance(self.node.answer, Choice) else labelled
+        )
 
 
 def read_by_task(
@@ -158,13 +156,6 @@ def answer_losses(
             assert_never(answer)
     losses_n = F.cross_entropy(scores, classes.clamp(min=0), reduction="none")
     return Predicted(losses_n, scores.argmax(-1) == classes)
-
-
-def answer_count(answer: Answer, targets: TaskTargets) -> torch.Tensor:
-    """Number of predictions (0-d) to divide the summed loss by."""
-    return (
-        targets.weights.sum() / answer.most if isinstance(answer, Choice) else targets.weights.sum()
-    )
 
 
 def span_scores(

@@ -26,7 +26,6 @@ from bertc.learn.objectives.targets import (
     MicroBatch,
     Predictions,
     ReplacedTokens,
-    RestoredTokens,
     VocabTensors,
     scatter_tokens,
 )
@@ -46,23 +45,30 @@ from bertc.model.heads import CopyingTokenHead, Detector
 from bertc.model.positions import restarting_positions
 
 ReplacedNodeT = TypeVar("ReplacedNodeT", bound=ReplacedText)
-ReplacedT = TypeVar("ReplacedT", ReplacedTokens, RestoredTokens)
 
 
-class ReplacedTextTensors(TermTensors[ReplacedNodeT, ReplacedT, HeadT]):
+class ReplacedTextTensors(TermTensors[ReplacedNodeT, ReplacedTokens, HeadT]):
     """A term on text in which tokens were replaced by guesses."""
 
-    def weights(self, targets: ReplacedT) -> torch.Tensor:
-        """1 where a token is asked about, else 0; (b, s) or (b, k)."""
+    def targets(
+        self, rows: TextRows, reading: EncoderInputs
+    ) -> tuple[EncoderInputs, ReplacedTokens]:
+        """Positions to replace; replacements too, unless a network samples them."""
+        assert rows.hidden is not None, "masked positions are replaced"
+        targets = choose_replaced(self.node.over, rows.inputs, rows.hidden, rows.real, rows.key)
+        return with_replacements(rows, reading, targets), targets
+
+    def weights(self, targets: ReplacedTokens) -> torch.Tensor:
+        """1 where a token is classified or predicted, else 0; (b, s) or (b, k)."""
         return targets.classified
 
-    def chances(self, targets: ReplacedT) -> torch.Tensor:
+    def chances(self, targets: ReplacedTokens) -> torch.Tensor:
         """A random number (b, k) per replaced token."""
         return targets.chances
 
     def take_guesses(
         self,
-        targets: ReplacedT,
+        targets: ReplacedTokens,
         batch: MicroBatch,
         reading: EncoderInputs,
         guesses_bk: Int[torch.Tensor, "b k"],
@@ -71,21 +77,13 @@ class ReplacedTextTensors(TermTensors[ReplacedNodeT, ReplacedT, HeadT]):
         ids_bs = scatter_tokens(batch.originals, targets.positions, guesses_bk)
         return reading._replace(token_ids=ids_bs)
 
-    def marks(self, targets: ReplacedT, row: int) -> set[int]:
+    def marks(self, targets: ReplacedTokens, row: int) -> set[int]:
         """Positions of the replaced tokens."""
         return marked(targets.positions, targets.weights, row)
 
 
-class RtdTensors(ReplacedTextTensors[Rtd, ReplacedTokens, Detector]):
+class RtdTensors(ReplacedTextTensors[Rtd, Detector]):
     """Binary classification of every token: original or replaced."""
-
-    def targets(
-        self, rows: TextRows, reading: EncoderInputs
-    ) -> tuple[EncoderInputs, ReplacedTokens]:
-        """Positions to replace; replacements too, unless a network samples them."""
-        assert rows.hidden is not None, "rtd replaces masked positions"
-        targets = choose_replaced(self.node.over, rows.inputs, rows.hidden, rows.real, rows.key)
-        return with_replacements(rows, reading, targets), targets
 
     def positions(
         self, targets: ReplacedTokens, batch: MicroBatch
@@ -110,10 +108,8 @@ class RtdTensors(ReplacedTextTensors[Rtd, ReplacedTokens, Detector]):
 
     def explain(self, targets: ReplacedTokens, view: RowView) -> list[tuple[str, str]]:
         """Numbers of tokens classified and replaced."""
-        replaced, classified = (
-            self.marks(targets, view.row),
-            int(targets.classified[view.row].sum()),
-        )
+        replaced = self.marks(targets, view.row)
+        classified = int(targets.classified[view.row].sum())
         changed = sum(view.seen[at] != view.original[at] for at in replaced)
         guessed = view.batch.masked is not None
         what = f"{len(replaced)} by a generator's guesses" if guessed else f"{changed} by another"
@@ -134,29 +130,28 @@ class RtdTensors(ReplacedTextTensors[Rtd, ReplacedTokens, Detector]):
 
 
 class RestoreTensors(
-    ReplacedTextTensors[Restore, RestoredTokens, nn.Module],
-    TokenTensors[Restore, RestoredTokens, nn.Module],
+    ReplacedTextTensors[Restore, nn.Module], TokenTensors[Restore, ReplacedTokens, nn.Module]
 ):
     """The original of each replaced token, or of all tokens."""
 
     def targets(
         self, rows: TextRows, reading: EncoderInputs
-    ) -> tuple[EncoderInputs, RestoredTokens]:
-        """Positions to replace and the originals; replacements too, unless a network samples."""
-        assert rows.hidden is not None, "restore replaces masked positions"
-        where = choose_replaced(self.node.over, rows.inputs, rows.hidden, rows.real, rows.key)
+    ) -> tuple[EncoderInputs, ReplacedTokens]:
+        """Positions to replace as of all such terms, and the originals."""
+        reading, where = super().targets(rows, reading)
         ids_bs = rows.inputs.token_ids
         originals_bp = ids_bs if self.node.over == "all" else ids_bs.gather(1, where.positions)
-        return with_replacements(rows, reading, where), RestoredTokens(*where, originals_bp)
+        return reading, where._replace(targets=originals_bp)
 
     def positions(
-        self, targets: RestoredTokens, batch: MicroBatch
+        self, targets: ReplacedTokens, batch: MicroBatch
     ) -> tuple[torch.Tensor, ...] | None:
         """Positions (b, k) of the chosen tokens; None: all are predicted."""
         return None if self.node.over == "all" else (targets.positions,)
 
-    def score(self, targets: RestoredTokens, read: HeadInput[nn.Module]) -> Predicted:
+    def score(self, targets: ReplacedTokens, read: HeadInput[nn.Module]) -> Predicted:
         """Scores over the vocabulary, of all tokens mixed with a copy of the input."""
+        assert targets.targets is not None, "the originals are its targets"
         by_head = token_losses(read.states[0], targets.targets, read.head, read.network)
         if not isinstance(read.head, CopyingTokenHead):
             return by_head
@@ -165,12 +160,11 @@ class RestoreTensors(
         losses_n = copied_losses(by_head.losses, copies_n, same_n)
         return Predicted(losses_n, torch.where(copies_n > 0, same_n, by_head.hits))
 
-    def explain(self, targets: RestoredTokens, view: RowView) -> list[tuple[str, str]]:
+    def explain(self, targets: ReplacedTokens, view: RowView) -> list[tuple[str, str]]:
         """Numbers of tokens predicted and replaced."""
         predicted = int(targets.classified[view.row].sum())
-        return [
-            ("restore", f"{predicted} predicted, {len(self.marks(targets, view.row))} replaced")
-        ]
+        replaced = len(self.marks(targets, view.row))
+        return [("restore", f"{predicted} predicted, {replaced} replaced")]
 
 
 def copied_losses(
@@ -240,7 +234,5 @@ def _bits(
     inputs: Inputs, positions_bk: Int[torch.Tensor, "b k"], key: int
 ) -> Int[torch.Tensor, "b k"]:
     """Random numbers (b, k) keyed by position."""
-    key_of_positions = address.key(key, "replacement")
-    return bits(
-        key_of_positions, inputs.copies, inputs.example_ids, inputs.token_ids.shape[1]
-    ).gather(1, positions_bk)
+    key, lanes = address.key(key, "replacement"), inputs.token_ids.shape[1]
+    return bits(key, inputs.copies, inputs.example_ids, lanes).gather(1, positions_bk)

@@ -46,16 +46,12 @@ class VocabTensors(NamedTuple):
 
 
 class Predictions(NamedTuple):
-    """Tokens to predict, in text order; unused slots hold position 0 and weight 0.
-
-    Terms that share a masking share these tensors; with ``translated`` each term counts in its own
-    rows.
-    """
+    """Tokens to predict, in text order; unused slots hold position 0 and weight 0."""
 
     positions: Int[torch.Tensor, "b k"]
     targets: Int[torch.Tensor, "b k"]
     weights: Float[torch.Tensor, "b k"]  # 1 or 0
-    translated: Float[torch.Tensor, "b"] | None = None  # 1 for translations; None: all 0
+    translated: Float[torch.Tensor, "b"] | None = None  # 1: rows of tlm; 0, or None: of mlm
 
 
 class NextTokenTargets(NamedTuple):
@@ -90,16 +86,7 @@ class ReplacedTokens(NamedTuple):
     weights: Float[torch.Tensor, "b k"]  # 1 or 0
     chances: Float[torch.Tensor, "b k"]  # uniform in [0, 1), decides the guess
     classified: Float[torch.Tensor, "b s_or_k"]  # 1 where classified: all tokens, or ``positions``
-
-
-class RestoredTokens(NamedTuple):
-    """Positions to replace, as ``ReplacedTokens``, and the originals to predict."""
-
-    positions: Int[torch.Tensor, "b k"]
-    weights: Float[torch.Tensor, "b k"]
-    chances: Float[torch.Tensor, "b k"]
-    classified: Float[torch.Tensor, "b s_or_k"]  # 1 where predicted
-    targets: Int[torch.Tensor, "b s_or_k"]
+    targets: Int[torch.Tensor, "b s_or_k"] | None = None  # originals to predict, of ``restore``
 
 
 class TaskTargets(NamedTuple):
@@ -113,14 +100,11 @@ class TaskTargets(NamedTuple):
 
 
 class WholeBatch(NamedTuple):
-    """Vectors of all examples of a batch, without gradient, of which a micro-batch has some.
-
-    ``first`` is the number of its first example.
-    """
+    """Vectors of all examples of a batch, without gradient, of which a micro-batch has some."""
 
     vectors: Float[torch.Tensor, "m t d"]
     scores: Float[torch.Tensor, "m"]
-    first: int
+    first: int  # number of the first example of the micro-batch
 
 
 class Taught(NamedTuple):
@@ -133,41 +117,33 @@ class Taught(NamedTuple):
 class MicroBatch(NamedTuple):
     """Inputs of the networks, and targets of the terms, for one batch.
 
-    ``reading`` holds the corrupted token ids. A sampled network has its own inputs in ``masked``;
-    ``reading`` then holds the originals until the guesses are there. ``terms`` maps each term's
-    name to its targets; a batch of tasks has those of one task, one for an evaluation also those
-    of each kind of masked position (``with_kinds``). Frozen networks read the inputs of
-    the main one and compute states at ``frozen_positions`` and, of a mask decoder, at
-    ``frozen_decoded``, or at all; ``taught`` maps a term's name to what each of them hands to it.
-    ``whole_batch`` is there if a term compares its examples with those of other micro-batches.
+    A sampled network reads ``masked``; ``reading`` then holds the originals until its guesses are
+    there. Frozen networks read the inputs of the main one, and compute some states or all.
     """
 
     reading: EncoderInputs
     originals: Int[torch.Tensor, "b s"]
-    terms: dict[str, Any]
+    terms: dict[str, Any]  # targets by the name of the term, and of ``with_kinds``
     masked: EncoderInputs | None = None
     frozen_positions: Int[torch.Tensor, "b o"] | None = None
-    frozen_decoded: Int[torch.Tensor, "b o"] | None = None
-    taught: dict[str, tuple[Taught, ...]] | None = None
-    whole_batch: WholeBatch | None = None
+    frozen_decoded: Int[torch.Tensor, "b o"] | None = None  # of a mask decoder
+    taught: dict[str, tuple[Taught, ...]] | None = None  # of each frozen network, by term
+    whole_batch: WholeBatch | None = None  # of a term that compares examples of micro-batches
 
     def read_by(self, network: Network) -> EncoderInputs:
         """Inputs of a network."""
-        inputs = self._read_by(network)
-        return inputs._replace(output_positions=None) if network.body.pooled.of_rows else inputs
-
-    def _read_by(self, network: Network) -> EncoderInputs:
         match network.role:
             case "trained":
-                return self.reading
+                inputs = self.reading
             case "sampled":
                 assert self.masked is not None, "a sampled network has inputs of its own"
-                return self.masked
+                inputs = self.masked
             case "frozen":
                 inputs = self.reading.asked(self.frozen_positions, self.frozen_decoded)
-                return inputs._replace(memory=None)
+                inputs = inputs._replace(memory=None)
             case unreachable:
                 assert_never(unreachable)
+        return inputs._replace(output_positions=None) if network.body.pooled.of_rows else inputs
 
     def with_positions(
         self,

@@ -8,7 +8,6 @@ from torch import Tensor
 from bertc.ir.program.stage import Stage
 from bertc.machine.process_group import ProcessGroup
 from bertc.model import Memory, Model
-from bertc.model.inputs import nothing
 
 STATES, FILLED = "states", "filled"
 Shapes = dict[str, tuple[int, ...]]
@@ -32,13 +31,10 @@ def beginning(model: Model, stage: Stage, batch: int, device: torch.device) -> M
     """An empty memory of ``batch`` rows; None if the stage has none."""
     if not stage.memory:
         return None
-    encoder = stage.encoder
-    layers, hidden = encoder.depth, encoder.hidden
-    dtype = model.compute_dtype
-    memory = nothing(
-        layers, batch, stage.memory, hidden, dtype, device, stage.format.parts(stage.seq)[0]
-    )
-    return memory._replace(same_length=model.same_length)
+    shape = (stage.encoder.depth, batch, stage.memory, stage.encoder.hidden)
+    states = torch.zeros(shape, dtype=model.compute_dtype, device=device)
+    filled = torch.zeros((), dtype=torch.long, device=device)
+    return Memory(states, filled, stage.format.parts(stage.seq)[0], model.same_length)
 
 
 def joined(parts: list[Memory | None]) -> Memory | None:
