@@ -97,5 +97,5 @@ def import_run(folder: Path, run: Path) -> ImportedRun:
             prefer=layout, copied=kept_settings(network_folder(folder) / "config.json"),
             sentences=sentences,
         )  # fmt: skip
-        write_digests(fresh, model=0)
+        write_digests(fresh, model=True)
     return ImportedRun(run, imported)

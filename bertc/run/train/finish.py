@@ -59,6 +59,6 @@ def _write(session: Session, tensors: dict[str, Tensor]) -> tuple[str, ...]:
     exported = export_model(
         resolved, tensors, session.start.corpus.vocabulary, folder.model, sentences=sentences
     )
-    write_digests(folder.path, model=session.progress.step)
+    write_digests(folder.path, model=True)
     plot(metrics.read(folder.metrics), folder.plot)
     return (*removal, *exported.notes)

@@ -155,15 +155,12 @@ class Session:
 
     def _facts(self, metrics: Metrics) -> dict[str, Any]:
         """Facts of the run for a checkpoint; the metrics up to it are synced first."""
-        progress = self.progress
-        progress.metrics_bytes = metrics.synced_bytes()
-        lines = {"step": progress.step, "bytes": progress.metrics_bytes, "sha256": metrics.sha256}
+        self.progress.metrics_bytes = metrics.synced_bytes()
         return {
             "run": identity(self.resolved),
             "stage": self.stage.name,
             "data": self.start.corpus.fingerprint,
             "origin": self.origin,
-            "metrics": lines,
             "threads": torch.get_num_threads(),
             "versions": versions(),
         }
