@@ -107,7 +107,8 @@ def read_config(path: Path) -> HfConfig:
 
 def family_of(path: Path, raw: Mapping[str, Any]) -> Family[Any]:
     """The family that a configuration names by its type, its classes or BERT's settings."""
-    model_type, known = raw.get("model_type"), families.model_types()
+    model_type = raw.get("model_type")
+    known = [family.model_type for family in reversed(families.FAMILIES)]
     if model_type is None:
         classes = raw.get("architectures")
         named = [f for f in families.FAMILIES if classes and _has_classes(f, classes)]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from bertc.base.diagnostics import DataError, listed
+from bertc.base.diagnostics import DataError
 from bertc.hub.config import OF_SCORES, as_it_came, hf_config
 from bertc.hub.families.family import Family, HfClass, transformer
 from bertc.hub.families.obstacle import Obstacle
@@ -20,9 +20,7 @@ from bertc.hub.networks import alone, names_beside, tensors_alone
 from bertc.hub.sentences import Sentences, write_sentences
 from bertc.hub.target import Target, held_task, target_of
 from bertc.hub.tensors import write_tensors
-from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.terms.node import answered_by
 from bertc.ir.vocabulary import ByteBpe
 
 BESIDE = "bertc_heads.safetensors"
@@ -87,20 +85,18 @@ def export_model(
     taught = [t.objective.teaching for t in resolved.terms()]
     aids = {one.head_name for one in taught if one and not one.asks_head}
     tensors = {name: tensor for name, tensor in tensors.items() if part_of(name) not in aids}
-    _check_complete(resolved, tensors)
     target = target_of(alone(resolved), tensors, vocabulary.pad, prefer)
     if strict and isinstance(target, Obstacle):
         raise DataError(str(target), help=target.way_out)
-    turned = _turned(resolved)
     with replacing(folder) as fresh:
         if isinstance(target, Obstacle):
             written = _write_own(resolved, tensors, vocabulary, fresh, target)
-            return replace(written, folder=folder, notes=(*written.notes, *turned))
+            return replace(written, folder=folder)
         main = tensors_alone(resolved, tensors)
         written = _write_hf(resolved, main, vocabulary, fresh, target, copied or {})
-        if sentences:
-            written = _with_sentences(written, sentences, resolved, parts_of(tensors))
-        written = replace(written, folder=folder, notes=(*written.notes, *turned))
+        if sentences and not held_task(resolved, parts_of(tensors)):
+            written = _with_sentences(written, sentences, resolved)
+        written = replace(written, folder=folder)
         return _with_networks_beside(written, resolved, tensors, vocabulary, fresh)
 
 
@@ -126,12 +122,8 @@ def _with_networks_beside(
     return written
 
 
-def _with_sentences(
-    written: Exported, sentences: Sentences, resolved: Resolved, parts: frozenset[str]
-) -> Exported:
-    """The folder with files of sentence-transformers, unless its class answers a task."""
-    if held_task(resolved, parts):
-        return written
+def _with_sentences(written: Exported, sentences: Sentences, resolved: Resolved) -> Exported:
+    """The folder with files of sentence-transformers."""
     note = f"sentence-transformers loads it too: {sentences}"
     if sentences.obstacle:
         note = f"its vectors have {sentences.obstacle}: without files of sentence-transformers"
@@ -152,15 +144,6 @@ def save_tokenizer(vocabulary: Tokens, folder: Path, resolved: Resolved) -> None
     vocabulary.save(folder, longest, encoder.room, segments)
 
 
-def _turned(resolved: Resolved) -> tuple[str, ...]:
-    """A note on a network whose stages read in unlike directions; empty for others."""
-    body = resolved.encoder
-    others = [t.name for t in resolved.terms() if not answered_by(t.objective, body)]
-    seen = "earlier tokens alone" if body.causal else "all tokens of a row"
-    last = f"each token attends to {seen}, as in the last stage; {listed(others)} learned otherwise"
-    return (last,) if others else ()
-
-
 def _write_own(
     resolved: Resolved,
     tensors: Mapping[str, Tensor],
@@ -174,16 +157,6 @@ def _write_own(
     (fresh / "note.txt").write_text(note + "\n", encoding="utf-8")
     save_tokenizer(vocabulary, fresh, resolved)
     return Exported(fresh, "bertc", "", (note,))
-
-
-def _check_complete(resolved: Resolved, tensors: Mapping[str, Tensor]) -> None:
-    """Refuse tensors outside the weight table, and parts of which only some tensors are given."""
-    parts = parts_of(tensors) | {"body"}
-    table = {w.name: w.shape for w in model_weights(resolved) if part_of(w.name) in parts}
-    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    if shapes != table:
-        wrong = sorted(n for n in {*table, *shapes} if table.get(n) != shapes.get(n))
-        raise ValueError(f"tensors that differ from the weight table: {', '.join(wrong)}")
 
 
 def _write_hf(
@@ -221,12 +194,12 @@ def _write_hf(
     if "summary_type" in chosen.settings:
         config["summary_type"] = "last" if vocabulary.cls_last else "first"
     (fresh / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    save_tokenizer(vocabulary, fresh, resolved)
+    notes = list[str]()
     if beside:
         write_tensors(fresh / BESIDE, beside)
-    save_tokenizer(vocabulary, fresh, resolved)
-    others = ", ".join(sorted(parts_of(beside)))
-    notes = [f"{chosen.name} cannot hold {others}: written to {BESIDE}, for bertc alone"]
-    notes = notes if beside else []
+        others = ", ".join(sorted(parts_of(beside)))
+        notes.append(f"{chosen.name} cannot hold {others}: written to {BESIDE}, for bertc alone")
     if chosen.parts - parts_of(held):
         notes.append(f"{chosen.name} draws a pooler when it is loaded: the model has none")
     if chosen.name.endswith("ForTokenClassification") and isinstance(resolved.vocabulary, ByteBpe):

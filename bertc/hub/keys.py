@@ -67,8 +67,8 @@ def _key(known: Mapping[str, str], numbers: Mapping[int, int], name: str) -> str
 
 def prefixed(family: Family[Any], chosen: HfClass, name: str, key: str) -> str:
     """The key of a weight in a folder of this class; beside heads the encoder is prefixed."""
-    unprefixed = not name.startswith("encoder.") or name.rpartition(".")[0] in chosen.named
-    return key if unprefixed or chosen.bare else f"{family.prefix}.{key}"
+    of_head = not name.startswith("encoder.") or name.rpartition(".")[0] in chosen.named
+    return key if of_head or chosen.parts <= {"pooler"} else f"{family.prefix}.{key}"
 
 
 def prefixes(family: Family[Any], keys: Iterable[str]) -> tuple[str, str, str]:

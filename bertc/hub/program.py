@@ -83,10 +83,15 @@ def _network(
     """Settings of the network, and of its rows: of a task as long as its tokenizer says."""
     stated = isinstance(longest, int) and longest >= SHORTEST_ROW
     judges = any(one.fills == "replaced" for one in text)
+    kinds = (
+        kind
+        for kind, said in family.poolers.items()
+        if all(getattr(config, name) == value for name, value in said.items())
+    )
     pools = pooler or any(one.states.pooled for one in text)
     return {
         **config.settings(),
-        "pooler": family.pooler_of(config) if pools else False,
+        "pooler": next(kinds, next(iter(family.poolers))) if pools else False,
         # A discriminator's folder has no generator; one in a subfolder replaces this default.
         "generator": UnigramGenerator() if judges else NoGenerator(),
         "seq": min(

@@ -30,14 +30,14 @@ _SNAPSHOT = re.compile(r"models--(.+?)--([^/]+)/snapshots/(\w+)/?$")
 def model_folder(path: str) -> str:
     """The folder in the hub's cache of a model that ``path`` names; else ``path``, as it is."""
     named = _named(path)
-    known = _snapshot(*named, _cache()) if named else path
+    known = _snapshot(*named) if named else path
     return str(known) if isinstance(known, Path) else path
 
 
 def or_hub(help: str, path: str) -> str:
     """The help for a model that is not there, with the hub's reason if ``path`` may be a name."""
     named = _named(path)
-    reason = _snapshot(*named, _cache()) if named else ""
+    reason = _snapshot(*named) if named else ""
     return f"{help}; {reason}" if isinstance(reason, str) and reason else help
 
 
@@ -57,7 +57,7 @@ def fetch_weights(folder: Path) -> None:
         return
     name = hub_name(place[0])
     for patterns in (SAFE, PICKLED):
-        _download(name, place[3], folder.parents[2], patterns)
+        _download(name, place[3], patterns, cache_folder=folder.parents[2])
         if _has_weights(folder):
             return
     raise MissingInputError(
@@ -75,25 +75,23 @@ def _named(path: str) -> tuple[str, str] | None:
     return name[1], name[2] or "main"
 
 
-def _cache() -> Path:
-    from huggingface_hub import constants
-
-    return Path(constants.HF_HUB_CACHE)
-
-
 @cache
-def _snapshot(name: str, revision: str, cache_folder: Path) -> Path | str:
+def _snapshot(name: str, revision: str) -> Path | str:
     """Settings and tokenizer of a model in the cache, or the reason why they are not there."""
-    known = _download(name, revision, cache_folder, SMALL, cached=True)
+    known = _download(name, revision, SMALL, cached=True)
     if isinstance(known, Path) and is_taken(network_folder(known) / "config.json"):
         words = tokenizer_folder(known)  # there or not, as other programs may have fetched them
         if any(is_taken(words / name) for name in FILE_NAMES):
             return known
-    return _download(name, revision, cache_folder, SMALL)
+    return _download(name, revision, SMALL)
 
 
 def _download(
-    name: str, revision: str, cache_folder: Path, patterns: Sequence[str], cached: bool = False
+    name: str,
+    revision: str,
+    patterns: Sequence[str],
+    cached: bool = False,
+    cache_folder: Path | None = None,
 ) -> Path | str:
     """The folder of a revision with such files, or the reason why it is not there."""
     from huggingface_hub import constants, errors, snapshot_download

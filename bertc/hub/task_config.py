@@ -75,27 +75,20 @@ class TaskOfFolder:
         return f"the head of {self.held.name} becomes the task {self.task.kind}{title}{labels}"
 
 
-@dataclass(frozen=True)
-class LeftHead:
-    """A head that answers what no task of bertc asks, or is not there: the encoder is imported."""
-
-    note: str
-
-
 class _NoTask(ValueError):
     """No task fits a setting; its arguments are the name and the value."""
 
 
 def read_task(
     path: Path, family: Family[Any], config: HfConfig, modules: Collection[str]
-) -> TaskOfFolder | LeftHead | None:
-    """The task of the class that ``config.json`` names."""
+) -> TaskOfFolder | str:
+    """The task of the class that ``config.json`` names, or a note on why there is none."""
     raw, heads, named = read_json(path, MAX_BYTES), family.tasks, named_classes(path)
     task_class = next((c for c in heads.classes if c.name in named), None)
     if task_class is None:
-        return None
+        return ""
     if task_class.head not in modules:
-        return LeftHead(
+        return (
             f"config.json names {task_class.name}, and the weights have no {task_class.head}: the "
             "encoder is imported, without a task"
         )
@@ -110,7 +103,7 @@ def read_task(
     left = f"the head of {task_class.name} is left: no task of bertc fits"
     reads = "" if task_class.own_pooler else family.names.get("encoder.pooler", "")
     if task_class.pooler == "read" and reads and not any(name.endswith(reads) for name in modules):
-        return LeftHead(f"{left} a head whose pooler {reads} is not there")
+        return f"{left} a head whose pooler {reads} is not there"
     pooled = task_class.pooler == "read" or (
         task_class.pooler == "perhaps" and task_class.own_pooler in modules
     )
@@ -131,7 +124,7 @@ def read_task(
     except _NoTask as error:
         setting, said = error.args
         several = " (several labels at once are not there yet)" if said == SEVERAL else ""
-        return LeftHead(f"{left} {setting} = {shown(said)}{several}")
+        return f"{left} {setting} = {shown(said)}{several}"
     return TaskOfFolder(task, task_class.holding(task.title, pooled), task_class.always)
 
 

@@ -15,6 +15,7 @@ from bertc.hub.config import hf_config
 from bertc.hub.families import family_for
 from bertc.hub.families.family import Family, transformer
 from bertc.hub.families.obstacle import Obstacle
+from bertc.hub.families.tokens import Wordless
 from bertc.hub.networks import alone
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.network import Network
@@ -22,7 +23,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import MicroBatch, Predictions, corrupt, mask_key
 from bertc.learn.step.feed import split, to_inputs
-from bertc.run.beginning.synthetic import RandomText, Unlearned, unlearned_vocab
+from bertc.run.beginning.synthetic import RandomText, unlearned, unlearned_vocab
 
 IGNORED = -100
 """The label of a position that is not predicted (torch's cross entropy)."""
@@ -53,7 +54,7 @@ def counterpart(program: Resolved, rows: int) -> Counterpart:
     Raises:
         DataError: if no class of transformers has its layers and objectives.
     """
-    stage, vocabulary = program.stages[0], Unlearned(program)
+    stage, vocabulary = program.stages[0], unlearned(program)
     family = family_for(alone(program), vocabulary.pad)
     if isinstance(family, Obstacle):
         raise DataError(f"transformers has no model of this spec: {family}", help=OTHERWISE)
@@ -71,7 +72,7 @@ def counterpart(program: Resolved, rows: int) -> Counterpart:
 
 
 def _described(
-    family: Family[Any], vocabulary: Unlearned, network: Network
+    family: Family[Any], vocabulary: Wordless, network: Network
 ) -> tuple[str, dict[str, Any]]:
     """The class for a network's objectives, and its settings.
 

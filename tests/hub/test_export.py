@@ -207,11 +207,3 @@ def test_others_may_read_what_was_written(tmp_path: Path) -> None:
 
 def _full(_: int) -> None:
     raise OSError(28, os.strerror(28))
-
-
-def test_tensors_that_are_not_the_table_are_a_mistake_of_the_caller(tmp_path: Path) -> None:
-    resolved = program()
-    weights = tensors(resolved)
-    del weights["encoder.ffn.1.inner.bias"]
-    with pytest.raises(ValueError, match=r"encoder\.ffn\.1\.inner\.bias"):
-        export_model(resolved, weights, words(), tmp_path / "m")

@@ -114,15 +114,14 @@ OTHER_CONFIGS = {
     ],
     case("AlbertModel", SMALL, embedding_size=16): [
         ({"inner_group_num": 2}, "inner_group_num = 2"),
-        ({"num_hidden_groups": 5}, "num_hidden_groups = 5, but only 3 are used by 3 layers"),
-        ({"embedding_size": 24}, "embedding_size = hidden_size = 24"),
+        ({"num_hidden_groups": 5}, "lacks encoder.albert_layer_groups.1"),
+        ({"embedding_size": 24}, "has encoder.embedding_hidden_mapping_in.bias"),
     ],
     case("RobertaForMaskedLM", SMALL): [({"hidden_act": "relu"}, "hidden_act = relu")],
     case("XLNetModel", XLNET): [
         ({"attn_type": "uni"}, "attn_type"),
         ({"bi_data": True}, "bi_data"),
         ({"same_length": True}, "same_length"),
-        ({"d_head": 5}, "d_head"),
         ({"ff_activation": "mish"}, "ff_activation"),
     ],
     case("ModernBertModel", MODERN): [

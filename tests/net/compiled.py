@@ -17,7 +17,7 @@ from bertc.hub.networks import alone
 from bertc.hub.target import target_of
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
-from bertc.run.beginning.synthetic import Unlearned
+from bertc.run.beginning.synthetic import unlearned
 from tests.net.programs import PROGRAMS, spec
 
 CONVENTIONS = ("exact", "electra", "6n")
@@ -61,7 +61,7 @@ def _hugging_face(resolved: Resolved) -> str:
     if isinstance(found, Obstacle):
         return f"in the way: {found.setting}"
     family, chosen = found
-    config = hf_config(family, resolved.encoder, Unlearned(resolved), chosen)
+    config = hf_config(family, resolved.encoder, unlearned(resolved), chosen)
     called = keys(family, resolved.encoder, [n for n in names if "heads" not in n], chosen.named)
     return json.dumps(
         {"layout": family.model_type, "class": chosen.name, "config": config, "keys": called},

@@ -40,11 +40,6 @@ def family_named(model_type: str) -> Family[Any]:
     return next(family for family in FAMILIES if family.model_type == model_type)
 
 
-def model_types() -> tuple[str, ...]:
-    """Names of the families, best known first."""
-    return tuple(family.model_type for family in reversed(FAMILIES))
-
-
 def family_for(resolved: Resolved, pad: int, prefer: str | None = None) -> Family[Any] | Obstacle:
     """The family for a program whose padding id is ``pad``, or the obstacle.
 

@@ -1,8 +1,6 @@
 """ALBERT's Hugging Face layout: layers shared in groups, factorised embeddings."""
 
-from typing import Any, Literal, Self
-
-from pydantic import model_validator
+from typing import Any, Literal
 
 from bertc.hub.families import bert
 from bertc.hub.families.config import (
@@ -17,7 +15,7 @@ from bertc.hub.families.family import Candidate, Family, TaskHeads, hf_class, we
 from bertc.hub.families.tokens import Tokens, ends
 from bertc.ir.base import Probability, Width
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.sharing import ShareMap, Sharing, scheme_of
+from bertc.ir.network.sharing import ShareMap, scheme_of
 from bertc.ir.program.settings import Heads
 from bertc.ir.vocabulary import Unigram
 
@@ -41,42 +39,13 @@ class HfAlbert(HfConfig):
     hidden_dropout_prob: Probability = 0.0
     attention_probs_dropout_prob: Probability = 0.0
 
-    @model_validator(mode="after")
-    def _has_a_map(self) -> Self:
-        if self.embedding_size == self.hidden_size:
-            raise ValueError(
-                f"embedding_size = hidden_size = {self.hidden_size}, but the ALBERT layout "
-                "always has a projection between them",
-                "bertc has a projection only if the widths differ, like the ALBERT release",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _uses_its_groups(self) -> Self:
-        used = set(self.groups)
-        if used != set(range(self.num_hidden_groups)):
-            raise ValueError(
-                f"num_hidden_groups = {self.num_hidden_groups}, but only "
-                f"{len(used)} are used by {self.num_hidden_layers} layers",
-                "bertc stores no unused weights: lower num_hidden_groups",
-            )
-        return self
-
-    @property
-    def groups(self) -> list[int]:
-        """The group of each layer."""
-        return _groups(self.num_hidden_layers, self.num_hidden_groups)
-
     def settings(self) -> dict[str, Any]:
-        """bertc's settings of the network."""
-        return super().settings() | {"embedding": self.embedding_size, "share": self.share}
-
-    @property
-    def share(self) -> Sharing:
-        """Its groups, as an integer if that gives the same groups, else as a map."""
-        owners = tuple(self.groups.index(group) for group in self.groups)
+        """bertc's settings of the network; groups are a number if one gives them, else a map."""
+        groups = _groups(self.num_hidden_layers, self.num_hidden_groups)
+        owners = tuple(groups.index(group) for group in groups)
         scheme = scheme_of(owners, owners)
-        return ShareMap(attention=owners) if isinstance(scheme, ShareMap) else scheme
+        share = ShareMap(attention=owners) if isinstance(scheme, ShareMap) else scheme
+        return super().settings() | {"embedding": self.embedding_size, "share": share}
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from bertc.hub.families import bert
-from bertc.hub.families.config import NO_CLASS, HfConfig, Layers, Single, VocabularySize
+from bertc.hub.families.config import HfConfig, Layers, Single, VocabularySize
 from bertc.hub.families.family import Family, HfClass, TaskClass, TaskHeads, hf_class
 from bertc.hub.families.tokens import Tokens
 from bertc.ir.base import Width
@@ -66,27 +66,14 @@ class HfDeberta(HfConfig):
             )
         return self
 
-    @model_validator(mode="after")
-    def _has_ranges(self) -> Self:
-        if self.attention.ranges.problem:
-            reason = f"max_relative_positions is too short for {self.position_buckets} buckets"
-            raise ValueError(reason, NO_CLASS)
-        return self
-
-    @property
-    def attention(self) -> DisentangledAttention:
-        """Its attention; without a largest distance it is that of the longest row."""
+    def settings(self) -> dict[str, Any]:
+        """bertc's settings of the network; distances reach as far as rows if no setting says so."""
         longest = self.max_relative_positions
         distance = self.max_position_embeddings if longest < 1 else longest
-        # Unchecked: what is wrong is told in the file's own names.
-        return DisentangledAttention.model_construct(
+        attention = DisentangledAttention.model_construct(  # which is checked with the program
             kind="disentangled", buckets=self.position_buckets, distance=distance
         )
-
-    def settings(self) -> dict[str, Any]:
-        """bertc's settings of the network."""
-        changed = {"positions": NoPositions(), "attention": self.attention}
-        return super().settings() | changed
+        return super().settings() | {"positions": NoPositions(), "attention": attention}
 
     @classmethod
     def values(cls, encoder: Encoder, tokens: Tokens) -> dict[str, Any]:

@@ -1,10 +1,8 @@
 """EuroBERT's Hugging Face layout: Llama's blocks that attend in both directions."""
 
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import model_validator
-
-from bertc.hub.families.config import NO_CLASS, ROPE, VocabularySize
+from bertc.hub.families.config import ROPE, VocabularySize
 from bertc.hub.families.family import Candidate, Family, TaskClass, TaskHeads, hf_class
 from bertc.hub.families.rotary_like import HfTurned, PadId
 from bertc.hub.families.tokens import Tokens
@@ -42,24 +40,10 @@ class HfEuroBert(HfTurned):
     tie_word_embeddings: bool = False
     classifier_pooling: Literal["bos", "mean", "late"] = "late"
 
-    @model_validator(mode="after")
-    def _keys_divide(self) -> Self:
-        if self.num_attention_heads % self.key_heads:
-            raise ValueError(
-                f"num_key_value_heads = {self.key_heads} does not divide num_attention_heads = "
-                f"{self.num_attention_heads}",
-                NO_CLASS,
-            )
-        return self
-
-    @property
-    def key_heads(self) -> int:
-        """Heads of keys and values."""
-        return self.num_key_value_heads or self.num_attention_heads
-
     def settings(self) -> dict[str, Any]:
         """bertc's settings of the network."""
-        fewer = 0 if self.key_heads == self.num_attention_heads else self.key_heads
+        key_heads = self.num_key_value_heads or self.num_attention_heads
+        fewer = 0 if key_heads == self.num_attention_heads else key_heads
         return super().settings() | {
             "norm": PreNorm(eps=self.layer_norm_eps, function="rms"),
             "attention": FullAttention(kv_heads=fewer, bias=self.attention_bias),

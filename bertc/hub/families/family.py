@@ -35,11 +35,6 @@ class HfClass:
     named: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def bare(self) -> bool:
-        """True if its keys have no prefix."""
-        return self.parts <= {"pooler"}
-
 
 def hf_class(name: str, *parts: str) -> HfClass:
     """A class that holds these parts."""
@@ -209,15 +204,6 @@ class Family(Generic[C]):
     def model_type(self) -> str:
         """Its name in configurations."""
         return str(self.config.model_fields["model_type"].default)
-
-    def pooler_of(self, config: C) -> PoolerKind:
-        """The kind of pooler that a configuration says."""
-        kinds = (
-            kind
-            for kind, said in self.poolers.items()
-            if all(getattr(config, name) == value for name, value in said.items())
-        )
-        return next(kinds, next(iter(self.poolers)))
 
     @property
     def usual_pooler(self) -> str:

@@ -6,9 +6,7 @@ and biases of scores by distance.
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal, Self
-
-from pydantic import model_validator
+from typing import Any, Literal
 
 from bertc.hub.families import bert
 from bertc.hub.families.config import ABSOLUTE, HfConfig, Single, TokenId, VocabularySize
@@ -39,16 +37,6 @@ class HfRoberta(HfConfig):
     model_type: Literal["roberta", "xlm-roberta", "camembert"] = "roberta"
     vocab_size: VocabularySize = 50_265
     pad_token_id: TokenId = 1
-
-    @model_validator(mode="after")
-    def _leaves_positions(self) -> Self:
-        if self.offset >= self.max_position_embeddings:
-            raise ValueError(
-                f"pad_token_id = {self.pad_token_id} leaves none of the "
-                f"{self.max_position_embeddings} positions",
-                "the RoBERTa layout counts positions from the padding id + 1",
-            )
-        return self
 
     @property
     def offset(self) -> int:

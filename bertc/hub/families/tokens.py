@@ -1,46 +1,10 @@
 """A vocabulary as an export needs it."""
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Union
 
-
-class Tokens(Protocol):
-    """Ids of special tokens, None if unknown, and saving."""
-
-    @property
-    def pad(self) -> int:
-        """Id of the padding token."""
-
-    @property
-    def cls(self) -> int | None:
-        """Id of the token that represents a whole row."""
-
-    @property
-    def sep(self) -> int | None:
-        """Id of the token that ends a segment."""
-
-    @property
-    def bos(self) -> int | None:
-        """Id of the configured first token."""
-
-    @property
-    def eos(self) -> int | None:
-        """Id of the configured last token."""
-
-    @property
-    def cls_last(self) -> bool:
-        """True if ``cls`` is the last token of a row."""
-
-    def save(
-        self,
-        folder: Path,
-        seq: int = 0,
-        room: int | None = None,
-        segments: Literal["needed", "unread", "as-it-came"] = "as-it-came",
-        /,
-    ) -> object:
-        """Write the tokenizer's files into a folder; rows have ``seq`` tokens, at most ``room``."""
+if TYPE_CHECKING:
+    from bertc.data.vocab.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -56,6 +20,9 @@ class Wordless:
 
     def save(self, *_: object) -> None:
         """Write nothing."""
+
+
+Tokens = Union["Vocabulary", Wordless]
 
 
 def ends(tokens: Tokens) -> dict[str, int | None]:

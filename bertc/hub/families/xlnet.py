@@ -5,12 +5,12 @@ layer's.
 """
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from bertc.hub.families import bert
-from bertc.hub.families.config import NO_CLASS, HfConfig, Layers, Single, TokenId, VocabularySize
+from bertc.hub.families.config import HfConfig, Layers, Single, TokenId, VocabularySize
 from bertc.hub.families.family import (
     Candidate,
     Family,
@@ -56,8 +56,8 @@ class HfXlnet(HfConfig):
         {"type_vocab_size", "max_position_embeddings", "attention_probs_dropout_prob",
          "intermediate_size", "hidden_act", "hidden_dropout_prob"}
     )  # fmt: skip
-    # The memory length, which is chosen when reading.
-    ignored = frozenset({"mem_len", "reuse_len", "use_mems_eval", "use_mems_train"})
+    # The memory length is chosen when reading, the weights' shapes say the width of heads.
+    ignored = frozenset({"mem_len", "reuse_len", "use_mems_eval", "use_mems_train", "d_head"})
     copied = ignored | {"ff_activation"}
     only = {
         "attn_type": Single("bi", "tokens see earlier ones alone"),
@@ -74,18 +74,7 @@ class HfXlnet(HfConfig):
     type_vocab_size: Literal[0] = 0
     pad_token_id: TokenId | None = 5
     clamp_len: Annotated[int, Field(ge=-1, le=1_000_000)] = -1
-    d_head: Width | None = None
     summary_activation: str | None = "tanh"
-
-    @model_validator(mode="after")
-    def _heads_fill(self) -> Self:
-        if self.d_head not in (None, self.hidden_size // self.num_attention_heads):
-            raise ValueError(
-                f"d_head = {self.d_head} is not d_model / n_head = {self.hidden_size} / "
-                f"{self.num_attention_heads}",
-                NO_CLASS,
-            )
-        return self
 
     def settings(self) -> dict[str, Any]:
         """bertc's settings of the network."""

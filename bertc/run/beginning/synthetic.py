@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from bertc.cost.planning.plan import Plan
 from bertc.data.batches.batch import RawBatch
+from bertc.hub.families.tokens import Wordless
 from bertc.ir.network.encoder import first_position
 from bertc.ir.program.model import model_weights, trained_names
 from bertc.ir.program.resolved import Resolved
@@ -116,15 +117,7 @@ def unlearned_vocab(vocab_size: int, device: torch.device) -> VocabTensors:
     )
 
 
-class Unlearned:
+def unlearned(resolved: Resolved) -> Wordless:
     """The vocabulary of an untrained model, without files."""
-
-    cls = sep = bos = eos = None
-    cls_last = False
-
-    def __init__(self, resolved: Resolved) -> None:
-        # RoBERTa's positions start after the padding id (fairseq, LearnedPositionalEmbedding).
-        self.pad = max(0, first_position(resolved.encoder) - 1)
-
-    def save(self, *_: object) -> None:
-        """Write nothing."""
+    # RoBERTa's positions start after the padding id (fairseq, LearnedPositionalEmbedding).
+    return Wordless(max(0, first_position(resolved.encoder) - 1))

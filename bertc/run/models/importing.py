@@ -23,7 +23,7 @@ from bertc.hub.networks import GENERATOR, alone, joined, parted
 from bertc.hub.program import to_program
 from bertc.hub.published import fetch_weights, or_hub
 from bertc.hub.sentences import sentences_task, vectors_of
-from bertc.hub.task_config import LeftHead, TaskOfFolder, named_classes, read_task, tasks_beside
+from bertc.hub.task_config import TaskOfFolder, named_classes, read_task, tasks_beside
 from bertc.hub.tensors import (
     FLOATS,
     Entry,
@@ -234,8 +234,9 @@ def _notes_on_heads(
     ]
 
 
-def _notes_on_tasks(head: TaskOfFolder | LeftHead | None, others: tuple[AnyTask, ...]) -> list[str]:
-    held = [head.note] if head else []
+def _notes_on_tasks(head: TaskOfFolder | str, others: tuple[AnyTask, ...]) -> list[str]:
+    note = head if isinstance(head, str) else head.note
+    held = [note] if note else []
     unknown = [
         f"the task of the head {task.title} is unknown: it is imported as {task.kind}"
         for task in others

@@ -21,7 +21,7 @@ from bertc.machine.machine import make_plan
 from bertc.machine.peak import peak_memory_bytes
 from bertc.model import Model
 from bertc.run.beginning.init_from import source_of
-from bertc.run.beginning.synthetic import RandomText, Unlearned, first_step
+from bertc.run.beginning.synthetic import RandomText, first_step, unlearned
 from bertc.run.train.state import begin
 
 
@@ -40,7 +40,7 @@ def build(resolved: Resolved, out: Path | None) -> str:
     model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
     lines = _trial(resolved, resolved.stages[0], model.train(), plan)
     folder = out or Path("builds") / resolved.name
-    exported = export_model(resolved, tensors, Unlearned(resolved), folder)
+    exported = export_model(resolved, tensors, unlearned(resolved), folder)
     return "\n".join([*lines, exported.summary()])
 
 
