@@ -62,7 +62,7 @@ def find_spec(spec: str) -> SpecLocation:
     short_spec, path_like = spec[:60], short and spec.endswith(SUFFIX) and "=" not in spec
     if not path_like and (not spec or _SPEC_TEXT.search(spec)):
         return SpecLocation("<spec>", "spec", None, here, here, spec)
-    like_file = check_path(spec) if path_like or "/" in spec or "." in spec else ""
+    like_file = check_path(spec, SUFFIX) if path_like or "/" in spec or "." in spec else ""
     near = "" if "/" in spec else nearest(spec.removesuffix(SUFFIX), shipped)
     if near and not like_file.endswith("?"):
         help = f"did you mean {near}?"

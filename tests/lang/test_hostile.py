@@ -37,7 +37,6 @@ HOSTILE = {
     "zeros": "\0" * 1_000_000,
     "quotes that escape": '"\\' * 500_000,
     "open quotes": '" ' * 500_000,
-    "comments without end": "#\n" * 500_000,
     "open calls without end": "a=f(b c=1 " * 2_000,
     "brackets mixed": "a=([)] " * 2_800,
     "bases without end": "extends bert-base " * 9_000,

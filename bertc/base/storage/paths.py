@@ -56,8 +56,11 @@ def existing_folder(path: StrPath) -> Path:
     return next(parent for parent in (absolute, *absolute.parents) if is_folder(parent))
 
 
-def check_path(path: StrPath) -> str:
-    """The help for a path with nothing there: a name like it, or what its last folder has."""
+def check_path(path: StrPath, ending: str = "") -> str:
+    """The help for a path with nothing there: a name like it, or what its last folder has.
+
+    ``ending``: that of the names which are meant.
+    """
     missing = user_path(path)
     if server := re.match(r"[a-z][a-z0-9]+:/", str(missing)):
         return f"files are local here: copy or mount what {server[0]}/ names"
@@ -67,7 +70,8 @@ def check_path(path: StrPath) -> str:
         missing = missing.parent
     if is_taken(missing):  # a file where a folder is named, or a link to nothing
         return "check the path"
-    names = names_in(missing.parent)
+    meant = ending if missing == user_path(path) else ""
+    names = [name for name in names_in(missing.parent) if name.endswith(meant)]
     if near := nearest(missing.name, names):
         corrected = missing.parent / near
         full = corrected / user_path(path).relative_to(missing)

@@ -192,7 +192,8 @@ class Converter:
             if name is None:
                 mistakes.too_many_arguments(argument, value, node, title, self.diagnostics)
             elif name not in shapes and not node.others:
-                unknown_argument(argument, value, title, shapes, self.diagnostics)
+                fitting = [n for n, s in shapes.items() if self._fits(argument.value, s)]
+                unknown_argument(argument, value, title, shapes, fitting, self.diagnostics)
             elif name in by_name:
                 first = by_name[name]
                 extra = name not in shapes
@@ -213,6 +214,9 @@ class Converter:
         if node.others:
             fields[node.others] = tuple(others)
         return self._make(node, fields, value, place)
+
+    def _fits(self, value: Value, shape: Shape) -> bool:
+        return Converter(self.name, Diagnostics()).convert(value, shape) is not BAD
 
     def _make(
         self, node: type[Node], fields: dict[str, Any], value: Value, place: ValuePath
@@ -275,9 +279,6 @@ class Converter:
         self.parts[place] = value.span
         if isinstance(value, Scaled):
             inner = value.term
-            if isinstance(value.factor, Name | Call):
-                mistakes.product_of_terms(value, self.diagnostics)
-                return BAD
             factor = arguments(shape.node)["weight"]
             weight = self.convert(value.factor, factor, (*place, "weight"))
         part = self.convert(inner, shape.inner, (*place, shape.field))

@@ -105,7 +105,15 @@ class _Lowering:
             unknown_setting(item, block, context, self.diagnostics)
             return
         if block and setting not in STAGE_SETTINGS:
-            self.not_in_stage(item, setting)
+            self.diagnostics.error(
+                "E112",
+                f"a stage cannot change `{setting}`",
+                item.span,
+                label="it holds for the whole run",
+                notes=(Note(f"a stage may change: {listed(STAGE_SETTINGS)}"),),
+                help="move it out of the stage, or remove it",
+                fix=Fix(item.span, ""),
+            )
             return
         if origin == "written" and setting in scope.axes:
             self.twice(item, scope.axes[setting])
@@ -252,17 +260,6 @@ class _Lowering:
         return scope
 
     # ---- mistakes
-
-    def not_in_stage(self, item: Setting, setting: str) -> None:
-        self.diagnostics.error(
-            "E112",
-            f"a stage cannot change `{setting}`",
-            item.span,
-            label="it holds for the whole run",
-            notes=(Note(f"a stage may change: {listed(STAGE_SETTINGS)}"),),
-            help="move it out of the stage, or remove it",
-            fix=Fix(item.span, ""),
-        )
 
     def twice(self, item: Setting, first: GridAxis) -> None:
         also = "" if item.name.text == first.written else f", as `{first.written}`"

@@ -1,15 +1,14 @@
 """Reports of mistakes in kinds and their arguments."""
 
 import os
-from collections.abc import Sequence
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, listed, nearest
 from bertc.ir.base import Node, call_text
-from bertc.lang.lowering.other_tools import ADDED, NOT_HERE
+from bertc.ir.learning.custom_task import TASKS
 from bertc.lang.lowering.scalars import Slot, describe_value
 from bertc.lang.lowering.unknown_argument import removal, rest_of_line
 from bertc.lang.read.parse import OVERRIDE
-from bertc.lang.read.shapes import ChoiceShape, KindShape, WholeShape, arguments, required, terms
+from bertc.lang.read.shapes import ChoiceShape, KindShape, WholeShape, arguments, required
 from bertc.lang.read.tree import (
     Argument,
     Call,
@@ -23,17 +22,13 @@ from bertc.lang.read.tree import (
     Value,
 )
 
-FEW = 8
-"""Kinds of a setting of which one is named where no other is like the written word."""
-
 
 def wrong_form(value: Value, shape: KindShape, slot: Slot, diagnostics: Diagnostics) -> None:
     """Report a value that is no kind where a kind is expected."""
     instead, help = "", ""
-    adds = slot.name == "vocab" and isinstance(value, Sum | Series)
     if isinstance(value, String):
         instead = nearest(value.value, shape.options)
-    elif isinstance(value, Sum | Scaled) and not adds:
+    elif isinstance(value, Sum | Scaled):
         help = "only objective and data are sums"
     elif isinstance(value, Number):
         if value.value is None:
@@ -43,7 +38,7 @@ def wrong_form(value: Value, shape: KindShape, slot: Slot, diagnostics: Diagnost
         "E108",
         f"`{slot.name}` cannot be {describe_value(value)}",
         value.span,
-        notes=(Note(ADDED if adds else f"it is one of: {listed(shape.options)}"),),
+        notes=(Note(f"it is one of: {listed(_words_of(slot.name, shape))}"),),
         help=slot.prefix + instead if instead else help,
         fix=Fix(value.span, instead) if instead else None,
     )
@@ -56,18 +51,7 @@ def unknown_kind(
     if shape.bare("bare_string") and os.path.lexists(name.text):
         _unquoted_path(name, slot, diagnostics)
         return
-    known, wrong, before, after = shape.words, name, "", ""
-    if isinstance(value, Call) and not slot.prefix and _lists_terms(value, slot, known):
-        summed = " + ".join(argument.span.text for argument in value.arguments)
-        diagnostics.error(
-            "E103",
-            f"`{slot.name}` cannot be `{name.text[:40]}`",
-            name.span,
-            label="terms are joined by +",
-            help=summed,
-            fix=Fix(value.span, summed),
-        )
-        return
+    known, wrong, before, after = _words_of(slot.name, shape), name, "", ""
     if family := [word for word in known if word.startswith(f"{name.text}(")]:  # `kd(logits)`
         first = value.arguments[0].value if isinstance(value, Call) and value.arguments else None
         wrong = first if isinstance(first, Name) else Name(value.span, "")
@@ -75,11 +59,7 @@ def unknown_kind(
     names = [word.removeprefix(before).removesuffix(after) for word in known]
     inside = "" if before else _taking_word(name.text, shape)
     near = "" if inside or not wrong.text else nearest(wrong.text, names)
-    added = slot.name == "vocab" and NOT_HERE.get(name.text) == ADDED
-    few = not (near or inside or added) and len(shape.words) <= FEW
-    alone = (kind for kind, node in shape.options.items() if few and not required(node))
-    only = next(alone, "")
-    instead = near + rest_of_line(name, value) if near and not before else inside or only
+    instead = near + rest_of_line(name, value) if near and not before else inside
     if before:
         instead = f"{before}{near or names[0]}{after}"
     path = ""
@@ -91,16 +71,16 @@ def unknown_kind(
         f"{after if wrong.text else ''}`",
         wrong.span,
         label=f"did you mean `{near}`?" if near else "",
-        notes=(Note(ADDED if added else f"it is one of: {', '.join(known)}{path}"),),
+        notes=(Note(f"it is one of: {', '.join(known)}{path}"),),
         help=slot.prefix + instead if instead else "",
-        fix=Fix(value.span, only) if only else Fix(wrong.span, near) if near else None,
+        fix=Fix(wrong.span, near) if near else None,
     )
 
 
-def _lists_terms(value: Call, slot: Slot, known: Sequence[str]) -> bool:
-    """True if an unknown word, as ``mix``, has several terms of a sum as its arguments."""
-    several = len(value.arguments) > 1 and not any(argument.name for argument in value.arguments)
-    return several and bool(terms(slot.name)) and not nearest(value.name.text, known)
+def _words_of(setting: str, shape: KindShape) -> list[str]:
+    """The words of a shape that a setting is for by the name that was written."""
+    tasks = [word for word in shape.words if word in TASKS]
+    return tasks if setting == "task" and tasks else shape.words
 
 
 def _unquoted_path(name: Name, slot: Slot, diagnostics: Diagnostics) -> None:
@@ -193,14 +173,6 @@ def wrong_parts(value: Value, node: type[Node], slot: Slot, diagnostics: Diagnos
         help=slot.prefix + instead if instead else "",
         fix=Fix(value.span, instead) if instead else None,
     )
-
-
-def product_of_terms(value: Scaled, diagnostics: Diagnostics) -> None:
-    """Report a product of two terms: only a number and a term are joined by ``*``."""
-    text = f"{value.factor.span.text} + {value.term.span.text}"
-    message = f"a weight is a number, not {describe_value(value.factor)}"
-    fix, label = Fix(value.span, text), "terms are joined by +"
-    diagnostics.error("E108", message, value.factor.span, label=label, help=text, fix=fix)
 
 
 def _taking_number(value: Number, shape: KindShape) -> str:

@@ -42,9 +42,8 @@ OTHER_TOOLS = {
 _ONE_LABEL = "an example has one label here; of several learn one task each: task=classify(..., "
 _ONE_LABEL += "label=a, name=a) + classify(..., label=b, name=b)"
 _UNWEIGHTED = "classes have no weights here: repeat the rows of rare ones in the training file"
-ADDED = "words are added to a vocabulary by transformers: tokenizer.add_tokens, "
-ADDED += "model.resize_token_embeddings, save_pretrained; then init takes that folder"
-"""The way to a vocabulary with more words."""
+_ADDED = "words are added to a vocabulary by transformers: tokenizer.add_tokens, "
+_ADDED += "model.resize_token_embeddings, save_pretrained; then init takes that folder"
 NOT_HERE = {
     "multi_label": _ONE_LABEL,
     "multilabel": _ONE_LABEL,
@@ -55,11 +54,11 @@ NOT_HERE = {
     "pos_weight": _UNWEIGHTED,
     "oversampling": _UNWEIGHTED,
     "streaming": "hf(...) downloads a split once, and reads it from the disk",
-    "add": ADDED,
-    "added": ADDED,
-    "add_tokens": ADDED,
-    "added_tokens": ADDED,
-    "new_tokens": ADDED,
+    "add": _ADDED,
+    "added": _ADDED,
+    "add_tokens": _ADDED,
+    "added_tokens": _ADDED,
+    "new_tokens": _ADDED,
 }
 """Settings and arguments of other tools that bertc lacks, with what to do instead."""
 

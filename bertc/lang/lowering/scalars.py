@@ -3,13 +3,7 @@
 from typing import Any, Final, NamedTuple, assert_never
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, nearest
-from bertc.lang.read.numbers import (
-    TOKENS_UNIT,
-    NotANumberError,
-    counted_in,
-    read_number,
-    show_number,
-)
+from bertc.lang.read.numbers import TOKENS_UNIT, NotANumberError, counted_in, read_number
 from bertc.lang.read.shapes import ChoiceShape, Limits, RealShape, TextShape, TruthShape, WholeShape
 from bertc.lang.read.tree import (
     Call,
@@ -71,11 +65,13 @@ class Scalars:
             return self._of_tokens(value, slot)
         match shape:
             case WholeShape():
-                return self._whole(value, shape, slot)
+                if not isinstance(value, Number) or not isinstance(value.value, int):
+                    return self._not_a(value, "a whole number", slot)
+                return self._within(value, value.value, shape.bounds, slot)
             case RealShape():
                 if not isinstance(value, Number) or value.value is None:
                     return self._not_a(value, "a number", slot)
-                return self._within(value, float(value.value), shape.bounds, slot, shape.usual)
+                return self._within(value, float(value.value), shape.bounds, slot)
             case TruthShape():
                 if isinstance(value, Name) and value.text in ("true", "false"):
                     return value.text == "true"
@@ -87,22 +83,6 @@ class Scalars:
                     return value.text
                 return self._choose(value, shape.options, slot)
         assert_never(shape)
-
-    def _whole(self, value: Value, shape: WholeShape, slot: Slot) -> Any:
-        if not isinstance(value, Number) or value.value is None:
-            return self._not_a(value, "a whole number", slot)
-        if isinstance(value.value, int) and not value.percent:
-            return self._within(value, value.value, shape.bounds, slot)
-        number = value.value * 100 if value.percent else value.value
-        near = _as_counted(value, _into(round(number), shape.bounds))
-        self.diagnostics.error(
-            "E108",
-            f"`{slot.name}` is a whole number, not {value.text}",
-            value.span,
-            help=slot.prefix + near,
-            fix=Fix(value.span, near) if near else None,
-        )
-        return BAD
 
     def _of_tokens(self, value: Number, slot: Slot) -> Any:
         """Report a number of tokens, FLOPs or hours where something else is counted."""
@@ -120,26 +100,18 @@ class Scalars:
         )
         return BAD
 
-    def _within(
-        self,
-        value: Number,
-        number: int | float,
-        bounds: Limits,
-        slot: Slot,
-        usual: float | None = None,
-    ) -> Any:
-        limit = _broken(number, bounds)
-        if not limit:
+    def _within(self, value: Number, number: int | float, bounds: Limits, slot: Slot) -> Any:
+        if bounds.hold(number):
             return number
-        closest = _as_counted(value, _meant(value, number, bounds))
-        if not closest and usual is not None:
-            closest = show_number(usual)
+        # Only a whole number of percents can mean nothing else.
+        whole = isinstance(value.value, int) and number > 1
+        percent = whole and bounds.below_one and bounds.hold(number / 100)
         self.diagnostics.error(
             "E109",
-            f"`{slot.name}` is {value.text}, must be {limit}",
+            f"`{slot.name}` is {value.text}, must be {bounds}",
             value.span,
-            help=slot.prefix + closest if closest else "",
-            fix=Fix(value.span, closest) if closest else None,
+            help=f"{slot.prefix}{value.text}%" if percent else "",
+            fix=Fix(value.span, f"{value.text}%") if percent else None,
         )
         return BAD
 
@@ -173,7 +145,7 @@ class Scalars:
         """Report a value of the wrong type."""
         instead = ""
         if isinstance(value, Number):
-            instead = f'"{value.text}"'
+            instead = f'"{value.text}"' if expected == "a string" else ""
         elif isinstance(value, String) and value.value[:1].isdigit():
             instead = _number_in(value.value)
         elif isinstance(value, Series) and len(value.items) == 1:
@@ -227,42 +199,3 @@ def _same_truth(written: str, options: tuple[str, ...]) -> str:
     """The option with the truth value of ``written``, another spelling; empty if there is none."""
     synonyms = next((words for words in (_YES, _NO) if written.lower() in words), ())
     return next((option for option in options if option in synonyms), "")
-
-
-def _broken(number: int | float, bounds: Limits) -> str:
-    """The limit that a number violates, in words; empty if none."""
-    if bounds.ge is not None and number < bounds.ge:
-        return f"at least {show_number(bounds.ge)}"
-    if bounds.gt is not None and number <= bounds.gt:
-        return f"above {show_number(bounds.gt)}"
-    if bounds.le is not None and number > bounds.le:
-        return f"at most {show_number(bounds.le)}"
-    if bounds.lt is not None and number >= bounds.lt:
-        return f"below {show_number(bounds.lt)}"
-    return ""
-
-
-def _meant(value: Number, number: int | float, bounds: Limits) -> str:
-    """An allowed number probably meant: without the sign, as a percentage, or the limit."""
-    if number < 0 and not _broken(-number, bounds):
-        return value.text.removeprefix("-")
-    if number > 1 and not value.percent and not _broken(number / 100, bounds):
-        highest = bounds.le if bounds.le is not None else bounds.lt
-        if highest is not None and highest <= 1:
-            return f"{value.text}%"
-    return _into(number, bounds)
-
-
-def _as_counted(value: Number, instead: str) -> str:
-    """Another number with the unit of one that was written in tokens."""
-    unitless = not instead or instead.endswith(TOKENS_UNIT)
-    return instead if unitless or not value.text.endswith(TOKENS_UNIT) else f"{instead} tokens"
-
-
-def _into(number: int | float, bounds: Limits) -> str:
-    """The closest allowed number, as text; empty if a bound is open."""
-    if bounds.ge is not None and number < bounds.ge:
-        return show_number(bounds.ge)
-    if bounds.le is not None and number > bounds.le:
-        return show_number(bounds.le)
-    return "" if _broken(number, bounds) else show_number(number)

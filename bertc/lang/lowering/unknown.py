@@ -1,17 +1,28 @@
 """Reports of unknown settings, which may be arguments of a kind."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from bertc.base.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
-from bertc.ir.base import call_text
+from bertc.base.diagnostics import Diagnostics, Fix, Note, listed, nearest
+from bertc.ir.base import Node, call_text
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.ir.program.written import Program
 from bertc.lang.lowering.other_tools import NOT_HERE, OTHER_TOOLS
 from bertc.lang.lowering.unknown_argument import rest_of_line
 from bertc.lang.read.parse import parse
 from bertc.lang.read.shapes import arguments, kinds_in, required, setting_shape
-from bertc.lang.read.tree import Call, Name, Number, Scaled, Setting, String, Sum, Value
+from bertc.lang.read.tree import (
+    Argument,
+    Call,
+    Name,
+    Number,
+    Scaled,
+    Setting,
+    String,
+    Sum,
+    Value,
+)
+from bertc.lang.write.format import flat
 from bertc.lang.write.show import show_value
 
 MAX_HELP_CHARACTERS = 160
@@ -63,20 +74,16 @@ def unknown_setting(
     near = usual_name if usual_name in known else "" if not_here else nearest(name, known)
     if not near and name.upper() in aliases():
         near = name.upper()
+    note = Note(not_here or f"settings: {listed(known, limit=400)}")
     diagnostics.error(
         "E101",
         f"unknown setting `{name[:40]}`",
         item.name.span,
         label=f"did you mean `{near}`?" if near else "",
-        notes=_once(Note(not_here or f"settings: {listed(known, limit=400)}"), diagnostics),
+        notes=() if any(note in earlier.notes for earlier in diagnostics.found) else (note,),
         help=near + rest_of_line(item.name, item) if near else "remove it",
         fix=Fix(item.name.span, near) if near else Fix(item.span, ""),
     )
-
-
-def _once(note: Note, diagnostics: Diagnostics) -> tuple[Note, ...]:
-    """A note, unless another diagnostic has it."""
-    return () if any(note in earlier.notes for earlier in diagnostics.found) else (note,)
 
 
 def _report_argument(
@@ -91,14 +98,15 @@ def _report_argument(
     kinds = list(dict.fromkeys(kind for _, kind in holders))
     value = item.value.span.text
     if setting := _home(item, known, context):
-        other_strays = [
-            s for s in context.strays if s != item and _home(s, known, context) == setting
-        ]
-        together = sorted((item, *other_strays), key=lambda stray: stray.span.start)
-        help = _with_arguments(together, setting, known, context)
-        if not help:
-            other_strays, help = [], _with_arguments([item], setting, known, context)
-        edits = tuple(Fix(stray.span, "") for stray in other_strays)
+        others = [s for s in context.strays if s != item and _home(s, known, context) == setting]
+        current = context.current(setting)
+        assert current is not None, "it is the home of the strays"
+        changed: Value | None = current.value
+        for stray in sorted((item, *others), key=lambda stray: stray.span.start):
+            changed = changed and _moved(stray, known, setting, changed)
+        assert changed is not None, "its kind has all of them"
+        help = f"{current.name.text}={flat(changed)}"
+        edits = tuple(Fix(stray.span, "") for stray in others)
         written = context.written.get(setting)
         if written and setting in context.here and written.span.source == item.span.source:
             fix: Fix | None = Fix(item.span, "", (*edits, Fix(written.span, help)))
@@ -106,8 +114,8 @@ def _report_argument(
             fix = Fix(item.span, help, edits)
     else:
         setting, kind = next((h for h in holders if h[0] not in context.written), holders[0])
-        needs = [f"{n}=..." for n in required(kinds_in(setting_shape(setting))[kind])]
-        needs = [text for text in needs if text != f"{argument}=..."]
+        needed = required(kinds_in(setting_shape(setting))[kind])
+        needs = [f"{name}=..." for name in needed if name != argument]
         help = f"{setting}={call_text(kind, *needs, f'{argument}={value}')}"
         fix = None if needs or setting in context.written else Fix(item.span, help)
     help = (
@@ -142,66 +150,44 @@ def _home(item: Setting, known: Collection[str], context: SpecContext) -> str:
     """The setting whose current kind has a stray as argument; empty if there is none."""
     argument = _argument_meant(item.name.text, known)
     holders = [] if argument in known else _holders(argument, known)
-    for setting in dict.fromkeys(setting for setting, _ in holders):
-        if (current := context.current(setting)) and _addition(current, item, known):
+    for setting, _ in holders:
+        if (current := context.current(setting)) and _moved(item, known, setting, current.value):
             return setting
     return ""
 
 
-def _with_arguments(
-    items: Sequence[Setting], setting: str, known: Collection[str], context: SpecContext
-) -> str:
-    """The text of a setting with strays added as arguments; empty if some cannot be read."""
-    current, text = context.current(setting), ""
-    for item in items:
-        if text:
-            report = Diagnostics()
-            current = next(parse(text, diagnostics=report).settings(), None)
-            if report.found:
-                return ""
-        assert current is not None, "it is the home of the strays"
-        if edit := _addition(current, item, known):
-            value_span = current.value.span
-            start, end = edit.span.start - value_span.start, edit.span.end - value_span.start
-            value = f"{value_span.text[:start]}{edit.replacement}{value_span.text[end:]}"
-            text = f"{current.name.text}={value}"
-    return text
+def _moved(item: Setting, known: Collection[str], setting: str, value: Value) -> Value | None:
+    """A value of a setting with a stray as argument; None if its kind does not have it."""
+    name = _argument_meant(item.name.text, known)
+    kinds = kinds_in(setting_shape(setting)).items()
+    having = {kind: node for kind, node in kinds if name in arguments(node)}
+    return _with(value, Argument(item.span, Name(item.name.span, name), item.value), having)
 
 
-def _addition(setting: Setting, item: Setting, known: Collection[str]) -> Fix | None:
-    """The edit that adds a stray to the kind of a setting, or replaces that argument."""
-    argument, value = _argument_meant(item.name.text, known), item.value.span.text
-    kinds = list(dict.fromkeys(kind for _, kind in _holders(argument, known)))
-    shape = kinds_in(setting_shape(_canonical(setting.name.text)))
-    for term in _terms(setting.value):
-        form = "bare_number" if isinstance(term, Number) else "bare_string"
-        bare = (k for k in kinds if k in shape and getattr(shape[k], form))
-        if isinstance(term, Number | String) and (kind_of := next(bare, "")):
-            return Fix(term.span, f"{kind_of}({term.span.text}, {argument}={value})")
-    named = ((t.name if isinstance(t, Call) else t, t) for t in _terms(setting.value))
-    of_kinds = [(k, term) for k, term in named if isinstance(k, Name) and k.text in kinds]
-    for kind, term in sorted(of_kinds, key=lambda pair: kinds.index(pair[0].text))[:1]:
-        if not isinstance(term, Call) or not term.arguments:
-            return Fix(term.span, f"{kind.text}({argument}={value})")
-        order = iter(shape[kind.text].positional)
-        for written in term.arguments:
-            if (written.name.text if written.name else next(order, "")) == argument:
-                return Fix(written.value.span, value)
-        last = term.arguments[-1].span.end
-        return Fix(Span(term.span.source, last, last), f", {argument}={value}")
-    return None
-
-
-def _canonical(name: str) -> str:
-    return aliases().get(name, name)
-
-
-def _terms(value: Value) -> Iterator[Value]:
+def _with(value: Value, argument: Argument, kinds: Mapping[str, type[Node]]) -> Value | None:
+    """A value with an argument of its first term that is of these kinds; None if none is."""
     match value:
-        case Sum():
-            for term in value.terms:
-                yield from _terms(term)
+        case Sum(terms=terms):
+            for place, term in enumerate(terms):
+                if new := _with(term, argument, kinds):
+                    return replace(value, terms=(*terms[:place], new, *terms[place + 1 :]))
         case Scaled():
-            yield value.term
-        case _:
-            yield value
+            inner = _with(value.term, argument, kinds)
+            return replace(value, term=inner) if inner else None
+        case Name() if value.text in kinds:
+            return Call(value.span, value, (argument,))
+        case Call() if value.name.text in kinds:
+            order, others = iter(kinds[value.name.text].positional), list(value.arguments)
+            names = [a.name.text if a.name else next(order, "") for a in others]
+            if argument.name and argument.name.text in names:
+                place = names.index(argument.name.text)
+                others[place] = replace(others[place], value=argument.value)
+                return replace(value, arguments=tuple(others))
+            return replace(value, arguments=(*others, argument))
+        case Number() | String():
+            form = "bare_number" if isinstance(value, Number) else "bare_string"
+            for kind, node in kinds.items():
+                if getattr(node, form):
+                    bare = Argument(value.span, None, value)
+                    return Call(value.span, Name(value.span, kind), (bare, argument))
+    return None

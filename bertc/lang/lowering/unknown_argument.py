@@ -1,18 +1,23 @@
 """Reports of unknown arguments, and the edits that remove or rename one."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from bertc.base.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
 from bertc.ir.program.settings import Settings
 from bertc.lang.lowering.other_tools import NOT_HERE, NOT_OF_KIND, OTHER_TOOLS
 from bertc.lang.read.shapes import KindShape, Shape, arguments, setting_shape
-from bertc.lang.read.tree import Argument, Call, Placed, Value
+from bertc.lang.read.tree import Argument, Call, Placed, Ratio, Value
 
 
 def unknown_argument(
-    argument: Argument, call: Value, kind: str, shapes: dict[str, Shape], diagnostics: Diagnostics
+    argument: Argument,
+    call: Value,
+    kind: str,
+    shapes: dict[str, Shape],
+    fitting: Collection[str],
+    diagnostics: Diagnostics,
 ) -> None:
-    """Report a named argument that the kind does not have.
+    """Report a named argument that the kind does not have; ``fitting`` ones could be its value.
 
     An argument of another kind of the same setting comes before one with a similar name; arguments
     already in the call are not suggested.
@@ -24,8 +29,10 @@ def unknown_argument(
     known = f"its arguments: {listed(shapes)}" if shapes else "it has no arguments"
     not_here = NOT_OF_KIND.get((kind, name)) or NOT_HERE.get(name.lower(), "")
     sibling = "" if usual_name in shapes else _sibling(kind, [name])
-    free = [n for n in shapes if n not in names_given]
+    free = [n for n in fitting or shapes if n not in names_given]
     near = usual_name if usual_name in free else nearest(name, free)
+    if isinstance(argument.value, Ratio) and len(free) == 1:
+        near = free[0]
     near = "" if sibling or not_here else near
     label = f"did you mean `{near}`?" if near else f"`{sibling}` has it" if sibling else ""
     sibling = sibling and _sibling(kind, names_given)

@@ -25,38 +25,22 @@ def parse_items(tokens: Sequence[Token], source: Source) -> tuple[list[Item], Mi
     machine = _Machine(Builder(source))
     end = tokens[-1].end if tokens else 0
     for place, token in enumerate((*tokens, Token(END, "", end, end))):
+        states = machine.states.copy()
         if not machine.feed(token):
-            return [], Mistake(place, _accepted_after(tokens[:place]))
+            kinds = {kind for row in grammar().actions for kind in row}
+            return [], Mistake(place, frozenset(kind for kind in kinds if _allows(states, kind)))
     return machine.items, None
 
 
-def _accepted_after(tokens: Sequence[Token]) -> frozenset[str]:
-    """The terminals that may follow a correct beginning."""
-    states = [grammar().start]
-    for token in tokens:
-        _advance(states, token.kind)
-    candidates = {kind for row in grammar().actions for kind in row}
-    return frozenset(kind for kind in candidates if _advance(states.copy(), kind))
-
-
-def _advance(states: list[int], kind: str) -> bool:
-    """Advance the automaton over a terminal without building nodes; False if not allowed."""
-    table = grammar()
-    while states[-1] != table.final:
-        action = table.actions[states[-1]].get(kind)
-        if action is None:
-            return False
-        if action >= 0:
-            states.append(action)
-            return True
-        production = table.productions[-1 - action]
-        del states[len(states) - production.length :]
-        states.append(table.gotos[states[-1]][production.name])
-    return kind == END
+def _allows(states: list[int], kind: str) -> bool:
+    """True if a terminal may come next; no nodes are built."""
+    machine = _Machine(None)
+    machine.states = states.copy()
+    return machine.feed(Token(kind, "", 0, 0))
 
 
 class _Machine:
-    def __init__(self, builder: Builder) -> None:
+    def __init__(self, builder: Builder | None) -> None:
         self.builder = builder
         self.table = grammar()
         self.states = [self.table.start]
@@ -79,10 +63,13 @@ class _Machine:
 
     def reduce(self, index: int) -> None:
         production = self.table.productions[index]
-        cut = len(self.values) - production.length
-        parts = self.values[cut:]
-        del self.values[cut:], self.states[cut + 1 :]
+        cut = len(self.states) - production.length
+        del self.states[cut:]
         self.states.append(self.table.gotos[self.states[-1]][production.name])
+        if self.builder is None:
+            return
+        parts = self.values[cut - 1 :]
+        del self.values[cut - 1 :]
         if production.inline:
             self.values.append(_joined(parts))
         elif production.name == "start":

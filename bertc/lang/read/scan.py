@@ -33,9 +33,6 @@ _STRAY = re.compile(r"[^\x21-\x7e \t\r\n]+|.", re.DOTALL)
 _CURLY_STRING = re.compile(
     '[\u201c\u201d\u201e\u2018\u2019\u00ab]([^\u201c\u201d\u2019\u00bb"\\\\\n]*)[\u201c\u201d\u2019\u00bb]'
 )
-_DASH = re.compile("[\u2010\u2011\u2012\u2013\u2014\u2212]")
-_DASHED = re.compile(rf"[A-Za-z_][\w-]*+(?:{_DASH.pattern}[\w-]++)++", re.ASCII)
-"""A word with typographic dashes, which word processors put in place of hyphens."""
 _PATH = re.compile(
     r"(?<![\w.~/-])(?:[A-Za-z_.~][\w.~-]*+)?(?:/[\w.~*?-]*+)++"
     r"|[A-Za-z_](?a:[\w-])*+(?:\.[A-Za-z](?a:[\w-])*+)++(?!\s*=)"
@@ -107,9 +104,6 @@ class _Scanner:
                 continue
             if kind == "COMMENT":
                 self.comments.append(Comment(self.span(*match.span()), match.group().rstrip()))
-                if len(self.comments) > MOST_TOKENS:
-                    self.too_much(f"more than {MOST_TOKENS:,} comments", *match.span())
-                    return [], []
             elif kind != "SPACE" and not self.add(Token(kind, match.group(), *match.span())):
                 return [], []
         return self.tokens, self.comments
@@ -155,18 +149,13 @@ class _Scanner:
             )
 
     def meant(self, position: int) -> int:
-        """Report a text that is meant as a path, word or number; its end, or 0 without one."""
+        """Report a text that is meant as a path or number; its end, or 0 without one."""
         text = self.source.text
         path = _PATH.match(text, position)
         if path and path.group().upper() != path.group().lower():  # it has letters
             end = path.end() + (text[path.end() : path.end() + 1] in ("'", '"'))
             plain = f'"{path.group()}"'
             return self.instead("STRING", plain, position, end, "E009", "a path stands in quotes")
-        if dashed := _DASHED.match(text, position):
-            dash = _DASH.search(text, position)
-            message = f"{_described(dash.group())} has no meaning here" if dash else ""
-            plain = _DASH.sub("-", dashed.group())
-            return self.instead("NAME", plain, position, dashed.end(), "E001", message)
         before = self.tokens[-1].kind if self.tokens else ""
         parts = _PARTS.match(text, position)
         if not parts or before not in ("EQUAL", "SLASH", "LPAR", "COMMA"):

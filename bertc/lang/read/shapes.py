@@ -3,6 +3,7 @@
 The IR states types and limits once; shapes are a form that reading and printing can match on.
 """
 
+import math
 import re
 from functools import cache
 from types import UnionType
@@ -23,6 +24,21 @@ class Limits(NamedTuple):
     le: float | None = None
     lt: float | None = None
 
+    def hold(self, number: float) -> bool:
+        """True of a number within them."""
+        above = (self.ge is None or number >= self.ge) and (self.gt is None or number > self.gt)
+        below = (self.le is None or number <= self.le) and (self.lt is None or number < self.lt)
+        return above and below
+
+    @property
+    def below_one(self) -> bool:
+        """True of those of a share, which may be written as a percentage."""
+        return (self.le or self.lt or math.inf) <= 1
+
+    def __str__(self) -> str:
+        names = zip(("at least", "above", "at most", "below"), self, strict=True)
+        return " and ".join(f"{name} {limit:,}" for name, limit in names if limit is not None)
+
 
 class WholeShape(NamedTuple):
     """An integer."""
@@ -31,10 +47,9 @@ class WholeShape(NamedTuple):
 
 
 class RealShape(NamedTuple):
-    """Any number, or a percentage; ``usual`` is its default, if it has one."""
+    """Any number, or a percentage."""
 
     bounds: Limits
-    usual: float | None = None
 
 
 class TruthShape(NamedTuple):
@@ -114,7 +129,8 @@ Shape = (
 @cache
 def setting_shape(name: str) -> Shape:
     """The shape of a setting."""
-    return _field_shape(Settings.model_fields[name])
+    info = Settings.model_fields[name]
+    return _shape(info.annotation, tuple(info.metadata))
 
 
 @cache
@@ -137,8 +153,11 @@ def block_kind(setting: str) -> tuple[str, type[Node] | None]:
 def arguments(node: type[Node]) -> dict[str, Shape]:
     """The shapes of the arguments of a node class, by name."""
     excluded = ("kind", node.others, *node.looked_up)
-    fields = node.model_fields.items()
-    return {name: _field_shape(info) for name, info in fields if name not in excluded}
+    return {
+        name: _shape(info.annotation, tuple(info.metadata))
+        for name, info in node.model_fields.items()
+        if name not in excluded
+    }
 
 
 def kinds_of(node: type[Node]) -> tuple[str, ...]:
@@ -167,13 +186,6 @@ def kinds_in(shape: Shape) -> dict[str, type[Node]]:
 def required(node: type[Node]) -> list[str]:
     """The names of the arguments without a default."""
     return [name for name, info in node.model_fields.items() if info.is_required()]
-
-
-def _field_shape(info: FieldInfo) -> Shape:
-    shape = _shape(info.annotation, tuple(info.metadata))
-    if isinstance(shape, RealShape) and not info.is_required():
-        return shape._replace(usual=info.default)
-    return shape
 
 
 def _shape(annotation: Any, metadata: tuple[Any, ...]) -> Shape:

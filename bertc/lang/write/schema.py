@@ -192,10 +192,6 @@ def _allowed(shape: Shape) -> str:
 
 
 def _limits(bounds: Limits) -> str:
-    signs = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
-    words = [
-        f"{sign} {getattr(bounds, name):,}"
-        for name, sign in signs
-        if getattr(bounds, name) is not None
-    ]
+    signs = zip("≥>≤<", bounds, strict=True)
+    words = [f"{sign} {limit:,}" for sign, limit in signs if limit is not None]
     return f" {', '.join(words)}" if words else ""
