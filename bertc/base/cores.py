@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 GROUPS = Path("/sys/fs/cgroup")
@@ -10,7 +10,7 @@ PROCESSES = Path("/proc")
 
 
 def available_cores() -> int:
-    """The number of cores that affinity and the quotas of control groups allow this process.
+    """The number of cores that affinity and quotas (of cgroup v2) allow this process.
 
     A part of a core counts as one: two threads on a quota of 1.5 do 1.5 times the work of one.
     """
@@ -25,27 +25,14 @@ def _quotas() -> Iterator[float]:
     """Quotas in cores, one for each control group of this process and above it that has one."""
     for line in _read(PROCESSES / "self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
-        if not controllers:  # version 2: one tree, "max 100000" or "150000 100000" microseconds
-            yield from _granted(GROUPS, path, lambda folder: _read(folder / "cpu.max").split())
-        elif "cpu" in controllers.split(","):
-            yield from _granted(GROUPS / "cpu", path, _version_1)
-
-
-def _version_1(folder: Path) -> list[str]:
-    names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-    return [_read(folder / name).strip() for name in names]
-
-
-def _granted(
-    root: Path, path: str, quota_and_period: Callable[[Path], list[str]]
-) -> Iterator[float]:
-    """Quota over period of each group from ``path`` up to ``root`` that has a quota."""
-    group = Path(path.strip("/"))
-    # In a container its own group is mounted as the root, whatever the path says.
-    for folder in {root / part for part in (group, *group.parents)} | {root}:
-        match quota_and_period(folder):
-            case [quota, period] if quota.isdecimal() and period.isdecimal() and int(period):
-                yield int(quota) / int(period)
+        if controllers:
+            continue  # a tree of version 1
+        group = Path(path.strip("/"))
+        # In a container its own group is mounted as the root, whatever the path says.
+        for folder in {GROUPS / part for part in (group, *group.parents)} | {GROUPS}:
+            match _read(folder / "cpu.max").split():  # "max 100000", "150000 100000" microseconds
+                case [quota, period] if quota.isdecimal() and period.isdecimal() and int(period):
+                    yield int(quota) / int(period)
 
 
 def _read(path: Path) -> str:

@@ -79,19 +79,9 @@ def _misused(error: Any) -> int | None:
     message = _refused_value(error.__cause__) or getattr(error, "message", "")
     error.message = for_terminal(str(message))
     show()
-    if "extra argument" in error.message:
-        in_parts = _lone_equals(sys.argv)
-        if in_parts or "=" in str(error):
-            _say(f"help: {in_parts or 'a spec of several settings stands in quotes'}")
+    if "extra argument" in error.message and "=" in str(error):
+        _say('help: a spec of several settings stands in quotes, as does --set "name = value"')
     return code
-
-
-def _lone_equals(words: list[str]) -> str:
-    """The right form of a setting in parts, ``--set optimizer = "lamb(1e-3)"``; "" without one."""
-    for option, name, sign, value in zip(words, words[1:], words[2:], words[3:], strict=False):
-        if (option, sign) == ("--set", "="):
-            return f'--set "{name}={value}"'
-    return ""
 
 
 def _refused_value(cause: BaseException | None) -> str:

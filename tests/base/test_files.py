@@ -172,18 +172,6 @@ def test_a_disk_that_does_not_tell_its_size_is_written_to(
     assert (tmp_path / "file").read_bytes() == b"x" * 10
 
 
-def test_a_disk_without_inodes_is_said_to_have_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(durable, "_is_out_of_inodes", lambda path: True)
-    with (
-        pytest.raises(CannotWriteError, match="as many files as it can hold") as caught,
-        durable.writing(tmp_path / "x", elsewhere="name another folder"),
-    ):
-        raise OSError(errno.ENOSPC, "No space left on device")
-    assert caught.value.help == "remove files, or name another folder"
-
-
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
 def test_a_file_system_without_locks_is_worked_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int

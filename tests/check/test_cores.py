@@ -32,16 +32,7 @@ def machine(tmp_path, monkeypatch):
         ("0::/docker/123\n", {"cpu.max": "50000 100000\n"}, 1),
         ("0::/\n", {"cpu.max": "1600000 100000\n"}, 8),
         ("0::/\n", {"cpu.max": "nonsense\n"}, 8),
-        (
-            "4:cpu,cpuacct:/a\n1:name=systemd:/a\n",
-            {"cpu/a/cpu.cfs_quota_us": "400000\n", "cpu/a/cpu.cfs_period_us": "100000\n"},
-            4,
-        ),
-        (
-            "4:cpu,cpuacct:/a\n",
-            {"cpu/a/cpu.cfs_quota_us": "-1\n", "cpu/a/cpu.cfs_period_us": "100000\n"},
-            8,
-        ),
+        ("4:cpu,cpuacct:/a\n1:name=systemd:/a\n", {"cpu.max": "150000 100000\n"}, 8),
     ],
 )
 def test_a_quota_counts_as_cores(group, files, expected, machine):

@@ -267,7 +267,7 @@ def test_a_remark_that_several_stages_have_is_one(
         (["check", "layers=2", "hidden=64"], 'quotes around one spec? "layers=2 hidden=64"'),
         (["check", "layers", "=", "2"], 'quotes around one spec? "layers = 2"'),
         (["train", "layers=2", "hidden=64"], "a spec of several settings stands in quotes"),
-        (["train", "layers=2", "--set", "seed", "=", "3"], 'help: --set "seed=3"'),
+        (["train", "layers=2", "--set", "seed", "=", "3"], 'as does --set "name = value"'),
         (["check", "--set", "seed", "=", "3"], 'a setting is one word: --set "NAME=3"'),
         (["check", "data=files('s3://bucket/*.txt')"], "copy or mount what s3:// names"),
         (["check", "empty.bertc"], "the spec empty.bertc is empty"),

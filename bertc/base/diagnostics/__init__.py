@@ -16,7 +16,7 @@ from bertc.base.diagnostics.errors import (
     UsageError,
 )
 from bertc.base.diagnostics.near import listed, nearest, several
-from bertc.base.diagnostics.render import escaped, for_terminal, html_text, plain_text, render
+from bertc.base.diagnostics.render import escaped, for_terminal, html_text, render
 from bertc.base.diagnostics.span import Source, Span
 from bertc.base.diagnostics.table import InNotebooks, Table
 
@@ -48,7 +48,6 @@ __all__ = [
     "html_text",
     "listed",
     "nearest",
-    "plain_text",
     "render",
     "several",
 ]

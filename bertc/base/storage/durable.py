@@ -120,19 +120,9 @@ def free_bytes(path: Path) -> int:
     return usage.free if usage.total else sys.maxsize
 
 
-def _is_out_of_inodes(path: Path) -> bool:
-    there = os.statvfs(existing_folder(path))
-    return there.f_files > 0 and not there.f_favail
-
-
 def _cannot_write(path: Path, number: int, needed: int, elsewhere: str) -> CannotWriteError:
     if number not in TOO_LITTLE_ROOM:
         return CannotWriteError(f"cannot write {path}: {os.strerror(number).lower()}", elsewhere)
-    if number == errno.ENOSPC and _is_out_of_inodes(path):
-        return CannotWriteError(
-            f"cannot write {path}: the disk has as many files as it can hold (no free inodes)",
-            help=f"remove files, or {elsewhere}",
-        )
     free = free_bytes(path)
     space = f"{needed:,} bytes needed, {free:,} free" if needed else f"{free:,} bytes free"
     reason = "the disk is full" if number == errno.ENOSPC else os.strerror(number).lower()

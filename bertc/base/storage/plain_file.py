@@ -51,7 +51,7 @@ def opened(path: StrPath) -> Iterator[BufferedReader]:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
             raise _unreadable(path, kind_of(status.st_mode))
-        file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - closed below
+        file = open(path, "rb")  # noqa: SIM115 - closed below
     except OSError as error:
         raise _unreadable(path, reason(error)) from None
     except ValueError:
@@ -93,11 +93,6 @@ def reason(error: OSError) -> str:
     """The reason behind an OSError, in the words of bertc's messages."""
     words = _REASONS.get(error.errno or 0)
     return words or (error.strerror or "it cannot be read").lower()
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    # A pipe that took the file's place since it was looked at would wait for a writer.
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _unreadable(path: StrPath, why: str) -> MissingInputError:

@@ -24,11 +24,7 @@ def has_tagged_words(path: Path) -> bool:
     if path.suffix in PACKED or suffix(path) in FORMATS:
         return False
     with plain_file.opened(path) as file:
-        return are_tagged_words(file.read(SAMPLE_BYTES))
-
-
-def are_tagged_words(sample: bytes) -> bool:
-    """True of such a file's beginning, at most ``SAMPLE_BYTES`` of it."""
+        sample = file.read(SAMPLE_BYTES)
     if len(sample) == SAMPLE_BYTES:
         sample = sample.rpartition(b"\n")[0]
     lines = sample.decode("utf-8", errors="replace").split("\n")
