@@ -240,11 +240,6 @@ class Squad(Reading):
     positional = ("data", "dev")
 
     @property
-    def title(self) -> str:
-        """``squad``."""
-        return "squad"
-
-    @property
     def answer(self) -> Answer:
         """A span of the passage."""
         return Span(head=self.head, unanswerable=self.version == 2)
@@ -259,11 +254,6 @@ class Race(Choosing):
     kind: Literal["race"] = "race"
     data: Path
     positional = ("data",)
-
-    @property
-    def title(self) -> str:
-        """``race``."""
-        return "race"
 
     @property
     def answer(self) -> Answer:

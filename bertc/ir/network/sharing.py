@@ -7,7 +7,7 @@ All other code reads only the owner maps.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import Annotated, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field
 
@@ -31,44 +31,40 @@ def scaled_by_depth(weights: Iterable[Weight], init: Initializer, depth: int) ->
     )
 
 
-class ShareNone(Node):
+class _ByPart(Node):
+    """Layer 0 owns the parts that are ``shared``, every layer its other ones."""
+
+    shared: ClassVar[tuple[SharedPart, ...]] = ()
+
+    def owner(self, part: SharedPart, layer: int, depth: int) -> int:
+        return 0 if part in self.shared else layer
+
+
+class ShareNone(_ByPart):
     """Every layer has its own weights (BERT)."""
 
     kind: Literal["none"] = "none"
 
-    def owner(self, part: SharedPart, layer: int, depth: int) -> int:
-        """The layer itself."""
-        return layer
 
-
-class ShareAll(Node):
+class ShareAll(_ByPart):
     """One layer, applied again and again (ALBERT 3.1, the default)."""
 
     kind: Literal["all"] = "all"
-
-    def owner(self, part: SharedPart, layer: int, depth: int) -> int:
-        """Layer 0."""
-        return 0
+    shared = ("attention", "ffn")
 
 
-class ShareAttention(Node):
+class ShareAttention(_ByPart):
     """Attention is shared, the FFN is not (ALBERT 4.5, shared-attention)."""
 
     kind: Literal["attention"] = "attention"
-
-    def owner(self, part: SharedPart, layer: int, depth: int) -> int:
-        """Layer 0 for attention, the layer itself for the FFN."""
-        return 0 if part == "attention" else layer
+    shared = ("attention",)
 
 
-class ShareFfn(Node):
+class ShareFfn(_ByPart):
     """The FFN is shared, attention is not (ALBERT 4.5, shared-FFN)."""
 
     kind: Literal["ffn"] = "ffn"
-
-    def owner(self, part: SharedPart, layer: int, depth: int) -> int:
-        """Layer 0 for the FFN, the layer itself for attention."""
-        return 0 if part == "ffn" else layer
+    shared = ("ffn",)
 
 
 class ShareGroups(Node):

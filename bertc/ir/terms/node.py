@@ -90,9 +90,9 @@ class TermNode(Node):
     system: ClassVar[System | None] = None
 
     @property
-    @abstractmethod
     def title(self) -> str:
-        """The name of its loss and scores."""
+        """The name of its loss and scores: its kind."""
+        return str(getattr(self, "kind"))  # noqa: B009 - every term has one
 
     @property
     def head_name(self) -> str:
@@ -186,11 +186,6 @@ class TaughtTerm(TermNode):
     asks_head: ClassVar[bool] = False
 
     @property
-    def title(self) -> str:
-        """Its kind."""
-        return self.kind
-
-    @property
     def teaching(self) -> Self:
         """The term itself."""
         return self
@@ -219,11 +214,6 @@ class TextTerm(TermNode):
     """A term learned from text alone, named by its kind."""
 
     kind: str
-
-    @property
-    def title(self) -> str:
-        """Its kind."""
-        return self.kind
 
     @classmethod
     def of_head(cls, shapes: Mapping[str, tuple[int, ...]]) -> Self:

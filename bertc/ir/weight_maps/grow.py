@@ -5,19 +5,8 @@ Names and shapes alone, from the two weight tables; ``train.beginning.growth`` m
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import assert_never
 
-from bertc.ir.changing.growth import (
-    Beginning,
-    FromGenerator,
-    FromLayers,
-    Identity,
-    Interleave,
-    Kept,
-    Stack,
-    Tile,
-    Turned,
-)
+from bertc.ir.changing.growth import Beginning, FromGenerator, Identity
 from bertc.ir.network.body import Body
 from bertc.ir.network.sharing import OUTPUTS
 from bertc.ir.program.model import model_weights
@@ -66,7 +55,9 @@ def weight_map(old: Resolved, new: Resolved, growth: Beginning) -> WeightMap:
         if source in known:
             copies[name] = source
         elif source == "" or _FIRST_NORM in source:
-            (zeros if _is_zero_output(name, growth) else fresh).add(name)
+            # A new layer of zero outputs adds nothing.
+            zero = isinstance(growth, Identity) and name.split(".")[-2] in OUTPUTS.values()
+            (zeros if zero else fresh).add(name)
     return WeightMap(copies, frozenset(zeros), frozenset(fresh))
 
 
@@ -85,16 +76,3 @@ def _source(name: str, old: Resolved, new: Resolved, growth: Beginning) -> str:
 
 def _body(resolved: Resolved, name: str) -> Body | None:
     return {network.name: network.body for network in resolved.learned}.get(name)
-
-
-def _is_zero_output(name: str, growth: Beginning) -> bool:
-    """True if a weight of a new layer is zero, so that the layer adds nothing."""
-    match growth:
-        case Identity():
-            return name.split(".")[-2] in OUTPUTS.values()
-        case Stack() | Interleave() | Tile() | FromGenerator():
-            return False
-        case Kept() | Turned() | FromLayers():
-            return False
-        case unreachable:
-            assert_never(unreachable)
