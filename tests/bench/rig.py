@@ -4,11 +4,11 @@ import torch
 
 from bertc.cost.planning.plan import Plan
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage
 from bertc.learn.objectives import Inputs
+from bertc.learn.step.feed import to_inputs
 from bertc.learn.step.step import TrainStep
 from bertc.model import build
-from bertc.run.beginning.synthetic import CLS, SEP, SPECIALS, first_step
+from bertc.run.beginning.synthetic import RandomText, first_step
 
 SHIPPED = tuple(
     f"extends {name} batch={batch}"
@@ -21,32 +21,19 @@ SHIPPED = tuple(
 """Shipped specs in batches that small machines can train."""
 
 
-def make_step(resolved: Resolved, microbatch: int, compiled: bool = False) -> TrainStep:
-    """The step of the first stage, with weights and moments of its own, on the CPU."""
-    model = build(resolved).train()
+def make_step(
+    resolved: Resolved, microbatch: int, compiled: bool = False, device: str = "cpu"
+) -> TrainStep:
+    """The step of the first stage, with new weights and moments."""
+    model = build(resolved, device).train()
     precision = "bf16" if resolved.run.precision == "bf16" else "fp32"
     model.compute_dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    recompute = resolved.run.recompute == "on"
-    return first_step(
-        resolved, model, Plan("cpu", precision, (microbatch,), (recompute,), compiled, ())
-    )
+    recompute = (resolved.run.recompute == "on",)
+    plan = Plan(device, precision, (microbatch,), recompute, compiled, ())  # type: ignore[arg-type]
+    return first_step(resolved, model, plan)
 
 
-def random_rows(stage: Stage, vocab: int, first: int = 0) -> Inputs:
-    """A full batch of random ordinary tokens between two special ones, without padding."""
-    generator = torch.Generator().manual_seed(first)
-    token_ids = torch.randint(SPECIALS, vocab, (stage.batch, stage.seq), generator=generator)
-    token_ids[:, 0], token_ids[:, -1] = CLS, SEP
-    zeros = torch.zeros(stage.batch, dtype=torch.long)
-    return Inputs(
-        token_ids=token_ids,
-        segment_ids=torch.zeros_like(token_ids),
-        lengths=torch.full_like(zeros, stage.seq),
-        example_ids=torch.arange(first, first + stage.batch),
-        copies=zeros,
-        starts=zeros[:, None],
-        pair_labels=zeros[:, None],
-        languages=zeros[:, None].expand(-1, 2),
-        following=zeros - 1,
-        backward=torch.arange(stage.batch) % stage.format.directions,
-    )
+def random_rows(resolved: Resolved) -> Inputs:
+    """A full batch of random tokens of the first stage, on the CPU."""
+    text = RandomText(resolved.stages[0], resolved.encoder.vocab_size)
+    return to_inputs(text.train(0), torch.device("cpu"))

@@ -1,7 +1,7 @@
 """Damage every file that commands read, in every way, and look for what nobody should meet.
 
     nice python -m tests.campaigns.damage --jobs 2
-    nice python -m tests.campaigns.damage --class "run: resume" --every 10
+    nice python -m tests.campaigns.damage --only "run: resume" --every 10
     nice python -m tests.campaigns.damage --case 1234          (prints what the command said)
 
 A case is a copy of a toy folder, one file of it damaged, one command in a forked child. It fails
@@ -24,8 +24,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bertc.base.diagnostics import Table
 from tests.campaigns import damages, forking, material
-from tests.campaigns.targets import TARGETS, Target
+from tests.campaigns.material import TARGETS, Target
 
 SLOW_SECONDS = {"check": 2.0, "estimate": 2.0}
 OTHER_SECONDS = 8.0
@@ -138,49 +139,45 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--jobs", type=int, default=2)
     options.add_argument("--every", type=int, default=1, help="a sample: each n-th case")
-    options.add_argument("--class", dest="title", default="", help="classes that match this")
+    options.add_argument("--only", default="", help="classes that contain this")
     options.add_argument("--case", type=int, help="one case, with what it said")
-    options.add_argument("--keep", type=Path, help="folder for the material, used again")
     chosen = options.parse_args()
     began = time.monotonic()
     forking.load_everything()
     with tempfile.TemporaryDirectory(prefix="damage-") as name:
-        root = (chosen.keep or Path(name)) / "material"
-        if not root.exists():
-            _make(root)
-        picked = [
-            case
-            for case in cases(root)
-            if (case.number == chosen.case if chosen.case is not None else True)
-            and re.search(chosen.title, case.title)
-            and (case.number % chosen.every == 0 or chosen.case is not None)
-        ]
+        root = Path(name) / "material"
+        _make(root)
+        picked = [case for case in cases(root) if chosen.only in case.title][:: chosen.every]
+        if chosen.case is not None:
+            picked = [case for case in cases(root) if case.number == chosen.case]
         failures, tried = _run(picked, root, chosen.jobs, chosen.case is not None)
-    _print(tried, failures, time.monotonic() - began)
+    lost = Counter(case.title for case, _ in failures)
+    rows = [(title, count, count - lost[title]) for title, count in tried.items()]
+    rows.append(("all", tried.total(), tried.total() - len(failures)))
+    print(Table(("class", "tried", "held"), rows))
+    print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
     return 1 if failures else 0
 
 
 def _make(root: Path) -> None:
+    def train(words: list[str]) -> None:
+        if code := forking.command(words, root):
+            raise SystemExit(f"{words} ended with {code}")
+
     def build(_: object) -> int:
         os.environ["BERTC_CACHE"] = str(root / "cache")
-
-        def train(words: list[str]) -> None:
-            if code := forking.command(words, root):
-                raise SystemExit(f"{words} ended with {code}")
-
         material.make(root, train)
         return 0
 
     (ended,) = forking.each(iter([root]), build, 1, 300.0, waiting=1800.0)
     if ended.code:
-        shutil.rmtree(root, ignore_errors=True)
         raise SystemExit(f"the material cannot be made: {ended.words}")
 
 
 def _run(
     picked: list[Case], root: Path, jobs: int, loud: bool
 ) -> tuple[list[tuple[Case, str]], Counter[str]]:
-    failures, tried = [], Counter[str]()
+    failures, tried = list[tuple[Case, str]](), Counter[str]()
     for ended in forking.each(iter(picked), lambda case: run_case(case, root), jobs, OTHER_SECONDS):
         tried[ended.task.title] += 1
         why = verdict(ended)
@@ -192,15 +189,6 @@ def _run(
             print(f"{why}: {ended.task}", *(f"    {line[:150]}" for line in last), sep="\n")
             sys.stdout.flush()
     return failures, tried
-
-
-def _print(tried: Counter[str], failures: list[tuple[Case, str]], seconds: float) -> None:
-    lost = Counter(case.title for case, _ in failures)
-    print("\n| class | tried | held |\n|---|---|---|")
-    for title, count in tried.items():
-        print(f"| {title} | {count:,} | {count - lost[title]:,} |")
-    print(f"| all | {tried.total():,} | {tried.total() - len(failures):,} |")
-    print(f"{seconds:.0f} s", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ def each(
             ended, status, usage = os.wait4(pid, 0 if late else os.WNOHANG)
             if ended:
                 del running[pid]
-                said = words.read_text(errors="replace") if words.exists() else ""
+                said = words.read_text(errors="replace")
                 words.unlink(missing_ok=True)
                 code = os.waitstatus_to_exitcode(status)
                 yield Ended(task, code, usage.ru_utime + usage.ru_stime, late, said)

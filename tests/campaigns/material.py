@@ -1,9 +1,10 @@
-"""Toy folders that are damaged: runs, models, caches, data sets, tables. Made once, in a child."""
+"""What is damaged: toy folders, made once in a child, and the commands that read them."""
 
 import os
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 WORDS = ("hens", "ducks", "geese", "cackle", "quack", "hiss", "the", "old", "red", "barn", "pond")
@@ -17,6 +18,80 @@ TAUGHT = f"{TEXT} objective=kd(logits)+mlm teacher='hf'".replace("vocab=wordpiec
 TASK = "task=classify('train.tsv', 'dev.tsv', text=review, label=stars)"
 
 TUNED = f"init='hf' {TASK} seq=32 batch=4 steps=4 device=cpu"
+SET = f"{NETWORK} vocab=wordpiece(150) data=hf('{{}}') device=cpu"
+
+
+@dataclass(frozen=True)
+class Target:
+    """Folders of the material, the files of them to damage, and the commands that read them."""
+
+    name: str
+    folders: tuple[str, ...]
+    files: str
+    commands: dict[str, list[str]]
+
+
+def _resume(spec: str, run: str) -> list[str]:
+    return ["train", spec, "--out", run, "--resume"]
+
+
+def _begin(spec: str) -> list[str]:
+    return ["train", spec, "--out", "out", "--dry-run"]
+
+
+TARGETS = (
+    Target("run", ("half",), "half/**/*", {
+        "resume": _resume(TEXT, "half"),
+        "eval": ["eval", "half"],
+        "fill": ["fill", "half", "the [MASK] barn"],
+        "results": ["runs", "--results", "half"],
+        "export": ["export", "half", "--to", "out"],
+    }),
+    Target("finished run", ("done",), "done/model/*", {
+        "resume": _resume(TEXT, "done"),
+        "init": _begin(TUNED.replace("'hf'", "'done'")),
+    }),
+    Target("tuned run", ("task",), "task/*", {
+        "predict": ["predict", "task", "dev.tsv"],
+        "eval": ["eval", "task"],
+    }),
+    Target("model folder", ("hf",), "hf/*", {
+        "import": ["import", "hf", "--out", "out"],
+        "fill": ["fill", "hf", "the [MASK] barn"],
+        "check": ["check", TUNED],
+        "estimate": ["estimate", TUNED],
+        "init": _begin(TUNED),
+    }),
+    Target("run with a teacher", ("taught", "hf"), "taught/*", {
+        "resume": _resume(TAUGHT, "taught"),
+    }),
+    Target("teacher", ("taught", "hf"), "hf/*", {
+        "resume": _resume(TAUGHT, "taught"),
+        "check": ["check", TAUGHT],
+    }),
+    Target("ONNX folder", ("onnx",), "onnx/*", {
+        "import": ["import", "onnx", "--out", "out"],
+        "predict": ["predict", "onnx", "dev.tsv"],
+        "export again": ["export", "onnx", "--onnx", "out"],
+    }),
+    Target("cache", ("cache",), "cache/**/*", {"train": _begin(TEXT)}),
+    Target("text", (), "text.txt", {"check": ["check", TEXT], "train": _begin(TEXT)}),
+    *(
+        Target(f"data set ({name})", (name,), f"{name}/**/*", {
+            "check": ["check", SET.format(name)],
+            "train": _begin(SET.format(name)),
+        })
+        for name in ("saved", "parquet")
+    ),
+    *(
+        Target(f"table ({ending})", ("hf", "task"), f"train{ending}", {
+            "check": ["check", TUNED.replace(".tsv", ending)],
+            "train": _begin(TUNED.replace(".tsv", ending)),
+            "predict": ["predict", "task", f"train{ending}"],
+        })
+        for ending in (".tsv", ".parquet")
+    ),
+)  # fmt: skip
 
 
 def make(place: Path, train: Callable[[list[str]], None]) -> None:

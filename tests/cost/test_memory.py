@@ -25,7 +25,7 @@ from bertc.learn.objectives.softmax.cross_entropy import GPU_CHUNK
 from bertc.learn.step.memory import beginning
 from bertc.model import EncoderInputs, PermutationMask, build
 from bertc.model.body import Outputs
-from tests.bench.memory import allocated_bytes
+from tests.bench.estimates import allocated_bytes
 from tests.kinds import PAIRS
 
 GIB = 2**30

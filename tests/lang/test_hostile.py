@@ -1,14 +1,11 @@
 """Texts made to break a reader get an answer: a diagnostic, never an exception, never a flood."""
 
-import importlib.util
-from pathlib import Path
-from types import ModuleType
-
 import pytest
 
 from bertc import lang
 from bertc.base.diagnostics import Diagnostics, render
 from bertc.check import passes
+from tests.lang import mutated
 
 GRID = "={1,2,3,4,5,6,7,8,9,10}"
 HOSTILE = {
@@ -74,17 +71,6 @@ def test_colour_is_the_only_difference_that_colour_makes() -> None:
     assert colored == render(diagnostics.found)
 
 
-def fuzzer() -> ModuleType:
-    path = Path(__file__).parents[1] / "bench" / "fuzz_specs.py"
-    spec = importlib.util.spec_from_file_location("fuzz_specs", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_random_and_mutated_texts() -> None:
-    fuzz = fuzzer()
-    mistakes = [fuzz.check(text) for text in fuzz.texts(300, seed=7)]
+    mistakes = [mutated.check(text) for text in mutated.texts(300, seed=7)]
     assert sum(1 for count in mistakes if count) > 200

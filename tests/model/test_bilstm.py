@@ -25,7 +25,7 @@ from bertc.run.models.loading import load
 from bertc.run.records.changes import changed
 from bertc.run.train import finish
 from bertc.run.train.loop import train
-from tests.bench.memory import allocated_bytes
+from tests.bench.estimates import allocated_bytes
 from tests.hub.programs import tensors, words
 from tests.net.programs import FARM, PROGRAMS, TOY
 from tests.run.test_training import stop_after

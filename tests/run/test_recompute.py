@@ -6,16 +6,15 @@ import torch
 from bertc.api import resolve
 from bertc.run.records.changes import differences
 from bertc.run.records.folder import identity
-from tests.bench.memory import allocated_bytes
+from tests.bench.estimates import allocated_bytes
 from tests.bench.rig import make_step, random_rows
 
 
 def gradients(spec: str) -> dict[str, torch.Tensor]:
     """Of one step in two micro-batches, by weight."""
     resolved = resolve(spec)
-    step, stage = make_step(resolved, 4), resolved.stages[0]
-    inputs = random_rows(stage, resolved.encoder.vocab_size)
-    step.gradients(step.read(inputs).micro_batches, 0)
+    step = make_step(resolved, 4)
+    step.gradients(step.read(random_rows(resolved)).micro_batches, 0)
     return {
         name: weight.grad for name, weight in step.parameters.items() if weight.grad is not None
     }

@@ -8,9 +8,9 @@ import torch
 from bertc.cost import estimate
 from bertc.ir.program.resolved import Resolved
 from bertc.machine.machine import make_plan
+from tests.bench.estimates import allocated_bytes
 from tests.bench.gpu.results import Results
 from tests.bench.gpu.setting import TOY, Setting
-from tests.bench.memory import allocated_bytes
 
 BASE = "layers=12 hidden=768 vocab=30522 seq=512"
 MINI = "layers=4 hidden=256 vocab=30522 seq=128"

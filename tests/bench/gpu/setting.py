@@ -9,14 +9,13 @@ from unittest.mock import patch
 import torch
 
 from bertc.api import resolve
-from bertc.cost.planning.plan import Plan
 from bertc.ir.program.resolved import Resolved
 from bertc.learn.step.feed import Batch, to_inputs
 from bertc.learn.step.step import TrainStep
 from bertc.machine.machine import detect, kernels
 from bertc.machine.speed import finish
-from bertc.model import build
-from bertc.run.beginning.synthetic import RandomText, first_step
+from bertc.run.beginning.synthetic import RandomText
+from tests.bench.rig import make_step
 
 TOY = "layers=2 hidden=64 heads=2 vocab=500 seq=64 batch=8 steps=100"
 
@@ -42,19 +41,10 @@ class Setting:
         stage = resolve(spec, own).stages[0]
         return resolve(spec, [*own, f"microbatch={stage.microbatch or stage.batch}"])
 
-    def plan(self, resolved: Resolved, compiled: bool = False) -> Plan:
-        """A plan that asks no machine."""
-        precision = "bf16" if resolved.run.precision == "bf16" else "fp32"
-        recompute, rows = resolved.run.recompute == "on", resolved.stages[0].microbatch
-        kind: str = self.kind
-        return Plan(kind, precision, (rows,), (recompute,), compiled, ())  # type: ignore[arg-type]
-
     def step(self, resolved: Resolved, compiled: bool = False) -> TrainStep:
         """The step of the first stage, as a run would begin with it."""
-        plan, model = self.plan(resolved, compiled), build(resolved, self.kind).train()
-        model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
         with self.compiler():
-            return first_step(resolved, model, plan)
+            return make_step(resolved, resolved.stages[0].microbatch, compiled, self.kind)
 
     def batches(self, resolved: Resolved, step: TrainStep) -> Callable[[int], Batch]:
         """Batch number i of random tokens, on the device."""

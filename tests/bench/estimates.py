@@ -1,39 +1,37 @@
-"""The estimate of memory beside measured training steps on this machine's CPU.
+"""Estimates of memory and of time next to measured training steps on this machine's CPU.
 
-    python -m tests.bench.memory [--shipped] [--process] [--only TEXT] [--json FILE]
+    python -m tests.bench.estimates memory [--shipped] [--precision fp32|bf16]
+    bertc calibrate --threads 1
+    OMP_NUM_THREADS=1 python -m tests.bench.estimates time [--shipped] [--precision fp32|bf16]
 
-Each configuration runs masking, forward, backward and update of the real step, twice, with batches
-read ahead as a run has them. ``--shipped`` takes 12 shipped specs in small batches, their first
-stage in ``--precision`` (of these alone). Figures are above what was in use before the model was
-made:
+``--shipped`` takes 12 shipped specs in small batches, their first stage in ``--precision``.
 
-    allocated   the most that torch's allocator had given out at any moment, from its own ledger
-    process     with --process, from processes of their own: the most main memory held (VmHWM), with
-                the libraries' own buffers. First with freed memory going back to the system at
-                once, so that it is what the step needs; then as the C library does by default
+* memory: two steps with masking and update, batches read ahead as in a run; the most bytes that
+  torch's allocator gave out at any moment, from the profiler's ledger, above those in use before
+  the model was built.
+* time: on one core, the quickest of several steps in processor time, which other processes disturb
+  less than the clock on the wall. As on a processor with AVX2 alone, if these are set for both
+  commands: ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 (such a
+  one trains in fp32).
 """
 
 import argparse
 import gc
-import json
 import os
-import platform
-import re
 import statistics
-import subprocess
-import sys
-from pathlib import Path
+import time
 
 import torch
 from torch.autograd.profiler import profile
 
 from bertc.api import resolve
-from bertc.cost import estimate
+from bertc.cost import device_named, estimate
 from bertc.ir.program.resolved import Resolved
 from bertc.learn.step.feed import Feed
+from bertc.machine.heap import keep_freed_memory
 from bertc.machine.machine import determinism
 from bertc.run.beginning.synthetic import RandomText
-from tests.bench.rig import SHIPPED, make_step
+from tests.bench.rig import SHIPPED, make_step, random_rows
 from tests.kinds import PAIRS
 
 SMALL = "layers=2 hidden=64 heads=2 vocab=8k seq=64"
@@ -96,7 +94,7 @@ CONFIGURATIONS = (
     f"{STUDENT} objective=kd(attention,of=probabilities,loss=kl) {TEACHER}",
     f"{STUDENT} objective=mlm+kd(relations,heads=16) {WIDE}",
 )
-STEPS = 2
+STEPS, SECONDS = 2, 4.0
 
 
 def allocated_bytes(resolved: Resolved) -> int:
@@ -115,17 +113,6 @@ def allocated_bytes(resolved: Resolved) -> int:
     return peak
 
 
-def process_bytes(resolved: Resolved) -> int:
-    """The most main memory that the process held, above what it holds now."""
-    precision = resolved.run.precision
-    small = "layers=1 hidden=32 heads=2 vocab=64 seq=16 batch=4 microbatch=2 steps=100"
-    _steps(resolve(f"{small} precision={precision}"))  # the kernels' code is no part of a step
-    before = _status("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # VmHWM starts anew
-    _steps(resolved)
-    return _status("VmHWM") - before
-
-
 def _steps(resolved: Resolved) -> None:
     stage = resolved.stages[0]
     step = make_step(resolved, stage.microbatch or stage.batch)
@@ -136,82 +123,56 @@ def _steps(resolved: Resolved) -> None:
             step(feed.take(), number, 1e-4)
 
 
-def _status(field: str) -> int:
-    found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert found, f"/proc/self/status has no {field}"
-    return 1024 * int(found[1])
+def quickest_seconds(resolved: Resolved) -> float:
+    """Processor seconds of the quickest step, out of at least two."""
+    stage = resolved.stages[0]
+    step = make_step(resolved, stage.microbatch)
+    inputs = random_rows(resolved)
+    seconds: list[float] = []
+    with determinism(), keep_freed_memory():
+        step(step.read(inputs), 0, 1e-4)
+        while len(seconds) < 2 or sum(seconds) < SECONDS:
+            start = time.process_time()
+            step(step.read(inputs), len(seconds) + 1, 1e-4)
+            seconds.append(time.process_time() - start)
+    return min(seconds)
 
 
 def program(spec: str) -> Resolved:
     """A configuration as a program; the whole batch at once unless it says otherwise."""
-    resolved = resolve(f"{spec} steps=100 compile=off")
-    stage = resolved.stages[0]
-    at_once = stage.microbatch or stage.batch
-    return resolve(f"{spec} steps=100 compile=off", [f"microbatch={at_once}"])
+    text = f"{spec} steps=100 compile=off"
+    stage = resolve(text).stages[0]
+    return resolve(text, [f"microbatch={stage.microbatch or stage.batch}"])
 
 
-def process_peak(spec: str, environment: dict[str, str]) -> int:
-    """``process_bytes`` in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.memory", "--one", spec],
-        env={**os.environ, **environment}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return int(done.stdout.split()[-1])
-
-
-def row(spec: str, process: bool) -> dict[str, float | str]:
-    """A line of the table."""
-    estimated = estimate(program(spec), "cpu").stages[0].memory.peak_bytes
-    figures = {"allocated": allocated_bytes(program(spec))}
-    if process:
-        figures["process"] = process_peak(spec, {"MALLOC_MMAP_THRESHOLD_": str(2**18)})
-        figures["process_default_malloc"] = process_peak(spec, {})
-    errors = {f"error_{name}": estimated / value - 1 for name, value in figures.items()}
-    return {"spec": spec, "estimated": estimated, **figures, **errors}
-
-
-def summary(rows: list[dict[str, float | str]], names: tuple[str, ...]) -> dict[str, object]:
-    """Median and worst error of each figure."""
-    errors = {name: [abs(float(found[f"error_{name}"])) for found in rows] for name in names}
-    return {
-        name: {"median": statistics.median(values), "worst": max(values)}
-        for name, values in errors.items()
-    }
+def compared(spec: str, what: str) -> float:
+    """How far the estimate of a configuration is off, as a share; prints a line."""
+    resolved = program(spec)
+    stage = estimate(resolved, "cpu").stages[0]
+    if what == "memory":
+        estimated, measured, unit = stage.memory.peak_bytes, allocated_bytes(resolved), "GB"
+    else:
+        estimated, measured, unit = stage.time.seconds_per_step, quickest_seconds(resolved), "s"
+    error = estimated / measured - 1
+    per = 1e9 if unit == "GB" else 1
+    print(f"{estimated / per:.3f} {unit}, measured {measured / per:.3f}, {error:+.1%}: {spec}")
+    return error
 
 
 def main() -> None:
-    """Measure all configurations and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="configurations that contain this text")
+    """Compare all configurations, then print the median and the worst error."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("memory", "time"))
     parser.add_argument("--shipped", action="store_true")
-    parser.add_argument("--precision", choices=("fp32", "bf16"), default="bf16")
-    parser.add_argument("--process", action="store_true")
-    parser.add_argument("--json")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.one:
-        print(process_bytes(program(args.one)))
-        return
-    names = ("allocated",)
-    if args.process:
-        names += ("process", "process_default_malloc")
-    rows = []
-    print("MiB: estimated,", ", ".join(names))
-    shipped = [f"{spec} precision={args.precision}" for spec in SHIPPED]
-    specs = shipped if args.shipped else CONFIGURATIONS
-    for spec in (spec for spec in specs if args.only in spec):
-        rows.append(found := row(spec, args.process))
-        cells = (
-            f"{found[name] / 2**20:7.0f} {100 * found[f'error_{name}']:+5.1f}%" for name in names
-        )
-        print(f"{found['estimated'] / 2**20:7.0f}", *cells, spec, sep="  ", flush=True)
-    result = {
-        "torch": torch.__version__, "machine": platform.machine(),
-        "threads": torch.get_num_threads(), "bytes": rows, "error": summary(rows, names),
-    }  # fmt: skip
-    print(result["error"])
-    if args.json:
-        Path(args.json).write_text(json.dumps(result, indent=1) + "\n")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), help="of shipped specs")
+    options = parser.parse_args()
+    precision = options.precision or device_named("cpu").precision("auto")
+    shipped = tuple(f"{spec} precision={precision}" for spec in SHIPPED)
+    if options.what == "time":  # the estimate is for as many cores as this process may use
+        os.sched_setaffinity(0, set(list(os.sched_getaffinity(0))[:1]))
+    specs = shipped if options.shipped else CONFIGURATIONS
+    errors = [abs(compared(spec, options.what)) for spec in specs]
+    print(f"median {statistics.median(errors):.1%} off, worst {max(errors):.1%}")
 
 
 if __name__ == "__main__":

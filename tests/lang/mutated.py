@@ -1,13 +1,7 @@
-"""Random and mutated specs through parse, lower, resolve and render: nothing may be raised.
-
-``python tests/bench/fuzz_specs.py [COUNT] [SEED]`` reports the slowest texts, and exits 1 if a text
-raises something that is no diagnostic, or takes longer than a second.
-"""
+"""Random and mutated specs through parse, lower, resolve and render: nothing may be raised."""
 
 import random
-import sys
 from collections.abc import Iterator
-from time import perf_counter
 
 from bertc import lang
 from bertc.base.diagnostics import Diagnostics, MissingInputError, SpecError, codes, render
@@ -75,28 +69,3 @@ def check(text: str) -> int:
     except MissingInputError:
         pass
     return len(diagnostics.found)
-
-
-def main() -> None:
-    """Run and report."""
-    count = int(sys.argv[1]) if sys.argv[1:] else 2000
-    seed = int(sys.argv[2]) if sys.argv[2:] else 0
-    times: list[tuple[float, str]] = []
-    mistakes = 0
-    for text in texts(count, seed):
-        start = perf_counter()
-        try:
-            mistakes += check(text)
-        except BaseException:
-            print(repr(text))
-            raise
-        times.append((perf_counter() - start, text))
-    times.sort(reverse=True)
-    print(f"{count} texts, {mistakes} mistakes, {sum(t for t, _ in times):.1f} s in all")
-    for seconds, text in times[:3]:
-        print(f"{seconds * 1000:7.1f} ms  {text[:80]!r}")
-    sys.exit(times[0][0] > 1)
-
-
-if __name__ == "__main__":
-    main()
