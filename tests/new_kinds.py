@@ -1,0 +1,315 @@
+"""A new kind of each sort is its node and its tensors, all of it here: nothing else names it.
+
+``test_extension_parts.py`` plugs each in where its union and its one match are, and uses it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+
+from bertc.ir import operation as op
+from bertc.ir.base import ONES, Axis, Drawn, Node, Part, Weight, affine
+from bertc.ir.network.attention_node import AttentionNode
+from bertc.ir.network.body_node import BodyNode
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.ffn import Activation
+from bertc.ir.network.norm import LayerNorm, PostNorm
+from bertc.ir.network.wanted import Wanted
+from bertc.ir.terms.heads import Classifier
+from bertc.ir.terms.node import FP32, LONG, RowShape, TextTerm
+from bertc.learn.objectives.targets import MicroBatch
+from bertc.learn.objectives.term import HeadInput, Predicted, TermTensors, TextRows
+from bertc.model import EncoderInputs, ffn, norm
+from bertc.model.body import LAST_STATES, BodyModule, Outputs
+from bertc.model.embeddings import Tokens, build_tokens
+from bertc.model.inputs import gather_positions
+from bertc.model.layer import AttentionPart
+from bertc.model.masks import Mask, mask_of
+from bertc.model.weights import Linear, Table, parameter
+
+GATES = 3
+
+
+class Gru(BodyNode):
+    """A gated recurrent unit a layer, from left to right (Cho et al. 2014)."""
+
+    kind: Literal["gru"] = "gru"
+    layers: int
+
+    body_kind = "gru"
+
+    @property
+    def depth(self) -> int:
+        return self.layers
+
+    @property
+    def head_norm(self) -> LayerNorm:
+        return LayerNorm(eps=1e-5)
+
+    @property
+    def head_activation(self) -> Activation:
+        return "gelu"
+
+    def settings(self) -> dict[str, Any]:
+        return {"layers": self.layers, "hidden": self.hidden, "table": self.table}
+
+    def _table(self) -> tuple[Weight, ...]:
+        shape, axes = (self.vocab_size, self.embedding), ("vocab", "embedding")
+        name, init = "embeddings.token.weight", self.initializer
+        return (Weight(name, shape, axes, init, "embeddings", "table"),)
+
+    def layer_weights(self, layer: int) -> tuple[Weight, ...]:
+        gates: tuple[Axis, int] = ("gates", GATES * self.hidden)
+        below: tuple[Axis, int] = ("hidden", self.hidden if layer else self.embedding)
+        part: Part = "recurrence"
+        name = f"recurrence.{layer}"
+        return (
+            *affine(f"{name}.input", gates, below, self.initializer, part),
+            *affine(f"{name}.state", gates, ("hidden", self.hidden), self.initializer, part),
+        )
+
+    def weights(self) -> tuple[Weight, ...]:
+        layers = (weight for layer in range(self.layers) for weight in self.layer_weights(layer))
+        return (*self._table(), *layers)
+
+    def operations(self, call: op.Call) -> op.Forward:
+        tokens = call.rows * call.tokens
+        blocks = []
+        for layer in range(self.layers):
+            inner = self.hidden if layer else self.embedding
+            found = (
+                op.Product(tokens, inner, GATES * self.hidden),
+                op.Recurrence(call.rows, call.tokens, self.hidden, inner, GATES),
+            )
+            count = sum(weight.numel for weight in self.layer_weights(layer))
+            blocks.append((op.Block("recurrence", f"recurrence.{layer}", count, found),))
+        embeddings = self.table.operations(self.vocab_size, self.embedding, self.hidden, tokens)
+        return op.Forward(embeddings, tuple(blocks), ())
+
+
+class GruLayer(torch.nn.Module):
+    def __init__(self, node: Gru, layer: int) -> None:
+        super().__init__()
+        for weight in node.layer_weights(layer):
+            _, _, part, leaf = weight.name.split(".")
+            if not hasattr(self, part):
+                self.add_module(part, torch.nn.Module())
+            self.get_submodule(part).register_parameter(leaf, parameter(weight))
+
+    def forward(self, x_bsh: torch.Tensor) -> torch.Tensor:
+        weights = [self.get_parameter(f"{part}.{leaf}").to(x_bsh.dtype)
+                   for leaf in ("weight", "bias") for part in ("input", "state")]  # fmt: skip
+        width = weights[1].shape[1]
+        first_1bh = x_bsh.new_zeros(1, len(x_bsh), width)
+        y_bsh: torch.Tensor = torch._VF.gru(  # type: ignore[attr-defined]
+            x_bsh, first_1bh, weights, True, 1, 0.0, False, False, True
+        )[0]
+        return y_bsh
+
+
+class GruModule(BodyModule):
+    node: Gru  # type: ignore[assignment]
+
+    def __init__(self, node: Gru) -> None:
+        super().__init__()
+        table = {weight.name: weight for weight in node.weights()}
+        self.node = node
+        self.embeddings = torch.nn.Module()
+        self.embeddings.token = build_tokens(table, node)  # type: ignore[arg-type]
+        self.recurrence = torch.nn.ModuleList(GruLayer(node, n) for n in range(node.layers))
+
+    @property
+    def tokens(self) -> Tokens:
+        token = self.embeddings.token
+        assert isinstance(token, Tokens)
+        return token
+
+    def forward(
+        self, inputs: EncoderInputs, dtype: torch.dtype, wanted: Wanted = LAST_STATES
+    ) -> Outputs:
+        x_bsh = self.tokens(inputs.token_ids).to(dtype)
+        by_layer = {0: x_bsh}
+        for number, layer in enumerate(self.recurrence, start=1):
+            x_bsh = by_layer[number] = layer(x_bsh)
+        if inputs.output_positions is not None:
+            x_bsh = gather_positions(x_bsh, inputs.output_positions)
+        return Outputs(x_bsh, by_layer={number: by_layer[number] for number in wanted.states})
+
+    def pool(self, first_h: torch.Tensor, inputs: EncoderInputs | None = None) -> torch.Tensor:
+        raise ValueError("a gru has no pooler")
+
+    def borrow(self, lender: BodyModule, names: Iterable[str]) -> None:
+        raise ValueError("a gru shares nothing")
+
+    def shard_units(self) -> Iterable[torch.nn.Module]:
+        return self.recurrence
+
+    def compile_regions(self, *, any_shape: bool = False) -> None:
+        pass
+
+
+class Mean(AttentionNode):
+    """Every query gets the mean of the keys it may attend to."""
+
+    kind: Literal["mean"] = "mean"
+
+    def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
+        inner: tuple[Axis, int] = ("heads", widths.inner)
+        outer: tuple[Axis, int] = ("hidden", widths.hidden)
+        return (
+            *affine(f"{name}.value", inner, outer, init, "attention"),
+            *affine(f"{name}.output", outer, inner, init, "attention"),
+        )
+
+    def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
+        inner = widths.inner
+        return (
+            op.Product(call.context, widths.hidden, inner),
+            op.Product(call.queries, call.keys, inner, times=call.rows, maps=0),
+            op.Product(call.states, inner, widths.hidden),
+        )
+
+
+class MeanAttention(AttentionPart[Mean, Mask]):
+    def __init__(self, table: Table, name: str, node: Encoder, layer: int) -> None:
+        super().__init__(table, name, node, layer)
+        self.value = Linear(table, f"{name}.value")
+        self.output = Linear(table, f"{name}.output")
+
+    def prepare(
+        self, kind: Mean, inputs: EncoderInputs, x_bqh: torch.Tensor, shared: Mapping[str, Any]
+    ) -> Mask:
+        mask = mask_of(inputs, self.causal)
+        if mask.allowed is not None:
+            return mask
+        b, seq = inputs.token_ids.shape
+        return Mask(torch.ones(b, 1, x_bqh.shape[1], seq, dtype=torch.bool))
+
+    def forward(
+        self, x_bqh: torch.Tensor, keys_bkh: torch.Tensor | None, context: Mask
+    ) -> torch.Tensor:
+        value_bkw = self.value(x_bqh if keys_bkh is None else keys_bkh)
+        assert context.allowed is not None
+        share_bqk = context.allowed[:, 0].to(value_bkw.dtype)
+        share_bqk = (share_bqk / share_bqk.sum(-1, keepdim=True)).expand(
+            len(x_bqh), x_bqh.shape[1], -1
+        )
+        mixed_bqh: torch.Tensor = self.output(share_bqk @ value_bkw)
+        return mixed_bqh
+
+
+class Gated(Node):
+    """outer(inner(x) sigmoid(gate(x))) (Dauphin et al. 2017)."""
+
+    kind: Literal["gated"] = "gated"
+
+    @property
+    def setting(self) -> Activation:
+        return self.head_activation
+
+    @property
+    def head_activation(self) -> Activation:
+        return "gelu"
+
+    def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
+        inner: tuple[Axis, int] = ("ffn", widths.ffn)
+        outer: tuple[Axis, int] = ("hidden", widths.hidden)
+        return (
+            *affine(f"{name}.inner", inner, outer, init, "ffn"),
+            *affine(f"{name}.gate", inner, outer, init, "ffn"),
+            *affine(f"{name}.outer", outer, inner, init, "ffn"),
+        )
+
+    def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
+        inner = call.states * widths.ffn
+        return (
+            op.Product(call.states, widths.hidden, 2 * widths.ffn, maps=2),
+            op.Pointwise("silu", inner, kept=inner),
+            op.Product(call.states, widths.ffn, widths.hidden),
+        )
+
+
+class GatedFeedForward(ffn.FeedForward):
+    def __init__(self, table: Table, name: str, node: Encoder) -> None:
+        super().__init__()
+        self.inner = Linear(table, f"{name}.inner")
+        self.gate = Linear(table, f"{name}.gate")
+        self.outer = Linear(table, f"{name}.outer")
+        self.norm = norm.build_norm(table, f"{name}.norm", node.norm.of_layers)
+        self.output_norm = None
+
+    def forward(self, x_bsh: torch.Tensor) -> torch.Tensor:
+        y_bsh: torch.Tensor = self.outer(self.inner(x_bsh) * torch.sigmoid(self.gate(x_bsh)))
+        return y_bsh
+
+
+class MeanAbsolute(LayerNorm):
+    """x / mean |x|, scaled."""
+
+    kind: Literal["mean-absolute"] = "mean-absolute"  # type: ignore[assignment]
+
+    def weights(self, name: str, axis: Axis, width: int, part: Part = "norm") -> tuple[Weight, ...]:
+        return (Weight(f"{name}.weight", (width,), (axis,), ONES, part, "norm"),)
+
+
+class PostMean(PostNorm):
+    kind: Literal["post"] = "post"
+    function_kind: Literal["mean-absolute"] = "mean-absolute"
+
+    @property
+    def of_layers(self) -> LayerNorm:
+        return MeanAbsolute(eps=self.eps)
+
+
+class MeanAbsoluteNorm(torch.nn.Module):
+    bias = None
+
+    def __init__(self, table: Table, name: str, node: LayerNorm) -> None:
+        super().__init__()
+        self.weight, self.eps = parameter(table[f"{name}.weight"]), node.eps
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x / (x.abs().mean(-1, keepdim=True) + self.eps) * self.weight.to(x.dtype)
+
+
+class Long(TextTerm):
+    """Is a row longer than half of its places? Asked of the first token's state."""
+
+    kind: Literal["long"] = "long"
+    scored = "binary"
+
+    @property
+    def head_node(self) -> Classifier:
+        return Classifier(2)
+
+    def head_rows(self, rows: RowShape) -> int:
+        return 1
+
+    def target_bytes(self, rows: RowShape) -> int:
+        return 2 * LONG + FP32
+
+
+class LongTargets(NamedTuple):
+    positions: torch.Tensor  # (b, 1)
+    answers: torch.Tensor  # (b, 1)
+    weights: torch.Tensor  # (b, 1)
+
+
+class LongTensors(TermTensors[Long, LongTargets, Linear]):
+    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, LongTargets]:
+        long_b1 = (rows.inputs.lengths > rows.inputs.token_ids.shape[1] // 2).long()[:, None]
+        return reading, LongTargets(torch.zeros_like(long_b1), long_b1, long_b1 * 0.0 + 1)
+
+    def positions(self, own: LongTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
+        return (own.positions,)
+
+    def score(self, own: LongTargets, read: HeadInput[Linear]) -> Predicted:
+        scores_n2 = read.head(read.states[0].flatten(0, 1)).float()
+        answers_n = own.answers.reshape(-1)
+        losses_n = F.cross_entropy(scores_n2, answers_n, reduction="none")
+        return Predicted(losses_n, scores_n2.argmax(1) == answers_n, labels=answers_n)
+
+    def explain_example(self, own: LongTargets, row: int, nth: int) -> list[tuple[str, str]]:
+        return [("long", str(int(own.answers[row, 0])))]
