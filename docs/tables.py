@@ -3,7 +3,7 @@
     bertc reproduce TABLE --scale tiny --show --json > docs/tables/results/TABLE-tiny.json
     python docs/tables.py
 
-A page a table: what was measured beside what is published, which claims held, a picture. A remark
+A page a table: what was measured and what is published, which claims held, a picture. A remark
 on a claim that did not is ``results/TABLE-SCALE.md``, by hand.
 """
 
