@@ -7,14 +7,22 @@ from typing import Any
 
 import pytest
 
-from bertc.base.diagnostics import CannotWriteError, DataError, MissingInputError
+from bertc.base.diagnostics import (
+    CannotWriteError,
+    DataError,
+    MissingInputError,
+    ResumeRefusedError,
+    UsageError,
+)
 from bertc.cost.planning.plan import Plan
 from bertc.hub.folders import checkpoint_folders
+from bertc.ir.data import Files, Share
 from bertc.lab.results.compare import results
 from bertc.run.records import metrics
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.lock import Lock
 from bertc.run.records.state import admit
+from bertc.run.train.loop import train
 
 PLAN = Plan("cpu", "fp32", (8,), (False,), False, ("fp32: asked for",))
 LOCK = Lock(resolved="r", data="d", init="", threads=2, plan=PLAN, machine={}, versions={})
@@ -93,6 +101,29 @@ def test_a_program_that_is_a_folder_is_no_run(tmp_path: Path, tiny) -> None:
     (tmp_path / "resolved.json").mkdir()
     with pytest.raises(MissingInputError, match="it is a folder"):
         RunFolder(tmp_path).read_resolved()
+
+
+def test_a_refused_end_leaves_the_digests_as_they_were(tmp_path: Path, tiny, cache: Path) -> None:
+    text = tmp_path / "farm.txt"
+    text.write_text("Hens cackle in the old barn.\n\nDucks quack on the pond.\n\n" * 20)
+    resolved, run = tiny(steps=3, data=(Share(corpus=Files(path=str(text))),)), tmp_path / "run"
+    train(resolved, run, cache=cache, quiet=True)
+    written = (run / "digests.json").read_bytes()
+    lock = (run / "lock.json").rename(tmp_path / "lock.json")
+    text.write_text("Geese hiss.\n\n" * 40)
+    with pytest.raises(ResumeRefusedError, match="the text: "):
+        train(resolved, run, cache=cache, quiet=True, resume=True)
+    assert (run / "digests.json").read_bytes() == written
+    text.write_text("Hens cackle in the old barn.\n\nDucks quack on the pond.\n\n" * 20)
+    lock.rename(run / "lock.json")
+    (run / "model" / "mine.txt").write_text("a note")
+    with pytest.raises(UsageError, match=r"holds mine\.txt"):
+        train(resolved, run, cache=cache, quiet=True, resume=True)
+    assert (run / "digests.json").read_bytes() == written
+    (run / "digests.json").unlink()
+    with pytest.raises(UsageError, match=r"holds mine\.txt"):
+        train(resolved, run, cache=cache, quiet=True, resume=True)
+    assert not (run / "digests.json").exists()
 
 
 @pytest.mark.parametrize("change", [{"stage": "other"}, {"scores": {"mrpc": {"dev": {}}}}])

@@ -5,7 +5,9 @@ from dataclasses import fields
 
 from torch import Tensor
 
-from bertc.hub.belonging import write_digests
+from bertc.base.diagnostics import BertcError
+from bertc.base.storage import durable
+from bertc.hub.belonging import DIGESTS, write_digests
 from bertc.hub.exporting import export_model
 from bertc.hub.pruned import without_removed
 from bertc.hub.sentences import vectors_of
@@ -54,11 +56,19 @@ def _write(session: Session, tensors: dict[str, Tensor]) -> tuple[str, ...]:
         folder.write_pruned(resolved)
         remaining = sum(tensor.numel() for tensor in tensors.values())
         removal = (f"{remaining:,} of {count:,} parameters are left ({remaining / count:.1%})",)
+    digests = folder.path / DIGESTS
+    before = digests.read_bytes() if digests.exists() else None
     write_digests(folder.path)  # of the model none: a kill may leave the old one or the new
     sentences = vectors_of(folder.path, resolved)
-    exported = export_model(
-        resolved, tensors, session.start.corpus.vocabulary, folder.model, sentences=sentences
-    )
+    try:
+        exported = export_model(
+            resolved, tensors, session.start.corpus.vocabulary, folder.model, sentences=sentences
+        )
+    except BertcError:  # which leaves the old model
+        durable.remove(digests)
+        if before is not None:
+            durable.replace(digests, before)
+        raise
     write_digests(folder.path, model=True)
     plot(metrics.read(folder.metrics), folder.plot)
     return (*removal, *exported.notes)

@@ -101,13 +101,13 @@ def _begun(start: Start, outside: Outside, place: RunPlace, spec_text: str) -> d
             note(f"made for {before.steps:,} steps, the run goes on to {resolved.steps:,}")
             folder.go_on(before, resolved)
     else:
+        lock = _lock(start, outside)  # may refuse, so it goes before all that is written
         with durable.writing(folder.tokenizer):
             start.corpus.vocabulary.save(folder.tokenizer)
             durable.sync_all(folder.tokenizer)
         if sentences := vectors_of_init(resolved.run.init):
             write_sentences(sentences, folder.sentences, resolved.encoder)
         write_digests(folder.path)
-        lock = _lock(start, outside)
         lock.write(folder.lock)
     for text in source.lines() if source else ():
         note(text)
