@@ -48,7 +48,7 @@ def test_what_was_saved_is_read_back_to_the_bit(tmp_path):
     assert found is not None
     assert (found.step, dict(found.progress)) == (1234, {"step": 1234, "tokens": 12340})
     assert found.facts == FACTS
-    assert damaged == ()
+    assert damaged == []
     weights, moments = tensors(1234)
     loaded = checkpoints.load(folder / "weights.safetensors", SHAPES)
     assert all(torch.equal(loaded[name], weights[name]) for name in weights)
@@ -72,7 +72,7 @@ def test_one_of_another_run_is_passed_over(tmp_path):
     found, damaged = checkpoints.newest(tmp_path, FACTS["run"])
     assert found is not None
     assert found.step == 1
-    assert "another run" in damaged[0].reason
+    assert "another run" in damaged[0]
 
 
 class Cut(BaseException):
@@ -147,7 +147,7 @@ def test_a_checkpoint_that_was_put_aside_is_found_until_another_is_there(tmp_pat
     aside = save(tmp_path, 3, keep=1).rename(tmp_path / "step-00000003.replaced")
     found, damaged = checkpoints.newest(tmp_path, FACTS["run"])
     assert found is not None
-    assert (found.folder, found.step, damaged) == (aside, 3, ())
+    assert (found.folder, found.step, damaged) == (aside, 3, [])
     assert checkpoints.how_to_resume(tmp_path).endswith("step 3, the last checkpoint")
     folder = save(tmp_path, 3, keep=2)
     assert list(tmp_path.iterdir()) == [folder]
@@ -200,8 +200,9 @@ def test_two_hundred_damaged_checkpoints_are_all_detected(tmp_path):
         found, damaged = checkpoints.newest(good, FACTS["run"])
         assert found is not None
         assert found.step == 1, (trial, what)
-        assert [d.folder.name for d in damaged] == ["step-00000002"], what
-        assert "\n" not in damaged[0].reason
+        (reason,) = damaged
+        assert "step-00000002: " in reason, what
+        assert "\n" not in reason
         durable.remove(good / "step-00000002")
         shutil.copytree(copy, good / "step-00000002")
 

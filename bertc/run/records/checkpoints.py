@@ -34,14 +34,9 @@ from bertc.base.storage.paths import is_file, is_taken
 from bertc.base.storage.plain_file import read_bytes, reason
 from bertc.hub.folders import PROGRESS, REPLACED, checkpoint_folders, checkpoint_name
 
-WEIGHTS, OPTIMIZER, MEMORY, BEST, AVERAGE, MANIFEST = (
-    "weights.safetensors",
-    "optimizer.safetensors",
-    "memory.safetensors",
-    "best.safetensors",
-    "average.safetensors",
-    "manifest.json",
-)
+WEIGHTS, OPTIMIZER = "weights.safetensors", "optimizer.safetensors"
+MEMORY, BEST, AVERAGE = "memory.safetensors", "best.safetensors", "average.safetensors"
+MANIFEST = "manifest.json"
 JSON_LIMIT_BYTES = 2**20
 _TEMPORARY = ".tmp-"
 
@@ -54,14 +49,6 @@ class Checkpoint:
     step: int
     progress: Mapping[str, Any]
     facts: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Damage:
-    """A checkpoint that cannot be used, and the reason."""
-
-    folder: Path
-    reason: str
 
 
 def save(
@@ -87,7 +74,10 @@ def save(
         temporary.mkdir()
         try:
             _write(temporary, step, content, progress, facts)
-            _put_aside(final)
+            if is_taken(final):  # damaged, or of the step before its evaluation
+                aside = final.with_name(f"{final.name}{REPLACED}")
+                durable.remove(aside)
+                durable.rename(final, aside)
             durable.rename(temporary, final)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -127,34 +117,22 @@ def _manifest(step: int, files: Mapping[str, Any], facts: Mapping[str, Any]) -> 
     return _render({"content": content, "sha256": digest})
 
 
-def _put_aside(folder: Path) -> None:
-    """Free the name of a checkpoint, which may be damaged or of the step before its evaluation."""
-    if is_taken(folder):
-        aside = folder.with_name(f"{folder.name}{REPLACED}")
-        durable.remove(aside)
-        durable.rename(folder, aside)
-
-
 def _prune(parent: Path, newest: Checkpoint, keep: int | Literal["all"]) -> None:
-    """Remove what ``newest`` replaced, and all but the newest ``keep``, damaged or not."""
+    """Remove what ``newest`` replaced, and all but the newest ``keep``, damaged or not.
+
+    Each is renamed first: a kill in between leaves nothing that looks like a checkpoint. What NFS
+    does not let go, since another machine reads it, stays until the run is resumed.
+    """
     others = [pair for pair in checkpoint_folders(parent) if pair[1] != newest.folder]
     replaced = [folder for step, folder in others if step == newest.step]
     older = [folder for step, folder in others if step != newest.step]
     surplus = [] if keep == "all" else older[keep - 1 :]
     for folder in (*replaced, *surplus):
-        _remove(folder)
-
-
-def _remove(folder: Path) -> None:
-    """Rename, then remove: a kill in between leaves nothing that looks like a checkpoint.
-
-    What NFS does not let go, since another machine reads it, stays until the run is resumed.
-    """
-    doomed = folder.with_name(f"{_TEMPORARY}old-{folder.name}")
-    with suppress(OSError):
-        durable.remove(doomed)
-        folder.rename(doomed)
-        durable.remove(doomed)
+        doomed = folder.with_name(f"{_TEMPORARY}old-{folder.name}")
+        with suppress(OSError):
+            durable.remove(doomed)
+            folder.rename(doomed)
+            durable.remove(doomed)
 
 
 def how_to_resume(parent: Path) -> str:
@@ -171,22 +149,19 @@ def remove_unfinished(parent: Path) -> None:
             durable.remove(path)
 
 
-def newest(parent: Path, *runs: str) -> tuple[Checkpoint | None, tuple[Damage, ...]]:
-    """The newest checkpoint of the run that verifies, and the newer ones that do not.
-
-    ``runs`` are the identities that the run has had.
-    """
-    damaged = []
+def newest(parent: Path, *runs: str) -> tuple[Checkpoint | None, list[str]]:
+    """The newest checkpoint that verifies, of a run with these identities; what newer ones lack."""
+    damaged = list[str]()
     for _, folder in checkpoint_folders(parent):
         try:
             checkpoint = verify(folder)
         except DataError as error:
-            damaged.append(Damage(folder, error.message))
+            damaged.append(error.message)
             continue
         if checkpoint.facts.get("run") in runs:
-            return checkpoint, tuple(damaged)
-        damaged.append(Damage(folder, f"{folder} belongs to another run"))
-    return None, tuple(damaged)
+            return checkpoint, damaged
+        damaged.append(f"{folder} belongs to another run")
+    return None, damaged
 
 
 def verify(folder: Path) -> Checkpoint:
@@ -236,11 +211,7 @@ def _read_manifest(folder: Path) -> Any:
 
 
 def load(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
-    """Load the tensors of a file of a checkpoint, by name, and check names and shapes.
-
-    Raises:
-        DataError: naming the first tensor that is missing, unknown or of another shape or type.
-    """
+    """Load the tensors of a file of a checkpoint, by name, and check names, shapes and types."""
     try:
         with safe_open(path, framework="pt") as tensors:
             names = set(tensors.keys())

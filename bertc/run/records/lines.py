@@ -75,20 +75,18 @@ def read_lines(path: Path, kind: TypeAdapter[LineT], limit_bytes: int | None = N
         return []
     raw = read_bytes(path, LARGEST_BYTES)[:limit_bytes]
     lines = raw[: raw.rfind(b"\n") + 1].split(b"\n")[:-1]
-    return [line_of(line, kind, f"{path}:{number}") for number, line in enumerate(lines, 1)]
-
-
-def line_of(raw: bytes, kind: TypeAdapter[LineT], place: str) -> LineT:
-    """A line as its type; ``place`` is where it stands, for the error."""
-    try:
-        return kind.validate_json(raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-        part = ".".join(map(str, first["loc"]))
-        what = f"{part} is missing or not what a run writes" if part else "it is no JSON object"
-        raise DataError(
-            f"{place} is damaged: {what}", help="restore a copy, or remove the file"
-        ) from None
+    values = list[LineT]()
+    for line in lines:
+        try:
+            values.append(kind.validate_json(line))
+        except ValidationError as error:
+            part = ".".join(map(str, error.errors()[0]["loc"]))
+            what = f"{part} is missing or not what a run writes" if part else "it is no JSON object"
+            raise DataError(
+                f"{path}:{len(values) + 1} is damaged: {what}",
+                help="restore a copy, or remove the file",
+            ) from None
+    return values
 
 
 def append_line(path: Path, line: dict[str, Any]) -> None:

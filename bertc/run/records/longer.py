@@ -1,14 +1,13 @@
 """Settings that may change on resume: more steps, and how the run fits its devices."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from bertc.base.diagnostics import Diagnostics, ResumeRefusedError, UsageError, listed
 from bertc.cost.planning.schedules import rate
 from bertc.ir.program.resolved import Resolved
 from bertc.lang import load
 
-OF_STAGES, OF_RUNS = ("microbatch",), ("recompute", "strategy", "log")
+OF_RUNS = ("recompute", "strategy", "log")
 RATES_COMPARED = 1000
 """Most steps at which learning rates are compared, evenly spread.
 
@@ -24,7 +23,7 @@ def with_settings(resolved: Resolved, overrides: Sequence[str]) -> Resolved:
     if len(programs) > 1:
         raise UsageError("a run is resumed with one value per setting", help="leave out the list")
     settings = {name: written.value for name, written in programs[0].settings.items()}
-    fixed = [name for name in settings if name not in ("steps", *OF_STAGES, *OF_RUNS)]
+    fixed = [name for name in settings if name not in ("steps", "microbatch", *OF_RUNS)]
     if fixed:
         raise ResumeRefusedError(
             f"{listed(fixed)} cannot change when a run is resumed",
@@ -33,8 +32,10 @@ def with_settings(resolved: Resolved, overrides: Sequence[str]) -> Resolved:
         )
     if "steps" in settings:
         resolved = longer(resolved, settings["steps"])
-    of_stages: dict[str, Any] = {name: settings[name] for name in OF_STAGES if name in settings}
-    stages = tuple(stage.model_copy(update=of_stages) for stage in resolved.stages)
+    stages = resolved.stages
+    if "microbatch" in settings:
+        size = {"microbatch": settings["microbatch"]}
+        stages = tuple(stage.model_copy(update=size) for stage in stages)
     fits = {name: settings[name] for name in OF_RUNS if name in settings}
     run = resolved.run.model_copy(update=fits)
     return resolved.model_copy(update={"stages": stages, "run": run})
@@ -47,13 +48,9 @@ def longer(old: Resolved, steps: int) -> Resolved:
     total = last.optimizer.schedule_steps(stage_steps if last.schedule_start else steps)
     warmup = last.optimizer.warmup_steps(total)
     average = last.average.of_stage(last.first_step, last.first_step + stage_steps)
-    update = {
-        "steps": stage_steps,
-        "schedule_steps": total,
-        "warmup_steps": warmup,
-        "average": average,
-    }
-    return old.model_copy(update={"stages": (*before, last.model_copy(update=update))})
+    planned = {"steps": stage_steps, "schedule_steps": total, "warmup_steps": warmup}
+    last = last.model_copy(update={**planned, "average": average})
+    return old.model_copy(update={"stages": (*before, last)})
 
 
 def why_not_longer(old: Resolved, new: Resolved) -> str:

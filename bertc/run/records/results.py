@@ -103,11 +103,6 @@ def mean_score(stage: Stage, scores: Scores) -> float:
     )
 
 
-def find_runs(folders: Sequence[Path]) -> list[Run]:
-    """Every run in these folders and below them."""
-    return [read_run(path) for path in find_folders(folders)]
-
-
 def find_folders(folders: Sequence[Path]) -> list[Path]:
     """Every run folder among these folders and below them.
 
@@ -180,7 +175,12 @@ def _seen(line: metrics.Line, resolved: Resolved, place: Path) -> Seen:
     """The evaluation in a line, with its order among those of its stage, more is better."""
     scores: Scores = line.get("scores", {})
     stage = next((stage for stage in resolved.stages if stage.name == line["stage"]), None)
-    if stage is None or (scores and not _judges(stage, scores)):
+    ranking = [(t, scores[t.title]) for t in stage.tasks if t.title in scores] if stage else []
+    judges = ranking and all(
+        parts and all(task.metrics[0] in metrics_of_part for metrics_of_part in parts.values())
+        for task, parts in ranking
+    )
+    if stage is None or (scores and not judges):
         raise DataError(
             f"{place} is not of this run: an evaluation at step {line['step']} of stage "
             f"{line['stage'][:60]!r} has other scores than its program",
@@ -188,13 +188,3 @@ def _seen(line: metrics.Line, resolved: Resolved, place: Path) -> Seen:
         )
     rank = mean_score(stage, scores) if scores else -line.get("loss_masked", line["loss"])
     return Seen(line["step"], rank, values_of(scores, line["losses"]))
-
-
-def _judges(stage: Stage, scores: Scores) -> bool:
-    """True if scores have all that ranks the tasks of the stage."""
-    known = [task for task in stage.tasks if task.title in scores]
-    return bool(known) and all(
-        parts and all(task.metrics[0] in metrics_of_part for metrics_of_part in parts.values())
-        for task in known
-        for parts in [scores[task.title]]
-    )

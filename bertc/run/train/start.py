@@ -106,14 +106,13 @@ def _before(resolved: Resolved, place: RunPlace) -> tuple[Lock | None, Checkpoin
             lock, known = folder.read_lock(), folder.identities()
         checkpoint, damaged = checkpoints.newest(folder.checkpoints, identity(resolved), *known)
         for damage in damaged:
-            place.display.note(f"passed over: {damage.reason}")
+            place.display.note(f"passed over: {damage}")
         if checkpoint:  # damage of these would otherwise show only at the end of the run
             progress = Progress.of(checkpoint.progress)
             metrics.read(folder.metrics, progress.metrics_bytes)
         elif damaged:
             raise DataError(
-                f"every checkpoint in {folder.checkpoints} is damaged; the newest: "
-                f"{damaged[0].reason}",
+                f"every checkpoint in {folder.checkpoints} is damaged; the newest: {damaged[0]}",
                 help=f"restore a copy, or remove {folder.checkpoints} to begin again at step 0",
             )
         elif is_taken(folder.model):
