@@ -1,14 +1,12 @@
 """Files of a run that are damaged: each is refused by name, before hours are spent."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bertc.base.diagnostics import (
-    CannotWriteError,
     DataError,
     MissingInputError,
     ResumeRefusedError,
@@ -21,7 +19,6 @@ from bertc.lab.results.compare import results
 from bertc.run.records import metrics
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.lock import Lock
-from bertc.run.records.state import admit
 from bertc.run.train.loop import train
 
 PLAN = Plan("cpu", "fp32", (8,), (False,), False, ("fp32: asked for",))
@@ -85,16 +82,6 @@ def test_only_folders_named_as_checkpoints_are_steps(tmp_path: Path) -> None:
     assert RunFolder(tmp_path).saved_step == 4
     assert checkpoint_folders(parent) == [(4, parent / "step-00000004")]
     assert checkpoint_folders(tmp_path / "none") == []
-
-
-def test_what_may_not_be_written_is_refused_before_training(
-    tmp_path: Path, tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = RunFolder(tmp_path)
-    folder.start(tiny(), "")
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(CannotWriteError, match="permission denied"):
-        admit(folder, tiny(), resume=True)
 
 
 def test_a_program_that_is_a_folder_is_no_run(tmp_path: Path, tiny) -> None:

@@ -29,12 +29,7 @@ def tracked(
         return
     reader = LineReader()
     with tracking(folder, program, step, note) as send:
-
-        def feed(line: Any) -> None:
-            for point in reader.figures([line]):
-                send(point)
-
-        yield feed
+        yield lambda line: send(reader.read(line))
 
 
 def refuse_untracked(trackers: Sequence[Tracker], tracking: Tracking | None) -> None:

@@ -18,7 +18,7 @@ import fcntl
 import os
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -31,6 +31,7 @@ from bertc.base.storage.plain_file import read_text
 from bertc.hub.belonging import refuse_strangers
 from bertc.hub.folders import (
     PRUNED,
+    RESOLVED,
     SENTENCES,
     checkpoint_folders,
     read_resolved,
@@ -40,7 +41,8 @@ from bertc.ir.program.resolved import Resolved
 from bertc.lang.read.scan import LARGEST_TEXT
 from bertc.run.records import metrics
 from bertc.run.records.changes import overrides_of
-from bertc.run.records.figures import FollowedFiles
+from bertc.run.records.figures import LineFigures, LineReader
+from bertc.run.records.lines import ATTEMPT, USAGE, Attempt, Usage, by_stage, read_lines
 from bertc.run.records.lock import Lock
 
 GLANCES_SECONDS = (0.02, 0.02, 0.02)
@@ -50,11 +52,19 @@ SILENCE_SECONDS = 900.0
 """Seconds without a new figure after which a run on another machine counts as stopped."""
 
 
-class RunFolder(FollowedFiles):
-    """The paths in a run folder, and how they are written and read."""
+class RunFolder:
+    """The paths in a run folder, and how they are written and read.
+
+    Reading raises a ``MissingInputError`` if a file cannot be read, and a ``DataError`` if it is
+    damaged or of another run.
+    """
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path)
+        self.path = path
+        self.metrics = path / "metrics.jsonl"
+        self.attempts = path / "attempts.jsonl"
+        self.spent = path / "spent.jsonl"
+        self.resolved = path / RESOLVED
         self.spec = path / "spec.bertc"
         self.pruned = path / PRUNED
         self.lock = path / "lock.json"
@@ -91,12 +101,14 @@ class RunFolder(FollowedFiles):
             return False
         return False
 
-    def state(self, resolved: Resolved) -> RunState:
-        """The state of the run of a program; on another machine, by how new its figures are.
+    @property
+    def last_sign(self) -> float:
+        """The Unix time at which the run last wrote a figure, was taken up, or was made."""
+        files = (self.metrics, self.attempts, self.resolved)
+        return max((path.stat().st_mtime for path in files if is_taken(path)), default=0.0)
 
-        Raises:
-            DataError: if its attempts are damaged.
-        """
+    def state(self, resolved: Resolved) -> RunState:
+        """The state of the run of a program; on another machine, by how new its figures are."""
         if self.is_finished(resolved):
             return "finished"
         if self.in_use:
@@ -110,12 +122,7 @@ class RunFolder(FollowedFiles):
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Make the folder if needed, and lock it for this process.
-
-        Raises:
-            StoppedError: if another run is using it.
-            CannotWriteError: if it cannot be made.
-        """
+        """Make the folder if needed, and lock it for this process, unless another has it."""
         try:
             durable.make_folder(self.path)
             descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -143,12 +150,7 @@ class RunFolder(FollowedFiles):
         durable.replace(self.pruned, _as_json(program))
 
     def read_resolved(self) -> Resolved:
-        """Read the program of the run.
-
-        Raises:
-            MissingInputError: if the folder holds no run.
-            DataError: if the file is not a resolved program.
-        """
+        """Read the program of the run."""
         if not self.holds_a_run:
             refuse_several(self.path)
             raise MissingInputError(
@@ -178,55 +180,42 @@ class RunFolder(FollowedFiles):
         return tuple(identity(read_resolved(path)) for path in paths)
 
     def read_lock(self) -> Lock | None:
-        """Read the lock; None before it is written.
-
-        Raises:
-            MissingInputError, DataError: if it cannot be read, or is damaged.
-        """
+        """Read the lock; None before it is written."""
         return Lock.read(self.lock) if is_taken(self.lock) else None
 
     def read_metrics(self) -> list[metrics.Line]:
-        """Read the lines of metrics.
-
-        Raises:
-            MissingInputError: if they cannot be read.
-            DataError: if a line is damaged, or they are of another run than the checkpoints.
-        """
+        """Read the lines of metrics, of a run that is not in parts another."""
         lines = metrics.read(self.metrics)
         refuse_strangers(self.path, files=False)
         return lines
 
-    def refuse_mixed(self) -> None:
-        """Refuse a folder with parts of another run.
+    def figures(self, lines: Iterable[metrics.Line]) -> Iterator[LineFigures]:
+        """The figures by flat names of all lines of metrics, with the speed between two."""
+        return map(LineReader().read, lines)
 
-        Raises:
-            DataError: names the first, and how to restore it.
-        """
+    def follow(self) -> list[LineFigures]:
+        """The figures until now, of a run that may be training."""
+        return [*self.figures(metrics.read(self.metrics))]
+
+    def read_attempts(self) -> list[Attempt]:
+        """Each time that processes took up the run, oldest first; times are Unix seconds."""
+        return read_lines(self.attempts, ATTEMPT)
+
+    def read_spent(self) -> dict[str, Usage]:
+        """Seconds by use and peak bytes of the run's first process, by stage."""
+        return by_stage(read_lines(self.spent, USAGE))
+
+    def refuse_mixed(self) -> None:
+        """Refuse a folder with parts of another run, by its files too."""
         refuse_strangers(self.path)
 
     def refuse_removed(self) -> None:
-        """Refuse to go on in a folder that was removed while the run trained in it.
-
-        Raises:
-            CannotWriteError: if its program is gone.
-        """
+        """Refuse to go on in a folder that was removed while the run trained in it."""
         if not self.holds_a_run:
             raise CannotWriteError(
                 f"{self.path} was removed while the run trained in it: nothing can be saved there",
                 help="restore the folder and --resume, or begin again with another --out",
             )
-
-    def refuse_unwritable(self) -> None:
-        """Refuse a folder with files that the run could not read or write, before it trains.
-
-        Raises:
-            CannotWriteError: if there is no permission.
-        """
-        for path in sorted(self.path.iterdir()):
-            if not os.access(path, os.R_OK | os.W_OK):
-                raise CannotWriteError(
-                    f"cannot write {path}: permission denied", help="choose another --out"
-                )
 
 
 def _lock(descriptor: int) -> None:

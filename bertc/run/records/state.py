@@ -46,5 +46,4 @@ def admit(folder: RunFolder, resolved: Resolved, resume: bool) -> None:
             f"{folder.path} holds a run already",
             help="--resume to go on with it, or another --out",
         )
-    folder.refuse_unwritable()
     refuse_another_program(folder.read_resolved(), resolved, folder.path)

@@ -16,8 +16,6 @@ from bertc.run.train.session import Session
 
 P = ParamSpec("P")
 T = TypeVar("T")
-FORWARD = 1 / 3
-"""Assumed time of evaluating tokens, as a fraction of training on them."""
 
 
 def evaluations_due(resolved: Resolved, step: int) -> int:
@@ -32,32 +30,17 @@ def evaluations_due(resolved: Resolved, step: int) -> int:
     return due
 
 
-class Laps:
-    """A stopwatch: seconds since the previous call, so that no part of a step goes untimed."""
-
-    def __init__(self) -> None:
-        self._last = time.perf_counter()
-
-    def __call__(self) -> float:
-        """Seconds since the last call, or since creation."""
-        now = time.perf_counter()
-        passed, self._last = now - self._last, now
-        return passed
-
-
 class Clock:
     """Speed and memory of this process on the stage, for the display and spent.jsonl.
 
-    Until an evaluation was timed, its time is estimated from the tokens that it reads; evaluations
-    of other stages count like those of this one. The first step, a cold one, is left out.
+    Evaluations of other stages count like the last one. The first step, a cold one, is left out.
     """
 
-    def __init__(self, session: Session, evaluated_tokens: int) -> None:
+    def __init__(self, session: Session) -> None:
         begin_peak(session.device)  # What text, another stage or run held before is not its own.
         self._session = session
-        self._evaluated = evaluated_tokens
-        self.evaluation_seconds: float | None = None
-        """Seconds of the last evaluation; None before one was timed."""
+        self.evaluation_seconds = 0.0
+        """Seconds of the last evaluation; 0 before one was timed."""
         self._noted, self._spent = session.progress.step, defaultdict[str, float](float)
         stages = session.resolved.stages
         self._begin()
@@ -102,17 +85,14 @@ class Clock:
             max(0, s.first_step + s.steps - max(progress.step, s.first_step)) * (flops / step_flops)
             for s, flops in zip(stages, self._step_flops, strict=True)
         )
-        speed, evaluation = (progress.tokens - self._tokens) / seconds, self.evaluation_seconds
-        if evaluation is None:
-            evaluation = FORWARD * self._evaluated / max(1e-9, speed)
-        evaluations = evaluation * evaluations_due(self._session.resolved, progress.step)
+        due = evaluations_due(self._session.resolved, progress.step)
         pace = seconds / max(1, progress.step - self._steps)
         return Standing(
             step=progress.step,
             steps=self._session.resolved.steps,
             stage=stage.name,
             loss=loss,
-            tokens_per_second=speed,
-            seconds_left=steps_left * pace + evaluations if self._warm else None,
+            tokens_per_second=(progress.tokens - self._tokens) / seconds,
+            seconds_left=steps_left * pace + due * self.evaluation_seconds if self._warm else None,
             memory_bytes=peak_memory_bytes(self._session.device.type),
         )

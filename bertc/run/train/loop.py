@@ -36,7 +36,7 @@ from bertc.run.records.checkpoints import how_to_resume
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.metrics import Sums
 from bertc.run.records.state import admit
-from bertc.run.train.clock import Clock, Laps
+from bertc.run.train.clock import Clock
 from bertc.run.train.finish import finish
 from bertc.run.train.opening import open_session, saying_nothing_began
 from bertc.run.train.patience import update_patience
@@ -127,13 +127,12 @@ def _train_stage(
         phase.feed(session, progress.step - stage.first_step, stage.steps) as feed,
         profiling(profile and profile / stage.name, session.device) as step_is_done,
     ):
-        evaluated = phase.evaluated_tokens(session.resolved.run.eval_examples)
-        clock = Clock(session, evaluated)
+        clock = Clock(session)
         while True:
             _pause(session, phase, end, clock, goes_on)
             if progress.step == end:
                 return
-            lap = Laps()
+            begun = time.perf_counter() - progress.seconds
             if isinstance(stage.prune, Units):
                 with _saved_when_stopped(session):
                     prune(session, phase, stage.prune)
@@ -145,13 +144,13 @@ def _train_stage(
                 update_average(session)
             progress.tokens += phase.tokens(session, batch)
             progress.sums.add(result.loss, result.losses, result.grad_norm)
-            progress.seconds += lap()
+            progress.seconds = time.perf_counter() - begun
             if progress.step % session.resolved.run.log_every == 0 or progress.step == end:
                 session.write(stage, "train", {**progress.sums.means(), "lr": learning_rate})
                 progress.sums = Sums()
             clock.show(stage, result.loss)
             step_is_done()
-            progress.seconds += lap()
+            progress.seconds = time.perf_counter() - begun
 
 
 def _pause(

@@ -17,7 +17,6 @@ from bertc.hub.belonging import ORIGIN, write_digests
 from bertc.hub.sentences import vectors_of_init, write_sentences
 from bertc.ir.changing.growth import Drawn
 from bertc.ir.program.resolved import Resolved
-from bertc.ir.program.stage import Stage
 from bertc.learn.step.memory import Remembered, shapes, taken_up
 from bertc.machine.display import SHORTEST_FORECAST_SECONDS
 from bertc.machine.process_group import ProcessGroup
@@ -47,7 +46,11 @@ def open_session(
     state = restored or begin(resolved, stage, outside.source if outside else None)
     if progress.step or not isinstance(resolved.run.init, Drawn):  # else all draw the same
         ranks.share_tensors({**dict(state.model.named_parameters()), **state.moments})
-    average = _average(state, stage, progress.step, ranks)
+    average = dict[str, Tensor]()
+    if stage.average.begun(progress.step):  # the first process has it from its checkpoint
+        named = state.model.named_parameters()
+        average = state.average or {name: torch.empty(weight.shape) for name, weight in named}
+        ranks.share_tensors(average)
     model, engine, moments = laid_out(state.model, state.moments, plan, ranks.world)
     device = torch.device(plan.device)
     remembered = _taken_up(resolved, state, progress.step, ranks, device)
@@ -130,10 +133,7 @@ def _refuse_others(lock: Lock, start: Start, outside: Outside) -> None:
 
 
 def _lock(start: Start, outside: Outside) -> Lock:
-    """The lock of this run: everything beside the program that decides its result.
-
-    Where a checkpoint is there and the lock was removed, it repeats the checkpoint's digests.
-    """
+    """The lock of this run, with the digests of its checkpoint where the lock was removed."""
     lock = Lock(
         resolved=start.resolved.fingerprint(),
         data=start.corpus.fingerprint,
@@ -172,15 +172,6 @@ def _metrics(
         noting_failure(folder),
     ):
         yield lines
-
-
-def _average(state: State, stage: Stage, step: int, ranks: ProcessGroup) -> dict[str, Tensor]:
-    """The average of the first process's checkpoint, in all; {} if none has begun."""
-    if not stage.average.begun(step):
-        return {}
-    means = state.average or {n: torch.empty(w.shape) for n, w in state.model.named_parameters()}
-    ranks.share_tensors(means)
-    return means
 
 
 def _taken_up(

@@ -20,14 +20,9 @@ def update_patience(session: Session, stage: Stage, evaluation: Evaluation) -> N
         session.keep_best()
     else:
         progress.best.waited += 1
-    best = progress.best
-    if progress.step == end or best.waited == stage.patience:
-        _end(session, stage, best, end)
-
-
-def _end(session: Session, stage: Stage, best: Best, end: int) -> None:
-    """Jump to the end of a stage: restore the best weights, write a line of metrics about them."""
-    progress, ended = session.progress, session.progress.step
+    best, ended = progress.best, progress.step
+    if ended < end and best.waited < stage.patience:
+        return
     progress.best, progress.step, progress.evaluated = None, end, end
     if best.step == ended:
         session.best = {}

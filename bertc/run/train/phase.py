@@ -79,10 +79,6 @@ class Phase(ABC):
         return before < young <= step
 
     @abstractmethod
-    def evaluated_tokens(self, examples: int) -> int:
-        """Tokens that such an evaluation reads, of text at most."""
-
-    @abstractmethod
     def tokens(self, session: Session, batch: Batch) -> int:
         """Tokens of a step in all processes, padding included."""
 
@@ -106,9 +102,8 @@ class TextPhase(Phase):
     def feed(self, session: Session, first: int, end: int) -> Feed:
         """Batches that are corrupted several at once."""
         rows = session.ranks.rows(self.stage.batch) if session.ranks.is_distributed else None
-        corrupt = self.step.corrupt
-        before = self.stage.first_batch
-        return Feed(self.data, before + first, before + end, session.device, corrupt, rows)
+        first, end = (self.stage.first_batch + step for step in (first, end))
+        return Feed(self.data, first, end, session.device, self.step.corrupt, rows)
 
     def evaluate(self, session: Session, examples: int, progress: Progress) -> Evaluation:
         """Losses of each objective, on about ``examples`` held-out examples."""
@@ -124,10 +119,6 @@ class TextPhase(Phase):
             session.resolved.run.seed,
             session.ranks,
         )
-
-    def evaluated_tokens(self, examples: int) -> int:
-        """All rows have ``seq`` tokens, padding included."""
-        return examples * self.stage.seq
 
     def tokens(self, session: Session, batch: Batch) -> int:
         """The same in every step."""
@@ -161,21 +152,14 @@ class TaskPhase(Phase):
     def feed(self, session: Session, first: int, end: int) -> TaskFeed:
         """Batches in parts of rows of like length."""
         rows = session.ranks.rows(self.stage.batch) if session.ranks.is_distributed else None
-        at_once, stage = self.microbatch * self.stage.rows_an_example, self.stage
-        before = stage.first_batch
-        return TaskFeed(
-            self.data, before + first, before + end, session.device, at_once, rows, stage
-        )
+        at_once = self.microbatch * self.stage.rows_an_example
+        first, end = (self.stage.first_batch + step for step in (first, end))
+        return TaskFeed(self.data, first, end, session.device, at_once, rows, self.stage)
 
     def evaluate(self, session: Session, examples: int, progress: Progress) -> Evaluation:
         """Scores on all held-out examples of every task."""
         reading, stop = session.engine.wrap_for_inference, session.ranks.stop
         return evaluate_tasks(self.model, self.stage, self.data, stop, reading, progress)
-
-    def evaluated_tokens(self, examples: int) -> int:
-        """All tokens of the parts with labels that are not trained on."""
-        parts = [rows for task_set in self.data.sets for _, rows in task_set.parts.values()]
-        return sum(len(rows.token_ids) for rows in parts)
 
     def tokens(self, session: Session, batch: Batch) -> int:
         """Tokens as if all processes had as many as this one, which is about right."""
@@ -184,7 +168,6 @@ class TaskPhase(Phase):
 
     def first_inputs(self, session: Session) -> None:
         """Nothing: parts of a layer are compiled when they are met."""
-        return
 
     def rehearse(self, session: Session) -> None:
         """On the first part of the first batch."""

@@ -6,7 +6,6 @@ What is gone is seen in the weights themselves, so a checkpoint holds nothing el
 import math
 
 import torch
-from torch import Tensor
 
 from bertc.base.diagnostics import DataError
 from bertc.base.storage import durable
@@ -43,8 +42,15 @@ def prune(session: Session, phase: Phase, kind: Units) -> None:
         return
     if kind.by == "gradient":
         scores = _gradients(session, phase, kind, counts)
+    elif ranks.is_main and kind.by == "magnitude":
+        by_layer = norms(encoder, kind.part, weights)
+        scores = {layer: norms_u.tolist() for layer, norms_u in by_layer.items()}
     elif ranks.is_main:
-        scores = _of_weights(session, kind, encoder, weights)
+        seed = session.resolved.run.seed
+        scores = {
+            layer: [float(key(seed, "prune", kind.part, layer, unit)) for unit in range(number)]
+            for layer, number in counts.items()
+        }
     removed = _shared(session, chosen_by_score(kind, scores, gone, share))
     _zero(session, encoder, kind, removed)
     if ranks.is_main:
@@ -101,19 +107,6 @@ def _gradients(
     session.ranks.add(sums_u)
     parts = torch.split(sums_u.cpu() / (number * phase.stage.batch), list(counts.values()))
     return {layer: part.tolist() for layer, part in zip(counts, parts, strict=True)}
-
-
-def _of_weights(
-    session: Session, kind: Units, encoder: Encoder, weights: dict[str, Tensor]
-) -> dict[int, list[float]]:
-    """Norms of weights, or random numbers."""
-    if kind.by == "magnitude":
-        return {layer: n.tolist() for layer, n in norms(encoder, kind.part, weights).items()}
-    seed = session.resolved.run.seed
-    return {
-        layer: [float(key(seed, "prune", kind.part, layer, unit)) for unit in range(number)]
-        for layer, number in units(encoder, kind.part).items()
-    }
 
 
 @torch.no_grad()

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
@@ -60,13 +59,10 @@ class Progress:
     @staticmethod
     def of(content: Any) -> "Progress":
         """The progress in a checkpoint's JSON, whose digest was verified."""
-        return _progress_type().validate_json(json.dumps(content))
+        return _PROGRESS.validate_json(json.dumps(content))
 
 
-@cache
-def _progress_type() -> TypeAdapter[Progress]:
-    """Made once: it takes longer than reading a progress."""
-    return TypeAdapter(Progress)
+_PROGRESS = TypeAdapter(Progress)
 
 
 @dataclass(frozen=True)

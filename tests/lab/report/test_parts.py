@@ -16,7 +16,6 @@ from bertc.lab.report.pictures import Picture
 from bertc.lab.results.curves import Curves, MetricsPoint
 from bertc.lab.results.groups import Summary
 from bertc.lab.results.intervals import interval
-from bertc.run.records.figures import FollowedFiles
 from bertc.run.records.folder import RunFolder
 from bertc.run.records.lines import Usage, append_line
 
@@ -86,12 +85,12 @@ def test_lines_of_what_a_run_took_add_up(tmp_path: Path) -> None:
     older = b'{"stage": "main", "step": 4, "parts": {"head": 0.1}, "profiled_seconds": 0.3}\n'
     path.write_bytes(path.read_bytes() + older + b'{"half')
     append_line(path, asdict(Usage("next", 5, 1, 4, {"batches": 1.0})))
-    found = FollowedFiles(tmp_path).read_spent()
+    found = RunFolder(tmp_path).read_spent()
     assert found["main"] == Usage("main", 4, 4, 5, {"steps": 1.0})
     assert found["next"].memory_bytes == 4
     path.write_text("{}\n")
     with pytest.raises(DataError, match="spent.jsonl:1 is damaged"):
-        FollowedFiles(tmp_path).read_spent()
+        RunFolder(tmp_path).read_spent()
 
 
 def test_intervals_are_students() -> None:
