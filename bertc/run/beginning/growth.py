@@ -32,14 +32,13 @@ def grown(
     """
     assert after.grow is not None, "only a stage whose network differs grows"
     target = resolved.as_in(after)
-    source = resolved.as_in(before)
-    places = weight_map(source, target, after.grow)
+    places = weight_map(resolved.as_in(before), target, after.grow)
     if before.encoder.causal != after.encoder.causal:
         places = _with_head(places, before, after)
     model = build(target)
-    move(places, weights, dict(model.named_parameters()))
-    table, parameters = model_weights(target), dict(model.named_parameters())
-    fresh = zero_moments(after.optimizer, table, parameters)
+    parameters = dict(model.named_parameters())
+    move(places, weights, parameters)
+    fresh = zero_moments(after.optimizer, model_weights(target), parameters)
     if after.grow.moments == "carry":
         move(places.moments(fresh), moments, fresh)
     return model, fresh
@@ -77,19 +76,15 @@ def described(before: Stage, after: Stage) -> str:
     return f"the network grows from {before.layers} to {deeper}: {after.grow.kind}"
 
 
-def tiled(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The tensor repeated around its middle along each axis that ``shape`` has wider."""
-    for axis, (wide, narrow) in enumerate(zip(shape, tensor.shape, strict=True)):
-        if wide != narrow:
-            entries = torch.arange(wide, device=tensor.device) - (wide - narrow) // 2
-            tensor = tensor.index_select(axis, entries % narrow)
-    return tensor
-
-
 @torch.no_grad()
 def move(places: WeightMap, old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> None:
     """Fill new tensors from old ones by a map of weights, wider ones tiled; none share memory."""
     for name, source in places.copies.items():
-        new[name].copy_(tiled(old[source], new[name].shape))
+        tensor = old[source]
+        for axis, (wide, narrow) in enumerate(zip(new[name].shape, tensor.shape, strict=True)):
+            if wide != narrow:  # repeated around its middle
+                entries = torch.arange(wide, device=tensor.device) - (wide - narrow) // 2
+                tensor = tensor.index_select(axis, entries % narrow)
+        new[name].copy_(tensor)
     for name in places.zeros:
         new[name].zero_()

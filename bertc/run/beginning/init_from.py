@@ -98,7 +98,7 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
     notes = (
         *_differences(old, target),
         *_new(places, old, target),
-        *_left_out(init, places, old, target),
+        *(_left_out(init, places, old, target) if isinstance(init, FromLayers) else []),
         *([described(old.stages[-1], first)] if isinstance(first.grow, Kept) else []),
     )
     return Source(folder, tensors, places, sha256, notes, moments)
@@ -182,9 +182,7 @@ def _differences(old: Resolved, new: Resolved) -> list[str]:
     """Warnings about settings that differ between the networks without changing shapes."""
     notes = []
     before, after = old.encoder.settings(), new.encoder.settings()
-    for name in UNSHAPED:
-        if name not in before or name not in after:
-            continue
+    for name in (name for name in UNSHAPED if name in before and name in after):
         pair = before[name], after[name]
         there, here = (show_value(value, setting_shape(name), full=True) for value in pair)
         if there != here:
@@ -213,10 +211,8 @@ def _new(places: WeightMap, old: Resolved, new: Resolved) -> list[str]:
     ]
 
 
-def _left_out(init: FromOther, places: WeightMap, old: Resolved, new: Resolved) -> list[str]:
+def _left_out(init: FromLayers, places: WeightMap, old: Resolved, new: Resolved) -> list[str]:
     """A line about which layers are taken, and one for each table of embeddings that is not."""
-    if not isinstance(init, FromLayers):
-        return []
     depths = old.encoder.depth, new.encoder.depth
     taken = ", ".join(str(init.source(layer, *depths)) for layer in range(depths[1]))
     tables = {weight.name for weight in model_weights(old) if weight.part == "embeddings"}

@@ -20,8 +20,6 @@ from bertc.machine.process_group import ALONE, ProcessGroup
 from bertc.model.model import Frozen, drawn
 from bertc.run.models.loading import digest_of, read_model
 
-"""The dtypes of teachers with a precision of their own."""
-
 
 def digests(resolved: Resolved) -> dict[str, str]:
     """sha256 of the weights of every teacher at work, by its folder."""
@@ -66,8 +64,7 @@ def frozen_networks(
 ) -> tuple[Frozen, ...]:
     """The frozen networks at work in a stage, whole on each process; the first one reads them.
 
-    They compute in ``dtype`` unless they have a precision of their own. One that is a shape alone
-    has initial values: they serve to try a step.
+    One that is a shape alone has initial values: they serve to try a step.
     """
     networks = []
     for network, teacher in _at_work(stage):

@@ -26,7 +26,6 @@ from bertc.hub.sentences import sentences_task, vectors_of
 from bertc.hub.task_config import TaskOfFolder, named_classes, read_task, tasks_beside
 from bertc.hub.tensors import (
     FLOATS,
-    Entry,
     check_entry,
     check_names,
     named_few,
@@ -34,8 +33,8 @@ from bertc.hub.tensors import (
     read_tensors,
 )
 from bertc.hub.weights import Stored, open_layout
-from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.objective import Term
+from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
@@ -118,10 +117,11 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     copies = _adopt_copies(main, family)
     beside = read_header(folder / BESIDE) if is_file(folder / BESIDE) else {}
     parts = _parts(main, family, named) | parts_of(n for n in beside if n.count(".") > 1)
-    others = tasks_beside(_shapes(beside))
+    shapes_beside = {name: entry.shape for name, entry in beside.items()}
+    others = tasks_beside(shapes_beside)
     sentences = vectors_of(folder, None)
     tasks = (*((tuned.task,) if tuned else sentences_task(sentences)), *others)
-    program = to_program(config, parts, _shapes(beside), folder, tokenizer or folder, tasks)
+    program = to_program(config, parts, shapes_beside, folder, tokenizer or folder, tasks)
     resolved = resolve(program)
 
     fresh = parts_of(w.name for w in model_weights(resolved)) - parts
@@ -134,22 +134,18 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     unread = main.left(family, {*copies, *placed.values()})
     present = set(main.stored) - set(copies) - set(unread)
     check_names(main.path, present, set(placed.values()), main.stored)
-    at_key = by_key(family, placed)
-    shapes = {n: family.reshape.shape(encoder, n, table[n]) for n in placed}
-    _check_entries(main, at_key, shapes)
     for name, entry in beside.items():
         check_entry(folder / BESIDE, name, entry, table[name])
 
-    stacked = main.read({main.stored[key]: key for key in at_key})
-    stacked = {key: family.reshape.joined(encoder, key, tensor) for key, tensor in stacked.items()}
-    read = _split(stacked, at_key, shapes)
-    tensors = {name: family.reshape.back(name, t, table[name]) for name, t in read.items()}
+    stacked, tensors = _read(main, family, encoder, by_key(family, placed), table)
     _check_copies(main, copies, stacked)
     tensors |= read_tensors(folder / BESIDE, {name: name for name in beside}) if beside else {}
+    narrow = sorted({main.entry(key).dtype for key in main.stored} - {FLOATS[0]})
     notes = (
         *config.notes,
-        *_notes_on_dtypes(main),
-        *_notes_on_tasks(head, others),
+        *((f"{', '.join(narrow)} weights became F32",) if narrow else ()),
+        *filter(None, [head if isinstance(head, str) else head.note]),
+        *(f"the task of the head {t.title} is unknown: it is imported as {t.kind}" for t in others),
         *((sentences.note,) if sentences and not tuned else ()),
         *_note_on_left(main, unread, family, classes),
         *_notes_on_heads(fresh, parts, family, classes),
@@ -157,26 +153,30 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     return Imported(config, program, resolved, {n: tensors[n] for n in table}, notes)
 
 
-def _check_entries(
-    main: Stored, at_key: Mapping[str, Sequence[str]], shapes: Mapping[str, tuple[int, ...]]
-) -> None:
+def _read(
+    file: Stored,
+    family: Family[Any],
+    encoder: Encoder,
+    at_key: Mapping[str, Sequence[str]],
+    table: Mapping[str, tuple[int, ...]],
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The tensors of the file by key, and each weight, which may be some rows of one."""
+    shapes = {
+        name: family.reshape.shape(encoder, name, table[name])
+        for names in at_key.values()
+        for name in names
+    }
     for key, names in at_key.items():
         rows = (sum(shapes[name][0] for name in names), *shapes[names[0]][1:])
-        check_entry(main.path, main.stored[key], main.entry(key), rows)
-
-
-def _split(
-    stacked: Mapping[str, Tensor],
-    at_key: Mapping[str, Sequence[str]],
-    shapes: Mapping[str, tuple[int, ...]],
-) -> dict[str, Tensor]:
-    """Each weight of its key's tensor, whose rows several may share."""
-    read = dict[str, Tensor]()
+        check_entry(file.path, file.stored[key], file.entry(key), rows)
+    stacked = file.read({file.stored[key]: key for key in at_key})
+    stacked = {key: family.reshape.joined(encoder, key, tensor) for key, tensor in stacked.items()}
+    tensors = dict[str, Tensor]()
     for key, names in at_key.items():
-        rows = [shapes[name][0] for name in names]
-        pieces = torch.split(stacked[key], rows) if len(names) > 1 else (stacked[key],)
-        read |= dict(zip(names, pieces, strict=True))
-    return read
+        pieces = torch.split(stacked[key], [shapes[name][0] for name in names])
+        for name, piece in zip(names, pieces, strict=True):
+            tensors[name] = family.reshape.back(name, piece, table[name])
+    return stacked, tensors
 
 
 def _adopt_copies(file: Stored, family: Family[Any]) -> dict[str, str]:
@@ -197,10 +197,6 @@ def _parts(file: Stored, family: Family[Any], named: Mapping[str, str]) -> froze
     known |= named
     modules = file.modules()
     return parts_of(f"{ours}.weight" for ours, theirs in known.items() if theirs in modules)
-
-
-def _shapes(header: Mapping[str, Entry]) -> dict[str, tuple[int, ...]]:
-    return {name: entry.shape for name, entry in header.items()}
 
 
 def _check_copies(file: Stored, copies: Mapping[str, str], tensors: Mapping[str, Tensor]) -> None:
@@ -234,16 +230,6 @@ def _notes_on_heads(
     ]
 
 
-def _notes_on_tasks(head: TaskOfFolder | str, others: tuple[AnyTask, ...]) -> list[str]:
-    note = head if isinstance(head, str) else head.note
-    held = [note] if note else []
-    unknown = [
-        f"the task of the head {task.title} is unknown: it is imported as {task.kind}"
-        for task in others
-    ]
-    return [*held, *unknown]
-
-
 def _note_on_left(
     file: Stored, unread: list[str], family: Family[Any], classes: list[str]
 ) -> list[str]:
@@ -254,8 +240,3 @@ def _note_on_left(
     whose = f"; no task of bertc has a head as {others[0]} has" if others else ""
     named = named_few(sorted(file.stored[key] for key in unread))
     return [f"weights that the network does not read, left: {named}{whose}"]
-
-
-def _notes_on_dtypes(file: Stored) -> tuple[str, ...]:
-    narrow = {file.entry(key).dtype for key in file.stored} - {FLOATS[0]}
-    return (f"{', '.join(sorted(narrow))} weights became F32",) if narrow else ()

@@ -61,10 +61,15 @@ def read_checkpoint(
     number, checkpoint = checkpoint_of(folder, step)
     if not _is_sound(checkpoint):
         raise DataError(f"the weights of {checkpoint} are damaged", help="name another step")
-    resolved = read_resolved(folder / RESOLVED)
-    resolved = resolved.as_in(resolved.trained_at(number))
-    weights = checkpoint / (WEIGHTS if raw else _evaluated(checkpoint))
-    return resolved, _read_own(weights, resolved), checkpoint
+    return *_of_checkpoint(folder, number, checkpoint, raw), checkpoint
+
+
+def _of_checkpoint(
+    run: Path, step: int, checkpoint: Path, raw: bool = False
+) -> tuple[Resolved, dict[str, Tensor]]:
+    resolved = read_resolved(run / RESOLVED)
+    resolved = resolved.as_in(resolved.trained_at(step))
+    return resolved, _read_own(checkpoint / (WEIGHTS if raw else _evaluated(checkpoint)), resolved)
 
 
 def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
@@ -81,13 +86,9 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
         return imported.resolved, imported.tensors
     refuse_strangers(folder)
     if newest := _newest_checkpoint(folder / "checkpoints"):
-        step, checkpoint = newest
-        resolved = read_resolved(folder / RESOLVED)
-        resolved = resolved.as_in(resolved.trained_at(step))
-        tensors = _read_own(checkpoint / _evaluated(checkpoint), resolved)
-        return (
-            without_removed(resolved, tensors) if is_taken(folder / PRUNED) else (resolved, tensors)
-        )
+        resolved, tensors = _of_checkpoint(folder, *newest)
+        pruned = is_taken(folder / PRUNED)
+        return without_removed(resolved, tensors) if pruned else (resolved, tensors)
     resolved = read_network(folder)
     model = folder / "model" if is_folder(folder / "model") else folder
     if is_file(model / "config.json"):
@@ -151,8 +152,7 @@ def newest_step(run: Path) -> int:
 
 def has_average(run: Path, step: int) -> bool:
     """True if a run's checkpoint of a step has averages of weights, which stand for the weights."""
-    checkpoint = run / "checkpoints" / checkpoint_name(step)
-    return is_file(checkpoint / _AVERAGE)
+    return is_file(run / "checkpoints" / checkpoint_name(step) / _AVERAGE)
 
 
 def _stated(checkpoint: Path) -> Any:

@@ -39,23 +39,17 @@ class ImportedRun:
         return "\n".join([first, *(f"note: {note}" for note in self.imported.notes)])
 
 
-def _refuse_other_poolings(pooling: str) -> None:
-    """Refuse a pooling that sentence-transformers has no module for."""
-    if pooling not in MODES:
-        raise UsageError(
-            f"--pooling {pooling}: sentence-transformers has no such pooling of one layer",
-            help=f"one of {', '.join(MODES)}",
-        )
-
-
 def export_run(run: Path, folder: Path, pooling: str = "") -> Exported:
     """Export a run's model to the Hugging Face layout that fits it.
 
     With a ``pooling``, mean, cls or max, sentence-transformers loads the folder too; one that has
     learned to embed, or began from a folder of sentence-transformers, has its own.
     """
-    if pooling:
-        _refuse_other_poolings(pooling)
+    if pooling and pooling not in MODES:
+        raise UsageError(
+            f"--pooling {pooling}: sentence-transformers has no such pooling of one layer",
+            help=f"one of {', '.join(MODES)}",
+        )
     resolved, tensors = read_model(run)
     sentences = vectors_of(run, resolved)
     if pooling and held_task(resolved, parts_of(tensors)):
