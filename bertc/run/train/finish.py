@@ -7,6 +7,8 @@ from torch import Tensor
 
 from bertc.base.diagnostics import BertcError
 from bertc.base.storage import durable
+from bertc.base.storage.paths import is_taken
+from bertc.base.storage.plain_file import read_bytes
 from bertc.hub.belonging import DIGESTS, write_digests
 from bertc.hub.exporting import export_model
 from bertc.hub.pruned import without_removed
@@ -14,6 +16,7 @@ from bertc.hub.sentences import vectors_of
 from bertc.learn.step.engines import gathered
 from bertc.run.evaluation.held_out import Evaluation
 from bertc.run.records import metrics
+from bertc.run.records.lines import LARGEST_BYTES
 from bertc.run.records.plot import plot
 from bertc.run.train.patience import describe
 from bertc.run.train.report import Report
@@ -57,7 +60,7 @@ def _write(session: Session, tensors: dict[str, Tensor]) -> tuple[str, ...]:
         remaining = sum(tensor.numel() for tensor in tensors.values())
         removal = (f"{remaining:,} of {count:,} parameters are left ({remaining / count:.1%})",)
     digests = folder.path / DIGESTS
-    before = digests.read_bytes() if digests.exists() else None
+    before = read_bytes(digests, LARGEST_BYTES) if is_taken(digests) else None
     write_digests(folder.path)  # of the model none: a kill may leave the old one or the new
     sentences = vectors_of(folder.path, resolved)
     try:
