@@ -10,14 +10,12 @@ if TYPE_CHECKING:
         findings,
         formatted,
         load,
-        parse,
         points,
         programs,
         resolve,
         show,
         train,
     )
-    from bertc.base.cores import available_cores
     from bertc.base.diagnostics import (
         BertcError,
         CannotWriteError,
@@ -50,25 +48,20 @@ if TYPE_CHECKING:
     from bertc.lang.space import Interval, Space, space
     from bertc.lang.write.schema import AllowedValues, ValueKind, schema
     from bertc.lang.write.show import quoted
-    from bertc.model import Model
     from bertc.run.evaluation.evaluate import evaluate_heads, evaluate_run
-    from bertc.run.evaluation.held_out import Evaluation
     from bertc.run.evaluation.manner import Manner
-    from bertc.run.records.changes import Change, changed, settings_texts
+    from bertc.run.records.changes import changed, settings_texts
     from bertc.run.records.figures import LineFigures
     from bertc.run.records.folder import RunFolder
     from bertc.run.records.results import Run, find_folders, read_run
     from bertc.run.stepper import Stepper
-    from bertc.run.train.report import Report
-    from bertc.use.attention import AttentionMaps
     from bertc.use.graph import Graph, graph_of
     from bertc.use.trained import Trained
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "api": "build estimate findings formatted load parse points programs resolve show train",
-    "base.cores": "available_cores",
+    "api": "build estimate findings formatted load points programs resolve show train",
     "base.diagnostics": "BertcError CannotWriteError DataError Diagnostic GivenUpError "
     "MachineError MissingInputError ResumeRefusedError SpecError StoppedError "
     "Table UsageError escaped",
@@ -89,33 +82,28 @@ _HOMES = {
     "lang.space": "Interval Space space",
     "lang.write.schema": "AllowedValues ValueKind schema",
     "lang.write.show": "quoted",
-    "model": "Model",
     "run.evaluation.evaluate": "evaluate_heads evaluate_run",
-    "run.evaluation.held_out": "Evaluation",
     "run.evaluation.manner": "Manner",
-    "run.records.changes": "Change changed settings_texts",
+    "run.records.changes": "changed settings_texts",
     "run.records.figures": "LineFigures",
     "run.records.folder": "RunFolder",
     "run.records.results": "Run find_folders read_run",
     "run.stepper": "Stepper",
-    "run.train.report": "Report",
-    "use.attention": "AttentionMaps",
     "use.graph": "Graph graph_of",
     "use.trained": "Trained",
 }
 PUBLIC = {name: f"bertc.{home}" for home, names in _HOMES.items() for name in names.split()}
 """The module of each public name."""
 __all__ = [
-    "AllowedValues", "AttentionMaps", "BertcError", "CannotWriteError", "Change", "DataError",
-    "Diagnostic", "Estimate", "Evaluation", "GivenUpError", "Graph", "Interval", "LineFigures",
-    "MachineError", "Manner", "MissingInputError", "Model", "Program", "Report", "Resolved",
-    "ResumeRefusedError", "Run", "RunFolder", "Space", "SpecError", "Stepper", "StoppedError",
-    "Survey", "Table", "Trained", "UsageError", "ValueKind", "answer_cost", "available_cores",
-    "build", "changed", "device_named", "escaped", "estimate", "evaluate_heads", "evaluate_run",
-    "find_folders", "findings", "formatted", "graph_of", "load", "model_weights", "most_steps",
-    "parse", "points", "programs", "quoted", "read_run", "remedies", "resolve", "schema",
-    "settings_texts", "shipped_specs", "show", "shown_figures", "space", "spec_text",
-    "step_flops", "survey", "titled", "train", "units",
+    "AllowedValues", "BertcError", "CannotWriteError", "DataError", "Diagnostic", "Estimate",
+    "GivenUpError", "Graph", "Interval", "LineFigures", "MachineError", "Manner",
+    "MissingInputError", "Program", "Resolved", "ResumeRefusedError", "Run", "RunFolder", "Space",
+    "SpecError", "Stepper", "StoppedError", "Survey", "Table", "Trained", "UsageError", "ValueKind",
+    "answer_cost", "build", "changed", "device_named", "escaped", "estimate", "evaluate_heads",
+    "evaluate_run", "find_folders", "findings", "formatted", "graph_of", "load", "model_weights",
+    "most_steps", "points", "programs", "quoted", "read_run", "remedies", "resolve", "schema",
+    "settings_texts", "shipped_specs", "show", "shown_figures", "space", "spec_text", "step_flops",
+    "survey", "titled", "train", "units",
 ]  # fmt: skip
 
 

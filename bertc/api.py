@@ -19,27 +19,13 @@ if TYPE_CHECKING:
     from bertc.check.showing import Showing
     from bertc.cost import Convention, Estimate
     from bertc.cost.machines.device import Device
-    from bertc.lang import SpecLocation, Tree
+    from bertc.lang import SpecLocation
     from bertc.model import Model
     from bertc.run.beginning.tracking import Tracking
     from bertc.run.train.report import Report
     from bertc.use.trained import Trained
 
 Spec = str | Program | Resolved
-
-
-def parse(text: str, name: str = "<spec>") -> Tree:
-    """Parse a text to its tree.
-
-    Raises:
-        SpecError: with every mistake of syntax in the text.
-    """
-    from bertc import lang
-
-    diagnostics = Diagnostics()
-    tree = lang.parse(text, name, diagnostics)
-    diagnostics.raise_if_any()
-    return tree
 
 
 def programs(spec: str, overrides: Sequence[str] = (), option: str = "--set") -> list[Program]:

@@ -20,9 +20,9 @@ BEGINNING = """\
 `help(bertc.NAME)` has types, units and errors. The examples run in order, next to a `text.txt`.
 """
 GROUPS = {
-    "Specs": "parse findings remedies resolve points programs formatted show model_weights "
+    "Specs": "findings remedies resolve points programs formatted show model_weights "
     "spec_text shipped_specs schema quoted space",
-    "Costs": "estimate answer_cost step_flops most_steps device_named available_cores units",
+    "Costs": "estimate answer_cost step_flops most_steps device_named units",
     "Training": "survey build train Stepper",
     "Runs": "find_folders read_run RunFolder shown_figures titled settings_texts changed",
     "Trained models": "load graph_of evaluate_run evaluate_heads",
@@ -32,9 +32,9 @@ GROUPS = {
 TYPES = {
     "Specs": "Diagnostic Resolved Program AllowedValues ValueKind Space Interval",
     "Costs": "Estimate",
-    "Training": "Survey Model Report",
-    "Runs": "Run LineFigures Change",
-    "Trained models": "Trained AttentionMaps Graph Manner Evaluation",
+    "Training": "Survey",
+    "Runs": "Run LineFigures",
+    "Trained models": "Trained Graph Manner",
     "Tables and errors": "BertcError SpecError UsageError DataError MissingInputError "
     "CannotWriteError MachineError StoppedError GivenUpError ResumeRefusedError",
 }

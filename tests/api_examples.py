@@ -9,7 +9,6 @@ program = bertc.resolve(spec)  # raises SpecError
 print(bertc.show(spec), {weight.name: weight.shape for weight in bertc.model_weights(program)})
 (mistake,) = bertc.findings("hidden=64 heads=5").found  # no SpecError
 print([remedy.title for remedy in bertc.remedies(mistake, "hidden=64 heads=5")])
-print([setting.name for setting in bertc.parse("hidden=64 heads=4").settings()])
 print([point.encoder.hidden for point in bertc.points("hidden={64, 128}")])
 written, _ = bertc.programs("hidden={64, 128}")  # what is written, nothing derived
 print(bertc.formatted(written.with_values(layers=3)))
@@ -24,7 +23,7 @@ print(rates.point(lambda dimension: dimension.low).program)
 cost = bertc.estimate("bert-base", "h100", devices=8)
 print(cost, cost.parameters.total, cost.memory.peak_bytes, cost.time.seconds_total)
 print(bertc.units.flops_text(cost.flops.train_total), bertc.step_flops(program, {}))
-text = bertc.answer_cost(program, tokens=16, threads=bertc.available_cores())
+text = bertc.answer_cost(program, tokens=16, threads=2)
 print(text.seconds, text.memory_bytes, bertc.device_named("h100").source)
 print(bertc.most_steps(lambda steps: 3.0 * steps, 100.0))  # 33
 

@@ -24,10 +24,13 @@ def emit(spec: str, overrides: Sequence[str], stage: str) -> str:
 
 
 def _tree(spec: str, overrides: Sequence[str]) -> str:
-    from bertc.api import parse
+    from bertc import lang
     from bertc.lang.files import spec_text
 
-    return pformat(parse(spec_text(spec, overrides)), width=100)
+    diagnostics = Diagnostics()
+    tree = lang.parse(spec_text(spec, overrides), "<spec>", diagnostics)
+    diagnostics.raise_if_any()
+    return pformat(tree, width=100)
 
 
 def _program(spec: str, overrides: Sequence[str]) -> str:

@@ -48,11 +48,17 @@ def evaluate(
 ) -> None:
     """Evaluate the newest good checkpoint of a run on its held-out text, or examples of a task."""
     from bertc.lab.results.evaluations import evaluate_runs
+    from bertc.run.evaluation.evaluate import evaluate_run
     from bertc.run.evaluation.manner import Manner
+    from bertc.run.records.folder import RunFolder
 
     manner = Manner(seq, memory, clamp, same_length, sliding, examples, stride, data, objective)
-    report = evaluate_runs(runs, manner, task=task, part=part)
-    say(report.as_json() if json else report.as_table())
+    if len(runs) == 1 and RunFolder(runs[0]).holds_a_run:
+        report = evaluate_run(runs[0], manner, task=task, part=part)
+        say(report.as_json() if json else report.as_table())
+        return
+    results = evaluate_runs(runs, manner, task=task, part=part)
+    say(results.as_json() if json else results.as_table())
 
 
 @app.command()

@@ -3,9 +3,6 @@
 Axes: b batch, s sequence, q queries, k keys, n heads, w widths of all heads, h hidden.
 """
 
-from collections.abc import Callable
-from functools import partial
-from itertools import count
 from typing import Any, NamedTuple
 
 import torch
@@ -17,45 +14,41 @@ from bertc.model.body import Outputs
 from bertc.model.encoder import Encoder
 from bertc.model.layer import ProjectedAttention
 
-See = Callable[[int, Tensor], None]
-"""A function of a layer, counted from 0, and its map (b, n, q, k)."""
-
 
 class AttentionMaps(NamedTuple):
-    """The tokens (s) of a text, which of them are special, and a map (n, q, k) for each layer.
+    """The tokens (s) of a text, and a map (n, q, k) for each layer.
 
     A map has the share of its attention that a head pays to each key; ``is_cut``: the text is
     longer than the tokens.
     """
 
     tokens: tuple[str, ...]
-    special: tuple[bool, ...]
     maps: tuple[Tensor, ...]
     is_cut: bool
 
 
 @torch.no_grad()
-def see_maps(model: Model, reading: EncoderInputs, see: See) -> Outputs:
-    """Read rows, and hand the attention of every layer to ``see`` as it is computed.
+def see_maps(model: Model, reading: EncoderInputs) -> tuple[Outputs, list[Tensor]]:
+    """Read rows; the outputs, and the attention (b, n, q, k) of every layer.
 
     Keys of a memory precede those of the row, queries of the query stream follow its own.
     """
-    body, layers = model.encoder, count()
+    body, maps = model.encoder, list[Tensor]()
     assert isinstance(body, Encoder), "asked for of transformers alone"
     rows = reading._replace(output_positions=None, decoded_positions=None, starts=None)
     parts = body.attention.values()
-    hooks = [part.register_forward_pre_hook(partial(_look, see, layers)) for part in parts]
+
+    def look(part: nn.Module, inputs: tuple[Any, ...]) -> None:
+        assert isinstance(part, ProjectedAttention), "every kind projects queries, keys and values"
+        maps.append(_probabilities(part, *inputs))
+
+    hooks = [part.register_forward_pre_hook(look) for part in parts]
     try:
         with torch.compiler.set_stance("force_eager"):
-            return model.read_on(rows)
+            return model.read_on(rows), maps
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def _look(see: See, layers: "count[int]", part: nn.Module, inputs: tuple[Any, ...]) -> None:
-    assert isinstance(part, ProjectedAttention), "every kind projects queries, keys and values"
-    see(next(layers), _probabilities(part, *inputs))
 
 
 def _probabilities(

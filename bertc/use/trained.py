@@ -100,23 +100,15 @@ class Trained(Model):
             UsageError: if the text has no tokens.
         """
         transformer_of(self)
-        vocabulary, inputs = (
-            self.tokenizer.vocabulary,
-            self.tokenizer([(text, pair) if pair else text]),
-        )
+        inputs = self.tokenizer([(text, pair) if pair else text])
         if not text.strip() or inputs["token_ids"].shape[1] < 2:
             raise UsageError("the text has no tokens", help="write a few words")
         names = ("token_ids", "segment_ids")
         ids_bs, segments_bs = (inputs[name][:, :LONGEST_SEEN] for name in names)
-        maps: list[Tensor] = []
-        see_maps(
-            self, EncoderInputs(ids_bs, segments_bs), lambda _, map_bnqk: maps.append(map_bnqk[0])
-        )
-        ids = ids_bs[0].tolist()
-        tokens = tuple(vocabulary.readable(token) for token in ids)
-        special = tuple(bool(vocabulary.special[token]) for token in ids)
+        _, maps = see_maps(self, EncoderInputs(ids_bs, segments_bs))
+        tokens = map(self.tokenizer.vocabulary.readable, ids_bs[0].tolist())
         is_cut = inputs["token_ids"].shape[1] > LONGEST_SEEN
-        return AttentionMaps(tokens, special, tuple(maps), is_cut)
+        return AttentionMaps((*tokens,), tuple(map_bnqk[0] for map_bnqk in maps), is_cut)
 
     def graph(self) -> Graph:
         """The forward pass as a module with plain tensors in and out, for other runtimes.

@@ -39,7 +39,7 @@ def test_costs_are_the_estimates_and_each_settings_those_of_it_alone() -> None:
     found = diff(ONE, OTHER)
     for cost, spec in zip(found.costs, (ONE, OTHER), strict=True):
         assert (*vars(cost).values(),)[:5] == figures(resolve(spec))
-    lines = {line.change.name: line for line in found.lines}
+    lines = {line.name: line for line in found.lines}
     assert {*lines} >= {"embedding", "objective", "generator"}
     width = lines["embedding"].alone
     assert width is not None
@@ -61,7 +61,7 @@ def test_a_lone_setting_is_the_whole_difference() -> None:
 
 
 def test_what_follows_from_another_setting_is_told_without_a_cost() -> None:
-    lines = {line.change.name: line for line in diff(ONE, ONE + "+sop").lines}
+    lines = {line.name: line for line in diff(ONE, ONE + "+sop").lines}
     assert lines["pooler"].follows
     assert lines["pooler"].alone is None
     assert lines["objective"].alone is not None
@@ -72,7 +72,7 @@ def test_settings_of_single_stages() -> None:
         'stage "a" { steps=10 } stage "b" { steps=20 ' + own + "}" for own in ("", "seq=32")
     )
     (line,) = diff(one, other).lines
-    assert line.change.name == "b.seq"
+    assert line.name == "b.seq"
     assert line.alone is None, "no option sets it"
 
 
@@ -85,8 +85,8 @@ def test_runs_are_compared_when_the_files_that_they_read_are_gone(tmp_path: Path
     said.unlink()
     gone = diff(*map(str, runs))
     assert gone.costs == found.costs
-    names = [line.change.name for line in found.lines]
-    assert [line.change.name for line in gone.lines] == names
+    names = [line.name for line in found.lines]
+    assert [line.name for line in gone.lines] == names
     assert "batch" in names
 
 
@@ -98,7 +98,7 @@ def test_the_same_change_in_several_stages_is_one() -> None:
         for lr in ("1e-4", "2e-4")
     )
     (line,) = diff(one, other).lines
-    assert line.change.name == "optimizer"
+    assert line.name == "optimizer"
     assert line.alone is not None
 
 
@@ -106,7 +106,7 @@ def test_a_run_is_compared_as_it_was_begun(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", ONE, ("layers=2",))
     assert diff(str(run), ONE.replace("layers=4", "layers=2")).lines == ()
     (line,) = diff(str(run), ONE.replace("layers=4", "layers=2").replace("64", "96", 1)).lines[:1]
-    assert line.change.name == "hidden"
+    assert line.name == "hidden"
     assert line.alone is not None
     assert line.alone.parameters == figures(resolve(ONE, ["layers=2", "hidden=96"]))[0]
 

@@ -1,9 +1,7 @@
 """What is inside a run: attention maps, and models without some of their heads."""
 
 import json
-import math
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import pytest
@@ -25,13 +23,12 @@ from bertc.ir.network.positions import (
 )
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.terms.plm import Plm
-from bertc.lab.inspect.attention import Head, head_figures
 from bertc.model import EncoderInputs, Model, build
 from bertc.model.inputs import Memory, PermutationMask
 from bertc.run.evaluation.evaluate import evaluate_run
 from bertc.run.evaluation.without import without_heads
 from bertc.run.train.loop import train
-from bertc.use.attention import AttentionMaps, see_maps
+from bertc.use.attention import see_maps
 
 RELATIVE = RelativeAttention(untie=True, segments=True)
 
@@ -88,9 +85,8 @@ def assert_maps_weigh_values(model: Model, reading: EncoderInputs) -> list[torch
         last = model.read_on(reading).last
     for hook in hooks:
         hook.remove()
-    found: list[torch.Tensor] = []
-    again = see_maps(model, reading, lambda layer, map_bnqk: found.append(map_bnqk)).last
-    assert torch.allclose(last, again, atol=1e-6)
+    again, found = see_maps(model, reading)
+    assert torch.allclose(last, again.last, atol=1e-6)
     for mixed, value, map_bnqk in zip(seen, values, found, strict=True):
         value_bnkd = rearrange(value, "b k (n d) -> b n k d", n=4)
         expected = rearrange(map_bnqk @ value_bnkd, "b n q d -> b q (n d)")
@@ -98,26 +94,6 @@ def assert_maps_weigh_values(model: Model, reading: EncoderInputs) -> list[torch
         totals = map_bnqk.sum(-1)
         assert torch.all((totals - 1).abs().minimum(totals) < 1e-5)
     return found
-
-
-def test_figures_of_maps_made_by_hand() -> None:
-    size = 4
-    maps = {
-        "0.0": torch.eye(size),
-        "0.1": torch.eye(size)[[0] * size],
-        "1.0": torch.full((size, size), 1 / size),
-        "1.1": torch.eye(size).roll(1, 1),
-    }
-    layers = tuple(torch.stack([maps[f"{n}.0"], maps[f"{n}.1"]]) for n in (0, 1))
-    read = AttentionMaps(("[CLS]", "a", "b", "[SEP]"), (True, False, False, True), layers, False)
-    heads = {name: Head(*map(fmean, zip(*rows, strict=True))) for name, rows in head_figures(read)}
-    assert [*heads] == [*maps]
-    own, first, even, following = heads.values()
-    assert own == Head(0, 0, 0.5, 1, 0, 0)
-    assert first == Head(0, 1.5, 1, 0.25, 0, 0.25)
-    assert even.entropy == pytest.approx(math.log(size))
-    assert (even.special, even.itself, even.next) == (0.5, 0.25, 0.1875)
-    assert (following.next, following.distance) == (0.75, 1.5)
 
 
 def test_the_command_shows_what_is_inside_a_run(
@@ -143,16 +119,12 @@ def test_the_command_shows_what_is_inside_a_run(
     assert table[0].endswith("its change without each head")
     assert [line.split()[0] for line in table[1:]] == ["head", *names]
 
-    (tmp_path / "texts").write_text("hens lay\n\nthe cow gives milk\n")
-    over = json.loads(inspect("attention", "--data", str(tmp_path / "texts"), "--json"))
-    assert (over["texts"], [*over["heads"]]) == (2, names)
-    assert "1.3" in inspect("attention", "--text", "hens", "--pair", "cows")
     page = tmp_path / "a.html"
-    inspect("attention", "--text", "hens lay", "-o", str(page))
+    inspect("attention", "--text", "hens lay", "--pair", "cows", "-o", str(page))
     assert "heatmap" in page.read_text()
     refused = {
         ("heads", "--text", "hens"): "--text has no effect on heads",
-        ("attention",): "attention is of one text, or of a file",
+        ("attention",): "attention is of a text",
     }
     for words, message in refused.items():
         assert message in inspect(*words, exit_code=1)

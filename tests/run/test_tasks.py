@@ -203,10 +203,12 @@ def test_runs_of_several_seeds_are_one_row_of_an_evaluation(go, farm, tmp_path, 
         go(f"{spec} seed={seed}", f"runs/seed-{seed}")
     folders = [tmp_path / "runs" / f"seed-{seed}" for seed in (1, 2)]
     asked = f"classify('{tmp_path}/birds.train.tsv')"
-    alone = [evaluate_runs([f], task=asked, quiet=True).evaluation for f in folders]
+    reports = [evaluate_run(f, task=asked, quiet=True) for f in folders]
+    alone = [report.evaluation for report in reports]
     values = [next(iter(e.scores["classify"].values()))["accuracy"] for e in alone]
     macro = [next(iter(e.classes["classify"].values())).macro_f1 for e in alone]
-    (group,) = json.loads(evaluate_runs([tmp_path], task=asked, quiet=True).as_json())["groups"]
+    results = evaluate_runs([tmp_path], task=asked, quiet=True)
+    (group,) = json.loads(results.as_json())["groups"]
     assert group["seeds"] == [1, 2]
     accuracy, macro_f1, *of_classes = group["last"]
     assert [each["metric"] for each in of_classes] == [
@@ -217,12 +219,11 @@ def test_runs_of_several_seeds_are_one_row_of_an_evaluation(go, farm, tmp_path, 
         (fmean(values), stdev(values))
     )
     assert macro_f1["mean"] == pytest.approx(fmean(macro))
-    table = evaluate_runs(folders, task=asked, quiet=True).as_table()
+    table = results.as_table()
     assert "mean over seeds ± half its 95% interval (Student's), best; of these" in table
     assert re.search(r"classify \S+ F1 of ducks +\d\.\d{4} ± \d\.\d{4}, \d", table)
     assert table.splitlines()[-1] == f"classify {tmp_path}/birds.train.tsv: 48 examples"
-    lines = evaluate_runs(folders[:1], task=asked, quiet=True).as_table()
-    assert re.search(r"ducks +\d\.\d{4} ", lines)
+    assert re.search(r"ducks +\d\.\d{4} ", reports[0].as_table())
     (tmp_path / "empty").mkdir()
     with pytest.raises(MissingInputError, match="no run in"):
         evaluate_runs([tmp_path / "empty"], quiet=True)

@@ -1,1 +1,1 @@
-"""The inside of a trained run: worth of heads; attention maps."""
+"""The inside of a trained run: the worth of its heads."""

@@ -1,10 +1,12 @@
 """Heads by their worth: the score of a run without one after another."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
-from bertc import Evaluation, evaluate_heads
+from bertc import evaluate_heads
 
 
 @dataclass(frozen=True)
@@ -34,20 +36,23 @@ class Worth:
 def worth(run: Path, *, task: str = "", examples: int = 0, quiet: bool = False) -> Worth:
     """Score a run, and without each of its heads."""
     complete, lesser = evaluate_heads(run, task=task, examples=examples, quiet=quiet)
-    figure, score = _figure(complete)
-    return Worth(run, figure, score, {name: _figure(less)[1] for name, less in lesser.items()})
+    figures = [
+        _mean_of_first(e.scores)
+        or (("held-out loss", e.loss) if e.loss_masked is None
+            else ("held-out loss, masked", e.loss_masked))
+        for e in (complete, *lesser.values())
+    ]  # fmt: skip
+    (figure, score), *others = figures
+    without = {name: less for name, (_, less) in zip(lesser, others, strict=True)}
+    return Worth(run, figure, score, without)
 
 
-def _figure(evaluation: Evaluation) -> tuple[str, float]:
-    """The mean over tasks and parts of the first metric, or the loss where there is no task."""
-    firsts = [
-        next(iter(metrics.items()))
-        for parts in evaluation.scores.values()
-        for metrics in parts.values()
-    ]
+def _mean_of_first(
+    scores: Mapping[str, Mapping[str, Mapping[str, float]]],
+) -> tuple[str, float] | None:
+    """The mean over tasks and parts of the first metric; None where there is no task."""
+    metrics = [metrics for parts in scores.values() for metrics in parts.values()]
+    firsts = [next(iter(metrics.items())) for metrics in metrics]
     if not firsts:
-        if evaluation.loss_masked is not None:
-            return "held-out loss, masked", evaluation.loss_masked
-        return "held-out loss", evaluation.loss
-    names = dict.fromkeys(name for name, _ in firsts)
-    return " and ".join(names), sum(value for _, value in firsts) / len(firsts)
+        return None
+    return " and ".join(dict.fromkeys(name for name, _ in firsts)), fmean(v for _, v in firsts)

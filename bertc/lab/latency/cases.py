@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import ceil
 from typing import Literal, TypeVar, get_args
 
-from bertc import UsageError, available_cores
+from bertc import UsageError, device_named
 
 Runtime = Literal["torch", "onnx"]
 NumberFormat = Literal["fp32", "bf16", "int8"]
@@ -86,7 +87,7 @@ def chosen(runtime: str, precision: str, threads: str, batch: str, length: str) 
     choices = Choices(
         _named("--runtime", runtime, RUNTIMES),
         _named("--precision", precision, PRECISIONS),
-        _numbers("--threads", threads.replace(ALL_CORES, str(available_cores()))),
+        _numbers("--threads", threads.replace(ALL_CORES, str(ceil(device_named("cpu").cores)))),
         _numbers("--batch", batch),
         _numbers("--length", length),
     )

@@ -1,9 +1,12 @@
 """A page of the attention of every head over a text, a layer at a time."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bertc import AttentionMaps, load
+from torch import Tensor
+
+from bertc import load
 from bertc.lab.report.markup import in_picture, remark
 from bertc.lab.report.page import Section, document
 from bertc.lab.report.pictures import Picture, menu
@@ -23,14 +26,14 @@ def attention_page(run: Path, text: str, pair: str) -> str:
     attention = load(run).attention(text, pair)
     how = remark(HOW + " The text is cut." * attention.is_cut)
     shown = f"{text} / {pair}" if pair else text
-    body = Section("Heads", (how, _picture(attention)))
+    body = Section("Heads", (how, _picture(attention.tokens, attention.maps)))
     return document(f"Attention of {run.resolve().name}", shown, [body])
 
 
-def _picture(attention: AttentionMaps) -> Picture:
+def _picture(words: Sequence[str], maps: Sequence[Tensor]) -> Picture:
     """The maps of all heads; a menu chooses the layer."""
-    tokens = [in_picture(f"{number} {token}") for number, token in enumerate(attention.tokens)]
-    percents = [(100 * map_nqk).round().byte().cpu().numpy() for map_nqk in attention.maps]
+    tokens = [in_picture(f"{number} {word}") for number, word in enumerate(words)]
+    percents = [(100 * map_nqk).round().byte().cpu().numpy() for map_nqk in maps]
     heads = [len(percent_nqk) for percent_nqk in percents]
     traces = [
         {

@@ -3,20 +3,18 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import mul
 from pathlib import Path
 from typing import Any
 
 from bertc import (
     BertcError,
-    Change,
     Resolved,
     RunFolder,
     SpecError,
     Table,
     answer_cost,
-    available_cores,
     changed,
     estimate,
     points,
@@ -32,8 +30,8 @@ ALONE = (
     "names files that are gone."
 )
 NOTE = (
-    "Memory and time of training on {device}; a text: predicted for this CPU, {cores} threads, "
-    "fp32, {tokens} tokens."
+    "Memory and time of training on {device}; a text: predicted for this CPU, fp32, {tokens} "
+    "tokens."
 )
 
 
@@ -66,7 +64,8 @@ class Line:
     ``follows`` is true of a value that no one wrote, and that another setting decides.
     """
 
-    change: Change
+    name: str
+    values: tuple[str, str]
     follows: bool
     alone: Cost | None
 
@@ -91,7 +90,8 @@ class Difference:
             rows.append((*_changes(second, first), ""))
         for line in self.lines:
             empty = (None if line.follows else REFUSED, *[None] * (len(COLUMNS) - 1))
-            rows.append((*(_changes(line.alone, first) if line.alone else empty), str(line.change)))
+            shown = f"{line.name}: {' -> '.join(line.values)}"
+            rows.append((*(_changes(line.alone, first) if line.alone else empty), shown))
         return Table((*(title for title, _, _ in COLUMNS), ""), rows, notes=self.notes)
 
     def as_table(self) -> str:
@@ -108,8 +108,8 @@ class Difference:
             ],
             "settings": [
                 {
-                    "setting": line.change.name,
-                    "values": [*line.change.texts()],
+                    "setting": line.name,
+                    "values": line.values,
                     "follows": line.follows,
                     "alone": vars(line.alone) if line.alone else None,
                 }
@@ -135,18 +135,20 @@ def diff(
         TOKENS_OF_A_TEXT, *(program.encoder.room or TOKENS_OF_A_TEXT for program in programs)
     )
     spec, settings = _as_written(first, overrides)
-    lines = []
-    for change in _differing(*programs):
-        derived = change.follows(*programs)
-        changed_in = None if derived else _with_change(spec, settings, change)
-        cost = cost_of(changed_in, device, tokens) if changed_in else None
-        lines.append(Line(change, derived, cost))
-    note = NOTE.format(device=device, cores=available_cores(), tokens=tokens)
+    lines, changes = dict[str, Line](), changed(*programs)
+    alike = Counter((change.setting, change.texts()) for change in changes)
+    for change in changes:
+        values, follows = change.texts(), change.follows(*programs)
+        # One that differs alike in several stages is one.
+        name = change.setting if alike[change.setting, values] > 1 else change.name
+        alone = None if follows else _program_with(spec, [*settings, f"{name}={values[1]}"])
+        cost = cost_of(alone, device, tokens) if alone else None
+        lines[name] = Line(name, values, follows, cost)
     return Difference(
         names=(first, second),
         costs=(cost_of(programs[0], device, tokens), cost_of(programs[1], device, tokens)),
-        lines=tuple(lines),
-        notes=(*([ALONE] if lines else ["no setting differs"]), note),
+        lines=(*lines.values(),),
+        notes=(ALONE if lines else "no setting differs", NOTE.format(device=device, tokens=tokens)),
     )
 
 
@@ -154,17 +156,6 @@ def _program(spec: str, overrides: Sequence[str]) -> Resolved:
     if Path(spec).is_dir():
         return RunFolder(Path(spec)).read_resolved()
     return resolve(spec, overrides)
-
-
-def _differing(first: Resolved, second: Resolved) -> list[Change]:
-    """The settings that differ; one that differs alike in several stages is one."""
-    changes = changed(first, second)
-    alike = Counter((change.setting, change.texts()) for change in changes)
-    named = [
-        replace(change, stage="") if alike[change.setting, change.texts()] > 1 else change
-        for change in changes
-    ]
-    return list({change.name: change for change in named}.values())
 
 
 def _as_written(spec: str, overrides: Sequence[str]) -> tuple[str, list[str]]:
@@ -175,11 +166,10 @@ def _as_written(spec: str, overrides: Sequence[str]) -> tuple[str, list[str]]:
     return spec, [*overrides]
 
 
-def _with_change(spec: str, overrides: Sequence[str], change: Change) -> Resolved | None:
-    """The program of a spec with one setting changed; None if there is none."""
-    _, now = change.texts()
+def _program_with(spec: str, overrides: Sequence[str]) -> Resolved | None:
+    """The program of a spec with settings; None if there is none."""
     try:
-        (program,) = points(spec, [*overrides, f"{change.name}={now}"])
+        (program,) = points(spec, overrides)
     except (SpecError, BertcError):  # or a file that a run's spec names is no longer there
         return None
     return program
